@@ -1,0 +1,51 @@
+package dispatcher
+
+import (
+	"regexp"
+	"time"
+)
+
+// App is a namespace of jobs: what tokens and limits are scoped to.
+type App struct {
+	// Name is chosen by the client; see CheckName.
+	Name string `json:"name"`
+	// Description is free text of at most 1024 characters.
+	Description string `json:"description"`
+	// Enabled is whether fires of the app are claimed. Runs in flight finish in any case.
+	Enabled bool `json:"enabled"`
+
+	// Revision counts the changes of the app; it is its ETag. Read-only, as all below.
+	Revision  int64     `json:"revision"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// SetDefaults gives a decoded app the values of fields that its JSON leaves out.
+func (a *App) SetDefaults() { a.Enabled = true }
+
+// Validate returns everything wrong with a, as Faults, or nil.
+func (a App) Validate() error {
+	var faults Faults
+	CheckName(&faults, "/name", a.Name)
+	checkText(&faults, "/description", a.Description)
+	return faults.Err()
+}
+
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// CheckName reports a name that does not match ^[a-z0-9][a-z0-9_-]{0,62}$, the rule for every
+// name that a client chooses.
+func CheckName(faults *Faults, path, name string) {
+	if !namePattern.MatchString(name) {
+		faults.Add(path, CodeNameFormat,
+			"name %s does not match ^[a-z0-9][a-z0-9_-]{0,62}$: 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit", Echo(name))
+	}
+}
+
+// checkText bounds free text.
+func checkText(faults *Faults, path, text string) {
+	const most = 1024
+	if n := len([]rune(text)); n > most {
+		faults.Add(path, CodeTextTooLong, "text has %d characters; the maximum is %d", n, most)
+	}
+}

@@ -1,0 +1,28 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Sentinels that callers of a Store branch on.
+var (
+	// ErrNotFound says that the named thing does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrPrecondition says that the revision the caller expected is not the current one, or
+	// that what must not exist does.
+	ErrPrecondition = errors.New("precondition failed")
+	// ErrNotEmpty says that an app cannot be deleted because it has jobs.
+	ErrNotEmpty = errors.New("app is not empty")
+	// ErrConflict says that the state of a thing does not allow what was asked.
+	ErrConflict = errors.New("conflict")
+	// ErrNodeDead says that a node was declared dead; it must register anew.
+	ErrNodeDead = errors.New("node was declared dead")
+	// ErrSchemaTooNew says that the database was migrated by a newer version.
+	ErrSchemaTooNew = errors.New("schema is newer than this version knows")
+)
+
+// NotFound returns an error that names the missing thing and is ErrNotFound.
+func NotFound(kind, name string) error {
+	return fmt.Errorf("%s %s: %w", kind, Echo(name), ErrNotFound)
+}

@@ -1,0 +1,148 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Codes of faults. With schedule.Codes they are the closed list of what `code` can hold in
+// a problem+json answer.
+const (
+	CodeAtPast          = "at_past"
+	CodeAppDisabled     = "app_disabled"
+	CodeAppNotEmpty     = "app_not_empty"
+	CodeBodyMethod      = "body_method"
+	CodeDurationEmpty   = "duration_empty"
+	CodeDurationMax     = "duration_max"
+	CodeDurationMin     = "duration_min"
+	CodeDurationSyntax  = "duration_syntax"
+	CodeDurationUnit    = "duration_unit"
+	CodeEgressDenied    = "egress_denied"
+	CodeEnum            = "enum"
+	CodeForbidden       = "forbidden"
+	CodeHeaderName      = "header_name"
+	CodeHeaderReserved  = "header_reserved"
+	CodeHeaderSize      = "header_size"
+	CodeHeaderValue     = "header_value"
+	CodeInternal        = "internal"
+	CodeJSONDepth       = "json_depth"
+	CodeJSONDuplicate   = "json_duplicate_key"
+	CodeJSONSyntax      = "json_syntax"
+	CodeJSONTrailing    = "json_trailing"
+	CodeJSONType        = "json_type"
+	CodeJSONUnknown     = "json_unknown_field"
+	CodeMediaType       = "media_type"
+	CodeMethodNotServed = "method_not_allowed"
+	CodeMethodUnknown   = "method_unknown"
+	CodeNameFormat      = "name_format"
+	CodeNameMismatch    = "name_mismatch"
+	CodeNameTaken       = "name_taken"
+	CodeNotFound        = "not_found"
+	CodePageCursor      = "page_cursor"
+	CodePageLimit       = "page_limit"
+	CodePayloadTooLarge = "payload_too_large"
+	CodePrecondition    = "precondition_failed"
+	CodeQueryUnknown    = "query_unknown"
+	CodeRequired        = "required"
+	CodeTextTooLong     = "text_too_long"
+	CodeTimeInvalid     = "time_invalid"
+	CodeTimeZoneMissing = "time_zone_missing"
+	CodeTooMany         = "too_many"
+	CodeUnauthorized    = "unauthorized"
+	CodeUnavailable     = "unavailable"
+	CodeURLFragment     = "url_fragment"
+	CodeURLHost         = "url_host"
+	CodeURLScheme       = "url_scheme"
+	CodeURLSyntax       = "url_syntax"
+	CodeURLTooLong      = "url_too_long"
+	CodeURLUserinfo     = "url_userinfo"
+)
+
+// Fault is one thing wrong with an input.
+type Fault struct {
+	// Path is a JSON pointer (RFC 6901) to the value at fault; empty means the input as a whole.
+	Path string `json:"path"`
+	// Code is one of the Code constants or of schedule.Codes.
+	Code string `json:"code"`
+	// Message names the value, the rule and the way out. It never holds a secret.
+	Message string `json:"message"`
+}
+
+// Error returns path and message.
+func (f *Fault) Error() string {
+	if f.Path == "" {
+		return f.Message
+	}
+	return f.Path + ": " + f.Message
+}
+
+// Faults is everything wrong with one input. As an error it is never empty.
+type Faults []Fault
+
+// Error joins the faults, one after the other.
+func (f Faults) Error() string {
+	lines := make([]string, len(f))
+	for i := range f {
+		lines[i] = f[i].Error()
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Add appends a fault whose message is formatted.
+func (f *Faults) Add(path, code, format string, args ...any) {
+	*f = append(*f, Fault{Path: path, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// AddError appends what err holds under path: the faults of a Faults, a Fault or a
+// schedule.Errors.
+func (f *Faults) AddError(path string, err error) {
+	var one *Fault
+	var many Faults
+	var ofSchedule schedule.Errors
+	switch {
+	case err == nil:
+	case errors.As(err, &one):
+		*f = append(*f, Fault{Path: path + one.Path, Code: one.Code, Message: one.Message})
+	case errors.As(err, &many):
+		for _, fault := range many {
+			*f = append(*f, Fault{Path: path + fault.Path, Code: fault.Code, Message: fault.Message})
+		}
+	case errors.As(err, &ofSchedule):
+		for _, e := range ofSchedule {
+			*f = append(*f, Fault{Path: path + "/" + e.Field, Code: e.Code, Message: e.Message})
+		}
+	default:
+		f.Add(path, CodeInternal, "%v", err)
+	}
+}
+
+// Err returns f as an error, nil when there is no fault.
+func (f Faults) Err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return f
+}
+
+// Echo quotes a value for a message: escaped, and cut to 64 characters.
+func Echo(value string) string {
+	const most = 64
+	if runes := []rune(value); len(runes) > most {
+		value = string(runes[:most]) + "…"
+	}
+	return strconv.Quote(value)
+}
+
+// Pointer joins tokens to a JSON pointer, escaping them as RFC 6901 says.
+func Pointer(tokens ...string) string {
+	var b strings.Builder
+	for _, token := range tokens {
+		b.WriteByte('/')
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+	}
+	return b.String()
+}

@@ -1,0 +1,111 @@
+package dispatcher
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// AppID, JobID and TriggerID return the key of a row: 63 bits of a hash of its names. The
+// same names give the same key in every installation and after every restore.
+func AppID(app string) int64 { return hashID("app", app) }
+
+// JobID returns the key of a job; see AppID.
+func JobID(app, job string) int64 { return hashID("job", app, job) }
+
+// TriggerID returns the key of a trigger; see AppID.
+func TriggerID(app, job, trigger string) int64 { return hashID("trigger", app, job, trigger) }
+
+// hashID never returns 0, which stands for "none". Names hold no "/", so joining is unambiguous.
+func hashID(parts ...string) int64 {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "/")))
+	return int64(binary.BigEndian.Uint64(sum[:8])>>1) | 1
+}
+
+// RunKey identifies a run: the fire it executes. A job that is run by hand has no trigger,
+// so TriggerID then holds the job's id.
+type RunKey struct {
+	TriggerID   int64
+	ScheduledAt time.Time // whole milliseconds, UTC
+	Kind        RunKind
+}
+
+// idEncoding sorts as the bytes it encodes do, so run ids sort by time.
+var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// String returns the run's public id: 24 characters that hold the scheduled instant, the
+// trigger and the kind, so that finding a run by id is one look-up by key.
+func (k RunKey) String() string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(k.ScheduledAt.UnixMilli())<<16)
+	binary.BigEndian.PutUint64(b[6:14], uint64(k.TriggerID))
+	b[14] = k.Kind.code()
+	return idEncoding.EncodeToString(b[:15])
+}
+
+// ErrRunID says that a text is no run id.
+var ErrRunID = errors.New("not a run id")
+
+// ParseRunKey reads what RunKey.String wrote; the error is ErrRunID.
+func ParseRunKey(id string) (RunKey, error) {
+	b, err := idEncoding.DecodeString(id)
+	if err != nil || len(b) != 15 || b[6]&0x80 != 0 {
+		return RunKey{}, ErrRunID
+	}
+	kind, ok := kindOfCode(b[14])
+	if !ok {
+		return RunKey{}, ErrRunID
+	}
+	ms := binary.BigEndian.Uint64(append([]byte{0, 0}, b[:6]...))
+	return RunKey{
+		TriggerID:   int64(binary.BigEndian.Uint64(b[6:14])),
+		ScheduledAt: time.UnixMilli(int64(ms)).UTC(),
+		Kind:        kind,
+	}, nil
+}
+
+// EventID returns the webhook-id of a fire: a function of the installation, the names, the
+// instant and the kind, equal on every attempt and after a restore of the database, so that
+// receivers can drop duplicates. It holds no ".", which Standard Webhooks reserves.
+func EventID(installation, app, job, trigger string, at time.Time, kind RunKind) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{
+		installation, app, job, trigger, strconv.FormatInt(at.UnixMilli(), 10), string(kind),
+	}, "/")))
+	return "evt_" + idEncoding.EncodeToString(sum[:16])
+}
+
+// NodeID identifies one start of one node (an incarnation); 0 means no node.
+type NodeID int64
+
+// String returns the id as 16 hexadecimal digits.
+func (n NodeID) String() string {
+	text := strconv.FormatUint(uint64(n), 16)
+	return strings.Repeat("0", 16-len(text)) + text
+}
+
+// ParseNodeID reads what NodeID.String wrote.
+func ParseNodeID(text string) (NodeID, error) {
+	if len(text) != 16 {
+		return 0, errors.New("not a node id")
+	}
+	n, err := strconv.ParseInt(text, 16, 64)
+	return NodeID(n), err
+}
+
+// MarshalText is String.
+func (n NodeID) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// UnmarshalText is ParseNodeID.
+func (n *NodeID) UnmarshalText(text []byte) error {
+	id, err := ParseNodeID(string(text))
+	*n = id
+	return err
+}
+
+// Token fences the runs of one claim: only who holds it may record their outcome. Drawn at
+// random by the claiming node; never 0.
+type Token int64

@@ -1,0 +1,146 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Job is a target, what is sent to it, and the triggers that say when.
+type Job struct {
+	// App and Name identify the job; they are chosen by the client and cannot change.
+	App  string `json:"app"`
+	Name string `json:"name"`
+	// Description is free text of at most 1024 characters.
+	Description string `json:"description"`
+	// Enabled is whether the triggers of the job fire. A disabled trigger owes no fires: when
+	// it is enabled again, it begins with the next instant.
+	Enabled bool `json:"enabled"`
+	// Target is what a run calls.
+	Target Target `json:"target"`
+	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// Triggers holds the schedules by name; at most 100.
+	Triggers map[string]Trigger `json:"triggers"`
+
+	// Paused is an operator's pause of the whole job. Read-only, as all below.
+	Paused bool `json:"paused"`
+	// State is the roll-up of the job's triggers.
+	State JobState `json:"state"`
+	// Revision counts the changes of the job; it is its ETag.
+	Revision  int64     `json:"revision"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	// Warnings are faults that do not stop the job from being stored.
+	Warnings []Fault `json:"warnings,omitempty"`
+}
+
+// SetDefaults gives a decoded job the values of fields that its JSON leaves out.
+func (j *Job) SetDefaults() { j.Enabled = true }
+
+// JobState is the roll-up of a job's triggers, as people see it.
+type JobState string
+
+// The states of a job. Of several that hold, the first in this order is shown.
+const (
+	JobError     JobState = "ERROR"     // a trigger cannot be evaluated
+	JobExecuting JobState = "EXECUTING" // a trigger is armed
+	JobPaused    JobState = "PAUSED"    // what would be armed is paused
+	JobComplete  JobState = "COMPLETE"  // the triggers have no further fire
+	JobInit      JobState = "INIT"      // nothing is scheduled: no trigger, or none enabled
+)
+
+// RollUp returns the state of the job by its triggers.
+func (j Job) RollUp() JobState {
+	seen := map[JobState]bool{}
+	for _, t := range j.Triggers {
+		switch {
+		case t.State == TriggerError:
+			seen[JobError] = true
+		case !j.Enabled || !t.Enabled:
+		case t.State == TriggerComplete:
+			seen[JobComplete] = true
+		case t.State == TriggerPaused || j.Paused:
+			seen[JobPaused] = true
+		default:
+			seen[JobExecuting] = true
+		}
+	}
+	for _, state := range []JobState{JobError, JobExecuting, JobPaused, JobComplete} {
+		if seen[state] {
+			return state
+		}
+	}
+	return JobInit
+}
+
+// Bounds of a job.
+const (
+	MaxTriggers     = 100
+	MaxPayload      = 256 << 10 // bytes
+	MaxPayloadDepth = 32
+)
+
+// Validate returns everything wrong with j, as Faults with JSON pointers, or nil. What
+// depends on the present (an instant in the past) is for Revise to judge.
+func (j Job) Validate() error {
+	var faults Faults
+	CheckName(&faults, "/name", j.Name)
+	checkText(&faults, "/description", j.Description)
+	faults.AddError("/target", j.Target.Validate())
+	checkPayload(&faults, j.Payload)
+	if len(j.Triggers) > MaxTriggers {
+		faults.Add("/triggers", CodeTooMany, "job has %d triggers; the maximum is %d", len(j.Triggers), MaxTriggers)
+	}
+	for _, name := range sortedKeys(j.Triggers) {
+		path := Pointer("triggers", name)
+		CheckName(&faults, path, name)
+		faults.AddError(path, j.Triggers[name].Validate())
+	}
+	return faults.Err()
+}
+
+// Warn returns what is allowed but probably not meant.
+func (j Job) Warn() []Fault {
+	var faults Faults
+	if w := j.Target.Webhook; w != nil && w.sendsNoBody() && len(j.Payload) > 0 {
+		faults.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
+	}
+	return faults
+}
+
+func checkPayload(faults *Faults, payload json.RawMessage) {
+	if len(payload) > MaxPayload {
+		faults.Add("/payload", CodePayloadTooLarge, "payload has %d bytes; the maximum is 256 KiB", len(payload))
+		return
+	}
+	if len(payload) == 0 {
+		return
+	}
+	if !json.Valid(payload) {
+		faults.Add("/payload", CodeJSONSyntax, "payload is not JSON")
+		return
+	}
+	if depth := jsonDepth(payload); depth > MaxPayloadDepth {
+		faults.Add("/payload", CodeJSONDepth, "payload is nested %d deep; the maximum is %d", depth, MaxPayloadDepth)
+	}
+}
+
+// jsonDepth returns how deep valid JSON nests; a scalar has depth 0.
+func jsonDepth(text []byte) int {
+	depth, deepest, quoted := 0, 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
+}

@@ -1,0 +1,176 @@
+package dispatcher
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Revise returns the job that results when declared replaces old at now, ready to be
+// stored: next fire times worked out, texts resolved, revision counted up. old is nil for
+// a new job; prior is the revision that a deleted job of that name had, else 0.
+//
+// A trigger whose schedule did not change keeps its fire times, also a fire that is due at
+// this very moment. Fires that were due and unclaimed under a schedule that is no more
+// come back as misfires, so that they are accounted for. The error is Faults: an instant
+// that is past, or an invalid definition.
+func Revise(old *Job, declared Job, prior int64, now time.Time) (Job, []Misfire, error) {
+	if err := declared.Validate(); err != nil {
+		return Job{}, nil, err
+	}
+	job := declared
+	job.Paused, job.CreatedAt, job.UpdatedAt, job.Revision = false, now, now, prior+1
+	if old != nil {
+		job.Paused, job.CreatedAt, job.Revision = old.Paused, old.CreatedAt, old.Revision+1
+	}
+	job.Triggers = make(map[string]Trigger, len(declared.Triggers))
+	var missed []Misfire
+	var faults Faults
+	for _, name := range sortedKeys(declared.Triggers) {
+		t, dropped, err := reviseTrigger(old, job, name, declared.Triggers[name], now)
+		faults.AddError(Pointer("triggers", name), err)
+		job.Triggers[name] = t
+		missed = append(missed, dropped...)
+	}
+	if err := faults.Err(); err != nil {
+		return Job{}, nil, err
+	}
+	if old != nil {
+		for _, name := range sortedKeys(old.Triggers) {
+			if _, stays := job.Triggers[name]; !stays {
+				missed = append(missed, dropDue(*old, name, now, "the trigger was removed")...)
+			}
+		}
+	}
+	job.State, job.Warnings = job.RollUp(), job.Warn()
+	return job, missed, nil
+}
+
+// Retire returns the misfires that account for what was due when job was deleted at now.
+func Retire(job Job, now time.Time) []Misfire {
+	var missed []Misfire
+	for _, name := range sortedKeys(job.Triggers) {
+		missed = append(missed, dropDue(job, name, now, "the job was deleted")...)
+	}
+	return missed
+}
+
+// reviseTrigger returns the trigger that results from declaring t under name, and the
+// fires that its former schedule still owed.
+func reviseTrigger(old *Job, job Job, name string, t Trigger, now time.Time) (Trigger, []Misfire, error) {
+	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime = false, "", nil, nil
+	t.State, t.AnchorAt = TriggerWaiting, now
+	if err := t.resolve(); err != nil {
+		return t, nil, err
+	}
+	var missed []Misfire
+	if before, known := old.trigger(name); known {
+		t.Paused, t.PrevFireTime = before.Paused, before.PrevFireTime
+		if before.sameSchedule(t) {
+			t.AnchorAt = before.AnchorAt
+			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
+			if wasOn && isOn && before.State != TriggerError {
+				t.State, t.NextFireTime = before.storedState(), before.NextFireTime
+				return t, nil, nil
+			}
+		}
+		missed = dropDue(*old, name, now, "the trigger was changed")
+	}
+	if !job.Enabled || !t.Enabled {
+		return t, missed, nil
+	}
+	return t, missed, t.arm(now)
+}
+
+// trigger looks a trigger up; j may be nil.
+func (j *Job) trigger(name string) (Trigger, bool) {
+	if j == nil {
+		return Trigger{}, false
+	}
+	t, ok := j.Triggers[name]
+	return t, ok
+}
+
+// resolve writes out what the texts of t leave to be recognised, so that the stored
+// definition says in full what it means.
+func (t *Trigger) resolve() error {
+	s, err := schedule.Parse(t.Spec())
+	if err != nil {
+		return err
+	}
+	spec := s.Spec()
+	t.Dialect, t.Timezone, t.Gap, t.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
+	return nil
+}
+
+// arm sets the first fire time after now; without one the trigger is complete.
+func (t *Trigger) arm(now time.Time) error {
+	s, err := schedule.Parse(t.Spec())
+	if err != nil {
+		return err
+	}
+	next, ok := s.Next(now)
+	if ok {
+		t.State, t.NextFireTime = TriggerWaiting, &next
+		return nil
+	}
+	if t.Dialect == schedule.At {
+		return &Fault{Path: "/expression", Code: CodeAtPast, Message: fmt.Sprintf(
+			"instant %s is past (it is %s); give one to come, or remove the trigger", Echo(t.Expression), now.Format(time.RFC3339))}
+	}
+	t.State = TriggerComplete
+	return nil
+}
+
+// storedState is the state without the pause, which is only shown.
+func (t Trigger) storedState() TriggerState {
+	switch {
+	case t.State != TriggerPaused:
+		return t.State
+	case t.NextFireTime == nil:
+		return TriggerComplete
+	}
+	return TriggerWaiting
+}
+
+// dropDue returns the misfire that accounts for the fires of a trigger that were due by now
+// when its schedule ceased to be.
+func dropDue(job Job, name string, now time.Time, reason string) []Misfire {
+	t := job.Triggers[name]
+	if t.NextFireTime == nil || t.NextFireTime.After(now) {
+		return nil
+	}
+	missed := Misfire{
+		App: job.App, Job: job.Name, Trigger: name, From: *t.NextFireTime, To: *t.NextFireTime, Count: 1,
+		Decision: DecisionSkip, Reason: reason, DecidedAt: now,
+	}
+	// A definition in error has no later instants to count.
+	if s, err := schedule.Parse(t.Spec()); err == nil {
+		missed.To, missed.Count, _ = Missed(s, missed.From, now)
+	}
+	return []Misfire{missed}
+}
+
+// Missed returns the last of the instants of s in [from, now], from being one of them, how
+// many they are, and the first instant after now, nil if there is none. Past MostMissed it
+// stops counting and says that the range ends now.
+func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time) {
+	last, count = from, 1
+	for {
+		after, ok := s.Next(last)
+		switch {
+		case !ok:
+			return last, count, nil
+		case after.After(now):
+			return last, count, &after
+		case count == MostMissed:
+			if after, ok = s.Next(now); ok {
+				next = &after
+			}
+			return now, count, next
+		}
+		last = after
+		count++
+	}
+}

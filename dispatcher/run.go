@@ -1,0 +1,166 @@
+package dispatcher
+
+import "time"
+
+// Run is the execution of one fire, or of a request to run a job by hand.
+type Run struct {
+	// ID is the run's key as text; see RunKey.String.
+	ID string `json:"id"`
+	// App, Job and Trigger are names; Trigger is empty for a manual run.
+	App     string `json:"app"`
+	Job     string `json:"job"`
+	Trigger string `json:"trigger"`
+	// Kind says what asked for the run.
+	Kind RunKind `json:"kind"`
+	// ScheduledAt is the instant that the run executes.
+	ScheduledAt time.Time `json:"scheduled_at"`
+	// Revision is the job's revision when the run was claimed.
+	Revision int64    `json:"revision"`
+	State    RunState `json:"state"`
+	// EventID is sent as webhook-id, the same on every attempt.
+	EventID string `json:"event_id"`
+	// Attempt counts from 1; 0 while no node has taken the run.
+	Attempt int `json:"attempt"`
+	// Node is the node that holds or held the run, nil before any did.
+	Node *NodeID `json:"node,omitempty"`
+	// ClaimedAt, StartedAt and EndedAt are those of the latest attempt, nil until they come.
+	ClaimedAt *time.Time `json:"claimed_at,omitempty"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	// HTTPStatus is the answer's status, 0 if none came.
+	HTTPStatus int `json:"http_status,omitempty"`
+	// Class says how the attempt failed; empty if it did not.
+	Class Class `json:"class,omitempty"`
+	// Error is the failure in words, of at most 1024 characters.
+	Error string `json:"error,omitempty"`
+	// Attempts is filled where one run is asked for.
+	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Attempt is one try of a run.
+type Attempt struct {
+	Attempt    int       `json:"attempt"`
+	Node       NodeID    `json:"node"`
+	State      RunState  `json:"state"`
+	StartedAt  time.Time `json:"started_at"`
+	EndedAt    time.Time `json:"ended_at"`
+	HTTPStatus int       `json:"http_status,omitempty"`
+	Class      Class     `json:"class,omitempty"`
+	Error      string    `json:"error,omitempty"`
+	// Late holds a result that came after the run had been taken from the node.
+	Late *Outcome `json:"late_result,omitempty"`
+}
+
+// RunKind says what asked for a run.
+type RunKind string
+
+// The kinds of run. Each has a code in run ids; see RunKind.code.
+const (
+	KindSchedule RunKind = "schedule" // a fire on time
+	KindManual   RunKind = "manual"   // an operator's request
+	KindCatchUp  RunKind = "catch_up" // stands for the fires of a misfire
+)
+
+var kinds = []RunKind{1: KindSchedule, 2: KindManual, 3: KindCatchUp}
+
+func (k RunKind) code() byte {
+	for code, kind := range kinds {
+		if kind == k {
+			return byte(code)
+		}
+	}
+	return 0
+}
+
+func kindOfCode(code byte) (RunKind, bool) {
+	if code == 0 || int(code) >= len(kinds) {
+		return "", false
+	}
+	return kinds[code], true
+}
+
+// RunState is the state of a run or of an attempt.
+type RunState string
+
+// The states of a run.
+const (
+	RunQueued    RunState = "queued"    // asked for; no node has it yet
+	RunClaimed   RunState = "claimed"   // a node has it
+	RunSucceeded RunState = "succeeded" // final, as all below
+	RunFailed    RunState = "failed"
+	RunTimedOut  RunState = "timed_out"
+	RunCancelled RunState = "cancelled"
+	RunLost      RunState = "lost" // its node died and it cannot be repeated
+)
+
+// RunStates are all of them, in the order of their lives.
+var RunStates = []RunState{RunQueued, RunClaimed, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost}
+
+// Class says how an attempt failed. The list is closed.
+type Class string
+
+// The classes of failure.
+const (
+	ClassDNS            Class = "dns"
+	ClassConnectRefused Class = "connect_refused"
+	ClassConnectTimeout Class = "connect_timeout"
+	ClassTLS            Class = "tls"
+	ClassReset          Class = "reset"
+	ClassTimeout        Class = "timeout"
+	ClassHTTP3xx        Class = "http_3xx"
+	ClassHTTP4xx        Class = "http_4xx"
+	ClassHTTP5xx        Class = "http_5xx"
+	ClassRateLimited    Class = "rate_limited"
+	ClassProtocol       Class = "protocol"    // an answer that is not HTTP
+	ClassCancelled      Class = "cancelled"   // stopped by an operator or a shutdown
+	ClassPanic          Class = "panic"       // a fault of ours
+	ClassJobDeleted     Class = "job_deleted" // nothing left to call
+	ClassOther          Class = "other"
+)
+
+// Outcome is the end of one attempt, as an Invoker returns it and a Store records it.
+type Outcome struct {
+	State      RunState  `json:"state"`
+	StartedAt  time.Time `json:"started_at"`
+	EndedAt    time.Time `json:"ended_at"`
+	HTTPStatus int       `json:"http_status,omitempty"`
+	Class      Class     `json:"class,omitempty"`
+	Error      string    `json:"error,omitempty"`
+}
+
+// Misfire is the recorded decision about fires whose time passed without a claim.
+type Misfire struct {
+	App     string `json:"app"`
+	Job     string `json:"job"`
+	Trigger string `json:"trigger"`
+	// From and To are the first and last missed instants, both inclusive; Count is how many.
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	Count int       `json:"count"`
+	// Decision is what was done about them, Reason why.
+	Decision Decision `json:"decision"`
+	Reason   string   `json:"reason"`
+	// Run is the id of the catch-up run, empty if there is none.
+	Run string `json:"run,omitempty"`
+	// Node took the decision; nil if a change of the definition did.
+	Node      *NodeID   `json:"node,omitempty"`
+	DecidedAt time.Time `json:"decided_at"`
+}
+
+// Cursor returns the key by which the next page of misfires is asked for.
+func (m Misfire) Cursor() string {
+	return RunKey{TriggerID: TriggerID(m.App, m.Job, m.Trigger), ScheduledAt: m.From, Kind: KindCatchUp}.String()
+}
+
+// Decision is what was done about missed fires.
+type Decision string
+
+// The decisions.
+const (
+	DecisionFireOnce Decision = "fire_once" // one catch-up run for all of them
+	DecisionSkip     Decision = "skip"      // none of them runs
+)
+
+// MostMissed bounds how many missed fires are counted one by one; a Misfire with this count
+// stands for at least so many.
+const MostMissed = 1_000_000
