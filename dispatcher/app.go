@@ -2,7 +2,9 @@ package dispatcher
 
 import (
 	"regexp"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // App is a namespace of jobs: what tokens and limits are scoped to.
@@ -42,10 +44,13 @@ func CheckName(faults *Faults, path, name string) {
 	}
 }
 
-// checkText bounds free text.
+// checkText bounds free text, and refuses what a terminal would obey or a database refuse.
 func checkText(faults *Faults, path, text string) {
 	const most = 1024
 	if n := len([]rune(text)); n > most {
 		faults.Add(path, CodeTextTooLong, "text has %d characters; the maximum is %d", n, most)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+		faults.Add(path, CodeTextInvalid, "text holds a control character; only line breaks and tabs are allowed")
 	}
 }

@@ -26,7 +26,7 @@ func ParseDuration(text string) (Duration, error) {
 	case text == "":
 		return fault(CodeDurationEmpty, "duration is empty; write it with a unit, such as 30s")
 	case strings.Trim(text, "0123456789") == "":
-		return fault(CodeDurationUnit, "duration "+Echo(text)+" has no unit; write "+text+"s for seconds")
+		return fault(CodeDurationUnit, "duration "+Echo(text)+" has no unit; for seconds, end it with s")
 	case text[0] == 'P' || text[0] == 'p':
 		return fault(CodeDurationSyntax, "duration "+Echo(text)+" is ISO 8601, which is not accepted; write it as 1h30m or 5s")
 	case strings.HasSuffix(text, "d") || strings.HasSuffix(text, "w"):

@@ -48,6 +48,8 @@ const (
 	CodePrecondition    = "precondition_failed"
 	CodeQueryUnknown    = "query_unknown"
 	CodeRequired        = "required"
+	CodeStateConflict   = "state_conflict"
+	CodeTextInvalid     = "text_invalid"
 	CodeTextTooLong     = "text_too_long"
 	CodeTimeInvalid     = "time_invalid"
 	CodeTimeZoneMissing = "time_zone_missing"

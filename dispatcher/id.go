@@ -61,11 +61,16 @@ func ParseRunKey(id string) (RunKey, error) {
 		return RunKey{}, ErrRunID
 	}
 	ms := binary.BigEndian.Uint64(append([]byte{0, 0}, b[:6]...))
-	return RunKey{
+	key := RunKey{
 		TriggerID:   int64(binary.BigEndian.Uint64(b[6:14])),
 		ScheduledAt: time.UnixMilli(int64(ms)).UTC(),
 		Kind:        kind,
-	}, nil
+	}
+	// The decoder passes over line breaks; one run has one id.
+	if key.String() != id {
+		return RunKey{}, ErrRunID
+	}
+	return key, nil
 }
 
 // EventID returns the webhook-id of a fire: a function of the installation, the names, the
@@ -89,11 +94,12 @@ func (n NodeID) String() string {
 
 // ParseNodeID reads what NodeID.String wrote.
 func ParseNodeID(text string) (NodeID, error) {
-	if len(text) != 16 {
+	n, err := strconv.ParseUint(text, 16, 63)
+	// One node has one id: no signs, no capitals.
+	if err != nil || NodeID(n).String() != text {
 		return 0, errors.New("not a node id")
 	}
-	n, err := strconv.ParseInt(text, 16, 64)
-	return NodeID(n), err
+	return NodeID(n), nil
 }
 
 // MarshalText is String.

@@ -59,7 +59,7 @@ func (j Job) RollUp() JobState {
 		case !j.Enabled || !t.Enabled:
 		case t.State == TriggerComplete:
 			seen[JobComplete] = true
-		case t.State == TriggerPaused || j.Paused:
+		case t.Paused || j.Paused:
 			seen[JobPaused] = true
 		default:
 			seen[JobExecuting] = true

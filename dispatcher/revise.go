@@ -65,9 +65,10 @@ func reviseTrigger(old *Job, job Job, name string, t Trigger, now time.Time) (Tr
 		return t, nil, err
 	}
 	var missed []Misfire
+	unchanged := false
 	if before, known := old.trigger(name); known {
 		t.Paused, t.PrevFireTime = before.Paused, before.PrevFireTime
-		if before.sameSchedule(t) {
+		if unchanged = before.sameSchedule(t); unchanged {
 			t.AnchorAt = before.AnchorAt
 			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
 			if wasOn && isOn && before.State != TriggerError {
@@ -80,7 +81,16 @@ func reviseTrigger(old *Job, job Job, name string, t Trigger, now time.Time) (Tr
 	if !job.Enabled || !t.Enabled {
 		return t, missed, nil
 	}
-	return t, missed, t.arm(now)
+	if err := t.arm(now); err != nil {
+		return t, nil, err
+	}
+	// An instant that was to come when it was declared, and is past when its job is enabled
+	// again, is over; only a new one is a mistake worth refusing.
+	if t.State == TriggerComplete && t.Dialect == schedule.DialectAt && !unchanged {
+		return t, nil, &Fault{Path: "/expression", Code: CodeAtPast, Message: fmt.Sprintf(
+			"instant %s is past (it is %s); give one to come, or remove the trigger", Echo(t.Expression), now.Format(time.RFC3339))}
+	}
+	return t, missed, nil
 }
 
 // trigger looks a trigger up; j may be nil.
@@ -114,10 +124,6 @@ func (t *Trigger) arm(now time.Time) error {
 	if ok {
 		t.State, t.NextFireTime = TriggerWaiting, &next
 		return nil
-	}
-	if t.Dialect == schedule.At {
-		return &Fault{Path: "/expression", Code: CodeAtPast, Message: fmt.Sprintf(
-			"instant %s is past (it is %s); give one to come, or remove the trigger", Echo(t.Expression), now.Format(time.RFC3339))}
 	}
 	t.State = TriggerComplete
 	return nil

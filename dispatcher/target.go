@@ -20,11 +20,11 @@ type Webhook struct {
 	// URL is absolute, http or https, of at most 2048 characters.
 	URL string `json:"url"`
 	// Method is GET, POST, PUT, PATCH, DELETE or HEAD; empty means POST.
-	Method string `json:"method"`
+	Method string `json:"method,omitempty"`
 	// Headers are sent with the request: at most 50, each value at most 8 KiB.
 	Headers map[string]string `json:"headers,omitempty"`
 	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
-	Timeout Duration `json:"timeout"`
+	Timeout Duration `json:"timeout,omitempty"`
 }
 
 // DefaultTimeout bounds an attempt whose job names no timeout.
@@ -69,6 +69,7 @@ func (w Webhook) BodyOf(payload []byte) []byte {
 	return payload
 }
 
+// checkURL never echoes the URL: it may hold a password or a key.
 func checkURL(faults *Faults, path, text string) {
 	const most = 2048
 	if len(text) > most {
@@ -80,16 +81,15 @@ func checkURL(faults *Faults, path, text string) {
 		return
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		faults.Add(path, CodeURLSyntax, "URL %s holds a space or control character; percent-encode it", Echo(text))
+		faults.Add(path, CodeURLSyntax, "URL holds a space or control character; percent-encode it")
 		return
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		faults.Add(path, CodeURLSyntax, "URL %s cannot be parsed; write it as https://host/path", Echo(text))
+		faults.Add(path, CodeURLSyntax, "URL cannot be parsed; write it as https://host/path")
 		return
 	}
 	if u.User != nil {
-		// The URL is not echoed: it holds a password.
 		faults.Add(path, CodeURLUserinfo, "URL carries a user name or password; send it as a header instead")
 	}
 	switch {

@@ -26,7 +26,7 @@ type Trigger struct {
 	Gap     schedule.Gap     `json:"gap"`
 	Overlap schedule.Overlap `json:"overlap"`
 	// MisfireAfter is how late a fire may be before it counts as missed; 0 means 60s.
-	MisfireAfter Duration `json:"misfire_after"`
+	MisfireAfter Duration `json:"misfire_after,omitempty"`
 	// Enabled is whether the trigger fires; see Job.Enabled.
 	Enabled bool `json:"enabled"`
 
