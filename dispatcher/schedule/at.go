@@ -1,0 +1,108 @@
+package schedule
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// instantPattern is RFC 3339 with an optional offset. Only the shape is checked here.
+var instantPattern = regexp.MustCompile(`^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?$`)
+
+// localInstant is a date and time as written: local, or an instant if it has an offset.
+type localInstant struct {
+	wall   time.Time // the digits, as if they were UTC; whole milliseconds
+	offset *time.Duration
+}
+
+// parseInstant reads an RFC 3339 date and time, whose offset may be missing.
+func parseInstant(text string) (localInstant, *fault) {
+	m := instantPattern.FindStringSubmatch(text)
+	if m == nil {
+		return localInstant{}, faultf(CodeTimeInvalid, "not a date and time; write 2026-05-01T10:00:00Z, or 2026-05-01T10:00:00+02:00")
+	}
+	var n [6]int
+	for i := range n {
+		n[i], _ = strconv.Atoi(m[i+1]) // digits by the pattern
+	}
+	if n[5] == 60 {
+		return localInstant{}, faultf(CodeTimeInvalid, "leap seconds cannot be scheduled; the seconds go to 59")
+	}
+	millis, _ := strconv.Atoi((m[7] + "000")[:3])
+	wall := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], millis*int(time.Millisecond), time.UTC)
+	// time.Date normalises; what does not exist comes back as something else.
+	if wall.Format("2006-01-02T15:04:05") != text[:19] {
+		return localInstant{}, faultf(CodeTimeInvalid, "no such date or time; check month, day, hour, minute and second")
+	}
+	if n[0] < firstYear {
+		return localInstant{}, faultf(CodeTimeInvalid, "the year is before %d", firstYear)
+	}
+	out := localInstant{wall: wall}
+	switch zone := m[8]; {
+	case zone == "":
+	case zone == "Z":
+		out.offset = new(time.Duration)
+	default:
+		hours, _ := strconv.Atoi(zone[1:3])
+		minutes, _ := strconv.Atoi(zone[4:])
+		if hours > 23 || minutes > 59 {
+			return localInstant{}, faultf(CodeTimeInvalid, "no such offset: %s", zone)
+		}
+		offset := time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
+		if zone[0] == '-' {
+			offset = -offset
+		}
+		out.offset = &offset
+	}
+	return out, nil
+}
+
+// unwrapAt returns what is inside at(...), or the text itself.
+func unwrapAt(text string) (string, *fault) {
+	inner, ok := strings.CutPrefix(text, "at(")
+	if !ok {
+		return text, nil
+	}
+	inner, ok = strings.CutSuffix(inner, ")")
+	if !ok {
+		return "", faultf(CodeTimeInvalid, "the closing parenthesis is missing")
+	}
+	return inner, nil
+}
+
+// single is one instant in Unix milliseconds.
+type single int64
+
+func (s single) next(after int64) (int64, bool) { return int64(s), int64(s) > after }
+
+// resolve returns the instant in Unix milliseconds. A local time in a gap becomes the
+// instant the gap ends, for a one-shot that never fires helps nobody; with an explicit
+// GapSkip that is a fault. OverlapBoth is OverlapLast here: there is only one fire.
+func (l localInstant) resolve(loc *time.Location, gap Gap, overlap Overlap) (single, *fault) {
+	if l.offset != nil {
+		return single(l.wall.Add(-*l.offset).UnixMilli()), nil
+	}
+	local, millis := l.wall.Unix(), l.wall.UnixMilli()%1000
+	z := &zoned{loc: loc}
+	found := int64(math.MinInt64)
+	for p := z.periodAt(local - reach); ; p = z.periodAt(p.end) {
+		switch instant := local - p.offset; {
+		case instant < p.start && found == math.MinInt64:
+			// The clock is past this time and never showed it: it fell into the gap.
+			if gap == GapSkip {
+				return 0, faultf(CodeTimeInvalid, "that local time does not exist in %s: the clock skips it; leave gap out to fire when the gap ends", loc)
+			}
+			return single(p.start * 1000), nil
+		case p.start <= instant && instant < p.end:
+			found = instant
+			if overlap == OverlapFirst {
+				return single(found*1000 + millis), nil
+			}
+		}
+		if p.end > local+reach {
+			return single(found*1000 + millis), nil
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package schedule
+
+import (
+	"container/list"
+	"sync"
+)
+
+// Cache parses specs and remembers, so that a million triggers with a thousand different
+// expressions cost a thousand parsings. It is safe for concurrent use.
+//
+// What it keeps is the checked expression, shared by all specs that differ only in their
+// bounds; a Schedule on top of it is small. Schedules with a repeat count are kept whole,
+// because finding their end takes a walk. Faults are remembered too.
+type Cache struct {
+	mu       sync.Mutex
+	programs lru[Spec, compiled]
+	repeated lru[Spec, *Schedule]
+}
+
+type compiled struct {
+	program *program
+	errs    Errors
+}
+
+// NewCache returns a cache that keeps at most max expressions and at most max schedules
+// with a repeat count, dropping the least recently used. A max below 1 means 1.
+func NewCache(max int) *Cache {
+	return &Cache{programs: newLRU[Spec, compiled](max), repeated: newLRU[Spec, *Schedule](max)}
+}
+
+// Parse answers as the function Parse does.
+func (c *Cache) Parse(spec Spec) (*Schedule, error) {
+	whole := spec.normalised()
+	text := Spec{Expression: spec.Expression, Dialect: spec.Dialect, Timezone: spec.Timezone, Gap: spec.Gap, Overlap: spec.Overlap}
+
+	c.mu.Lock()
+	if spec.RepeatCount > 0 {
+		if s, ok := c.repeated.get(whole); ok {
+			c.mu.Unlock()
+			return s, nil
+		}
+	}
+	found, ok := c.programs.get(text)
+	c.mu.Unlock()
+
+	if !ok {
+		found.program, found.errs = compile(text)
+	}
+	s, err := finish(spec, found.program, found.errs)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// A text of any length can be a fault; remembering it would not bound memory.
+	if !ok && len(text.Expression) <= maxText && len(text.Timezone) <= maxText {
+		c.programs.put(text, found)
+	}
+	if err == nil && s.last != nil {
+		c.repeated.put(whole, s)
+	}
+	return s, err
+}
+
+// lru is a bounded map that drops the entry unused for longest. It is not safe for
+// concurrent use.
+type lru[K comparable, V any] struct {
+	max     int
+	entries map[K]*list.Element
+	order   *list.List // of entry[K, V], most recently used first
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+func newLRU[K comparable, V any](most int) lru[K, V] {
+	return lru[K, V]{max: max(most, 1), entries: map[K]*list.Element{}, order: list.New()}
+}
+
+func (l *lru[K, V]) get(key K) (value V, ok bool) {
+	e, ok := l.entries[key]
+	if !ok {
+		return value, false
+	}
+	l.order.MoveToFront(e)
+	return e.Value.(entry[K, V]).value, true
+}
+
+func (l *lru[K, V]) put(key K, value V) {
+	if e, ok := l.entries[key]; ok {
+		l.order.MoveToFront(e)
+		e.Value = entry[K, V]{key, value}
+		return
+	}
+	l.entries[key] = l.order.PushFront(entry[K, V]{key, value})
+	if l.order.Len() > l.max {
+		oldest := l.order.Back()
+		delete(l.entries, oldest.Value.(entry[K, V]).key)
+		l.order.Remove(oldest)
+	}
+}

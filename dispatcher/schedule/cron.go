@@ -1,0 +1,193 @@
+package schedule
+
+import (
+	"strings"
+	"time"
+)
+
+// fields is a cron expression as explicit sets.
+type fields struct {
+	second, minute, hour, month, year set
+	days                              dayRule
+}
+
+// horizon is the last year in which an expression without years fires.
+const horizon = 2199
+
+// everyHour tells whether the hour field covers all 24 hours, however it is written.
+func (f *fields) everyHour() bool { return f.hour == all(0, 23) }
+
+// grammar is the part of a dialect that differs from other cron dialects.
+type grammar struct {
+	fields   []field // in the order they are written
+	required int     // how many of them must be written
+	quartz   bool    // exactly one day field is ?; L, W and #
+}
+
+var (
+	monthNames   = []string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}
+	weekdayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
+)
+
+// The names of the fields, as messages use them.
+const (
+	fieldSecond  = "second"
+	fieldMinute  = "minute"
+	fieldHour    = "hour"
+	fieldDOM     = "day-of-month"
+	fieldMonth   = "month"
+	fieldWeekday = "weekday"
+	fieldYear    = "year"
+)
+
+// quartzGrammar follows the documentation of Quartz 2.5's CronExpression.
+var quartzGrammar = grammar{quartz: true, required: 6, fields: []field{
+	{name: fieldSecond, low: 0, high: 59, wraps: true, bareStep: true, quartzNames: true},
+	{name: fieldMinute, low: 0, high: 59, wraps: true, bareStep: true, quartzNames: true},
+	{name: fieldHour, low: 0, high: 23, wraps: true, bareStep: true, quartzNames: true},
+	{name: fieldDOM, low: 1, high: 31, wraps: true, bareStep: true, quartzNames: true, days: true},
+	{name: fieldMonth, low: 1, high: 12, wraps: true, bareStep: true, quartzNames: true, names: monthNames, nameLow: 1},
+	{name: fieldWeekday, low: 1, high: 7, wraps: true, bareStep: true, quartzNames: true, names: weekdayNames, nameLow: 1, days: true},
+	{name: fieldYear, low: firstYear, high: 2099, bareStep: true, quartzNames: true},
+}}
+
+// unixGrammar follows crontab(5) of Vixie cron, and accepts names in lists and ranges, and a/n.
+var unixGrammar = grammar{required: 5, fields: []field{
+	{name: fieldMinute, low: 0, high: 59},
+	{name: fieldHour, low: 0, high: 23},
+	{name: fieldDOM, low: 1, high: 31},
+	{name: fieldMonth, low: 1, high: 12, names: monthNames, nameLow: 1},
+	{name: fieldWeekday, low: 0, high: 7, names: weekdayNames},
+}}
+
+// parse reads the fields of an expression, already in upper case. It returns every fault,
+// at most one per field.
+func (g *grammar) parse(text string) (fields, []*fault) {
+	f := fields{second: all(0, 0), year: all(0, horizon-firstYear)}
+	f.days = dayRule{dom: everyDay, dow: everyWeekday}
+	var faults []*fault
+	var dom, dow string
+	for i, token := range tokens(text) {
+		var err *fault
+		switch spec := &g.fields[i]; spec.name {
+		case fieldSecond:
+			f.second, err = spec.parseSet(token.text, token.column)
+		case fieldMinute:
+			f.minute, err = spec.parseSet(token.text, token.column)
+		case fieldHour:
+			f.hour, err = spec.parseSet(token.text, token.column)
+		case fieldDOM:
+			dom = token.text
+			err = g.parseDOM(&f.days, spec, token)
+		case fieldMonth:
+			f.month, err = spec.parseSet(token.text, token.column)
+		case fieldWeekday:
+			dow = token.text
+			err = g.parseWeekday(&f.days, spec, token)
+		case fieldYear:
+			if token.text == "*" {
+				continue // as if it were left out
+			}
+			f.year, err = spec.parseSet(token.text, token.column)
+		}
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if g.quartz {
+		if err := oneQuestionMark(dom, dow); err != nil {
+			faults = append(faults, err)
+		}
+	} else {
+		f.days.either = dom[0] != '*' && dow[0] != '*'
+	}
+	if faults == nil && !f.possible() {
+		faults = append(faults, f.never())
+	}
+	return f, faults
+}
+
+func oneQuestionMark(dom, dow string) *fault {
+	switch {
+	case dom == "?" && dow == "?":
+		return faultf(CodeCronDays, "both day fields are ?; write * for the day of month to fire on every day")
+	case dom != "?" && dow != "?" && dow == "*":
+		return faultf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the weekday")
+	case dom != "?" && dow != "?" && dom == "*":
+		return faultf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the day of month")
+	case dom != "?" && dow != "?":
+		return faultf(CodeCronDays, "both day fields are set; one must be ? (use two triggers to fire on either)")
+	}
+	return nil
+}
+
+// possible tells whether any date matches.
+func (f *fields) possible() bool {
+	for y, ok := f.year.next(0); ok; y, ok = f.year.next(y + 1) {
+		for m, ok := f.month.next(1); ok; m, ok = f.month.next(m + 1) {
+			if f.days.mask(firstYear+y, time.Month(m)) != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// never explains why no date matches.
+func (f *fields) never() *fault {
+	if months := f.month.list(); len(months) == 1 {
+		month := time.Month(months[0])
+		if month == time.February && f.days.dom != 0 && f.days.dom&(1<<30-1) == 0 {
+			return faultf(CodeCronNever, "February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28")
+		}
+		return faultf(CodeCronNever, "no such day in %s of the years given, so this never fires; check day, month and year", month)
+	}
+	return faultf(CodeCronNever, "no such date in the months and years given, so this never fires; check day, month and year")
+}
+
+// token is one white-space separated word of an expression.
+type token struct {
+	text   string
+	column int // of its first byte, from 1
+}
+
+func tokens(text string) []token {
+	var out []token
+	start := -1
+	for i := 0; i <= len(text); i++ {
+		blank := i == len(text) || text[i] == ' ' || text[i] == '\t'
+		switch {
+		case blank && start >= 0:
+			out = append(out, token{text[start:i], start + 1})
+			start = -1
+		case !blank && start < 0:
+			start = i
+		}
+	}
+	return out
+}
+
+// macros are crontab's names for common expressions.
+var macros = map[string]string{
+	"@yearly":   "0 0 1 1 *",
+	"@annually": "0 0 1 1 *",
+	"@monthly":  "0 0 1 * *",
+	"@weekly":   "0 0 * * 0",
+	"@daily":    "0 0 * * *",
+	"@midnight": "0 0 * * *",
+	"@hourly":   "0 * * * *",
+}
+
+// macro expands a name such as @daily; names are lower case, as in crontab(5).
+func macro(text string) (string, *fault) {
+	if expanded, ok := macros[text]; ok {
+		return expanded, nil
+	}
+	advice := ""
+	if text == "@reboot" {
+		advice = "; a scheduler has no boot"
+	} else if _, ok := macros[strings.ToLower(text)]; ok {
+		advice = "; did you mean " + strings.ToLower(text) + "?"
+	}
+	return "", faultf(CodeCronMacro, "unknown macro%s (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)", advice)
+}

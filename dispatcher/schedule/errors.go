@@ -1,0 +1,110 @@
+package schedule
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Codes of the faults this package finds. They are part of the API: clients branch on them.
+const (
+	CodeCronControl     = "cron_control"      // control, invisible or non-ASCII white space
+	CodeCronDays        = "cron_days"         // quartz: not exactly one of the two day fields is ?
+	CodeCronEmpty       = "cron_empty"        // nothing but white space
+	CodeCronFields      = "cron_fields"       // wrong number of fields
+	CodeCronMacro       = "cron_macro"        // unknown @name
+	CodeCronName        = "cron_name"         // a word that is no name of this field
+	CodeCronNever       = "cron_never"        // well formed, but no date matches
+	CodeCronRange       = "cron_range"        // a value outside its field, or a reversed range
+	CodeCronStep        = "cron_step"         // a step that is missing, zero or too large
+	CodeCronSyntax      = "cron_syntax"       // anything else that is malformed
+	CodeCronTooLong     = "cron_too_long"     // more than 256 bytes
+	CodeCronTZPrefix    = "cron_tz_prefix"    // TZ= inside the expression
+	CodeEnum            = "enum"              // a dialect, gap or overlap that does not exist
+	CodeRateMax         = "rate_max"          // an interval of more than 100 years
+	CodeRateMin         = "rate_min"          // an interval of less than a second
+	CodeRateSyntax      = "rate_syntax"       // an interval that is malformed
+	CodeRepeatRange     = "repeat_range"      // a negative or too large repeat count
+	CodeTimeInvalid     = "time_invalid"      // no such date or time
+	CodeTimeZoneMissing = "time_zone_missing" // a local time without a zone
+	CodeTZOffset        = "tz_offset"         // an offset where a zone is wanted
+	CodeTZUnknown       = "tz_unknown"        // not an IANA zone
+	CodeWindowOrder     = "window_order"      // start_at after end_at
+)
+
+// Codes is the closed list of what Error.Code can hold.
+var Codes = []string{
+	CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronMacro, CodeCronName,
+	CodeCronNever, CodeCronRange, CodeCronStep, CodeCronSyntax, CodeCronTooLong, CodeCronTZPrefix,
+	CodeEnum, CodeRateMax, CodeRateMin, CodeRateSyntax, CodeRepeatRange, CodeTimeInvalid,
+	CodeTimeZoneMissing, CodeTZOffset, CodeTZUnknown, CodeWindowOrder,
+}
+
+// Error is one fault of a Spec.
+type Error struct {
+	Field   string // the field of Spec at fault, in snake_case: expression, timezone, start_at ...
+	Code    string // one of Codes
+	Message string // field, text, rule and way out, on one line
+}
+
+// Error returns the message, which names the field.
+func (e Error) Error() string { return e.Message }
+
+// Errors is every fault of a Spec, in the order of its fields. It is never empty.
+type Errors []Error
+
+// Error joins the messages with "; ".
+func (e Errors) Error() string {
+	parts := make([]string, len(e))
+	for i := range e {
+		parts[i] = e[i].Message
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Never tells whether the only thing wrong is that the expression, well formed as it is,
+// matches no date (CodeCronNever). Tools that list fire times may show that as an empty list.
+func (e Errors) Never() bool {
+	return len(e) == 1 && e[0].Code == CodeCronNever
+}
+
+// add appends a fault of the Spec's field that holds text.
+func (e *Errors) add(field, text, code, format string, args ...any) {
+	*e = append(*e, Error{Field: field, Code: code, Message: field + " " + quote(text) + ": " + fmt.Sprintf(format, args...)})
+}
+
+// err returns e as an error, nil when there is no fault.
+func (e Errors) err() error {
+	if len(e) == 0 {
+		return nil
+	}
+	return e
+}
+
+// fault is something wrong inside an expression, before it is known where it came from.
+type fault struct{ code, message string }
+
+func (f *fault) Error() string { return f.message }
+
+func faultf(code, format string, args ...any) *fault {
+	return &fault{code: code, message: fmt.Sprintf(format, args...)}
+}
+
+// quote makes a value safe to show: escaped, and cut to 64 characters so that a hostile
+// value cannot flood a log.
+func quote(text string) string {
+	const most = 64
+	n := 0
+	for i := range text {
+		if n == most {
+			return strconv.Quote(text[:i] + "…")
+		}
+		n++
+	}
+	return strconv.Quote(text)
+}
+
+// addInt is add for a field that holds a number.
+func (e *Errors) addInt(field string, value int, code, format string, args ...any) {
+	*e = append(*e, Error{Field: field, Code: code, Message: fmt.Sprintf("%s %d: ", field, value) + fmt.Sprintf(format, args...)})
+}

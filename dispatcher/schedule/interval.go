@@ -1,0 +1,94 @@
+package schedule
+
+import (
+	"strings"
+	"time"
+)
+
+const (
+	minPeriod = time.Second
+	maxPeriod = 100 * 365 * 24 * time.Hour
+)
+
+// parseInterval reads rate(...) and @every ....
+func parseInterval(text string) (time.Duration, *fault) {
+	body, ok := strings.CutPrefix(text, "@every ")
+	if !ok {
+		if body, ok = strings.CutPrefix(text, "rate("); ok {
+			body, ok = strings.CutSuffix(body, ")")
+		}
+	}
+	body = strings.Trim(body, " \t")
+	if !ok || body == "" {
+		return 0, faultf(CodeRateSyntax, "not an interval; write rate(5 minutes), rate(1h30m) or @every 30s")
+	}
+	period, err := parsePeriod(body)
+	switch {
+	case err != nil:
+		return 0, err
+	case period < minPeriod:
+		return 0, faultf(CodeRateMin, "the interval is less than the minimum of 1s")
+	case period > maxPeriod:
+		return 0, faultf(CodeRateMax, "the interval is more than the maximum of 100 years")
+	case period%time.Millisecond != 0:
+		return 0, faultf(CodeRateSyntax, "the interval is not a whole number of milliseconds")
+	}
+	return period, nil
+}
+
+// units are the words for lengths of elapsed time; a day is always 24 hours.
+var units = map[string]time.Duration{
+	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
+}
+
+// parsePeriod reads "5 minutes" and "1h30m".
+func parsePeriod(body string) (time.Duration, *fault) {
+	if words := strings.Fields(body); len(words) == 2 && isNumber(words[0]) {
+		unit, ok := units[strings.TrimSuffix(words[1], "s")]
+		if !ok {
+			return 0, faultf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days or weeks", words[1])
+		}
+		n := number(words[0])
+		if n > int(maxPeriod/unit) {
+			return maxPeriod + 1, nil
+		}
+		return time.Duration(n) * unit, nil
+	}
+	if isNumber(body) {
+		return 0, faultf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", quote(body), quote(body))
+	}
+	period, err := time.ParseDuration(body)
+	if err == nil {
+		return period, nil
+	}
+	// A well-formed duration that merely overflows deserves the right answer.
+	if strings.Trim(body, "0123456789hms") == "" && body[0] <= '9' {
+		return maxPeriod + 1, nil
+	}
+	return 0, faultf(CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
+}
+
+// interval is base + k*period for k >= first, in Unix milliseconds.
+type interval struct{ base, period, first int64 }
+
+func (iv interval) next(after int64) (int64, bool) {
+	k := max(iv.first, floorDiv(after-iv.base, iv.period)+1)
+	return iv.base + k*iv.period, true
+}
+
+// count returns how many instants lie in (a, b].
+func (iv interval) count(a, b int64) int64 {
+	low := max(iv.first-1, floorDiv(a-iv.base, iv.period))
+	return max(0, floorDiv(b-iv.base, iv.period)-low)
+}
+
+// nth returns the n-th instant, from 1.
+func (iv interval) nth(n int64) int64 { return iv.base + (iv.first+n-1)*iv.period }
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

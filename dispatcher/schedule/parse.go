@@ -1,0 +1,219 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// program is a checked expression: what schedules of the same text, dialect, zone and DST
+// rules share.
+type program struct {
+	dialect Dialect
+	zone    string
+	// Either period, for intervals, whose instants depend on the schedule's bounds, or source.
+	period time.Duration
+	source source
+}
+
+// source produces instants in Unix milliseconds.
+type source interface {
+	// next returns the first instant strictly after the given one.
+	next(after int64) (int64, bool)
+}
+
+// Parse checks spec and returns its schedule. The error, if any, is Errors: every fault of
+// the spec at once, in the order of its fields.
+func Parse(spec Spec) (*Schedule, error) {
+	p, errs := compile(spec)
+	return finish(spec, p, errs)
+}
+
+// finish checks what compile did not look at, and builds the schedule.
+func finish(spec Spec, p *program, errs Errors) (*Schedule, error) {
+	errs = append(Errors(nil), errs...) // compile's answer may be shared
+	var dialect Dialect
+	if p != nil {
+		dialect = p.dialect
+	}
+	spec.checkBounds(&errs, dialect)
+	if err := errs.err(); err != nil {
+		return nil, err
+	}
+	return newSchedule(spec, p), nil
+}
+
+// compile checks expression, dialect, zone and DST rules.
+func compile(spec Spec) (*program, Errors) {
+	var errs Errors
+	text, err := clean(spec.Expression)
+	if err == nil && spec.Dialect == "" {
+		spec.Dialect, err = recognise(text)
+	}
+	loc, zoneErr := zone(spec.Timezone)
+	p := &program{dialect: spec.Dialect, zone: spec.Timezone}
+	if p.zone == "" {
+		p.zone = "UTC"
+	}
+	var faults []*fault
+	if err != nil {
+		faults = []*fault{err}
+	} else {
+		faults = p.read(text, spec, loc)
+	}
+	for _, f := range faults {
+		errs.add("expression", spec.Expression, f.code, "%s", f.message)
+	}
+	spec.checkEnums(&errs)
+	if zoneErr != nil {
+		errs.add("timezone", spec.Timezone, zoneErr.code, "%s", zoneErr.message)
+	}
+	if errs != nil {
+		return nil, errs
+	}
+	return p, nil
+}
+
+// read parses text in p's dialect. loc is nil when the zone is at fault itself.
+func (p *program) read(text string, spec Spec, loc *time.Location) []*fault {
+	switch p.dialect {
+	case DialectQuartz:
+		return p.readCron(&quartzGrammar, text, spec, loc)
+	case DialectUnix:
+		if strings.HasPrefix(text, "@") {
+			expanded, err := macro(text)
+			if err != nil {
+				return []*fault{err}
+			}
+			text = expanded
+		}
+		return p.readCron(&unixGrammar, text, spec, loc)
+	case DialectInterval:
+		period, err := parseInterval(text)
+		if err != nil {
+			return []*fault{err}
+		}
+		p.period = period
+	case DialectAt:
+		at, err := readAt(text, spec, loc)
+		if err != nil {
+			return []*fault{err}
+		}
+		p.source = at
+	}
+	return nil // an unknown dialect is reported by checkEnums
+}
+
+// readCron parses a cron expression and sets up its evaluation.
+func (p *program) readCron(g *grammar, text string, spec Spec, loc *time.Location) []*fault {
+	if n := len(tokens(text)); n < g.required || n > len(g.fields) {
+		return []*fault{g.wrongCount(text, n)}
+	}
+	f, faults := g.parse(strings.ToUpper(text))
+	if faults != nil {
+		return faults
+	}
+	overlap := spec.Overlap
+	if overlap == "" {
+		overlap = OverlapLast
+		if f.everyHour() {
+			overlap = OverlapBoth
+		}
+	}
+	p.source = seconds{&zoned{wall: newWallClock(f), loc: loc, gap: spec.Gap, overlap: overlap}}
+	return nil
+}
+
+// seconds adapts a source of whole Unix seconds to milliseconds.
+type seconds struct{ zoned *zoned }
+
+func (s seconds) next(after int64) (int64, bool) {
+	t, ok := s.zoned.next(floorDiv(after, 1000) + 1)
+	return t * 1000, ok
+}
+
+// wrongCount says how many fields were expected, and what the text may have been meant as.
+func (g *grammar) wrongCount(text string, n int) *fault {
+	expected := fmt.Sprintf("expected %d fields", g.required)
+	if g.required < len(g.fields) {
+		expected = fmt.Sprintf("expected %d or %d fields", g.required, len(g.fields))
+	}
+	if dialect, err := recognise(text); err == nil {
+		return faultf(CodeCronFields, "%s, found %d; this looks like dialect %s", expected, n, dialect)
+	}
+	return faultf(CodeCronFields, "%s, found %d", expected, n)
+}
+
+// readAt reads at(...) or a bare instant.
+func readAt(text string, spec Spec, loc *time.Location) (single, *fault) {
+	inner, err := unwrapAt(text)
+	if err != nil {
+		return 0, err
+	}
+	local, err := parseInstant(inner)
+	switch {
+	case err != nil:
+		return 0, err
+	case local.offset == nil && spec.Timezone == "":
+		return 0, faultf(CodeTimeZoneMissing, "a local time needs a zone; append Z or an offset such as +02:00, or set timezone")
+	case loc == nil:
+		return 0, nil
+	}
+	return local.resolve(loc, spec.Gap, spec.Overlap)
+}
+
+// maxText is the longest expression, in bytes.
+const maxText = 256
+
+// clean checks what holds for every dialect and strips outer blanks.
+func clean(text string) (string, *fault) {
+	if len(text) > maxText {
+		return "", faultf(CodeCronTooLong, "expression has %d bytes; the maximum is %d", len(text), maxText)
+	}
+	if !utf8.ValidString(text) {
+		return "", faultf(CodeCronControl, "expression is not valid UTF-8")
+	}
+	for i, r := range text {
+		switch {
+		case r == '\n' || r == '\r':
+			return "", faultf(CodeCronControl, "line break at column %d; write one expression", i+1)
+		case r == '\t' || r >= ' ' && r < 0x7f:
+		case unicode.IsSpace(r):
+			return "", faultf(CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, i+1)
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return "", faultf(CodeCronControl, "invisible character U+%04X at column %d; remove it", r, i+1)
+		default:
+			return "", faultf(CodeCronSyntax, "%q at column %d is not ASCII", r, i+1)
+		}
+	}
+	text = strings.Trim(text, " \t")
+	if text == "" {
+		return "", faultf(CodeCronEmpty, "expression is empty; write one such as 0 2 * * * or rate(5 minutes)")
+	}
+	if upper := strings.ToUpper(text); strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ=") {
+		return "", faultf(CodeCronTZPrefix, "a zone cannot be part of the expression; use the timezone field")
+	}
+	return text, nil
+}
+
+// recognise tells the dialect of a cleaned text.
+func recognise(text string) (Dialect, *fault) {
+	switch {
+	case strings.HasPrefix(text, "@every ") || strings.HasPrefix(text, "rate("):
+		return DialectInterval, nil
+	case strings.HasPrefix(text, "at(") || len(text) > 4 && isNumber(text[:4]) && text[4] == '-' && strings.ContainsRune(text, ':'):
+		return DialectAt, nil
+	case text[0] == '@':
+		return DialectUnix, nil
+	}
+	switch n := len(tokens(text)); n {
+	case 5:
+		return DialectUnix, nil
+	case 6, 7:
+		return DialectQuartz, nil
+	default:
+		return "", faultf(CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
+	}
+}

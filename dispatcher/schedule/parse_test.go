@@ -1,0 +1,230 @@
+package schedule_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// faultsOf returns the faults of a spec as "field code".
+func faultsOf(t *testing.T, spec schedule.Spec) []string {
+	t.Helper()
+	_, err := schedule.Parse(spec)
+	if err == nil {
+		return nil
+	}
+	var errs schedule.Errors
+	if !errors.As(err, &errs) || len(errs) == 0 {
+		t.Fatalf("Parse(%+v) = %v, want schedule.Errors that are not empty", spec, err)
+	}
+	var out []string
+	for _, e := range errs {
+		out = append(out, e.Field+" "+e.Code)
+		if !slices.Contains(schedule.Codes, e.Code) {
+			t.Errorf("code %q is not in the closed list", e.Code)
+		}
+		if !strings.HasPrefix(e.Message, e.Field+" ") || strings.ContainsAny(e.Message, "\n\r\x00") || len(e.Message) > 500 {
+			t.Errorf("message %q does not begin with its field, or is not one short line", e.Message)
+		}
+	}
+	return out
+}
+
+func TestBadExpressionsAreRejectedWithTheirCode(t *testing.T) {
+	t.Parallel()
+	for expr, code := range map[string]string{
+		"":                             schedule.CodeCronEmpty,
+		"   ":                          schedule.CodeCronEmpty,
+		" \t ":                         schedule.CodeCronEmpty,
+		"* * * *":                      schedule.CodeCronFields,
+		"* * * * * * * *":              schedule.CodeCronFields,
+		"60 * * * *":                   schedule.CodeCronRange,
+		"*/0 * * * *":                  schedule.CodeCronStep,
+		"*/100 * * * *":                schedule.CodeCronStep,
+		"*/ * * * *":                   schedule.CodeCronStep,
+		"5-1 * * * *":                  schedule.CodeCronRange,
+		"0 0 30 2 *":                   schedule.CodeCronNever,
+		"0 0 0 30 2 ?":                 schedule.CodeCronNever,
+		"0 0 0 31 4,6,9,11 ?":          schedule.CodeCronNever,
+		"0 0 0 29 2 ? 2025,2100-2099":  schedule.CodeCronRange,
+		"0 0 0 29 2 ? 2025-2027":       schedule.CodeCronNever,
+		"0 0 0 ? 2 6#5 2026":           schedule.CodeCronNever,
+		"0 0 * * 8":                    schedule.CodeCronRange,
+		"1,,2 * * * *":                 schedule.CodeCronSyntax,
+		"-1 * * * *":                   schedule.CodeCronSyntax,
+		"JAN * * * *":                  schedule.CodeCronName,
+		"0 0 * JANUARY *":              schedule.CodeCronName,
+		"* * * * *\n* * * * *":         schedule.CodeCronControl,
+		"* * * * *\r\n":                schedule.CodeCronControl,
+		"*\u00a0* * * *":               schedule.CodeCronControl,
+		"*\u200b * * * *":              schedule.CodeCronControl,
+		"\u202e* * * * *":              schedule.CodeCronControl,
+		"* * * * *\x00":                schedule.CodeCronControl,
+		"\xff * * * *":                 schedule.CodeCronControl,
+		"５ * * * *":                    schedule.CodeCronSyntax,
+		"0x10 * * * *":                 schedule.CodeCronSyntax,
+		"1.5 * * * *":                  schedule.CodeCronSyntax,
+		"1e1 * * * *":                  schedule.CodeCronSyntax,
+		"99999999999999999999 * * * *": schedule.CodeCronRange,
+		strings.Repeat("1,", 50_000) + "1 * * * *": schedule.CodeCronTooLong,
+		"TZ=UTC":                        schedule.CodeCronTZPrefix,
+		"TZ=Local * * * * *":            schedule.CodeCronTZPrefix,
+		"CRON_TZ=Asia/Tokyo 0 0 * * *":  schedule.CodeCronTZPrefix,
+		"@every 0s":                     schedule.CodeRateMin,
+		"@every -1m":                    schedule.CodeRateMin,
+		"@every 1ns":                    schedule.CodeRateMin,
+		"@every 999ms":                  schedule.CodeRateMin,
+		"@every":                        schedule.CodeCronMacro,
+		"@every ":                       schedule.CodeCronMacro,
+		"@every soon":                   schedule.CodeRateSyntax,
+		"@every 1500us":                 schedule.CodeRateMin,
+		"@every 1s1us":                  schedule.CodeRateSyntax,
+		"@reboot":                       schedule.CodeCronMacro,
+		"@EVERY 1m":                     schedule.CodeCronMacro,
+		"@Daily":                        schedule.CodeCronMacro,
+		"rate(5)":                       schedule.CodeRateSyntax,
+		"rate()":                        schedule.CodeRateSyntax,
+		"rate(5 minutes":                schedule.CodeRateSyntax,
+		"rate(5 fortnights)":            schedule.CodeRateSyntax,
+		"rate(0 seconds)":               schedule.CodeRateMin,
+		"rate(99999999999999 days)":     schedule.CodeRateMax,
+		"rate(9999999999999999h)":       schedule.CodeRateMax,
+		"? ? * * *":                     schedule.CodeCronSyntax,
+		"0 0 * * ?":                     schedule.CodeCronSyntax,
+		"0 0 L * *":                     schedule.CodeCronSyntax,
+		"0 0 * * MON#1":                 schedule.CodeCronSyntax,
+		"* * * * * *":                   schedule.CodeCronDays,
+		"0 0 0 ? * ?":                   schedule.CodeCronDays,
+		"at(2026-02-30T00:00:00Z)":      schedule.CodeTimeInvalid,
+		"2026-02-30T00:00:00Z":          schedule.CodeTimeInvalid,
+		"at(2026-12-31T23:59:60Z)":      schedule.CodeTimeInvalid,
+		"at(2026-01-01T24:00:00Z)":      schedule.CodeTimeInvalid,
+		"at(2026-01-01T00:00:00+24:00)": schedule.CodeTimeInvalid,
+		"at(2026-01-01T00:00Z)":         schedule.CodeTimeInvalid,
+		"at(2026-01-01T00:00:00Z":       schedule.CodeTimeInvalid,
+		"at(1969-12-31T23:59:59Z)":      schedule.CodeTimeInvalid,
+		"at()":                          schedule.CodeTimeInvalid,
+		"at(2026-01-01T00:00:00)":       schedule.CodeTimeZoneMissing,
+		"2026-01-01T00:00:00":           schedule.CodeTimeZoneMissing,
+	} {
+		t.Run(fmt.Sprintf("%.40q", expr), func(t *testing.T) {
+			t.Parallel()
+			got := slices.Compact(faultsOf(t, schedule.Spec{Expression: expr}))
+			if diff := cmp.Diff([]string{"expression " + code}, got); diff != "" {
+				_, err := schedule.Parse(schedule.Spec{Expression: expr})
+				t.Errorf("faults (-want +got):\n%s%v", diff, err)
+			}
+		})
+	}
+}
+
+func TestEveryFaultOfASpecIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	got := faultsOf(t, schedule.Spec{
+		Expression: "61 24 32 * *", Dialect: "", Timezone: "+02:00", Gap: "jump", Overlap: "Last", RepeatCount: -1,
+		StartAt: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), EndAt: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	})
+	want := []string{
+		"expression cron_range", "expression cron_range", "expression cron_range", "gap enum", "overlap enum",
+		"timezone tz_offset", "start_at window_order", "repeat_count repeat_range",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}
+
+func TestBadTimezonesAreRejectedWithAdvice(t *testing.T) {
+	t.Parallel()
+	for zone, want := range map[string]struct{ code, advice string }{
+		"Mars/Olympus":               {schedule.CodeTZUnknown, "IANA"},
+		"america/new_york":           {schedule.CodeTZUnknown, "did you mean America/New_York?"},
+		"America/New York":           {schedule.CodeTZUnknown, "did you mean America/New_York?"},
+		"Berlin":                     {schedule.CodeTZUnknown, "did you mean Europe/Berlin?"},
+		"utc":                        {schedule.CodeTZUnknown, "did you mean UTC?"},
+		"Local":                      {schedule.CodeTZUnknown, "depends on the host"},
+		"localtime":                  {schedule.CodeTZUnknown, "depends on the host"},
+		"posixrules":                 {schedule.CodeTZUnknown, "IANA"},
+		"right/UTC":                  {schedule.CodeTZUnknown, "IANA"},
+		"posix/UTC":                  {schedule.CodeTZUnknown, "IANA"},
+		"Factory":                    {schedule.CodeTZUnknown, "IANA"},
+		"+02:00":                     {schedule.CodeTZOffset, "Etc/GMT-2"},
+		"UTC+2":                      {schedule.CodeTZOffset, "Etc/GMT-2"},
+		"GMT-0500":                   {schedule.CodeTZOffset, "Etc/GMT+5"},
+		"+00:00":                     {schedule.CodeTZOffset, "use UTC"},
+		"+05:30":                     {schedule.CodeTZOffset, "Asia/Kolkata"},
+		"-13":                        {schedule.CodeTZOffset, "place"},
+		"../../etc/passwd":           {schedule.CodeTZUnknown, "IANA"},
+		"/etc/localtime":             {schedule.CodeTZUnknown, "IANA"},
+		"Europe/Berlin\x00":          {schedule.CodeTZUnknown, "IANA"},
+		"Europe/Berlin ":             {schedule.CodeTZUnknown, "did you mean Europe/Berlin?"},
+		"Europe//Berlin":             {schedule.CodeTZUnknown, "IANA"},
+		"Europe":                     {schedule.CodeTZUnknown, "IANA"},
+		strings.Repeat("A", 100_000): {schedule.CodeTZUnknown, "IANA"},
+	} {
+		t.Run(fmt.Sprintf("%.40q", zone), func(t *testing.T) {
+			t.Parallel()
+			spec := schedule.Spec{Expression: "0 0 * * *", Timezone: zone}
+			if diff := cmp.Diff([]string{"timezone " + want.code}, faultsOf(t, spec)); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+			if _, err := schedule.Parse(spec); !strings.Contains(err.Error(), want.advice) {
+				t.Errorf("message %q does not say %q", err, want.advice)
+			}
+		})
+	}
+}
+
+func TestMessagesNameTextRuleAndWayOut(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]string{
+		"* * * *":       `expression "* * * *": expected 5 fields (unix) or 6 or 7 (quartz), found 4`,
+		"60 * * * *":    `expression "60 * * * *": minute 60 is not in 0-59`,
+		"*/100 * * * *": `expression "*/100 * * * *": step 100 exceeds the range 0-59 of the minute field, so it would never be taken; write only the start, such as 0`,
+		"5-1 * * * *":   `expression "5-1 * * * *": start 5 is after end 1 in the minute field; write it as two ranges, 5-59,0-1`,
+		"0 0 30 2 *":    `expression "0 0 30 2 *": February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28`,
+		"* 5W * * *":    `expression "* 5W * * *": "5W" in the hour field at column 3 is not understood; L, W and # are only for the day fields, of the quartz and aws dialects`,
+		"@reboot":       `expression "@reboot": unknown macro; a scheduler has no boot (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)`,
+	} {
+		_, err := schedule.Parse(schedule.Spec{Expression: expr})
+		if err == nil {
+			t.Errorf("Parse(%q) accepts it", expr)
+			continue
+		}
+		if diff := cmp.Diff(want, err.Error()); diff != "" {
+			t.Errorf("Parse(%q) (-want +got):\n%s", expr, diff)
+		}
+	}
+}
+
+func TestDialectsAreRecognised(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]schedule.Dialect{
+		"*/5 * * * *":               schedule.DialectUnix,
+		" */5  *\t* * * ":           schedule.DialectUnix,
+		"@daily":                    schedule.DialectUnix,
+		"0 0 2 * * ?":               schedule.DialectQuartz,
+		"0 0 2 * * ? 2026-2030":     schedule.DialectQuartz,
+		"rate(5 minutes)":           schedule.DialectInterval,
+		"rate(1 hour)":              schedule.DialectInterval,
+		"rate(1h30m)":               schedule.DialectInterval,
+		"@every 2s":                 schedule.DialectInterval,
+		"at(2026-05-01T10:00:00Z)":  schedule.DialectAt,
+		"2026-05-01T10:00:00+02:00": schedule.DialectAt,
+	} {
+		s, err := schedule.Parse(schedule.Spec{Expression: expr})
+		if err != nil {
+			t.Errorf("Parse(%q): %v", expr, err)
+			continue
+		}
+		if got := s.Spec(); got.Dialect != want || got.Timezone != "UTC" || got.Expression != expr {
+			t.Errorf("Parse(%q).Spec() = %+v, want dialect %s and timezone UTC", expr, got, want)
+		}
+	}
+}

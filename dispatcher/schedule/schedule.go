@@ -1,0 +1,135 @@
+package schedule
+
+import (
+	"sync"
+	"time"
+)
+
+// Schedule is a checked schedule. It is immutable and safe for concurrent use.
+type Schedule struct {
+	spec   Spec
+	source source
+	// start and end are the inclusive bounds, in Unix milliseconds.
+	start, end int64
+	// last returns the end that the repeat count makes. It is found at first use, because
+	// for cron expressions it takes a walk.
+	last func() int64
+}
+
+func newSchedule(spec Spec, p *program) *Schedule {
+	spec = spec.normalised()
+	spec.Dialect, spec.Timezone = p.dialect, p.zone
+	s := &Schedule{spec: spec, source: p.source, start: firstInstant, end: lastInstant}
+	if !spec.EndAt.IsZero() {
+		s.end = min(s.end, spec.EndAt.UnixMilli())
+	}
+	// Without a start, both intervals and repeat counts begin after the anchor.
+	base, first := int64(0), int64(1)
+	if !spec.Anchor.IsZero() {
+		base = spec.Anchor.UnixMilli()
+	}
+	if !spec.StartAt.IsZero() {
+		s.start = spec.StartAt.UnixMilli()
+		base, first = s.start, 0
+	}
+	repeats := int64(spec.RepeatCount)
+	if p.period > 0 {
+		iv := interval{base: base, period: p.period.Milliseconds(), first: first}
+		s.source = iv
+		if repeats > 0 {
+			s.end = min(s.end, iv.nth(repeats))
+		}
+	} else if repeats > 0 {
+		s.last = sync.OnceValue(func() int64 { return s.nth(base+first-1, repeats) })
+	}
+	return s
+}
+
+// The bounds of what RFC 3339 can write, years 1 to 9999, in Unix milliseconds.
+const (
+	firstInstant = -62_135_596_800_000
+	lastInstant  = 253_402_300_799_999
+)
+
+// nth walks to the n-th instant strictly after a time. Parse bounds n, and with it the walk.
+func (s *Schedule) nth(after, n int64) int64 {
+	for range n {
+		next, ok := s.source.next(after)
+		if !ok || next > s.end {
+			break
+		}
+		after = next
+	}
+	return after
+}
+
+// Spec returns the spec the schedule was made from, with dialect and timezone filled in.
+func (s *Schedule) Spec() Spec { return s.spec }
+
+// Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false
+// when the schedule never fires again. The answer depends on nothing but the spec and t.
+func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {
+	ms, ok := s.nextMilli(floorMilli(t))
+	if !ok {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(ms).UTC(), true
+}
+
+// nextMilli is Next in Unix milliseconds.
+func (s *Schedule) nextMilli(after int64) (int64, bool) {
+	if after >= s.end {
+		return 0, false
+	}
+	next, ok := s.source.next(max(after, s.start-1))
+	if !ok || next > s.end || s.last != nil && next > s.last() {
+		return 0, false
+	}
+	return next, true
+}
+
+// Between returns the instants in (a, b], in order: strictly after a, up to and including
+// b. It returns at most limit of them, the earliest; none when limit is not positive.
+func (s *Schedule) Between(a, b time.Time, limit int) []time.Time {
+	var out []time.Time
+	to := floorMilli(b)
+	for at := floorMilli(a); len(out) < limit; {
+		next, ok := s.nextMilli(at)
+		if !ok || next > to {
+			break
+		}
+		out = append(out, time.UnixMilli(next).UTC())
+		at = next
+	}
+	return out
+}
+
+// Count returns how many instants lie in (a, b], but at most limit. For intervals it is
+// arithmetic; for other dialects it takes as many steps as the answer.
+func (s *Schedule) Count(a, b time.Time, limit int) int {
+	from, to := floorMilli(a), floorMilli(b)
+	if iv, ok := s.source.(interval); ok {
+		return int(min(iv.count(max(from, s.start-1), min(to, s.end)), int64(max(limit, 0))))
+	}
+	n := 0
+	for n < limit {
+		next, ok := s.nextMilli(from)
+		if !ok || next > to {
+			break
+		}
+		from = next
+		n++
+	}
+	return n
+}
+
+// floorMilli returns t in Unix milliseconds, rounded down and clamped to what can be written.
+func floorMilli(t time.Time) int64 {
+	switch {
+	case t.Year() < 1:
+		return firstInstant
+	case t.Year() > 9999:
+		return lastInstant
+	}
+	return t.UnixMilli()
+}

@@ -1,0 +1,126 @@
+package schedule
+
+import "time"
+
+// Spec is a schedule as a user writes it. The zero value of each field but Expression is a
+// default. Times are truncated to the millisecond. Specs are comparable with ==, but equal
+// instants in different locations differ there.
+type Spec struct {
+	// Expression is the schedule in its dialect, such as "0 0 2 * * ?" or "rate(5 minutes)".
+	Expression string
+	// Dialect says how to read Expression; empty recognises it.
+	Dialect Dialect
+	// Timezone is the IANA name of the zone whose wall clock cron expressions describe;
+	// empty means UTC.
+	Timezone string
+	// StartAt and EndAt bound the fires, both inclusive; the zero time means no bound.
+	StartAt, EndAt time.Time
+	// RepeatCount is how many times the schedule fires in total; 0 means no limit. Fires are
+	// counted from StartAt (inclusive) or, without it, from Anchor (exclusive).
+	RepeatCount int
+	// Anchor is when the schedule was made or last changed. Intervals without StartAt and
+	// repeat counts are counted from it. The zero time means the Unix epoch, which suits
+	// validation, where only the faults matter.
+	Anchor time.Time
+	// Gap says what becomes of local times that daylight saving skips. Empty means GapSkip
+	// for cron expressions; one instant (dialect at) in a gap fires when the gap ends.
+	Gap Gap
+	// Overlap says what becomes of local times that come twice. Empty means OverlapLast, but
+	// OverlapBoth for expressions whose hour field covers all 24 hours.
+	Overlap Overlap
+}
+
+// Dialect is a way to write schedules.
+type Dialect string
+
+// The dialects.
+const (
+	DialectQuartz   Dialect = "quartz"   // sec min hour dom month dow [year], as Quartz 2.5 documents
+	DialectUnix     Dialect = "unix"     // min hour dom month dow and @macros, as crontab(5)
+	DialectInterval Dialect = "interval" // rate(5 minutes), rate(1h30m), @every 2s: elapsed time
+	DialectAt       Dialect = "at"       // at(2026-05-01T10:00:00+02:00): one instant
+)
+
+// Gap is a rule for local times that do not exist because the clock is put forward.
+type Gap string
+
+// The gap rules.
+const (
+	GapSkip Gap = "skip" // they do not fire, as in Quartz, EventBridge and Kubernetes
+	GapNext Gap = "next" // they fire together, at the first instant after the gap
+)
+
+// Overlap is a rule for local times that come twice because the clock is put back.
+type Overlap string
+
+// The overlap rules.
+const (
+	OverlapLast  Overlap = "last"  // the last pass fires, as in Quartz
+	OverlapFirst Overlap = "first" // the first pass fires, as in Vixie cron
+	OverlapBoth  Overlap = "both"  // every pass fires
+)
+
+const (
+	// maxRepeat bounds RepeatCount where the last instant must be found by walking.
+	maxRepeat = 100_000
+	// maxRepeatInterval bounds it for intervals, where it is arithmetic.
+	maxRepeatInterval = 1_000_000_000
+)
+
+// checkBounds checks everything of s but expression, dialect, zone and DST rules.
+func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
+	for _, bound := range []struct {
+		field string
+		t     time.Time
+	}{{"start_at", s.StartAt}, {"end_at", s.EndAt}} {
+		if !bound.t.IsZero() && (bound.t.Year() < 1970 || bound.t.Year() > 9999) {
+			errs.add(bound.field, bound.t.Format(time.RFC3339), CodeTimeInvalid, "the year is not in 1970-9999")
+		}
+	}
+	if !s.StartAt.IsZero() && !s.EndAt.IsZero() && s.StartAt.After(s.EndAt) {
+		errs.add("start_at", s.StartAt.Format(time.RFC3339), CodeWindowOrder,
+			"it is after end_at %s, so this never fires; swap them", s.EndAt.Format(time.RFC3339))
+	}
+	most := maxRepeat
+	if dialect == DialectInterval {
+		most = maxRepeatInterval
+	}
+	if s.RepeatCount < 0 || s.RepeatCount > most {
+		errs.addInt("repeat_count", s.RepeatCount, CodeRepeatRange, "not in 1-%d; leave it out for no limit", most)
+	}
+}
+
+// checkEnums checks dialect, gap and overlap; empty is right for each.
+func (s *Spec) checkEnums(errs *Errors) {
+	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectInterval, DialectAt)
+	checkEnum(errs, "gap", s.Gap, GapSkip, GapNext)
+	checkEnum(errs, "overlap", s.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
+}
+
+func checkEnum[E ~string](errs *Errors, field string, value E, allowed ...E) {
+	if value == "" {
+		return
+	}
+	list := ""
+	for i, a := range allowed {
+		if value == a {
+			return
+		}
+		if i > 0 {
+			list += ", "
+		}
+		list += string(a)
+	}
+	errs.add(field, string(value), CodeEnum, "not one of %s", list)
+}
+
+// normalised returns s with its times in UTC and whole milliseconds, so that equal specs
+// are equal with ==.
+func (s Spec) normalised() Spec {
+	for _, t := range []*time.Time{&s.StartAt, &s.EndAt, &s.Anchor} {
+		if !t.IsZero() {
+			*t = time.UnixMilli(t.UnixMilli()).UTC()
+		}
+	}
+	return s
+}
