@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// claimLoop sleeps until the head of the timeline is about to be due, and claims.
+func (e *Engine) claimLoop(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		claimed := e.claimOnce(ctx, e.clock.now())
+		if claimed > 0 {
+			continue
+		}
+		wait := time.Hour // only a change of the timeline ends it earlier
+		if head, ok := e.timeline.head(); ok {
+			wait = e.clock.until(head.Add(-e.opts.Lead))
+		}
+		if e.pool.room(e.opts.Batch) == 0 {
+			wait = time.Hour // only room in the pool
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-e.timeline.changed:
+		case <-e.pool.freed:
+		}
+	}
+}
+
+// claimOnce claims one batch of what is due by now plus the claim lead, gives what was won
+// to the pool, and plans the following fires. It returns how many it tried.
+func (e *Engine) claimOnce(ctx context.Context, now time.Time) int {
+	if !e.fleet.active() {
+		return 0
+	}
+	due := e.timeline.take(now.Add(e.opts.Lead), e.pool.room(e.opts.Batch))
+	if len(due) == 0 {
+		return 0
+	}
+	batch := dispatcher.ClaimBatch{
+		Node: e.fleet.id(), Token: dispatcher.Token(random63()), Lead: 2 * e.opts.Lead,
+		Advances: make([]dispatcher.Advance, len(due)),
+	}
+	for i, d := range due {
+		batch.Advances[i] = dispatcher.Advance{
+			TriggerID: d.ID, Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime,
+		}
+		if then, ok := d.schedule.Next(d.NextFireTime); ok {
+			batch.Advances[i].Then = then
+		}
+	}
+	held, err := e.store.Claim(ctx, batch)
+	if err != nil {
+		held = e.reconcile(ctx, batch.Token, scheduledKeys(batch.Advances), err)
+	}
+	won := make(map[int64]bool, len(held))
+	for _, run := range held {
+		won[run.TriggerID] = true
+	}
+	e.pool.submit(batch.Node, held)
+	for i, d := range due {
+		if then := batch.Advances[i].Then; won[d.ID] && !then.IsZero() {
+			d.PrevFireTime, d.NextFireTime = d.NextFireTime, then
+			if then.Before(now.Add(e.opts.Window)) {
+				e.timeline.add(*d)
+			}
+		}
+	}
+	return len(due)
+}
+
+func scheduledKeys(advances []dispatcher.Advance) []dispatcher.RunKey {
+	keys := make([]dispatcher.RunKey, len(advances))
+	for i, a := range advances {
+		keys[i] = dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: dispatcher.KindSchedule}
+	}
+	return keys
+}
+
+// reconcile finds out what a statement has won whose answer was lost: it asks until the
+// database answers. What was not won is found again by a poll. A nil keys asks for all that
+// is held under token.
+func (e *Engine) reconcile(ctx context.Context, token dispatcher.Token, keys []dispatcher.RunKey, cause error) []dispatcher.HeldRun {
+	e.log.WarnContext(ctx, "outcome of a claim is unknown and read again", "node", e.fleet.id().String(), "fires", len(keys), "err", cause)
+	// A shutdown does not end it at once: what was won is to be handed back.
+	asking := context.WithoutCancel(ctx)
+	for tries, pause := 0, 100*time.Millisecond; ctx.Err() == nil || tries < 3; tries, pause = tries+1, min(2*pause, 5*time.Second) {
+		held, err := e.store.Held(asking, token, keys)
+		if err == nil {
+			return held
+		}
+		e.log.WarnContext(ctx, "read claims", "err", err)
+		sleep(asking, pause)
+	}
+	// The node leaves without them; after its death they are adopted.
+	return nil
+}

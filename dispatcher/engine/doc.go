@@ -1,0 +1,39 @@
+// Package engine turns due triggers into runs: poll a window, claim, fire, record.
+//
+// # The walk of a fire
+//
+// Every window (5 s) the poll reads the triggers that are due before the next poll into the
+// timeline, a heap in memory that is a cache and never the truth. A little ahead of its
+// instant (the claim lead) a fire is claimed: one statement per batch advances the trigger
+// and inserts the run, for whoever is first. What was won goes to the pool, which holds it
+// until it is due by the database's clock, calls the target, and hands the outcome to the
+// recorder, which stores outcomes in batches under the claim's token.
+//
+// Beside it, every 15 s, the handler settles misfires, declares dead the nodes whose
+// heartbeat stayed out, and adopts runs that nobody works on: those of dead nodes, those
+// handed back, those requested by hand.
+//
+// # Who may do what
+//
+// Any node can do anything; there is no leader. Nodes prefer disjoint triggers (a rendezvous
+// hash over the live nodes), so that they rarely contend; after a grace any node takes a fire
+// that its preferred node left alone. Safety comes from the compare-and-swap alone.
+//
+// A node may act on its runs while its lease lasts: until the dead-after time has passed
+// since it sent its last successful heartbeat, less a second. Without a lease it begins no
+// attempt, because others may have taken its runs.
+//
+// # Time
+//
+// Due is decided by the database's clock. The engine keeps a lower bound of it, as a
+// monotonic clock started from the database's answer; so a fire is never early, and a jump
+// of the node's wall clock moves nothing. Only loops ask the clock; the steps that they call
+// (pollOnce, claimOnce, handleOnce, ...) are given the present.
+//
+// # Crash and shutdown
+//
+// The engine is at-least-once: a crash between a request and its record repeats the request
+// under the same event id, as the next attempt of the same run. At shutdown it stops
+// claiming, hands back what was not begun, waits for what is in flight, records, and leaves
+// the fleet.
+package engine

@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Invoker makes one attempt: at most one request on the wire.
+type Invoker interface {
+	Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome
+}
+
+// Options tunes an Engine. The zero value works.
+type Options struct {
+	// Name is the node's label; Version that of the program. Both are only shown.
+	Name, Version string
+	// Apps are those that the node serves; empty: all.
+	Apps []string
+	// Window is the look-ahead and rhythm of the poll; default 5s.
+	Window time.Duration
+	// Handler is the rhythm of the cluster and misfire handler; default 15s.
+	Handler time.Duration
+	// Heartbeat is the rhythm of the node's sign of life; default 5s.
+	Heartbeat time.Duration
+	// DeadAfter is how long a heartbeat may stay out; default 60s.
+	DeadAfter time.Duration
+	// Lead is how far ahead of its instant a fire is claimed; default 50ms.
+	Lead time.Duration
+	// Grace is how long a fire is left to the node that is preferred for it; default 1s.
+	Grace time.Duration
+	// Drain is how long a shutdown waits for runs in flight; default 25s.
+	Drain time.Duration
+	// Workers is how many attempts are made at once; default 256.
+	Workers int
+	// Queue is how many claimed runs may wait for a worker; default 1024.
+	Queue int
+	// Batch is how many fires one statement claims or records at most; default 500.
+	Batch int
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// OnOutcome is told of every attempt's end, from the attempt's goroutine; nil: nobody.
+	OnOutcome func(dispatcher.Call, dispatcher.Outcome)
+}
+
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	set(&o.Window, 5*time.Second)
+	set(&o.Handler, 15*time.Second)
+	set(&o.Heartbeat, 5*time.Second)
+	set(&o.DeadAfter, 60*time.Second)
+	set(&o.Lead, 50*time.Millisecond)
+	set(&o.Grace, time.Second)
+	set(&o.Drain, 25*time.Second)
+	if o.Workers == 0 {
+		o.Workers = 256
+	}
+	if o.Queue == 0 {
+		o.Queue = 1024
+	}
+	if o.Batch == 0 {
+		o.Batch = 500
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
+// Engine is one dispatcher node.
+type Engine struct {
+	store   dispatcher.Store
+	invoker Invoker
+	opts    Options
+	log     *slog.Logger
+
+	clock     *clock
+	fleet     *fleet
+	jobs      *jobs
+	schedules *schedule.Cache
+	timeline  *timeline
+	pool      *pool
+	recorder  *recorder
+
+	wakePoll    chan struct{} // a hint came: look at the database now
+	wakeHandler chan struct{} // runs may wait to be adopted
+}
+
+// New returns an Engine over store that calls targets through invoker. It starts nothing;
+// call Run.
+func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
+	o := options.withDefaults()
+	e := &Engine{
+		store: store, invoker: invoker, opts: o, log: o.Logger,
+		clock:       newClock(store),
+		fleet:       newFleet(o.DeadAfter),
+		jobs:        newJobs(store),
+		schedules:   schedule.NewCache(10_000),
+		timeline:    newTimeline(),
+		wakePoll:    make(chan struct{}, 1),
+		wakeHandler: make(chan struct{}, 1),
+	}
+	e.recorder = newRecorder(store, o.Batch, o.Logger)
+	e.pool = newPool(o.Workers, o.Queue)
+	e.pool.hold, e.pool.fire = e.hold, e.fire
+	return e
+}
+
+// Run dispatches until ctx ends, then drains and returns nil. It returns an error only if
+// the database cannot be reached at the start.
+func (e *Engine) Run(ctx context.Context) error {
+	if err := e.start(ctx); err != nil {
+		return err
+	}
+	// Heartbeats and records must go on while runs in flight finish.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var claiming, living sync.WaitGroup
+	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop} {
+		claiming.Go(func() { loop(ctx) })
+	}
+	living.Go(func() { e.heartbeatLoop(life) })
+	living.Go(func() { e.recorder.run(life) })
+	e.pool.start(life)
+
+	<-ctx.Done()
+	claiming.Wait()
+	e.drain(life)
+	end()
+	living.Wait()
+	return nil
+}
+
+// start learns who and when we are.
+func (e *Engine) start(ctx context.Context) error {
+	installation, err := e.store.Installation(ctx)
+	if err != nil {
+		return fmt.Errorf("read installation: %w", err)
+	}
+	e.jobs.installation = installation
+	if err := e.clock.sample(ctx); err != nil {
+		return fmt.Errorf("read database clock: %w", err)
+	}
+	if err := e.register(ctx); err != nil {
+		return fmt.Errorf("register node: %w", err)
+	}
+	return nil
+}
+
+// Ready returns nil while the node can dispatch, else what keeps it from it.
+func (e *Engine) Ready() error {
+	switch {
+	case e.fleet.id() == 0:
+		return errors.New("the node is not registered yet")
+	case !e.fleet.leased():
+		return errors.New("the node's lease has run out: its heartbeats do not reach the database")
+	}
+	return nil
+}
+
+// Node returns the node's id, 0 before it is registered.
+func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
+
+// drain ends the node's work: what was not begun is handed back, what is in flight may
+// finish until the drain time has passed. What then still runs is cut off unrecorded: only
+// the next node that adopts it can say that its outcome is unknown.
+func (e *Engine) drain(ctx context.Context) {
+	id := e.fleet.id()
+	_, err := e.store.SetNodeState(ctx, id, dispatcher.NodeDraining, dispatcher.Change{Actor: "system"})
+	e.logIf(ctx, "announce drain", err)
+	unsent := e.pool.stop()
+	if len(unsent) > 0 {
+		e.logIf(ctx, "hand back unsent runs", e.store.Release(ctx, unsent))
+	}
+	cut := e.pool.wait(e.opts.Drain)
+	recorded := e.recorder.drain(recordPatience)
+	e.logIf(ctx, "leave the fleet", e.store.Resign(ctx, id))
+	e.log.InfoContext(ctx, "drained", "node", id.String(), "handed_back", len(unsent), "cut_off", cut, "recorded", recorded)
+}
+
+// recordPatience is how long a shutdown waits for the database to take the last outcomes.
+const recordPatience = 10 * time.Second
+
+func (e *Engine) logIf(ctx context.Context, what string, err error) {
+	if err != nil {
+		e.log.ErrorContext(ctx, what, "node", e.fleet.id().String(), "err", err)
+	}
+}
+
+// every calls step at once, then at each interval or wake, until ctx ends. A step's error is
+// logged; the next call is the retry.
+func (e *Engine) every(ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, step func(context.Context, time.Time) error) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if err := step(ctx, e.clock.now()); err != nil && ctx.Err() == nil {
+			e.log.ErrorContext(ctx, name, "node", e.fleet.id().String(), "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		case <-wake:
+		}
+	}
+}
+
+// wake makes a loop go round once more; a wake already pending is enough.
+func wake(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// random63 returns a positive random number: an id or a token.
+func random63() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return int64(binary.BigEndian.Uint64(b[:])>>1) | 1
+}

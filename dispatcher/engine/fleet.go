@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// fleet is what a node knows of itself and of the others.
+type fleet struct {
+	deadAfter time.Duration
+
+	mu         sync.RWMutex
+	node       dispatcher.NodeID
+	state      dispatcher.NodeState
+	live       []dispatcher.NodeID
+	leaseUntil time.Time // local, monotonic
+	rounds     int       // heartbeats in a row that came on time
+	lastBeat   time.Time // local
+}
+
+func newFleet(deadAfter time.Duration) *fleet { return &fleet{deadAfter: deadAfter} }
+
+func (f *fleet) id() dispatcher.NodeID {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.node
+}
+
+// joined notes a registration that was sent at the local instant sent.
+func (f *fleet) joined(id dispatcher.NodeID, sent time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.node, f.state, f.live = id, dispatcher.NodeActive, []dispatcher.NodeID{id}
+	f.rounds, f.lastBeat = 0, sent
+	f.leaseUntil = f.leaseFrom(sent)
+}
+
+// leaseFrom returns when a lease ends that a request sent at sent has won: a second, or for
+// short leases a quarter, before others may consider it ended.
+func (f *fleet) leaseFrom(sent time.Time) time.Time {
+	return sent.Add(f.deadAfter - min(time.Second, f.deadAfter/4))
+}
+
+// beat notes a heartbeat that was sent at the local instant sent and succeeded. The lease
+// counts from before the request: its answer may have been slow.
+func (f *fleet) beat(b dispatcher.Beat, sent time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state, f.live = b.State, b.Live
+	f.leaseUntil = f.leaseFrom(sent)
+	// A round counts as fresh only when the one before was recent: after an outage or a
+	// pause of our own everybody's heartbeat looks stale.
+	if sent.Sub(f.lastBeat) < f.deadAfter/2 {
+		f.rounds++
+	} else {
+		f.rounds = 0
+	}
+	f.lastBeat = sent
+}
+
+// mayBury tells whether this node has seen enough fresh rounds to declare others dead.
+func (f *fleet) mayBury() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.rounds >= 2
+}
+
+// leased tells whether the node may act on its runs.
+func (f *fleet) leased() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return time.Now().Before(f.leaseUntil)
+}
+
+// active tells whether the node may claim.
+func (f *fleet) active() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.state == dispatcher.NodeActive && time.Now().Before(f.leaseUntil)
+}
+
+// prefers tells whether this node is the one that is to fire a trigger: the live node with
+// the highest hash of both. When nodes come or go, only their share moves.
+func (f *fleet) prefers(trigger int64) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	own := mix(uint64(trigger), uint64(f.node))
+	for _, other := range f.live {
+		if other != f.node && mix(uint64(trigger), uint64(other)) > own {
+			return false
+		}
+	}
+	return true
+}
+
+// alone tells whether no other node is live.
+func (f *fleet) alone() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return len(f.live) <= 1
+}
+
+// mix is the finaliser of SplitMix64 over both numbers.
+func mix(a, b uint64) uint64 {
+	z := a ^ (b * 0x9e3779b97f4a7c15)
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
+	return z ^ (z >> 31)
+}
+
+// register joins the fleet under a new id.
+func (e *Engine) register(ctx context.Context) error {
+	id, sent := dispatcher.NodeID(random63()), time.Now()
+	node := dispatcher.Node{ID: id, Name: e.opts.Name, Version: e.opts.Version}
+	if err := e.store.Register(ctx, node, time.Time{}); err != nil {
+		return err
+	}
+	e.fleet.joined(id, sent)
+	e.log.InfoContext(ctx, "node registered", "node", id.String(), "name", e.opts.Name)
+	return nil
+}
+
+func (e *Engine) heartbeatLoop(ctx context.Context) {
+	e.every(ctx, "heartbeat", e.opts.Heartbeat, nil, func(ctx context.Context, _ time.Time) error {
+		return e.heartbeatOnce(ctx)
+	})
+}
+
+// heartbeatOnce renews the lease and learns who is there. A node that was declared dead
+// registers anew: its old runs belong to others now.
+func (e *Engine) heartbeatOnce(ctx context.Context) error {
+	if err := e.clock.sample(ctx); err != nil {
+		return err
+	}
+	sent := time.Now()
+	beat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.pool.held(), time.Time{})
+	if errors.Is(err, dispatcher.ErrNodeDead) {
+		e.log.WarnContext(ctx, "this node was declared dead; it registers anew", "node", e.fleet.id().String())
+		return e.register(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	e.fleet.beat(beat, sent)
+	return nil
+}

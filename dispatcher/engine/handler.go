@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// handlerLoop is the cluster and misfire handler. Its first round is the node's start-up:
+// it settles what a stop left behind.
+func (e *Engine) handlerLoop(ctx context.Context) {
+	e.every(ctx, "handler", e.opts.Handler, e.wakeHandler, e.handleOnce)
+}
+
+// handleOnce makes one round. Every write in it is a compare-and-swap, so that rounds of
+// several nodes at once do no harm.
+func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
+	if e.fleet.mayBury() {
+		buried, err := e.store.Bury(ctx, e.opts.DeadAfter, time.Time{})
+		if err != nil {
+			return fmt.Errorf("declare nodes dead: %w", err)
+		}
+		if buried > 0 {
+			e.log.WarnContext(ctx, "nodes declared dead", "count", buried)
+		}
+	}
+	if err := e.settle(ctx, now); err != nil {
+		return fmt.Errorf("settle misfires: %w", err)
+	}
+	if err := e.adopt(ctx); err != nil {
+		return fmt.Errorf("adopt runs: %w", err)
+	}
+	return nil
+}
+
+// settle decides about every trigger that is later than its threshold: one catch-up run
+// stands for all its missed fires.
+func (e *Engine) settle(ctx context.Context, now time.Time) error {
+	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: now, Overdue: true, Now: now}
+	for e.awaitRoom(ctx) {
+		query.Limit = e.pool.room(e.opts.Batch)
+		page, err := e.store.Due(ctx, query)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: dispatcher.Token(random63())}
+		for _, trigger := range page {
+			if s, ok := e.decide(ctx, trigger, now); ok {
+				batch.Settlements = append(batch.Settlements, s)
+			}
+		}
+		held, err := e.store.Settle(ctx, batch)
+		if err != nil {
+			held = e.reconcile(ctx, batch.Token, catchUpKeys(batch.Settlements), err)
+		}
+		e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "catch_up_runs", len(held))
+		e.pool.submit(batch.Node, held)
+		last := page[len(page)-1]
+		query.AfterTime, query.AfterID = last.NextFireTime, last.ID
+	}
+	return nil
+}
+
+// decide settles the missed fires of one trigger by fire_once.
+func (e *Engine) decide(ctx context.Context, trigger dispatcher.DueTrigger, now time.Time) (dispatcher.Settlement, bool) {
+	s, err := e.schedules.Parse(trigger.Spec)
+	if err != nil {
+		e.quarantine(ctx, trigger, err)
+		return dispatcher.Settlement{}, false
+	}
+	last, count, next := dispatcher.Missed(s, trigger.NextFireTime, now)
+	settlement := dispatcher.Settlement{
+		Advance: dispatcher.Advance{
+			TriggerID: trigger.ID, Revision: trigger.Revision, Prev: trigger.PrevFireTime, Next: trigger.NextFireTime,
+		},
+		To: last, Count: count, CatchUp: last, Decision: dispatcher.DecisionFireOnce,
+		Reason: fmt.Sprintf("not claimed within %s of %s", trigger.MisfireAfter, dispatcher.FormatInstant(trigger.NextFireTime)),
+	}
+	if next != nil {
+		settlement.Then = *next
+	}
+	return settlement, true
+}
+
+func catchUpKeys(settlements []dispatcher.Settlement) []dispatcher.RunKey {
+	keys := make([]dispatcher.RunKey, 0, len(settlements))
+	for _, s := range settlements {
+		keys = append(keys, dispatcher.RunKey{TriggerID: s.TriggerID, ScheduledAt: s.CatchUp, Kind: dispatcher.KindCatchUp})
+	}
+	return keys
+}
+
+// adopt takes runs that nobody works on, as many as the pool has room for.
+func (e *Engine) adopt(ctx context.Context) error {
+	for e.awaitRoom(ctx) {
+		query := dispatcher.AdoptQuery{
+			Apps: e.opts.Apps, Node: e.fleet.id(), Token: dispatcher.Token(random63()), Limit: e.pool.room(e.opts.Batch),
+		}
+		held, err := e.store.Adopt(ctx, query)
+		if err != nil {
+			held = e.reconcile(ctx, query.Token, nil, err)
+		}
+		if len(held) == 0 {
+			return nil
+		}
+		e.log.InfoContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held))
+		e.pool.submit(query.Node, held)
+	}
+	return nil
+}
+
+// awaitRoom waits until the pool has room. It returns false when the node may not claim.
+func (e *Engine) awaitRoom(ctx context.Context) bool {
+	for ctx.Err() == nil && e.fleet.active() {
+		if e.pool.room(1) > 0 {
+			return true
+		}
+		sleep(ctx, leasePause)
+	}
+	return false
+}

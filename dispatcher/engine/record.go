@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// recorder stores outcomes in batches, one batch at a time: a lone outcome at once, under
+// load as many as came meanwhile. It keeps what it has through an outage of the database;
+// when its buffer is full, workers wait, the pool fills, and claiming stops.
+type recorder struct {
+	store   dispatcher.Store
+	batch   int
+	log     *slog.Logger
+	inbox   chan dispatcher.Record
+	pending sync.WaitGroup
+}
+
+// recordBuffer is how many outcomes may wait to be stored.
+const recordBuffer = 8192
+
+func newRecorder(store dispatcher.Store, batch int, log *slog.Logger) *recorder {
+	return &recorder{store: store, batch: batch, log: log, inbox: make(chan dispatcher.Record, recordBuffer)}
+}
+
+// put hands over an outcome; it blocks while the buffer is full.
+func (r *recorder) put(record dispatcher.Record) {
+	r.pending.Add(1)
+	r.inbox <- record
+}
+
+// run stores what comes until ctx ends.
+func (r *recorder) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-r.inbox:
+			records := append(make([]dispatcher.Record, 0, r.batch), first)
+			for len(records) < r.batch && len(r.inbox) > 0 {
+				records = append(records, <-r.inbox)
+			}
+			r.keep(ctx, records)
+			r.pending.Add(-len(records))
+		}
+	}
+}
+
+// keep stores one batch, again and again until the database takes it.
+func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := r.store.Record(ctx, records)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		r.log.ErrorContext(ctx, "record outcomes", "count", len(records), "err", err)
+		sleep(ctx, pause)
+	}
+}
+
+// drain waits until everything handed over is stored, at most so long. What is not stored
+// then is repeated by whoever adopts the runs.
+func (r *recorder) drain(atMost time.Duration) (stored bool) {
+	done := make(chan struct{})
+	go func() {
+		r.pending.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(atMost):
+		return false
+	}
+}

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// timeline is the heap of fires that are due before the next poll. It is a cache: an entry
+// that is out of date loses its claim and is dropped. It is safe for concurrent use.
+type timeline struct {
+	mu      sync.Mutex
+	heap    entries
+	byID    map[int64]*entry
+	changed chan struct{} // the head may be earlier than before
+}
+
+// entry is the next fire of one trigger.
+type entry struct {
+	dispatcher.DueTrigger
+	schedule *schedule.Schedule
+	index    int // in the heap
+}
+
+// mostPlanned bounds the timeline; what exceeds it is found by a later poll.
+const mostPlanned = 200_000
+
+func newTimeline() *timeline {
+	return &timeline{byID: map[int64]*entry{}, changed: make(chan struct{}, 1)}
+}
+
+// add plans a fire, in place of what was planned for its trigger under an older revision
+// or an earlier instant. It returns false when the timeline is full.
+func (t *timeline) add(planned entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old, ok := t.byID[planned.ID]; ok {
+		// A poll may have read the trigger before a claim that has advanced it since.
+		if old.Revision > planned.Revision || old.Revision == planned.Revision && !planned.NextFireTime.After(old.NextFireTime) {
+			return true
+		}
+		heap.Remove(&t.heap, old.index)
+	} else if len(t.heap) >= mostPlanned {
+		return false
+	}
+	e := &planned
+	t.byID[e.ID] = e
+	heap.Push(&t.heap, e)
+	if e.index == 0 {
+		wake(t.changed)
+	}
+	return true
+}
+
+// take removes and returns the fires due by until, earliest first, at most limit.
+func (t *timeline) take(until time.Time, limit int) []*entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var due []*entry
+	for len(due) < limit && len(t.heap) > 0 && !t.heap[0].NextFireTime.After(until) {
+		e := heap.Pop(&t.heap).(*entry)
+		delete(t.byID, e.ID)
+		due = append(due, e)
+	}
+	return due
+}
+
+// head returns the earliest planned instant.
+func (t *timeline) head() (time.Time, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.heap) == 0 {
+		return time.Time{}, false
+	}
+	return t.heap[0].NextFireTime, true
+}
+
+// entries is a heap by instant, then trigger, so that nodes meet ties in the same order.
+type entries []*entry
+
+func (h entries) Len() int { return len(h) }
+
+func (h entries) Less(i, j int) bool {
+	if !h[i].NextFireTime.Equal(h[j].NextFireTime) {
+		return h[i].NextFireTime.Before(h[j].NextFireTime)
+	}
+	return h[i].ID < h[j].ID
+}
+
+func (h entries) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *entries) Push(x any) {
+	e := x.(*entry)
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *entries) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return last
+}
