@@ -1,0 +1,114 @@
+# Everything that people and machines run here. "make" alone lists the targets.
+
+VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v*' --dirty 2>/dev/null)),0.0.0-dev)
+
+GOLANGCI_VERSION  := v2.15.0
+GOTESTSUM_VERSION := v1.13.0
+
+# One directory per version: a new pin is a new path, so no stale tool is ever run.
+CACHE     := $(CURDIR)/.cache
+GOLANGCI  := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+
+# The version is stamped, not read from git by the compiler: that would fail in a tarball or
+# in a checkout that belongs to another user.
+GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
+
+PKGS      ?= ./...
+TESTFLAGS ?=
+BENCH     ?= .
+BENCHTIME ?= 3s
+BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/engine/... ./dispatcher/schedule/...
+
+# -count=1: the tests talk to databases, Terraform and built binaries, of whose changes Go's
+# cache of test results knows nothing.
+RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text -- -count=1 -timeout 20m $(TESTFLAGS)
+
+.DEFAULT_GOAL := help
+
+## help: list the targets
+.PHONY: help
+help:
+	@awk -F ': ' '/^## / { sub(/^## /, ""); printf "  %-17s %s\n", $$1, $$2 }' Makefile
+
+## dev: build, start everything on this machine and watch jobs of examples/quickstart fire
+.PHONY: dev
+dev: build
+	@terraform=$$(tools/terraform.sh) && \
+	exec bin/carillon dev --terraform "$$terraform" --provider bin/terraform-provider-carillon $(ARGS)
+
+## build: bin/carillon and bin/terraform-provider-carillon
+.PHONY: build
+build: bin/carillon bin/terraform-provider-carillon
+
+bin/carillon: FORCE
+	@echo "building $@ $(VERSION)"
+	@$(GOBUILD) -o $@ ./dispatcher/cmd/carillon
+
+bin/terraform-provider-carillon: FORCE
+	@echo "building $@ $(VERSION)"
+	@$(GOBUILD) -o $@ ./provider/cmd/terraform-provider-carillon
+
+## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform
+.PHONY: test
+test: $(GOTESTSUM)
+	@tools/postgres.sh
+	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && $(RUNTESTS) $(PKGS)
+
+## test-race: the same under the race detector; PKGS=./dispatcher/store/... narrows it
+.PHONY: test-race
+test-race: $(GOTESTSUM)
+	@tools/need.sh gcc gcc libc6-dev
+	@tools/postgres.sh
+	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && \
+	CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
+
+## lint: golangci-lint with the import rules, go vet, tidiness, file sizes
+.PHONY: lint
+lint: $(GOLANGCI)
+	go vet ./...
+	$(GOLANGCI) run ./...
+	go mod tidy -diff
+	tools/lint.sh
+
+## fmt: format the Go code as lint wants it
+.PHONY: fmt
+fmt: $(GOLANGCI)
+	$(GOLANGCI) fmt
+
+## bench: benchmarks of store, engine and schedules; BENCH=regexp picks, BENCHTIME=10s steadies
+.PHONY: bench
+bench:
+	@tools/postgres.sh
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 60m $(BENCHPKGS)
+
+## docs: check that the provider's pages match its schema and examples
+.PHONY: docs
+docs:
+	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && \
+	go test -count=1 -run 'Docs' ./provider/...
+
+## release-snapshot: archives and checksums of this tree for linux and darwin, in dist/
+.PHONY: release-snapshot
+release-snapshot:
+	go -C tools/release run . -version '$(VERSION)'
+
+## tools: install the pinned linter and test runner into .cache/
+.PHONY: tools
+tools: $(GOLANGCI) $(GOTESTSUM)
+
+$(GOLANGCI):
+	@echo "installing golangci-lint $(GOLANGCI_VERSION), once (some two minutes)"
+	@GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+$(GOTESTSUM):
+	@echo "installing gotestsum $(GOTESTSUM_VERSION), once"
+	@GOBIN=$(@D) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+
+## clean: remove bin/ and dist/; .cache/ (tools) and .carillon/ (data of "make dev") stay
+.PHONY: clean
+clean:
+	rm -rf bin dist
+
+.PHONY: FORCE
+FORCE:
