@@ -1,0 +1,57 @@
+package provider
+
+import (
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// reportFaults adds an error for each fault, at the attribute it points to.
+func reportFaults(diags *diag.Diagnostics, faults []dispatcher.Fault) {
+	for _, f := range faults {
+		diags.AddAttributeError(attributePath(f.Path), "Invalid value ("+f.Code+")", located(f))
+	}
+}
+
+// reportWarnings adds a warning for each fault, at the attribute it points to.
+func reportWarnings(diags *diag.Diagnostics, faults []dispatcher.Fault) {
+	for _, f := range faults {
+		diags.AddAttributeWarning(attributePath(f.Path), "Probably not meant ("+f.Code+")", located(f))
+	}
+}
+
+// located puts the attribute's path before the message: of a nested attribute, Terraform
+// shows only where the outermost one stands.
+func located(f dispatcher.Fault) string {
+	if at := attributePath(f.Path).String(); at != "" {
+		return at + ": " + f.Message
+	}
+	return f.Message
+}
+
+// attributePath turns a JSON pointer of the API into the path of the attribute that it
+// comes from: "/triggers/nightly/expression" into triggers["nightly"].expression. The two
+// differ only in that the keys of maps are marked in a path.
+func attributePath(pointer string) path.Path {
+	p := path.Empty()
+	inMap := false
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		switch {
+		case token == "" && !inMap:
+			return p
+		case inMap:
+			p = p.AtMapKey(token)
+		default:
+			p = p.AtName(token)
+		}
+		inMap = !inMap && (token == "triggers" || token == "headers")
+		if token == "payload" {
+			return p // an opaque text to Terraform: nothing within it has a path
+		}
+	}
+	return p
+}

@@ -1,0 +1,235 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// jobModel is a carillon_job as configuration, plan and state hold it. Target and triggers
+// are Terraform values and not structs, because any of them may be unknown at plan.
+type jobModel struct {
+	ID            types.String         `tfsdk:"id"`
+	App           types.String         `tfsdk:"app"`
+	Name          types.String         `tfsdk:"name"`
+	Description   types.String         `tfsdk:"description"`
+	Enabled       types.Bool           `tfsdk:"enabled"`
+	Target        types.Object         `tfsdk:"target"`
+	Payload       jsontypes.Normalized `tfsdk:"payload"`
+	Triggers      types.Map            `tfsdk:"triggers"`
+	State         types.String         `tfsdk:"state"`
+	Revision      types.Int64          `tfsdk:"revision"`
+	NextFireTimes types.Map            `tfsdk:"next_fire_times"`
+}
+
+type targetModel struct {
+	Webhook types.Object `tfsdk:"webhook"`
+}
+
+type webhookModel struct {
+	URL     types.String    `tfsdk:"url"`
+	Method  types.String    `tfsdk:"method"`
+	Headers types.Map       `tfsdk:"headers"`
+	Timeout text[durations] `tfsdk:"timeout"`
+}
+
+type triggerModel struct {
+	Expression   types.String    `tfsdk:"expression"`
+	Dialect      types.String    `tfsdk:"dialect"`
+	Timezone     types.String    `tfsdk:"timezone"`
+	StartAt      text[instants]  `tfsdk:"start_at"`
+	EndAt        text[instants]  `tfsdk:"end_at"`
+	RepeatCount  types.Int64     `tfsdk:"repeat_count"`
+	Gap          types.String    `tfsdk:"gap"`
+	Overlap      types.String    `tfsdk:"overlap"`
+	MisfireAfter text[durations] `tfsdk:"misfire_after"`
+	Enabled      types.Bool      `tfsdk:"enabled"`
+}
+
+// readJob returns the job that a model describes.
+func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
+	var job dispatcher.Job
+	job.SetDefaults()
+	job.App = read.text("/app", m.App)
+	job.Name = read.text("/name", m.Name)
+	job.Description = read.text("/description", m.Description)
+	job.Enabled = read.bool("/enabled", m.Enabled, job.Enabled)
+	job.Target = readTarget(ctx, read, m.Target)
+	// What is no JSON is reported by the attribute's type.
+	if payload := []byte(read.text("/payload", m.Payload)); json.Valid(payload) {
+		job.Payload = payload
+	}
+	job.Triggers = map[string]dispatcher.Trigger{}
+	if read.unknown("/triggers", m.Triggers) {
+		return job
+	}
+	for name, element := range m.Triggers.Elements() {
+		pointer := dispatcher.Pointer("triggers", name)
+		object, _ := element.(types.Object)
+		if object.IsNull() {
+			read.faults.Add(pointer, dispatcher.CodeRequired, "trigger %s is null; leave it out of the map", dispatcher.Echo(name))
+		}
+		job.Triggers[name] = readTrigger(ctx, read, pointer, object)
+	}
+	return job
+}
+
+func readTarget(ctx context.Context, read *reader, object types.Object) dispatcher.Target {
+	var target targetModel
+	var m webhookModel
+	if !read.object(ctx, "/target", object, &target) || !read.object(ctx, "/target/webhook", target.Webhook, &m) {
+		return dispatcher.Target{}
+	}
+	var w dispatcher.Webhook
+	w.SetDefaults()
+	w.URL = read.text("/target/webhook/url", m.URL)
+	if !read.unknown("/target/webhook/method", m.Method) && !m.Method.IsNull() {
+		w.Method = m.Method.ValueString()
+	}
+	w.Timeout = read.duration("/target/webhook/timeout", m.Timeout, w.Timeout)
+	if !read.unknown("/target/webhook/headers", m.Headers) && !m.Headers.IsNull() {
+		w.Headers = map[string]string{}
+		for name, element := range m.Headers.Elements() {
+			value, _ := element.(types.String)
+			pointer := dispatcher.Pointer("target", "webhook", "headers", name)
+			if value.IsNull() {
+				read.faults.Add(pointer, dispatcher.CodeRequired, "header %s is null; leave it out of the map", dispatcher.Echo(name))
+			}
+			w.Headers[name] = read.text(pointer, value)
+		}
+	}
+	return dispatcher.Target{Webhook: &w}
+}
+
+func readTrigger(ctx context.Context, read *reader, pointer string, object types.Object) dispatcher.Trigger {
+	var t dispatcher.Trigger
+	t.SetDefaults()
+	var m triggerModel
+	if !read.object(ctx, pointer, object, &m) {
+		return t
+	}
+	t.Expression = read.text(pointer+"/expression", m.Expression)
+	setText(&t.Dialect, read.text(pointer+"/dialect", m.Dialect))
+	if m.Dialect.IsUnknown() {
+		read.unknown(pointer+"/expression", m.Dialect) // what it means hangs on the dialect
+	}
+	t.Timezone = read.text(pointer+"/timezone", m.Timezone)
+	t.StartAt = read.instant(pointer+"/start_at", m.StartAt)
+	t.EndAt = read.instant(pointer+"/end_at", m.EndAt)
+	t.RepeatCount = read.int(pointer+"/repeat_count", m.RepeatCount)
+	setText(&t.Gap, read.text(pointer+"/gap", m.Gap))
+	setText(&t.Overlap, read.text(pointer+"/overlap", m.Overlap))
+	t.MisfireAfter = read.duration(pointer+"/misfire_after", m.MisfireAfter, t.MisfireAfter)
+	t.Enabled = read.bool(pointer+"/enabled", m.Enabled, t.Enabled)
+	return t
+}
+
+// setText sets a word of the domain, whose type this package need not name.
+func setText[S ~string](field *S, value string) { *field = S(value) }
+
+// newJobModel returns the model of a job that the API answered. prior is the plan or state
+// that it replaces: an empty map of headers is not told from none on the wire, so it stays
+// as it was written.
+func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobModel, diag.Diagnostics) {
+	var diags diag.Diagnostics
+	m := jobModel{
+		ID:          types.StringValue(job.App + "/" + job.Name),
+		App:         types.StringValue(job.App),
+		Name:        types.StringValue(job.Name),
+		Description: types.StringValue(job.Description),
+		Enabled:     types.BoolValue(job.Enabled),
+		Target:      newTarget(ctx, &diags, job.Target, prior.Target),
+		Payload:     jsontypes.NewNormalizedNull(),
+		State:       types.StringValue(string(job.State)),
+		Revision:    types.Int64Value(job.Revision),
+	}
+	if len(job.Payload) > 0 {
+		m.Payload = jsontypes.NewNormalizedValue(string(job.Payload))
+	}
+	triggers, next := map[string]triggerModel{}, map[string]timetypes.RFC3339{}
+	for name, t := range job.Triggers {
+		triggers[name] = newTriggerModel(t)
+		if t.NextFireTime != nil {
+			next[name] = timetypes.NewRFC3339TimeValue(t.NextFireTime.UTC())
+		}
+	}
+	m.Triggers = mapFrom(ctx, &diags, triggersType(ctx).ElemType, triggers)
+	m.NextFireTimes = mapFrom(ctx, &diags, timetypes.RFC3339Type{}, next)
+	return m, diags
+}
+
+func newTarget(ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object) types.Object {
+	w := target.Webhook
+	if w == nil {
+		w = &dispatcher.Webhook{} // a target of another kind; the difference to the configuration shows
+	}
+	var read reader
+	before := readTarget(ctx, &read, prior).Webhook
+	headers := types.MapNull(types.StringType)
+	if len(w.Headers) > 0 || before != nil && before.Headers != nil {
+		headers = mapFrom(ctx, diags, types.StringType, w.Headers)
+	}
+	webhook := objectFrom(ctx, diags, webhookType(ctx), webhookModel{
+		URL:     types.StringValue(w.URL),
+		Method:  types.StringValue(w.Method),
+		Headers: headers,
+		Timeout: newText[durations](formatDuration(w.Timeout)),
+	})
+	return objectFrom(ctx, diags, targetType(ctx), targetModel{Webhook: webhook})
+}
+
+func newTriggerModel(t dispatcher.Trigger) triggerModel {
+	return triggerModel{
+		Expression:   types.StringValue(t.Expression),
+		Dialect:      types.StringValue(string(t.Dialect)),
+		Timezone:     types.StringValue(t.Timezone),
+		StartAt:      newInstant(t.StartAt),
+		EndAt:        newInstant(t.EndAt),
+		RepeatCount:  types.Int64Value(int64(t.RepeatCount)),
+		Gap:          types.StringValue(string(t.Gap)),
+		Overlap:      types.StringValue(string(t.Overlap)),
+		MisfireAfter: newText[durations](formatDuration(t.MisfireAfter)),
+		Enabled:      types.BoolValue(t.Enabled),
+	}
+}
+
+func newInstant(t *time.Time) text[instants] {
+	if t == nil {
+		return text[instants]{types.StringNull()}
+	}
+	return newText[instants](t.UTC().Format(time.RFC3339Nano))
+}
+
+// The types of the nested attributes are those of the schema.
+
+func targetType(context.Context) types.ObjectType {
+	return targetAttribute().GetType().(types.ObjectType)
+}
+
+func webhookType(ctx context.Context) types.ObjectType {
+	return targetType(ctx).AttrTypes["webhook"].(types.ObjectType)
+}
+
+func triggersType(context.Context) types.MapType {
+	return triggersAttribute().GetType().(types.MapType)
+}
+
+func mapFrom(ctx context.Context, diags *diag.Diagnostics, element attr.Type, from any) types.Map {
+	m, found := types.MapValueFrom(ctx, element, from)
+	diags.Append(found...)
+	return m
+}
+
+func objectFrom(ctx context.Context, diags *diag.Diagnostics, of types.ObjectType, from any) types.Object {
+	object, found := types.ObjectValueFrom(ctx, of.AttrTypes, from)
+	diags.Append(found...)
+	return object
+}

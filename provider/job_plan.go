@@ -1,0 +1,108 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// ValidateConfig judges all that is known by the rules of the domain.
+func (r *jobResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var config jobModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	var read reader
+	job := readJob(ctx, &read, config)
+	var faults dispatcher.Faults
+	dispatcher.CheckName(&faults, "/app", job.App) // part of the job's address, so Validate leaves it out
+	faults.AddError("", job.Validate())
+	reportFaults(&resp.Diagnostics, read.judge(faults.Err()))
+	reportWarnings(&resp.Diagnostics, read.known(job.Warn()))
+}
+
+// ModifyPlan states in the plan what the API will resolve, refuses instants that are past,
+// and decides whether anything really changes.
+func (r *jobResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() {
+		return // a destroy
+	}
+	var config, plan, state jobModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	var old *dispatcher.Job
+	if !req.State.Raw.IsNull() {
+		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+		job := readJob(ctx, &reader{}, state)
+		old = &job
+	}
+	r.resolve(ctx, &resp.Diagnostics, old, config, &plan)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if !plan.App.IsUnknown() && !plan.Name.IsUnknown() {
+		plan.ID = types.StringValue(importID(plan))
+	}
+	if old != nil {
+		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
+		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+		if resp.Plan.Raw.Equal(req.State.Raw) {
+			return // nothing but the way of writing it differs, if that
+		}
+	}
+	plan.State, plan.Revision = types.StringUnknown(), types.Int64Unknown()
+	plan.NextFireTimes = types.MapUnknown(timetypes.RFC3339Type{})
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// resolve fills in what the configuration leaves to be resolved, for each trigger that is
+// known in full. old is the job in state, nil for a new one.
+func (r *jobResource) resolve(ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, config jobModel, plan *jobModel) {
+	var read reader
+	job := readJob(ctx, &read, config)
+	triggers := plan.Triggers.Elements()
+	for name := range job.Triggers {
+		object, _ := triggers[name].(types.Object)
+		var m triggerModel
+		if !read.settled(dispatcher.Pointer("triggers", name)) || !(&reader{}).object(ctx, "", object, &m) {
+			continue
+		}
+		t, err := r.revise(old, job, name)
+		var faults dispatcher.Faults
+		faults.AddError("", err)
+		reportFaults(diags, faults)
+		fillIn(&m.Dialect, t.Dialect)
+		fillIn(&m.Timezone, t.Timezone)
+		fillIn(&m.Gap, t.Gap)
+		fillIn(&m.Overlap, t.Overlap)
+		triggers[name] = objectFrom(ctx, diags, triggersType(ctx).ElemType.(types.ObjectType), m)
+	}
+	if !plan.Triggers.IsUnknown() && !diags.HasError() {
+		plan.Triggers = mapFrom(ctx, diags, triggersType(ctx).ElemType, triggers)
+	}
+}
+
+// revise returns a trigger as the API will store it. It asks the domain about this trigger
+// alone: the rest of the job may not be known yet.
+func (r *jobResource) revise(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
+	alone := dispatcher.Job{
+		App: "app", Name: "job", Enabled: job.Enabled,
+		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: dispatcher.Methods[0], Timeout: dispatcher.DefaultTimeout}},
+		Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]},
+	}
+	revised, _, err := dispatcher.Revise(old, alone, 0, r.now())
+	return revised.Triggers[name], err
+}
+
+// fillIn sets what is unknown in the plan because the configuration leaves it out.
+func fillIn[S ~string](planned *types.String, resolved S) {
+	if planned.IsUnknown() {
+		*planned = types.StringValue(string(resolved))
+	}
+}

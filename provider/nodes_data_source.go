@@ -1,0 +1,101 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+var _ datasource.DataSourceWithConfigure = (*nodesDataSource)(nil)
+
+type nodesDataSource struct{ conn *connection }
+
+func newNodesDataSource() datasource.DataSource { return &nodesDataSource{} }
+
+type nodesModel struct {
+	Nodes []nodeModel `tfsdk:"nodes"`
+}
+
+type nodeModel struct {
+	ID          types.String      `tfsdk:"id"`
+	Name        types.String      `tfsdk:"name"`
+	Version     types.String      `tfsdk:"version"`
+	State       types.String      `tfsdk:"state"`
+	StartedAt   timetypes.RFC3339 `tfsdk:"started_at"`
+	HeartbeatAt timetypes.RFC3339 `tfsdk:"heartbeat_at"`
+	InFlight    types.Int64       `tfsdk:"in_flight"`
+}
+
+func (d *nodesDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_nodes"
+}
+
+func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "The dispatcher nodes, dead ones too until they are cleaned up. Needs a token that is bound to no app.",
+		Attributes: map[string]schema.Attribute{
+			"nodes": schema.ListNestedAttribute{
+				Computed:            true,
+				MarkdownDescription: "The nodes.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"id":           computedString("Id of this start of the node: 16 hexadecimal digits, drawn at random at each start."),
+					"name":         computedString("A label, by default the host's name; two nodes may share it."),
+					"version":      computedString("Version of Carillon that the node runs."),
+					"state":        computedString("`active`, `paused`, `draining` or `dead`."),
+					"started_at":   computedTime("When the node started, by the database's clock."),
+					"heartbeat_at": computedTime("Latest heartbeat, by the database's clock."),
+					"in_flight":    computedInt("How many runs the node held at its latest heartbeat."),
+				}},
+			},
+		},
+	}
+}
+
+func (d *nodesDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+	d.conn = configured(req.ProviderData)
+}
+
+func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, resp *datasource.ReadResponse) {
+	if !d.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	list, err := d.conn.Nodes(ctx)
+	if err != nil {
+		d.conn.report(&resp.Diagnostics, "list the nodes", err)
+		return
+	}
+	m := nodesModel{Nodes: []nodeModel{}}
+	for _, node := range list.Items {
+		m.Nodes = append(m.Nodes, newNodeModel(node))
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+}
+
+func newNodeModel(node dispatcher.Node) nodeModel {
+	return nodeModel{
+		ID:          types.StringValue(node.ID.String()),
+		Name:        types.StringValue(node.Name),
+		Version:     types.StringValue(node.Version),
+		State:       types.StringValue(string(node.State)),
+		StartedAt:   timetypes.NewRFC3339TimeValue(node.StartedAt),
+		HeartbeatAt: timetypes.NewRFC3339TimeValue(node.HeartbeatAt),
+		InFlight:    types.Int64Value(int64(node.InFlight)),
+	}
+}
+
+func computedString(description string) schema.Attribute {
+	return schema.StringAttribute{Computed: true, MarkdownDescription: description}
+}
+
+func computedInt(description string) schema.Attribute {
+	return schema.Int64Attribute{Computed: true, MarkdownDescription: description}
+}
+
+func computedTime(description string) schema.Attribute {
+	return schema.StringAttribute{Computed: true, CustomType: timetypes.RFC3339Type{}, MarkdownDescription: description}
+}

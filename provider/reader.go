@@ -1,0 +1,138 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// reader reads the values of a model into fields of the domain. Null gives the zero value,
+// or the default that is passed. Values are named by the JSON pointer that the API would
+// name them by. The zero reader is ready.
+type reader struct {
+	// faults are the texts that could not be read.
+	faults dispatcher.Faults
+	// deferred are the pointers of what is not known yet, so cannot be judged.
+	deferred []string
+}
+
+// unknown notes what is not known yet, and tells whether v is.
+func (r *reader) unknown(pointer string, v interface{ IsUnknown() bool }) bool {
+	if v.IsUnknown() {
+		r.deferred = append(r.deferred, pointer)
+	}
+	return v.IsUnknown()
+}
+
+// awaits tells whether the value at pointer is not known yet, or part of what is not.
+func (r *reader) awaits(pointer string) bool {
+	for _, d := range r.deferred {
+		if within(d, pointer) {
+			return true
+		}
+	}
+	return false
+}
+
+// settled tells whether all of the value at pointer is known.
+func (r *reader) settled(pointer string) bool {
+	for _, d := range r.deferred {
+		if within(pointer, d) {
+			return false
+		}
+	}
+	return !r.awaits(pointer)
+}
+
+// within tells whether the pointer inner is outer or points into it.
+func within(outer, inner string) bool {
+	return inner == outer || strings.HasPrefix(inner, outer+"/")
+}
+
+// judge returns the faults of reading and those of err, which is what the domain makes of
+// what was read, but none about values that are not known yet. A text that could not be
+// read left a zero value, whose own fault would say nothing more.
+func (r *reader) judge(err error) dispatcher.Faults {
+	var ofDomain dispatcher.Faults
+	ofDomain.AddError("", err)
+	all := r.known(r.faults)
+	for _, f := range r.known(ofDomain) {
+		if !slices.ContainsFunc(r.faults, func(unread dispatcher.Fault) bool { return unread.Path == f.Path }) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// known returns the faults that are not about values that are not known yet.
+func (r *reader) known(faults dispatcher.Faults) dispatcher.Faults {
+	var kept dispatcher.Faults
+	for _, f := range faults {
+		if !r.awaits(f.Path) {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+func (r *reader) text(pointer string, v interface {
+	IsUnknown() bool
+	ValueString() string
+}) string {
+	r.unknown(pointer, v)
+	return v.ValueString()
+}
+
+func (r *reader) bool(pointer string, v types.Bool, otherwise bool) bool {
+	if r.unknown(pointer, v) || v.IsNull() {
+		return otherwise
+	}
+	return v.ValueBool()
+}
+
+func (r *reader) int(pointer string, v types.Int64) int {
+	r.unknown(pointer, v)
+	return int(v.ValueInt64())
+}
+
+func (r *reader) duration(pointer string, v text[durations], otherwise dispatcher.Duration) dispatcher.Duration {
+	if r.unknown(pointer, v) || v.IsNull() {
+		return otherwise
+	}
+	d, err := dispatcher.ParseDuration(v.ValueString())
+	r.faults.AddError(pointer, err)
+	return d
+}
+
+// instant returns nil for null.
+func (r *reader) instant(pointer string, v text[instants]) *time.Time {
+	if r.unknown(pointer, v) || v.IsNull() {
+		return nil
+	}
+	t, err := dispatcher.ParseInstant(v.ValueString())
+	if err != nil {
+		r.faults.AddError(pointer, err)
+		return nil
+	}
+	return &t
+}
+
+// object reads the attributes of an object into the struct that into points to. It returns
+// false, and leaves the struct alone, where there is nothing to read.
+func (r *reader) object(ctx context.Context, pointer string, v types.Object, into any) bool {
+	if r.unknown(pointer, v) || v.IsNull() {
+		return false
+	}
+	if diags := v.As(ctx, into, basetypes.ObjectAsOptions{}); diags.HasError() {
+		r.faults.AddError(pointer, fmt.Errorf("read %T: %v", into, diags))
+		return false
+	}
+	return true
+}
