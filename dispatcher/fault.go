@@ -16,6 +16,7 @@ const (
 	CodeAppDisabled     = "app_disabled"
 	CodeAppNotEmpty     = "app_not_empty"
 	CodeBodyMethod      = "body_method"
+	CodeCountRange      = "count_range"
 	CodeDurationEmpty   = "duration_empty"
 	CodeDurationMax     = "duration_max"
 	CodeDurationMin     = "duration_min"
@@ -131,20 +132,28 @@ func (f Faults) Err() error {
 }
 
 // Echo quotes a value for a message: escaped, and cut to 64 characters.
-func Echo(value string) string {
-	const most = 64
-	if runes := []rune(value); len(runes) > most {
-		value = string(runes[:most]) + "…"
-	}
-	return strconv.Quote(value)
-}
+func Echo(value string) string { return strconv.Quote(clip(value)) }
 
-// Pointer joins tokens to a JSON pointer, escaping them as RFC 6901 says.
+// Pointer joins tokens to a JSON pointer, escaping them as RFC 6901 says. A token of more
+// than 64 characters is cut, as Echo cuts values: no name is so long.
 func Pointer(tokens ...string) string {
 	var b strings.Builder
 	for _, token := range tokens {
 		b.WriteByte('/')
-		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(clip(token)))
 	}
 	return b.String()
+}
+
+// clip cuts text to 64 characters.
+func clip(text string) string {
+	const most = 64
+	n := 0
+	for i := range text {
+		if n == most {
+			return text[:i] + "…"
+		}
+		n++
+	}
+	return text
 }

@@ -90,6 +90,7 @@ func (j Job) Validate() error {
 	checkPayload(&faults, j.Payload)
 	if len(j.Triggers) > MaxTriggers {
 		faults.Add("/triggers", CodeTooMany, "job has %d triggers; the maximum is %d", len(j.Triggers), MaxTriggers)
+		return faults
 	}
 	for _, name := range sortedKeys(j.Triggers) {
 		path := Pointer("triggers", name)
@@ -120,13 +121,13 @@ func checkPayload(faults *Faults, payload json.RawMessage) {
 		faults.Add("/payload", CodeJSONSyntax, "payload is not JSON")
 		return
 	}
-	if depth := jsonDepth(payload); depth > MaxPayloadDepth {
+	if depth := JSONDepth(payload); depth > MaxPayloadDepth {
 		faults.Add("/payload", CodeJSONDepth, "payload is nested %d deep; the maximum is %d", depth, MaxPayloadDepth)
 	}
 }
 
-// jsonDepth returns how deep valid JSON nests; a scalar has depth 0.
-func jsonDepth(text []byte) int {
+// JSONDepth returns how deep valid JSON nests; a scalar has depth 0.
+func JSONDepth(text []byte) int {
 	depth, deepest, quoted := 0, 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {

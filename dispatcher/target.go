@@ -141,6 +141,7 @@ func checkHeaders(faults *Faults, path string, headers map[string]string) {
 	const most, mostBytes = 50, 8 << 10
 	if len(headers) > most {
 		faults.Add(path, CodeHeaderSize, "%d headers are given; the maximum is %d", len(headers), most)
+		return
 	}
 	folded := map[string]string{}
 	for _, name := range sortedKeys(headers) {

@@ -1,0 +1,122 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// app is the definition that the path of r names.
+func (a *API) app(r *request) definition {
+	name := r.PathValue("app")
+	return definition{
+		what: "app " + dispatcher.Echo(name),
+		revision: func() (int64, error) {
+			app, err := a.store.App(r.Context(), name)
+			return app.Revision, err
+		},
+	}
+}
+
+func (a *API) listApps(r *request) (answer, error) {
+	var faults dispatcher.Faults
+	page := r.page(&faults, validName)
+	if err := faults.Err(); err != nil {
+		return answer{}, err
+	}
+	read := func(page dispatcher.Page) ([]dispatcher.App, error) { return a.store.Apps(r.Context(), page) }
+	if bound := r.token.Apps; len(bound) > 0 {
+		read = func(page dispatcher.Page) ([]dispatcher.App, error) { return a.boundApps(r.Context(), bound, page) }
+	}
+	return paged(page, func(app dispatcher.App) string { return app.Name }, read)
+}
+
+// boundApps lists the apps of names that exist. A token is bound to a handful of apps, so
+// reading them one by one is cheaper than looking for them among all.
+func (a *API) boundApps(ctx context.Context, names []string, page dispatcher.Page) ([]dispatcher.App, error) {
+	var apps []dispatcher.App
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if name <= page.Cursor || len(apps) == page.Limit {
+			continue
+		}
+		app, err := a.store.App(ctx, name)
+		switch {
+		case errors.Is(err, dispatcher.ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			apps = append(apps, app)
+		}
+	}
+	return apps, nil
+}
+
+func (a *API) getApp(r *request) (answer, error) {
+	app, err := a.store.App(r.Context(), r.PathValue("app"))
+	return answer{revision: app.Revision, body: app}, err
+}
+
+func (a *API) putApp(r *request) (answer, error) {
+	app := dispatcher.App{Name: r.PathValue("app")}
+	faults := r.decode(&app)
+	mustMatch(&faults, "/name", app.Name, r.PathValue("app"))
+	addMeaning(&faults, app.Validate())
+	if err := faults.Err(); err != nil {
+		return answer{}, err
+	}
+	return put(r, a.app(r), func(change dispatcher.Change) (dispatcher.App, int64, error) {
+		stored, err := a.store.PutApp(r.Context(), app, change)
+		return stored, stored.Revision, err
+	})
+}
+
+// patchApp switches an app on or off and leaves the rest as it is, whatever it is.
+func (a *API) patchApp(r *request) (answer, error) {
+	var patch struct {
+		Enabled *bool `json:"enabled"`
+	}
+	faults := r.decode(&patch)
+	if patch.Enabled == nil {
+		addMeaning(&faults, &dispatcher.Fault{Path: "/enabled", Code: dispatcher.CodeRequired, Message: "enabled is missing; it is what PATCH sets"})
+	}
+	if err := faults.Err(); err != nil {
+		return answer{}, err
+	}
+	def := a.app(r)
+	change, err := r.change(def)
+	if err != nil {
+		return answer{}, err
+	}
+	conditional := change.IfRevision != 0
+	// Others may change the app between the read and the write; without a condition of the
+	// caller's that is no reason to refuse.
+	const tries = 5
+	for try := 1; ; try++ {
+		app, err := a.store.App(r.Context(), r.PathValue("app"))
+		if err != nil {
+			return answer{}, err
+		}
+		if !conditional {
+			change.IfRevision = app.Revision
+		}
+		app.Enabled = *patch.Enabled
+		app, err = a.store.PutApp(r.Context(), app, change)
+		if errors.Is(err, dispatcher.ErrPrecondition) && !conditional && try < tries {
+			continue
+		}
+		return answer{revision: app.Revision, body: app}, def.explain(change, err)
+	}
+}
+
+func (a *API) deleteApp(r *request) (answer, error) {
+	def := a.app(r)
+	change, err := r.change(def)
+	if err != nil {
+		return answer{}, err
+	}
+	err = a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
+	return answer{status: http.StatusNoContent}, def.explain(change, err)
+}

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// tokenPrefix lets secret scanners, and people, tell what a leaked token opens.
+const tokenPrefix = "carillon_"
+
+// NewToken draws a bearer token of 256 bits. The secret is for its owner and is kept
+// nowhere; the hash is for the store.
+func NewToken() (secret string, hash [32]byte) {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails; see its documentation
+	secret = tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	return secret, HashToken(secret)
+}
+
+// HashToken returns the hash under which a store knows a token.
+func HashToken(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
+
+// authorize finds the caller of r and checks what its token allows.
+func (a *API) authorize(rt route, r *request) error {
+	token, err := a.caller(r)
+	if err != nil {
+		return err
+	}
+	r.token = token
+	if rt.scope == dispatcher.ScopeWrite && token.Scope != dispatcher.ScopeWrite {
+		return refuse(dispatcher.CodeForbidden, "token %s may read only; this needs scope write", dispatcher.Echo(token.Name))
+	}
+	if app := r.PathValue("app"); app != "" && !r.maySee(app) {
+		return refuse(dispatcher.CodeForbidden, "token %s is not bound to app %s", dispatcher.Echo(token.Name), dispatcher.Echo(app))
+	}
+	if rt.fleet && len(token.Apps) > 0 {
+		return refuse(dispatcher.CodeForbidden, "token %s is bound to apps; nodes need a token that is not", dispatcher.Echo(token.Name))
+	}
+	return nil
+}
+
+// caller looks the bearer token up. Whatever is wrong with it, the answer is the same. The
+// look-up is by hash, so its timing says nothing about tokens that exist.
+func (a *API) caller(r *request) (dispatcher.APIToken, error) {
+	unauthorized := refuse(dispatcher.CodeUnauthorized,
+		`a valid bearer token is needed: create one with "carillon token create" and send it as "Authorization: Bearer carillon_…"`)
+	headers := r.Header.Values("Authorization")
+	if len(headers) != 1 {
+		return dispatcher.APIToken{}, unauthorized
+	}
+	scheme, secret, _ := strings.Cut(headers[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return dispatcher.APIToken{}, unauthorized
+	}
+	token, err := a.store.TokenByHash(r.Context(), HashToken(strings.TrimSpace(secret)))
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return dispatcher.APIToken{}, unauthorized
+	}
+	return token, err
+}
+
+// maySee tells whether the caller's token reaches app.
+func (r *request) maySee(app string) bool {
+	return len(r.token.Apps) == 0 || slices.Contains(r.token.Apps, app)
+}

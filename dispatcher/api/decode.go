@@ -1,0 +1,301 @@
+package api
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// readOnly names the fields of each type that only the server writes: a body may hold them,
+// with any value, and they are passed over.
+var readOnly = map[reflect.Type][]string{
+	reflect.TypeFor[dispatcher.App](): {"revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.Job](): {"paused", "state", "revision", "created_at", "updated_at", "warnings"},
+	reflect.TypeFor[dispatcher.Trigger](): {
+		"paused", "state", "error", "prev_fire_time", "next_fire_time", "anchor_at",
+	},
+}
+
+// decode fills into, a pointer to a struct, from a JSON text and returns everything wrong
+// with its form. What is at fault keeps its default. Values are never echoed: they may be
+// secrets.
+func decode(text []byte, into any) dispatcher.Faults {
+	raw, err := document(text)
+	if err != nil {
+		return dispatcher.Faults{*err}
+	}
+	var d decoder
+	tokens := json.NewDecoder(bytes.NewReader(raw))
+	tokens.UseNumber()
+	d.checkKeys(tokens, nil)
+	if raw[0] != '{' {
+		d.wrongType(nil, "an object", raw)
+		return d.faults
+	}
+	d.fill(reflect.ValueOf(into).Elem(), raw, nil)
+	return d.faults
+}
+
+// document returns the one JSON value that text holds.
+func document(text []byte) (json.RawMessage, *dispatcher.Fault) {
+	syntax := func(offset int64, what string) (json.RawMessage, *dispatcher.Fault) {
+		return nil, &dispatcher.Fault{Code: dispatcher.CodeJSONSyntax, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what)}
+	}
+	for at := 0; at < len(text); {
+		r, width := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && width == 1 {
+			return syntax(int64(at), "invalid UTF-8")
+		}
+		at += width
+	}
+	// Far beyond what any field takes, nesting is refused before anything recurses into it.
+	const deepest = 1000
+	if depth := dispatcher.JSONDepth(text); depth > deepest {
+		return nil, &dispatcher.Fault{Code: dispatcher.CodeJSONDepth, Message: fmt.Sprintf(
+			"body is nested %d deep; the maximum for a payload is %d", depth, dispatcher.MaxPayloadDepth)}
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	var raw json.RawMessage
+	err := dec.Decode(&raw)
+	var wrong *json.SyntaxError
+	switch {
+	case errors.Is(err, io.EOF):
+		return syntax(0, "it is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return syntax(int64(len(text)), "it ends too early")
+	case errors.As(err, &wrong):
+		return syntax(wrong.Offset, wrong.Error())
+	case err != nil:
+		return syntax(dec.InputOffset(), err.Error())
+	}
+	if rest := bytes.TrimLeft(text[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return nil, &dispatcher.Fault{Code: dispatcher.CodeJSONTrailing, Message: fmt.Sprintf(
+			"body goes on after its JSON value, at offset %d", len(text)-len(rest))}
+	}
+	return raw, nil
+}
+
+// pointer is a path into the body, written out only where a fault needs it.
+type pointer struct {
+	parent *pointer
+	token  string
+}
+
+func (p *pointer) String() string {
+	if p == nil {
+		return ""
+	}
+	return p.parent.String() + dispatcher.Pointer(p.token)
+}
+
+// decoder collects the faults of one body.
+type decoder struct{ faults dispatcher.Faults }
+
+// add records a fault. One more than an answer shows is enough to say that there are more.
+func (d *decoder) add(at *pointer, code, format string, args ...any) {
+	const most = 101
+	if len(d.faults) < most {
+		d.faults.Add(at.String(), code, format, args...)
+	}
+}
+
+func (d *decoder) wrongType(at *pointer, want string, raw json.RawMessage) {
+	d.add(at, dispatcher.CodeJSONType, "expected %s, found %s", want, kindOf(raw))
+}
+
+// kindOf names the type of a JSON value.
+func kindOf(raw json.RawMessage) string {
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// checkKeys walks one value, payloads too, for keys that an object holds twice: parsers
+// disagree about which of them counts.
+func (d *decoder) checkKeys(dec *json.Decoder, at *pointer) {
+	opening, _ := dec.Token() // the text is known to be valid
+	delim, nested := opening.(json.Delim)
+	if !nested {
+		return
+	}
+	seen := map[string]bool{}
+	for i := 0; dec.More(); i++ {
+		token := strconv.Itoa(i)
+		if delim == '{' {
+			key, _ := dec.Token()
+			token, _ = key.(string)
+			if seen[token] {
+				d.add(&pointer{at, token}, dispatcher.CodeJSONDuplicate, "key %s is given twice", dispatcher.Echo(token))
+			}
+			seen[token] = true
+		}
+		d.checkKeys(dec, &pointer{at, token})
+	}
+	_, _ = dec.Token() // the closing delimiter
+}
+
+// members calls each for every member of a valid JSON object.
+func members(raw json.RawMessage, each func(key string, value json.RawMessage)) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	_, _ = dec.Token()
+	for dec.More() {
+		key, _ := dec.Token()
+		var value json.RawMessage
+		_ = dec.Decode(&value)
+		name, _ := key.(string)
+		each(name, value)
+	}
+}
+
+var (
+	rawType     = reflect.TypeFor[json.RawMessage]()
+	instantType = reflect.TypeFor[time.Time]()
+)
+
+// fill sets v from raw. It returns false where v keeps its default because of a fault.
+func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	switch {
+	case v.Type() == rawType:
+		v.SetBytes(raw)
+		return true
+	case v.Kind() == reflect.Pointer:
+		elem := reflect.New(v.Type().Elem())
+		ok := raw[0] != 'n' && d.fill(elem.Elem(), raw, at)
+		if ok {
+			v.Set(elem)
+		}
+		return ok
+	case raw[0] == 'n':
+		d.add(at, dispatcher.CodeRequired, "null is not a value; give one, or leave the field out where it has a default")
+		return false
+	case v.Type() == instantType:
+		return d.fillText(raw, at, func(text string) error {
+			t, err := dispatcher.ParseInstant(text)
+			v.Set(reflect.ValueOf(t))
+			return err
+		})
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return d.fillText(raw, at, func(text string) error { return u.UnmarshalText([]byte(text)) })
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return d.fillStruct(v, raw, at)
+	case reflect.Map:
+		return d.fillMap(v, raw, at)
+	case reflect.String:
+		return d.fillText(raw, at, func(text string) error { v.SetString(text); return nil })
+	case reflect.Bool:
+		if raw[0] != 't' && raw[0] != 'f' {
+			d.wrongType(at, "true or false", raw)
+			return false
+		}
+		v.SetBool(raw[0] == 't')
+		return true
+	case reflect.Int, reflect.Int64:
+		return d.fillInt(v, raw, at)
+	}
+	panic("decode: no rule for " + v.Type().String())
+}
+
+func (d *decoder) fillText(raw json.RawMessage, at *pointer, set func(string) error) bool {
+	if raw[0] != '"' {
+		d.wrongType(at, "a string", raw)
+		return false
+	}
+	var text string
+	_ = json.Unmarshal(raw, &text) // the text is known to be valid
+	err := set(text)
+	if err == nil {
+		return true
+	}
+	var fault *dispatcher.Fault
+	if errors.As(err, &fault) {
+		d.add(at, fault.Code, "%s", fault.Message)
+	} else {
+		d.add(at, dispatcher.CodeJSONType, "value is not understood")
+	}
+	return false
+}
+
+func (d *decoder) fillInt(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		d.wrongType(at, "a whole number", raw)
+		return false
+	}
+	n, err := strconv.ParseInt(string(raw), 10, v.Type().Bits())
+	if err != nil {
+		d.add(at, dispatcher.CodeJSONType, "expected a whole number without point or exponent, of at most %d bits", v.Type().Bits())
+		return false
+	}
+	v.SetInt(n)
+	return true
+}
+
+func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != '{' {
+		d.wrongType(at, "an object", raw)
+		return false
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	members(raw, func(key string, value json.RawMessage) {
+		elem := reflect.New(v.Type().Elem()).Elem()
+		d.fill(elem, value, &pointer{at, key})
+		v.SetMapIndex(reflect.ValueOf(key), elem)
+	})
+	return true
+}
+
+func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != '{' {
+		d.wrongType(at, "an object", raw)
+		return false
+	}
+	if with, ok := v.Addr().Interface().(interface{ SetDefaults() }); ok {
+		with.SetDefaults()
+	}
+	fields := jsonFields(v.Type())
+	members(raw, func(key string, value json.RawMessage) {
+		index, known := fields[key]
+		switch {
+		case !known:
+			d.add(&pointer{at, key}, dispatcher.CodeJSONUnknown, "field %s is not known%s", dispatcher.Echo(key), didYouMean(key, fields))
+		case slices.Contains(readOnly[v.Type()], key):
+		default:
+			d.fill(v.FieldByIndex(index), value, &pointer{at, key})
+		}
+	})
+	return true
+}
+
+// jsonFields returns the fields of a struct, those of embedded ones too, by their JSON names.
+func jsonFields(t reflect.Type) map[string][]int {
+	fields := map[string][]int{}
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			fields[name] = f.Index
+		}
+	}
+	return fields
+}

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// job is the definition that the path of r names.
+func (a *API) job(r *request) definition {
+	app, name := r.PathValue("app"), r.PathValue("job")
+	return definition{
+		what: "job " + dispatcher.Echo(app+"/"+name),
+		revision: func() (int64, error) {
+			job, err := a.store.Job(r.Context(), app, name)
+			return job.Revision, err
+		},
+	}
+}
+
+func (a *API) listJobs(r *request) (answer, error) {
+	var faults dispatcher.Faults
+	page := r.page(&faults, validName)
+	if err := faults.Err(); err != nil {
+		return answer{}, err
+	}
+	return paged(page, func(job dispatcher.Job) string { return job.Name }, func(page dispatcher.Page) ([]dispatcher.Job, error) {
+		return a.store.Jobs(r.Context(), r.PathValue("app"), page)
+	})
+}
+
+func (a *API) getJob(r *request) (answer, error) {
+	job, err := a.store.Job(r.Context(), r.PathValue("app"), r.PathValue("job"))
+	return answer{revision: job.Revision, body: job}, err
+}
+
+func (a *API) putJob(r *request) (answer, error) {
+	job := dispatcher.Job{App: r.PathValue("app"), Name: r.PathValue("job")}
+	faults := r.decode(&job)
+	mustMatch(&faults, "/app", job.App, r.PathValue("app"))
+	mustMatch(&faults, "/name", job.Name, r.PathValue("job"))
+	addMeaning(&faults, job.Validate())
+	if err := faults.Err(); err != nil {
+		return answer{}, err
+	}
+	return put(r, a.job(r), func(change dispatcher.Change) (dispatcher.Job, int64, error) {
+		stored, err := a.store.PutJob(r.Context(), job, change)
+		return stored, stored.Revision, err
+	})
+}
+
+func (a *API) deleteJob(r *request) (answer, error) {
+	def := a.job(r)
+	change, err := r.change(def)
+	if err != nil {
+		return answer{}, err
+	}
+	err = a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
+	return answer{status: http.StatusNoContent}, def.explain(change, err)
+}
+
+// pause serves the pauses and resumes of jobs and of single triggers.
+func pause(paused bool) func(*API, *request) (answer, error) {
+	return func(a *API, r *request) (answer, error) {
+		if err := r.decodeNothing(); err != nil {
+			return answer{}, err
+		}
+		def := a.job(r)
+		change, err := r.change(def)
+		if err != nil {
+			return answer{}, err
+		}
+		job, err := a.store.PauseJob(r.Context(), r.PathValue("app"), r.PathValue("job"), r.PathValue("trigger"), paused, change)
+		return answer{revision: job.Revision, body: job}, def.explain(change, err)
+	}
+}
+
+func (a *API) runJob(r *request) (answer, error) {
+	if err := r.decodeNothing(); err != nil {
+		return answer{}, err
+	}
+	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), dispatcher.Change{Actor: r.token.Name})
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: http.StatusAccepted, body: run, header: map[string]string{"Location": "/v1/runs/" + run.ID}}, nil
+}

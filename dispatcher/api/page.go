@@ -1,0 +1,135 @@
+package api
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+)
+
+// list is one page; Next is the cursor of the following one, left out after the last.
+type list[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// checkQuery refuses parameters that rt does not know, and those that are given twice: both
+// are mistakes that would silently select something else.
+func checkQuery(rt route, r *request) error {
+	var faults dispatcher.Faults
+	known := map[string]bool{}
+	for _, name := range rt.query {
+		known[name] = true
+	}
+	values := r.URL.Query()
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		switch {
+		case !known[name]:
+			faults.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is not known here%s",
+				dispatcher.Echo(name), didYouMean(name, known))
+		case len(values[name]) > 1:
+			faults.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is given %d times", name, len(values[name]))
+		}
+	}
+	return faults.Err()
+}
+
+// page reads limit and cursor. isKey tells the cursors that this list gives out.
+func (r *request) page(faults *dispatcher.Faults, isKey func(string) bool) dispatcher.Page {
+	page := dispatcher.Page{Limit: defaultLimit}
+	query := r.URL.Query()
+	if query.Has("limit") {
+		limit, err := strconv.Atoi(query.Get("limit"))
+		if err != nil || limit < 1 || limit > maxLimit {
+			faults.Add("/limit", dispatcher.CodePageLimit, "limit %s is not a number from 1 to %d", dispatcher.Echo(query.Get("limit")), maxLimit)
+		}
+		page.Limit = limit
+	}
+	if query.Has("cursor") {
+		if page.Cursor = query.Get("cursor"); !isKey(page.Cursor) {
+			faults.Add("/cursor", dispatcher.CodePageCursor, "cursor %s was not given out by this list; leave it out for the first page",
+				dispatcher.Echo(page.Cursor))
+		}
+	}
+	return page
+}
+
+// isRunID tells cursors of runs and misfires.
+func isRunID(text string) bool {
+	_, err := dispatcher.ParseRunKey(text)
+	return err == nil
+}
+
+// paged reads one page of a list and finds whether there is another one.
+func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher.Page) ([]T, error)) (answer, error) {
+	wanted := page.Limit
+	page.Limit++
+	items, err := read(page)
+	if err != nil {
+		return answer{}, err
+	}
+	body := list[T]{Items: items}
+	if len(items) > wanted {
+		body.Items = items[:wanted]
+		body.Next = key(items[wanted-1])
+	}
+	if body.Items == nil {
+		body.Items = []T{} // "items": [] rather than null
+	}
+	return answer{body: body}, nil
+}
+
+// runQuery reads the parameters of the lists of runs and misfires.
+func (r *request) runQuery() (dispatcher.RunQuery, error) {
+	var faults dispatcher.Faults
+	values := r.URL.Query()
+	query := dispatcher.RunQuery{
+		App: r.PathValue("app"), Job: values.Get("job"), Trigger: values.Get("trigger"), State: dispatcher.RunState(values.Get("state")),
+		Page: r.page(&faults, isRunID),
+	}
+	for _, name := range []string{"job", "trigger"} {
+		if values.Has(name) {
+			dispatcher.CheckName(&faults, "/"+name, values.Get(name))
+		}
+	}
+	if query.Trigger != "" && query.Job == "" {
+		faults.Add("/job", dispatcher.CodeRequired, "a trigger is selected but not its job; give job too")
+	}
+	if values.Has("state") && !slices.Contains(dispatcher.RunStates, query.State) {
+		faults.Add("/state", dispatcher.CodeEnum, "state %s is not one of %s", dispatcher.Echo(string(query.State)), joined(dispatcher.RunStates))
+	}
+	instant := func(name string) time.Time {
+		if !values.Has(name) {
+			return time.Time{}
+		}
+		t, err := dispatcher.ParseInstant(values.Get(name))
+		faults.AddError("/"+name, err)
+		return t
+	}
+	query.From, query.To = instant("from"), instant("to")
+	if !query.From.IsZero() && !query.To.IsZero() && query.From.After(query.To) {
+		faults.Add("/from", schedule.CodeWindowOrder, "from is after to, so nothing is selected; swap them")
+	}
+	return query, faults.Err()
+}
+
+func joined[S ~string](values []S) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	return strings.Join(texts, ", ")
+}

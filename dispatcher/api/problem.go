@@ -1,0 +1,140 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// problem is the body of every error (RFC 9457). Type stays about:blank: what a client
+// branches on are the codes.
+type problem struct {
+	Type      string            `json:"type"`
+	Title     string            `json:"title"`
+	Status    int               `json:"status"`
+	RequestID string            `json:"request_id"`
+	Errors    dispatcher.Faults `json:"errors"`
+}
+
+// statuses says with which status a code is answered; every other code is a matter of
+// meaning, 422. Where faults of several statuses come together, the first row decides.
+var statuses = []struct {
+	status int
+	codes  []string
+}{
+	{http.StatusInternalServerError, []string{dispatcher.CodeInternal}},
+	{http.StatusServiceUnavailable, []string{dispatcher.CodeUnavailable}},
+	{http.StatusUnauthorized, []string{dispatcher.CodeUnauthorized}},
+	{http.StatusForbidden, []string{dispatcher.CodeForbidden}},
+	{http.StatusNotFound, []string{dispatcher.CodeNotFound}},
+	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
+	{http.StatusConflict, []string{dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled}},
+	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
+	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},
+	{http.StatusBadRequest, []string{
+		dispatcher.CodeJSONSyntax, dispatcher.CodeJSONTrailing, dispatcher.CodeJSONDepth, dispatcher.CodeJSONDuplicate,
+		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType,
+		dispatcher.CodePageCursor, dispatcher.CodePageLimit, dispatcher.CodeQueryUnknown,
+	}},
+	{http.StatusRequestEntityTooLarge, []string{dispatcher.CodePayloadTooLarge}},
+}
+
+func statusOf(faults dispatcher.Faults) int {
+	for _, row := range statuses {
+		if slices.ContainsFunc(faults, func(f dispatcher.Fault) bool { return slices.Contains(row.codes, f.Code) }) {
+			return row.status
+		}
+	}
+	return http.StatusUnprocessableEntity
+}
+
+// sentinels says which code stands for an error of a Store; their texts are made of names.
+var sentinels = []struct {
+	err  error
+	code string
+}{
+	{dispatcher.ErrNotFound, dispatcher.CodeNotFound},
+	{dispatcher.ErrPrecondition, dispatcher.CodePrecondition},
+	{dispatcher.ErrNotEmpty, dispatcher.CodeAppNotEmpty},
+	{dispatcher.ErrConflict, dispatcher.CodeStateConflict},
+}
+
+// refuse returns a fault of the request as a whole.
+func refuse(code, format string, args ...any) error {
+	return &dispatcher.Fault{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// problem turns err into an answer that keeps the headers of ans. Internal errors end here.
+func (a *API) problem(r *request, rt route, ans answer, err error) answer {
+	faults := a.faults(r, rt, err)
+	status := statusOf(faults)
+	header := map[string]string{"Content-Type": "application/problem+json"}
+	for key, value := range ans.header {
+		header[key] = value
+	}
+	switch status {
+	case http.StatusUnauthorized:
+		header["WWW-Authenticate"] = `Bearer realm="carillon"`
+	case http.StatusServiceUnavailable:
+		header["Retry-After"] = "2"
+	}
+	return answer{status: status, header: header, body: problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.id, Errors: bounded(faults),
+	}}
+}
+
+// faults returns what may be said about err.
+func (a *API) faults(r *request, rt route, err error) dispatcher.Faults {
+	var faults dispatcher.Faults
+	var one *dispatcher.Fault
+	var many dispatcher.Faults
+	if errors.As(err, &one) || errors.As(err, &many) {
+		faults.AddError("", err)
+		return faults
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			faults.Add("", s.code, "%v", err)
+			return faults
+		}
+	}
+	if a.unavailable(r, err) {
+		a.log.WarnContext(r.Context(), "database unavailable", "request_id", r.id, "route", rt.path, "err", err)
+		faults.Add("", dispatcher.CodeUnavailable, "the database does not answer; try again in a moment")
+		return faults
+	}
+	a.log.ErrorContext(r.Context(), "request failed", "request_id", r.id, "method", r.Method, "route", rt.path, "err", err)
+	faults.Add("", dispatcher.CodeInternal, "the request failed for a reason that is ours; the log names it under request id %s", r.id)
+	return faults
+}
+
+// unavailable tells a database that does not answer from a fault of ours. Drivers have no
+// common word for it, so what is not plain from the error is asked of the database.
+func (a *API) unavailable(r *request, err error) bool {
+	var network net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, &network) {
+		return true
+	}
+	const patience = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
+	defer cancel()
+	_, down := a.store.Clock(ctx)
+	return down != nil
+}
+
+// bounded keeps a hostile body from being answered with megabytes of faults.
+func bounded(faults dispatcher.Faults) dispatcher.Faults {
+	const most = 100
+	if len(faults) <= most {
+		return faults
+	}
+	faults = slices.Clone(faults[:most])
+	faults.Add("", dispatcher.CodeTooMany, "there are more faults than the %d listed", most)
+	return faults
+}

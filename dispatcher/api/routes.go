@@ -1,0 +1,105 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// route is one method of one path.
+type route struct {
+	method, path string
+	// scope is what the token must allow; empty: the route asks for none.
+	scope dispatcher.Scope
+	// fleet refuses tokens that are bound to apps: nodes serve all of them.
+	fleet bool
+	// query names the parameters that the route knows.
+	query []string
+	serve func(*API, *request) (answer, error)
+}
+
+var (
+	pageQuery = []string{"limit", "cursor"}
+	runsQuery = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
+	missQuery = []string{"job", "trigger", "from", "to", "limit", "cursor"}
+)
+
+const (
+	read  = dispatcher.ScopeRead
+	write = dispatcher.ScopeWrite
+
+	appPath     = "/v1/apps/{app}"
+	jobPath     = appPath + "/jobs/{job}"
+	triggerPath = jobPath + "/triggers/{trigger}"
+	runPath     = "/v1/runs/{run}"
+	nodePath    = "/v1/nodes/{node}"
+)
+
+// routes is every route there is; openapi.json describes the same.
+var routes = []route{
+	{method: "GET", path: "/livez", serve: (*API).live},
+	{method: "GET", path: "/readyz", serve: (*API).ready},
+	{method: "GET", path: "/version", serve: (*API).version},
+	{method: "GET", path: "/openapi.json", serve: (*API).openAPI},
+
+	{method: "GET", path: "/v1/apps", scope: read, query: pageQuery, serve: (*API).listApps},
+	{method: "GET", path: appPath, scope: read, serve: (*API).getApp},
+	{method: "PUT", path: appPath, scope: write, serve: (*API).putApp},
+	{method: "PATCH", path: appPath, scope: write, serve: (*API).patchApp},
+	{method: "DELETE", path: appPath, scope: write, serve: (*API).deleteApp},
+
+	{method: "GET", path: appPath + "/jobs", scope: read, query: pageQuery, serve: (*API).listJobs},
+	{method: "GET", path: jobPath, scope: read, serve: (*API).getJob},
+	{method: "PUT", path: jobPath, scope: write, serve: (*API).putJob},
+	{method: "DELETE", path: jobPath, scope: write, serve: (*API).deleteJob},
+	{method: "POST", path: jobPath + "/run", scope: write, serve: (*API).runJob},
+	{method: "POST", path: jobPath + "/pause", scope: write, serve: pause(true)},
+	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
+	{method: "POST", path: triggerPath + "/pause", scope: write, serve: pause(true)},
+	{method: "POST", path: triggerPath + "/resume", scope: write, serve: pause(false)},
+
+	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
+	{method: "GET", path: appPath + "/misfires", scope: read, query: missQuery, serve: (*API).listMisfires},
+	{method: "GET", path: runPath, scope: read, serve: (*API).getRun},
+	{method: "POST", path: runPath + "/cancel", scope: write, serve: (*API).cancelRun},
+	{method: "POST", path: runPath + "/retry", scope: write, serve: (*API).retryRun},
+
+	{method: "GET", path: "/v1/nodes", scope: read, fleet: true, serve: (*API).listNodes},
+	{method: "POST", path: nodePath + "/pause", scope: write, fleet: true, serve: setNode(dispatcher.NodePaused)},
+	{method: "POST", path: nodePath + "/resume", scope: write, fleet: true, serve: setNode(dispatcher.NodeActive)},
+	{method: "POST", path: nodePath + "/drain", scope: write, fleet: true, serve: setNode(dispatcher.NodeDraining)},
+
+	{method: "POST", path: "/v1/schedules/preview", scope: read, serve: (*API).preview},
+}
+
+// newMux serves routes, and answers every other method and path with a problem.
+func (a *API) newMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	allowed := map[string][]string{}
+	for _, rt := range routes {
+		mux.Handle(rt.method+" "+rt.path, a.handle(rt))
+		allowed[rt.path] = append(allowed[rt.path], rt.method)
+		if rt.method == http.MethodGet {
+			allowed[rt.path] = append(allowed[rt.path], http.MethodHead)
+		}
+	}
+	for path, methods := range allowed {
+		slices.Sort(methods)
+		mux.Handle(path, a.handle(route{path: path, serve: wrongMethod(strings.Join(methods, ", "))}))
+	}
+	mux.Handle("/", a.handle(route{path: "/", serve: (*API).unknownRoute}))
+	return mux
+}
+
+func wrongMethod(allow string) func(*API, *request) (answer, error) {
+	return func(_ *API, r *request) (answer, error) {
+		return answer{header: map[string]string{"Allow": allow}},
+			refuse(dispatcher.CodeMethodNotServed, "method %s is not served here; the methods are %s", dispatcher.Echo(r.Method), allow)
+	}
+}
+
+func (a *API) unknownRoute(r *request) (answer, error) {
+	return answer{}, refuse(dispatcher.CodeNotFound, "there is no route %s; /openapi.json lists those there are", dispatcher.Echo(r.URL.Path))
+}

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// didYouMean returns a hint at the known name that is nearest to name, or nothing.
+func didYouMean[V any](name string, known map[string]V) string {
+	const farthest = 2 // edits; more than that is another word
+	plain := func(s string) string {
+		return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
+	}
+	if len(name) > 64 {
+		return ""
+	}
+	best, least := "", farthest+1
+	for _, candidate := range slices.Sorted(maps.Keys(known)) {
+		if d := distance(plain(name), plain(candidate)); d < least && d < len(candidate) {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance is how many insertions, deletions and replacements make a of b (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
