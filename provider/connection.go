@@ -58,8 +58,8 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 	case answer.Status == http.StatusForbidden:
 		diags.AddError("The token does not allow this (403)",
 			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with scope write that is bound to this app, or to none: see `carillon token create`.", doing, err))
-	case answer.Status == http.StatusUnprocessableEntity && len(answer.Faults) > 0:
-		reportFaults(diags, answer.Faults)
+	case len(answer.Faults) > 0 && answer.Faults[0].Path != "":
+		reportFaults(diags, answer.Faults) // what was sent is wrong
 	default:
 		diags.AddError(fmt.Sprintf("Carillon's API refused to %s (%d)", doing, answer.Status), detail(answer))
 	}

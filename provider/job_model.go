@@ -122,6 +122,9 @@ func readTrigger(ctx context.Context, read *reader, pointer string, object types
 		read.unknown(pointer+"/expression", m.Dialect) // what it means hangs on the dialect
 	}
 	t.Timezone = read.text(pointer+"/timezone", m.Timezone)
+	if m.Timezone.IsUnknown() {
+		t.Timezone = "UTC" // without any, a local instant would be at fault
+	}
 	t.StartAt = read.instant(pointer+"/start_at", m.StartAt)
 	t.EndAt = read.instant(pointer+"/end_at", m.EndAt)
 	t.RepeatCount = read.int(pointer+"/repeat_count", m.RepeatCount)

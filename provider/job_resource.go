@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -129,13 +130,13 @@ func (r *jobResource) ImportState(ctx context.Context, req resource.ImportStateR
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
 }
 
-// put writes the job of a plan. What was unknown at plan is judged here for the first time,
-// so that a text the wire has no form for is a fault among the others.
+// put writes the job of a plan. What was unknown at plan is judged here for the first time:
+// by us as well as by the API, because the wire has no form for a text that is no duration.
 func (r *jobResource) put(ctx context.Context, plan jobModel, cond client.Condition) (dispatcher.Job, error) {
 	var read reader
 	job := readJob(ctx, &read, plan)
-	if faults := read.judge(job.Validate()); len(read.faults) > 0 {
-		return dispatcher.Job{}, &client.Error{Status: 422, Faults: faults}
+	if faults := read.judge(job.Validate()); len(faults) > 0 {
+		return dispatcher.Job{}, &client.Error{Status: http.StatusUnprocessableEntity, Faults: faults}
 	}
 	return r.conn.PutJob(ctx, job, cond)
 }

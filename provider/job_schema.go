@@ -54,7 +54,8 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				Optional:   true,
 				CustomType: jsontypes.NormalizedType{},
 				MarkdownDescription: "JSON that becomes the request's body, best written with `jsonencode`: at most 256 KiB, " +
-					"nested at most 32 deep. White space and the order of keys make no difference. Default: no body.",
+					"nested at most 32 deep. White space and the order of keys make no difference. Default: a description of " +
+					"the fire, with `app`, `job`, `trigger`, `run`, `kind` and `scheduled_at`.",
 				PlanModifiers: []planmodifier.String{keepIfSame[documents]{}},
 			},
 			"triggers": triggersAttribute(),

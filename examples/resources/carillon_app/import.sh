@@ -1,0 +1,1 @@
+terraform import carillon_app.billing billing

@@ -1,0 +1,4 @@
+resource "carillon_app" "billing" {
+  name        = "billing"
+  description = "Invoices and reminders"
+}

@@ -1,0 +1,1 @@
+terraform import carillon_job.nightly_report billing/nightly-report
