@@ -49,6 +49,7 @@ const (
 	CodePrecondition    = "precondition_failed"
 	CodeQueryUnknown    = "query_unknown"
 	CodeRequired        = "required"
+	CodeRouteUnknown    = "route_unknown"
 	CodeStateConflict   = "state_conflict"
 	CodeTextInvalid     = "text_invalid"
 	CodeTextTooLong     = "text_too_long"

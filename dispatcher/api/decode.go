@@ -186,6 +186,8 @@ func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 			v.Set(elem)
 		}
 		return ok
+	case raw[0] == 'n' && v.Kind() == reflect.Map: // how Go writes an empty one
+		return true
 	case raw[0] == 'n':
 		d.add(at, dispatcher.CodeRequired, "null is not a value; give one, or leave the field out where it has a default")
 		return false

@@ -32,7 +32,7 @@ var statuses = []struct {
 	{http.StatusServiceUnavailable, []string{dispatcher.CodeUnavailable}},
 	{http.StatusUnauthorized, []string{dispatcher.CodeUnauthorized}},
 	{http.StatusForbidden, []string{dispatcher.CodeForbidden}},
-	{http.StatusNotFound, []string{dispatcher.CodeNotFound}},
+	{http.StatusNotFound, []string{dispatcher.CodeNotFound, dispatcher.CodeRouteUnknown}},
 	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
 	{http.StatusConflict, []string{dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},

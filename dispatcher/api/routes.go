@@ -100,6 +100,8 @@ func wrongMethod(allow string) func(*API, *request) (answer, error) {
 	}
 }
 
+// unknownRoute has a code of its own: who asks at a wrong endpoint must not conclude that
+// the thing asked for was deleted.
 func (a *API) unknownRoute(r *request) (answer, error) {
-	return answer{}, refuse(dispatcher.CodeNotFound, "there is no route %s; /openapi.json lists those there are", dispatcher.Echo(r.URL.Path))
+	return answer{}, refuse(dispatcher.CodeRouteUnknown, "there is no route %s; /openapi.json lists those there are", dispatcher.Echo(r.URL.Path))
 }

@@ -4,10 +4,14 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +41,10 @@ type Client struct {
 // New returns a client of the API at endpoint, such as "https://carillon.internal:8080".
 func New(endpoint, token string, o Options) (*Client, error) {
 	u, err := url.Parse(endpoint)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+	switch {
+	case err == nil && u.User != nil: // not echoed: it may hold a password
+		return nil, errors.New("endpoint carries a user name or password; the API takes a token instead")
+	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("endpoint %s is not a URL such as https://host:8080", dispatcher.Echo(endpoint))
 	}
 	if o.UserAgent == "" {
@@ -49,18 +56,40 @@ func New(endpoint, token string, o Options) (*Client, error) {
 	if o.Transport == nil {
 		o.Transport = http.DefaultTransport
 	}
-	// Every request is idempotent (PUT, GET, DELETE by name) or safe to repeat, so a refused
-	// connection or an overloaded server is worth a few tries.
-	r := resty.NewWithClient(&http.Client{Transport: o.Transport, Timeout: o.Timeout}).
+	r := resty.NewWithClient(&http.Client{Transport: o.Transport, Timeout: o.Timeout, CheckRedirect: noRedirect}).
 		SetBaseURL(strings.TrimSuffix(endpoint, "/")).
 		SetAuthToken(token).
 		SetHeader("User-Agent", o.UserAgent).
 		SetRetryCount(3).SetRetryWaitTime(200 * time.Millisecond).SetRetryMaxWaitTime(2 * time.Second).
-		AddRetryCondition(func(r *resty.Response, err error) bool {
-			return err == nil && r.Request.Method == http.MethodGet && r.StatusCode() == http.StatusServiceUnavailable
-		}).
+		AddRetryCondition(worthRepeating).
+		SetResponseBodyLimit(maxAnswer).
 		SetLogger(silent{})
 	return &Client{http: r}, nil
+}
+
+// maxAnswer bounds what is read into memory: a page of a thousand large jobs fits.
+const maxAnswer = 512 << 20 // bytes
+
+// noRedirect leaves a redirect as the answer: followed, it would turn a PUT into a GET, whose
+// answer looks like success.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// worthRepeating allows another try where it cannot do harm: if the request never reached a
+// server, or if it only reads. A write whose answer was lost may have been done; repeated
+// under If-None-Match it would be refused as if by somebody else's.
+func worthRepeating(r *resty.Response, err error) bool {
+	if err != nil {
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			return true
+		}
+		var certificate *tls.CertificateVerificationError
+		var network net.Error
+		late := errors.As(err, &network) && network.Timeout() // what took so long would do so again
+		return r != nil && r.Request.Method == http.MethodGet && !late && !errors.As(err, &certificate)
+	}
+	passing := []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+	return r.Request.Method == http.MethodGet && slices.Contains(passing, r.StatusCode())
 }
 
 // silent keeps resty from writing to standard error; what it would say is in the errors.
@@ -115,96 +144,6 @@ type Condition struct {
 	Absent bool
 }
 
-// List is one page of a list; Next is the cursor of the following page, empty after the last.
-type List[T any] struct {
-	Items []T    `json:"items"`
-	Next  string `json:"next,omitempty"`
-}
-
-// PutApp creates or replaces an app.
-func (c *Client) PutApp(ctx context.Context, app dispatcher.App, cond Condition) (dispatcher.App, error) {
-	return call[dispatcher.App](ctx, c, http.MethodPut, path("apps", app.Name), app, cond)
-}
-
-// App reads an app.
-func (c *Client) App(ctx context.Context, name string) (dispatcher.App, error) {
-	return call[dispatcher.App](ctx, c, http.MethodGet, path("apps", name), nil, Condition{})
-}
-
-// DeleteApp deletes an app, which must have no jobs.
-func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", name), nil, cond)
-	return err
-}
-
-// PutJob creates or replaces a job with its triggers.
-func (c *Client) PutJob(ctx context.Context, job dispatcher.Job, cond Condition) (dispatcher.Job, error) {
-	return call[dispatcher.Job](ctx, c, http.MethodPut, path("apps", job.App, "jobs", job.Name), job, cond)
-}
-
-// Job reads a job.
-func (c *Client) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
-	return call[dispatcher.Job](ctx, c, http.MethodGet, path("apps", app, "jobs", name), nil, Condition{})
-}
-
-// DeleteJob deletes a job; its ledger stays.
-func (c *Client) DeleteJob(ctx context.Context, app, name string, cond Condition) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", app, "jobs", name), nil, cond)
-	return err
-}
-
-// Runs lists runs of an app, latest first; query holds the parameters of the route.
-func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Run], error) {
-	return call[List[dispatcher.Run]](ctx, c, http.MethodGet, path("apps", query.App, "runs")+"?"+params(query), nil, Condition{})
-}
-
-// Run reads one run with its attempts.
-func (c *Client) Run(ctx context.Context, id string) (dispatcher.Run, error) {
-	return call[dispatcher.Run](ctx, c, http.MethodGet, path("runs", id), nil, Condition{})
-}
-
-// Misfires lists the misfire decisions of an app, latest first.
-func (c *Client) Misfires(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Misfire], error) {
-	return call[List[dispatcher.Misfire]](ctx, c, http.MethodGet, path("apps", query.App, "misfires")+"?"+params(query), nil, Condition{})
-}
-
-// Nodes lists the dispatcher nodes.
-func (c *Client) Nodes(ctx context.Context) (List[dispatcher.Node], error) {
-	return call[List[dispatcher.Node]](ctx, c, http.MethodGet, path("nodes"), nil, Condition{})
-}
-
-func path(segments ...string) string {
-	var b strings.Builder
-	b.WriteString("/v1")
-	for _, s := range segments {
-		b.WriteString("/" + url.PathEscape(s))
-	}
-	return b.String()
-}
-
-func params(q dispatcher.RunQuery) string {
-	values := url.Values{}
-	set := func(key, value string) {
-		if value != "" {
-			values.Set(key, value)
-		}
-	}
-	set("job", q.Job)
-	set("trigger", q.Trigger)
-	set("state", string(q.State))
-	set("cursor", q.Page.Cursor)
-	if q.Page.Limit > 0 {
-		set("limit", strconv.Itoa(q.Page.Limit))
-	}
-	if !q.From.IsZero() {
-		set("from", q.From.Format(time.RFC3339Nano))
-	}
-	if !q.To.IsZero() {
-		set("to", q.To.Format(time.RFC3339Nano))
-	}
-	return values.Encode()
-}
-
 // call makes one request and decodes its answer, or the problem.
 func call[T any](ctx context.Context, c *Client, method, path string, body any, cond Condition) (T, error) {
 	var result T
@@ -222,10 +161,13 @@ func call[T any](ctx context.Context, c *Client, method, path string, body any, 
 	if err != nil {
 		return result, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	if answer.IsError() {
+	if !answer.IsSuccess() {
 		problem := &Error{Status: answer.StatusCode(), Title: http.StatusText(answer.StatusCode())}
 		// An answer that is no problem document (a proxy's page) leaves the status to speak.
 		_ = json.Unmarshal(answer.Body(), problem)
+		if to := answer.Header().Get("Location"); to != "" {
+			problem.Detail = fmt.Sprintf("%s redirects to %s; is that the endpoint?", method, to)
+		}
 		return result, problem
 	}
 	if len(answer.Body()) > 0 {

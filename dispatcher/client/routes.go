@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// List is one page of a list; Next is the cursor of the following page, empty after the last.
+type List[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// Apps lists apps by name.
+func (c *Client) Apps(ctx context.Context, page dispatcher.Page) (List[dispatcher.App], error) {
+	return call[List[dispatcher.App]](ctx, c, http.MethodGet, path("apps")+params(dispatcher.RunQuery{Page: page}), nil, Condition{})
+}
+
+// PutApp creates or replaces an app.
+func (c *Client) PutApp(ctx context.Context, app dispatcher.App, cond Condition) (dispatcher.App, error) {
+	return call[dispatcher.App](ctx, c, http.MethodPut, path("apps", app.Name), app, cond)
+}
+
+// App reads an app.
+func (c *Client) App(ctx context.Context, name string) (dispatcher.App, error) {
+	return call[dispatcher.App](ctx, c, http.MethodGet, path("apps", name), nil, Condition{})
+}
+
+// PatchApp switches an app on or off and leaves the rest of it alone.
+func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond Condition) (dispatcher.App, error) {
+	return call[dispatcher.App](ctx, c, http.MethodPatch, path("apps", name), map[string]bool{"enabled": enabled}, cond)
+}
+
+// DeleteApp deletes an app, which must have no jobs.
+func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) error {
+	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", name), nil, cond)
+	return err
+}
+
+// Jobs lists the jobs of an app by name.
+func (c *Client) Jobs(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Job], error) {
+	return call[List[dispatcher.Job]](ctx, c, http.MethodGet, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}), nil, Condition{})
+}
+
+// PutJob creates or replaces a job with its triggers.
+func (c *Client) PutJob(ctx context.Context, job dispatcher.Job, cond Condition) (dispatcher.Job, error) {
+	return call[dispatcher.Job](ctx, c, http.MethodPut, path("apps", job.App, "jobs", job.Name), job, cond)
+}
+
+// Job reads a job.
+func (c *Client) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
+	return call[dispatcher.Job](ctx, c, http.MethodGet, path("apps", app, "jobs", name), nil, Condition{})
+}
+
+// DeleteJob deletes a job; its ledger stays.
+func (c *Client) DeleteJob(ctx context.Context, app, name string, cond Condition) error {
+	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", app, "jobs", name), nil, cond)
+	return err
+}
+
+// PauseJob sets or lifts an operator's pause of a job, or of one trigger if trigger is not empty.
+func (c *Client) PauseJob(ctx context.Context, app, job, trigger string, paused bool, cond Condition) (dispatcher.Job, error) {
+	segments := []string{"apps", app, "jobs", job}
+	if trigger != "" {
+		segments = append(segments, "triggers", trigger)
+	}
+	verb := "resume"
+	if paused {
+		verb = "pause"
+	}
+	return call[dispatcher.Job](ctx, c, http.MethodPost, path(append(segments, verb)...), nil, cond)
+}
+
+// RunJob queues a run of a job now. It is not repeated by the client: each call is a run.
+func (c *Client) RunJob(ctx context.Context, app, job string) (dispatcher.Run, error) {
+	return call[dispatcher.Run](ctx, c, http.MethodPost, path("apps", app, "jobs", job, "run"), nil, Condition{})
+}
+
+// Runs lists runs of an app, latest first; query holds the parameters of the route.
+func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Run], error) {
+	return call[List[dispatcher.Run]](ctx, c, http.MethodGet, path("apps", query.App, "runs")+params(query), nil, Condition{})
+}
+
+// Run reads one run with its attempts.
+func (c *Client) Run(ctx context.Context, id string) (dispatcher.Run, error) {
+	return call[dispatcher.Run](ctx, c, http.MethodGet, path("runs", id), nil, Condition{})
+}
+
+// CancelRun ends a live run; ErrConflict if it is finished.
+func (c *Client) CancelRun(ctx context.Context, id string) (dispatcher.Run, error) {
+	return call[dispatcher.Run](ctx, c, http.MethodPost, path("runs", id, "cancel"), nil, Condition{})
+}
+
+// RetryRun queues a finished run again, as its next attempt; ErrConflict if it is not finished.
+func (c *Client) RetryRun(ctx context.Context, id string) (dispatcher.Run, error) {
+	return call[dispatcher.Run](ctx, c, http.MethodPost, path("runs", id, "retry"), nil, Condition{})
+}
+
+// Misfires lists the misfire decisions of an app, latest first.
+func (c *Client) Misfires(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Misfire], error) {
+	return call[List[dispatcher.Misfire]](ctx, c, http.MethodGet, path("apps", query.App, "misfires")+params(query), nil, Condition{})
+}
+
+// Nodes lists the dispatcher nodes.
+func (c *Client) Nodes(ctx context.Context) (List[dispatcher.Node], error) {
+	return call[List[dispatcher.Node]](ctx, c, http.MethodGet, path("nodes"), nil, Condition{})
+}
+
+// SetNodeState pauses, resumes (NodeActive) or drains a node; ErrConflict if it is dead.
+func (c *Client) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState) (dispatcher.Node, error) {
+	verb := map[dispatcher.NodeState]string{
+		dispatcher.NodePaused: "pause", dispatcher.NodeActive: "resume", dispatcher.NodeDraining: "drain",
+	}[state]
+	return call[dispatcher.Node](ctx, c, http.MethodPost, path("nodes", id.String(), verb), nil, Condition{})
+}
+
+// Preview tells when a schedule would fire.
+func (c *Client) Preview(ctx context.Context, asked dispatcher.PreviewRequest) (dispatcher.Preview, error) {
+	return call[dispatcher.Preview](ctx, c, http.MethodPost, path("schedules", "preview"), asked, Condition{})
+}
+
+func path(segments ...string) string {
+	var b strings.Builder
+	b.WriteString("/v1")
+	for _, s := range segments {
+		b.WriteString("/" + url.PathEscape(s))
+	}
+	return b.String()
+}
+
+// params writes the query of q, with its question mark, or nothing.
+func params(q dispatcher.RunQuery) string {
+	values := url.Values{}
+	set := func(key, value string) {
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	set("job", q.Job)
+	set("trigger", q.Trigger)
+	set("state", string(q.State))
+	set("cursor", q.Page.Cursor)
+	if q.Page.Limit > 0 {
+		set("limit", strconv.Itoa(q.Page.Limit))
+	}
+	if !q.From.IsZero() {
+		set("from", q.From.Format(time.RFC3339Nano))
+	}
+	if !q.To.IsZero() {
+		set("to", q.To.Format(time.RFC3339Nano))
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return "?" + values.Encode()
+}
