@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -78,31 +77,18 @@ type single int64
 func (s single) next(after int64) (int64, bool) { return int64(s), int64(s) > after }
 
 // resolve returns the instant in Unix milliseconds. A local time in a gap becomes the
-// instant the gap ends, for a one-shot that never fires helps nobody; with an explicit
-// GapSkip that is a fault. OverlapBoth is OverlapLast here: there is only one fire.
+// instant the gap ends, for a one-shot that never fires helps nobody; unless GapSkip is
+// asked for, which makes it one that never fires.
 func (l localInstant) resolve(loc *time.Location, gap Gap, overlap Overlap) (single, *fault) {
 	if l.offset != nil {
 		return single(l.wall.Add(-*l.offset).UnixMilli()), nil
 	}
-	local, millis := l.wall.Unix(), l.wall.UnixMilli()%1000
-	z := &zoned{loc: loc}
-	found := int64(math.MinInt64)
-	for p := z.periodAt(local - reach); ; p = z.periodAt(p.end) {
-		switch instant := local - p.offset; {
-		case instant < p.start && found == math.MinInt64:
-			// The clock is past this time and never showed it: it fell into the gap.
-			if gap == GapSkip {
-				return 0, faultf(CodeTimeInvalid, "that local time does not exist in %s: the clock skips it; leave gap out to fire when the gap ends", loc)
-			}
-			return single(p.start * 1000), nil
-		case p.start <= instant && instant < p.end:
-			found = instant
-			if overlap == OverlapFirst {
-				return single(found*1000 + millis), nil
-			}
-		}
-		if p.end > local+reach {
-			return single(found*1000 + millis), nil
-		}
+	m := (&zoned{loc: loc}).momentOf(l.wall.Unix())
+	switch {
+	case m.gap && gap == GapSkip:
+		return 0, faultf(CodeCronNever, "that local time does not exist in %s: the clock skips it; leave gap out to fire when the gap ends", loc)
+	case m.gap:
+		return single(m.first * 1000), nil
 	}
+	return single(m.pick(overlap)*1000 + l.wall.UnixMilli()%1000), nil
 }

@@ -31,7 +31,13 @@ func NewCache(max int) *Cache {
 // Parse answers as the function Parse does.
 func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 	whole := spec.normalised()
-	text := Spec{Expression: spec.Expression, Dialect: spec.Dialect, Timezone: spec.Timezone, Gap: spec.Gap, Overlap: spec.Overlap}
+	text := Spec{
+		Expression: spec.Expression, Dialect: spec.Dialect, Timezone: spec.Timezone,
+		Gap: spec.Gap, Overlap: spec.Overlap, DriftHour: spec.DriftHour,
+	}
+	if usesHash(spec.Expression) {
+		text.Identity = spec.Identity
+	}
 
 	c.mu.Lock()
 	if spec.RepeatCount > 0 {

@@ -22,6 +22,8 @@ type grammar struct {
 	fields   []field // in the order they are written
 	required int     // how many of them must be written
 	quartz   bool    // exactly one day field is ?; L, W and #
+	// plainL is a dialect that knows L and nW, but not L-n, LW and L-nW.
+	plainL bool
 }
 
 var (
@@ -60,16 +62,29 @@ var unixGrammar = grammar{required: 5, fields: []field{
 	{name: fieldWeekday, low: 0, high: 7, names: weekdayNames},
 }}
 
+// awsGrammar follows what EventBridge Scheduler documents inside cron(...). It is Quartz's
+// without seconds, without ranges that wrap and without steps of weekdays.
+var awsGrammar = grammar{quartz: true, plainL: true, required: 6, fields: []field{
+	{name: fieldMinute, low: 0, high: 59, quartzNames: true},
+	{name: fieldHour, low: 0, high: 23, quartzNames: true},
+	{name: fieldDOM, low: 1, high: 31, quartzNames: true, days: true},
+	{name: fieldMonth, low: 1, high: 12, quartzNames: true, names: monthNames, nameLow: 1},
+	{name: fieldWeekday, low: 1, high: 7, quartzNames: true, names: weekdayNames, nameLow: 1, days: true, noSteps: true},
+	{name: fieldYear, low: firstYear, high: horizon, quartzNames: true},
+}}
+
 // parse reads the fields of an expression, already in upper case. It returns every fault,
-// at most one per field.
-func (g *grammar) parse(text string) (fields, []*fault) {
+// at most one per field. identity is what H hashes.
+func (g *grammar) parse(text, identity string) (fields, []*fault) {
 	f := fields{second: all(0, 0), year: all(0, horizon-firstYear)}
 	f.days = dayRule{dom: everyDay, dow: everyWeekday}
 	var faults []*fault
 	var dom, dow string
 	for i, token := range tokens(text) {
 		var err *fault
-		switch spec := &g.fields[i]; spec.name {
+		spec := g.fields[i]
+		spec.hash = hasher(identity)
+		switch spec.name {
 		case fieldSecond:
 			f.second, err = spec.parseSet(token.text, token.column)
 		case fieldMinute:
@@ -78,12 +93,12 @@ func (g *grammar) parse(text string) (fields, []*fault) {
 			f.hour, err = spec.parseSet(token.text, token.column)
 		case fieldDOM:
 			dom = token.text
-			err = g.parseDOM(&f.days, spec, token)
+			err = g.parseDOM(&f.days, &spec, token)
 		case fieldMonth:
 			f.month, err = spec.parseSet(token.text, token.column)
 		case fieldWeekday:
 			dow = token.text
-			err = g.parseWeekday(&f.days, spec, token)
+			err = g.parseWeekday(&f.days, &spec, token)
 		case fieldYear:
 			if token.text == "*" {
 				continue // as if it were left out

@@ -12,6 +12,7 @@ const (
 	CodeCronDays        = "cron_days"         // quartz: not exactly one of the two day fields is ?
 	CodeCronEmpty       = "cron_empty"        // nothing but white space
 	CodeCronFields      = "cron_fields"       // wrong number of fields
+	CodeCronHash        = "cron_hash"         // H without an identity to hash
 	CodeCronMacro       = "cron_macro"        // unknown @name
 	CodeCronName        = "cron_name"         // a word that is no name of this field
 	CodeCronNever       = "cron_never"        // well formed, but no date matches
@@ -21,6 +22,7 @@ const (
 	CodeCronTooLong     = "cron_too_long"     // more than 256 bytes
 	CodeCronTZPrefix    = "cron_tz_prefix"    // TZ= inside the expression
 	CodeEnum            = "enum"              // a dialect, gap or overlap that does not exist
+	CodeJitterRange     = "jitter_range"      // a jitter that is negative or more than a day
 	CodeRateMax         = "rate_max"          // an interval of more than 100 years
 	CodeRateMin         = "rate_min"          // an interval of less than a second
 	CodeRateSyntax      = "rate_syntax"       // an interval that is malformed
@@ -34,9 +36,9 @@ const (
 
 // Codes is the closed list of what Error.Code can hold.
 var Codes = []string{
-	CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronMacro, CodeCronName,
+	CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronHash, CodeCronMacro, CodeCronName,
 	CodeCronNever, CodeCronRange, CodeCronStep, CodeCronSyntax, CodeCronTooLong, CodeCronTZPrefix,
-	CodeEnum, CodeRateMax, CodeRateMin, CodeRateSyntax, CodeRepeatRange, CodeTimeInvalid,
+	CodeEnum, CodeJitterRange, CodeRateMax, CodeRateMin, CodeRateSyntax, CodeRepeatRange, CodeTimeInvalid,
 	CodeTimeZoneMissing, CodeTZOffset, CodeTZUnknown, CodeWindowOrder,
 }
 

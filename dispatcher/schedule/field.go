@@ -21,6 +21,9 @@ type field struct {
 	// (which it ignores) and a range of a name and a number.
 	quartzNames bool
 	days        bool // one of the two day fields that may be ?
+	noSteps     bool // "/" has no meaning here
+	// hash places H; see hash.go.
+	hash hasher
 }
 
 // item is one element of a field's comma-separated list, with what a message needs.
@@ -83,10 +86,17 @@ func (it item) addTo(s *set) *fault {
 func (it item) bounds() (low, high, step int, err *fault) {
 	body, stepText, stepped := strings.Cut(it.text, "/")
 	step = 1
+	if stepped && it.noSteps {
+		return 0, 0, 0, it.malformed("this field has no steps; list the values")
+	}
 	if stepped {
 		if step, err = it.step(stepText); err != nil {
 			return 0, 0, 0, err
 		}
+	}
+	if body == "H" || strings.HasPrefix(body, "H(") {
+		low, high, err = it.hashed(body, step, stepped)
+		return low, high, step, err
 	}
 	switch from, to, ranged := strings.Cut(body, "-"); {
 	case body == "*", body == "" && stepped && it.bareStep:
@@ -206,12 +216,17 @@ func isNumber(text string) bool {
 // number converts what isNumber accepted. Values too large for any field become one value
 // that is too large for any field.
 func number(text string) int {
-	const tooLarge = 1_000_000
-	n := 0
+	n, _ := integer(text)
+	return n
+}
+
+// integer is number, and tells whether the value is exact.
+func integer(text string) (n int, exact bool) {
+	const tooLarge = 1_000_000_000_000
 	for _, c := range []byte(text) {
 		if n = n*10 + int(c-'0'); n > tooLarge {
-			return tooLarge
+			return tooLarge, false
 		}
 	}
-	return n
+	return n, true
 }

@@ -10,19 +10,30 @@ const (
 	maxPeriod = 100 * 365 * 24 * time.Hour
 )
 
-// parseInterval reads rate(...) and @every ....
-func parseInterval(text string) (time.Duration, *fault) {
+// parseInterval reads rate(...), delay(...) and @every ....
+func parseInterval(text string) (period time.Duration, delay bool, err *fault) {
 	body, ok := strings.CutPrefix(text, "@every ")
 	if !ok {
-		if body, ok = strings.CutPrefix(text, "rate("); ok {
+		if body, ok = strings.CutPrefix(text, "delay("); ok {
+			delay = true
+		} else {
+			body, ok = strings.CutPrefix(text, "rate(")
+		}
+		if ok {
 			body, ok = strings.CutSuffix(body, ")")
 		}
 	}
 	body = strings.Trim(body, " \t")
 	if !ok || body == "" {
-		return 0, faultf(CodeRateSyntax, "not an interval; write rate(5 minutes), rate(1h30m) or @every 30s")
+		return 0, false, faultf(CodeRateSyntax, "not an interval; write rate(5 minutes), rate(1h30m), @every 30s or delay(30s)")
 	}
-	period, err := parsePeriod(body)
+	period, err = parsePeriod(body)
+	return period, delay, err
+}
+
+// parsePeriod reads "5 minutes" and "1h30m" and checks the bounds.
+func parsePeriod(body string) (time.Duration, *fault) {
+	period, err := readPeriod(body)
 	switch {
 	case err != nil:
 		return 0, err
@@ -41,8 +52,8 @@ var units = map[string]time.Duration{
 	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// parsePeriod reads "5 minutes" and "1h30m".
-func parsePeriod(body string) (time.Duration, *fault) {
+// readPeriod reads "5 minutes" and "1h30m"; what overflows is more than maxPeriod.
+func readPeriod(body string) (time.Duration, *fault) {
 	if words := strings.Fields(body); len(words) == 2 && isNumber(words[0]) {
 		unit, ok := units[strings.TrimSuffix(words[1], "s")]
 		if !ok {
@@ -66,6 +77,23 @@ func parsePeriod(body string) (time.Duration, *fault) {
 		return maxPeriod + 1, nil
 	}
 	return 0, faultf(CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
+}
+
+// elapsed counts a period from the origin.
+func elapsed(period time.Duration) func(origin) source {
+	return func(from origin) source {
+		return interval{base: from.at, period: period.Milliseconds(), first: from.first()}
+	}
+}
+
+// delayed fires at the start, and once anchored at or after it, a pause after the anchor.
+func delayed(pause time.Duration) func(origin) source {
+	return func(from origin) source {
+		if from.inclusive && from.anchor < from.at {
+			return single(from.at)
+		}
+		return single(from.anchor + pause.Milliseconds())
+	}
 }
 
 // interval is base + k*period for k >= first, in Unix milliseconds.

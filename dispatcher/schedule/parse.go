@@ -13,9 +13,28 @@ import (
 type program struct {
 	dialect Dialect
 	zone    string
-	// Either period, for intervals, whose instants depend on the schedule's bounds, or source.
-	period time.Duration
+	// source produces the instants; bind makes it for dialects that count from an origin.
 	source source
+	// delay is the period of a fixed delay, else 0.
+	delay time.Duration
+	bind  func(origin) source
+}
+
+// origin is where a schedule counts from, in Unix milliseconds.
+type origin struct {
+	at int64
+	// inclusive tells whether the origin itself may fire: a start does, an anchor does not.
+	inclusive bool
+	// anchor is the spec's anchor even if the start is the origin.
+	anchor int64
+}
+
+// first returns the number of the first fire, when the origin's is 0.
+func (o origin) first() int64 {
+	if o.inclusive {
+		return 0
+	}
+	return 1
 }
 
 // source produces instants in Unix milliseconds.
@@ -85,23 +104,29 @@ func (p *program) read(text string, spec Spec, loc *time.Location) []*fault {
 		if strings.HasPrefix(text, "@") {
 			expanded, err := macro(text)
 			if err != nil {
-				return []*fault{err}
+				return one(err)
 			}
 			text = expanded
 		}
 		return p.readCron(&unixGrammar, text, spec, loc)
+	case DialectAWS:
+		return p.readAWS(text, spec, loc)
 	case DialectInterval:
-		period, err := parseInterval(text)
-		if err != nil {
-			return []*fault{err}
+		period, delay, err := parseInterval(text)
+		p.bind = elapsed(period)
+		if delay {
+			p.delay = period
+			p.bind = delayed(period)
 		}
-		p.period = period
+		return one(err)
+	case DialectCalendarInterval:
+		return one(p.readCalendarInterval(text, spec, loc))
+	case DialectDailyInterval:
+		return one(p.readDailyInterval(text, loc))
 	case DialectAt:
 		at, err := readAt(text, spec, loc)
-		if err != nil {
-			return []*fault{err}
-		}
 		p.source = at
+		return one(err)
 	}
 	return nil // an unknown dialect is reported by checkEnums
 }
@@ -109,9 +134,9 @@ func (p *program) read(text string, spec Spec, loc *time.Location) []*fault {
 // readCron parses a cron expression and sets up its evaluation.
 func (p *program) readCron(g *grammar, text string, spec Spec, loc *time.Location) []*fault {
 	if n := len(tokens(text)); n < g.required || n > len(g.fields) {
-		return []*fault{g.wrongCount(text, n)}
+		return one(g.wrongCount(text, n))
 	}
-	f, faults := g.parse(strings.ToUpper(text))
+	f, faults := g.parse(strings.ToUpper(text), spec.Identity)
 	if faults != nil {
 		return faults
 	}
@@ -201,8 +226,14 @@ func clean(text string) (string, *fault) {
 // recognise tells the dialect of a cleaned text.
 func recognise(text string) (Dialect, *fault) {
 	switch {
-	case strings.HasPrefix(text, "@every ") || strings.HasPrefix(text, "rate("):
+	case strings.HasPrefix(text, "@every ") || strings.HasPrefix(text, "rate(") || strings.HasPrefix(text, "delay("):
 		return DialectInterval, nil
+	case strings.HasPrefix(text, "cron("):
+		return DialectAWS, nil
+	case strings.HasPrefix(text, "every ") && (strings.Contains(text, " from ") || strings.Contains(text, " on ")):
+		return DialectDailyInterval, nil
+	case strings.HasPrefix(text, "every "):
+		return DialectCalendarInterval, nil
 	case strings.HasPrefix(text, "at(") || len(text) > 4 && isNumber(text[:4]) && text[4] == '-' && strings.ContainsRune(text, ':'):
 		return DialectAt, nil
 	case text[0] == '@':

@@ -17,7 +17,7 @@ func (g *grammar) parseDOM(r *dayRule, spec *field, tok token) *fault {
 		var days set
 		switch {
 		case g.quartz && strings.ContainsAny(it.text, "LW"):
-			err = it.relativeDay(r)
+			err = it.relativeDay(r, g.plainL)
 		default:
 			err = it.addTo(&days)
 			r.dom |= uint32(days[0])
@@ -29,10 +29,12 @@ func (g *grammar) parseDOM(r *dayRule, spec *field, tok token) *fault {
 	return nil
 }
 
-// relativeDay reads L, L-n, LW, L-nW and nW into r.
-func (it item) relativeDay(r *dayRule) *fault {
+// relativeDay reads L, L-n, LW, L-nW and nW into r; with plain, only L and nW.
+func (it item) relativeDay(r *dayRule, plain bool) *fault {
 	body, workday := strings.CutSuffix(it.text, "W")
 	switch {
+	case plain && it.text != "L" && !(workday && isNumber(body)):
+		return it.malformed("EventBridge knows L and 15W here; use dialect quartz for LW and L-3")
 	case body == "L" && workday:
 		r.domLastW |= 1
 	case body == "L":

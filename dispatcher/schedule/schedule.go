@@ -14,33 +14,36 @@ type Schedule struct {
 	// last returns the end that the repeat count makes. It is found at first use, because
 	// for cron expressions it takes a walk.
 	last func() int64
+	// delay is the pause of a fixed delay, else 0.
+	delay time.Duration
 }
 
 func newSchedule(spec Spec, p *program) *Schedule {
 	spec = spec.normalised()
 	spec.Dialect, spec.Timezone = p.dialect, p.zone
-	s := &Schedule{spec: spec, source: p.source, start: firstInstant, end: lastInstant}
+	s := &Schedule{spec: spec, delay: p.delay, source: p.source, start: firstInstant, end: lastInstant}
 	if !spec.EndAt.IsZero() {
 		s.end = min(s.end, spec.EndAt.UnixMilli())
 	}
-	// Without a start, both intervals and repeat counts begin after the anchor.
-	base, first := int64(0), int64(1)
+	var from origin
 	if !spec.Anchor.IsZero() {
-		base = spec.Anchor.UnixMilli()
+		from.at = spec.Anchor.UnixMilli()
 	}
+	from.anchor = from.at
 	if !spec.StartAt.IsZero() {
 		s.start = spec.StartAt.UnixMilli()
-		base, first = s.start, 0
+		from.at, from.inclusive = s.start, true
+	}
+	if p.bind != nil {
+		s.source = p.bind(from)
 	}
 	repeats := int64(spec.RepeatCount)
-	if p.period > 0 {
-		iv := interval{base: base, period: p.period.Milliseconds(), first: first}
-		s.source = iv
-		if repeats > 0 {
-			s.end = min(s.end, iv.nth(repeats))
-		}
-	} else if repeats > 0 {
-		s.last = sync.OnceValue(func() int64 { return s.nth(base+first-1, repeats) })
+	switch iv, ok := s.source.(interval); {
+	case repeats == 0:
+	case ok:
+		s.end = min(s.end, iv.nth(repeats))
+	default:
+		s.last = sync.OnceValue(func() int64 { return s.nth(from.at+from.first()-1, repeats) })
 	}
 	return s
 }
@@ -75,6 +78,19 @@ func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {
 	}
 	return time.UnixMilli(ms).UTC(), true
 }
+
+// Delay returns the jitter of the fire at an instant: how much later than scheduled it
+// should run, in [0, Spec.Jitter). It is a function of identity and instant alone. The
+// instant itself, by which the fire is known, does not move, so order and Next are as
+// without jitter.
+func (s *Schedule) Delay(at time.Time) time.Duration {
+	return hasher(s.spec.Identity).delay(floorMilli(at), s.spec.Jitter)
+}
+
+// FixedDelay returns the pause of a delay(...) expression. Such a schedule has one instant,
+// StartAt or Anchor plus the pause: whoever runs it moves Anchor to the end of each run,
+// and counts the runs if RepeatCount bounds them.
+func (s *Schedule) FixedDelay() (pause time.Duration, ok bool) { return s.delay, s.delay > 0 }
 
 // nextMilli is Next in Unix milliseconds.
 func (s *Schedule) nextMilli(after int64) (int64, bool) {

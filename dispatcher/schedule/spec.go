@@ -23,11 +23,21 @@ type Spec struct {
 	// validation, where only the faults matter.
 	Anchor time.Time
 	// Gap says what becomes of local times that daylight saving skips. Empty means GapSkip
-	// for cron expressions; one instant (dialect at) in a gap fires when the gap ends.
+	// for cron expressions. One instant (dialect at) then fires when the gap ends, and a
+	// calendar interval fires as much later as the clock jumps, as in Quartz.
 	Gap Gap
 	// Overlap says what becomes of local times that come twice. Empty means OverlapLast, but
-	// OverlapBoth for expressions whose hour field covers all 24 hours.
+	// OverlapBoth for expressions whose hour field covers all 24 hours, and OverlapFirst for
+	// calendar intervals, as in Quartz. What fires once reads OverlapBoth as OverlapLast.
 	Overlap Overlap
+	// DriftHour lets a calendar interval of days and longer keep the offset of its origin
+	// instead of the local hour, so that daylight saving moves its local time.
+	DriftHour bool
+	// Identity names the trigger, for example app/job/trigger. H in cron fields and Jitter
+	// hash it. H without an identity is a fault.
+	Identity string
+	// Jitter is the upper bound of Schedule.Delay, 0 to 24h.
+	Jitter time.Duration
 }
 
 // Dialect is a way to write schedules.
@@ -39,6 +49,15 @@ const (
 	DialectUnix     Dialect = "unix"     // min hour dom month dow and @macros, as crontab(5)
 	DialectInterval Dialect = "interval" // rate(5 minutes), rate(1h30m), @every 2s: elapsed time
 	DialectAt       Dialect = "at"       // at(2026-05-01T10:00:00+02:00): one instant
+	// DialectAWS is cron(m h dom mon dow year), rate(n unit) and at(local time), exactly as
+	// Amazon EventBridge Scheduler documents them.
+	DialectAWS Dialect = "aws"
+	// DialectCalendarInterval is Quartz's CalendarIntervalTrigger: "every 3 months" counted
+	// on the calendar from StartAt or Anchor.
+	DialectCalendarInterval Dialect = "calendar_interval"
+	// DialectDailyInterval is Quartz's DailyTimeIntervalTrigger: "every 45 minutes from 9:00
+	// to 17:00 on MON-FRI".
+	DialectDailyInterval Dialect = "daily_interval"
 )
 
 // Gap is a rule for local times that do not exist because the clock is put forward.
@@ -65,6 +84,8 @@ const (
 	maxRepeat = 100_000
 	// maxRepeatInterval bounds it for intervals, where it is arithmetic.
 	maxRepeatInterval = 1_000_000_000
+	// maxJitter bounds Jitter: beyond a day, spreading is no longer what is meant.
+	maxJitter = 24 * time.Hour
 )
 
 // checkBounds checks everything of s but expression, dialect, zone and DST rules.
@@ -81,6 +102,9 @@ func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
 		errs.add("start_at", s.StartAt.Format(time.RFC3339), CodeWindowOrder,
 			"it is after end_at %s, so this never fires; swap them", s.EndAt.Format(time.RFC3339))
 	}
+	if s.Jitter < 0 || s.Jitter > maxJitter {
+		errs.add("jitter", s.Jitter.String(), CodeJitterRange, "not in 0s-%s", maxJitter)
+	}
 	most := maxRepeat
 	if dialect == DialectInterval {
 		most = maxRepeatInterval
@@ -92,7 +116,8 @@ func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
 
 // checkEnums checks dialect, gap and overlap; empty is right for each.
 func (s *Spec) checkEnums(errs *Errors) {
-	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectInterval, DialectAt)
+	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
+		DialectCalendarInterval, DialectDailyInterval, DialectAt)
 	checkEnum(errs, "gap", s.Gap, GapSkip, GapNext)
 	checkEnum(errs, "overlap", s.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
 }

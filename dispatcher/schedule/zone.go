@@ -26,6 +26,10 @@ var zonesByFold = sync.OnceValue(func() map[string]string {
 	return byFold
 })
 
+// locations holds the zones loaded so far, by name, because each costs a file read. There
+// are no more of them than names.
+var locations sync.Map
+
 // offsetPattern matches what people write for a fixed offset: +02:00, UTC+2, GMT-0330.
 var offsetPattern = regexp.MustCompile(`(?i)^(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?$`)
 
@@ -38,10 +42,14 @@ func zone(name string) (*time.Location, *fault) {
 	if !ok || known != name {
 		return nil, unknownZone(name)
 	}
+	if loc, ok := locations.Load(name); ok {
+		return loc.(*time.Location), nil
+	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, faultf(CodeTZUnknown, "its rules cannot be loaded: %v", err)
 	}
+	locations.Store(name, loc)
 	return loc, nil
 }
 
