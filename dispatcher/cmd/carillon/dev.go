@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+)
+
+// devCommand shows the whole walk on one machine: a node over SQLite, a receiver, and the
+// quickstart example applied by a real terraform.
+type devCommand struct {
+	Dir       string `default:".carillon" placeholder:"DIR" help:"Where database, token and Terraform state are kept."`
+	Terraform string `env:"CARILLON_TERRAFORM" required:"" placeholder:"FILE" help:"The terraform or tofu binary."`
+	Provider  string `required:"" placeholder:"FILE" help:"The terraform-provider-carillon binary."`
+	Example   string `default:"examples/quickstart" placeholder:"DIR" help:"The configuration to apply."`
+	Listen    string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API; if it is taken, a free port is used."`
+	Receiver  string `default:"127.0.0.1:8089" placeholder:"HOST:PORT" help:"Address of the receiver; if it is taken, a free port is used."`
+}
+
+// screen prints one line at a time: lines come from many goroutines.
+type screen struct {
+	mu sync.Mutex
+	c  console
+}
+
+func (s *screen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.c.out, format+"\n", args...)
+}
+
+// Run serves, applies and shows until ctx ends.
+func (d *devCommand) Run(ctx context.Context, c console) error {
+	out := &screen{c: c}
+	if err := os.MkdirAll(d.Dir, 0o700); err != nil {
+		return err
+	}
+	logFile, err := os.OpenFile(filepath.Join(d.Dir, "carillon.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer logFile.Close()
+	log := slog.New(slog.NewTextHandler(logFile, nil))
+
+	receiver, err := listenNear(ctx, out, "receiver", d.Receiver)
+	if err != nil {
+		return err
+	}
+	hooks := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	go func() { _ = hooks.Serve(receiver) }() // ends with Close below
+	defer hooks.Close()
+
+	api, err := listenNear(ctx, out, "API", d.Listen)
+	if err != nil {
+		return err
+	}
+	address := api.Addr().String()
+	if err := api.Close(); err != nil {
+		return err
+	}
+	database := "sqlite:" + filepath.Join(d.Dir, "carillon.db")
+	out.say("data in %s, log in %s", d.Dir, logFile.Name())
+	err = serveNode(ctx, nodeOptions{
+		database: database, migrate: true, listen: address, log: log,
+		engine: engine.Options{Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, OnOutcome: out.fire},
+		ready: func(ctx context.Context, s dispatcher.Store, address string) {
+			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
+			if err := apply.run(ctx, s); err != nil && ctx.Err() == nil {
+				out.say("terraform: %v", err)
+				return
+			}
+			out.watchMisfires(ctx, s)
+		},
+	})
+	out.say("stopped; what is missed meanwhile is settled at the next start")
+	return err
+}
+
+// listenNear listens on address, or on a free port of the same host if that port is taken.
+func listenNear(ctx context.Context, out *screen, what, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err == nil {
+		out.say("%s on http://%s", what, listener.Addr())
+		return listener, nil
+	}
+	host, _, splitErr := net.SplitHostPort(address)
+	if splitErr != nil {
+		return nil, &usageError{fmt.Errorf("address of the %s: %w", what, splitErr)}
+	}
+	listener, freeErr := config.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if freeErr != nil {
+		return nil, errors.Join(err, freeErr)
+	}
+	out.say("%s on http://%s (%s is taken)", what, listener.Addr(), address)
+	return listener, nil
+}
+
+// fire shows one attempt: job, scheduled time, lateness, status.
+func (s *screen) fire(call dispatcher.Call, o dispatcher.Outcome) {
+	status := fmt.Sprint(o.HTTPStatus)
+	if o.State != dispatcher.RunSucceeded {
+		status = strings.TrimSpace(fmt.Sprintf("%s %s %s", o.State, o.Class, o.Error))
+	}
+	name := call.App + "/" + call.Job
+	if call.Trigger != "" {
+		name += "/" + call.Trigger
+	}
+	if call.Key.Kind != dispatcher.KindSchedule {
+		name += " (" + string(call.Key.Kind) + ")"
+	}
+	s.say("%-44s scheduled %s  %6d ms late  %s", name, call.Key.ScheduledAt.Local().Format("15:04:05.000"),
+		o.StartedAt.Sub(call.Key.ScheduledAt).Milliseconds(), status)
+}
+
+// watchMisfires shows each misfire decision once, from those of this start on.
+func (s *screen) watchMisfires(ctx context.Context, store dispatcher.Store) {
+	shown := map[string]bool{}
+	started := time.Now().Add(-time.Minute)
+	for ; ctx.Err() == nil; pause(ctx, time.Second) {
+		apps, err := store.Apps(ctx, dispatcher.Page{Limit: 100})
+		if err != nil {
+			continue // the log has it
+		}
+		for _, app := range apps {
+			misfires, err := store.Misfires(ctx, dispatcher.RunQuery{App: app.Name, Page: dispatcher.Page{Limit: 100}})
+			if err != nil {
+				continue
+			}
+			for _, m := range misfires {
+				if m.DecidedAt.After(started) && !shown[m.Cursor()] {
+					shown[m.Cursor()] = true
+					s.say("%-44s missed %d fires from %s to %s: %s (%s)", m.App+"/"+m.Job+"/"+m.Trigger, m.Count,
+						m.From.Local().Format(time.DateTime), m.To.Local().Format(time.DateTime), m.Decision, m.Reason)
+				}
+			}
+		}
+	}
+}
+
+// pause waits, or returns early when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

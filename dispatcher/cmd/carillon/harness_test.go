@@ -1,0 +1,386 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// The end-to-end tests run what users run: the built binaries as processes, a real
+// database, a real terraform, a real receiver. They wait for things to happen, with
+// deadlines far beyond what they take, and judge order and counts, not speed.
+
+// binaries is where TestMain built carillon and the provider.
+var binaries string //nolint:gochecknoglobals // TestMain has no other way to hand it over
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "carillon-e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		for _, pkg := range []string{"./dispatcher/cmd/carillon", "./provider/cmd/terraform-provider-carillon"} {
+			build := exec.Command("go", "build", "-o", dir, pkg)
+			build.Dir = filepath.Join("..", "..", "..")
+			if out, err := build.CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
+				return 1
+			}
+		}
+		binaries = dir
+		return m.Run()
+	}())
+}
+
+// onBothDatabases runs a test with the URL of a new database of each kind.
+func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		test(t, pgtest.New(t))
+	})
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		test(t, "sqlite:"+filepath.Join(t.TempDir(), "carillon.db"))
+	})
+}
+
+// arrival is one request as the receiver saw it.
+type arrival struct {
+	path, event, run, trigger, kind string
+	attempt                         int
+	scheduled, at                   time.Time
+}
+
+// receiver records every request before it answers.
+type receiver struct {
+	*httptest.Server
+	mu       sync.Mutex
+	arrivals []arrival
+	came     chan struct{}
+	// answer may delay or change the answer; nil: 204 at once.
+	answer func(w http.ResponseWriter, a arrival)
+}
+
+func newReceiver(t *testing.T, answer func(http.ResponseWriter, arrival)) *receiver {
+	t.Helper()
+	r := &receiver{came: make(chan struct{}, 1), answer: answer}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		at := time.Now()
+		_, _ = io.Copy(io.Discard, req.Body)
+		scheduled, err := time.Parse(time.RFC3339Nano, req.Header.Get("carillon-scheduled-at"))
+		if err != nil {
+			t.Errorf("carillon-scheduled-at: %v", err)
+		}
+		attempt, _ := strconv.Atoi(req.Header.Get("carillon-attempt"))
+		a := arrival{
+			path: req.URL.Path, event: req.Header.Get("webhook-id"), run: req.Header.Get("carillon-run"), trigger: req.Header.Get("carillon-trigger"),
+			kind: req.Header.Get("carillon-kind"), attempt: attempt, scheduled: scheduled, at: at,
+		}
+		r.mu.Lock()
+		r.arrivals = append(r.arrivals, a)
+		r.mu.Unlock()
+		select {
+		case r.came <- struct{}{}:
+		default:
+		}
+		if r.answer != nil {
+			r.answer(w, a)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) all() []arrival {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]arrival(nil), r.arrivals...)
+}
+
+// await returns the arrivals once enough says so.
+func (r *receiver) await(t *testing.T, what string, enough func([]arrival) bool) []arrival {
+	t.Helper()
+	deadline := time.After(90 * time.Second)
+	for {
+		if all := r.all(); enough(all) {
+			return all
+		}
+		select {
+		case <-r.came:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s; %d requests arrived", what, len(r.all()))
+		}
+	}
+}
+
+// node is a running `carillon serve`.
+type node struct {
+	*client.Client
+	t        *testing.T
+	command  *exec.Cmd
+	endpoint string
+	token    string
+	logs     *lockedBuffer
+	exited   chan error
+}
+
+// lockedBuffer is written by a process's pipe and read by the test.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// carillon runs the built binary to its end.
+func carillon(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, filepath.Join(binaries, "carillon"), args...)
+	command.Env = append(os.Environ(), env...)
+	var out, err bytes.Buffer
+	command.Stdout, command.Stderr = &out, &err
+	runErr := command.Run()
+	var exit *exec.ExitError
+	if runErr != nil && !errors.As(runErr, &exit) {
+		t.Fatal(runErr)
+	}
+	return out.String(), err.String(), command.ProcessState.ExitCode()
+}
+
+// newToken creates an API token in a database.
+func newToken(t *testing.T, database string) string {
+	t.Helper()
+	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "e2e")
+	if code != 0 {
+		t.Fatalf("token create: exit %d: %s", code, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+// quick makes recovery fast enough for a test.
+func quick() []string {
+	return []string{"--handler-interval=500ms", "--heartbeat=200ms", "--dead-after=2s"}
+}
+
+// startNode starts a node and waits until it is ready. It is killed at the test's end.
+func startNode(t *testing.T, database, token string, args ...string) *node {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	n := &node{t: t, endpoint: "http://" + address, token: token, logs: &lockedBuffer{}, exited: make(chan error, 1)}
+	if n.Client, err = client.New(n.endpoint, token, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	n.command = exec.Command(filepath.Join(binaries, "carillon"), append([]string{"serve", "--database", database, "--listen", address}, args...)...)
+	n.command.Stderr = n.logs
+	if err := n.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { n.exited <- n.command.Wait() }()
+	t.Cleanup(func() {
+		_ = n.command.Process.Kill()
+		if t.Failed() {
+			t.Logf("log of node %s:\n%s", address, n.logs)
+		}
+	})
+	until(t, "the node to be ready", func() bool {
+		answer, err := http.Get(n.endpoint + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+	return n
+}
+
+// kill ends the process as a crash does.
+func (n *node) kill() {
+	n.t.Helper()
+	if err := n.command.Process.Kill(); err != nil {
+		n.t.Fatal(err)
+	}
+	<-n.exited
+}
+
+// terminate ends the process as an orchestrator does, and requires exit code 0.
+func (n *node) terminate() {
+	n.t.Helper()
+	if err := n.command.Process.Signal(syscall.SIGTERM); err != nil {
+		n.t.Fatal(err)
+	}
+	select {
+	case err := <-n.exited:
+		if err != nil {
+			n.t.Errorf("node ended with %v, want exit code 0", err)
+		}
+	case <-time.After(60 * time.Second):
+		n.t.Fatal("node did not end after SIGTERM")
+	}
+}
+
+// until polls a condition of another process, which can tell nobody that it came true.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+// must returns a value that a call gave without error.
+func must[T any](t *testing.T) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// webhookJob returns a job that rings url.
+func webhookJob(app, name, url string, triggers map[string]string) dispatcher.Job {
+	job := dispatcher.Job{App: app, Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	job.Target.Webhook = &dispatcher.Webhook{}
+	job.Target.Webhook.SetDefaults()
+	job.Target.Webhook.URL = url
+	for trigger, expression := range triggers {
+		t := dispatcher.Trigger{}
+		t.SetDefaults()
+		t.Expression = expression
+		job.Triggers[trigger] = t
+	}
+	return job
+}
+
+// allRuns reads the whole run history of an app.
+func (n *node) allRuns(app string) []dispatcher.Run {
+	n.t.Helper()
+	var runs []dispatcher.Run
+	query := dispatcher.RunQuery{App: app, Page: dispatcher.Page{Limit: 1000}}
+	for {
+		page, err := n.Runs(n.t.Context(), query)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		runs = append(runs, page.Items...)
+		if page.Next == "" {
+			return runs
+		}
+		query.Page.Cursor = page.Next
+	}
+}
+
+// workspace is a copy of the quickstart with its own state.
+type workspace struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+func newWorkspace(t *testing.T, n *node) *workspace {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "..", "examples", "quickstart"))); err != nil {
+		t.Fatal(err)
+	}
+	run := terraformRun{devCommand: &devCommand{Provider: filepath.Join(binaries, "terraform-provider-carillon")}}
+	config, err := run.cliConfig(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &workspace{t: t, dir: dir, env: append(os.Environ(),
+		"TF_CLI_CONFIG_FILE="+config, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_INPUT=0",
+		"CARILLON_ENDPOINT="+n.endpoint, "CARILLON_TOKEN="+n.token)}
+}
+
+// terraform runs the real binary and returns its output and exit code.
+func (w *workspace) terraform(args ...string) (string, int) {
+	w.t.Helper()
+	command := exec.CommandContext(w.t.Context(), terraformBinary(w.t), args...)
+	command.Dir, command.Env = w.dir, w.env
+	out, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		w.t.Fatal(err)
+	}
+	return string(out), command.ProcessState.ExitCode()
+}
+
+// apply requires success.
+func (w *workspace) apply(args ...string) {
+	w.t.Helper()
+	if out, code := w.terraform(append([]string{"apply", "-auto-approve", "-no-color"}, args...)...); code != 0 {
+		w.t.Fatalf("terraform apply: exit %d\n%s", code, out)
+	}
+}
+
+// terraformBinary finds terraform or tofu; with CI set its absence is a failure.
+func terraformBinary(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{os.Getenv("CARILLON_TERRAFORM"), "terraform", "tofu"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("neither terraform nor tofu is here; make test finds or builds one")
+	}
+	t.Skip("SKIPPED: neither terraform nor tofu is here; make test finds or builds one")
+	return ""
+}
+
+// logLines decodes the JSON log of a node.
+func (n *node) logLines() []map[string]any {
+	var lines []map[string]any
+	for line := range strings.SplitSeq(n.logs.String(), "\n") {
+		var decoded map[string]any
+		if json.Unmarshal([]byte(line), &decoded) == nil {
+			lines = append(lines, decoded)
+		}
+	}
+	return lines
+}

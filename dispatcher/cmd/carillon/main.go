@@ -1,0 +1,110 @@
+// Command carillon rings webhooks on schedule: it is the dispatcher node, its HTTP API and
+// the tools of its operator.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// version is set by the build.
+var version = "0.0.0-dev"
+
+// Exit codes: what went wrong is told apart for scripts.
+const (
+	exitFailure = 1 // the command failed
+	exitUsage   = 2 // a flag or variable is wrong
+	exitTooNew  = 3 // the database's schema is newer than this program
+)
+
+// cli is the command line; kong fills it from flags and the environment.
+type cli struct {
+	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
+	Migrate  migrateCommand  `cmd:"" help:"Bring the database's schema up to date."`
+	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
+	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
+	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
+}
+
+// console is where a command reads and writes.
+type console struct {
+	out, err io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first signal asks for a drain; from then on signals have their usual effect, so a
+	// second one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], console{out: os.Stdout, err: os.Stderr}))
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, c console) int {
+	var commands cli
+	exited := -1
+	parser, err := kong.New(&commands,
+		kong.Name("carillon"),
+		kong.Description("Rings webhooks on schedule. Jobs are declared in Terraform."),
+		kong.Writers(c.out, c.err),
+		kong.Exit(func(code int) { exited = code }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(c),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		panic(err) // the struct above is wrong
+	}
+	parsed, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited // --help
+	}
+	if err != nil {
+		return fail(c, &usageError{err})
+	}
+	if err := parsed.Run(); err != nil {
+		return fail(c, err)
+	}
+	return 0
+}
+
+// usageError is a wrong flag or variable.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// fail prints an error and returns its exit code.
+func fail(c console, err error) int {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(c.err, "carillon:", line)
+	}
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, dispatcher.ErrSchemaTooNew):
+		return exitTooNew
+	}
+	return exitFailure
+}
+
+// versionCommand prints the version.
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run(c console) error {
+	_, err := fmt.Fprintln(c.out, "carillon", version)
+	return err
+}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// migrateCommand brings a database's schema up to date.
+type migrateCommand struct {
+	databaseFlag
+}
+
+// Validate checks the database's URL.
+func (m *migrateCommand) Validate() error { return m.check() }
+
+// Run migrates. It may be repeated, and run by several processes at once.
+func (m *migrateCommand) Run(ctx context.Context, c console) error {
+	if err := store.Migrate(ctx, m.Database); err != nil {
+		return databaseError(m.Database, err)
+	}
+	_, err := fmt.Fprintln(c.out, "the schema is up to date")
+	return err
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// nodeOptions is what one process needs to be a node.
+type nodeOptions struct {
+	database    string
+	migrate     bool
+	listen      string
+	certificate *tls.Certificate // nil: plain HTTP
+	engine      engine.Options
+	log         *slog.Logger
+	// ready is called once the API answers, with its address; nil: nobody.
+	ready func(ctx context.Context, s dispatcher.Store, address string)
+}
+
+// openStore opens the database, migrated if so wanted. A fault here is one of the flag.
+func openStore(ctx context.Context, database string, migrate bool) (dispatcher.Store, error) {
+	if migrate {
+		if err := store.Migrate(ctx, database); err != nil {
+			return nil, databaseError(database, err)
+		}
+	}
+	s, err := store.Open(ctx, database, store.Options{})
+	if err != nil {
+		return nil, databaseError(database, err)
+	}
+	return s, nil
+}
+
+func databaseError(database string, err error) error {
+	return &usageError{fmt.Errorf("--database (CARILLON_DATABASE) %s: %w", dispatcher.Echo(maskPassword(database)), err)}
+}
+
+// serveNode runs engine and API over one database until ctx ends, then drains: the API
+// answers until the engine has finished, so that its end can be watched.
+func serveNode(ctx context.Context, o nodeOptions) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return &usageError{fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", dispatcher.Echo(o.listen), err)}
+	}
+	defer listener.Close()
+	if o.certificate != nil {
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*o.certificate}, MinVersion: tls.VersionTLS12})
+	}
+	s, err := openStore(ctx, o.database, o.migrate)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	invoker := target.New(target.Options{Version: o.engine.Version})
+	defer invoker.Close()
+	node := engine.New(s, invoker, o.engine)
+
+	server := &http.Server{
+		Handler: api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Ready: func(context.Context) error {
+			if ctx.Err() != nil {
+				return errors.New("the node is shutting down")
+			}
+			return node.Ready()
+		}}),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
+	}
+	group, running := errgroup.WithContext(context.WithoutCancel(ctx))
+	stopping, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(running, stop) // either part's failure ends the other
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve API: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		defer closeServer(server)
+		return node.Run(stopping)
+	})
+	o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
+	if o.ready != nil {
+		group.Go(func() error {
+			o.ready(stopping, s, listener.Addr().String())
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// closeServer lets requests finish for a few seconds.
+func closeServer(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = server.Shutdown(ctx) // what is still open is cut off by the process's end
+}

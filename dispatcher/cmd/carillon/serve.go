@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+)
+
+// databaseFlag says where definitions and ledger are kept.
+type databaseFlag struct {
+	Database string `env:"CARILLON_DATABASE,DATABASE_URL" required:"" placeholder:"URL" help:"postgres://user@host/name, or sqlite:PATH for a single node."`
+}
+
+// check refuses what is no database, without showing its password.
+func (f databaseFlag) check() error {
+	for _, scheme := range []string{"postgres://", "postgresql://", "sqlite:"} {
+		if rest, ok := strings.CutPrefix(f.Database, scheme); ok && rest != "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("--database (CARILLON_DATABASE): %s is not postgres://user@host/name or sqlite:PATH", dispatcher.Echo(maskPassword(f.Database)))
+}
+
+// maskPassword hides what stands between ":" and "@" of a URL.
+func maskPassword(database string) string {
+	at := strings.LastIndex(database, "@")
+	start := strings.Index(database, "://")
+	if at < 0 || start < 0 || at < start {
+		return database
+	}
+	if colon := strings.Index(database[start+3:at], ":"); colon >= 0 {
+		return database[:start+3+colon] + ":***" + database[at:]
+	}
+	return database
+}
+
+// serveCommand is a dispatcher node.
+type serveCommand struct {
+	databaseFlag
+	Migrate  bool     `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Bring the schema up to date at the start."`
+	Listen   string   `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
+	TLSCert  string   `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API; with --tls-key."`
+	TLSKey   string   `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate."`
+	NodeName string   `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Label of this node; default the host's name."`
+	Apps     []string `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves; default all."`
+
+	PollWindow      dispatcher.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Look-ahead and rhythm of the poll, 100ms to 60s."`
+	HandlerInterval dispatcher.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Rhythm of the misfire and cluster handler, 100ms to 5m."`
+	Heartbeat       dispatcher.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Rhythm of the node's sign of life, 100ms to 60s."`
+	DeadAfter       dispatcher.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"How long a sign of life may stay out, at least two handler intervals and three heartbeats."`
+	ClaimLead       dispatcher.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How far ahead of its instant a fire is claimed, 1ms to 1s."`
+	ShareGrace      dispatcher.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a fire is left to the node that is preferred for it, 100ms to 60s."`
+	DrainTimeout    dispatcher.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
+	Workers         int                 `env:"CARILLON_WORKERS" default:"256" help:"How many attempts are made at once, 1 to 10000."`
+	Queue           int                 `env:"CARILLON_QUEUE" default:"1024" help:"How many claimed runs may wait for a worker, 1 to 100000."`
+
+	LogLevel  string `env:"CARILLON_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"One of debug, info, warn, error."`
+	LogFormat string `env:"CARILLON_LOG_FORMAT" default:"json" enum:"json,text" help:"One of json, text."`
+}
+
+// Validate checks the values that no flag's type can check, all of them at once.
+func (s *serveCommand) Validate() error {
+	faults := []error{s.check()}
+	between := func(flag string, value dispatcher.Duration, low, high time.Duration) {
+		if value.Std() < low || value.Std() > high {
+			faults = append(faults, fmt.Errorf("--%s: %s is not between %s and %s", flag, value, low, high))
+		}
+	}
+	between("poll-window", s.PollWindow, 100*time.Millisecond, time.Minute)
+	between("handler-interval", s.HandlerInterval, 100*time.Millisecond, 5*time.Minute)
+	between("heartbeat", s.Heartbeat, 100*time.Millisecond, time.Minute)
+	between("claim-lead", s.ClaimLead, time.Millisecond, time.Second)
+	between("share-grace", s.ShareGrace, 100*time.Millisecond, time.Minute)
+	between("drain-timeout", s.DrainTimeout, 0, 24*time.Hour)
+	if s.DeadAfter < 2*s.HandlerInterval || s.DeadAfter < 3*s.Heartbeat {
+		faults = append(faults, fmt.Errorf("--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would pass for a death",
+			s.DeadAfter, 2*s.HandlerInterval, 3*s.Heartbeat))
+	}
+	if s.Workers < 1 || s.Workers > 10_000 {
+		faults = append(faults, fmt.Errorf("--workers: %d is not between 1 and 10000", s.Workers))
+	}
+	if s.Queue < 1 || s.Queue > 100_000 {
+		faults = append(faults, fmt.Errorf("--queue: %d is not between 1 and 100000", s.Queue))
+	}
+	var names dispatcher.Faults
+	for _, app := range s.Apps {
+		dispatcher.CheckName(&names, "--apps", app)
+	}
+	if _, err := s.certificate(); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(append(faults, names.Err())...)
+}
+
+// certificate loads the API's certificate; nil without one.
+func (s *serveCommand) certificate() (*tls.Certificate, error) {
+	switch {
+	case s.TLSCert == "" && s.TLSKey == "":
+		return nil, nil
+	case s.TLSCert == "" || s.TLSKey == "":
+		return nil, errors.New("--tls-cert and --tls-key go together; one of them is missing")
+	}
+	certificate, err := tls.LoadX509KeyPair(s.TLSCert, s.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", s.TLSCert, s.TLSKey, err)
+	}
+	return &certificate, nil
+}
+
+// Run serves until ctx ends, then drains.
+func (s *serveCommand) Run(ctx context.Context, c console) error {
+	log := newLogger(c, s.LogLevel, s.LogFormat)
+	warnUnknownVariables(ctx, log, os.Environ())
+	certificate, err := s.certificate()
+	if err != nil {
+		return &usageError{err}
+	}
+	return serveNode(ctx, nodeOptions{
+		database: s.Database, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
+		engine: engine.Options{
+			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps,
+			Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
+			DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(), Drain: s.DrainTimeout.Std(),
+			Workers: s.Workers, Queue: s.Queue, Logger: log,
+		},
+	})
+}
+
+func newLogger(c console, level, format string) *slog.Logger {
+	var parsed slog.Level
+	_ = parsed.UnmarshalText([]byte(level)) // an enum of the flag
+	options := &slog.HandlerOptions{Level: parsed}
+	if format == "text" {
+		return slog.New(slog.NewTextHandler(c.err, options))
+	}
+	return slog.New(slog.NewJSONHandler(c.err, options))
+}
+
+func nodeName(name string) string {
+	if name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "unnamed"
+	}
+	return host
+}

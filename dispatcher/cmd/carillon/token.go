@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+)
+
+// tokenCommand manages the bearer tokens of the API, directly in the database: whoever can
+// write there needs no token.
+type tokenCommand struct {
+	Create tokenCreateCommand `cmd:"" help:"Create a token and print it, once."`
+	List   tokenListCommand   `cmd:"" help:"List the tokens, without their secrets."`
+	Delete tokenDeleteCommand `cmd:"" help:"Revoke a token."`
+}
+
+// tokenCreateCommand creates a token.
+type tokenCreateCommand struct {
+	databaseFlag
+	Name  string   `required:"" help:"Name of the token, shown in the audit."`
+	Scope string   `default:"write" enum:"read,write" help:"One of read, write."`
+	Apps  []string `placeholder:"APP,..." help:"Apps that the token is bound to; default all, and the nodes."`
+}
+
+// Validate checks the names.
+func (t *tokenCreateCommand) Validate() error {
+	var faults dispatcher.Faults
+	dispatcher.CheckName(&faults, "--name", t.Name)
+	for _, app := range t.Apps {
+		dispatcher.CheckName(&faults, "--apps", app)
+	}
+	return errors.Join(t.check(), faults.Err())
+}
+
+// Run creates the token.
+func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
+	s, err := openStore(ctx, t.Database, true)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: t.Name, Scope: dispatcher.Scope(t.Scope), Apps: t.Apps})
+	if errors.Is(err, dispatcher.ErrPrecondition) {
+		return fmt.Errorf("token %s exists; choose another name, or delete it first with: carillon token delete --name %s", dispatcher.Echo(t.Name), t.Name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.out, secret)
+	return err
+}
+
+// createToken stores a new token and returns its secret.
+func createToken(ctx context.Context, s dispatcher.Store, token dispatcher.APIToken) (string, error) {
+	secret, hash := api.NewToken()
+	token.Hash, token.CreatedAt = hash, time.Now()
+	if err := s.CreateToken(ctx, token); err != nil {
+		return "", fmt.Errorf("create token: %w", err)
+	}
+	return secret, nil
+}
+
+// tokenListCommand lists tokens.
+type tokenListCommand struct {
+	databaseFlag
+}
+
+// Validate checks the database's URL.
+func (t *tokenListCommand) Validate() error { return t.check() }
+
+// Run lists the tokens.
+func (t *tokenListCommand) Run(ctx context.Context, c console) error {
+	s, err := openStore(ctx, t.Database, false)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	tokens, err := s.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tSCOPE\tAPPS\tCREATED")
+	for _, token := range tokens {
+		apps := "all"
+		if len(token.Apps) > 0 {
+			apps = strings.Join(token.Apps, ",")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", token.Name, token.Scope, apps, token.CreatedAt.Format(time.RFC3339))
+	}
+	return table.Flush()
+}
+
+// tokenDeleteCommand revokes a token.
+type tokenDeleteCommand struct {
+	databaseFlag
+	Name string `required:"" help:"Name of the token."`
+}
+
+// Validate checks the database's URL.
+func (t *tokenDeleteCommand) Validate() error { return t.check() }
+
+// Run revokes the token.
+func (t *tokenDeleteCommand) Run(ctx context.Context) error {
+	s, err := openStore(ctx, t.Database, false)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.DeleteToken(ctx, t.Name)
+}

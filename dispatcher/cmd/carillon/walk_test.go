@@ -1,0 +1,315 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// checkExactlyOnce requires that instants from the first to the last arrival come at step
+// without a hole, each once, none early.
+func checkExactlyOnce(t *testing.T, arrivals []arrival, step time.Duration) {
+	t.Helper()
+	seen := map[time.Time]int{}
+	var first, last time.Time
+	for _, a := range arrivals {
+		seen[a.scheduled]++
+		if first.IsZero() || a.scheduled.Before(first) {
+			first = a.scheduled
+		}
+		if a.scheduled.After(last) {
+			last = a.scheduled
+		}
+		if a.at.Before(a.scheduled) {
+			t.Errorf("fire of %s arrived %s early", a.scheduled, a.scheduled.Sub(a.at))
+		}
+	}
+	for at := first; !at.After(last); at = at.Add(step) {
+		if seen[at] != 1 {
+			t.Errorf("fire of %s arrived %d times, want once", at, seen[at])
+		}
+		delete(seen, at)
+	}
+	for at, n := range seen {
+		t.Errorf("%d fires arrived for %s, which is no instant of the schedule", n, at)
+	}
+}
+
+func on(path string, arrivals []arrival) []arrival {
+	var some []arrival
+	for _, a := range arrivals {
+		if a.path == path {
+			some = append(some, a)
+		}
+	}
+	return some
+}
+
+func TestQuickstartFromTerraformToReceiver(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, nil)
+		n := startNode(t, database, newToken(t, database))
+		w := newWorkspace(t, n)
+		url := "-var=receiver_url=" + r.URL
+		w.apply(url)
+
+		// A trigger every 2 s for 20 s.
+		arrivals := r.await(t, "ten heartbeats", func(all []arrival) bool { return len(on("/heartbeat", all)) > 10 })
+		checkExactlyOnce(t, on("/heartbeat", arrivals), 2*time.Second)
+		checkExactlyOnce(t, on("/poll", arrivals), 5*time.Second)
+		if out, code := w.terraform("plan", "-detailed-exitcode", "-no-color", url); code != 0 {
+			t.Errorf("plan after apply: exit %d, want 0 for no changes\n%s", code, out)
+		}
+
+		// Another schedule and URL take effect with the next fire.
+		moved := "-var=receiver_url=" + r.URL + "/moved"
+		w.apply(moved, "-var=heartbeat_expression=* * * * * ?")
+		changed := time.Now()
+		arrivals = r.await(t, "fires under the new schedule", func(all []arrival) bool { return len(on("/moved/heartbeat", all)) >= 5 })
+		checkExactlyOnce(t, on("/moved/heartbeat", arrivals), time.Second)
+		for _, a := range on("/heartbeat", arrivals) {
+			if a.scheduled.After(changed) {
+				t.Errorf("fire of %s still went to the old URL, which was replaced by %s", a.scheduled, changed)
+			}
+		}
+
+		// Nothing fires once it is destroyed.
+		if out, code := w.terraform("destroy", "-auto-approve", "-no-color", moved); code != 0 {
+			t.Fatalf("destroy: exit %d\n%s", code, out)
+		}
+		destroyed := time.Now()
+		<-time.After(3 * time.Second)
+		for _, a := range r.all() {
+			if a.scheduled.After(destroyed) {
+				t.Errorf("%s fired for %s, after its destruction at %s", a.path, a.scheduled, destroyed)
+			}
+		}
+		n.terminate()
+	})
+}
+
+func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, nil)
+		n := startNode(t, database, newToken(t, database), "--poll-window=60s")
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "soon", Enabled: true}, client.Condition{}))
+		// The poll comes once a minute: only the notification can bring this in time.
+		at := time.Now().Add(2 * time.Second).UTC().Truncate(time.Millisecond)
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("soon", "once", r.URL, map[string]string{"once": "at(" + at.Format(time.RFC3339Nano) + ")"}), client.Condition{}))
+		a := r.await(t, "the one-shot", func(all []arrival) bool { return len(all) > 0 })[0]
+		if !a.scheduled.Equal(at) || a.at.Before(at) || a.at.After(at.Add(5*time.Second)) {
+			t.Errorf("fire scheduled for %s arrived at %s, want %s", a.scheduled, a.at, at)
+		}
+	})
+}
+
+func TestLastFireOfATriggerExecutesBeforeItCompletes(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, nil)
+		n := startNode(t, database, newToken(t, database))
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "last", Enabled: true}, client.Condition{}))
+		start := time.Now().UTC().Truncate(time.Second).Add(3 * time.Second)
+		end := start.Add(2 * time.Second)
+		job := webhookJob("last", "job", r.URL, map[string]string{
+			"one_shot": "at(" + end.Format(time.RFC3339) + ")", "until_end": "* * * * * ?", "three_times": "rate(1s)",
+		})
+		bounded := job.Triggers["until_end"]
+		bounded.StartAt, bounded.EndAt = &start, &end
+		job.Triggers["until_end"] = bounded
+		counted := job.Triggers["three_times"]
+		counted.StartAt, counted.RepeatCount = &start, 3
+		job.Triggers["three_times"] = counted
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+
+		until(t, "the job to be complete", func() bool {
+			return must[dispatcher.Job](t)(n.Job(t.Context(), "last", "job")).State == dispatcher.JobComplete
+		})
+		want := map[string]bool{"one_shot " + end.String(): true}
+		for at := start; !at.After(end); at = at.Add(time.Second) {
+			want["until_end "+at.String()], want["three_times "+at.String()] = true, true
+		}
+		arrivals := r.await(t, "all seven fires", func(all []arrival) bool { return len(all) >= len(want) })
+		for _, a := range arrivals {
+			key := a.trigger + " " + a.scheduled.String()
+			if !want[key] {
+				t.Errorf("%s arrived twice, or is none of the instants", key)
+			}
+			delete(want, key)
+		}
+	})
+}
+
+func TestGapOfAKilledNodeIsAccountedFor(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		// The node is killed while this request is in flight.
+		block, sent := make(chan struct{}), make(chan arrival, 1)
+		defer close(block)
+		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+			if a.path == "/slow" && a.attempt == 1 {
+				sent <- a
+				<-block
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})
+		token := newToken(t, database)
+		n := startNode(t, database, token, quick()...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "gap", Enabled: true}, client.Condition{}))
+		job := webhookJob("gap", "ticks", r.URL+"/tick", map[string]string{"tick": "* * * * * ?"})
+		tick := job.Triggers["tick"]
+		tick.MisfireAfter = dispatcher.Duration(2 * time.Second)
+		job.Triggers["tick"] = tick
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		once := time.Now().Add(2 * time.Second).UTC().Truncate(time.Millisecond)
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("gap", "slow", r.URL+"/slow", map[string]string{"once": "at(" + once.Format(time.RFC3339Nano) + ")"}), client.Condition{}))
+
+		first := <-sent
+		n.kill()
+		killed := time.Now()
+		<-time.After(5 * time.Second)
+		n = startNode(t, database, token, quick()...)
+		after := len(r.all()) + 5
+		r.await(t, "ticks after the restart", func(all []arrival) bool { return len(all) >= after })
+
+		// What was sent goes on as the next attempt of the same run under the same id.
+		arrivals := r.await(t, "the second attempt", func(all []arrival) bool { return len(on("/slow", all)) >= 2 })
+		second := on("/slow", arrivals)[1]
+		if second.attempt != 2 || second.event != first.event || second.run != first.run {
+			t.Errorf("after the kill came attempt %d of run %s (event %s), want attempt 2 of %s (%s)", second.attempt, second.run, second.event, first.run, first.event)
+		}
+		until(t, "the second attempt to be recorded", func() bool {
+			return must[dispatcher.Run](t)(n.Run(t.Context(), first.run)).State == dispatcher.RunSucceeded
+		})
+		run := must[dispatcher.Run](t)(n.Run(t.Context(), first.run))
+		if len(run.Attempts) != 2 || run.Attempts[0].State != dispatcher.RunLost {
+			t.Errorf("attempts of the interrupted run = %+v, want a lost one and a second", run.Attempts)
+		}
+
+		n.terminate()
+		n = startNode(t, database, token, quick()...)
+		checkLedger(t, n, "gap", "ticks", time.Second, killed)
+	})
+}
+
+// checkLedger requires that every instant from the first run on is accounted for by exactly
+// one scheduled run or one misfire, and that at least one misfire covers the time of a crash.
+func checkLedger(t *testing.T, n *node, app, job string, step time.Duration, crash time.Time) {
+	t.Helper()
+	account := map[time.Time]int{}
+	var first, last time.Time
+	for _, run := range n.allRuns(app) {
+		if run.Job != job || run.Kind != dispatcher.KindSchedule {
+			continue
+		}
+		account[run.ScheduledAt]++
+		if first.IsZero() || run.ScheduledAt.Before(first) {
+			first = run.ScheduledAt
+		}
+		if run.ScheduledAt.After(last) {
+			last = run.ScheduledAt
+		}
+	}
+	misfires := must[client.List[dispatcher.Misfire]](t)(n.Misfires(t.Context(), dispatcher.RunQuery{App: app, Job: job, Page: dispatcher.Page{Limit: 1000}}))
+	covered := false
+	for _, m := range misfires.Items {
+		for at := m.From; !at.After(m.To); at = at.Add(step) {
+			account[at]++
+		}
+		covered = covered || m.To.After(crash) && m.Decision == dispatcher.DecisionFireOnce && m.Run != ""
+	}
+	if !covered {
+		t.Errorf("no misfire with a catch-up run covers the crash at %s: %+v", crash, misfires.Items)
+	}
+	for at := first; !at.After(last); at = at.Add(step) {
+		if account[at] != 1 {
+			t.Errorf("instant %s is accounted for %d times, want once", at, account[at])
+		}
+	}
+}
+
+func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
+	t.Parallel()
+	database := pgtestURL(t)
+	r := newReceiver(t, nil)
+	token := newToken(t, database)
+	a := startNode(t, database, token, "--node-name=a", "--heartbeat=500ms")
+	b := startNode(t, database, token, "--node-name=b", "--heartbeat=500ms")
+	must[dispatcher.App](t)(a.PutApp(t.Context(), dispatcher.App{Name: "two", Enabled: true}, client.Condition{}))
+	const jobs, perJob = 4, 50
+	start := time.Now().UTC().Truncate(time.Second).Add(6 * time.Second)
+	end := start.Add(19 * time.Second)
+	for j := range jobs {
+		job := webhookJob("two", fmt.Sprintf("job-%d", j), r.URL, map[string]string{})
+		for i := range perJob {
+			trigger := dispatcher.Trigger{}
+			trigger.SetDefaults()
+			trigger.Expression, trigger.StartAt, trigger.EndAt = "* * * * * ?", &start, &end
+			job.Triggers[fmt.Sprintf("t%d-%d", j, i)] = trigger
+		}
+		must[dispatcher.Job](t)(a.PutJob(t.Context(), job, client.Condition{}))
+	}
+	const fires = jobs * perJob * 20
+	arrivals := r.await(t, "all fires", func(all []arrival) bool { return len(all) >= fires })
+	byTrigger := map[string][]arrival{}
+	for _, arrived := range arrivals {
+		byTrigger[arrived.trigger] = append(byTrigger[arrived.trigger], arrived)
+	}
+	for _, some := range byTrigger {
+		checkExactlyOnce(t, some, time.Second)
+	}
+	if len(arrivals) != fires || len(byTrigger) != jobs*perJob {
+		t.Errorf("%d fires of %d triggers arrived, want %d of %d", len(arrivals), len(byTrigger), fires, jobs*perJob)
+	}
+	work := map[string]int{}
+	until(t, "all runs to be recorded", func() bool {
+		work = map[string]int{}
+		done := 0
+		for _, run := range a.allRuns("two") {
+			if run.State == dispatcher.RunSucceeded {
+				done++
+			}
+			work[run.Node.String()]++
+		}
+		return done == fires
+	})
+	if len(work) != 2 {
+		t.Errorf("fires by node = %v, want both nodes at work", work)
+	}
+	a.terminate()
+	b.terminate()
+}
+
+func TestTerminatedNodeFinishesWhatItBegan(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		sent, release := make(chan struct{}, 1), make(chan struct{})
+		r := newReceiver(t, func(w http.ResponseWriter, _ arrival) {
+			sent <- struct{}{}
+			<-release
+			w.WriteHeader(http.StatusNoContent)
+		})
+		token := newToken(t, database)
+		n := startNode(t, database, token)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "drain", Enabled: true}, client.Condition{}))
+		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("drain", "slow", r.URL, nil), client.Condition{}))
+		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+		<-sent
+		time.AfterFunc(time.Second, func() { close(release) })
+		n.terminate()
+		if log := n.logs.String(); !strings.Contains(log, `"msg":"drained"`) {
+			t.Error("the log does not say that the node drained")
+		}
+		n = startNode(t, database, token)
+		if got := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)); got.State != dispatcher.RunSucceeded || got.Attempt != 1 {
+			t.Errorf("run = %+v, want it succeeded at the first attempt", got)
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func TestEveryTriggerIsPreferredByExactlyOneLiveNode(t *testing.T) {
+	t.Parallel()
+	nodes := []dispatcher.NodeID{11, 22, 33, 44}
+	const triggers = 4000
+	share := func(live []dispatcher.NodeID) map[int64]dispatcher.NodeID {
+		owner := map[int64]dispatcher.NodeID{}
+		for _, id := range live {
+			f := newFleet(time.Minute)
+			f.joined(id, time.Now())
+			f.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: live}, time.Now())
+			for trigger := range int64(triggers) {
+				if !f.prefers(trigger) {
+					continue
+				}
+				if other, taken := owner[trigger]; taken {
+					t.Fatalf("nodes %s and %s both prefer trigger %d", id, other, trigger)
+				}
+				owner[trigger] = id
+			}
+		}
+		if len(owner) != triggers {
+			t.Fatalf("%d of %d triggers are preferred by a node", len(owner), triggers)
+		}
+		return owner
+	}
+	all, three := share(nodes), share(nodes[:3])
+	count := map[dispatcher.NodeID]int{}
+	for trigger, owner := range all {
+		count[owner]++
+		if owner != 44 && three[trigger] != owner {
+			t.Errorf("trigger %d moved from %s to %s though its node stayed", trigger, owner, three[trigger])
+		}
+	}
+	for id, n := range count {
+		if n < triggers/4*8/10 || n > triggers/4*12/10 {
+			t.Errorf("node %s has %d of %d triggers, want about a quarter", id, n, triggers)
+		}
+	}
+}
+
+func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(time.Minute)
+		f.joined(1, time.Now())
+		sent := time.Now()
+		time.Sleep(30 * time.Second) // a slow answer does not prolong the lease
+		f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, sent)
+		time.Sleep(28 * time.Second)
+		if !f.leased() || !f.active() {
+			t.Error("the lease ended 58 s after the heartbeat was sent, want 59 s")
+		}
+		time.Sleep(time.Second)
+		if f.leased() || f.active() {
+			t.Error("the lease lasts 59 s after the heartbeat was sent, want it ended a second before death")
+		}
+	})
+}
+
+func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(10 * time.Second)
+		f.joined(1, time.Now())
+		beat := func() {
+			time.Sleep(time.Second)
+			f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, time.Now())
+		}
+		beat()
+		if f.mayBury() {
+			t.Error("one round was enough, want two")
+		}
+		beat()
+		if !f.mayBury() {
+			t.Error("two fresh rounds were not enough")
+		}
+		time.Sleep(time.Minute) // frozen, or the database was away
+		f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, time.Now())
+		if f.mayBury() {
+			t.Error("the first round after a pause was enough, though every heartbeat looks stale then")
+		}
+	})
+}
+
+func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock(nil)
+		ahead := 3 * time.Hour // the database's clock against ours
+		for _, delay := range []time.Duration{80 * time.Millisecond, time.Millisecond, time.Second} {
+			database := time.Now().Add(ahead)
+			time.Sleep(delay) // the answer's way back
+			c.add(sample{local: time.Now(), database: database})
+			if behind := time.Now().Add(ahead).Sub(c.now()); behind < 0 || behind > delay {
+				t.Errorf("after an answer that took %s the clock is %s behind, want between 0 and that", delay, behind)
+			}
+		}
+		time.Sleep(time.Minute)
+		if behind := time.Now().Add(ahead).Sub(c.now()); behind != time.Millisecond {
+			t.Errorf("clock is %s behind, want 1ms: that of the best sample", behind)
+		}
+	})
+}

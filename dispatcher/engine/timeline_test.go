@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func planned(id, revision int64, next time.Time) entry {
+	return entry{DueTrigger: dispatcher.DueTrigger{ID: id, Revision: revision, NextFireTime: next}}
+}
+
+func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		line, base := newTimeline(), time.Unix(1_000_000, 0)
+		offsets := rapid.SliceOfN(rapid.IntRange(0, 100), 0, 50).Draw(t, "offsets")
+		for i, offset := range offsets {
+			line.add(planned(int64(i), 1, base.Add(time.Duration(offset)*time.Second)))
+		}
+		until := base.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "until")) * time.Second)
+		want := 0
+		for _, offset := range offsets {
+			if !base.Add(time.Duration(offset) * time.Second).After(until) {
+				want++
+			}
+		}
+		got := line.take(until, len(offsets)+1)
+		if len(got) != want {
+			t.Fatalf("took %d fires, want the %d that are due", len(got), want)
+		}
+		for i := 1; i < len(got); i++ {
+			if got[i].NextFireTime.Before(got[i-1].NextFireTime) {
+				t.Fatalf("fire %d is earlier than the one before it", i)
+			}
+		}
+		if rest := line.take(base.Add(time.Hour), len(offsets)+1); len(rest) != len(offsets)-want {
+			t.Fatalf("%d fires remained, want %d", len(rest), len(offsets)-want)
+		}
+	})
+}
+
+func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	for name, tt := range map[string]struct {
+		first, second entry
+		want          time.Time
+	}{
+		"a poll that read before a claim does not undo it":  {planned(1, 1, now.Add(time.Second)), planned(1, 1, now), now.Add(time.Second)},
+		"a later instant of the same revision replaces":     {planned(1, 1, now), planned(1, 1, now.Add(time.Second)), now.Add(time.Second)},
+		"a newer revision replaces, also by an earlier one": {planned(1, 1, now.Add(time.Second)), planned(1, 2, now), now},
+		"an older revision never replaces":                  {planned(1, 2, now), planned(1, 1, now.Add(time.Second)), now},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := newTimeline()
+			line.add(tt.first)
+			line.add(tt.second)
+			got := line.take(now.Add(time.Hour), 10)
+			if len(got) != 1 || !got[0].NextFireTime.Equal(tt.want) {
+				t.Errorf("planned %d fires, the first for %s; want one for %s", len(got), got[0].NextFireTime, tt.want)
+			}
+		})
+	}
+}
+
+func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
+	t.Parallel()
+	line, now := newTimeline(), time.Unix(1_000_000, 0)
+	woken := func() bool {
+		select {
+		case <-line.changed:
+			return true
+		default:
+			return false
+		}
+	}
+	line.add(planned(1, 1, now.Add(time.Minute)))
+	if !woken() {
+		t.Error("the first fire did not wake the claimer")
+	}
+	line.add(planned(2, 1, now.Add(time.Hour)))
+	if woken() {
+		t.Error("a fire behind the head woke the claimer")
+	}
+	line.add(planned(3, 1, now))
+	if !woken() {
+		t.Error("a fire before the head did not wake the claimer")
+	}
+}
