@@ -22,7 +22,7 @@ BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/engine/... ./dispatcher/schedul
 
 # -count=1: the tests talk to databases, Terraform and built binaries, of whose changes Go's
 # cache of test results knows nothing.
-RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text -- -count=1 -timeout 20m $(TESTFLAGS)
+RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- -count=1 -timeout 10m $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
 
