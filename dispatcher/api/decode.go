@@ -102,10 +102,11 @@ func (p *pointer) String() string {
 // decoder collects the faults of one body.
 type decoder struct{ faults dispatcher.Faults }
 
-// add records a fault. One more than an answer shows is enough to say that there are more.
+// full tells that there are more faults than an answer shows; finding others is lost work.
+func (d *decoder) full() bool { return len(d.faults) > mostFaults }
+
 func (d *decoder) add(at *pointer, code, format string, args ...any) {
-	const most = 101
-	if len(d.faults) < most {
+	if !d.full() {
 		d.faults.Add(at.String(), code, format, args...)
 	}
 }
@@ -281,6 +282,7 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	members(raw, func(key string, value json.RawMessage) {
 		index, known := fields[key]
 		switch {
+		case d.full():
 		case !known:
 			d.add(&pointer{at, key}, dispatcher.CodeJSONUnknown, "field %s is not known%s", dispatcher.Echo(key), didYouMean(key, fields))
 		case slices.Contains(readOnly[v.Type()], key):

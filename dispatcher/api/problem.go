@@ -128,13 +128,14 @@ func (a *API) unavailable(r *request, err error) bool {
 	return down != nil
 }
 
-// bounded keeps a hostile body from being answered with megabytes of faults.
+// mostFaults keeps a hostile body from being answered with megabytes of faults.
+const mostFaults = 100
+
 func bounded(faults dispatcher.Faults) dispatcher.Faults {
-	const most = 100
-	if len(faults) <= most {
+	if len(faults) <= mostFaults {
 		return faults
 	}
-	faults = slices.Clone(faults[:most])
-	faults.Add("", dispatcher.CodeTooMany, "there are more faults than the %d listed", most)
+	faults = slices.Clone(faults[:mostFaults])
+	faults.Add("", dispatcher.CodeTooMany, "there are more faults than the %d listed", mostFaults)
 	return faults
 }

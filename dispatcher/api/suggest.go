@@ -9,15 +9,14 @@ import (
 // didYouMean returns a hint at the known name that is nearest to name, or nothing.
 func didYouMean[V any](name string, known map[string]V) string {
 	const farthest = 2 // edits; more than that is another word
-	plain := func(s string) string {
-		return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
-	}
 	if len(name) > 64 {
 		return ""
 	}
+	plain := func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "_", "") }
+	name = plain(name)
 	best, least := "", farthest+1
 	for _, candidate := range slices.Sorted(maps.Keys(known)) {
-		if d := distance(plain(name), plain(candidate)); d < least && d < len(candidate) {
+		if d := distance(name, plain(candidate)); d < least && d < len(candidate) {
 			best, least = candidate, d
 		}
 	}

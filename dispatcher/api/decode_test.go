@@ -1,0 +1,141 @@
+package api
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// What the decoder takes, encoding/json reads the same way: nothing is taken for anything
+// else. And it never panics, nor answers with faults that have no code.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		``, `{}`, `null`, `{}{}`, `{"name":"a","enabled":false}`, `{"target":{"webhook":{"url":"https://a/","timeout":"5s","headers":{"a":"b"}}}}`,
+		`{"triggers":{"a":{"expression":"* * * * *","start_at":"2026-01-01T00:00:00Z","repeat_count":3}},"payload":[1,{"a":null}]}`,
+		`{"name":"a","name":"b"}`, `{"description":"\ud800"}`, `{"a":{"b":[1,2,{"c":"d"}]}}`, `{"enabled":null,"triggers":null,"target":null}`,
+		`{"triggers":{"a":{"repeat_count":9223372036854775807},"b":{"repeat_count":1e1}}}`, "{\"a\":\"\xff\"}", strings.Repeat(`{"a":`, 40),
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var got dispatcher.Job
+		faults := decode(text, &got)
+		for _, fault := range faults {
+			if fault.Code == "" || fault.Message == "" || len(fault.Message) > 1000 {
+				t.Errorf("fault %+v says too little or too much", fault)
+			}
+		}
+		addMeaning(&faults, got.Validate())
+		if len(faults) > 0 {
+			return
+		}
+		text = withoutReadOnly(t, text)
+		var want dispatcher.Job
+		want.SetDefaults()
+		if want.Target.Webhook == nil && got.Target.Webhook != nil {
+			want.Target.Webhook = &dispatcher.Webhook{}
+			want.Target.Webhook.SetDefaults()
+		}
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatalf("taken, but encoding/json says %v: %s", err, text)
+		}
+		// encoding/json gives the elements of a map no defaults; compare what is not defaulted.
+		for name, trigger := range want.Triggers {
+			mine := got.Triggers[name]
+			trigger.Enabled, trigger.MisfireAfter = mine.Enabled, mine.MisfireAfter
+			if trigger.StartAt != nil && mine.StartAt != nil {
+				trigger.StartAt = mine.StartAt // in UTC and milliseconds here
+			}
+			if trigger.EndAt != nil && mine.EndAt != nil {
+				trigger.EndAt = mine.EndAt
+			}
+			want.Triggers[name] = trigger
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("decode differs from encoding/json (-json +decode):\n%s", diff)
+		}
+	})
+}
+
+// withoutReadOnly removes the fields that decode passes over.
+func withoutReadOnly(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var job map[string]json.RawMessage
+	if err := json.Unmarshal(text, &job); err != nil {
+		t.Fatalf("taken, but encoding/json says %v: %s", err, text)
+	}
+	for _, field := range readOnly[reflect.TypeFor[dispatcher.Job]()] {
+		delete(job, field)
+	}
+	var triggers map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(job["triggers"], &triggers); err == nil {
+		for _, trigger := range triggers {
+			for _, field := range readOnly[reflect.TypeFor[dispatcher.Trigger]()] {
+				delete(trigger, field)
+			}
+		}
+		job["triggers"], _ = json.Marshal(triggers)
+	}
+	out, _ := json.Marshal(job)
+	return out
+}
+
+func TestReadOnlyFieldsArePassedOver(t *testing.T) {
+	t.Parallel()
+	var job dispatcher.Job
+	faults := decode([]byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never","triggers":{"a":{"expression":"x","state":[],"paused":1}}}`), &job)
+	if len(faults) != 0 || job.Revision != 0 || job.Triggers["a"].Expression != "x" {
+		t.Errorf("decode = %+v, %v, want read-only fields passed over", job, faults)
+	}
+}
+
+func TestEveryReadOnlyFieldExists(t *testing.T) {
+	t.Parallel()
+	for typ, names := range readOnly {
+		fields := jsonFields(typ)
+		for _, name := range names {
+			if _, ok := fields[name]; !ok {
+				t.Errorf("%s has no field %s", typ, name)
+			}
+		}
+	}
+}
+
+func TestHostileBodiesTakeLittle(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("k", 500_000)
+	for name, text := range map[string]string{
+		"a long key above many values":    `{"` + long + `":[` + strings.Repeat("0,", 200_000) + `0]}`,
+		"a long key above many twins":     `{"` + long + `":{"a":0` + strings.Repeat(`,"a":0`, 80_000) + `}}`,
+		"deep nesting with many values":   `{"payload":` + strings.Repeat(`[0,`, 900) + `0` + strings.Repeat(`]`, 900) + `}`,
+		"many unknown fields":             `{"z":0` + strings.Repeat(`,"y":0`, 100_000) + `}`,
+		"many triggers":                   `{"triggers":{"a":{}` + manyKeys(50_000) + `}}`,
+		"an endless number":               `{"triggers":{"a":{"repeat_count":` + strings.Repeat("9", 900_000) + `}}}`,
+		"escapes":                         `{"description":"` + strings.Repeat(`\u0041`, 150_000) + `"}`,
+		"many brackets inside of strings": `{"description":"` + strings.Repeat(`[`, 900_000) + `"}`,
+	} {
+		var job dispatcher.Job
+		faults := decode([]byte(text), &job)
+		addMeaning(&faults, job.Validate())
+		size := 0
+		for _, f := range faults {
+			size += len(f.Path) + len(f.Message)
+		}
+		if size > 100_000 {
+			t.Errorf("%s: the faults take %d bytes", name, size)
+		}
+	}
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(`,"k` + strings.Repeat("a", i%7) + string(rune('a'+i%26)) + `":{}`)
+	}
+	return b.String()
+}

@@ -1,0 +1,283 @@
+package api
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// document is what the tests look at of openapi.json.
+type openAPI struct {
+	OpenAPI string
+	Paths   map[string]map[string]json.RawMessage
+	Comp    struct {
+		Parameters map[string]parameter
+		Responses  map[string]json.RawMessage
+		Headers    map[string]json.RawMessage
+		Schemas    map[string]schema
+		Security   map[string]json.RawMessage `json:"securitySchemes"`
+	} `json:"components"`
+}
+
+type operation struct {
+	OperationID string
+	Summary     string
+	Parameters  []parameter
+	Security    *[]json.RawMessage
+	Responses   map[string]json.RawMessage
+}
+
+type parameter struct {
+	Ref  string `json:"$ref"`
+	Name string
+	In   string
+}
+
+type schema struct {
+	Properties map[string]struct{ ReadOnly bool }
+	Required   []string
+	Enum       []string
+}
+
+func readOpenAPI(t *testing.T) openAPI {
+	t.Helper()
+	var doc openAPI
+	if err := json.Unmarshal(openAPIDocument, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if faults := decodeKeys(openAPIDocument); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	return doc
+}
+
+// decodeKeys finds keys that are given twice.
+func decodeKeys(text []byte) dispatcher.Faults {
+	var d decoder
+	d.checkKeys(json.NewDecoder(strings.NewReader(string(text))), nil)
+	return d.faults
+}
+
+// resolve follows the reference of a parameter.
+func (doc openAPI) resolve(t *testing.T, p parameter) parameter {
+	t.Helper()
+	if p.Ref == "" {
+		return p
+	}
+	found, ok := doc.Comp.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
+	if !ok {
+		t.Errorf("no parameter %s", p.Ref)
+	}
+	return found
+}
+
+func TestOpenAPIDescribesTheRoutesThereAre(t *testing.T) {
+	t.Parallel()
+	doc := readOpenAPI(t)
+	var served, described []string
+	ids := map[string]bool{}
+	for _, rt := range routes {
+		served = append(served, rt.method+" "+rt.path)
+		var op operation
+		if err := json.Unmarshal(doc.Paths[rt.path][strings.ToLower(rt.method)], &op); err != nil {
+			t.Errorf("%s %s: %v", rt.method, rt.path, err)
+			continue
+		}
+		if op.OperationID == "" || ids[op.OperationID] || op.Summary == "" || len(op.Responses) == 0 {
+			t.Errorf("%s %s has operationId %q, summary %q, %d responses", rt.method, rt.path, op.OperationID, op.Summary, len(op.Responses))
+		}
+		ids[op.OperationID] = true
+		if open := op.Security != nil && len(*op.Security) == 0; open != (rt.scope == "") {
+			t.Errorf("%s %s: described as open %v, served as open %v", rt.method, rt.path, open, rt.scope == "")
+		}
+		var shared []parameter
+		_ = json.Unmarshal(doc.Paths[rt.path]["parameters"], &shared)
+		var inPath, inQuery []string
+		for _, p := range append(shared, op.Parameters...) {
+			switch p = doc.resolve(t, p); p.In {
+			case "path":
+				inPath = append(inPath, "{"+p.Name+"}")
+			case "query":
+				inQuery = append(inQuery, p.Name)
+			}
+		}
+		var wildcards []string
+		for segment := range strings.SplitSeq(rt.path, "/") {
+			if strings.HasPrefix(segment, "{") {
+				wildcards = append(wildcards, segment)
+			}
+		}
+		if !slices.Equal(wildcards, inPath) || !slices.Equal(rt.query, inQuery) {
+			t.Errorf("%s %s: described with %v %v, served with %v %v", rt.method, rt.path, inPath, inQuery, wildcards, rt.query)
+		}
+	}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			if method != "parameters" {
+				described = append(described, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	slices.Sort(served)
+	slices.Sort(described)
+	if diff := cmp.Diff(served, described); diff != "" {
+		t.Errorf("routes (-served +described):\n%s", diff)
+	}
+}
+
+func TestOpenAPISchemasAreTheTypes(t *testing.T) {
+	t.Parallel()
+	doc := readOpenAPI(t)
+	types := map[string]reflect.Type{
+		"App": reflect.TypeFor[dispatcher.App](), "Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
+		"Webhook": reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
+		"Run": reflect.TypeFor[dispatcher.Run](), "Attempt": reflect.TypeFor[dispatcher.Attempt](), "Outcome": reflect.TypeFor[dispatcher.Outcome](),
+		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](), "Fault": reflect.TypeFor[dispatcher.Fault](),
+		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),
+		"AppList": reflect.TypeFor[list[dispatcher.App]](), "JobList": reflect.TypeFor[list[dispatcher.Job]](),
+		"RunList": reflect.TypeFor[list[dispatcher.Run]](), "MisfireList": reflect.TypeFor[list[dispatcher.Misfire]](),
+		"NodeList": reflect.TypeFor[list[dispatcher.Node]](), "Problem": reflect.TypeFor[problem](),
+	}
+	for name, described := range doc.Comp.Schemas {
+		if _, known := types[name]; !known && len(described.Properties) > 0 {
+			t.Errorf("schema %s is compared with no type", name)
+		}
+	}
+	for name, typ := range types {
+		described := doc.Comp.Schemas[name]
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(jsonFields(typ))), slices.Sorted(maps.Keys(described.Properties))); diff != "" {
+			t.Errorf("%s (-type +schema):\n%s", name, diff)
+		}
+		var marked []string
+		for field, property := range described.Properties {
+			if property.ReadOnly {
+				marked = append(marked, field)
+			}
+		}
+		slices.Sort(marked)
+		if diff := cmp.Diff(slices.Sorted(slices.Values(readOnly[typ])), marked); diff != "" {
+			t.Errorf("read-only fields of %s (-passed over +described):\n%s", name, diff)
+		}
+		for _, field := range described.Required {
+			if _, ok := described.Properties[field]; !ok {
+				t.Errorf("%s requires %s, which it does not have", name, field)
+			}
+		}
+	}
+}
+
+func TestOpenAPIReferencesExist(t *testing.T) {
+	t.Parallel()
+	var doc any
+	if err := json.Unmarshal(openAPIDocument, &doc); err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if ref, ok := v["$ref"].(string); ok {
+				used[ref] = true
+			}
+			for _, inner := range v {
+				walk(inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(inner)
+			}
+		}
+	}
+	walk(doc)
+	all := readOpenAPI(t).Comp
+	there := map[string]bool{}
+	for _, section := range []struct {
+		name string
+		keys []string
+	}{
+		{"parameters", slices.Collect(maps.Keys(all.Parameters))}, {"responses", slices.Collect(maps.Keys(all.Responses))},
+		{"headers", slices.Collect(maps.Keys(all.Headers))}, {"schemas", slices.Collect(maps.Keys(all.Schemas))},
+	} {
+		for _, key := range section.keys {
+			there["#/components/"+section.name+"/"+key] = true
+		}
+	}
+	if diff := cmp.Diff(there, used); diff != "" {
+		t.Errorf("components (-there +referred to):\n%s", diff)
+	}
+}
+
+func TestOpenAPIEnumsAreTheValues(t *testing.T) {
+	t.Parallel()
+	schemas := readOpenAPI(t).Comp.Schemas
+	var states []string
+	for _, s := range dispatcher.RunStates {
+		states = append(states, string(s))
+	}
+	if diff := cmp.Diff(states, schemas["RunState"].Enum); diff != "" {
+		t.Errorf("run states (-domain +described):\n%s", diff)
+	}
+	if diff := cmp.Diff(constants(t, "../run.go", "Class"), slices.Sorted(slices.Values(schemas["Class"].Enum))); diff != "" {
+		t.Errorf("classes (-domain +described):\n%s", diff)
+	}
+	codes := append(constants(t, "../fault.go", "Code"), schedule.Codes...)
+	slices.Sort(codes)
+	if diff := cmp.Diff(slices.Compact(codes), slices.Sorted(slices.Values(schemas["Code"].Enum))); diff != "" {
+		t.Errorf("codes (-constants +described):\n%s", diff)
+	}
+}
+
+func TestEveryStatusIsOfAKnownCode(t *testing.T) {
+	t.Parallel()
+	known := readOpenAPI(t).Comp.Schemas["Code"].Enum
+	seen := map[string]bool{}
+	for _, row := range statuses {
+		for _, code := range row.codes {
+			if seen[code] || !slices.Contains(known, code) {
+				t.Errorf("code %s stands twice among the statuses, or is not known", code)
+			}
+			seen[code] = true
+		}
+	}
+}
+
+// constants returns the values of the string constants of a file whose names begin with prefix.
+func constants(t *testing.T, file, prefix string) []string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(file), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values []string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		for i, name := range spec.Names {
+			if strings.HasPrefix(name.Name, prefix) && i < len(spec.Values) {
+				if literal, ok := spec.Values[i].(*ast.BasicLit); ok {
+					value, _ := strconv.Unquote(literal.Value)
+					values = append(values, value)
+				}
+			}
+		}
+		return true
+	})
+	slices.Sort(values)
+	return values
+}
