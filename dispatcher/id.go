@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// AppID, JobID and TriggerID return the key of a row: 63 bits of a hash of its names. The
-// same names give the same key in every installation and after every restore.
+// AppID returns the key of an app's row, as JobID and TriggerID do for theirs: 63 bits of a
+// hash of its names. The same names give the same key in every installation and after every
+// restore.
 func AppID(app string) int64 { return hashID("app", app) }
 
 // JobID returns the key of a job; see AppID.
@@ -43,7 +44,7 @@ func (k RunKey) String() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(k.ScheduledAt.UnixMilli())<<16)
 	binary.BigEndian.PutUint64(b[6:14], uint64(k.TriggerID))
-	b[14] = k.Kind.code()
+	b[14] = k.Kind.Code()
 	return idEncoding.EncodeToString(b[:15])
 }
 
@@ -56,7 +57,7 @@ func ParseRunKey(id string) (RunKey, error) {
 	if err != nil || len(b) != 15 || b[6]&0x80 != 0 {
 		return RunKey{}, ErrRunID
 	}
-	kind, ok := kindOfCode(b[14])
+	kind, ok := KindOfCode(b[14])
 	if !ok {
 		return RunKey{}, ErrRunID
 	}

@@ -54,7 +54,7 @@ type Attempt struct {
 // RunKind says what asked for a run.
 type RunKind string
 
-// The kinds of run. Each has a code in run ids; see RunKind.code.
+// The kinds of run. Each has a code in run ids; see RunKind.Code.
 const (
 	KindSchedule RunKind = "schedule" // a fire on time
 	KindManual   RunKind = "manual"   // an operator's request
@@ -63,7 +63,8 @@ const (
 
 var kinds = []RunKind{1: KindSchedule, 2: KindManual, 3: KindCatchUp}
 
-func (k RunKind) code() byte {
+// Code returns the number by which run ids and databases hold a kind; 0 for an unknown one.
+func (k RunKind) Code() byte {
 	for code, kind := range kinds {
 		if kind == k {
 			return byte(code)
@@ -72,7 +73,8 @@ func (k RunKind) code() byte {
 	return 0
 }
 
-func kindOfCode(code byte) (RunKind, bool) {
+// KindOfCode is the inverse of RunKind.Code.
+func KindOfCode(code byte) (RunKind, bool) {
 	if code == 0 || int(code) >= len(kinds) {
 		return "", false
 	}

@@ -1,0 +1,171 @@
+-- +goose Up
+
+-- The same tables as PostgreSQL's, where each is explained.
+
+CREATE TABLE installation (
+  id TEXT NOT NULL
+) STRICT;
+INSERT INTO installation (id) VALUES (lower(hex(randomblob(16))));
+
+CREATE TABLE apps (
+  id INTEGER NOT NULL PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  description TEXT NOT NULL,
+  enabled INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  deleted_at INTEGER
+) STRICT;
+
+CREATE TABLE jobs (
+  id INTEGER NOT NULL PRIMARY KEY,
+  app_id INTEGER NOT NULL REFERENCES apps (id),
+  name TEXT NOT NULL,
+  description TEXT NOT NULL,
+  enabled INTEGER NOT NULL,
+  paused INTEGER NOT NULL,
+  target TEXT NOT NULL,
+  payload TEXT NOT NULL,
+  trigger_names TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  deleted_at INTEGER,
+  UNIQUE (app_id, name)
+) STRICT;
+
+CREATE TABLE triggers (
+  id INTEGER NOT NULL PRIMARY KEY,
+  job_id INTEGER NOT NULL REFERENCES jobs (id),
+  app_id INTEGER NOT NULL REFERENCES apps (id),
+  revision INTEGER NOT NULL,
+  next_fire_time INTEGER,
+  prev_fire_time INTEGER,
+  misfire_after INTEGER NOT NULL,
+  anchor_at INTEGER NOT NULL,
+  start_at INTEGER,
+  end_at INTEGER,
+  repeat_count INTEGER NOT NULL,
+  enabled INTEGER NOT NULL,
+  paused INTEGER NOT NULL,
+  job_paused INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
+  name TEXT NOT NULL,
+  expression TEXT NOT NULL,
+  dialect TEXT NOT NULL,
+  timezone TEXT NOT NULL,
+  gap TEXT NOT NULL,
+  overlap TEXT NOT NULL,
+  error TEXT NOT NULL,
+  deleted_at INTEGER
+) STRICT;
+CREATE INDEX triggers_due ON triggers (next_fire_time, id)
+  WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND next_fire_time IS NOT NULL;
+
+-- Rows lie in the order of this key (WITHOUT ROWID), so a claim appends and needs no second tree.
+CREATE TABLE runs (
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  job_id INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  claimed_at INTEGER,
+  started_at INTEGER,
+  ended_at INTEGER,
+  attempt INTEGER NOT NULL,
+  http_status INTEGER NOT NULL DEFAULT 0,
+  kind INTEGER NOT NULL,
+  live INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  class TEXT NOT NULL DEFAULT '',
+  error TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (scheduled_at, trigger_id, kind)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX runs_live ON runs (node, job_id) WHERE live;
+CREATE INDEX runs_ended ON runs (job_id, scheduled_at) WHERE NOT live;
+
+CREATE TABLE attempts (
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  started_at INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  http_status INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  class TEXT NOT NULL,
+  error TEXT NOT NULL,
+  late_result TEXT,
+  PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE misfires (
+  from_at INTEGER NOT NULL,
+  to_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  job_id INTEGER NOT NULL REFERENCES jobs (id),
+  count INTEGER NOT NULL,
+  decision TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  catch_up INTEGER,
+  node INTEGER NOT NULL,
+  decided_at INTEGER NOT NULL,
+  PRIMARY KEY (from_at, trigger_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX misfires_job ON misfires (job_id, from_at);
+
+CREATE TABLE nodes (
+  id INTEGER NOT NULL PRIMARY KEY,
+  name TEXT NOT NULL,
+  version TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('active', 'paused', 'draining', 'dead')),
+  started_at INTEGER NOT NULL,
+  heartbeat_at INTEGER NOT NULL,
+  in_flight INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE calendars (
+  app_id INTEGER NOT NULL REFERENCES apps (id),
+  name TEXT NOT NULL,
+  definition TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  deleted_at INTEGER,
+  PRIMARY KEY (app_id, name)
+) STRICT;
+
+CREATE TABLE audit (
+  at INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  actor TEXT NOT NULL,
+  action TEXT NOT NULL,
+  app TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (at, id)
+) STRICT;
+
+CREATE TABLE api_tokens (
+  name TEXT NOT NULL PRIMARY KEY,
+  hash TEXT NOT NULL UNIQUE,
+  scope TEXT NOT NULL,
+  apps TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+-- +goose Down
+DROP TABLE installation;
+DROP TABLE api_tokens;
+DROP TABLE audit;
+DROP TABLE calendars;
+DROP TABLE nodes;
+DROP TABLE misfires;
+DROP TABLE attempts;
+DROP TABLE runs;
+DROP TABLE triggers;
+DROP TABLE jobs;
+DROP TABLE apps;
