@@ -2,10 +2,8 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -17,17 +15,17 @@ import (
 // jobModel is a carillon_job as configuration, plan and state hold it. Target and triggers
 // are Terraform values and not structs, because any of them may be unknown at plan.
 type jobModel struct {
-	ID            types.String         `tfsdk:"id"`
-	App           types.String         `tfsdk:"app"`
-	Name          types.String         `tfsdk:"name"`
-	Description   types.String         `tfsdk:"description"`
-	Enabled       types.Bool           `tfsdk:"enabled"`
-	Target        types.Object         `tfsdk:"target"`
-	Payload       jsontypes.Normalized `tfsdk:"payload"`
-	Triggers      types.Map            `tfsdk:"triggers"`
-	State         types.String         `tfsdk:"state"`
-	Revision      types.Int64          `tfsdk:"revision"`
-	NextFireTimes types.Map            `tfsdk:"next_fire_times"`
+	ID            types.String    `tfsdk:"id"`
+	App           types.String    `tfsdk:"app"`
+	Name          types.String    `tfsdk:"name"`
+	Description   types.String    `tfsdk:"description"`
+	Enabled       types.Bool      `tfsdk:"enabled"`
+	Target        types.Object    `tfsdk:"target"`
+	Payload       text[documents] `tfsdk:"payload"`
+	Triggers      types.Map       `tfsdk:"triggers"`
+	State         types.String    `tfsdk:"state"`
+	Revision      types.Int64     `tfsdk:"revision"`
+	NextFireTimes types.Map       `tfsdk:"next_fire_times"`
 }
 
 type targetModel struct {
@@ -63,9 +61,9 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 	job.Description = read.text("/description", m.Description)
 	job.Enabled = read.bool("/enabled", m.Enabled, job.Enabled)
 	job.Target = readTarget(ctx, read, m.Target)
-	// What is no JSON is reported by the attribute's type.
-	if payload := []byte(read.text("/payload", m.Payload)); json.Valid(payload) {
-		job.Payload = payload
+	job.Payload = []byte(read.text("/payload", m.Payload))
+	if !m.Payload.IsNull() && !m.Payload.IsUnknown() && len(job.Payload) == 0 {
+		read.faults.Add("/payload", dispatcher.CodeJSONSyntax, "payload is empty, which is no JSON; leave it out")
 	}
 	job.Triggers = map[string]dispatcher.Trigger{}
 	if read.unknown("/triggers", m.Triggers) {
@@ -117,26 +115,39 @@ func readTrigger(ctx context.Context, read *reader, pointer string, object types
 		return t
 	}
 	t.Expression = read.text(pointer+"/expression", m.Expression)
-	setText(&t.Dialect, read.text(pointer+"/dialect", m.Dialect))
+	readWord(read, pointer+"/dialect", m.Dialect, &t.Dialect)
 	if m.Dialect.IsUnknown() {
 		read.unknown(pointer+"/expression", m.Dialect) // what it means hangs on the dialect
 	}
-	t.Timezone = read.text(pointer+"/timezone", m.Timezone)
+	readWord(read, pointer+"/timezone", m.Timezone, &t.Timezone)
 	if m.Timezone.IsUnknown() {
 		t.Timezone = "UTC" // without any, a local instant would be at fault
 	}
 	t.StartAt = read.instant(pointer+"/start_at", m.StartAt)
 	t.EndAt = read.instant(pointer+"/end_at", m.EndAt)
 	t.RepeatCount = read.int(pointer+"/repeat_count", m.RepeatCount)
-	setText(&t.Gap, read.text(pointer+"/gap", m.Gap))
-	setText(&t.Overlap, read.text(pointer+"/overlap", m.Overlap))
+	readWord(read, pointer+"/gap", m.Gap, &t.Gap)
+	readWord(read, pointer+"/overlap", m.Overlap, &t.Overlap)
 	t.MisfireAfter = read.duration(pointer+"/misfire_after", m.MisfireAfter, t.MisfireAfter)
 	t.Enabled = read.bool(pointer+"/enabled", m.Enabled, t.Enabled)
 	return t
 }
 
-// setText sets a word of the domain, whose type this package need not name.
-func setText[S ~string](field *S, value string) { *field = S(value) }
+// readWord reads a text whose empty value the domain keeps for "left out".
+func readWord[S ~string](read *reader, pointer string, v types.String, field *S) {
+	*field = S(read.text(pointer, v))
+	if !v.IsNull() && !v.IsUnknown() && *field == "" {
+		read.faults.Add(pointer, dispatcher.CodeRequired, "text is empty; leave it out for the default")
+	}
+}
+
+// word is the inverse of readWord.
+func word[S ~string](value S) types.String {
+	if value == "" {
+		return types.StringNull()
+	}
+	return types.StringValue(string(value))
+}
 
 // newJobModel returns the model of a job that the API answered. prior is the plan or state
 // that it replaces: an empty map of headers is not told from none on the wire, so it stays
@@ -150,12 +161,12 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 		Description: types.StringValue(job.Description),
 		Enabled:     types.BoolValue(job.Enabled),
 		Target:      newTarget(ctx, &diags, job.Target, prior.Target),
-		Payload:     jsontypes.NewNormalizedNull(),
+		Payload:     text[documents]{types.StringNull()},
 		State:       types.StringValue(string(job.State)),
 		Revision:    types.Int64Value(job.Revision),
 	}
 	if len(job.Payload) > 0 {
-		m.Payload = jsontypes.NewNormalizedValue(string(job.Payload))
+		m.Payload = newText[documents](string(job.Payload))
 	}
 	triggers, next := map[string]triggerModel{}, map[string]timetypes.RFC3339{}
 	for name, t := range job.Triggers {
@@ -164,7 +175,7 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 			next[name] = timetypes.NewRFC3339TimeValue(t.NextFireTime.UTC())
 		}
 	}
-	m.Triggers = mapFrom(ctx, &diags, triggersType(ctx).ElemType, triggers)
+	m.Triggers = mapFrom(ctx, &diags, triggersType().ElemType, triggers)
 	m.NextFireTimes = mapFrom(ctx, &diags, timetypes.RFC3339Type{}, next)
 	return m, diags
 }
@@ -174,31 +185,32 @@ func newTarget(ctx context.Context, diags *diag.Diagnostics, target dispatcher.T
 	if w == nil {
 		w = &dispatcher.Webhook{} // a target of another kind; the difference to the configuration shows
 	}
-	var read reader
-	before := readTarget(ctx, &read, prior).Webhook
-	headers := types.MapNull(types.StringType)
-	if len(w.Headers) > 0 || before != nil && before.Headers != nil {
-		headers = mapFrom(ctx, diags, types.StringType, w.Headers)
+	headers := w.Headers
+	if len(headers) == 0 {
+		headers = nil // which becomes null
+		if before := readTarget(ctx, &reader{}, prior).Webhook; before != nil && before.Headers != nil {
+			headers = map[string]string{}
+		}
 	}
-	webhook := objectFrom(ctx, diags, webhookType(ctx), webhookModel{
+	webhook := objectFrom(ctx, diags, webhookType(), webhookModel{
 		URL:     types.StringValue(w.URL),
 		Method:  types.StringValue(w.Method),
-		Headers: headers,
+		Headers: mapFrom(ctx, diags, types.StringType, headers),
 		Timeout: newText[durations](formatDuration(w.Timeout)),
 	})
-	return objectFrom(ctx, diags, targetType(ctx), targetModel{Webhook: webhook})
+	return objectFrom(ctx, diags, targetType(), targetModel{Webhook: webhook})
 }
 
 func newTriggerModel(t dispatcher.Trigger) triggerModel {
 	return triggerModel{
 		Expression:   types.StringValue(t.Expression),
-		Dialect:      types.StringValue(string(t.Dialect)),
-		Timezone:     types.StringValue(t.Timezone),
+		Dialect:      word(t.Dialect),
+		Timezone:     word(t.Timezone),
 		StartAt:      newInstant(t.StartAt),
 		EndAt:        newInstant(t.EndAt),
 		RepeatCount:  types.Int64Value(int64(t.RepeatCount)),
-		Gap:          types.StringValue(string(t.Gap)),
-		Overlap:      types.StringValue(string(t.Overlap)),
+		Gap:          word(t.Gap),
+		Overlap:      word(t.Overlap),
 		MisfireAfter: newText[durations](formatDuration(t.MisfireAfter)),
 		Enabled:      types.BoolValue(t.Enabled),
 	}
@@ -213,15 +225,15 @@ func newInstant(t *time.Time) text[instants] {
 
 // The types of the nested attributes are those of the schema.
 
-func targetType(context.Context) types.ObjectType {
+func targetType() types.ObjectType {
 	return targetAttribute().GetType().(types.ObjectType)
 }
 
-func webhookType(ctx context.Context) types.ObjectType {
-	return targetType(ctx).AttrTypes["webhook"].(types.ObjectType)
+func webhookType() types.ObjectType {
+	return targetType().AttrTypes["webhook"].(types.ObjectType)
 }
 
-func triggersType(context.Context) types.MapType {
+func triggersType() types.MapType {
 	return triggersAttribute().GetType().(types.MapType)
 }
 

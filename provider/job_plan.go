@@ -77,14 +77,13 @@ func (r *jobResource) resolve(ctx context.Context, diags *diag.Diagnostics, old 
 		var faults dispatcher.Faults
 		faults.AddError("", err)
 		reportFaults(diags, faults)
-		fillIn(&m.Dialect, t.Dialect)
-		fillIn(&m.Timezone, t.Timezone)
-		fillIn(&m.Gap, t.Gap)
-		fillIn(&m.Overlap, t.Overlap)
-		triggers[name] = objectFrom(ctx, diags, triggersType(ctx).ElemType.(types.ObjectType), m)
+		// Also what is left out and was changed outside goes back to what it resolves to.
+		m.Dialect, m.Timezone = word(t.Dialect), word(t.Timezone)
+		m.Gap, m.Overlap = word(t.Gap), word(t.Overlap)
+		triggers[name] = objectFrom(ctx, diags, triggersType().ElemType.(types.ObjectType), m)
 	}
 	if !plan.Triggers.IsUnknown() && !diags.HasError() {
-		plan.Triggers = mapFrom(ctx, diags, triggersType(ctx).ElemType, triggers)
+		plan.Triggers = mapFrom(ctx, diags, triggersType().ElemType, triggers)
 	}
 }
 
@@ -98,11 +97,4 @@ func (r *jobResource) revise(old *dispatcher.Job, job dispatcher.Job, name strin
 	}
 	revised, _, err := dispatcher.Revise(old, alone, 0, r.now())
 	return revised.Triggers[name], err
-}
-
-// fillIn sets what is unknown in the plan because the configuration leaves it out.
-func fillIn[S ~string](planned *types.String, resolved S) {
-	if planned.IsUnknown() {
-		*planned = types.StringValue(string(resolved))
-	}
 }

@@ -28,10 +28,12 @@ var (
 // job_*.go files beside.
 type jobResource struct {
 	conn *connection
-	now  func() time.Time
+	now  func() time.Time // judges whether an instant is past
 }
 
-func newJobResource() resource.Resource { return &jobResource{now: time.Now} }
+func newJobResource() resource.Resource {
+	return &jobResource{now: time.Now} //nolint:forbidigo // a plan is made at the present; tests set another
+}
 
 func (r *jobResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_job"

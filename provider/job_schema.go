@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -16,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -52,7 +52,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"target": targetAttribute(),
 			"payload": schema.StringAttribute{
 				Optional:   true,
-				CustomType: jsontypes.NormalizedType{},
+				CustomType: textType[documents]{},
 				MarkdownDescription: "JSON that becomes the request's body, best written with `jsonencode`: at most 256 KiB, " +
 					"nested at most 32 deep. White space and the order of keys make no difference. Default: a description of " +
 					"the fire, with `app`, `job`, `trigger`, `run`, `kind` and `scheduled_at`.",
@@ -136,13 +136,18 @@ func triggerAttributes() map[string]schema.Attribute {
 		"expression": schema.StringAttribute{
 			Required: true,
 			MarkdownDescription: "When to fire: a Quartz expression of six or seven fields (`0 0 2 ? * MON-FRI`), a unix one of " +
-				"five (`*/10 * * * *`) or a macro (`@daily`), an interval (`rate(5 minutes)`, `@every 90s`), or one " +
-				"instant (`at(2030-05-01T10:00:00Z)`). At most 256 bytes. An instant that is past is refused when it " +
-				"is new or changed.",
+				"five (`*/10 * * * *`) or a macro (`@daily`), one of Amazon EventBridge (`cron(0 2 ? * MON-FRI *)`), an " +
+				"interval of elapsed time (`rate(5 minutes)`, `@every 90s`), of the calendar (`every 3 months`) or of the " +
+				"day (`every 45 minutes from 9:00 to 17:00 on MON-FRI`), or one instant (`at(2030-05-01T10:00:00Z)`). At " +
+				"most 256 bytes. An instant that is past is refused when it is new or changed.",
 		},
 		"dialect": schema.StringAttribute{
 			Optional: true, Computed: true,
-			MarkdownDescription: "How to read `expression`: `quartz`, `unix`, `interval` or `at`. Default: recognised, and stated in the plan.",
+			MarkdownDescription: "How to read `expression`: " + codes([]schedule.Dialect{
+				schedule.DialectQuartz, schedule.DialectUnix, schedule.DialectAWS, schedule.DialectInterval,
+				schedule.DialectCalendarInterval, schedule.DialectDailyInterval, schedule.DialectAt,
+			}) + ". Default: recognised, and stated in the plan; `rate` and `at` are read as Amazon EventBridge reads them only " +
+				"with `aws`.",
 		},
 		"timezone": schema.StringAttribute{
 			Optional: true, Computed: true,
@@ -168,12 +173,13 @@ func triggerAttributes() map[string]schema.Attribute {
 		"gap": schema.StringAttribute{
 			Optional: true, Computed: true,
 			MarkdownDescription: "What becomes of local times that do not exist because the clock is put forward: `skip` (they do not " +
-				"fire) or `next` (they fire once, when the gap ends). Default: by dialect, stated in the plan; `skip` for cron.",
+				"fire) or `next` (they fire once, when the gap ends). Default: `skip` for cron expressions and what fires by the day.",
 		},
 		"overlap": schema.StringAttribute{
 			Optional: true, Computed: true,
 			MarkdownDescription: "What becomes of local times that come twice because the clock is put back: `last` (the last pass " +
-				"fires), `first` or `both`. Default: `last`, but `both` for expressions that cover all 24 hours; stated in the plan.",
+				"fires), `first` or `both`. Default: `last`, but `both` for expressions that cover all 24 hours and `first` " +
+				"for intervals of the calendar.",
 		},
 		"misfire_after": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(misfireAfter),

@@ -64,7 +64,7 @@ func (r *reader) judge(err error) dispatcher.Faults {
 	ofDomain.AddError("", err)
 	all := r.known(r.faults)
 	for _, f := range r.known(ofDomain) {
-		if !slices.ContainsFunc(r.faults, func(unread dispatcher.Fault) bool { return unread.Path == f.Path }) {
+		if !slices.ContainsFunc(r.faults, func(unread dispatcher.Fault) bool { return within(unread.Path, f.Path) }) {
 			all = append(all, f)
 		}
 	}

@@ -17,13 +17,13 @@ import (
 
 // meaning says when two texts mean the same.
 type meaning interface {
-	same(a, b string) bool
+	same(ctx context.Context, a, b string) bool
 }
 
 // durations compares lengths of time: 60s is 1m0s.
 type durations struct{}
 
-func (durations) same(a, b string) bool {
+func (durations) same(_ context.Context, a, b string) bool {
 	x, errX := dispatcher.ParseDuration(a)
 	y, errY := dispatcher.ParseDuration(b)
 	return errX == nil && errY == nil && x == y
@@ -33,17 +33,19 @@ func (durations) same(a, b string) bool {
 // texts and so would see a change where the API answers in UTC.)
 type instants struct{}
 
-func (instants) same(a, b string) bool {
+func (instants) same(_ context.Context, a, b string) bool {
 	x, errX := dispatcher.ParseInstant(a)
 	y, errY := dispatcher.ParseInstant(b)
 	return errX == nil && errY == nil && x.Equal(y)
 }
 
-// documents compares JSON: neither white space nor the order of keys matters.
+// documents compares JSON: neither white space nor the order of keys matters. (The type
+// jsontypes.Normalized shows the whole text where it is no JSON; a payload may be large or
+// secret.)
 type documents struct{}
 
-func (documents) same(a, b string) bool {
-	same, diags := jsontypes.NewNormalizedValue(a).StringSemanticEquals(context.Background(), jsontypes.NewNormalizedValue(b))
+func (documents) same(ctx context.Context, a, b string) bool {
+	same, diags := jsontypes.NewNormalizedValue(a).StringSemanticEquals(ctx, jsontypes.NewNormalizedValue(b))
 	return same && !diags.HasError()
 }
 
@@ -100,9 +102,9 @@ func (v text[M]) Equal(o attr.Value) bool {
 	return ok && v.StringValue.Equal(other.StringValue)
 }
 
-func (v text[M]) StringSemanticEquals(_ context.Context, o basetypes.StringValuable) (bool, diag.Diagnostics) {
+func (v text[M]) StringSemanticEquals(ctx context.Context, o basetypes.StringValuable) (bool, diag.Diagnostics) {
 	other, ok := o.(text[M])
-	return ok && (*new(M)).same(v.ValueString(), other.ValueString()), nil
+	return ok && (*new(M)).same(ctx, v.ValueString(), other.ValueString()), nil
 }
 
 // keepIfSame plans the text in state if the configured one means the same, so that
@@ -117,9 +119,9 @@ func (keepIfSame[M]) Description(context.Context) string {
 
 func (m keepIfSame[M]) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
 
-func (keepIfSame[M]) PlanModifyString(_ context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+func (keepIfSame[M]) PlanModifyString(ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
 	unset := req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown()
-	if !unset && (*new(M)).same(req.StateValue.ValueString(), req.PlanValue.ValueString()) {
+	if !unset && (*new(M)).same(ctx, req.StateValue.ValueString(), req.PlanValue.ValueString()) {
 		resp.PlanValue = req.StateValue
 	}
 }

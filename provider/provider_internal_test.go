@@ -1,0 +1,125 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+func TestPointersBecomePaths(t *testing.T) {
+	t.Parallel()
+	for pointer, want := range map[string]string{
+		"":                                  "",
+		"/name":                             "name",
+		"/triggers":                         "triggers",
+		"/triggers/nightly":                 `triggers["nightly"]`,
+		"/triggers/triggers/expression":     `triggers["triggers"].expression`,
+		"/triggers/headers/timezone":        `triggers["headers"].timezone`,
+		"/triggers//expression":             `triggers[""].expression`,
+		"/triggers/a~1b~0c/expression":      `triggers["a/b~c"].expression`,
+		"/target/webhook/url":               "target.webhook.url",
+		"/target/webhook/headers/X-Api-Key": `target.webhook.headers["X-Api-Key"]`,
+		"/payload/a/b":                      "payload",
+	} {
+		if got := attributePath(pointer).String(); got != want {
+			t.Errorf("attributePath(%q) = %s, want %s", pointer, got, want)
+		}
+	}
+}
+
+func TestDurationsAreShort(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		time.Minute: "1m", time.Hour: "1h", 90 * time.Second: "1m30s", time.Hour + time.Second: "1h0m1s",
+		10 * time.Minute: "10m", 20 * time.Hour: "20h", 250 * time.Millisecond: "250ms", 0: "0s", 30 * time.Second: "30s",
+	} {
+		got := formatDuration(dispatcher.Duration(d))
+		if got != want || !(durations{}).same(context.Background(), got, d.String()) && d != 0 {
+			t.Errorf("formatDuration(%s) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	r := &jobResource{now: func() time.Time { return now }}
+	declare := func(expression string) dispatcher.Job {
+		trigger := dispatcher.Trigger{Expression: expression, Dialect: "at", Timezone: "UTC", Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter}
+		return dispatcher.Job{Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
+	}
+	past, otherPast, future := declare("at(2026-11-20T11:00:00Z)"), declare("at(2026-11-20T10:00:00Z)"), declare("at(2026-11-20T13:00:00Z)")
+	for name, tt := range map[string]struct {
+		old  *dispatcher.Job
+		job  dispatcher.Job
+		want bool
+	}{
+		"new and past":       {nil, past, true},
+		"new and to come":    {nil, future, false},
+		"past by now":        {&past, past, false},
+		"changed to past":    {&otherPast, past, true},
+		"changed to to come": {&past, future, false},
+	} {
+		var fault *dispatcher.Fault
+		var faults dispatcher.Faults
+		_, err := r.revise(tt.old, tt.job, "t")
+		if errors.As(err, &faults) {
+			fault = &faults[0]
+		}
+		if got := fault != nil && fault.Code == dispatcher.CodeAtPast && fault.Path == "/triggers/t/expression"; got != tt.want {
+			t.Errorf("%s: refused as past = %v (%v), want %v", name, got, err, tt.want)
+		}
+	}
+}
+
+func TestEveryFaultIsReportedOnceAndUnknownsAreNot(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	var diags diag.Diagnostics
+	trigger := objectFrom(ctx, &diags, triggersType().ElemType.(types.ObjectType), triggerModel{
+		Expression: types.StringUnknown(), Timezone: types.StringValue("CEST"), MisfireAfter: newText[durations]("1d"),
+	})
+	m := jobModel{
+		Name: types.StringUnknown(), Target: types.ObjectUnknown(targetType().AttrTypes),
+		Triggers: types.MapValueMust(triggersType().ElemType, map[string]attr.Value{"t": trigger}),
+	}
+	var read reader
+	job := readJob(ctx, &read, m)
+	var got []string
+	for _, f := range read.judge(job.Validate()) {
+		got = append(got, f.Path+" "+f.Code)
+	}
+	if diff := cmp.Diff([]string{"/triggers/t/misfire_after duration_unit", "/triggers/t/timezone tz_unknown"}, got); diff != "" || diags.HasError() {
+		t.Errorf("faults (-want +got), %v:\n%s", diags, diff)
+	}
+}
+
+func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
+	t.Parallel()
+	conn := &connection{endpoint: "https://host"}
+	for name, tt := range map[string]struct {
+		err             error
+		summary, detail string
+	}{
+		"server": {&client.Error{Status: 500, Title: "Internal Server Error", RequestID: "r1"},
+			`Carillon's API refused to create job "a/b" (500)`, "500 Internal Server Error\n\nRequest id: r1"},
+		"interrupt": {context.Canceled, "Interrupted", `The request to create job "a/b" was given up before its answer came.`},
+		"faults": {&client.Error{Status: 400, Faults: dispatcher.Faults{{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"}}},
+			"Invalid value (json_unknown_field)", `triggers["t"].x: no x`},
+	} {
+		var diags diag.Diagnostics
+		conn.report(&diags, `create job "a/b"`, tt.err)
+		if len(diags) != 1 || diags[0].Summary() != tt.summary || diags[0].Detail() != tt.detail {
+			t.Errorf("%s: diagnostics = %v, want %q: %q", name, diags, tt.summary, tt.detail)
+		}
+	}
+}
