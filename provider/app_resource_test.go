@@ -1,0 +1,67 @@
+package provider_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+func TestAppLives(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	config := func(more string) string {
+		return f.config(fmt.Sprintf("resource \"carillon_app\" \"a\" {\n name = \"crm\"\n%s\n}\n", more))
+	}
+	const name = "carillon_app.a"
+	f.run(t,
+		resource.TestStep{
+			Config: config(""),
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttr(name, "enabled", "true"),
+				resource.TestCheckResourceAttr(name, "description", ""),
+				resource.TestCheckResourceAttr(name, "revision", "1"),
+			),
+		},
+		resource.TestStep{
+			ResourceName: name, ImportState: true, ImportStateId: "crm",
+			ImportStateVerify: true, ImportStateVerifyIdentifierAttribute: "name",
+		},
+		resource.TestStep{
+			Config: config("enabled = false\ndescription = \"customers\""),
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttr(name, "enabled", "false"),
+				resource.TestCheckResourceAttr(name, "revision", "2"),
+			),
+		},
+		resource.TestStep{
+			PreConfig: do(t, func(ctx context.Context) error {
+				_, err := f.outside.PutApp(ctx, dispatcher.App{Name: "crm", Description: "edited outside", Enabled: true}, client.Condition{})
+				return err
+			}),
+			Config:           config("enabled = false\ndescription = \"customers\""),
+			ConfigPlanChecks: planned(plancheck.ExpectResourceAction(name, plancheck.ResourceActionUpdate)),
+		},
+		resource.TestStep{Config: config("description = \"\\u0007\""), ExpectError: words("description: text holds a control character")},
+		resource.TestStep{Config: config("")}, // so that it can be destroyed
+	)
+}
+
+func TestAppWithJobsOfOthersIsNotDestroyed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, providerBlock(""), app)
+	d.must(t, "apply", "-auto-approve")
+	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "theirs", Target: dispatcher.Target{
+		Webhook: &dispatcher.Webhook{URL: "https://example.com/"},
+	}}, client.Condition{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.mustFail(t, []string{"destroy", "-auto-approve"}, `refused to delete app "crm" (409)`, "app is not empty")
+}

@@ -1,0 +1,100 @@
+package provider_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// directory is a Terraform working directory that uses the built provider, for what
+// plugin-testing does not show: warnings, and the words of errors.
+type directory struct {
+	path string
+	env  []string
+}
+
+// directory makes one with these files of configuration. The endpoint and token of the
+// fixture are in its environment.
+func (f *fixture) directory(t *testing.T, files ...string) directory {
+	t.Helper()
+	binary, err := providerBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := directory{path: t.TempDir()}
+	rc := filepath.Join(d.path, "terraform.rc")
+	write := map[string]string{
+		rc: fmt.Sprintf("provider_installation {\n dev_overrides {\n \"carillon-dev/carillon\" = %q\n }\n direct {}\n}\n", binary),
+	}
+	for i, text := range files {
+		write[filepath.Join(d.path, fmt.Sprintf("file%d.tf", i))] = text
+	}
+	for file, text := range write {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+rc, "TF_IN_AUTOMATION=1", "TF_INPUT=0",
+		"CARILLON_ENDPOINT="+f.endpoint, "CARILLON_TOKEN="+f.token)
+	return d
+}
+
+// with returns d with more in its environment, which overrides what is there.
+func (d directory) with(environment ...string) directory {
+	d.env = append(slices.Clip(d.env), environment...)
+	return d
+}
+
+// terraform runs one command and returns all that it prints.
+func (d directory) terraform(t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), needTerraform(t), append(arguments, "-no-color")...)
+	command.Dir, command.Env = d.path, d.env
+	output, err := command.CombinedOutput()
+	return string(output), err
+}
+
+// must is terraform where a failure ends the test.
+func (d directory) must(t *testing.T, arguments ...string) string {
+	t.Helper()
+	output, err := d.terraform(t, arguments...)
+	if err != nil {
+		t.Fatalf("terraform %v: %v\n%s", arguments, err, output)
+	}
+	return output
+}
+
+// mustFail fails the test unless terraform fails and says all of wants.
+func (d directory) mustFail(t *testing.T, arguments []string, wants ...string) string {
+	t.Helper()
+	output, err := d.terraform(t, arguments...)
+	if err == nil {
+		t.Errorf("terraform %v succeeded:\n%s", arguments, output)
+	}
+	mustSay(t, output, wants...)
+	return output
+}
+
+// mustSay looks for texts however Terraform breaks its lines.
+func mustSay(t *testing.T, output string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !words(want).MatchString(output) {
+			t.Errorf("want %q in:\n%s", want, output)
+		}
+	}
+}
+
+// words matches text however Terraform breaks its lines.
+func words(text string) *regexp.Regexp {
+	parts := strings.Fields(text)
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	return regexp.MustCompile(strings.Join(parts, `\s+`))
+}

@@ -1,0 +1,207 @@
+package provider_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/provider"
+)
+
+// fixture is the API over a database of its own, and a client that stands for whoever
+// changes things outside of Terraform.
+type fixture struct {
+	store    dispatcher.Store
+	outside  *client.Client
+	endpoint string
+	token    string
+}
+
+// newFixture starts one. It skips the test where there is no terraform to run it with.
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	needTerraform(t)
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	if err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), database, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(server.Close)
+	f := &fixture{store: s, endpoint: server.URL}
+	f.token = f.newToken(t, dispatcher.APIToken{Name: "terraform", Scope: dispatcher.ScopeWrite})
+	f.outside, err = client.New(f.endpoint, f.token, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) newToken(t *testing.T, token dispatcher.APIToken) string {
+	t.Helper()
+	secret, hash := api.NewToken()
+	token.Hash = hash
+	if err := f.store.CreateToken(t.Context(), token); err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// run runs steps with the real terraform against the provider in this process. After each
+// step that applies, plugin-testing plans again and fails unless that plan is empty.
+func (f *fixture) run(t *testing.T, steps ...resource.TestStep) {
+	t.Helper()
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: map[string]func() (tfprotov6.ProviderServer, error){
+			"carillon": providerserver.NewProtocol6WithError(provider.New("test")()),
+		},
+		Steps: steps,
+	})
+}
+
+// config puts the provider block of this fixture before resources.
+func (f *fixture) config(resources string) string {
+	return providerBlock(fmt.Sprintf("endpoint = %q\n token = %q", f.endpoint, f.token)) + resources
+}
+
+func providerBlock(arguments string) string {
+	return fmt.Sprintf(`
+terraform {
+  required_providers {
+    carillon = {
+      source = "carillon-dev/carillon"
+    }
+  }
+}
+provider "carillon" {
+  %s
+}
+`, arguments)
+}
+
+// app is what jobs in tests belong to.
+const app = `
+resource "carillon_app" "a" {
+  name = "crm"
+}
+`
+
+// job returns a job crm/nightly with these attributes besides app and name; what is not
+// given is that of a valid job.
+func job(attributes string) string {
+	return app + fmt.Sprintf("resource \"carillon_job\" \"j\" {\n app = carillon_app.a.name\n name = \"nightly\"\n%s\n}\n", attributes)
+}
+
+const (
+	hook  = "target = { webhook = { url = \"https://example.com/hook\" } }\n"
+	daily = "triggers = { t = { expression = \"0 0 2 * * ?\" } }\n"
+)
+
+// readJob reads crm/nightly.
+func (f *fixture) readJob(ctx context.Context) (dispatcher.Job, error) {
+	return f.outside.Job(ctx, "crm", "nightly")
+}
+
+// change changes crm/nightly outside of Terraform, however it stands.
+func (f *fixture) change(ctx context.Context, edit func(*dispatcher.Job)) error {
+	job, err := f.readJob(ctx)
+	if err != nil {
+		return err
+	}
+	edit(&job)
+	_, err = f.outside.PutJob(ctx, job, client.Condition{})
+	return err
+}
+
+// fire has a node claim the next fire of each trigger, as time passing would.
+func (f *fixture) fire(ctx context.Context) error {
+	now := time.Now().UTC()
+	node := dispatcher.Node{ID: 1, Name: "node", Version: "test", State: dispatcher.NodeActive}
+	if err := f.store.Register(ctx, node, now); err != nil {
+		return err
+	}
+	ahead := 48 * time.Hour
+	due, err := f.store.Due(ctx, dispatcher.DueQuery{Until: now.Add(ahead), Now: now, Limit: 100})
+	if err != nil {
+		return err
+	}
+	batch := dispatcher.ClaimBatch{Node: node.ID, Token: 1, Lead: ahead, Now: now}
+	for _, t := range due {
+		batch.Advances = append(batch.Advances, dispatcher.Advance{
+			TriggerID: t.ID, Revision: t.Revision, Prev: t.PrevFireTime, Next: t.NextFireTime, Then: t.NextFireTime.Add(24 * time.Hour),
+		})
+	}
+	won, err := f.store.Claim(ctx, batch)
+	if err == nil && (len(won) == 0 || len(won) != len(due)) {
+		err = fmt.Errorf("%d of %d fires were claimed", len(won), len(due))
+	}
+	return err
+}
+
+// do runs step before a step of Terraform.
+func do(t *testing.T, step func(context.Context) error) func() {
+	return func() {
+		t.Helper()
+		if err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// between runs step between a plan and its apply.
+type between func(context.Context) error
+
+func (step between) CheckPlan(ctx context.Context, _ plancheck.CheckPlanRequest, resp *plancheck.CheckPlanResponse) {
+	resp.Error = step(ctx)
+}
+
+// planned lists checks of the plan of a step.
+func planned(checks ...plancheck.PlanCheck) resource.ConfigPlanChecks {
+	return resource.ConfigPlanChecks{PreApply: checks}
+}
+
+// action expects what the plan does with the job.
+func action(a plancheck.ResourceActionType) plancheck.PlanCheck {
+	return plancheck.ExpectResourceAction("carillon_job.j", a)
+}
+
+// attribute is a text attribute of the job.
+type attribute tfjsonpath.Path
+
+func expect(first string, more ...string) attribute {
+	path := tfjsonpath.New(first)
+	for _, step := range more {
+		path = path.AtMapKey(step)
+	}
+	return attribute(path)
+}
+
+// planned expects the text in the plan.
+func (a attribute) planned(text string) plancheck.PlanCheck {
+	return plancheck.ExpectKnownValue("carillon_job.j", tfjsonpath.Path(a), knownvalue.StringExact(text))
+}
+
+// stored expects the text in the state.
+func (a attribute) stored(text string) statecheck.StateCheck {
+	return statecheck.ExpectKnownValue("carillon_job.j", tfjsonpath.Path(a), knownvalue.StringExact(text))
+}

@@ -1,0 +1,435 @@
+package provider_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+	tfstate "github.com/hashicorp/terraform-plugin-testing/terraform"
+	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+const fullJob = `
+  description = "every attribute"
+  enabled     = true
+  target = {
+    webhook = {
+      url     = "https://example.com/hook"
+      method  = "PUT"
+      timeout = "90s"
+      headers = {
+        "X-Team" = "crm"
+      }
+    }
+  }
+  payload = jsonencode({ b = [1, 2.5, "<&>"], a = { c = null } })
+  triggers = {
+    cron = {
+      expression    = "0 30 2 ? * MON-FRI"
+      dialect       = "quartz"
+      timezone      = "Europe/Berlin"
+      start_at      = "2030-03-01T00:00:00+01:00"
+      end_at        = "2031-03-01T00:00:00.25Z"
+      repeat_count  = 10
+      gap           = "next"
+      overlap       = "first"
+      misfire_after = "2h0m"
+      enabled       = true
+    }
+    interval = { expression = "rate(5 minutes)" }
+    unix     = { expression = "*/5 * * * *", enabled = false }
+    once     = { expression = "at(2099-01-01T00:00:00Z)" }
+  }
+`
+
+func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{
+			Config: f.config(job(fullJob)),
+			ConfigPlanChecks: planned(
+				// What the API resolves is stated in the plan.
+				expect("triggers", "interval", "dialect").planned("interval"),
+				expect("triggers", "unix", "timezone").planned("UTC"),
+				expect("id").planned("crm/nightly"),
+			),
+			ConfigStateChecks: []statecheck.StateCheck{
+				expect("state").stored("EXECUTING"),
+				expect("next_fire_times", "once").stored("2099-01-01T00:00:00Z"),
+				expect("triggers", "cron", "start_at").stored("2030-03-01T00:00:00+01:00"),
+				expect("triggers", "cron", "misfire_after").stored("2h0m"),
+			},
+		},
+		resource.TestStep{
+			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
+			// The API answers in its own words; that they mean the same is the next step.
+			ImportStateVerifyIgnore: []string{
+				"payload", "target.webhook.timeout", "triggers.cron.misfire_after", "triggers.cron.start_at",
+			},
+		},
+	)
+}
+
+func TestImportedJobGivesAnEmptyPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	resources := job(fullJob)
+	f.directory(t, f.config(resources)).must(t, "apply", "-auto-approve")
+	// Another state, which knows nothing of what was applied.
+	resources += `
+		import {
+		  to = carillon_app.a
+		  id = "crm"
+		}
+		import {
+		  to = carillon_job.j
+		  id = "crm/nightly"
+		}`
+	output := f.directory(t, f.config(resources)).must(t, "plan")
+	mustSay(t, output, "2 to import, 0 to add, 0 to change, 0 to destroy")
+}
+
+func TestJobUpdateKeepsWhatDidNotChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{Config: f.config(job(hook + daily))},
+		resource.TestStep{
+			Config: f.config(job(hook + `triggers = { t = { expression = "*/5 * * * *" }, u = { expression = "@hourly" } }`)),
+			ConfigPlanChecks: planned(
+				action(plancheck.ResourceActionUpdate),
+				expect("triggers", "t", "dialect").planned("unix"),
+				expect("id").planned("crm/nightly"),
+				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("next_fire_times")),
+			),
+			ConfigStateChecks: []statecheck.StateCheck{
+				statecheck.ExpectKnownValue("carillon_job.j", tfjsonpath.New("revision"), knownvalue.Int64Exact(2)),
+				statecheck.ExpectKnownValue("carillon_job.j", tfjsonpath.New("next_fire_times"), knownvalue.MapSizeExact(2)),
+			},
+		},
+		resource.TestStep{
+			Config: f.config(job(hook + "enabled = false\n" + daily)),
+			ConfigStateChecks: []statecheck.StateCheck{
+				expect("state").stored("INIT"),
+				statecheck.ExpectKnownValue("carillon_job.j", tfjsonpath.New("next_fire_times"), knownvalue.MapSizeExact(0)),
+			},
+		},
+		resource.TestStep{
+			Config:           f.config(strings.ReplaceAll(job(hook+"triggers = {}"), `"nightly"`, `"renamed"`)),
+			ConfigPlanChecks: planned(action(plancheck.ResourceActionReplace)),
+		},
+	)
+}
+
+func TestTheSameInOtherWordsIsNoChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	text := func(timeout, misfire, start, payload string) string {
+		return f.config(job(fmt.Sprintf(`
+			target   = { webhook = { url = "https://example.com/", timeout = %q } }
+			triggers = { t = { expression = "@daily", misfire_after = %q, start_at = %q } }
+			payload  = %q`, timeout, misfire, start, payload)))
+	}
+	f.run(t,
+		resource.TestStep{Config: text("60s", "90s", "2030-01-01T02:00:00+02:00", `{"a":1,"b":2}`)},
+		resource.TestStep{
+			Config:           text("1m0s", "1m30s", "2030-01-01T00:00:00Z", `{ "b": 2, "a": 1 }`),
+			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
+		},
+		resource.TestStep{
+			Config:           text("61s", "1m30s", "2030-01-01T00:00:00Z", `{ "b": 2, "a": 1 }`),
+			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
+		},
+	)
+}
+
+func TestEmptyAndNullStayAsWritten(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{Config: f.config(job(`
+			target   = { webhook = { url = "https://example.com/", headers = {} } }
+			payload  = jsonencode(null)
+			triggers = {}`))},
+		resource.TestStep{Config: f.config(job(`
+			target   = { webhook = { url = "https://example.com/", headers = null } }
+			payload  = null
+			triggers = {}`))},
+	)
+}
+
+func TestTimePassingIsNoChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var before dispatcher.Job
+	f.run(t,
+		resource.TestStep{Config: f.config(job(hook + daily))},
+		resource.TestStep{
+			PreConfig: do(t, func(ctx context.Context) (err error) {
+				if before, err = f.readJob(ctx); err != nil {
+					return err
+				}
+				return f.fire(ctx)
+			}),
+			Config:           f.config(job(hook + daily)),
+			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
+		},
+	)
+	if before.Triggers["t"].NextFireTime == nil {
+		t.Error("the trigger had no next fire time, so nothing moved")
+	}
+}
+
+func TestChangesOutsideShowAsDifferences(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	config := f.config(job(hook + daily))
+	var declared dispatcher.Job
+	steps := []resource.TestStep{{Config: config}}
+	for _, edit := range []func(*dispatcher.Job){
+		func(j *dispatcher.Job) { j.Target.Webhook.URL = "https://elsewhere.example.com/" },
+		func(j *dispatcher.Job) { j.Target.Webhook.Timeout = dispatcher.DefaultTimeout / 2 },
+		func(j *dispatcher.Job) { j.Target.Webhook.Headers = map[string]string{"X-A": "b"} },
+		func(j *dispatcher.Job) { j.Payload = json.RawMessage(`7`) },
+		func(j *dispatcher.Job) { j.Enabled = false },
+		func(j *dispatcher.Job) { j.Triggers["other"] = j.Triggers["t"] },
+		func(j *dispatcher.Job) { // what the configuration leaves out
+			t := j.Triggers["t"]
+			t.Timezone = "Asia/Tokyo"
+			j.Triggers["t"] = t
+		},
+	} {
+		steps = append(steps, resource.TestStep{
+			PreConfig: do(t, func(ctx context.Context) (err error) {
+				if declared, err = f.readJob(ctx); err != nil {
+					return err
+				}
+				return f.change(ctx, edit)
+			}),
+			Config:           config,
+			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
+			Check: func(*tfstate.State) error {
+				got, err := f.readJob(context.Background())
+				if err != nil {
+					return err
+				}
+				ignore := cmpopts.IgnoreFields(dispatcher.Job{}, "Revision", "UpdatedAt")
+				moves := cmpopts.IgnoreFields(dispatcher.Trigger{}, "AnchorAt")
+				if diff := cmp.Diff(declared, got, ignore, moves); diff != "" {
+					return fmt.Errorf("apply did not bring the declared job back (-want +got):\n%s", diff)
+				}
+				return nil
+			},
+		})
+	}
+	f.run(t, steps...)
+}
+
+func TestPauseOutsideIsNoDifference(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{Config: f.config(job(hook + daily))},
+		resource.TestStep{
+			PreConfig: do(t, func(ctx context.Context) error {
+				_, err := f.store.PauseJob(ctx, "crm", "nightly", "", true, dispatcher.Change{Actor: "operator"})
+				return err
+			}),
+			Config:           f.config(job(hook + daily)),
+			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
+		},
+		// The pause counted the revision up; what is planned after it must still apply.
+		resource.TestStep{Config: f.config(job(hook + daily + `description = "changed"`))},
+	)
+}
+
+func TestDeletedOutsideIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{Config: f.config(job(hook + daily))},
+		resource.TestStep{
+			PreConfig: do(t, func(ctx context.Context) error {
+				if err := f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{}); err != nil {
+					return err
+				}
+				return f.outside.DeleteApp(ctx, "crm", client.Condition{})
+			}),
+			Config: f.config(job(hook + daily)),
+			ConfigPlanChecks: planned(
+				action(plancheck.ResourceActionCreate), plancheck.ExpectResourceAction("carillon_app.a", plancheck.ResourceActionCreate),
+			),
+		},
+	)
+}
+
+func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	changed := f.config(job(hook + daily + `description = "planned"`))
+	edit := between(func(ctx context.Context) error {
+		return f.change(ctx, func(j *dispatcher.Job) { j.Description = "edited outside" })
+	})
+	remove := between(func(ctx context.Context) error { return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{}) })
+	editApp := between(func(ctx context.Context) error {
+		_, err := f.outside.PutApp(ctx, dispatcher.App{Name: "crm", Description: "edited outside", Enabled: true}, client.Condition{})
+		return err
+	})
+	f.run(t,
+		resource.TestStep{Config: f.config(job(hook + daily))},
+		resource.TestStep{Config: changed, ConfigPlanChecks: planned(edit), ExpectError: words(`made for revision 1 of job "crm/nightly", but it is now at revision 2`)},
+		resource.TestStep{
+			Config: f.config(job(hook + daily)), ConfigPlanChecks: planned(edit), Destroy: true,
+			ExpectError: words(`made for revision 2 of job "crm/nightly", but it is now at revision 3`),
+		},
+		resource.TestStep{Config: changed, ConfigPlanChecks: planned(remove), ExpectError: words(`revision 3 of job "crm/nightly", which no longer exists`)},
+		resource.TestStep{
+			Config: strings.ReplaceAll(f.config(app), `"crm"`, "\"crm\"\n description = \"planned\""), ConfigPlanChecks: planned(editApp),
+			ExpectError: words(`made for revision 1 of app "crm", but it is now at revision 2`),
+		},
+		resource.TestStep{Config: f.config(app)}, // so that what is left can be destroyed
+	)
+	if _, err := f.readJob(t.Context()); err == nil {
+		t.Error("the job came back from the dead")
+	}
+}
+
+func TestDestroyOfWhatIsGoneIsDone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	remove := between(func(ctx context.Context) error { return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{}) })
+	f.run(t,
+		resource.TestStep{Config: f.config(job(hook + daily))},
+		resource.TestStep{Config: f.config(job(hook + daily)), ConfigPlanChecks: planned(remove), Destroy: true},
+	)
+}
+
+func TestExistingJobIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	create := between(func(ctx context.Context) error {
+		_, err := f.outside.PutApp(ctx, dispatcher.App{Name: "crm", Enabled: true}, client.Condition{})
+		return err
+	})
+	createJob := between(func(ctx context.Context) error {
+		_, err := f.outside.PutJob(ctx, dispatcher.Job{App: "crm", Name: "nightly", Target: dispatcher.Target{
+			Webhook: &dispatcher.Webhook{URL: "https://elsewhere.example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout},
+		}}, client.Condition{})
+		return err
+	})
+	byName := strings.ReplaceAll(job(hook+daily), "carillon_app.a.name", `"crm"`)
+	f.run(t,
+		resource.TestStep{
+			Config: f.config(strings.TrimPrefix(byName, app)), ExpectError: words(`there is no app "crm"`),
+		},
+		resource.TestStep{
+			Config: f.config(app), ConfigPlanChecks: planned(create),
+			ExpectError: words(`terraform import carillon_app.NAME crm`),
+		},
+		resource.TestStep{
+			Config: f.config(strings.TrimPrefix(byName, app)), ConfigPlanChecks: planned(createJob),
+			ExpectError: words(`terraform import carillon_job.NAME crm/nightly`),
+		},
+	)
+	if got, err := f.readJob(t.Context()); err != nil || got.Revision != 1 {
+		t.Errorf("job after refused create = revision %d, %v; want 1", got.Revision, err)
+	}
+}
+
+func TestImportIDsAreChecked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	step := func(id, want string) resource.TestStep {
+		return resource.TestStep{
+			Config: f.config(job(hook + daily)), ResourceName: "carillon_job.j",
+			ImportState: true, ImportStateId: id, ExpectError: words(want),
+		}
+	}
+	f.run(t,
+		step("x", `The id "x" does not have the form app/job`),
+		step("crm/nightly/t", `(import_id)`),
+		step("crm/Nightly", `(import_id)`),
+		step("crm/absent", `Cannot import non-existent remote object`),
+		resource.TestStep{
+			Config: f.config(app), ResourceName: "carillon_app.a", ImportState: true, ImportStateId: "a b", ExpectError: words(`(import_id)`),
+		},
+	)
+}
+
+func TestWarningsAreShown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(`
+		target   = { webhook = { url = "https://example.com/", method = "GET" } }
+		payload  = "{}"
+		triggers = {}`)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "Probably not meant (body_method)", "payload: method GET sends no body")
+}
+
+func TestUnknownValuesAreJudgedAtApply(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	later := func(value string) string {
+		return "resource \"terraform_data\" \"later\" {\n input = " + value + "\n}\n"
+	}
+	f.run(t,
+		// Everything that may be unknown is, and is right.
+		resource.TestStep{
+			Config: f.config(later(`{ text = "0 0 2 * * ?", url = "https://example.com/", timeout = "5s", at = "2030-01-01T00:00:00Z", zone = "Asia/Tokyo", on = true, n = 3 }`) +
+				job(`
+				description = terraform_data.later.output.text
+				enabled     = terraform_data.later.output.on
+				payload     = jsonencode(terraform_data.later.output.n)
+				target = { webhook = {
+					url = terraform_data.later.output.url, timeout = terraform_data.later.output.timeout
+					headers = { A = terraform_data.later.output.text } } }
+				triggers = {
+					t = { expression = terraform_data.later.output.text, timezone = terraform_data.later.output.zone }
+					u = { expression = "@daily", start_at = terraform_data.later.output.at, repeat_count = terraform_data.later.output.n }
+				}`)),
+			ConfigPlanChecks: planned(
+				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("triggers").AtMapKey("t").AtMapKey("dialect")),
+			),
+			ConfigStateChecks: []statecheck.StateCheck{
+				expect("triggers", "t", "dialect").stored("quartz"), expect("triggers", "u", "dialect").stored("unix"),
+			},
+		},
+		// Whole parts are unknown, and what is in them is wrong.
+		resource.TestStep{
+			Config: f.config(strings.ReplaceAll(later(`{ text = "60 * * * *", timeout = "5" }`)+job(`
+				target = { webhook = { url = "https://example.com/", timeout = terraform_data.again.output.timeout } }
+				triggers = { t = { expression = terraform_data.again.output.text } }`), `"later"`, `"again"`)),
+			ExpectError: regexp.MustCompile(`(?s)duration_unit.*target.webhook.timeout: .*cron_range.*triggers\["t"\].expression: `),
+		},
+		// What is known beside it is judged at plan all the same.
+		resource.TestStep{
+			Config: f.config(later(`"new"`) + job(`
+				target = { webhook = { url = terraform_data.later.output } }
+				triggers = { t = { expression = terraform_data.later.output, timezone = "CEST" } }`)),
+			ConfigPlanChecks: planned(between(func(context.Context) error { return errors.New("it was planned") })),
+			ExpectError:      regexp.MustCompile(`tz_unknown`),
+		},
+		resource.TestStep{Config: f.config(app)}, // so that it can be destroyed
+	)
+}
+
+func TestInstantInThePastIsRefusedWhenNew(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+`triggers = { t = { expression = "at(2001-01-01T00:00:00Z)" } }`)))
+	d.mustFail(t, []string{"plan"}, "Invalid value (at_past)", `triggers["t"].expression:`)
+}

@@ -1,0 +1,156 @@
+package provider_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func TestProviderBlockIsChecked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	unset := []string{"CARILLON_ENDPOINT=", "CARILLON_TOKEN="}
+	for name, tt := range map[string]struct {
+		arguments   string
+		environment []string
+		wants       []string
+	}{
+		"nothing set": {"", unset, []string{
+			"Missing endpoint of the Carillon provider", "environment variable CARILLON_ENDPOINT",
+			"Missing token of the Carillon provider", "environment variable CARILLON_TOKEN", "carillon token create",
+		}},
+		"no scheme":      {`endpoint = "localhost:8080"`, nil, []string{`The endpoint "localhost:8080" is not a URL. Write it as https://host:8080.`}},
+		"no URL":         {`endpoint = "::"`, nil, []string{`The endpoint "::" is not a URL`, "(provider_endpoint)"}},
+		"wrong scheme":   {`endpoint = "ftp://host"`, nil, []string{`has the scheme "ftp"; it must be http or https`}},
+		"no host":        {`endpoint = "https:///v1"`, nil, []string{"names no host"}},
+		"query":          {`endpoint = "https://host/?a=b"`, nil, []string{"has a query or fragment"}},
+		"password":       {"", []string{"CARILLON_ENDPOINT=https://me:hunter2@host"}, []string{"carries a user name or password"}},
+		"from variable":  {"", []string{"CARILLON_ENDPOINT=nonsense"}, []string{`The endpoint "nonsense" is not a URL`}},
+		"token of lines": {"", []string{"CARILLON_TOKEN=hunter2\n"}, []string{"The token holds a space, a line break or another character"}},
+		"wrong token":    {"", []string{"CARILLON_TOKEN=hunter2"}, []string{"does not accept the token (401)", "carillon token create"}},
+		"unreachable": {`endpoint = "http://127.0.0.1:1"`, nil, []string{
+			"cannot be reached (provider_endpoint)", "Is a dispatcher running at http://127.0.0.1:1, and is this the right endpoint?",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := f.directory(t, providerBlock(tt.arguments), `data "carillon_nodes" "all" {}`).with(tt.environment...)
+			output := d.mustFail(t, []string{"plan"}, tt.wants...)
+			if strings.Contains(output, "hunter2") {
+				t.Errorf("the output shows a secret:\n%s", output)
+			}
+		})
+	}
+}
+
+func TestPlainHTTPThatLeavesTheMachineGivesAWarning(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for endpoint, warns := range map[string]bool{
+		"http://carillon.example.com": true, "http://10.0.0.1:8080": true,
+		"https://carillon.example.com": false, "http://localhost:8080": false, "http://[::1]:8080": false, "http://127.9.9.9": false,
+	} {
+		output := f.directory(t, providerBlock(""), app).with("CARILLON_ENDPOINT="+endpoint).must(t, "plan")
+		if got := strings.Contains(output, "The token travels in clear"); got != warns {
+			t.Errorf("plan with %s warns: %v, want %v", endpoint, got, warns)
+		}
+	}
+}
+
+func TestEndpointMayBeKnownOnlyAfterApply(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	later := providerBlock("endpoint = terraform_data.endpoint.output") + `
+		resource "terraform_data" "endpoint" {
+		  input = "` + f.endpoint + `"
+		}
+	`
+	d := f.directory(t, later, app)
+	mustSay(t, d.must(t, "plan"), "2 to add")
+	d.must(t, "apply", "-auto-approve")
+	if _, err := f.outside.App(t.Context(), "crm"); err != nil {
+		t.Error(err)
+	}
+	f.directory(t, later, `data "carillon_nodes" "all" {}`).mustFail(t, []string{"plan"},
+		"The Carillon provider is not configured yet", "The provider block's endpoint depends on something that is known only after apply")
+}
+
+func TestTokenThatMayNotWrite(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	token := f.newToken(t, dispatcher.APIToken{Name: "reader", Scope: dispatcher.ScopeRead})
+	f.directory(t, providerBlock(""), app).with("CARILLON_TOKEN="+token).mustFail(t, []string{"apply", "-auto-approve"},
+		"The token does not allow this (403)", `Could not create app "crm"`, "scope write")
+}
+
+func TestTokenIsNeverInTheState(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+daily))+`
+		data "carillon_nodes" "all" {}
+		data "carillon_runs" "all" {
+		  app = carillon_job.j.app
+		}
+	`)
+	output := d.must(t, "apply", "-auto-approve")
+	state := contents(t, filepath.Join(d.path, "terraform.tfstate"))
+	if !strings.Contains(state, "crm/nightly") || strings.Contains(state, f.token) || strings.Contains(output, f.token) {
+		t.Errorf("the state must name the job and neither state nor output the token:\n%s\n%s", output, state)
+	}
+}
+
+func TestNotFoundOfAProxyDropsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, providerBlock(""), job(hook+daily))
+	d.must(t, "apply", "-auto-approve")
+	proxy := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(proxy.Close)
+	d.with("CARILLON_ENDPOINT="+proxy.URL).mustFail(t, []string{"apply", "-auto-approve"}, "The answer does not come from Carillon")
+	mustSay(t, d.must(t, "state", "list"), "carillon_job.j")
+	mustSay(t, d.must(t, "plan"), "No changes.")
+}
+
+func TestQuickstartAppliesChangesAndGoes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var files []string
+	for _, name := range []string{"main.tf", "variables.tf", "outputs.tf"} {
+		files = append(files, contents(t, filepath.Join(examplesDir, "quickstart", name)))
+	}
+	d := f.directory(t, files...)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "4 added", `"quickstart/heartbeat" = "http://127.0.0.1:8089/heartbeat"`)
+	d.must(t, "plan", "-detailed-exitcode")
+	variables := []string{"-var=receiver_url=http://127.0.0.1:9", "-var=heartbeat_expression=@every 3s", "-var=one_shot_at=2099-01-01T00:00:00Z"}
+	mustSay(t, d.must(t, append([]string{"apply", "-auto-approve"}, variables...)...), "1 added, 3 changed")
+	d.must(t, append([]string{"plan", "-detailed-exitcode"}, variables...)...)
+	got, err := f.outside.Job(t.Context(), "quickstart", "heartbeat")
+	if err != nil || got.Target.Webhook.URL != "http://127.0.0.1:9/heartbeat" || got.Triggers["often"].Expression != "@every 3s" {
+		t.Errorf("heartbeat after the change = %+v, %v", got, err)
+	}
+	mustSay(t, d.must(t, "destroy", "-auto-approve"), "5 destroyed")
+	if _, err := f.outside.App(t.Context(), "quickstart"); err == nil {
+		t.Error("the app is still there")
+	}
+}
+
+func TestExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	files, err := filepath.Glob(filepath.Join(examplesDir, "*", "carillon_*", "*.tf"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		f.directory(t, providerBlock(""), contents(t, file)).must(t, "validate")
+	}
+	if _, err := os.Stat(filepath.Join(examplesDir, "provider", "provider.tf")); err != nil {
+		t.Error(err)
+	}
+	f.directory(t, contents(t, filepath.Join(examplesDir, "provider", "provider.tf"))).must(t, "validate")
+}

@@ -1,0 +1,89 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestMain removes what tests share.
+func TestMain(m *testing.M) {
+	m.Run()
+	_ = os.RemoveAll(scratch())
+}
+
+var scratch = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("", "carillon-provider-")
+	if err != nil {
+		panic(err)
+	}
+	return dir
+})
+
+// errNoTerraform is what terraform returns on a machine without one.
+var errNoTerraform = errors.New("neither terraform nor tofu is on PATH, and CARILLON_TERRAFORM names none")
+
+// terraform finds the client that acceptance tests run, and tells plugin-testing about it.
+// Nothing here needs a network.
+var terraform = sync.OnceValues(func() (string, error) {
+	client := ""
+	for _, name := range []string{os.Getenv("CARILLON_TERRAFORM"), "terraform", "tofu"} {
+		if found, err := exec.LookPath(name); err == nil {
+			client = found
+			break
+		}
+	}
+	if client == "" {
+		return "", errNoTerraform
+	}
+	client, err := filepath.Abs(client)
+	if err != nil {
+		return "", err
+	}
+	for name, value := range map[string]string{
+		"TF_ACC_TERRAFORM_PATH":     client,
+		"TF_ACC_PROVIDER_NAMESPACE": "carillon-dev",
+		"TF_CLI_CONFIG_FILE":        os.DevNull,
+		"CHECKPOINT_DISABLE":        "1",
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			return "", err
+		}
+	}
+	version, err := exec.CommandContext(context.Background(), client, "version").Output()
+	if err == nil && strings.Contains(string(version), "OpenTofu") {
+		err = os.Setenv("TF_ACC_PROVIDER_HOST", "registry.opentofu.org")
+	}
+	if err != nil {
+		return "", fmt.Errorf("run %s: %w", client, err)
+	}
+	return client, nil
+})
+
+// needTerraform skips the test where there is no terraform; with CI=true that is a failure.
+func needTerraform(t *testing.T) string {
+	t.Helper()
+	client, err := terraform()
+	switch {
+	case errors.Is(err, errNoTerraform) && os.Getenv("CI") != "true":
+		t.Skip("SKIPPED:", err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return client
+}
+
+// providerBinary builds the provider as a user runs it, once, and returns its folder.
+var providerBinary = sync.OnceValues(func() (string, error) {
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", scratch(), "./cmd/terraform-provider-carillon").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the provider: %w: %s", err, out)
+	}
+	return scratch(), nil
+})

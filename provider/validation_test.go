@@ -1,0 +1,172 @@
+package provider_test
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// badJobs are jobs that a plan must refuse, by what is wrong with them: the attributes of the
+// job, and the code and attribute of each error.
+var badJobs = map[string]struct {
+	job  string
+	want []string
+}{
+	"cron empty":             {trigger(`expression = ""`), []string{`cron_empty triggers["t"].expression`}},
+	"cron blank":             {trigger(`expression = "   "`), []string{`cron_empty triggers["t"].expression`}},
+	"cron four fields":       {trigger(`expression = "* * * *"`), []string{`cron_fields triggers["t"].expression`}},
+	"cron minute 60":         {trigger(`expression = "60 * * * *"`), []string{`cron_range triggers["t"].expression`}},
+	"cron step 0":            {trigger(`expression = "*/0 * * * *"`), []string{`cron_step triggers["t"].expression`}},
+	"cron step 100":          {trigger(`expression = "*/100 * * * *"`), []string{`cron_step triggers["t"].expression`}},
+	"cron reversed":          {trigger(`expression = "5-1 * * * *"`), []string{`cron_range triggers["t"].expression`}},
+	"cron never":             {trigger(`expression = "0 0 30 2 *"`), []string{`cron_never triggers["t"].expression`}},
+	"cron weekday 8":         {trigger(`expression = "0 0 * * 8"`), []string{`cron_range triggers["t"].expression`}},
+	"cron empty item":        {trigger(`expression = "1,,2 * * * *"`), []string{`cron_syntax triggers["t"].expression`}},
+	"cron name in minute":    {trigger(`expression = "JAN * * * *"`), []string{`cron_name triggers["t"].expression`}},
+	"cron line break":        {trigger(`expression = "* * * * *\n* * * * *"`), []string{`cron_control triggers["t"].expression`}},
+	"cron odd space":         {trigger(`expression = "*\u00a0* * * *"`), []string{`cron_control triggers["t"].expression`}},
+	"cron TZ":                {trigger(`expression = "TZ=UTC * * * * *"`), []string{`cron_tz_prefix triggers["t"].expression`}},
+	"cron macro":             {trigger(`expression = "@reboot"`), []string{`cron_macro triggers["t"].expression`}},
+	"cron too long":          {trigger(`expression = "` + strings.Repeat("1,", 200) + `1 * * * *"`), []string{`cron_too_long triggers["t"].expression`}},
+	"rate too short":         {trigger(`expression = "@every 1ns"`), []string{`rate_min triggers["t"].expression`}},
+	"at without zone":        {trigger(`expression = "at(2099-01-01T00:00:00)"`), []string{`time_zone_missing triggers["t"].expression`}},
+	"at on no date":          {trigger(`expression = "at(2099-02-30T00:00:00Z)"`), []string{`time_invalid triggers["t"].expression`}},
+	"zone unknown":           {nightly(`timezone = "Mars/Olympus"`), []string{`tz_unknown triggers["t"].timezone`}},
+	"zone in lower case":     {nightly(`timezone = "america/new_york"`), []string{`tz_unknown triggers["t"].timezone`}},
+	"zone Local":             {nightly(`timezone = "Local"`), []string{`tz_unknown triggers["t"].timezone`}},
+	"zone offset":            {nightly(`timezone = "+02:00"`), []string{`tz_offset triggers["t"].timezone`}},
+	"zone path":              {nightly(`timezone = "../../etc/passwd"`), []string{`tz_unknown triggers["t"].timezone`}},
+	"dialect in wrong case":  {nightly(`dialect = "Quartz"`), []string{`enum triggers["t"].dialect`}},
+	"overlap in wrong case":  {nightly(`overlap = "Last"`), []string{`enum triggers["t"].overlap`}},
+	"gap unknown":            {nightly(`gap = "forward"`), []string{`enum triggers["t"].gap`}},
+	"zone empty":             {nightly(`timezone = ""`), []string{`required triggers["t"].timezone`}},
+	"gap empty":              {nightly(`gap = ""`), []string{`required triggers["t"].gap`}},
+	"window order":           {nightly(`start_at = "2031-01-01T00:00:00Z", end_at = "2030-01-01T00:00:00Z"`), []string{`window_order triggers["t"].start_at`}},
+	"start without zone":     {nightly(`start_at = "2031-01-01T00:00:00"`), []string{`time_zone_missing triggers["t"].start_at`}},
+	"end on no date":         {nightly(`end_at = "2030-02-30T00:00:00Z"`), []string{`time_invalid triggers["t"].end_at`}},
+	"leap second":            {nightly(`end_at = "2030-12-31T23:59:60Z"`), []string{`time_invalid triggers["t"].end_at`}},
+	"repeat count":           {nightly(`repeat_count = -1`), []string{`repeat_range triggers["t"].repeat_count`}},
+	"misfire_after zero":     {nightly(`misfire_after = "0s"`), []string{`duration_min triggers["t"].misfire_after`}},
+	"trigger name":           {hook + `triggers = { "No Good" = { expression = "@daily" } }`, []string{`name_format triggers["No Good"]`}},
+	"trigger null":           {hook + `triggers = { t = null }`, []string{`required triggers["t"]`}},
+	"timeout empty":          {webhook(`timeout = ""`), []string{`duration_empty target.webhook.timeout`}},
+	"timeout without unit":   {webhook(`timeout = "5"`), []string{`duration_unit target.webhook.timeout`}},
+	"timeout in days":        {webhook(`timeout = "1d"`), []string{`duration_unit target.webhook.timeout`}},
+	"timeout ISO":            {webhook(`timeout = "PT5S"`), []string{`duration_syntax target.webhook.timeout`}},
+	"timeout zero":           {webhook(`timeout = "0s"`), []string{`duration_min target.webhook.timeout`}},
+	"timeout too long":       {webhook(`timeout = "999999h"`), []string{`duration_max target.webhook.timeout`}},
+	"timeout overflow":       {webhook(`timeout = "9999999h"`), []string{`duration_max target.webhook.timeout`}},
+	"method in lower case":   {webhook(`method = "get"`), []string{`method_unknown target.webhook.method`}},
+	"method CONNECT":         {webhook(`method = "CONNECT"`), []string{`method_unknown target.webhook.method`}},
+	"header name":            {webhook(`headers = { "X A" = "v" }`), []string{`header_name target.webhook.headers["X A"]`}},
+	"header value":           {webhook(`headers = { A = "v\r\nB: w" }`), []string{`header_value target.webhook.headers["A"]`}},
+	"header reserved":        {webhook(`headers = { "webhook-id" = "v" }`), []string{`header_reserved target.webhook.headers["webhook-id"]`}},
+	"header null":            {webhook(`headers = { A = null }`), []string{`required target.webhook.headers["A"]`}},
+	"too many headers":       {webhook(`headers = { for i in range(51) : "h${i}" => "v" }`), []string{`header_size target.webhook.headers`}},
+	"URL empty":              {url(``), []string{`required target.webhook.url`}},
+	"URL ftp":                {url(`ftp://x/`), []string{`url_scheme target.webhook.url`}},
+	"URL file":               {url(`file:///etc/passwd`), []string{`url_scheme target.webhook.url`}},
+	"URL without host":       {url(`http:///x`), []string{`url_host target.webhook.url`}},
+	"URL without scheme":     {url(`//host/`), []string{`url_host target.webhook.url`}},
+	"URL with password":      {url(`http://user:pw@host/`), []string{`url_userinfo target.webhook.url`}},
+	"URL with space":         {url(`http://exa mple/`), []string{`url_syntax target.webhook.url`}},
+	"URL with fragment":      {url(`http://host/#frag`), []string{`url_fragment target.webhook.url`}},
+	"URL link-local":         {url(`http://169.254.169.254/`), []string{`egress_denied target.webhook.url`}},
+	"URL too long":           {url("http://h/" + strings.Repeat("x", 2048)), []string{`url_too_long target.webhook.url`}},
+	"payload too large":      {hook + daily + `payload = "` + strings.Repeat("1", 256<<10+1) + `"`, []string{`payload_too_large payload`}},
+	"payload no JSON":        {hook + daily + `payload = "{hunter2"`, []string{`json_syntax payload`}},
+	"payload empty":          {hook + daily + `payload = ""`, []string{`json_syntax payload`}},
+	"payload too deep":       {hook + daily + `payload = "` + strings.Repeat("[", 33) + strings.Repeat("]", 33) + `"`, []string{`json_depth payload`}},
+	"name":                   {hook + daily + `name = "No Good"`, []string{`name_format name`}},
+	"name empty":             {hook + daily + `name = ""`, []string{`name_format name`}},
+	"app":                    {hook + daily + `app = "../x"`, []string{`name_format app`}},
+	"description":            {hook + daily + `description = "` + strings.Repeat("x", 1025) + `"`, []string{`text_too_long description`}},
+	"description of control": {hook + daily + `description = "\u001b[2J"`, []string{`text_invalid description`}},
+	"all at once": {
+		`name = "A"
+		 target = { webhook = { url = "ftp://x/", timeout = "5", headers = { Host = "x" } } }
+		 triggers = { a = { expression = "* * * *", timezone = "CEST" }, b = { expression = "@daily", start_at = "soon" } }`,
+		[]string{
+			`name_format name`, `url_scheme target.webhook.url`, `duration_unit target.webhook.timeout`,
+			`header_reserved target.webhook.headers["Host"]`, `cron_fields triggers["a"].expression`,
+			`tz_unknown triggers["a"].timezone`, `time_invalid triggers["b"].start_at`,
+		},
+	},
+}
+
+func trigger(attributes string) string {
+	return hook + "triggers = { t = { " + attributes + " } }\n"
+}
+
+func nightly(attributes string) string { return trigger(`expression = "0 0 2 * * ?", ` + attributes) }
+
+func webhook(attributes string) string {
+	return `target = { webhook = { url = "https://example.com/", ` + attributes + " } }\n" + daily
+}
+
+func url(text string) string {
+	return `target = { webhook = { url = "` + text + "\" } }\n" + daily
+}
+
+// TestBadJobsAreRefusedAtPlan plans all of them at once: each must get its own errors and
+// no others.
+func TestBadJobsAreRefusedAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	names := slices.Sorted(maps.Keys(badJobs))
+	var config strings.Builder
+	config.WriteString(f.config(""))
+	for i, name := range names {
+		fmt.Fprintf(&config, "resource \"carillon_job\" \"row_%d\" {\n%s\n", i, badJobs[name].job)
+		for _, attribute := range []string{"app", "name"} {
+			if !regexp.MustCompile(`(?m)^\s*` + attribute + ` =`).MatchString(badJobs[name].job) {
+				fmt.Fprintf(&config, "%s = \"ok\"\n", attribute)
+			}
+		}
+		config.WriteString("}\n")
+	}
+	output, err := f.directory(t, config.String()).terraform(t, "plan")
+	if err == nil {
+		t.Fatal("the plan of bad jobs succeeded")
+	}
+	got := errorsByResource(output)
+	for i, name := range names {
+		want := slices.Sorted(slices.Values(badJobs[name].want))
+		if diff := cmp.Diff(want, got[fmt.Sprintf("carillon_job.row_%d", i)]); diff != "" {
+			t.Errorf("%s: errors (-want +got):\n%s", name, diff)
+		}
+	}
+	if t.Failed() {
+		t.Logf("terraform said:\n%s", output)
+	}
+	for _, secret := range []string{"user:pw", "v\r\nB: w"} {
+		if strings.Contains(output, secret) {
+			t.Errorf("the output shows %q", secret)
+		}
+	}
+}
+
+var (
+	errorPattern    = regexp.MustCompile(`^Invalid value \((\w+)\)`)
+	resourcePattern = regexp.MustCompile(`with (\S+),`)
+	detailPattern   = regexp.MustCompile(`(?m)^([a-z_]+(?:\.[a-z_]+|\["[^"]*"\])*): `)
+)
+
+// errorsByResource reads "code path" of each error out of what Terraform prints.
+func errorsByResource(output string) map[string][]string {
+	found := map[string][]string{}
+	for block := range strings.SplitSeq(output, "\nError: ") {
+		code, resource, path := errorPattern.FindStringSubmatch(block), resourcePattern.FindStringSubmatch(block), detailPattern.FindStringSubmatch(block)
+		if code == nil || resource == nil || path == nil {
+			continue
+		}
+		found[resource[1]] = append(found[resource[1]], code[1]+" "+path[1])
+		slices.Sort(found[resource[1]])
+	}
+	return found
+}
