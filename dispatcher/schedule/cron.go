@@ -80,30 +80,29 @@ func (g *grammar) parse(text, identity string) (fields, []*fault) {
 	f.days = dayRule{dom: everyDay, dow: everyWeekday}
 	var faults []*fault
 	var dom, dow string
-	for i, token := range tokens(text) {
+	for i, tok := range tokens(text) {
 		var err *fault
-		spec := g.fields[i]
-		spec.hash = hasher(identity)
-		switch spec.name {
+		tok.identity = hasher(identity)
+		switch spec := &g.fields[i]; spec.name {
 		case fieldSecond:
-			f.second, err = spec.parseSet(token.text, token.column)
+			f.second, err = spec.parseSet(tok)
 		case fieldMinute:
-			f.minute, err = spec.parseSet(token.text, token.column)
+			f.minute, err = spec.parseSet(tok)
 		case fieldHour:
-			f.hour, err = spec.parseSet(token.text, token.column)
+			f.hour, err = spec.parseSet(tok)
 		case fieldDOM:
-			dom = token.text
-			err = g.parseDOM(&f.days, &spec, token)
+			dom = tok.text
+			err = g.parseDOM(&f.days, spec, tok)
 		case fieldMonth:
-			f.month, err = spec.parseSet(token.text, token.column)
+			f.month, err = spec.parseSet(tok)
 		case fieldWeekday:
-			dow = token.text
-			err = g.parseWeekday(&f.days, &spec, token)
+			dow = tok.text
+			err = g.parseWeekday(&f.days, spec, tok)
 		case fieldYear:
-			if token.text == "*" {
+			if tok.text == "*" {
 				continue // as if it were left out
 			}
-			f.year, err = spec.parseSet(token.text, token.column)
+			f.year, err = spec.parseSet(tok)
 		}
 		if err != nil {
 			faults = append(faults, err)
@@ -162,18 +161,19 @@ func (f *fields) never() *fault {
 
 // token is one white-space separated word of an expression.
 type token struct {
-	text   string
-	column int // of its first byte, from 1
+	text     string
+	column   int    // of its first byte, from 1
+	identity hasher // what H in it hashes
 }
 
 func tokens(text string) []token {
-	var out []token
+	out := make([]token, 0, 8)
 	start := -1
 	for i := 0; i <= len(text); i++ {
 		blank := i == len(text) || text[i] == ' ' || text[i] == '\t'
 		switch {
 		case blank && start >= 0:
-			out = append(out, token{text[start:i], start + 1})
+			out = append(out, token{text: text[start:i], column: start + 1})
 			start = -1
 		case !blank && start < 0:
 			start = i

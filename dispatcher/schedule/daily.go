@@ -41,7 +41,7 @@ func (p *program) readDailyInterval(text string, loc *time.Location) *fault {
 	if m[4] != "" {
 		var rule dayRule
 		weekday := quartzGrammar.fields[5]
-		days := token{strings.ToUpper(m[4]), strings.LastIndex(text, m[4]) + 1}
+		days := token{text: strings.ToUpper(m[4]), column: strings.LastIndex(text, m[4]) + 1}
 		if strings.ContainsAny(days.text, "?#H") || strings.HasSuffix(days.text, "L") {
 			return faultf(CodeCronSyntax, "weekdays %q are not understood; write names, ranges and lists, such as MON-FRI", m[4])
 		}

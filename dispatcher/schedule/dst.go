@@ -39,10 +39,17 @@ func (z *zoned) periodAt(instant int64) period {
 	if !end.IsZero() {
 		p.end = end.Unix()
 	}
+	if p.end <= instant {
+		// On 31 December of leap years after 2037 Go's ZoneBounds ends the period on that very
+		// day, before its own argument (seen with Go 1.26). Its periods end with the year in
+		// any case, so the next year is a safe end. Without this, next would never end.
+		p.end = yearStart(t.UTC().Year() + 1)
+	}
 	return p
 }
 
-// next returns the first instant of the schedule at or after from.
+// next returns the first instant of the schedule at or after from. Each round moves from
+// forward, past a jump of the clock at least or to the eve of the next local time.
 func (z *zoned) next(from int64) (int64, bool) {
 	for {
 		p := z.periodAt(from)

@@ -22,34 +22,31 @@ type field struct {
 	quartzNames bool
 	days        bool // one of the two day fields that may be ?
 	noSteps     bool // "/" has no meaning here
-	// hash places H; see hash.go.
-	hash hasher
 }
 
 // item is one element of a field's comma-separated list, with what a message needs.
 type item struct {
 	*field
-	text   string
-	column int // of its first byte in the expression, from 1
+	token
 }
 
 // items splits the text of a field at commas.
-func (f *field) items(text string, column int) ([]item, *fault) {
-	var out []item
-	for part := range strings.SplitSeq(text, ",") {
+func (f *field) items(tok token) ([]item, *fault) {
+	out := make([]item, 0, strings.Count(tok.text, ",")+1)
+	for part := range strings.SplitSeq(tok.text, ",") {
 		if part == "" {
-			return nil, faultf(CodeCronSyntax, "empty list item in the %s field at column %d; remove the comma", f.name, column)
+			return nil, faultf(CodeCronSyntax, "empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
 		}
-		out = append(out, item{f, part, column})
-		column += len(part) + 1
+		out = append(out, item{f, token{part, tok.column, tok.identity}})
+		tok.column += len(part) + 1
 	}
 	return out, nil
 }
 
 // parseSet reads a field without special characters of the day fields.
-func (f *field) parseSet(text string, column int) (set, *fault) {
+func (f *field) parseSet(tok token) (set, *fault) {
 	var s set
-	items, err := f.items(text, column)
+	items, err := f.items(tok)
 	if err != nil {
 		return s, err
 	}

@@ -46,7 +46,7 @@ func usesHash(text string) bool { return hashPattern.MatchString(text) }
 // hashed reads H, H(a-b) and either with a step, as Jenkins writes them. Without a step one
 // value of the range is chosen; with one, the first value is chosen below the step.
 func (it item) hashed(body string, step int, stepped bool) (low, high int, err *fault) {
-	if it.hash == "" {
+	if it.identity == "" {
 		return 0, 0, faultf(CodeCronHash, "H in the %s field needs the identity of a trigger to hash; without one, write a number", it.name)
 	}
 	low, high = it.low, it.high
@@ -66,7 +66,7 @@ func (it item) hashed(body string, step int, stepped bool) (low, high int, err *
 		}
 		straight := *it.field
 		straight.wraps = false
-		if low, high, err = (item{&straight, it.text, it.column}).ends(from, to); err != nil {
+		if low, high, err = (item{&straight, it.token}).ends(from, to); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -74,7 +74,7 @@ func (it item) hashed(body string, step int, stepped bool) (low, high int, err *
 	if stepped {
 		width = min(width, step)
 	}
-	low += int(it.hash.sum(it.name) % uint64(width))
+	low += int(it.identity.sum(it.name) % uint64(width))
 	if !stepped {
 		high = low
 	}

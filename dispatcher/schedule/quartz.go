@@ -8,7 +8,7 @@ func (g *grammar) parseDOM(r *dayRule, spec *field, tok token) *fault {
 	if g.quartz && tok.text == "?" {
 		return nil
 	}
-	items, err := spec.items(tok.text, tok.column)
+	items, err := spec.items(tok)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *fault {
 	if g.quartz && tok.text == "?" {
 		return nil
 	}
-	items, err := spec.items(tok.text, tok.column)
+	items, err := spec.items(tok)
 	if err != nil {
 		return err
 	}

@@ -310,3 +310,22 @@ func TestCacheAnswersAsParse(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Go's ZoneBounds is wrong on the last day of leap years after 2037.
+func TestTheLastDayOfFarLeapYearsIsAnswered(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"Europe/Berlin", "Australia/Sydney", "America/New_York"} {
+		s := mustParse(t, schedule.Spec{Expression: "0 30 12 * * ?", Timezone: zone})
+		for _, year := range []int{2040, 2096, 2104} {
+			loc, err := time.LoadLocation(zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from := time.Date(year, 12, 30, 12, 30, 0, 0, loc)
+			want := []string{from.AddDate(0, 0, 1).UTC().Format(time.RFC3339), from.AddDate(0, 0, 2).UTC().Format(time.RFC3339)}
+			if diff := cmp.Diff(want, utc(s.Between(from, farFuture, 2))); diff != "" {
+				t.Errorf("%s %d (-want +got):\n%s", zone, year, diff)
+			}
+		}
+	}
+}

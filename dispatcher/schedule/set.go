@@ -46,8 +46,10 @@ func (s *set) len() int {
 // all returns the set of low to high, both inclusive.
 func all(low, high int) set {
 	var s set
-	for v := low; v <= high; v++ {
-		s.add(v)
+	for word := low >> 6; word <= high>>6; word++ {
+		s[word] = ^uint64(0)
 	}
+	s[low>>6] &= ^uint64(0) << (low & 63)
+	s[high>>6] &= ^uint64(0) >> (63 - high&63)
 	return s
 }

@@ -27,7 +27,7 @@ type wallClock struct {
 func newWallClock(f fields) *wallClock {
 	w := &wallClock{fields: f}
 	w.expr = sync.OnceValue(func() *cronexpr.Expression {
-		lists := [...]string{csv(f.second), csv(f.minute), csv(f.hour), "*", csv(f.month), "*", "*"}
+		lists := [...]string{csv(f.second, 0, 59), csv(f.minute, 0, 59), csv(f.hour, 0, 23), "*", csv(f.month, 1, 12), "*", "*"}
 		return cronexpr.MustParse(strings.Join(lists[:], " "))
 	})
 	return w
@@ -90,8 +90,11 @@ func yearStart(year int) int64 {
 	return (y*365 + y/4 - y/100 + y/400 - daysBefore1970) * 86_400
 }
 
-// csv writes a set as cronexpr reads it.
-func csv(s set) string {
+// csv writes a set of numbers from low to high as cronexpr reads it.
+func csv(s set, low, high int) string {
+	if s == all(low, high) {
+		return "*" // the same list, without the cost of parsing it
+	}
 	var parts []string
 	for _, v := range s.list() {
 		parts = append(parts, strconv.Itoa(v))

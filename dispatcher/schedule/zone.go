@@ -38,12 +38,11 @@ func zone(name string) (*time.Location, *fault) {
 	if name == "" || name == "UTC" {
 		return time.UTC, nil
 	}
-	known, ok := zonesByFold()[strings.ToLower(name)]
-	if !ok || known != name {
-		return nil, unknownZone(name)
-	}
 	if loc, ok := locations.Load(name); ok {
 		return loc.(*time.Location), nil
+	}
+	if known := zonesByFold()[strings.ToLower(name)]; known != name {
+		return nil, unknownZone(name)
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
