@@ -118,5 +118,8 @@ func (a *API) deleteApp(r *request) (answer, error) {
 		return answer{}, err
 	}
 	err = a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
+	if errors.Is(err, dispatcher.ErrNotEmpty) {
+		return answer{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs; delete them first", def.what)
+	}
 	return answer{status: http.StatusNoContent}, def.explain(change, err)
 }

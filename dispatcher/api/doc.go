@@ -18,7 +18,7 @@
 // # Bodies
 //
 // encoding/json takes what it understands and drops the rest, and stops at the first fault.
-// decode.go is stricter and goes on: an unknown field, a field given twice, a number in
+// decode.go and fill.go are stricter and go on: an unknown field, a field given twice, a number in
 // quotes are faults, all reported together with what Validate finds in what could be read.
 // Read-only fields are accepted and ignored, so that what GET returned can be edited and PUT.
 //

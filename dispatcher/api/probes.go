@@ -23,7 +23,7 @@ func (a *API) ready(r *request) (answer, error) {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	if _, err := a.store.Clock(ctx); err != nil {
+	if _, err := a.store.Installation(ctx); err != nil {
 		a.log.WarnContext(ctx, "not ready: database", "request_id", r.id, "err", err)
 		return answer{}, refuse(dispatcher.CodeUnavailable, "the database does not answer")
 	}

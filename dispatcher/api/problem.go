@@ -61,7 +61,6 @@ var sentinels = []struct {
 }{
 	{dispatcher.ErrNotFound, dispatcher.CodeNotFound},
 	{dispatcher.ErrPrecondition, dispatcher.CodePrecondition},
-	{dispatcher.ErrNotEmpty, dispatcher.CodeAppNotEmpty},
 	{dispatcher.ErrConflict, dispatcher.CodeStateConflict},
 }
 
@@ -104,6 +103,10 @@ func (a *API) faults(r *request, rt route, err error) dispatcher.Faults {
 			return faults
 		}
 	}
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) { // the caller went away: nobody reads this
+		faults.Add("", dispatcher.CodeUnavailable, "the request was given up")
+		return faults
+	}
 	if a.unavailable(r, err) {
 		a.log.WarnContext(r.Context(), "database unavailable", "request_id", r.id, "route", rt.path, "err", err)
 		faults.Add("", dispatcher.CodeUnavailable, "the database does not answer; try again in a moment")
@@ -118,13 +121,13 @@ func (a *API) faults(r *request, rt route, err error) dispatcher.Faults {
 // common word for it, so what is not plain from the error is asked of the database.
 func (a *API) unavailable(r *request, err error) bool {
 	var network net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, &network) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
 		return true
 	}
 	const patience = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
 	defer cancel()
-	_, down := a.store.Clock(ctx)
+	_, down := a.store.Installation(ctx)
 	return down != nil
 }
 

@@ -34,7 +34,7 @@ type request struct {
 
 // answer is what a route's function returns; the wrapper writes it.
 type answer struct {
-	status   int // 0 means 200
+	status   int // 0 means 200 where nothing went wrong
 	revision int64
 	body     any // json.RawMessage is sent as it is
 	header   map[string]string
@@ -50,6 +50,9 @@ func (a *API) handle(rt route) http.Handler {
 		ans, err := a.run(rt, r)
 		if err != nil {
 			ans = a.problem(r, rt, ans, err)
+		}
+		if ans.status == 0 {
+			ans.status = http.StatusOK
 		}
 		ans = notModified(r, ans)
 		a.write(w, r, ans)
@@ -128,9 +131,6 @@ func notModified(r *request, ans answer) answer {
 // write sends ans. An answer is marshalled before its first byte is sent, so that a failure
 // can still become a 500.
 func (a *API) write(w http.ResponseWriter, r *request, ans answer) {
-	if ans.status == 0 {
-		ans.status = http.StatusOK
-	}
 	body, err := marshal(ans.body)
 	if err != nil {
 		ans = a.problem(r, route{}, answer{}, fmt.Errorf("marshal answer: %w", err))

@@ -42,7 +42,7 @@ type Client struct {
 func New(endpoint, token string, o Options) (*Client, error) {
 	u, err := url.Parse(endpoint)
 	switch {
-	case err == nil && u.User != nil: // not echoed: it may hold a password
+	case strings.Contains(endpoint, "@"): // not echoed: it may hold a password
 		return nil, errors.New("endpoint carries a user name or password; the API takes a token instead")
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("endpoint %s is not a URL such as https://host:8080", dispatcher.Echo(endpoint))

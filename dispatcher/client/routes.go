@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -114,9 +115,12 @@ func (c *Client) Nodes(ctx context.Context) (List[dispatcher.Node], error) {
 
 // SetNodeState pauses, resumes (NodeActive) or drains a node; ErrConflict if it is dead.
 func (c *Client) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState) (dispatcher.Node, error) {
-	verb := map[dispatcher.NodeState]string{
+	verb, ok := map[dispatcher.NodeState]string{
 		dispatcher.NodePaused: "pause", dispatcher.NodeActive: "resume", dispatcher.NodeDraining: "drain",
 	}[state]
+	if !ok {
+		return dispatcher.Node{}, fmt.Errorf("set node to state %s: %w", state, dispatcher.ErrConflict)
+	}
 	return call[dispatcher.Node](ctx, c, http.MethodPost, path("nodes", id.String(), verb), nil, Condition{})
 }
 

@@ -1,0 +1,173 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// world is an API over a fresh SQLite database, and a token for everything.
+type world struct {
+	t     *testing.T
+	store dispatcher.Store
+	api   http.Handler
+	token string
+	logs  *bytes.Buffer // safe to read between requests, which tests make one at a time
+}
+
+func newWorld(t *testing.T, o api.Options) *world {
+	t.Helper()
+	dsn := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	if err := store.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), dsn, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	w := &world{t: t, store: s, logs: &bytes.Buffer{}}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	w.api = api.New(s, o)
+	w.token = w.newToken("admin", dispatcher.ScopeWrite)
+	return w
+}
+
+func (w *world) newToken(name string, scope dispatcher.Scope, apps ...string) string {
+	w.t.Helper()
+	secret, hash := api.NewToken()
+	if err := w.store.CreateToken(w.t.Context(), dispatcher.APIToken{Name: name, Hash: hash, Scope: scope, Apps: apps}); err != nil {
+		w.t.Fatal(err)
+	}
+	return secret
+}
+
+// reply is an answer, read.
+type reply struct {
+	*httptest.ResponseRecorder
+	t       *testing.T
+	request string // for messages
+}
+
+// do makes a request; headers are "Name: value", and "Name:" leaves a header out.
+func (w *world) do(method, target, body string, headers ...string) reply {
+	w.t.Helper()
+	r := httptest.NewRequestWithContext(w.t.Context(), method, target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+w.token)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ":")
+		r.Header.Del(name)
+		if value = strings.TrimSpace(value); value != "" {
+			r.Header.Add(name, value)
+		}
+	}
+	recorder := httptest.NewRecorder()
+	w.api.ServeHTTP(recorder, r)
+	return reply{recorder, w.t, fmt.Sprintf("%s %.80s %.200s %q", method, target, body, headers)}
+}
+
+// must is do for what is expected to succeed.
+func (w *world) must(status int, method, target, body string, headers ...string) reply {
+	w.t.Helper()
+	got := w.do(method, target, body, headers...)
+	if got.Code != status {
+		w.t.Fatalf("%s %s = %d, want %d: %s", method, target, got.Code, status, got.Body)
+	}
+	return got
+}
+
+// faults returns the faults of a problem as "path code", and checks the form of the problem.
+func (r reply) faults() []string {
+	r.t.Helper()
+	var p struct {
+		Type, Title string
+		Status      int
+		RequestID   string `json:"request_id"`
+		Errors      dispatcher.Faults
+	}
+	if err := json.Unmarshal(r.Body.Bytes(), &p); err != nil {
+		r.t.Fatalf("answer %d is not JSON: %v: %.200s", r.Code, err, r.Body)
+	}
+	if got := r.Header().Get("Content-Type"); got != "application/problem+json" {
+		r.t.Errorf("problem has Content-Type %q", got)
+	}
+	if p.Type != "about:blank" || p.Title != http.StatusText(r.Code) || p.Status != r.Code || len(p.Errors) == 0 ||
+		p.RequestID == "" || p.RequestID != r.Header().Get("X-Request-Id") {
+		r.t.Errorf("problem of status %d, X-Request-Id %q is %+v", r.Code, r.Header().Get("X-Request-Id"), p)
+	}
+	var faults []string
+	for _, f := range p.Errors {
+		if f.Message == "" || len(f.Message) > 400 {
+			r.t.Errorf("fault %s %s has a message of %d bytes", f.Path, f.Code, len(f.Message))
+		}
+		faults = append(faults, f.Path+" "+f.Code)
+	}
+	return faults
+}
+
+// refused checks status and all faults of an answer.
+func (r reply) refused(status int, faults ...string) {
+	r.t.Helper()
+	got := r.faults()
+	slices.Sort(got)
+	slices.Sort(faults)
+	// One value may break one rule in two places.
+	if diff := cmp.Diff(faults, slices.Compact(got)); r.Code != status || diff != "" {
+		r.t.Errorf("%s: status %d, want %d; faults (-want +got):\n%s\n%.300s", r.request, r.Code, status, diff, r.Body)
+	}
+}
+
+// into decodes a successful answer.
+func into[T any](r reply) T {
+	r.t.Helper()
+	var v T
+	if err := json.Unmarshal(r.Body.Bytes(), &v); err != nil {
+		r.t.Fatalf("answer %d: %v: %.200s", r.Code, err, r.Body)
+	}
+	return v
+}
+
+const (
+	oneApp = "/v1/apps/crm"
+	oneJob = "/v1/apps/crm/jobs/sync"
+	// validJob fires once a day, so that no test meets a fire.
+	validJob = `{"target":{"webhook":{"url":"https://example.com/hook"}},"triggers":{"nightly":{"expression":"0 0 2 * * ?"}}}`
+)
+
+// declare creates an app and a job.
+func (w *world) declare() {
+	w.t.Helper()
+	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
+	w.must(http.StatusCreated, "PUT", oneJob, validJob)
+}
+
+// register adds a live node.
+func (w *world) register(ctx context.Context, id dispatcher.NodeID) {
+	w.t.Helper()
+	now, err := w.store.Clock(ctx)
+	if err == nil {
+		err = w.store.Register(ctx, dispatcher.Node{ID: id, Name: "n", Version: "v", State: dispatcher.NodeActive, StartedAt: now, HeartbeatAt: now}, now)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -1,0 +1,133 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+)
+
+func TestATokenIsNeeded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	unknown, _ := api.NewToken()
+	var answers []string
+	for name, header := range map[string]string{
+		"missing":      "Authorization:",
+		"unknown":      "Authorization: Bearer " + unknown,
+		"cut":          "Authorization: Bearer " + w.token[:len(w.token)-1],
+		"another case": "Authorization: Bearer " + strings.ToUpper(w.token),
+		"no scheme":    "Authorization: " + w.token,
+		"basic":        "Authorization: Basic YTpi",
+		"empty":        "Authorization: Bearer",
+		"garbage":      "Authorization: Bearer \xff\x01'; DROP TABLE tokens; --",
+	} {
+		got := w.do("GET", oneApp, "", header, "X-Request-Id: same")
+		got.refused(http.StatusUnauthorized, " unauthorized")
+		if challenge := got.Header().Get("WWW-Authenticate"); !strings.HasPrefix(challenge, "Bearer") {
+			t.Errorf("%s: WWW-Authenticate is %q", name, challenge)
+		}
+		if !strings.Contains(got.Body.String(), "carillon token create") {
+			t.Errorf("%s: %s does not say how to make a token", name, got.Body)
+		}
+		answers = append(answers, got.Body.String())
+	}
+	for _, answer := range answers {
+		if diff := cmp.Diff(answers[0], answer); diff != "" {
+			t.Errorf("answers tell bad tokens apart:\n%s", diff)
+		}
+	}
+	w.must(http.StatusOK, "GET", oneApp, "", "Authorization: bearer "+w.token) // schemes have no case
+	if logs := w.logs.String(); strings.Contains(logs, w.token) || strings.Contains(logs, w.token[:len(w.token)-1]) || strings.Contains(logs, unknown) {
+		t.Error("a token is in the logs")
+	}
+}
+
+func TestProbesNeedNoToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{Version: "v1.2.3"})
+	for _, path := range []string{"/livez", "/readyz", "/version", "/openapi.json"} {
+		w.must(http.StatusOK, "GET", path, "", "Authorization:")
+		w.must(http.StatusOK, "HEAD", path, "", "Authorization:")
+	}
+	if got := into[map[string]string](w.do("GET", "/version", "")); got["version"] != "v1.2.3" {
+		t.Errorf("version is %v", got)
+	}
+}
+
+func TestAReadTokenChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	w.register(t.Context(), 7)
+	w.token = w.newToken("reader", dispatcher.ScopeRead)
+	for _, request := range []string{
+		"PUT " + oneApp, "PATCH " + oneApp, "DELETE " + oneApp, "PUT " + oneJob, "DELETE " + oneJob,
+		"POST " + oneJob + "/run", "POST " + oneJob + "/pause", "POST " + oneJob + "/resume",
+		"POST " + oneJob + "/triggers/nightly/pause", "POST " + oneJob + "/triggers/nightly/resume",
+		"POST /v1/runs/" + run.ID + "/cancel", "POST /v1/runs/" + run.ID + "/retry",
+		"POST /v1/nodes/0000000000000007/pause", "POST /v1/nodes/0000000000000007/resume", "POST /v1/nodes/0000000000000007/drain",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		w.do(method, path, `{}`).refused(http.StatusForbidden, " forbidden")
+	}
+	for _, path := range []string{
+		"/v1/apps", oneApp, oneApp + "/jobs", oneJob, oneApp + "/runs", oneApp + "/misfires", "/v1/runs/" + run.ID, "/v1/nodes",
+	} {
+		w.must(http.StatusOK, "GET", path, "")
+	}
+	w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *"}`)
+}
+
+func TestABoundTokenSeesOnlyItsApps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.must(http.StatusCreated, "PUT", "/v1/apps/billing", `{}`)
+	foreign := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	w.token = w.newToken("bound", dispatcher.ScopeWrite, "shop", "billing", "nosuch")
+
+	w.must(http.StatusCreated, "PUT", "/v1/apps/shop", `{}`)
+	for _, path := range []string{oneApp, oneJob, oneApp + "/jobs", oneApp + "/runs", oneApp + "/misfires", "/v1/apps/unknown"} {
+		w.do("GET", path, "").refused(http.StatusForbidden, " forbidden")
+	}
+	w.do("PUT", oneJob, validJob).refused(http.StatusForbidden, " forbidden")
+	w.do("GET", "/v1/nodes", "").refused(http.StatusForbidden, " forbidden")
+	for _, path := range []string{"/v1/apps", "/v1/apps?limit=2"} {
+		got := into[page[dispatcher.App]](w.must(http.StatusOK, "GET", path, ""))
+		if names := appNames(got.Items); !cmp.Equal(names, []string{"billing", "shop"}) || got.Next != "" {
+			t.Errorf("GET %s lists %v with next %q, want its own two", path, names, got.Next)
+		}
+	}
+	got := into[page[dispatcher.App]](w.must(http.StatusOK, "GET", "/v1/apps?limit=1", ""))
+	if names := appNames(got.Items); !cmp.Equal(names, []string{"billing"}) || got.Next == "" {
+		t.Errorf("first page of one lists %v with next %q", names, got.Next)
+	}
+
+	// A foreign run and one that does not exist are answered alike, but for the id.
+	unknown := dispatcher.RunKey{TriggerID: 1, ScheduledAt: foreign.ScheduledAt, Kind: dispatcher.KindManual}.String()
+	for _, suffix := range []string{"", "/cancel", "/retry"} {
+		method := map[bool]string{true: "GET", false: "POST"}[suffix == ""]
+		a := w.do(method, "/v1/runs/"+foreign.ID+suffix, "", "X-Request-Id: same")
+		b := w.do(method, "/v1/runs/"+unknown+suffix, "", "X-Request-Id: same")
+		a.refused(http.StatusNotFound, " not_found")
+		if diff := cmp.Diff(strings.ReplaceAll(b.Body.String(), unknown, "ID"), strings.ReplaceAll(a.Body.String(), foreign.ID, "ID")); diff != "" {
+			t.Errorf("%s tells a foreign run from none (-none +foreign):\n%s", suffix, diff)
+		}
+	}
+}
+
+func TestTokensAreDistinctAndMarked(t *testing.T) {
+	t.Parallel()
+	a, hash := api.NewToken()
+	b, _ := api.NewToken()
+	if a == b || !strings.HasPrefix(a, "carillon_") || len(a) != len("carillon_")+43 || hash != api.HashToken(a) {
+		t.Errorf("NewToken gives %d and %d characters", len(a), len(b))
+	}
+}

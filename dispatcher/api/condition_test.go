@@ -1,0 +1,123 @@
+package api_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+)
+
+func TestConditionsOfWrites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
+	for _, thing := range []struct{ path, body string }{{"/v1/apps/other", `{}`}, {oneJob, validJob}} {
+		for _, step := range []struct {
+			name, method, header string
+			status               int
+			code                 string
+		}{
+			{"what is not there has no revision", "PUT", `If-Match: "1"`, 412, " precondition_failed"},
+			{"what is not there does not match *", "PUT", `If-Match: *`, 412, " precondition_failed"},
+			{"it is created where it is absent", "PUT", `If-None-Match: *`, 201, ""},
+			{"it is not created twice", "PUT", `If-None-Match: *`, 412, " name_taken"},
+			{"only * is served for absence", "PUT", `If-None-Match: "1"`, 412, " precondition_failed"},
+			{"the current revision matches", "PUT", `If-Match: "1"`, 200, ""},
+			{"an old revision does not", "PUT", `If-Match: "1"`, 412, " precondition_failed"},
+			{"nor one to come", "PUT", `If-Match: "99"`, 412, " precondition_failed"},
+			{"nor a weak one", "PUT", `If-Match: W/"2"`, 412, " precondition_failed"},
+			{"nor one without quotes", "PUT", `If-Match: 2`, 412, " precondition_failed"},
+			{"nor a list", "PUT", `If-Match: "2", "3"`, 412, " precondition_failed"},
+			{"nor zero, which would be no condition", "PUT", `If-Match: "0"`, 412, " precondition_failed"},
+			{"nor an overflow", "PUT", `If-Match: "99999999999999999999"`, 412, " precondition_failed"},
+			{"nor a sign", "PUT", `If-Match: "+2"`, 412, " precondition_failed"},
+			{"what is there matches *", "PUT", `If-Match: *`, 200, ""},
+			{"a deletion of what was seen otherwise is refused", "DELETE", `If-Match: "2"`, 412, " precondition_failed"},
+			{"a deletion of what was seen is done", "DELETE", `If-Match: "3"`, 204, ""},
+			{"a second deletion finds nothing", "DELETE", `If-Match:`, 404, " not_found"},
+		} {
+			body := thing.body
+			if step.method == "DELETE" {
+				body = ""
+			}
+			got := w.do(step.method, thing.path, body, step.header)
+			if step.code != "" {
+				got.refused(step.status, step.code)
+			} else if got.Code != step.status {
+				t.Errorf("status %d, want %d: %s", got.Code, step.status, got.Body)
+			}
+		}
+	}
+}
+
+func TestAFailedConditionNamesTheCurrentRevision(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.must(http.StatusOK, "PUT", oneJob, validJob)
+	for _, header := range []string{`If-Match: "1"`, `If-None-Match: *`} {
+		if got := w.do("PUT", oneJob, validJob, header).Body.String(); !strings.Contains(got, "crm/sync") || !strings.Contains(got, "at revision 2") {
+			t.Errorf("%s is answered %s, want it to name crm/sync and revision 2", header, got)
+		}
+	}
+}
+
+func TestETagsOfReads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	for _, path := range []string{oneApp, oneJob} {
+		got := w.must(http.StatusOK, "GET", path, "")
+		if tag := got.Header().Get("ETag"); tag != `"1"` {
+			t.Errorf("GET %s has ETag %s, want \"1\"", path, tag)
+		}
+		for _, header := range []string{`"1"`, `W/"1"`, `"7", "1"`, `*`} {
+			fresh := w.must(http.StatusNotModified, "GET", path, "", "If-None-Match: "+header)
+			if fresh.Body.Len() != 0 || fresh.Header().Get("ETag") != `"1"` {
+				t.Errorf("304 for %s has ETag %s and %d bytes", header, fresh.Header().Get("ETag"), fresh.Body.Len())
+			}
+		}
+		w.must(http.StatusOK, "GET", path, "", `If-None-Match: "2"`)
+	}
+}
+
+func TestWhatIsReadCanBeWrittenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	for _, path := range []string{oneApp, oneJob} {
+		read := w.must(http.StatusOK, "GET", path, "")
+		written := w.must(http.StatusOK, "PUT", path, read.Body.String(), "If-Match: "+read.Header().Get("ETag"))
+		before, after := into[map[string]any](read), into[map[string]any](written)
+		for _, moving := range []string{"revision", "updated_at"} {
+			delete(before, moving)
+			delete(after, moving)
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s changed by being written back (-before +after):\n%s", path, diff)
+		}
+		if got := written.Header().Get("ETag"); got != `"2"` {
+			t.Errorf("ETag after the write is %s, want \"2\"", got)
+		}
+	}
+}
+
+func TestPatchSwitchesAnAppAndNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.must(http.StatusCreated, "PUT", oneApp, `{"description":"customers"}`)
+	got := into[dispatcher.App](w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":false}`))
+	if got.Enabled || got.Description != "customers" || got.Revision != 2 {
+		t.Errorf("app after PATCH is %+v", got)
+	}
+	w.do("PATCH", oneApp, `{"enabled":true}`, `If-Match: "1"`).refused(412, " precondition_failed")
+	w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":true}`, `If-Match: "2"`)
+	w.do("PATCH", oneApp, `{}`).refused(422, "/enabled required")
+	w.do("PATCH", oneApp, `{"enabled":"yes"}`).refused(400, "/enabled json_type")
+	w.do("PATCH", oneApp, `{"enabled":true,"description":"x"}`).refused(400, "/description json_unknown_field")
+	w.do("PATCH", "/v1/apps/nosuch", `{"enabled":true}`).refused(404, " not_found")
+}

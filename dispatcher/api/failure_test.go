@@ -1,0 +1,97 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+)
+
+// failing is a store whose App does what a test wants.
+type failing struct {
+	dispatcher.Store
+	app func() error
+}
+
+func (f failing) App(context.Context, string) (dispatcher.App, error) {
+	return dispatcher.App{}, f.app()
+}
+
+func TestFailuresSayNothingOfTheirCause(t *testing.T) {
+	t.Parallel()
+	const secret = "password=hunter2"
+	for name, tt := range map[string]struct {
+		app    func() error
+		status int
+		code   string
+	}{
+		"an unknown error":  {func() error { return errors.New(secret) }, 500, " internal"},
+		"a panic":           {func() error { panic(secret) }, 500, " internal"},
+		"a deadline":        {func() error { return errors.Join(errors.New(secret), context.DeadlineExceeded) }, 503, " unavailable"},
+		"a lost connection": {func() error { return &net.OpError{Op: "read", Err: errors.New(secret)} }, 503, " unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, api.Options{})
+			var logs bytes.Buffer
+			w.api = api.New(failing{w.store, tt.app}, api.Options{Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+			got := w.do("GET", oneApp, "", "X-Request-Id: id-7")
+			got.refused(tt.status, tt.code)
+			if strings.Contains(got.Body.String(), secret) {
+				t.Errorf("the cause is in the answer: %s", got.Body)
+			}
+			if n := strings.Count(logs.String(), "request_id=id-7"); n != 1 || !strings.Contains(logs.String(), secret) {
+				t.Errorf("the cause is logged %d times, want once with the request id: %s", n, &logs)
+			}
+			if after := got.Header().Get("Retry-After"); (after != "") != (tt.status == 503) {
+				t.Errorf("Retry-After is %q at status %d", after, tt.status)
+			}
+		})
+	}
+}
+
+func TestAClosedDatabaseIsUnavailable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{oneApp, oneJob, "/v1/apps", "/readyz"} {
+		w.do("GET", path, "").refused(http.StatusServiceUnavailable, " unavailable")
+	}
+	w.must(http.StatusOK, "GET", "/livez", "")
+}
+
+func TestReadinessIsTheEnginesToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{Ready: func(context.Context) error { return errors.New("poll is late: hunter2") }})
+	got := w.do("GET", "/readyz", "", "Authorization:")
+	got.refused(http.StatusServiceUnavailable, " unavailable")
+	if strings.Contains(got.Body.String(), "hunter2") {
+		t.Errorf("the cause is in the answer: %s", got.Body)
+	}
+}
+
+func TestABodyThatBreaksOffIsNoInternalError(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	r := httptest.NewRequestWithContext(t.Context(), "PUT", oneApp, errReader{})
+	r.Header.Set("Authorization", "Bearer "+w.token)
+	r.Header.Set("Content-Type", "application/json")
+	recorder := httptest.NewRecorder()
+	w.api.ServeHTTP(recorder, r)
+	reply{recorder, t, "a body that breaks off"}.refused(http.StatusBadRequest, " json_syntax")
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errors.New("connection reset") }

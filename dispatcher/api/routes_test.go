@@ -1,0 +1,223 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+)
+
+func TestPutEchoesTheResolvedJob(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
+	got := into[dispatcher.Job](w.must(http.StatusCreated, "PUT", oneJob,
+		`{"payload":{"html":"<b>&","n":1.0},"target":{"webhook":{"url":"https://example.com/"}},"triggers":{"n":{"expression":"*/5 * * * *"}}}`))
+	trigger := got.Triggers["n"]
+	if trigger.Dialect != "unix" || trigger.Timezone != "UTC" || trigger.MisfireAfter != dispatcher.DefaultMisfireAfter ||
+		!trigger.Enabled || trigger.State != dispatcher.TriggerWaiting || trigger.NextFireTime == nil {
+		t.Errorf("trigger is %+v, want it resolved and armed", trigger)
+	}
+	webhook := got.Target.Webhook
+	if !got.Enabled || got.State != dispatcher.JobExecuting || got.Revision != 1 || webhook.Method != "POST" || webhook.Timeout != dispatcher.DefaultTimeout {
+		t.Errorf("job is %+v with webhook %+v, want the defaults", got, webhook)
+	}
+	if want := `{"html":"<b>&","n":1.0}`; string(got.Payload) != want {
+		t.Errorf("payload is %s, want %s as it was sent", got.Payload, want)
+	}
+	read := into[dispatcher.Job](w.must(http.StatusOK, "GET", oneJob, ""))
+	if diff := cmp.Diff(got, read); diff != "" {
+		t.Errorf("GET differs from what PUT echoed (-put +get):\n%s", diff)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	for _, step := range []struct {
+		path, headers string
+		job, trigger  bool
+		state         dispatcher.JobState
+		revision      int64
+	}{
+		{"/pause", `If-Match: "1"`, true, false, dispatcher.JobPaused, 2},
+		{"/triggers/nightly/pause", "", true, true, dispatcher.JobPaused, 3},
+		{"/resume", "", false, true, dispatcher.JobPaused, 4},
+		{"/triggers/nightly/resume", "", false, false, dispatcher.JobExecuting, 5},
+	} {
+		got := w.must(http.StatusOK, "POST", oneJob+step.path, "", step.headers)
+		job := into[dispatcher.Job](got)
+		if job.Paused != step.job || job.Triggers["nightly"].Paused != step.trigger || job.State != step.state || job.Revision != step.revision {
+			t.Errorf("after %s: paused %v, trigger %v, state %s, revision %d; want %+v",
+				step.path, job.Paused, job.Triggers["nightly"].Paused, job.State, job.Revision, step)
+		}
+	}
+	w.do("POST", oneJob+"/pause", "", `If-Match: "1"`).refused(412, " precondition_failed")
+	w.do("POST", oneJob+"/triggers/nosuch/pause", "").refused(404, " not_found")
+	w.do("POST", "/v1/apps/crm/jobs/nosuch/pause", "").refused(404, " not_found")
+	w.do("POST", oneJob+"/pause", `{"until":"tomorrow"}`).refused(400, "/until json_unknown_field")
+	w.must(http.StatusOK, "POST", oneJob+"/pause", `{}`)
+}
+
+func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	got := w.must(http.StatusAccepted, "POST", oneJob+"/run", "")
+	run := into[dispatcher.Run](got)
+	if run.State != dispatcher.RunQueued || run.Kind != dispatcher.KindManual || got.Header().Get("Location") != "/v1/runs/"+run.ID {
+		t.Errorf("requested run is %+v at %q", run, got.Header().Get("Location"))
+	}
+	path := "/v1/runs/" + run.ID
+	w.do("POST", path+"/retry", "").refused(409, " state_conflict")
+	if run = into[dispatcher.Run](w.must(http.StatusOK, "POST", path+"/cancel", "")); run.State != dispatcher.RunCancelled {
+		t.Errorf("cancelled run is %s", run.State)
+	}
+	w.do("POST", path+"/cancel", "").refused(409, " state_conflict")
+	if run = into[dispatcher.Run](w.must(http.StatusOK, "POST", path+"/retry", "")); run.State != dispatcher.RunQueued {
+		t.Errorf("retried run is %s", run.State)
+	}
+	if run = into[dispatcher.Run](w.must(http.StatusOK, "GET", path, "")); run.State != dispatcher.RunQueued || run.Job != "sync" {
+		t.Errorf("run is %+v", run)
+	}
+	w.do("POST", "/v1/apps/crm/jobs/nosuch/run", "").refused(404, " not_found")
+}
+
+func TestNodesAreListedAndSet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.register(t.Context(), 0xbe11)
+	nodes := into[page[dispatcher.Node]](w.must(http.StatusOK, "GET", "/v1/nodes", "")).Items
+	if len(nodes) != 1 || nodes[0].ID != 0xbe11 || nodes[0].State != dispatcher.NodeActive {
+		t.Fatalf("nodes are %+v", nodes)
+	}
+	path := "/v1/nodes/" + nodes[0].ID.String()
+	for _, step := range []struct {
+		verb string
+		want dispatcher.NodeState
+	}{{"pause", dispatcher.NodePaused}, {"resume", dispatcher.NodeActive}, {"drain", dispatcher.NodeDraining}} {
+		if got := into[dispatcher.Node](w.must(http.StatusOK, "POST", path+"/"+step.verb, "")); got.State != step.want {
+			t.Errorf("node after %s is %s, want %s", step.verb, got.State, step.want)
+		}
+	}
+	if err := w.store.Resign(t.Context(), 0xbe11); err != nil {
+		t.Fatal(err)
+	}
+	w.do("POST", path+"/resume", "").refused(409, " state_conflict")
+	for _, id := range []string{"1", "n", "000000000000BE11", "0000000000000001", "1%20OR%201=1", "%00"} {
+		w.do("POST", "/v1/nodes/"+id+"/pause", "").refused(404, " not_found")
+	}
+}
+
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	got := w.must(http.StatusOK, "POST", "/v1/schedules/preview",
+		`{"expression":"0 0 2 * * ?","timezone":"Europe/Berlin","from":"2026-03-27T12:00:00+01:00","count":3}`)
+	want := `{"expression":"0 0 2 * * ?","dialect":"quartz","timezone":"Europe/Berlin","gap":"","overlap":"",` +
+		`"from":"2026-03-27T11:00:00Z","fire_times":["2026-03-28T01:00:00Z","2026-03-30T00:00:00Z","2026-03-31T00:00:00Z"]}` + "\n"
+	if diff := cmp.Diff(want, got.Body.String()); diff != "" {
+		t.Errorf("preview (-want +got):\n%s", diff)
+	}
+	preview := into[dispatcher.Preview](w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *"}`))
+	if len(preview.FireTimes) != dispatcher.DefaultPreview || preview.From.IsZero() {
+		t.Errorf("preview without count and from is %+v", preview)
+	}
+	for body, fault := range map[string]string{
+		`{"expression":"* * * * *","count":0}`:        "/count count_range",
+		`{"expression":"* * * * *","count":101}`:      "/count count_range",
+		`{"expression":"* * * *"}`:                    "/expression cron_fields",
+		`{}`:                                          "/expression cron_empty",
+		`{"expression":"0 0 30 2 *"}`:                 "/expression cron_never",
+		`{"expression":"* * * * *","from":"now"}`:     "/from time_invalid",
+		`{"expression":"* * * * *","timezone":"X"}`:   "/timezone tz_unknown",
+		`{"expression":"* * * * *","dialect":"cron"}`: "/dialect enum",
+	} {
+		w.do("POST", "/v1/schedules/preview", body).refused(422, fault)
+	}
+}
+
+func TestMissingThings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	unknownRun := dispatcher.RunKey{TriggerID: 5, Kind: dispatcher.KindManual}.String()
+	for _, path := range []string{
+		"/v1/apps/nosuch", "/v1/apps/1%20OR%201=1", "/v1/apps/%00", "/v1/apps/%ff", "/v1/apps/..%2Fcrm",
+		"/v1/apps/crm/jobs/nosuch", "/v1/apps/crm/jobs/%00", "/v1/apps/nosuch/jobs/sync", "/v1/apps/%00/jobs/sync",
+		"/v1/runs/1%20OR%201=1", "/v1/runs/%00", "/v1/runs/x", "/v1/runs/" + unknownRun, "/v1/runs/550e8400-e29b-41d4-a716-446655440000",
+	} {
+		w.do("GET", path, "").refused(404, " not_found")
+	}
+	w.do("PUT", "/v1/apps/nosuch/jobs/sync", validJob).refused(404, " not_found")
+	w.do("PUT", "/v1/apps/%00/jobs/sync", validJob).refused(404, " not_found")
+	w.do("DELETE", "/v1/apps/crm/jobs/nosuch", "").refused(404, " not_found")
+	w.do("DELETE", oneApp, "").refused(409, " app_not_empty")
+}
+
+func TestUnknownRoutesAndMethods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	for _, path := range []string{"/", "/v1", "/v1/apps/", "/v1//apps", "/v1/apps/../apps/crm", "/v1/apps/crm/jobs/sync/", "/v2/apps", "/V1/apps", "/livez/"} {
+		w.do("GET", path, "").refused(404, " route_unknown")
+	}
+	for request, allow := range map[string]string{
+		"POST /v1/apps":                         "GET, HEAD",
+		"POST " + oneApp:                        "DELETE, GET, HEAD, PATCH, PUT",
+		"PATCH " + oneJob:                       "DELETE, GET, HEAD, PUT",
+		"GET " + oneJob + "/run":                "POST",
+		"OPTIONS /v1/nodes":                     "GET, HEAD",
+		"BREW /livez":                           "GET, HEAD",
+		"DELETE /v1/runs/x?and=an&odd=argument": "GET, HEAD",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		got := w.do(method, path, "")
+		got.refused(405, " method_not_allowed")
+		if got.Header().Get("Allow") != allow {
+			t.Errorf("%s: Allow is %q, want %q", request, got.Header().Get("Allow"), allow)
+		}
+	}
+}
+
+func TestAHeadHasTheHeadersOfItsGet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	get, head := w.must(http.StatusOK, "GET", oneJob, "", "X-Request-Id: a"), w.must(http.StatusOK, "HEAD", oneJob, "", "X-Request-Id: a")
+	if diff := cmp.Diff(get.Header(), head.Header()); diff != "" {
+		t.Errorf("headers (-GET +HEAD):\n%s", diff)
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	if got := w.do("GET", "/livez", "", "X-Request-Id: my-id.7_A").Header().Get("X-Request-Id"); got != "my-id.7_A" {
+		t.Errorf("request id is %q, want the caller's", got)
+	}
+	seen := map[string]bool{}
+	for _, id := range []string{"", "a b", "a\nb", strings.Repeat("a", 65), `"><script>`, "é"} {
+		got := w.do("GET", "/livez", "", "X-Request-Id: "+id).Header().Get("X-Request-Id")
+		if got == "" || got == id || seen[got] {
+			t.Errorf("request id for %q is %q, want a new one", id, got)
+		}
+		seen[got] = true
+	}
+}
+
+func TestAnswersAreJSON(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	got := w.must(http.StatusOK, "GET", oneJob, "")
+	if got.Header().Get("Content-Type") != "application/json" || !json.Valid(got.Body.Bytes()) || got.Header().Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("answer has headers %v", got.Header())
+	}
+}

@@ -1,0 +1,331 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// newServer serves the real API over a fresh database, and returns its address and a token.
+func newServer(t *testing.T) (dispatcher.Store, *httptest.Server, string) {
+	t.Helper()
+	dsn := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	if err := store.Migrate(t.Context(), dsn); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), dsn, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	secret, hash := api.NewToken()
+	if err := s.CreateToken(t.Context(), dispatcher.APIToken{Name: "test", Hash: hash, Scope: dispatcher.ScopeWrite}); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(server.Close)
+	return s, server, secret
+}
+
+func newClient(t *testing.T, endpoint, token string, transport http.RoundTripper) *client.Client {
+	t.Helper()
+	c, err := client.New(endpoint, token, client.Options{Transport: transport, Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// roundTripper is a transport made of a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// declared is a job as a Go program writes it: most fields are left to their defaults.
+func declared() dispatcher.Job {
+	return dispatcher.Job{
+		App: "crm", Name: "sync", Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/?a=<b>&c"}},
+		Payload:  []byte(`{"a":1}`),
+		Triggers: map[string]dispatcher.Trigger{"nightly": {Expression: "0 0 2 * * ?", Enabled: true}},
+	}
+}
+
+func TestEveryRouteAnswersTheClient(t *testing.T) {
+	t.Parallel()
+	s, server, token := newServer(t)
+	c, ctx := newClient(t, server.URL+"/", token, nil), t.Context()
+
+	app, err := c.PutApp(ctx, dispatcher.App{Name: "crm", Enabled: true}, client.Condition{Absent: true})
+	if err != nil || app.Revision != 1 {
+		t.Fatalf("PutApp = %+v, %v", app, err)
+	}
+	if app, err = c.PatchApp(ctx, "crm", false, client.Condition{Revision: 1}); err != nil || app.Enabled {
+		t.Fatalf("PatchApp = %+v, %v", app, err)
+	}
+	if got, err := c.App(ctx, "crm"); err != nil || !cmp.Equal(got, app) {
+		t.Errorf("App = %+v, %v, want %+v", got, err, app)
+	}
+	if got, err := c.Apps(ctx, dispatcher.Page{Limit: 1}); err != nil || !cmp.Equal(got, client.List[dispatcher.App]{Items: []dispatcher.App{app}}) {
+		t.Errorf("Apps = %+v, %v", got, err)
+	}
+	job, err := c.PutJob(ctx, declared(), client.Condition{Absent: true})
+	if err != nil || job.Triggers["nightly"].NextFireTime == nil || job.Target.Webhook.URL != declared().Target.Webhook.URL {
+		t.Fatalf("PutJob = %+v, %v", job, err)
+	}
+	if job.Target.Webhook.Timeout != dispatcher.DefaultTimeout || job.Target.Webhook.Method != "POST" {
+		t.Errorf("webhook is %+v, want the defaults where nothing was given", job.Target.Webhook)
+	}
+	if got, err := c.Job(ctx, "crm", "sync"); err != nil || !cmp.Equal(got, job) {
+		t.Errorf("Job = %+v, %v, want %+v", got, err, job)
+	}
+	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 2 {
+		t.Errorf("PutJob of what was read = %+v, %v", job, err)
+	}
+	if job, err = c.PauseJob(ctx, "crm", "sync", "", true, client.Condition{}); err != nil || !job.Paused {
+		t.Errorf("PauseJob = %+v, %v", job, err)
+	}
+	if job, err = c.PauseJob(ctx, "crm", "sync", "nightly", true, client.Condition{Revision: job.Revision}); err != nil || !job.Triggers["nightly"].Paused {
+		t.Errorf("PauseJob of a trigger = %+v, %v", job, err)
+	}
+	if job, err = c.PauseJob(ctx, "crm", "sync", "", false, client.Condition{}); err != nil || job.Paused {
+		t.Errorf("PauseJob false = %+v, %v", job, err)
+	}
+	if got, err := c.Jobs(ctx, "crm", dispatcher.Page{}); err != nil || len(got.Items) != 1 {
+		t.Errorf("Jobs = %+v, %v", got, err)
+	}
+	testLedger(t, c)
+	testNodes(t, c, s)
+	preview, err := c.Preview(ctx, dispatcher.PreviewRequest{PreviewSchedule: dispatcher.PreviewSchedule{Expression: "rate(1h)"}, Count: 2})
+	if err != nil || len(preview.FireTimes) != 2 {
+		t.Errorf("Preview = %+v, %v", preview, err)
+	}
+	if err := c.DeleteJob(ctx, "crm", "sync", client.Condition{}); err != nil {
+		t.Errorf("DeleteJob: %v", err)
+	}
+	if err := c.DeleteApp(ctx, "crm", client.Condition{Revision: 2}); err != nil {
+		t.Errorf("DeleteApp: %v", err)
+	}
+}
+
+func testLedger(t *testing.T, c *client.Client) {
+	t.Helper()
+	ctx := t.Context()
+	run, err := c.RunJob(ctx, "crm", "sync")
+	if err != nil || run.State != dispatcher.RunQueued {
+		t.Fatalf("RunJob = %+v, %v", run, err)
+	}
+	if run, err = c.CancelRun(ctx, run.ID); err != nil || run.State != dispatcher.RunCancelled {
+		t.Errorf("CancelRun = %+v, %v", run, err)
+	}
+	if _, err = c.CancelRun(ctx, run.ID); !errors.Is(err, dispatcher.ErrConflict) {
+		t.Errorf("CancelRun of a finished run = %v, want ErrConflict", err)
+	}
+	if run, err = c.RetryRun(ctx, run.ID); err != nil || run.State != dispatcher.RunQueued {
+		t.Errorf("RetryRun = %+v, %v", run, err)
+	}
+	if got, err := c.Run(ctx, run.ID); err != nil || got.ID != run.ID {
+		t.Errorf("Run = %+v, %v", got, err)
+	}
+	query := dispatcher.RunQuery{App: "crm", Job: "sync", State: dispatcher.RunQueued, From: run.ScheduledAt, To: run.ScheduledAt, Page: dispatcher.Page{Limit: 5}}
+	if got, err := c.Runs(ctx, query); err != nil || len(got.Items) != 1 {
+		t.Errorf("Runs = %+v, %v", got, err)
+	}
+	if got, err := c.Misfires(ctx, dispatcher.RunQuery{App: "crm"}); err != nil || len(got.Items) != 0 {
+		t.Errorf("Misfires = %+v, %v", got, err)
+	}
+}
+
+func testNodes(t *testing.T, c *client.Client, s dispatcher.Store) {
+	t.Helper()
+	ctx := t.Context()
+	now, err := s.Clock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Register(ctx, dispatcher.Node{ID: 9, Name: "n", State: dispatcher.NodeActive}, now); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Nodes(ctx); err != nil || len(got.Items) != 1 {
+		t.Errorf("Nodes = %+v, %v", got, err)
+	}
+	for _, state := range []dispatcher.NodeState{dispatcher.NodePaused, dispatcher.NodeActive, dispatcher.NodeDraining} {
+		if got, err := c.SetNodeState(ctx, 9, state); err != nil || got.State != state {
+			t.Errorf("SetNodeState(%s) = %+v, %v", state, got, err)
+		}
+	}
+	if _, err := c.SetNodeState(ctx, 9, dispatcher.NodeDead); !errors.Is(err, dispatcher.ErrConflict) {
+		t.Errorf("SetNodeState(dead) = %v, want ErrConflict", err)
+	}
+}
+
+func TestErrorsAreThoseOfTheDomain(t *testing.T) {
+	t.Parallel()
+	_, server, token := newServer(t)
+	c, ctx := newClient(t, server.URL, token, nil), t.Context()
+	if _, err := c.App(ctx, "nosuch"); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("App(nosuch) = %v, want ErrNotFound", err)
+	}
+	if _, err := c.App(ctx, ".."); err == nil {
+		t.Error("App(..) gave no error")
+	}
+	if _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{Revision: 3}); !errors.Is(err, dispatcher.ErrPrecondition) {
+		t.Errorf("PutApp of revision 3 = %v, want ErrPrecondition", err)
+	}
+	_, err := c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
+	var faults dispatcher.Faults
+	var problem *client.Error
+	if !errors.As(err, &faults) || len(faults) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {
+		t.Errorf("PutApp of a bad app = %v, want its two faults", err)
+	}
+	_, err = newClient(t, server.URL, "wrong", nil).App(ctx, "crm")
+	if !errors.As(err, &problem) || problem.Status != http.StatusUnauthorized {
+		t.Errorf("App with a wrong token = %v, want status 401", err)
+	}
+	_, err = newClient(t, server.URL+"/prefix", token, nil).App(ctx, "crm")
+	if !errors.As(err, &problem) || len(problem.Faults) != 1 || problem.Faults[0].Code != dispatcher.CodeRouteUnknown {
+		t.Errorf("App at a wrong endpoint = %v, want %s", err, dispatcher.CodeRouteUnknown)
+	}
+}
+
+func TestEndpointsAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"", "host:8080", "ftp://host", "https://", "https://h?x=1", "https://h#x", "https://u:hunter2@h", "https://u:hunter2@h:x"} {
+		_, err := client.New(endpoint, "t", client.Options{})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("New(%q) = %v, want an error without the password", endpoint, err)
+		}
+	}
+}
+
+// Which failures are tried again decides whether a write can happen twice.
+func TestRetriesDoNoHarm(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for name, tt := range map[string]struct {
+		fail  error
+		get   int32 // tries of a read
+		write int32 // tries of a write
+	}{
+		"a refused connection never reached the server": {fail: refused, get: 4, write: 4},
+		"an answer that was lost":                       {fail: io.ErrUnexpectedEOF, get: 4, write: 1},
+		"a connection that was reset":                   {fail: &net.OpError{Op: "read", Err: syscall.ECONNRESET}, get: 4, write: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var tries atomic.Int32
+			c := newClient(t, "http://carillon.test", "t", roundTripper(func(*http.Request) (*http.Response, error) {
+				tries.Add(1)
+				return nil, tt.fail
+			}))
+			if _, err := c.App(t.Context(), "crm"); !errors.Is(err, tt.fail) {
+				t.Errorf("App = %v, want %v", err, tt.fail)
+			}
+			if got := tries.Swap(0); got != tt.get {
+				t.Errorf("a read was tried %d times, want %d", got, tt.get)
+			}
+			_, _ = c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{Absent: true})
+			if got := tries.Swap(0); got != tt.write {
+				t.Errorf("a write was tried %d times, want %d", got, tt.write)
+			}
+			_, _ = c.RunJob(t.Context(), "crm", "sync")
+			if got := tries.Swap(0); got != tt.write {
+				t.Errorf("a run was requested %d times, want %d", got, tt.write)
+			}
+		})
+	}
+}
+
+func TestAnOverloadedServerIsAskedAgainOnlyToRead(t *testing.T) {
+	t.Parallel()
+	var tries atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if tries.Add(1) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, `{"name":"crm"}`)
+	}))
+	t.Cleanup(server.Close)
+	c := newClient(t, server.URL, "t", nil)
+	if app, err := c.App(t.Context(), "crm"); err != nil || app.Name != "crm" || tries.Load() != 3 {
+		t.Errorf("App = %+v, %v after %d tries, want it at the third", app, err, tries.Load())
+	}
+	tries.Store(0)
+	if _, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err == nil || tries.Load() != 1 {
+		t.Errorf("PutApp = %v after %d tries, want an error after one", err, tries.Load())
+	}
+}
+
+// The answer to the first PUT is lost after it was done. Nobody else wrote, so being told
+// that somebody did would be false.
+func TestALostAnswerIsNoForeignWrite(t *testing.T) {
+	t.Parallel()
+	_, server, token := newServer(t)
+	c := newClient(t, server.URL, token, roundTripper(func(r *http.Request) (*http.Response, error) {
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err == nil && r.Method == http.MethodPut {
+			_ = answer.Body.Close()
+			return nil, io.ErrUnexpectedEOF
+		}
+		return answer, err
+	}))
+	_, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{Absent: true})
+	if errors.Is(err, dispatcher.ErrPrecondition) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("PutApp = %v, want the lost answer", err)
+	}
+	if app, err := c.App(t.Context(), "crm"); err != nil || app.Revision != 1 {
+		t.Errorf("App = %+v, %v, want it written once", app, err)
+	}
+}
+
+func TestWhatIsNotCarillonIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]http.HandlerFunc{
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusMovedPermanently)
+		},
+		"a page":     func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>log in</html>") },
+		"a 404 page": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusNotFound) },
+	} {
+		var followed atomic.Bool
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/elsewhere" {
+				followed.Store(true)
+			}
+			answer(w, r)
+		}))
+		t.Cleanup(server.Close)
+		if app, err := newClient(t, server.URL, "t", nil).PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err == nil || followed.Load() {
+			t.Errorf("%s: PutApp = %+v, followed %v; want an error", name, app, followed.Load())
+		}
+	}
+}
+
+func TestACancelledRequestEnds(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := newClient(t, "http://carillon.test", "t", roundTripper(func(r *http.Request) (*http.Response, error) {
+		cancel()
+		return nil, r.Context().Err()
+	}))
+	if _, err := c.App(ctx, "crm"); !errors.Is(err, context.Canceled) {
+		t.Errorf("App = %v, want it cancelled", err)
+	}
+}
