@@ -22,3 +22,6 @@ func ParseInstant(text string) (time.Time, error) {
 	}
 	return t.UTC().Truncate(time.Millisecond), nil
 }
+
+// FormatInstant writes an instant as RFC 3339 in UTC with milliseconds.
+func FormatInstant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
