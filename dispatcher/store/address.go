@@ -1,0 +1,64 @@
+package store
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// address is where a database is. Printing it never shows a password.
+type address struct {
+	url  string // PostgreSQL
+	path string // SQLite
+}
+
+// parse reads postgres://…, postgresql://… or sqlite:PATH.
+func parse(database string) (address, error) {
+	scheme, rest, _ := strings.Cut(database, ":")
+	switch scheme {
+	case "postgres", "postgresql":
+		if _, err := url.Parse(database); err != nil || !strings.HasPrefix(rest, "//") {
+			return address{}, fmt.Errorf("database %q is not a URL; write it as postgres://user:password@host:5432/name", mask(database))
+		}
+		return address{url: database}, nil
+	case "sqlite":
+		if path := strings.TrimPrefix(rest, "//"); path != "" && path != ":memory:" {
+			return address{path: path}, nil
+		}
+		return address{}, fmt.Errorf("database %q names no file; write it as sqlite:carillon.db", database)
+	}
+	return address{}, fmt.Errorf("database %q is neither postgres://… nor sqlite:PATH", mask(database))
+}
+
+// String returns the address with the password masked.
+func (a address) String() string {
+	if a.path != "" {
+		return "sqlite:" + a.path
+	}
+	return mask(a.url)
+}
+
+// mask hides what stands between "//user:" and the last "@", also in what is no URL, and the
+// value of a password parameter.
+func mask(database string) string {
+	head, query, _ := strings.Cut(database, "?")
+	if at := strings.LastIndexByte(head, '@'); at >= 0 {
+		start := strings.Index(head, "//") + 2
+		if start < 2 || start > at {
+			start = 0
+		}
+		if user, _, ok := strings.Cut(head[start:at], ":"); ok {
+			head = head[:start] + user + ":xxxxx" + head[at:]
+		}
+	}
+	if query == "" {
+		return head
+	}
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		if name, _, _ := strings.Cut(part, "="); strings.Contains(name, "password") {
+			parts[i] = name + "=xxxxx"
+		}
+	}
+	return head + "?" + strings.Join(parts, "&")
+}

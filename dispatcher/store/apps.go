@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+const appColumns = `name, description, enabled, revision, created_at, updated_at`
+
+func scanApp(row scanner) (dispatcher.App, error) {
+	var app dispatcher.App
+	var created, updated int64
+	err := row.Scan(&app.Name, &app.Description, &app.Enabled, &app.Revision, &created, &updated)
+	app.CreatedAt, app.UpdatedAt = instant(created), instant(updated)
+	return app, err
+}
+
+func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	return findApp(ctx, s.read, name, "")
+}
+
+// findApp returns ErrNotFound if there is no such app. lock is a flavour's lock, or empty.
+func findApp(ctx context.Context, q querier, name, lock string) (dispatcher.App, error) {
+	// $1 id
+	app, found, err := first(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock, dispatcher.AppID(name))
+	if err == nil && !found {
+		err = dispatcher.NotFound("app", name)
+	}
+	return app, err
+}
+
+func (s *store) Apps(ctx context.Context, page dispatcher.Page) ([]dispatcher.App, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 last name of the page before, $2 limit
+	const list = `SELECT ` + appColumns + ` FROM apps WHERE name > $1 AND deleted_at IS NULL ORDER BY name LIMIT $2`
+	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)
+}
+
+func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatcher.Change) (stored dispatcher.App, err error) {
+	if err := app.Validate(); err != nil {
+		return stored, err
+	}
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		current, err := t.appRevision(ctx, app.Name)
+		if err != nil {
+			return err
+		}
+		if err := t.allow(current); err != nil {
+			return err
+		}
+		// Two writers that both found no app are held apart by the key only.
+		expected := current
+		if !change.IfAbsent && change.IfRevision == 0 {
+			expected = -1
+		}
+		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
+		// for none, -1 for any. A deleted app's revision goes on.
+		const put = `INSERT INTO apps (id, name, description, enabled, revision, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, 1, $5, $5)
+			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
+				revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+				created_at = CASE WHEN apps.deleted_at IS NULL THEN apps.created_at ELSE excluded.created_at END
+			WHERE CASE WHEN apps.deleted_at IS NULL THEN apps.revision ELSE 0 END = $6 OR $6 = -1
+			RETURNING ` + appColumns
+		var found bool
+		stored, found, err = first(ctx, t, scanApp, put,
+			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled, t.now.UnixMilli(), expected)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return dispatcher.ErrPrecondition
+		}
+		return t.audit(ctx, "put", app.Name, "app "+app.Name, stored.Revision)
+	})
+	return stored, err
+}
+
+// appRevision returns the revision of an app, which stays locked, or 0 if there is none.
+func (t *tx) appRevision(ctx context.Context, name string) (int64, error) {
+	// $1 id
+	revision, _, err := first(ctx, t, scanInt, `SELECT revision FROM apps WHERE id = $1 AND deleted_at IS NULL`+t.lock(), dispatcher.AppID(name))
+	return revision, err
+}
+
+func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		app, err := findApp(ctx, t, name, t.lock())
+		if err != nil {
+			return err
+		}
+		if err := t.allow(app.Revision); err != nil {
+			return err
+		}
+		// $1 id
+		const jobs = `SELECT 1 FROM jobs WHERE app_id = $1 AND deleted_at IS NULL LIMIT 1`
+		if _, found, err := first(ctx, t, scanInt, jobs, dispatcher.AppID(name)); err != nil || found {
+			if found {
+				return dispatcher.ErrNotEmpty
+			}
+			return err
+		}
+		// $1 now, $2 id
+		const remove = `UPDATE apps SET deleted_at = $1, updated_at = $1 WHERE id = $2`
+		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(name)); err != nil {
+			return err
+		}
+		return t.audit(ctx, "delete", name, "app "+name, app.Revision)
+	})
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+)
+
+// column is a column of a batch.
+type column struct {
+	name string
+	typ  columnType
+}
+
+// columnType is the type of a column, as PostgreSQL names it.
+type columnType string
+
+const (
+	bigint  columnType = "bigint"
+	integer columnType = "integer"
+	text    columnType = "text"
+)
+
+// names joins the columns' names.
+func names(columns []column) string {
+	list := make([]string, len(columns))
+	for i, c := range columns {
+		list[i] = c.name
+	}
+	return strings.Join(list, ", ")
+}
+
+// The columns of the batches, in the order of their parameters.
+var (
+	advanceColumns = []column{{"id", bigint}, {"revision", bigint}, {"prev", bigint}, {"next", bigint}, {"upto", bigint}}
+	settleColumns  = append(advanceColumns[:5:5],
+		column{"to_at", bigint}, column{"missed", bigint}, column{"decision", text}, column{"reason", text}, column{"run_at", bigint})
+	keyColumns    = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", integer}}
+	recordColumns = append(keyColumns[:5:5],
+		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
+		column{"state", text}, column{"class", text}, column{"error", text}, column{"late", text})
+	nameColumns = []column{{"name", text}}
+)
+
+// length returns how many rows a batch has.
+func length(columns []any) int {
+	switch c := columns[0].(type) {
+	case []int64:
+		return len(c)
+	case []*int64:
+		return len(c)
+	case []int32:
+		return len(c)
+	case []string:
+		return len(c)
+	}
+	panic(fmt.Sprintf("batch of %T", columns[0]))
+}

@@ -1,0 +1,176 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// jobColumns belong to a query over jobs AS j and apps AS a.
+const jobColumns = `j.id, a.name, j.name, j.description, j.enabled, j.paused, j.target, j.payload, j.trigger_names,
+	j.revision, j.created_at, j.updated_at`
+
+// jobRow is a job without its triggers, but their names.
+type jobRow struct {
+	dispatcher.JobVersion
+	triggers []string
+}
+
+func scanJob(row scanner) (jobRow, error) {
+	var j jobRow
+	var target, payload, triggers string
+	var created, updated int64
+	err := row.Scan(&j.ID, &j.App, &j.Name, &j.Description, &j.Enabled, &j.Paused, &target, &payload, &triggers,
+		&j.Revision, &created, &updated)
+	if err != nil {
+		return j, err
+	}
+	j.CreatedAt, j.UpdatedAt = instant(created), instant(updated)
+	if payload != "" {
+		j.Payload = json.RawMessage(payload)
+	}
+	if err := json.Unmarshal([]byte(target), &j.Target); err != nil {
+		return j, fmt.Errorf("job %s/%s: target: %w", j.App, j.Name, err)
+	}
+	if err := json.Unmarshal([]byte(triggers), &j.triggers); err != nil {
+		return j, fmt.Errorf("job %s/%s: trigger names: %w", j.App, j.Name, err)
+	}
+	return j, nil
+}
+
+// triggerColumns belong to a query over triggers AS t.
+const triggerColumns = `t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, t.start_at, t.end_at,
+	t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled, t.paused, t.job_paused, t.state, t.error,
+	t.prev_fire_time, t.next_fire_time, t.anchor_at`
+
+// triggerRow is a trigger with its keys.
+type triggerRow struct {
+	dispatcher.Trigger
+	id, jobID, revision int64
+	name                string
+}
+
+func scanTrigger(row scanner) (triggerRow, error) {
+	var t triggerRow
+	var start, end, prev, next *int64
+	var misfireAfter, anchor int64
+	var jobPaused bool
+	err := row.Scan(&t.id, &t.jobID, &t.revision, &t.name, &t.Expression, &t.Dialect, &t.Timezone, &start, &end,
+		&t.RepeatCount, &t.Gap, &t.Overlap, &misfireAfter, &t.Enabled, &t.Paused, &jobPaused, &t.State, &t.Error,
+		&prev, &next, &anchor)
+	t.StartAt, t.EndAt, t.PrevFireTime, t.NextFireTime = optional(start), optional(end), optional(prev), optional(next)
+	t.MisfireAfter = dispatcher.Duration(time.Duration(misfireAfter) * time.Millisecond)
+	t.AnchorAt = instant(anchor)
+	if t.State == dispatcher.TriggerWaiting && (t.Paused || jobPaused) {
+		t.State = dispatcher.TriggerPaused
+	}
+	return t, err
+}
+
+// loadJobs adds the triggers to jobs and completes what follows from them.
+func (s *store) loadJobs(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	byID := make(map[int64]*dispatcher.JobVersion, len(jobs))
+	all := make([]dispatcher.JobVersion, len(jobs))
+	var ids []int64
+	for i, row := range jobs {
+		all[i] = row.JobVersion
+		all[i].Triggers = make(map[string]dispatcher.Trigger, len(row.triggers))
+		byID[row.ID] = &all[i]
+		for _, name := range row.triggers {
+			ids = append(ids, dispatcher.TriggerID(row.App, row.Name, name))
+		}
+	}
+	slices.Sort(ids)
+	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock.
+	query := s.rows(0, 1, "", column{"id", bigint}) +
+		` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.id = b.id ORDER BY t.id`
+	if lock != "" {
+		query += lock + ` OF t`
+	}
+	triggers, err := collect(ctx, q, scanTrigger, query, s.batch(ids)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range triggers {
+		byID[t.jobID].Triggers[t.name] = t.Trigger
+	}
+	for i := range all {
+		all[i].State, all[i].Warnings = all[i].RollUp(), all[i].Warn()
+	}
+	return all, nil
+}
+
+// findJob returns ErrNotFound if there is no such job. lock is a flavour's lock, or empty.
+func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
+	// $1 id
+	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1 AND j.deleted_at IS NULL`
+	if lock != "" {
+		query += lock + ` OF j`
+	}
+	rows, err := collect(ctx, q, scanJob, query, dispatcher.JobID(app, name))
+	if err != nil {
+		return dispatcher.Job{}, err
+	}
+	jobs, err := s.loadJobs(ctx, q, lock, rows)
+	if err != nil {
+		return dispatcher.Job{}, err
+	}
+	if len(jobs) == 0 {
+		return dispatcher.Job{}, dispatcher.NotFound("job", app+"/"+name)
+	}
+	return jobs[0].Job, nil
+}
+
+func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	return s.findJob(ctx, s.read, app, name, "")
+}
+
+func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Job, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL ORDER BY j.name LIMIT $3`
+	rows, err := collect(ctx, s.read, scanJob, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := s.loadJobs(ctx, s.read, "", rows)
+	jobs := make([]dispatcher.Job, len(loaded))
+	for i := range loaded {
+		jobs[i] = loaded[i].Job
+	}
+	return jobs, err
+}
+
+func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// From $1 on: the ids
+	query := s.rows(0, 1, "", column{"id", bigint}) + ` SELECT ` + jobColumns +
+		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
+	rows, err := collect(ctx, s.read, scanJob, query, s.batch(ids)...)
+	if err != nil {
+		return nil, err
+	}
+	return s.loadJobs(ctx, s.read, "", rows)
+}
+
+// triggerNames returns the names of a job's triggers as its row keeps them.
+func triggerNames(job dispatcher.Job) (string, error) {
+	names, err := json.Marshal(slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(job.Triggers)))))
+	return string(names), err
+}

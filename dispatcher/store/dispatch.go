@@ -1,0 +1,246 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	page := s.hot.due
+	if query.Overdue {
+		page = s.hot.overdue
+	}
+	after := int64(-1)
+	if !query.AfterTime.IsZero() {
+		after = query.AfterTime.UnixMilli()
+	}
+	args := append([]any{query.Until.UnixMilli(), orZero(query.Now), after, query.AfterID, int64(query.Limit), int64(len(query.Apps))},
+		s.batch(append([]string{}, query.Apps...))...)
+	var due []dispatcher.DueTrigger
+	_, err := s.run(ctx, page, args, func(row scanner) error {
+		t, err := scanTrigger(row)
+		due = append(due, dispatcher.DueTrigger{
+			ID: t.id, JobID: t.jobID, Revision: t.revision, Spec: t.Spec(), MisfireAfter: t.MisfireAfter.Std(),
+			PrevFireTime: zeroable(t.PrevFireTime), NextFireTime: zeroable(t.NextFireTime),
+		})
+		return err
+	})
+	return due, err
+}
+
+// heldRuns runs a hot statement that returns runs, the latest last.
+func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement, args []any) ([]dispatcher.HeldRun, error) {
+	ctx, cancel := bound(ctx, most)
+	defer cancel()
+	var held []dispatcher.HeldRun
+	err := retry(ctx, s.transient, func() error {
+		held = nil
+		_, err := s.run(ctx, hot, args, func(row scanner) error {
+			var run dispatcher.HeldRun
+			var at int64
+			var kind int16
+			err := row.Scan(&at, &run.TriggerID, &kind, &run.JobID, &run.Token, &run.Attempt)
+			run.ScheduledAt = instant(at)
+			run.Kind, _ = dispatcher.KindOfCode(byte(kind))
+			held = append(held, run)
+			return err
+		})
+		return err
+	})
+	slices.SortFunc(held, func(a, b dispatcher.HeldRun) int {
+		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID))
+	})
+	return held, err
+}
+
+// advances are the columns of a batch of compare-and-swaps.
+type advances struct {
+	id, revision, next []int64
+	prev, then         []*int64
+}
+
+func (a *advances) add(one dispatcher.Advance) {
+	a.id = append(a.id, one.TriggerID)
+	a.revision = append(a.revision, one.Revision)
+	a.prev = append(a.prev, orNull(one.Prev))
+	a.next = append(a.next, one.Next.UnixMilli())
+	a.then = append(a.then, orNull(one.Then))
+}
+
+func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+	if len(batch.Advances) == 0 {
+		return nil, nil
+	}
+	// In the order of their ids: two nodes that claim the same fires cannot deadlock.
+	sorted := slices.SortedFunc(slices.Values(batch.Advances), func(a, b dispatcher.Advance) int {
+		return cmp.Compare(a.TriggerID, b.TriggerID)
+	})
+	var a advances
+	for _, one := range sorted {
+		a.add(one)
+	}
+	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), batch.Lead.Milliseconds()},
+		s.batch(a.id, a.revision, a.prev, a.next, a.then)...)
+	held, err := s.heldRuns(ctx, claimTimeout, s.hot.claim, args)
+	if err != nil {
+		return nil, fmt.Errorf("claim %d fires: %w", len(sorted), err)
+	}
+	return held, nil
+}
+
+func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+	if len(batch.Settlements) == 0 {
+		return nil, nil
+	}
+	sorted := slices.SortedFunc(slices.Values(batch.Settlements), func(a, b dispatcher.Settlement) int {
+		return cmp.Compare(a.TriggerID, b.TriggerID)
+	})
+	var a advances
+	var to, missed []int64
+	var decision, reason []string
+	var catchUp []*int64
+	for _, one := range sorted {
+		a.add(one.Advance)
+		to, missed = append(to, one.To.UnixMilli()), append(missed, int64(one.Count))
+		decision, reason = append(decision, string(one.Decision)), append(reason, one.Reason)
+		catchUp = append(catchUp, orNull(one.CatchUp))
+	}
+	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), int64(0)},
+		s.batch(a.id, a.revision, a.prev, a.next, a.then, to, missed, decision, reason, catchUp)...)
+	held, err := s.heldRuns(ctx, otherTimeout, s.hot.settle, args)
+	if err != nil {
+		return nil, fmt.Errorf("settle %d triggers: %w", len(sorted), err)
+	}
+	return held, nil
+}
+
+func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now), int64(query.Limit), int64(len(query.Apps))},
+		s.batch(append([]string{}, query.Apps...))...)
+	held, err := s.heldRuns(ctx, otherTimeout, s.hot.adopt, args)
+	if err != nil {
+		return nil, fmt.Errorf("adopt runs: %w", err)
+	}
+	return held, nil
+}
+
+// keys are the columns of a batch of runs.
+type keys struct {
+	at, trigger, token []int64
+	kind, attempt      []int32
+}
+
+func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
+	k.at = append(k.at, key.ScheduledAt.UnixMilli())
+	k.trigger = append(k.trigger, key.TriggerID)
+	k.kind = append(k.kind, int32(key.Kind.Code()))
+	k.token = append(k.token, int64(token))
+	k.attempt = append(k.attempt, int32(attempt))
+}
+
+func (s *store) Held(ctx context.Context, token dispatcher.Token, runs []dispatcher.RunKey) ([]dispatcher.HeldRun, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	var k keys
+	for _, key := range runs {
+		k.add(key, token, 0)
+	}
+	held, err := s.heldRuns(ctx, claimTimeout, s.hot.held, s.batch(k.at, k.trigger, k.kind, k.token, k.attempt))
+	if err != nil {
+		return nil, fmt.Errorf("read %d runs: %w", len(runs), err)
+	}
+	return held, nil
+}
+
+func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	var k keys
+	for _, run := range sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }) {
+		k.add(run.RunKey, run.Token, run.Attempt)
+	}
+	if _, err := s.exec(ctx, s.hot.release, s.batch(k.at, k.trigger, k.kind, k.token, k.attempt)); err != nil {
+		return fmt.Errorf("release %d runs: %w", len(runs), err)
+	}
+	// Other nodes may adopt them now.
+	return s.change(ctx, dispatcher.Change{}, func(_ context.Context, t *tx) error {
+		t.tell("")
+		return nil
+	})
+}
+
+func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	var k keys
+	var node, started, ended []int64
+	var status []int32
+	var state, class, message, late []string
+	for _, r := range sortedBy(records, func(r dispatcher.Record) dispatcher.RunKey { return r.RunKey }) {
+		k.add(r.RunKey, r.Token, r.Attempt)
+		outcome, err := json.Marshal(r.Outcome)
+		if err != nil {
+			return err
+		}
+		o := r.Outcome
+		node, late = append(node, int64(r.Node)), append(late, string(outcome))
+		started, ended = append(started, o.StartedAt.UnixMilli()), append(ended, o.EndedAt.UnixMilli())
+		status, state = append(status, int32(o.HTTPStatus)), append(state, string(o.State))
+		class, message = append(class, string(o.Class)), append(message, o.Error)
+	}
+	args := s.batch(k.at, k.trigger, k.kind, k.token, k.attempt, node, started, ended, status, state, class, message, late)
+	recorded, err := s.exec(ctx, s.hot.record, args)
+	if err == nil && int(recorded) < len(records) {
+		// Some were fenced off. If this is interrupted, the records come again.
+		_, err = s.exec(ctx, s.hot.late, args)
+	}
+	if err != nil {
+		return fmt.Errorf("record %d attempts: %w", len(records), err)
+	}
+	return nil
+}
+
+// exec runs a hot statement that returns no rows.
+func (s *store) exec(ctx context.Context, hot statement, args []any) (affected int64, err error) {
+	ctx, cancel := bound(ctx, recordTimeout)
+	defer cancel()
+	err = retry(ctx, s.transient, func() error {
+		affected, err = s.run(ctx, hot, args, nil)
+		return err
+	})
+	return affected, err
+}
+
+// sortedBy returns items in the order of their runs, in which all statements lock them.
+func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
+	return slices.SortedFunc(slices.Values(items), func(x, y T) int {
+		a, b := key(x), key(y)
+		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID))
+	})
+}
+
+func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reason string) error {
+	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		// $1 id, $2 revision, $3 reason. The next fire time stays: a change of the definition
+		// accounts for what was due.
+		const quarantine = `UPDATE triggers SET state = 'error', error = $3 WHERE id = $1 AND revision = $2 AND state = 'waiting'`
+		_, err := t.ExecContext(ctx, quarantine, triggerID, revision, reason)
+		t.tell("")
+		return err
+	})
+}
+
+func (s *store) Listen(ctx context.Context, hint func(dispatcher.Hint)) error {
+	return s.listen(ctx, hint)
+}

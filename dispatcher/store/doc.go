@@ -1,0 +1,25 @@
+// Package store keeps definitions, ledger and fleet in PostgreSQL or in SQLite.
+//
+// # One store, two flavours
+//
+// Both databases run the same code over database/sql and, wherever their dialects allow, the
+// same SQL. What differs is a [flavour]: how a batch of rows travels in one parameter or a few
+// (arrays and unnest, or JSON and json_each), the clock, row locks, and notifications.
+//
+// # The hot path
+//
+// Due, Claim, Settle, Adopt, Record, Release and Held take batches. Each batch becomes a common
+// table expression "b". On PostgreSQL one statement then does all of the work, so that a crash
+// leaves either everything or nothing behind. SQLite cannot update inside a query, so there the
+// same parts run one after the other in a transaction that nobody can interleave with.
+//
+// Every condition that a hot statement puts on a large table compares it with a column of b,
+// constants included (b.yes, b.no, b.waiting). A condition on the table alone would let the
+// planner, misled by old statistics, begin with the table and not with the batch: on a young
+// table that was measured to be twenty times slower.
+//
+// # Losing is not an error
+//
+// A compare-and-swap that finds another state changes nothing and returns nothing. Errors mean
+// that the outcome is unknown. Serialization failures and deadlocks are repeated here.
+package store

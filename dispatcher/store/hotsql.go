@@ -1,0 +1,111 @@
+package store
+
+// Shared parts of the hot statements. Names they rely on: b is the batch, n the present (see
+// flavour.rows), c what was chosen, t a trigger, r a run.
+
+const (
+	// advanceMatches is the compare-and-swap of triggers, and all that a claim must check
+	// anew: not paused, not early, the app enabled, the node active.
+	// $1 node, $4 lead in milliseconds
+	advanceMatches = ` t.id = b.id AND t.state = b.waiting AND t.revision = b.revision
+		AND t.prev_fire_time IS NOT DISTINCT FROM b.prev AND t.next_fire_time = b.next
+		AND t.paused = b.no AND t.job_paused = b.no AND b.next <= b.now + $4
+		AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
+		AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
+
+	advance = `UPDATE triggers AS t SET prev_fire_time = b.next, next_fire_time = b.upto,
+		state = CASE WHEN b.upto IS NULL THEN 'complete' ELSE t.state END FROM b WHERE` + advanceMatches
+
+	claimExtra = `next AS run_at, 1 AS kind, 'waiting' AS waiting`
+	claimedRow = `t.id, t.job_id, t.revision, b.run_at, b.kind, b.now`
+
+	settleExtra = `3 AS kind, 'waiting' AS waiting`
+	settledRow  = claimedRow + `, b.next, b.to_at, b.missed, b.decision, b.reason`
+
+	// $1 node, $2 token
+	insertRuns = ` INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, live, state)
+		SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, TRUE, 'claimed' FROM c WHERE c.run_at IS NOT NULL
+		ON CONFLICT DO NOTHING RETURNING ` + heldColumns
+
+	// $1 node
+	insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, catch_up, node, decided_at)
+		SELECT c.next, c.to_at, c.id, c.job_id, c.missed, c.decision, c.reason, c.run_at, $1, c.now FROM c WHERE 1 = 1
+		ON CONFLICT DO NOTHING`
+
+	// heldColumns are a HeldRun.
+	heldColumns = `scheduled_at, trigger_id, kind, job_id, token, attempt`
+
+	// adoptable chooses runs that nobody works on. Its order lets none starve.
+	// $1 node, $4 limit, $5 number of apps. SQLite's RETURNING knows no "r.", hence the names.
+	adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
+			r.node AS dead, r.claimed_at AS since, n.now
+		FROM n CROSS JOIN runs AS r JOIN jobs AS j ON j.id = r.job_id
+		WHERE r.live AND r.node IN (SELECT 0 UNION ALL SELECT id FROM nodes WHERE state = 'dead')
+			AND ($5 = 0 OR j.app_id IN (SELECT id FROM apps WHERE name IN (SELECT name FROM b)))
+			AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+		ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
+
+	insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
+		SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', 'the node died'
+		FROM c WHERE c.dead <> 0 ON CONFLICT DO NOTHING`
+
+	// $1 node, $2 token
+	adoptRuns = ` UPDATE runs AS r SET node = $1, token = $2, claimed_at = c.now, started_at = NULL, attempt = c.over + 1,
+			state = 'claimed'
+		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind
+		RETURNING ` + heldColumns
+
+	// sameRun joins the batch to the runs of its keys.
+	sameRun = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind`
+
+	// fence lets pass only who holds the run, in the attempt that it holds it for.
+	fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`
+
+	heldRuns = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.token, r.attempt FROM b JOIN runs AS r ON` +
+		sameRun + ` AND r.token = b.token AND r.live = b.yes`
+
+	releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, attempt = r.attempt - 1
+		FROM b WHERE` + fence
+
+	recordRuns = ` UPDATE runs AS r SET live = FALSE, state = b.state, started_at = b.started_at, ended_at = b.ended_at,
+			http_status = b.http_status, class = b.class, error = b.error
+		FROM b WHERE` + fence
+
+	// recordLate keeps the results of attempts that were taken from their node. The outcome
+	// that the attempt already has, recorded once more, is no late result.
+	recordLate = ` UPDATE attempts AS a SET late_result = b.late FROM b
+		WHERE a.scheduled_at = b.scheduled_at AND a.trigger_id = b.trigger_id AND a.kind = b.kind AND a.attempt = b.attempt
+			AND a.node = b.node AND a.late_result IS NULL
+			AND NOT (a.state = b.state AND a.started_at = b.started_at AND a.ended_at = b.ended_at)`
+
+	// dueTriggers is one page of the window.
+	// $1 until, $3 instant and $4 trigger of the last row, $5 limit, $6 number of apps
+	dueTriggers = ` SELECT ` + triggerColumns + ` FROM triggers AS t
+		WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.next_fire_time IS NOT NULL
+			AND t.next_fire_time <= $1 AND (t.next_fire_time, t.id) > ($3, $4)
+			AND (t.app_id IN (SELECT id FROM apps WHERE enabled AND ($6 = 0 OR name IN (SELECT name FROM b)))) = TRUE`
+	onTime   = ` AND t.next_fire_time + t.misfire_after >= (SELECT now FROM n)`
+	tooLate  = ` AND t.next_fire_time + t.misfire_after < (SELECT now FROM n)`
+	dueOrder = ` ORDER BY t.next_fire_time, t.id LIMIT $5`
+)
+
+// chosen makes a common table expression c of a query or a statement that returns rows.
+func chosen(query string) string { return `, c AS (` + query + `)` }
+
+func read(part string) statement { return statement{parts: []string{part}, reads: true} }
+
+func write(parts ...string) statement { return statement{parts: parts} }
+
+// common returns the hot statements that are the same in both flavours.
+func common(f flavour) statements {
+	due := f.rows(2, 7, "", nameColumns...)
+	keys, records := f.rows(0, 1, "", keyColumns...), f.rows(0, 1, "", recordColumns...)
+	return statements{
+		due:     read(due + dueTriggers + onTime + dueOrder),
+		overdue: read(due + dueTriggers + tooLate + dueOrder),
+		held:    read(keys + heldRuns),
+		release: write(keys + releaseRuns),
+		record:  write(records + recordRuns),
+		late:    write(records + recordLate),
+	}
+}

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/migrations"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+// Migrate brings the schema of a database up to date. Any number of nodes may call it at the
+// same time. The error is ErrSchemaTooNew if a newer version has migrated the database.
+func Migrate(ctx context.Context, database string) error {
+	a, err := parse(database)
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, a); err != nil {
+		return fmt.Errorf("migrate database %s: %w", a, err)
+	}
+	return nil
+}
+
+func migrate(ctx context.Context, a address) error {
+	db, options, done, err := migrator(ctx, a)
+	if err != nil {
+		return err
+	}
+	dialect, scripts := scriptsOf(a)
+	provider, err := goose.NewProvider(dialect, db, scripts, append(options, goose.WithDisableGlobalRegistry(true))...)
+	if err != nil {
+		return errors.Join(err, done())
+	}
+	if _, err = provider.Up(ctx); err == nil {
+		err = checkSchema(ctx, db, a)
+	}
+	return errors.Join(err, done())
+}
+
+// migrator opens the database for migration. On PostgreSQL a row with a lease keeps nodes that
+// start together apart; on SQLite the lock file does.
+func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, func() error, error) {
+	if a.path != "" {
+		s, err := openSQLite(ctx, a)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return s.write, nil, s.Close, nil
+	}
+	config, err := poolConfig(a)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	db := stdlib.OpenDB(*config.ConnConfig)
+	locker, err := lock.NewPostgresTableLocker(
+		lock.WithTableLockTimeout(200*time.Millisecond, 1500),
+		lock.WithTableUnlockTimeout(200*time.Millisecond, 50),
+		lock.WithTableLogger(slog.New(slog.DiscardHandler)), // what matters is in the error
+	)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, db.Close())
+	}
+	return db, []goose.ProviderOption{goose.WithLocker(locker)}, db.Close, nil
+}
+
+func scriptsOf(a address) (goose.Dialect, fs.FS) {
+	dialect, scripts, dir := goose.DialectPostgres, migrations.Postgres, "postgres"
+	if a.path != "" {
+		dialect, scripts, dir = goose.DialectSQLite3, migrations.SQLite, "sqlite"
+	}
+	sub, err := fs.Sub(scripts, dir)
+	if err != nil {
+		panic(err) // dir is a constant
+	}
+	return dialect, sub
+}
+
+// checkSchema compares the schema's version with the newest script.
+func checkSchema(ctx context.Context, db *sql.DB, a address) error {
+	var have int64
+	const version = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
+	if err := db.QueryRowContext(ctx, version).Scan(&have); err != nil {
+		if pingErr := db.PingContext(ctx); pingErr != nil {
+			return pingErr
+		}
+		return fmt.Errorf("it has no schema; run carillon migrate: %w", err)
+	}
+	_, scripts := scriptsOf(a)
+	switch want, err := newest(scripts); {
+	case err != nil:
+		return err
+	case have > want:
+		return fmt.Errorf("schema %d, newest known %d: %w", have, want, dispatcher.ErrSchemaTooNew)
+	case have < want:
+		return fmt.Errorf("schema %d is older than %d; run carillon migrate", have, want)
+	}
+	return nil
+}
+
+// newest returns the highest number of a script.
+func newest(scripts fs.FS) (int64, error) {
+	names, err := fs.Glob(scripts, "*.sql")
+	if err != nil {
+		return 0, err
+	}
+	var most int64
+	for _, name := range names {
+		number, _, _ := strings.Cut(name, "_")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("script %s has no number: %w", name, err)
+		}
+		most = max(most, n)
+	}
+	return most, nil
+}

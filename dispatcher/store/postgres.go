@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// postgres is the flavour of PostgreSQL.
+type postgres struct {
+	pool, beats *pgxpool.Pool
+	config      *pgx.ConnConfig
+}
+
+// channel is where notifications go. They are heard in one database only.
+const channel = "carillon"
+
+// session is what each connection sets. Without it (as behind a pooler that drops it) all works,
+// only less well: nobody waits long for a lock that an administrator holds, and no statement
+// runs on after its caller gave up; compiling plans of statements this short never pays.
+const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET jit = off`
+
+func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
+	config, err := poolConfig(a)
+	if err != nil {
+		return nil, err
+	}
+	if o.MaxConns > 0 {
+		config.MaxConns = int32(o.MaxConns)
+	} else if !strings.Contains(a.url, "pool_max_conns") {
+		config.MaxConns = 8
+	}
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.PgConn().Exec(ctx, session).Close()
+	}
+	forBeats := config.Copy()
+	forBeats.MaxConns, forBeats.MinConns = 1, 0
+	p := &postgres{config: config.ConnConfig.Copy()}
+	if p.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	if p.beats, err = pgxpool.NewWithConfig(ctx, forBeats); err != nil {
+		p.pool.Close()
+		return nil, err
+	}
+	db := stdlib.OpenDBFromPool(p.pool)
+	return &store{write: db, read: db, beat: stdlib.OpenDBFromPool(p.beats), flavour: p}, nil
+}
+
+func poolConfig(a address) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(a.url)
+	if err != nil {
+		// The message of ParseConfig may hold the URL.
+		return nil, errors.New("its URL cannot be read; write it as postgres://user:password@host:5432/name")
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
+	}
+	return config, nil
+}
+
+func (p *postgres) rows(now, first int, extra string, columns ...column) string {
+	arrays := make([]string, len(columns))
+	for i, c := range columns {
+		arrays[i] = fmt.Sprintf("$%d::%s[]", first+i, c.typ)
+	}
+	if extra != "" {
+		extra += ", "
+	}
+	const clock = `CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)`
+	present := clock
+	if now != 0 {
+		n := strconv.Itoa(now)
+		present = `CASE WHEN $` + n + `::bigint = 0 THEN ` + clock + ` ELSE $` + n + ` END`
+	}
+	// MATERIALIZED hides the constants from the planner; see the package comment.
+	return `WITH n AS MATERIALIZED (SELECT ` + present + ` AS now),
+		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
+			FROM unnest(` + strings.Join(arrays, ", ") + `) AS u(` + names(columns) + `) CROSS JOIN n)`
+}
+
+func (p *postgres) batch(columns ...any) []any { return columns }
+
+func (p *postgres) lock() string { return " FOR UPDATE" }
+
+func (p *postgres) clock(ctx context.Context, q querier) (time.Time, error) {
+	const clock = `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)`
+	micros, _, err := first(ctx, q, scanInt, clock)
+	return time.UnixMicro(micros).UTC(), err
+}
+
+func (p *postgres) statements() statements {
+	all := common(p)
+	all.claim = write(p.rows(3, 5, claimExtra, advanceColumns...) + chosen(advance+` RETURNING `+claimedRow) + insertRuns)
+	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advance+` RETURNING `+settledRow) +
+		`, m AS (` + insertDecisions + `)` + insertRuns)
+	// What another node is adopting is passed over.
+	all.adopt = write(p.rows(3, 6, "", nameColumns...) + chosen(adoptable+` FOR UPDATE OF r SKIP LOCKED`) +
+		`, l AS (` + insertLost + `)` + adoptRuns)
+	return all
+}
+
+// run uses unnamed statements, which are planned for the tables as they are: a plan kept from
+// when a table was empty costs more than planning once per batch. It also suits poolers.
+func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error) {
+	rows, err := p.pool.Query(ctx, hot.parts[0], slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return 0, err
+		}
+	}
+	return rows.CommandTag().RowsAffected(), rows.Err()
+}
+
+func (p *postgres) hint(ctx context.Context, tx *sql.Tx, hint dispatcher.Hint) error {
+	// $1 channel, $2 run. PostgreSQL sends it at commit, and equal ones once.
+	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, hint.Run)
+	return err
+}
+
+func (p *postgres) committed([]dispatcher.Hint) {}
+
+func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error {
+	conn, err := pgx.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx) // nothing to lose: the connection only listened
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	// What happened before this moment was not heard.
+	hint(dispatcher.Hint{})
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+		hint(dispatcher.Hint{Run: n.Payload})
+	}
+}
+
+func (p *postgres) transient(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01") // serialization_failure, deadlock_detected
+}
+
+func (p *postgres) single() bool { return false }
+
+func (p *postgres) close() error {
+	p.pool.Close()
+	p.beats.Close()
+	return nil
+}

@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"golang.org/x/sys/unix"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// sqlite is the flavour of SQLite: one process, one writer.
+type sqlite struct {
+	write *sql.DB
+	read  *sql.DB
+	hub   *hub
+	guard *os.File // holds the lock for as long as it is open
+}
+
+func openSQLite(ctx context.Context, a address) (*store, error) {
+	guard, err := lockFile(a.path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	// FULL: after a loss of power nothing that was committed is missing, so no fire comes twice.
+	const pragmas = `_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)`
+	file := "file:" + (&url.URL{Path: filepath.ToSlash(a.path)}).EscapedPath() + "?"
+	write, err := sql.Open("sqlite", file+pragmas+"&_txlock=immediate")
+	if err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
+	write.SetMaxOpenConns(1)
+	if err := write.PingContext(ctx); err != nil { // makes the file, which readers cannot
+		return nil, errors.Join(err, write.Close(), guard.Close())
+	}
+	read, err := sql.Open("sqlite", file+pragmas+"&_pragma=query_only(1)")
+	if err != nil {
+		return nil, errors.Join(err, write.Close(), guard.Close())
+	}
+	read.SetMaxOpenConns(4)
+	return &store{write: write, read: read, beat: write, flavour: &sqlite{write: write, read: read, hub: newHub(), guard: guard}}, nil
+}
+
+// lockFile makes and locks a file, or says which one is in the way.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		err = errors.Join(err, f.Close())
+		return nil, fmt.Errorf("%s is locked: another process uses this database; stop it, or use PostgreSQL for several nodes: %w", path, err)
+	}
+	return f, nil
+}
+
+func (s *sqlite) rows(now, first int, extra string, columns ...column) string {
+	values := make([]string, len(columns))
+	for i, c := range columns {
+		values[i] = fmt.Sprintf("value ->> %d AS %s", i, c.name)
+	}
+	present := "0"
+	if now != 0 {
+		present = "$" + strconv.Itoa(now)
+	}
+	if extra != "" {
+		extra += ", "
+	}
+	return `WITH n AS MATERIALIZED (SELECT CASE WHEN ` + present + ` = 0 THEN ` + sqliteMillis + ` ELSE ` + present + ` END AS now),
+		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
+			FROM (SELECT ` + strings.Join(values, ", ") + ` FROM json_each($` + strconv.Itoa(first) + `)) AS u CROSS JOIN n)`
+}
+
+// sqliteMillis is the clock of this machine.
+const sqliteMillis = `CAST(unixepoch('subsec') * 1000 AS INTEGER)`
+
+// batch writes the rows as one JSON array of arrays.
+func (s *sqlite) batch(columns ...any) []any {
+	rows := length(columns)
+	b := make([]byte, 0, 2+rows*len(columns)*16)
+	b = append(b, '[')
+	for i := range rows {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		for j, column := range columns {
+			b = append(b, "[,"[min(j, 1)])
+			b = appendJSON(b, column, i)
+		}
+		b = append(b, ']')
+	}
+	return []any{string(append(b, ']'))}
+}
+
+func (s *sqlite) lock() string { return "" }
+
+// clock is this process's own: SQLite has no other, and shows only milliseconds of it.
+func (s *sqlite) clock(context.Context, querier) (time.Time, error) {
+	return time.Now().UTC().Truncate(time.Microsecond), nil //nolint:forbidigo // the database's clock is this one
+}
+
+func (s *sqlite) statements() statements {
+	all := common(s)
+	claim, settle := s.rows(3, 5, claimExtra, advanceColumns...), s.rows(3, 5, settleExtra, settleColumns...)
+	const matching = ` FROM b JOIN triggers AS t ON` + advanceMatches
+	all.claim = write(
+		claim+chosen(`SELECT `+claimedRow+matching)+insertRuns,
+		claim+` `+advance,
+	)
+	all.settle = write(
+		settle+chosen(`SELECT `+settledRow+matching)+insertDecisions,
+		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
+		settle+` `+advance,
+	)
+	adopt := s.rows(3, 6, "", nameColumns...) + chosen(adoptable)
+	all.adopt = write(adopt+insertLost, adopt+adoptRuns)
+	return all
+}
+
+func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
+	each := func(row scanner) (struct{}, error) { return struct{}{}, scan(row) }
+	if hot.reads {
+		_, err := collect(ctx, s.read, each, hot.parts[0], args...)
+		return 0, err
+	}
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	for _, part := range hot.parts {
+		if scan == nil {
+			result, err := tx.ExecContext(ctx, part, args...)
+			if err != nil {
+				return 0, err
+			}
+			if affected, err = result.RowsAffected(); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if _, err := collect(ctx, tx, each, part, args...); err != nil {
+			return 0, err
+		}
+	}
+	return affected, tx.Commit()
+}
+
+func (s *sqlite) hint(context.Context, *sql.Tx, dispatcher.Hint) error { return nil }
+
+func (s *sqlite) committed(hints []dispatcher.Hint) { s.hub.publish(hints) }
+
+func (s *sqlite) listen(ctx context.Context, hint func(dispatcher.Hint)) error {
+	s.hub.listen(ctx, hint)
+	return nil
+}
+
+// transient is false: the lock that would be busy is this process's own, and it waits for it.
+func (s *sqlite) transient(error) bool { return false }
+
+func (s *sqlite) single() bool { return true }
+
+func (s *sqlite) close() error { return s.guard.Close() }

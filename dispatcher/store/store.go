@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Options tunes a store. The zero value works.
+type Options struct {
+	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats and one to
+	// listen; default 8, or pool_max_conns of the URL.
+	MaxConns int
+}
+
+// How long a call may take whose context sets no deadline. A database that hangs must not
+// hang a node: it gives up, and the next tick tries again.
+const (
+	claimTimeout  = 3 * time.Second
+	beatTimeout   = 3 * time.Second
+	recordTimeout = 10 * time.Second
+	otherTimeout  = 10 * time.Second
+)
+
+// store is a dispatcher.Store.
+type store struct {
+	write *sql.DB // transactions; SQLite has one connection here
+	read  *sql.DB
+	beat  *sql.DB // heartbeats, which must not queue behind anything
+	flavour
+	hot statements
+}
+
+// flavour is what differs between the databases.
+type flavour interface {
+	// rows returns the common table expressions n(now) and b: the batch, one column per
+	// name, with its columns' values in the parameters from $first on; now is the present, or
+	// what parameter $now holds if that is not 0. extra is a list of expressions to add to b.
+	rows(now, first int, extra string, columns ...column) string
+	// batch returns the parameters that rows speaks of.
+	batch(columns ...any) []any
+	// lock is the clause that locks selected rows until the transaction ends.
+	lock() string
+	// clock reads the database's clock.
+	clock(ctx context.Context, q querier) (time.Time, error)
+	// statements returns the hot statements.
+	statements() statements
+	// run runs a hot statement and calls scan for each row of its result; scan may be nil if
+	// there is none. It returns the number of rows that the last part affected.
+	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
+	// hint tells all nodes, at the latest when tx has been committed.
+	hint(ctx context.Context, tx *sql.Tx, hint dispatcher.Hint) error
+	// committed is called when a transaction with hints has been committed.
+	committed(hints []dispatcher.Hint)
+	// listen is Store.Listen.
+	listen(ctx context.Context, hint func(dispatcher.Hint)) error
+	// transient tells an error after which the same transaction may well succeed.
+	transient(err error) bool
+	// single tells whether only one process can use the database.
+	single() bool
+	close() error
+}
+
+// statement is a hot statement. Its parts are one transaction; each has the same parameters.
+type statement struct {
+	parts []string
+	reads bool // changes nothing
+}
+
+// statements are the hot statements.
+type statements struct {
+	due, overdue, claim, settle, adopt, held, release, record, late statement
+}
+
+// Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
+// ErrSchemaTooNew if a newer version has migrated it.
+func Open(ctx context.Context, database string, o Options) (dispatcher.Store, error) {
+	a, err := parse(database)
+	if err != nil {
+		return nil, err
+	}
+	var s *store
+	if a.path != "" {
+		s, err = openSQLite(ctx, a)
+	} else {
+		s, err = openPostgres(ctx, a, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", a, err)
+	}
+	s.hot = s.statements()
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if err := checkSchema(ctx, s.read, a); err != nil {
+		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
+	}
+	return s, nil
+}
+
+// Close releases the database.
+func (s *store) Close() error {
+	return errors.Join(s.write.Close(), s.read.Close(), s.beat.Close(), s.flavour.close())
+}
+
+// bound gives ctx a deadline unless it has one.
+func bound(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, most)
+}

@@ -1,0 +1,49 @@
+package store_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
+)
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) dispatcher.Store {
+		return open(t, newFile(t))
+	})
+}
+
+func TestPostgreSQL(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) dispatcher.Store {
+		return open(t, pgtest.New(t))
+	})
+}
+
+// newFile returns a migrated SQLite database.
+func newFile(t testing.TB) string {
+	t.Helper()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	if err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	return database
+}
+
+func open(t testing.TB, database string) dispatcher.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), database, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

@@ -1,0 +1,285 @@
+package storetest
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/google/go-cmp/cmp"
+)
+
+func testClaim(t *testing.T, f *fixture) {
+	trigger := every(time.Minute, t0.Add(time.Minute))
+	trigger.RepeatCount = 2
+	f.put(job("tick", map[string]dispatcher.Trigger{"tick": trigger}), t0)
+	id := dispatcher.TriggerID("shop", "tick", "tick")
+
+	// The first fire has no previous one.
+	first := f.nextAdvance()
+	if !first.Prev.IsZero() {
+		t.Fatalf("the first fire has a previous one at %s", first.Prev)
+	}
+	want := dispatcher.HeldRun{
+		RunKey: dispatcher.RunKey{TriggerID: id, ScheduledAt: t0.Add(time.Minute), Kind: dispatcher.KindSchedule},
+		JobID:  dispatcher.JobID("shop", "tick"), Token: token1, Attempt: 1,
+	}
+	if diff := cmp.Diff([]dispatcher.HeldRun{want}, f.claim(first)); diff != "" {
+		t.Error("first claim (-want +got):\n" + diff)
+	}
+	run := f.run(want.RunKey)
+	installation, err := f.Installation(t.Context())
+	f.must(err)
+	node, claimedAt := nodeA, t0.Add(time.Minute)
+	if diff := cmp.Diff(dispatcher.Run{
+		ID: want.String(), App: "shop", Job: "tick", Trigger: "tick", Kind: dispatcher.KindSchedule, ScheduledAt: want.ScheduledAt,
+		Revision: 1, State: dispatcher.RunClaimed, Attempt: 1, Node: &node, ClaimedAt: &claimedAt,
+		EventID: dispatcher.EventID(installation, "shop", "tick", "tick", want.ScheduledAt, dispatcher.KindSchedule),
+	}, run); diff != "" {
+		t.Error("the run (-want +got):\n" + diff)
+	}
+
+	// The last fire completes the trigger and still yields its run.
+	last := f.nextAdvance()
+	if !last.Then.IsZero() || !last.Prev.Equal(first.Next) {
+		t.Fatalf("the last fire: got %+v, want one after %s and none after it", last, first.Next)
+	}
+	if held := f.claim(last); len(held) != 1 {
+		t.Fatalf("the last fire: %d runs, want 1", len(held))
+	}
+	j, err := f.Job(t.Context(), "shop", "tick")
+	f.must(err)
+	if got := j.Triggers["tick"]; got.State != dispatcher.TriggerComplete || got.NextFireTime != nil || !got.PrevFireTime.Equal(last.Next) {
+		t.Errorf("after the last fire: got %+v, want complete", got)
+	}
+	if j.State != dispatcher.JobComplete || len(f.dueAll(t0.Add(48*time.Hour))) != 0 {
+		t.Errorf("after the last fire: job is %s, and triggers are due", j.State)
+	}
+
+	if held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1}); err != nil || len(held) != 0 {
+		t.Errorf("empty claim: got %v, %v", held, err)
+	}
+}
+
+// Of any number of claimers of a fire, one wins.
+func testClaimRace(t *testing.T, f *fixture) {
+	const jobs, claimers = 20, 4
+	triggers := map[string]dispatcher.Trigger{}
+	for i := range jobs {
+		triggers[string(rune('a'+i))] = every(time.Minute, t0.Add(time.Minute))
+	}
+	f.put(job("tick", triggers), t0)
+	for range 3 {
+		var advances []dispatcher.Advance
+		for _, d := range f.dueAll(t0.Add(time.Hour)) {
+			advances = append(advances, f.advance(d))
+		}
+		var wg sync.WaitGroup
+		won := make([][]dispatcher.HeldRun, claimers)
+		for i := range claimers {
+			wg.Go(func() {
+				mine := slices.Clone(advances)
+				if i%2 == 1 {
+					slices.Reverse(mine)
+				}
+				var err error
+				won[i], err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: dispatcher.Token(i + 1), Advances: mine, Now: advances[0].Next})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		seen := map[dispatcher.RunKey]int{}
+		for i, runs := range won {
+			for _, run := range runs {
+				seen[run.RunKey]++
+				if run.Token != dispatcher.Token(i+1) {
+					t.Errorf("claimer %d holds a run of token %d", i+1, run.Token)
+				}
+			}
+		}
+		if len(seen) != jobs {
+			t.Errorf("%d fires were won, want %d", len(seen), jobs)
+		}
+		for key, times := range seen {
+			if times != 1 {
+				t.Errorf("fire %s was won %d times", key, times)
+			}
+		}
+	}
+}
+
+// What changed since the poll makes a claim lose, without an error.
+func testLostClaims(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	lose := func(what string, a dispatcher.Advance, before, after func()) {
+		t.Helper()
+		before()
+		if held := f.claim(a); len(held) != 0 {
+			t.Errorf("%s: the claim won", what)
+		}
+		after()
+	}
+	nothing := func() {}
+	pause := func(trigger string, paused bool) func() {
+		return func() { f.must(f.PauseJob(ctx, "shop", "tick", trigger, paused, at(t0))) }
+	}
+	lose("job paused", f.nextAdvance(), pause("", true), pause("", false))
+	lose("trigger paused", f.nextAdvance(), pause("tick", true), pause("tick", false))
+	lose("paused and resumed", f.nextAdvance(), func() { pause("", true)(); pause("", false)() }, nothing)
+	lose("edited", f.nextAdvance(), func() { f.putEvery("tick", time.Minute) }, nothing)
+	enable := func(enabled bool) func() {
+		return func() { f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled}, at(t0))) }
+	}
+	lose("app disabled", f.nextAdvance(), enable(false), enable(true))
+	state := func(s dispatcher.NodeState) func() {
+		return func() { f.must(f.SetNodeState(ctx, nodeA, s, at(t0))) }
+	}
+	lose("node paused", f.nextAdvance(), state(dispatcher.NodePaused), state(dispatcher.NodeActive))
+	lose("node draining", f.nextAdvance(), state(dispatcher.NodeDraining), state(dispatcher.NodeActive))
+	wrong := f.nextAdvance()
+	wrong.Prev = t0
+	lose("another previous fire", wrong, nothing, nothing)
+	wrong = f.nextAdvance()
+	wrong.Next = wrong.Next.Add(time.Millisecond)
+	lose("another next fire", wrong, nothing, nothing)
+
+	a := f.nextAdvance()
+	early := dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: 50 * time.Millisecond, Advances: []dispatcher.Advance{a}, Now: a.Next.Add(-51 * time.Millisecond)}
+	if held, err := f.Claim(ctx, early); err != nil || len(held) != 0 {
+		t.Errorf("too early: got %v, %v, want none", held, err)
+	}
+	early.Now = a.Next.Add(-50 * time.Millisecond)
+	if held, err := f.Claim(ctx, early); err != nil || len(held) != 1 {
+		t.Errorf("within the lead: got %v, %v, want 1", held, err)
+	}
+	lose("claimed", a, nothing, nothing)
+	lose("deleted", f.nextAdvance(), func() { f.must(f.DeleteJob(ctx, "shop", "tick", at(t0))) }, nothing)
+	// Declared anew at a time before that fire: it has its run already and gets no second one.
+	f.putEvery("tick", time.Minute)
+	again := f.nextAdvance()
+	if !again.Next.Equal(a.Next) {
+		t.Fatalf("declared anew, it fires at %s, want %s", again.Next, a.Next)
+	}
+	lose("an instant that has its run", again, nothing, nothing)
+	if next := f.nextAdvance(); !next.Next.After(a.Next) {
+		t.Errorf("the trigger stands at %s, want it past the instant that has its run", next.Next)
+	}
+}
+
+func testClaimByDatabaseTime(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	now, err := f.Clock(ctx)
+	f.must(err)
+	start := now.Truncate(time.Second).Add(time.Hour)
+	f.put(job("tick", map[string]dispatcher.Trigger{"tick": every(time.Hour, start)}), time.Time{})
+	due, err := f.Due(ctx, dispatcher.DueQuery{Until: start, Limit: 10})
+	f.must(err)
+	if len(due) != 1 {
+		t.Fatalf("%d triggers are due within the hour, want 1", len(due))
+	}
+	batch := dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: []dispatcher.Advance{f.advance(due[0])}, Lead: 30 * time.Minute}
+	if held, err := f.Claim(ctx, batch); err != nil || len(held) != 0 {
+		t.Errorf("half an hour early: got %v, %v, want none", held, err)
+	}
+	batch.Lead = time.Hour
+	held, err := f.Claim(ctx, batch)
+	if err != nil || len(held) != 1 {
+		t.Fatalf("within the lead: got %v, %v, want 1", held, err)
+	}
+	if off := f.run(held[0].RunKey).ClaimedAt.Sub(now); off < 0 || off > time.Minute {
+		t.Errorf("claimed %s after the clock was read", off)
+	}
+}
+
+func testHeld(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	missing := held.RunKey
+	missing.ScheduledAt = missing.ScheduledAt.Add(time.Minute)
+	got, err := f.Held(ctx, token1, []dispatcher.RunKey{held.RunKey, missing})
+	f.must(err)
+	if diff := cmp.Diff([]dispatcher.HeldRun{held}, got); diff != "" {
+		t.Error("under its token (-want +got):\n" + diff)
+	}
+	if got, err = f.Held(ctx, token2, []dispatcher.RunKey{held.RunKey}); err != nil || len(got) != 0 {
+		t.Errorf("under another token: got %v, %v, want none", got, err)
+	}
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(t0))}))
+	if got, err = f.Held(ctx, token1, []dispatcher.RunKey{held.RunKey}); err != nil || len(got) != 0 {
+		t.Errorf("recorded: got %v, %v, want none", got, err)
+	}
+}
+
+func testSettle(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	now := t0.Add(10*time.Minute + time.Second)
+	a := f.nextAdvance()
+	a.Then = t0.Add(11 * time.Minute)
+	s := dispatcher.Settlement{
+		Advance: a, To: t0.Add(10 * time.Minute), Count: 10, Decision: dispatcher.DecisionFireOnce, Reason: "nobody was there", CatchUp: t0.Add(10 * time.Minute),
+	}
+	batch := dispatcher.SettleBatch{Node: nodeA, Token: token1, Settlements: []dispatcher.Settlement{s}, Now: now}
+	held, err := f.Settle(ctx, batch)
+	f.must(err)
+	key := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: s.CatchUp, Kind: dispatcher.KindCatchUp}
+	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Token: token1, Attempt: 1}}, held); diff != "" {
+		t.Error("catch-up run (-want +got):\n" + diff)
+	}
+	if held, err = f.Settle(ctx, batch); err != nil || len(held) != 0 {
+		t.Errorf("settled twice: got %v, %v, want none", held, err)
+	}
+	next := f.nextAdvance()
+	if !next.Next.Equal(a.Then) || !next.Prev.Equal(a.Next) {
+		t.Errorf("after settling: next %s and previous %s, want %s and %s", next.Next, next.Prev, a.Then, a.Next)
+	}
+
+	// A decision to skip makes no run; a paused trigger is not settled.
+	skip := dispatcher.Settlement{Advance: next, To: next.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}
+	batch.Settlements, batch.Now = []dispatcher.Settlement{skip}, next.Next.Add(time.Hour)
+	f.must(f.PauseJob(ctx, "shop", "tick", "", true, at(t0)))
+	f.must(f.Settle(ctx, batch))
+	f.must(f.PauseJob(ctx, "shop", "tick", "", false, at(t0)))
+	skip.Advance = f.nextAdvance()
+	batch.Settlements = []dispatcher.Settlement{skip}
+	if held, err = f.Settle(ctx, batch); err != nil || len(held) != 0 {
+		t.Errorf("skip: got runs %v, %v, want none", held, err)
+	}
+	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	node := nodeA
+	want := []dispatcher.Misfire{
+		{App: "shop", Job: "tick", Trigger: "tick", From: next.Next, To: next.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late", Node: &node, DecidedAt: batch.Now},
+		{App: "shop", Job: "tick", Trigger: "tick", From: a.Next, To: s.To, Count: 10, Decision: dispatcher.DecisionFireOnce, Reason: s.Reason, Run: key.String(), Node: &node, DecidedAt: now},
+	}
+	if diff := cmp.Diff(want, misfires); diff != "" {
+		t.Error("misfires (-want +got):\n" + diff)
+	}
+}
+
+func testQuarantine(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	a := f.nextAdvance()
+	f.must(f.Quarantine(ctx, a.TriggerID, a.Revision+1, "of another revision"))
+	if len(f.dueAll(a.Next)) != 1 {
+		t.Error("quarantined at another revision")
+	}
+	f.must(f.Quarantine(ctx, a.TriggerID, a.Revision, "unreadable"))
+	j, err := f.Job(ctx, "shop", "tick")
+	f.must(err)
+	if got := j.Triggers["tick"]; got.State != dispatcher.TriggerError || got.Error != "unreadable" || j.State != dispatcher.JobError {
+		t.Errorf("in quarantine: got %+v, job %s", got, j.State)
+	}
+	if held := f.claim(a); len(held) != 0 || len(f.dueAll(a.Next)) != 0 {
+		t.Error("a trigger in quarantine fires")
+	}
+	j = f.putEvery("tick", time.Minute)
+	if got := j.Triggers["tick"]; got.State != dispatcher.TriggerWaiting || got.Error != "" {
+		t.Errorf("declared anew: got %+v, want waiting", got)
+	}
+}

@@ -1,0 +1,286 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/google/go-cmp/cmp"
+)
+
+// wantError checks that err is want.
+func wantError(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got error %v, want %v", what, err, want)
+	}
+}
+
+func testApps(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	app := dispatcher.App{Name: "books", Description: "Books", Enabled: true}
+	stored, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	f.must(err)
+	want := app
+	want.Revision, want.CreatedAt, want.UpdatedAt = 1, t0, t0
+	if diff := cmp.Diff(want, stored); diff != "" {
+		t.Error("a new app (-want +got):\n" + diff)
+	}
+	_, err = f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
+	_, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 7, Now: t0})
+	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
+	_, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, dispatcher.Change{IfRevision: 1, Now: t0})
+	wantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
+
+	app.Enabled, app.Description = false, ""
+	stored, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour)})
+	f.must(err)
+	want = app
+	want.Revision, want.CreatedAt, want.UpdatedAt = 2, t0, t0.Add(time.Hour)
+	if diff := cmp.Diff(want, stored); diff != "" {
+		t.Error("a changed app (-want +got):\n" + diff)
+	}
+	read, err := f.App(ctx, "books")
+	f.must(err)
+	if diff := cmp.Diff(want, read); diff != "" {
+		t.Error("the app read back (-want +got):\n" + diff)
+	}
+	var names []string
+	for cursor := ""; ; cursor = names[len(names)-1] {
+		page, err := f.Apps(ctx, dispatcher.Page{Limit: 1, Cursor: cursor})
+		f.must(err)
+		if len(page) == 0 {
+			break
+		}
+		names = append(names, page[0].Name)
+	}
+	if diff := cmp.Diff([]string{"books", "shop"}, names); diff != "" {
+		t.Error("the apps, page by page (-want +got):\n" + diff)
+	}
+
+	f.putEvery("tick", time.Minute)
+	wantError(t, "delete an app with jobs", f.DeleteApp(ctx, "shop", at(t0)), dispatcher.ErrNotEmpty)
+	wantError(t, "delete another revision", f.DeleteApp(ctx, "books", dispatcher.Change{IfRevision: 1}), dispatcher.ErrPrecondition)
+	f.must(f.DeleteApp(ctx, "books", at(t0)))
+	wantError(t, "delete twice", f.DeleteApp(ctx, "books", at(t0)), dispatcher.ErrNotFound)
+	_, err = f.App(ctx, "books")
+	wantError(t, "read a deleted app", err, dispatcher.ErrNotFound)
+	_, err = f.PutJob(ctx, dispatcher.Job{App: "books", Name: "x", Target: job("x", nil).Target}, at(t0))
+	wantError(t, "put a job into a deleted app", err, dispatcher.ErrNotFound)
+	again, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	f.must(err)
+	if again.Revision <= 2 {
+		t.Errorf("the app made anew has revision %d, want more than 2", again.Revision)
+	}
+}
+
+func testJobs(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	declared := job("report", map[string]dispatcher.Trigger{
+		"eu": every(time.Minute, t0.Add(time.Hour)),
+		"us": {Expression: "0 30 9 * * ?", Timezone: "America/New_York", MisfireAfter: dispatcher.Duration(90 * time.Second), Enabled: false},
+	})
+	stored, err := f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	f.must(err)
+	want, _, err := dispatcher.Revise(nil, declared, 0, t0)
+	f.must(err)
+	if diff := cmp.Diff(want, stored); diff != "" {
+		t.Error("a new job (-want by Revise, +got):\n" + diff)
+	}
+	read, err := f.Job(ctx, "shop", "report")
+	f.must(err)
+	if diff := cmp.Diff(want, read); diff != "" {
+		t.Error("the job read back (-want +got):\n" + diff)
+	}
+	_, err = f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
+	_, err = f.PutJob(ctx, declared, dispatcher.Change{IfRevision: 9, Now: t0})
+	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
+	_, err = f.PutJob(ctx, job("other", nil), dispatcher.Change{IfRevision: 1, Now: t0})
+	wantError(t, "put of a revision of no job", err, dispatcher.ErrPrecondition)
+	_, err = f.Job(ctx, "shop", "other")
+	wantError(t, "read what was refused", err, dispatcher.ErrNotFound)
+
+	bad := job("bad", map[string]dispatcher.Trigger{"never": {Expression: "0 0 0 30 2 ?", Enabled: true}})
+	var faults dispatcher.Faults
+	if _, err = f.PutJob(ctx, bad, at(t0)); !errors.As(err, &faults) {
+		t.Errorf("put of a wrong definition: got error %v, want Faults", err)
+	}
+	f.put(job("audit", nil), t0)
+	var names []string
+	for cursor := ""; ; cursor = names[len(names)-1] {
+		page, err := f.Jobs(ctx, "shop", dispatcher.Page{Limit: 1, Cursor: cursor})
+		f.must(err)
+		if len(page) == 0 {
+			break
+		}
+		names = append(names, page[0].Name)
+	}
+	if diff := cmp.Diff([]string{"audit", "report"}, names); diff != "" {
+		t.Error("the jobs, page by page (-want +got):\n" + diff)
+	}
+	_, err = f.Jobs(ctx, "none", dispatcher.Page{Limit: 1})
+	wantError(t, "jobs of no app", err, dispatcher.ErrNotFound)
+
+	id := dispatcher.JobID("shop", "report")
+	versions, err := f.JobsByID(ctx, []int64{id, 12345})
+	f.must(err)
+	if diff := cmp.Diff([]dispatcher.JobVersion{{ID: id, Job: want}}, versions); diff != "" {
+		t.Error("jobs by id (-want +got):\n" + diff)
+	}
+	if !json.Valid(read.Payload) {
+		t.Errorf("payload %q is not JSON", read.Payload)
+	}
+	wantError(t, "delete another revision", f.DeleteJob(ctx, "shop", "report", dispatcher.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
+	f.must(f.DeleteJob(ctx, "shop", "report", at(t0)))
+	wantError(t, "delete twice", f.DeleteJob(ctx, "shop", "report", at(t0)), dispatcher.ErrNotFound)
+	if versions, err := f.JobsByID(ctx, []int64{id}); err != nil || len(versions) != 0 {
+		t.Errorf("deleted job by id: got %d, %v, want none", len(versions), err)
+	}
+	if due := f.dueAll(t0.Add(48 * time.Hour)); len(due) != 0 {
+		t.Errorf("a deleted job has %d due triggers, want none", len(due))
+	}
+}
+
+// A revision never comes twice, so that no fire in a node's memory outlives a change.
+func testRevisions(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	last := int64(0)
+	up := func(what string, j dispatcher.Job) {
+		t.Helper()
+		if j.Revision != last+1 {
+			t.Errorf("%s: revision %d, want %d", what, j.Revision, last+1)
+		}
+		last = j.Revision
+	}
+	up("create", f.putEvery("tick", time.Minute))
+	up("change nothing", f.putEvery("tick", time.Minute))
+	paused, err := f.PauseJob(ctx, "shop", "tick", "", true, at(t0))
+	f.must(err)
+	up("pause", paused)
+	resumed, err := f.PauseJob(ctx, "shop", "tick", "", false, at(t0))
+	f.must(err)
+	up("resume", resumed)
+	f.must(f.DeleteJob(ctx, "shop", "tick", at(t0)))
+	again := f.putEvery("tick", time.Minute)
+	up("create anew", again)
+	if again.Paused || !again.CreatedAt.Equal(t0) {
+		t.Errorf("the job made anew: paused %t, created %s", again.Paused, again.CreatedAt)
+	}
+	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 1 || due[0].Revision != last {
+		t.Errorf("due: got %+v, want one of revision %d", due, last)
+	}
+}
+
+// An edit keeps what it does not concern and accounts for what it takes away.
+func testEdits(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.put(job("tick", map[string]dispatcher.Trigger{
+		"kept":    every(time.Minute, t0.Add(time.Minute)),
+		"changed": every(time.Minute, t0.Add(time.Minute)),
+		"removed": every(time.Minute, t0.Add(time.Minute)),
+	}), t0)
+	now := t0.Add(150 * time.Second) // two fires of each are due
+	j := f.put(job("tick", map[string]dispatcher.Trigger{
+		"kept":    every(time.Minute, t0.Add(time.Minute)),
+		"changed": every(time.Hour, t0.Add(time.Minute)),
+	}), now)
+	if got, want := *j.Triggers["kept"].NextFireTime, t0.Add(time.Minute); !got.Equal(want) {
+		t.Errorf("the trigger that was kept fires next at %s, want %s", got, want)
+	}
+	if got, want := *j.Triggers["changed"].NextFireTime, t0.Add(61*time.Minute); !got.Equal(want) {
+		t.Errorf("the trigger that was changed fires next at %s, want %s", got, want)
+	}
+	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	got := map[string]int{}
+	for _, m := range misfires {
+		got[m.Trigger] = m.Count
+		if m.Node != nil || m.Decision != dispatcher.DecisionSkip || !m.DecidedAt.Equal(now) {
+			t.Errorf("misfire: got %+v, want a skip by no node, decided at %s", m, now)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"changed": 2, "removed": 2}, got); diff != "" {
+		t.Error("misfires of the edit (-want +got):\n" + diff)
+	}
+	f.must(f.DeleteJob(ctx, "shop", "tick", at(now)))
+	misfires, err = f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Trigger: "kept", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	if len(misfires) != 1 || misfires[0].Count != 2 {
+		t.Errorf("misfires of the deletion: got %+v, want one of 2 fires", misfires)
+	}
+}
+
+func testPause(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.put(job("tick", map[string]dispatcher.Trigger{
+		"a": every(time.Minute, t0.Add(time.Minute)), "b": every(time.Minute, t0.Add(time.Minute)),
+	}), t0)
+	due := func() int { t.Helper(); return len(f.dueAll(t0.Add(time.Minute))) }
+	pause := func(trigger string, paused bool) dispatcher.Job {
+		t.Helper()
+		j, err := f.PauseJob(ctx, "shop", "tick", trigger, paused, at(t0))
+		f.must(err)
+		return j
+	}
+	j := pause("a", true)
+	if a, b := j.Triggers["a"], j.Triggers["b"]; !a.Paused || a.State != dispatcher.TriggerPaused || b.Paused ||
+		b.State != dispatcher.TriggerWaiting || j.State != dispatcher.JobExecuting || due() != 1 {
+		t.Errorf("one trigger paused: got %+v and %d due", j, due())
+	}
+	j = pause("", true)
+	if b := j.Triggers["b"]; !j.Paused || b.Paused || b.State != dispatcher.TriggerPaused || j.State != dispatcher.JobPaused || due() != 0 {
+		t.Errorf("the job paused: got %+v and %d due", j, due())
+	}
+	// A change of the definition leaves an operator's pauses alone.
+	j = f.put(job("tick", map[string]dispatcher.Trigger{
+		"a": every(time.Minute, t0.Add(time.Minute)), "b": every(2*time.Minute, t0.Add(time.Minute)),
+		"c": every(time.Minute, t0.Add(time.Minute)),
+	}), t0)
+	if !j.Paused || !j.Triggers["a"].Paused || j.Triggers["c"].State != dispatcher.TriggerPaused || due() != 0 {
+		t.Errorf("changed while paused: got %+v and %d due", j, due())
+	}
+	if j = pause("", false); j.Paused || !j.Triggers["a"].Paused || due() != 2 {
+		t.Errorf("the job resumed: got %+v and %d due, want 2", j, due())
+	}
+	if j = pause("a", false); j.Triggers["a"].State != dispatcher.TriggerWaiting || due() != 3 {
+		t.Errorf("all resumed: got %+v and %d due, want 3", j, due())
+	}
+	_, err := f.PauseJob(ctx, "shop", "tick", "none", true, at(t0))
+	wantError(t, "pause no trigger", err, dispatcher.ErrNotFound)
+	_, err = f.PauseJob(ctx, "shop", "none", "", true, at(t0))
+	wantError(t, "pause no job", err, dispatcher.ErrNotFound)
+	_, err = f.PauseJob(ctx, "shop", "tick", "", true, dispatcher.Change{IfRevision: 1})
+	wantError(t, "pause another revision", err, dispatcher.ErrPrecondition)
+}
+
+func testTokens(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	token := dispatcher.APIToken{Name: "ci", Hash: [32]byte{1, 2, 3}, Scope: dispatcher.ScopeWrite, Apps: []string{"shop"}, CreatedAt: t0}
+	f.must(f.CreateToken(ctx, token))
+	other := token
+	other.Hash, other.Scope = [32]byte{4}, dispatcher.ScopeRead
+	wantError(t, "create a token whose name is taken", f.CreateToken(ctx, other), dispatcher.ErrPrecondition)
+	other.Name, other.Apps = "all", []string{}
+	f.must(f.CreateToken(ctx, other))
+
+	got, err := f.TokenByHash(ctx, token.Hash)
+	f.must(err)
+	if diff := cmp.Diff(token, got); diff != "" {
+		t.Error("token by hash (-want +got):\n" + diff)
+	}
+	_, err = f.TokenByHash(ctx, [32]byte{9})
+	wantError(t, "unknown token", err, dispatcher.ErrNotFound)
+	all, err := f.Tokens(ctx)
+	f.must(err)
+	if diff := cmp.Diff([]dispatcher.APIToken{other, token}, all); diff != "" {
+		t.Error("tokens (-want +got):\n" + diff)
+	}
+	f.must(f.DeleteToken(ctx, "ci"))
+	wantError(t, "delete twice", f.DeleteToken(ctx, "ci"), dispatcher.ErrNotFound)
+	_, err = f.TokenByHash(ctx, token.Hash)
+	wantError(t, "deleted token", err, dispatcher.ErrNotFound)
+}

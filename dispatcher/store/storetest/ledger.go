@@ -1,0 +1,339 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/google/go-cmp/cmp"
+)
+
+func testRecord(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	failed := dispatcher.Outcome{
+		State: dispatcher.RunFailed, StartedAt: t0.Add(time.Minute), EndedAt: t0.Add(2 * time.Minute),
+		HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "it's \"broken\" – 壊",
+	}
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)}))
+	check := func(what string) {
+		t.Helper()
+		run := f.run(held.RunKey)
+		want := []dispatcher.Attempt{{
+			Attempt: 1, Node: nodeA, State: failed.State, StartedAt: failed.StartedAt, EndedAt: failed.EndedAt,
+			HTTPStatus: 500, Class: failed.Class, Error: failed.Error,
+		}}
+		if diff := cmp.Diff(want, run.Attempts); diff != "" {
+			t.Errorf("%s: attempts (-want +got):\n%s", what, diff)
+		}
+		if run.State != dispatcher.RunFailed || run.HTTPStatus != 500 || run.Class != failed.Class || run.Error != failed.Error ||
+			run.StartedAt == nil || !run.StartedAt.Equal(failed.StartedAt) || run.EndedAt == nil || !run.EndedAt.Equal(failed.EndedAt) {
+			t.Errorf("%s: got %+v, want the failure", what, run)
+		}
+	}
+	check("recorded")
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)}))
+	check("recorded again")
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(t0))}))
+	check("recorded otherwise")
+	stranger := record(held, outcome(t0))
+	stranger.Token = token2
+	f.must(f.Record(ctx, []dispatcher.Record{stranger}))
+	check("recorded under another token")
+	nobody := record(held, outcome(t0))
+	nobody.ScheduledAt = t0.Add(99 * time.Hour)
+	f.must(f.Record(ctx, []dispatcher.Record{nobody}))
+	f.must(f.Record(ctx, nil))
+}
+
+func testRelease(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	stranger := held
+	stranger.Token = token2
+	f.must(f.Release(ctx, []dispatcher.HeldRun{stranger}))
+	if got := f.run(held.RunKey).State; got != dispatcher.RunClaimed {
+		t.Errorf("released under another token: run is %s, want claimed", got)
+	}
+	f.must(f.Release(ctx, []dispatcher.HeldRun{held}))
+	if run := f.run(held.RunKey); run.State != dispatcher.RunQueued || run.Attempt != 0 || run.Node != nil || run.ClaimedAt != nil {
+		t.Errorf("released: got %+v, want queued with no attempt", run)
+	}
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
+	f.must(err)
+	held.Token = token2
+	if diff := cmp.Diff([]dispatcher.HeldRun{held}, adopted); diff != "" {
+		t.Error("adopted after the release, attempt not consumed (-want +got):\n" + diff)
+	}
+	if run := f.run(held.RunKey); len(run.Attempts) != 0 {
+		t.Errorf("a release left attempts %+v", run.Attempts)
+	}
+}
+
+func testAdopt(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	query := dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: t0.Add(5 * time.Minute)}
+	if f.both() {
+		if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
+			t.Errorf("adopt from the living: got %v, %v, want none", got, err)
+		}
+		f.must(f.Resign(ctx, nodeA))
+	}
+	query.Apps = []string{"books"}
+	if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
+		t.Errorf("adopt for another app: got %v, %v, want none", got, err)
+	}
+	query.Apps = []string{"shop"}
+	f.must(f.SetNodeState(ctx, nodeB, dispatcher.NodePaused, at(t0)))
+	if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
+		t.Errorf("adopted by a paused node: got %v, %v, want none", got, err)
+	}
+	f.must(f.SetNodeState(ctx, nodeB, dispatcher.NodeActive, at(t0)))
+	adopted, err := f.Adopt(ctx, query)
+	f.must(err)
+	second := held
+	second.Token, second.Attempt = token2, 2
+	if diff := cmp.Diff([]dispatcher.HeldRun{second}, adopted); diff != "" {
+		t.Fatal("adopted from the dead (-want +got):\n" + diff)
+	}
+	if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
+		t.Errorf("adopted twice: got %v, %v, want none", got, err)
+	}
+
+	// The first node was only slow: its result is kept beside the run, not over it.
+	late := outcome(t0.Add(time.Minute))
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, late)}))
+	run := f.run(held.RunKey)
+	if run.State != dispatcher.RunClaimed || run.Attempt != 2 || run.Node == nil || *run.Node != nodeB {
+		t.Errorf("after a late result: got %+v, want attempt 2 claimed by the second node", run)
+	}
+	done := outcome(t0.Add(6 * time.Minute))
+	ours := record(second, done)
+	ours.Node = nodeB
+	f.must(f.Record(ctx, []dispatcher.Record{ours, record(held, late)}))
+	run = f.run(held.RunKey)
+	want := []dispatcher.Attempt{
+		{
+			Attempt: 1, Node: nodeA, State: dispatcher.RunLost, StartedAt: t0.Add(time.Minute), EndedAt: query.Now,
+			Class: dispatcher.ClassOther, Error: "the node died", Late: &late,
+		},
+		{Attempt: 2, Node: nodeB, State: dispatcher.RunSucceeded, StartedAt: done.StartedAt, EndedAt: done.EndedAt, HTTPStatus: 200},
+	}
+	if diff := cmp.Diff(want, run.Attempts); diff != "" || run.State != dispatcher.RunSucceeded {
+		t.Errorf("run is %s, attempts (-want +got):\n%s", run.State, diff)
+	}
+}
+
+// The oldest come first, so what waits is not overtaken for ever.
+func testAdoptFairly(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	for i := range 5 {
+		f.must(f.RequestRun(ctx, "shop", "tick", at(t0.Add(time.Duration(5-i)*time.Second))))
+	}
+	var got []string
+	for i := range 3 {
+		adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: dispatcher.Token(i + 1), Limit: 2, Now: t0})
+		f.must(err)
+		for _, run := range adopted {
+			got = append(got, run.ScheduledAt.Format("05"))
+		}
+	}
+	if diff := cmp.Diff([]string{"01", "02", "03", "04", "05"}, got); diff != "" {
+		t.Error("in the order of adoption (-want +got):\n" + diff)
+	}
+}
+
+func testManualRun(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	run, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	f.must(err)
+	if run.State != dispatcher.RunQueued || run.Attempt != 0 || run.Kind != dispatcher.KindManual || run.Trigger != "" ||
+		run.Node != nil || !run.ScheduledAt.Equal(t0) || run.Revision != 1 {
+		t.Errorf("requested: got %+v, want a queued manual run of now", run)
+	}
+	again, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	f.must(err)
+	if again.ID == run.ID {
+		t.Error("two requests of one millisecond made one run")
+	}
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token1, Limit: 1, Now: t0})
+	f.must(err)
+	key, err := dispatcher.ParseRunKey(run.ID)
+	f.must(err)
+	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Token: token1, Attempt: 1}}, adopted); diff != "" {
+		t.Error("adopted (-want +got):\n" + diff)
+	}
+	if got := f.run(key); got.State != dispatcher.RunClaimed || len(got.Attempts) != 0 {
+		t.Errorf("adopted: got %+v, want claimed, no attempt over", got)
+	}
+	_, err = f.RequestRun(ctx, "shop", "none", at(t0))
+	wantError(t, "request a run of no job", err, dispatcher.ErrNotFound)
+}
+
+func testCancel(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	run, err := f.CancelRun(ctx, held.String(), at(t0.Add(2*time.Minute)))
+	f.must(err)
+	if run.State != dispatcher.RunCancelled || run.EndedAt == nil || !run.EndedAt.Equal(t0.Add(2*time.Minute)) || run.Class != dispatcher.ClassCancelled {
+		t.Errorf("cancelled: got %+v", run)
+	}
+	_, err = f.CancelRun(ctx, held.String(), at(t0))
+	wantError(t, "cancel twice", err, dispatcher.ErrConflict)
+	late := outcome(t0.Add(time.Minute))
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, late)}))
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, late)}))
+	run = f.run(held.RunKey)
+	if run.State != dispatcher.RunCancelled || len(run.Attempts) != 1 || run.Attempts[0].State != dispatcher.RunCancelled {
+		t.Fatalf("after its result came: got %+v, want cancelled", run)
+	}
+	if diff := cmp.Diff(&late, run.Attempts[0].Late); diff != "" {
+		t.Error("late result (-want +got):\n" + diff)
+	}
+
+	queued, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	f.must(err)
+	queued, err = f.CancelRun(ctx, queued.ID, at(t0))
+	if err != nil || queued.State != dispatcher.RunCancelled || len(queued.Attempts) != 0 {
+		t.Errorf("cancelled in the queue: got %+v, %v", queued, err)
+	}
+	if got, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0}); err != nil || len(got) != 0 {
+		t.Errorf("adopted cancelled runs: %v, %v", got, err)
+	}
+	for _, id := range []string{"nonsense", dispatcher.RunKey{TriggerID: 1, ScheduledAt: t0, Kind: dispatcher.KindManual}.String()} {
+		_, err = f.CancelRun(ctx, id, at(t0))
+		wantError(t, "cancel no run", err, dispatcher.ErrNotFound)
+		_, err = f.Store.Run(ctx, id)
+		wantError(t, "read no run", err, dispatcher.ErrNotFound)
+	}
+}
+
+func testRetry(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	_, err := f.RetryRun(ctx, held.String(), at(t0))
+	wantError(t, "retry a live run", err, dispatcher.ErrConflict)
+	failed := dispatcher.Outcome{State: dispatcher.RunTimedOut, StartedAt: t0, EndedAt: t0.Add(time.Second), Class: dispatcher.ClassTimeout, Error: "slow"}
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)}))
+	run, err := f.RetryRun(ctx, held.String(), at(t0))
+	f.must(err)
+	if run.State != dispatcher.RunQueued || run.EndedAt != nil || run.Class != "" || run.Error != "" || len(run.Attempts) != 1 {
+		t.Errorf("queued again: got %+v", run)
+	}
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
+	f.must(err)
+	if len(adopted) != 1 || adopted[0].Attempt != 2 {
+		t.Fatalf("adopted: got %+v, want attempt 2", adopted)
+	}
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)})) // once more, after its answer was lost
+	f.must(f.Record(ctx, []dispatcher.Record{record(adopted[0], outcome(t0))}))
+	run = f.run(held.RunKey)
+	if len(run.Attempts) != 2 || run.Attempts[0].State != dispatcher.RunTimedOut || run.Attempts[0].Late != nil ||
+		run.Attempts[1].State != dispatcher.RunSucceeded || run.State != dispatcher.RunSucceeded {
+		t.Errorf("at the end: got %+v, want a time-out and a success", run)
+	}
+}
+
+func testRuns(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putApp("books")
+	f.put(job("two", map[string]dispatcher.Trigger{
+		"x": every(time.Minute, t0.Add(time.Minute)), "y": every(time.Minute, t0.Add(time.Minute)),
+	}), t0)
+	f.putEvery("one", time.Minute)
+	for range 3 { // at minutes 1, 2 and 3: runs of x, y and one's tick
+		var advances []dispatcher.Advance
+		for _, d := range f.dueAll(t0.Add(time.Hour)) {
+			advances = append(advances, f.advance(d))
+		}
+		for _, held := range f.claim(advances...) {
+			if held.ScheduledAt.Equal(t0.Add(time.Minute)) {
+				f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(t0))}))
+			}
+		}
+	}
+	f.must(f.RequestRun(ctx, "shop", "one", at(t0.Add(150*time.Second))))
+	f.must(f.DeleteJob(ctx, "shop", "two", at(t0.Add(3*time.Minute))))
+
+	list := func(q dispatcher.RunQuery) []string {
+		t.Helper()
+		q.Page.Limit = 2
+		got := []string{}
+		for {
+			page, err := f.Runs(ctx, q)
+			f.must(err)
+			for _, run := range page {
+				got = append(got, run.Job+"/"+run.Trigger+" "+run.ScheduledAt.Format("04:05"))
+				q.Page.Cursor = run.ID
+			}
+			if len(page) < 2 {
+				return got
+			}
+		}
+	}
+	check := func(what string, q dispatcher.RunQuery, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(append([]string{}, want...), list(q)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	if got := list(dispatcher.RunQuery{App: "shop"}); len(got) != 10 || got[3] != "one/ 02:30" {
+		t.Errorf("runs of the app: got %q, want 10, the manual run fourth", got)
+	}
+	if got := list(dispatcher.RunQuery{}); len(got) != 10 {
+		t.Errorf("all runs: got %q, want 10", got)
+	}
+	check("of an app without runs", dispatcher.RunQuery{App: "books"})
+	check("of a job", dispatcher.RunQuery{App: "shop", Job: "one"}, "one/tick 03:00", "one/ 02:30", "one/tick 02:00", "one/tick 01:00")
+	check("of a deleted trigger", dispatcher.RunQuery{App: "shop", Job: "two", Trigger: "x"}, "two/x 03:00", "two/x 02:00", "two/x 01:00")
+	check("in a state", dispatcher.RunQuery{App: "shop", Job: "one", State: dispatcher.RunSucceeded}, "one/tick 01:00")
+	check("queued", dispatcher.RunQuery{App: "shop", State: dispatcher.RunQueued}, "one/ 02:30")
+	check("between instants", dispatcher.RunQuery{App: "shop", Job: "one", From: t0.Add(2 * time.Minute), To: t0.Add(150 * time.Second)},
+		"one/ 02:30", "one/tick 02:00")
+	for _, q := range []dispatcher.RunQuery{{App: "none"}, {App: "shop", Job: "none"}, {App: "shop", Job: "one", Trigger: "none"}} {
+		q.Page.Limit = 1
+		_, err := f.Runs(ctx, q)
+		wantError(t, "runs of what never existed", err, dispatcher.ErrNotFound)
+		_, err = f.Misfires(ctx, q)
+		wantError(t, "misfires of what never existed", err, dispatcher.ErrNotFound)
+	}
+}
+
+func testMisfires(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	f.putEvery("tock", time.Minute)
+	for range 3 {
+		var settlements []dispatcher.Settlement
+		for _, d := range f.dueAll(t0.Add(time.Hour)) {
+			settlements = append(settlements, dispatcher.Settlement{Advance: f.advance(d), To: d.NextFireTime, Count: 1, Decision: dispatcher.DecisionSkip})
+		}
+		f.must(f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token1, Settlements: settlements, Now: t0.Add(time.Hour)}))
+	}
+	list := func(q dispatcher.RunQuery) []string {
+		t.Helper()
+		q.Page.Limit = 1
+		got := []string{}
+		for {
+			page, err := f.Misfires(ctx, q)
+			f.must(err)
+			if len(page) == 0 {
+				return got
+			}
+			got = append(got, page[0].Job+" "+page[0].From.Format("04:05"))
+			q.Page.Cursor = page[0].Cursor()
+		}
+	}
+	if got := list(dispatcher.RunQuery{App: "shop"}); len(got) != 6 {
+		t.Errorf("misfires of the app: got %q, want 6", got)
+	}
+	if diff := cmp.Diff([]string{"tock 03:00", "tock 02:00", "tock 01:00"}, list(dispatcher.RunQuery{App: "shop", Job: "tock", Trigger: "tick"})); diff != "" {
+		t.Error("of a trigger (-want +got):\n" + diff)
+	}
+	if diff := cmp.Diff([]string{"tick 02:00"}, list(dispatcher.RunQuery{App: "shop", Job: "tick", From: t0.Add(2 * time.Minute), To: t0.Add(2 * time.Minute)})); diff != "" {
+		t.Error("between instants (-want +got):\n" + diff)
+	}
+}

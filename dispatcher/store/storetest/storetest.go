@@ -1,0 +1,214 @@
+// Package storetest holds what every dispatcher.Store must do, as one suite of tests.
+//
+// Nothing in it sleeps: each call that depends on time is given its present.
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Run runs the suite. open returns a store over a new, migrated database, and sees to it that
+// both are gone after the test.
+func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
+	for name, test := range map[string]func(*testing.T, *fixture){
+		"apps":                   testApps,
+		"jobs":                   testJobs,
+		"revisions":              testRevisions,
+		"edits":                  testEdits,
+		"pause":                  testPause,
+		"tokens":                 testTokens,
+		"nodes":                  testNodes,
+		"listen":                 testListen,
+		"due":                    testDue,
+		"claim":                  testClaim,
+		"claim race":             testClaimRace,
+		"lost claims":            testLostClaims,
+		"claim by database time": testClaimByDatabaseTime,
+		"claim model":            testClaimModel,
+		"held":                   testHeld,
+		"settle":                 testSettle,
+		"quarantine":             testQuarantine,
+		"record":                 testRecord,
+		"release":                testRelease,
+		"adopt":                  testAdopt,
+		"adopt fairly":           testAdoptFairly,
+		"manual run":             testManualRun,
+		"cancel":                 testCancel,
+		"retry":                  testRetry,
+		"runs":                   testRuns,
+		"misfires":               testMisfires,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newFixture(t, open(t)))
+		})
+	}
+}
+
+// t0 is the present of most tests.
+var t0 = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+
+// The nodes and tokens of most tests.
+const (
+	nodeA  dispatcher.NodeID = 0x0a
+	nodeB  dispatcher.NodeID = 0x0b
+	token1 dispatcher.Token  = 101
+	token2 dispatcher.Token  = 102
+)
+
+// fixture is a store with an app "shop" and two active nodes.
+type fixture struct {
+	*testing.T
+	dispatcher.Store
+}
+
+func newFixture(t *testing.T, s dispatcher.Store) *fixture {
+	f := &fixture{T: t, Store: s}
+	f.putApp("shop")
+	f.register(nodeA)
+	return f
+}
+
+// must fails the test on an error, whatever else a call returned.
+func (f *fixture) must(results ...any) {
+	f.Helper()
+	if err, _ := results[len(results)-1].(error); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// at is an unconditional change.
+func at(now time.Time) dispatcher.Change { return dispatcher.Change{Actor: "test", Now: now} }
+
+func (f *fixture) putApp(name string) {
+	f.Helper()
+	f.must(f.PutApp(f.Context(), dispatcher.App{Name: name, Enabled: true}, at(t0)))
+}
+
+// register adds a node. Where a store serves one process, the nodes before it die, so a test
+// that needs two asks for them with both.
+func (f *fixture) register(id dispatcher.NodeID) {
+	f.Helper()
+	f.must(f.Register(f.Context(), dispatcher.Node{ID: id, Name: "host", Version: "v1"}, t0))
+}
+
+// both registers nodeB too and tells whether nodeA lives on.
+func (f *fixture) both() bool {
+	f.Helper()
+	f.register(nodeB)
+	_, err := f.Heartbeat(f.Context(), nodeA, 0, t0)
+	return err == nil
+}
+
+// every returns a trigger that fires each interval, from start on.
+func every(interval time.Duration, start time.Time) dispatcher.Trigger {
+	return dispatcher.Trigger{
+		Expression: fmt.Sprintf("rate(%s)", interval), StartAt: &start,
+		MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+	}
+}
+
+// job returns a webhook job of the app "shop".
+func job(name string, triggers map[string]dispatcher.Trigger) dispatcher.Job {
+	return dispatcher.Job{
+		App: "shop", Name: name, Enabled: true, Triggers: triggers,
+		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
+			URL: "https://example.com/hook", Method: "POST", Timeout: dispatcher.DefaultTimeout,
+			Headers: map[string]string{"x-team": "shop"},
+		}},
+		Payload: []byte(`{"n": 1}`),
+	}
+}
+
+// put stores a job.
+func (f *fixture) put(j dispatcher.Job, now time.Time) dispatcher.Job {
+	f.Helper()
+	stored, err := f.PutJob(f.Context(), j, at(now))
+	f.must(err)
+	return stored
+}
+
+// putEvery stores a job with one trigger "tick" whose first fire is at t0 plus a minute.
+func (f *fixture) putEvery(name string, interval time.Duration) dispatcher.Job {
+	f.Helper()
+	return f.put(job(name, map[string]dispatcher.Trigger{"tick": every(interval, t0.Add(time.Minute))}), t0)
+}
+
+// dueAll returns what is due by until, overdue or not.
+func (f *fixture) dueAll(until time.Time) []dispatcher.DueTrigger {
+	f.Helper()
+	due, err := f.Due(f.Context(), dispatcher.DueQuery{Until: until, Now: t0, Limit: 1000})
+	f.must(err)
+	return due
+}
+
+// advance returns the claim of a due trigger's next fire.
+func (f *fixture) advance(d dispatcher.DueTrigger) dispatcher.Advance {
+	f.Helper()
+	s, err := schedule.Parse(d.Spec)
+	f.must(err)
+	then, _ := s.Next(d.NextFireTime)
+	return dispatcher.Advance{TriggerID: d.ID, Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then}
+}
+
+// nextAdvance returns the claim of the next fire of the only trigger there is.
+func (f *fixture) nextAdvance() dispatcher.Advance {
+	f.Helper()
+	due := f.dueAll(t0.Add(24 * time.Hour))
+	if len(due) != 1 {
+		f.Fatalf("got %d due triggers, want 1", len(due))
+	}
+	return f.advance(due[0])
+}
+
+// claim claims for nodeA under token1, exactly at the latest of the instants.
+func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
+	f.Helper()
+	now := t0
+	for _, a := range advances {
+		if a.Next.After(now) {
+			now = a.Next
+		}
+	}
+	held, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: advances, Now: now})
+	f.must(err)
+	return held
+}
+
+// claimOne stores a job and claims its first fire.
+func (f *fixture) claimOne(name string) dispatcher.HeldRun {
+	f.Helper()
+	f.putEvery(name, time.Minute)
+	for _, d := range f.dueAll(t0.Add(time.Hour)) {
+		if d.ID == dispatcher.TriggerID("shop", name, "tick") {
+			if held := f.claim(f.advance(d)); len(held) == 1 {
+				return held[0]
+			}
+		}
+	}
+	f.Fatal("the first fire was not claimed")
+	return dispatcher.HeldRun{}
+}
+
+// outcome is a success that took a second.
+func outcome(start time.Time) dispatcher.Outcome {
+	return dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: 200}
+}
+
+// record returns the record of an attempt by nodeA.
+func record(held dispatcher.HeldRun, o dispatcher.Outcome) dispatcher.Record {
+	return dispatcher.Record{RunKey: held.RunKey, Node: nodeA, Token: held.Token, Attempt: held.Attempt, Outcome: o}
+}
+
+// run reads the run of a key.
+func (f *fixture) run(key dispatcher.RunKey) dispatcher.Run {
+	f.Helper()
+	run, err := f.Store.Run(f.Context(), key.String())
+	f.must(err)
+	return run
+}

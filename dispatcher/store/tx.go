@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
+// tx is one transaction of a change.
+type tx struct {
+	*sql.Tx
+	flavour
+	by    dispatcher.Change
+	now   time.Time // of the change: given, or by the database's clock
+	hints []dispatcher.Hint
+}
+
+// change runs do in a transaction and tells all nodes of its hints once it is committed. A
+// transaction that failed for reasons of concurrency is run again, so do must not keep state.
+func (s *store) change(ctx context.Context, by dispatcher.Change, do func(context.Context, *tx) error) error {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	return retry(ctx, s.transient, func() error {
+		sqlTx, err := s.write.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		t := &tx{Tx: sqlTx, flavour: s.flavour, by: by, now: by.Now.UTC().Truncate(time.Millisecond)}
+		defer t.Rollback()
+		if by.Now.IsZero() {
+			now, err := s.clock(ctx, t)
+			if err != nil {
+				return err
+			}
+			t.now = now.Truncate(time.Millisecond)
+		}
+		if err := do(ctx, t); err != nil {
+			return err
+		}
+		for _, hint := range t.hints {
+			if err := s.hint(ctx, t.Tx, hint); err != nil {
+				return err
+			}
+		}
+		if err := t.Commit(); err != nil {
+			return err
+		}
+		s.committed(t.hints)
+		return nil
+	})
+}
+
+// tell adds a hint: run is the id of a run that was cancelled, or empty.
+func (t *tx) tell(run string) { t.hints = append(t.hints, dispatcher.Hint{Run: run}) }
+
+// audit records the change and tells all nodes of it.
+func (t *tx) audit(ctx context.Context, action, app, subject string, revision int64) error {
+	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision
+	const insert = `INSERT INTO audit (at, id, actor, action, app, subject, revision) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	if _, err := t.ExecContext(ctx, insert, t.now.UnixMilli(), rand.Int64(), t.by.Actor, action, app, subject, revision); err != nil {
+		return fmt.Errorf("audit %s %s: %w", action, subject, err)
+	}
+	t.tell("")
+	return nil
+}
+
+// allow checks the conditions of the change against what is there: revision 0 is nothing.
+func (t *tx) allow(revision int64) error {
+	if t.by.IfAbsent && revision != 0 || t.by.IfRevision != 0 && t.by.IfRevision != revision {
+		return fmt.Errorf("revision is %d: %w", revision, dispatcher.ErrPrecondition)
+	}
+	return nil
+}
+
+// retry runs do until it succeeds or fails for good, five times at most.
+func retry(ctx context.Context, transient func(error) bool, do func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || attempt == 5 || !transient(err) {
+			return err
+		}
+		pause := time.NewTimer(rand.N(time.Duration(attempt) * 20 * time.Millisecond))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return errors.Join(err, ctx.Err())
+		case <-pause.C:
+		}
+	}
+}
+
+// collect returns all rows of a query; the rows are closed when it returns.
+func collect[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+// first returns the first row of a query, or false.
+func first[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (T, bool, error) {
+	all, err := collect(ctx, q, scan, query, args...)
+	if err != nil || len(all) == 0 {
+		var none T
+		return none, false, err
+	}
+	return all[0], true, nil
+}
+
+// scanInt scans a row of one number.
+func scanInt(row scanner) (n int64, err error) {
+	err = row.Scan(&n)
+	return n, err
+}
