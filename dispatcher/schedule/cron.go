@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -9,6 +10,7 @@ import (
 type fields struct {
 	second, minute, hour, month, year set
 	days                              dayRule
+	notes                             []Warning // about how it is written
 }
 
 // horizon is the last year in which an expression without years fires.
@@ -106,7 +108,9 @@ func (g *grammar) parse(text, identity string) (fields, []*fault) {
 		}
 		if err != nil {
 			faults = append(faults, err)
+			continue
 		}
+		f.notes = append(f.notes, g.fields[i].unevenSteps(tok)...)
 	}
 	if g.quartz {
 		if err := oneQuestionMark(dom, dow); err != nil {
@@ -114,6 +118,10 @@ func (g *grammar) parse(text, identity string) (fields, []*fault) {
 		}
 	} else {
 		f.days.either = dom[0] != '*' && dow[0] != '*'
+		if dom != "*" && dow != "*" && !f.days.either {
+			f.notes = append(f.notes, Warning{WarnStarStep, fmt.Sprintf(
+				"day-of-month %s and weekday %s must both match, because one begins with * (as crontab does); without the * either would do", dom, dow)})
+		}
 	}
 	if faults == nil && !f.possible() {
 		faults = append(faults, f.never())
