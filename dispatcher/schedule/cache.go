@@ -33,7 +33,7 @@ func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 	whole := spec.normalised()
 	text := Spec{
 		Expression: spec.Expression, Dialect: spec.Dialect, Timezone: spec.Timezone,
-		Gap: spec.Gap, Overlap: spec.Overlap, DriftHour: spec.DriftHour,
+		Gap: spec.Gap, Overlap: spec.Overlap, OnExcluded: spec.OnExcluded, DriftHour: spec.DriftHour,
 	}
 	if usesHash(spec.Expression) {
 		text.Identity = spec.Identity

@@ -8,6 +8,7 @@ import (
 
 // Codes of the faults this package finds. They are part of the API: clients branch on them.
 const (
+	CodeCalendarRule    = "calendar_rule"     // a calendar's rule is not of exactly one kind
 	CodeCronControl     = "cron_control"      // control, invisible or non-ASCII white space
 	CodeCronDays        = "cron_days"         // quartz: not exactly one of the two day fields is ?
 	CodeCronEmpty       = "cron_empty"        // nothing but white space
@@ -36,7 +37,7 @@ const (
 
 // Codes is the closed list of what Error.Code can hold.
 var Codes = []string{
-	CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronHash, CodeCronMacro, CodeCronName,
+	CodeCalendarRule, CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronHash, CodeCronMacro, CodeCronName,
 	CodeCronNever, CodeCronRange, CodeCronStep, CodeCronSyntax, CodeCronTooLong, CodeCronTZPrefix,
 	CodeEnum, CodeJitterRange, CodeRateMax, CodeRateMin, CodeRateSyntax, CodeRepeatRange, CodeTimeInvalid,
 	CodeTimeZoneMissing, CodeTZOffset, CodeTZUnknown, CodeWindowOrder,

@@ -7,8 +7,9 @@ import (
 
 // Schedule is a checked schedule. It is immutable and safe for concurrent use.
 type Schedule struct {
-	spec   Spec
-	source source
+	spec Spec
+	// source produces what the expression says; fires is that without what is excluded.
+	source, fires source
 	// start and end are the inclusive bounds, in Unix milliseconds.
 	start, end int64
 	// last returns the end that the repeat count makes. It is found at first use, because
@@ -37,8 +38,12 @@ func newSchedule(spec Spec, p *program) *Schedule {
 	if p.bind != nil {
 		s.source = p.bind(from)
 	}
+	s.fires = s.source
+	if spec.Calendar != nil {
+		s.fires = excluding{source: s.source, calendar: spec.Calendar, move: spec.OnExcluded == ExcludedNextIncluded, start: s.start}
+	}
 	repeats := int64(spec.RepeatCount)
-	switch iv, ok := s.source.(interval); {
+	switch iv, ok := s.fires.(interval); {
 	case repeats == 0:
 	case ok:
 		s.end = min(s.end, iv.nth(repeats))
@@ -57,7 +62,7 @@ const (
 // nth walks to the n-th instant strictly after a time. Parse bounds n, and with it the walk.
 func (s *Schedule) nth(after, n int64) int64 {
 	for range n {
-		next, ok := s.source.next(after)
+		next, ok := s.fires.next(after)
 		if !ok || next > s.end {
 			break
 		}
@@ -97,7 +102,7 @@ func (s *Schedule) nextMilli(after int64) (int64, bool) {
 	if after >= s.end {
 		return 0, false
 	}
-	next, ok := s.source.next(max(after, s.start-1))
+	next, ok := s.fires.next(max(after, s.start-1))
 	if !ok || next > s.end || s.last != nil && next > s.last() {
 		return 0, false
 	}
@@ -124,7 +129,7 @@ func (s *Schedule) Between(a, b time.Time, limit int) []time.Time {
 // arithmetic; for other dialects it takes as many steps as the answer.
 func (s *Schedule) Count(a, b time.Time, limit int) int {
 	from, to := floorMilli(a), floorMilli(b)
-	if iv, ok := s.source.(interval); ok {
+	if iv, ok := s.fires.(interval); ok {
 		return int(min(iv.count(max(from, s.start-1), min(to, s.end)), int64(max(limit, 0))))
 	}
 	n := 0

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-func mustParse(t testing.TB, spec schedule.Spec) *schedule.Schedule {
+func mustParse(t rapid.TB, spec schedule.Spec) *schedule.Schedule {
 	t.Helper()
 	s, err := schedule.Parse(spec)
 	if err != nil {

@@ -36,6 +36,10 @@ type Spec struct {
 	// Identity names the trigger, for example app/job/trigger. H in cron fields and Jitter
 	// hash it. H without an identity is a fault.
 	Identity string
+	// Calendar, if any, excludes fires; OnExcluded says what becomes of them, empty means
+	// ExcludedSkip. Repeat counts count what fires, not what is excluded.
+	Calendar   *Calendar
+	OnExcluded OnExcluded
 	// Jitter is the upper bound of Schedule.Delay, 0 to 24h.
 	Jitter time.Duration
 }
@@ -106,7 +110,7 @@ func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
 		errs.add("jitter", s.Jitter.String(), CodeJitterRange, "not in 0s-%s", maxJitter)
 	}
 	most := maxRepeat
-	if dialect == DialectInterval {
+	if dialect == DialectInterval && s.Calendar == nil {
 		most = maxRepeatInterval
 	}
 	if s.RepeatCount < 0 || s.RepeatCount > most {
@@ -119,6 +123,7 @@ func (s *Spec) checkEnums(errs *Errors) {
 	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
 		DialectCalendarInterval, DialectDailyInterval, DialectAt)
 	checkEnum(errs, "gap", s.Gap, GapSkip, GapNext)
+	checkEnum(errs, "on_excluded", s.OnExcluded, ExcludedSkip, ExcludedNextIncluded)
 	checkEnum(errs, "overlap", s.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
 }
 
