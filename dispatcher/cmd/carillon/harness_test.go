@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -270,6 +269,18 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// receive waits for a value that another goroutine sends.
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(60 * time.Second):
+		t.Fatal("waited in vain for a request to arrive")
+		panic("unreachable")
+	}
+}
+
 // must returns a value that a call gave without error.
 func must[T any](t *testing.T) func(T, error) T {
 	return func(value T, err error) T {
@@ -371,16 +382,4 @@ func terraformBinary(t *testing.T) string {
 	}
 	t.Skip("SKIPPED: neither terraform nor tofu is here; make test finds or builds one")
 	return ""
-}
-
-// logLines decodes the JSON log of a node.
-func (n *node) logLines() []map[string]any {
-	var lines []map[string]any
-	for line := range strings.SplitSeq(n.logs.String(), "\n") {
-		var decoded map[string]any
-		if json.Unmarshal([]byte(line), &decoded) == nil {
-			lines = append(lines, decoded)
-		}
-	}
-	return lines
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
 )
 
 // checkExactlyOnce requires that instants from the first to the last arrival come at step
@@ -171,7 +172,7 @@ func TestGapOfAKilledNodeIsAccountedFor(t *testing.T) {
 		once := time.Now().Add(2 * time.Second).UTC().Truncate(time.Millisecond)
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("gap", "slow", r.URL+"/slow", map[string]string{"once": "at(" + once.Format(time.RFC3339Nano) + ")"}), client.Condition{}))
 
-		first := <-sent
+		first := receive(t, sent)
 		n.kill()
 		killed := time.Now()
 		<-time.After(5 * time.Second)
@@ -237,7 +238,7 @@ func checkLedger(t *testing.T, n *node, app, job string, step time.Duration, cra
 
 func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 	t.Parallel()
-	database := pgtestURL(t)
+	database := pgtest.New(t)
 	r := newReceiver(t, nil)
 	token := newToken(t, database)
 	a := startNode(t, database, token, "--node-name=a", "--heartbeat=500ms")
@@ -301,7 +302,7 @@ func TestTerminatedNodeFinishesWhatItBegan(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "drain", Enabled: true}, client.Condition{}))
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("drain", "slow", r.URL, nil), client.Condition{}))
 		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
-		<-sent
+		receive(t, sent)
 		time.AfterFunc(time.Second, func() { close(release) })
 		n.terminate()
 		if log := n.logs.String(); !strings.Contains(log, `"msg":"drained"`) {

@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// These tests call the engine's steps by hand, with a present of their choice that lies a
+// little in the past: the database's clock must have passed an instant for it to be claimed.
+
+// rig is an engine over a real SQLite store whose calls are recorded and succeed.
+type rig struct {
+	*Engine
+	t     *testing.T
+	now   time.Time // the present of the test
+	mu    sync.Mutex
+	calls []dispatcher.Call
+	// invoke overrides what a call does; nil: it succeeds.
+	invoke func(context.Context, dispatcher.Call) dispatcher.Outcome
+}
+
+func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.mu.Lock()
+	r.calls = append(r.calls, call)
+	r.mu.Unlock()
+	now := time.Now()
+	outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	if r.invoke != nil {
+		outcome = r.invoke(ctx, call)
+	}
+	outcome.StartedAt, outcome.EndedAt = now, time.Now()
+	return outcome
+}
+
+// newRig returns a registered engine, its pool and recorder at work, its loops not. wrap
+// puts faults around the store; nil: none.
+func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
+	t.Helper()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	if err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), database, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrap != nil {
+		s = wrap(s)
+	}
+	r := &rig{t: t, now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
+	r.Engine = New(s, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Workers: 8, Queue: 56})
+	if err := r.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	life, end := context.WithCancel(context.WithoutCancel(t.Context()))
+	recording := make(chan struct{})
+	go func() { r.recorder.run(life); close(recording) }()
+	r.pool.start(life)
+	t.Cleanup(func() {
+		r.drain(life)
+		end()
+		<-recording
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// declare stores a job with one trigger, as of the test's present.
+func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger)) {
+	r.t.Helper()
+	trigger := dispatcher.Trigger{}
+	trigger.SetDefaults()
+	trigger.Expression = expression
+	if change != nil {
+		change(&trigger)
+	}
+	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) poll(until time.Duration) int {
+	r.t.Helper()
+	n, err := r.pollOnce(r.t.Context(), r.now, r.now.Add(until), r.fleet.prefers)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// settled waits until all that was claimed is recorded, and returns the runs, oldest first.
+func (r *rig) settled() []dispatcher.Run {
+	r.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for r.pool.held() > 0 {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%d runs are still held", r.pool.held())
+		}
+		<-time.After(time.Millisecond)
+	}
+	if !r.recorder.drain(20 * time.Second) {
+		r.t.Fatal("outcomes are not recorded")
+	}
+	found, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	slices.Reverse(found)
+	return found
+}
+
+func offsets(r *rig, found []dispatcher.Run) []string {
+	var got []string
+	for _, run := range found {
+		got = append(got, fmt.Sprintf("%s %s %s #%d", run.ScheduledAt.Sub(r.now), run.Kind, run.State, run.Attempt))
+	}
+	return got
+}
+
+func TestEveryInstantOfADenseTriggerFiresWithinOneWindow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("dense", "* * * * * ?", nil)
+	if n := r.poll(5 * time.Second); n != 1 {
+		t.Fatalf("poll planned %d fires, want the first of the one trigger", n)
+	}
+	for range 4 {
+		r.claimOnce(t.Context(), r.now.Add(4*time.Second))
+	}
+	if n := r.claimOnce(t.Context(), r.now.Add(4*time.Second)); n != 0 {
+		t.Errorf("%d fires were claimed that are not due yet", n)
+	}
+	want := []string{"1s schedule succeeded #1", "2s schedule succeeded #1", "3s schedule succeeded #1", "4s schedule succeeded #1"}
+	if diff := cmp.Diff(want, offsets(r, r.settled())); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+}
+
+func TestLateInsideTheThresholdFiresBeyondItIsOneCatchUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("patient", "rate(4s)", nil)
+	r.declare("impatient", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(2 * time.Second) })
+	r.now = r.now.Add(10 * time.Second) // two instants of each are past: 6 s and 2 s ago
+	if err := r.settle(t.Context(), r.now); err != nil {
+		t.Fatal(err)
+	}
+	r.poll(0)
+	for range 3 {
+		r.claimOnce(t.Context(), r.now)
+	}
+	byJob := map[string][]string{}
+	for _, run := range r.settled() {
+		byJob[run.Job] = append(byJob[run.Job], fmt.Sprintf("%s %s", run.ScheduledAt.Sub(r.now), run.Kind))
+	}
+	want := map[string][]string{"patient": {"-6s schedule", "-2s schedule"}, "impatient": {"-2s catch_up"}}
+	if diff := cmp.Diff(want, byJob); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+	misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+	if err != nil || len(misfires) != 1 {
+		t.Fatalf("misfires = %+v, %v, want one", misfires, err)
+	}
+	if m := misfires[0]; m.Job != "impatient" || m.Count != 2 || m.From.Sub(r.now) != -6*time.Second || m.To.Sub(r.now) != -2*time.Second || m.Run == "" {
+		t.Errorf("misfire = %+v, want both instants of impatient with a catch-up run", m)
+	}
+}
+
+// lostAnswer executes the first statement of a kind and then says that it failed, as a
+// connection does that dies between COMMIT and its answer.
+type lostAnswer struct {
+	dispatcher.Store
+	claim, settle, adopt sync.Once
+}
+
+var errLost = errors.New("connection lost")
+
+func (l *lostAnswer) Claim(ctx context.Context, b dispatcher.ClaimBatch) (held []dispatcher.HeldRun, err error) {
+	held, err = l.Store.Claim(ctx, b)
+	l.claim.Do(func() { held, err = nil, errLost })
+	return held, err
+}
+
+func (l *lostAnswer) Settle(ctx context.Context, b dispatcher.SettleBatch) (held []dispatcher.HeldRun, err error) {
+	held, err = l.Store.Settle(ctx, b)
+	l.settle.Do(func() { held, err = nil, errLost })
+	return held, err
+}
+
+func (l *lostAnswer) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held []dispatcher.HeldRun, err error) {
+	held, err = l.Store.Adopt(ctx, q)
+	l.adopt.Do(func() { held, err = nil, errLost })
+	return held, err
+}
+
+func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { return &lostAnswer{Store: s} })
+	r.declare("claimed", "rate(5s)", nil)
+	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
+	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	r.now = r.now.Add(7 * time.Second)
+	if err := r.handleOnce(t.Context(), r.now); err != nil {
+		t.Fatal(err)
+	}
+	r.poll(0)
+	r.claimOnce(t.Context(), r.now)
+	want := []string{"-7s manual succeeded #1", "-2s catch_up succeeded #1", "-2s schedule succeeded #1"}
+	got := offsets(r, r.settled())
+	slices.Sort(got[1:])
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+	if len(r.calls) != 3 {
+		t.Errorf("%d calls were made, want one for each run", len(r.calls))
+	}
+}
+
+func TestRunWhoseJobIsGoneEndsCancelledWithTheReason(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("gone", "rate(1h)", nil)
+	change := dispatcher.Change{Actor: "test", Now: r.now}
+	if _, err := r.store.RequestRun(t.Context(), "app", "gone", change); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.store.DeleteJob(t.Context(), "app", "gone", change); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	found := r.settled()
+	if len(found) != 1 || found[0].State != dispatcher.RunCancelled || found[0].Class != dispatcher.ClassJobDeleted || len(r.calls) != 0 {
+		t.Errorf("runs = %+v after %d calls, want one cancelled with class job_deleted and no call", found, len(r.calls))
+	}
+}
+
+func TestNodeThatWasDeclaredDeadRegistersAnewAndDropsItsOldRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	old := r.fleet.id()
+	if err := r.store.Resign(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.heartbeatOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.fleet.id() == old || !r.fleet.active() {
+		t.Fatalf("node %s is active: %v, want a new incarnation of %s at work", r.fleet.id(), r.fleet.active(), old)
+	}
+	stale := heldRun{node: old, HeldRun: dispatcher.HeldRun{RunKey: dispatcher.RunKey{ScheduledAt: r.now}}}
+	if r.hold(t.Context(), stale, nil) {
+		t.Error("a run of the old incarnation was begun, though it is another's now")
+	}
+}
+
+func TestPausedNodeClaimsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("idle", "rate(1s)", nil)
+	if r.poll(5*time.Second) != 1 {
+		t.Fatal("poll did not plan the fire")
+	}
+	if _, err := r.store.SetNodeState(t.Context(), r.fleet.id(), dispatcher.NodePaused, dispatcher.Change{Actor: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	// Also before the node knows: the claim itself looks.
+	r.claimOnce(t.Context(), r.now.Add(3*time.Second))
+	if found := r.settled(); len(found) != 0 {
+		t.Errorf("a paused node made runs: %+v", found)
+	}
+	if err := r.heartbeatOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.poll(5 * time.Second); n != 0 || r.fleet.active() {
+		t.Errorf("a paused node planned %d fires", n)
+	}
+}
