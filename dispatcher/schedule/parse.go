@@ -133,6 +133,9 @@ func (p *program) read(text string, spec Spec, loc *time.Location) []*fault {
 
 // readCron parses a cron expression and sets up its evaluation.
 func (p *program) readCron(g *grammar, text string, spec Spec, loc *time.Location) []*fault {
+	if strings.HasPrefix(text, "cron(") {
+		return one(faultf(CodeCronSyntax, "cron(...) is dialect aws; leave dialect out, or remove the parentheses and write this dialect's fields"))
+	}
 	if n := len(tokens(text)); n < g.required || n > len(g.fields) {
 		return one(g.wrongCount(text, n))
 	}
