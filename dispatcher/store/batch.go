@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -18,6 +20,7 @@ const (
 	bigint  columnType = "bigint"
 	integer columnType = "integer"
 	text    columnType = "text"
+	boolean columnType = "boolean"
 )
 
 // names joins the columns' names.
@@ -37,7 +40,8 @@ var (
 	keyColumns    = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", integer}}
 	recordColumns = append(keyColumns[:5:5],
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
-		column{"state", text}, column{"class", text}, column{"error", text}, column{"late", text})
+		column{"state", text}, column{"class", text}, column{"error", text})
+	lateColumns = append(recordColumns[:12:12], column{"late", text})
 	nameColumns = []column{{"name", text}}
 )
 
@@ -52,6 +56,32 @@ func length(columns []any) int {
 		return len(c)
 	case []string:
 		return len(c)
+	case []bool:
+		return len(c)
 	}
 	panic(fmt.Sprintf("batch of %T", columns[0]))
+}
+
+// appendJSON appends the value of a column in row i.
+func appendJSON(b []byte, column any, i int) []byte {
+	switch c := column.(type) {
+	case []int64:
+		return strconv.AppendInt(b, c[i], 10)
+	case []int32:
+		return strconv.AppendInt(b, int64(c[i]), 10)
+	case []bool:
+		return strconv.AppendBool(b, c[i])
+	case []*int64:
+		if c[i] == nil {
+			return append(b, "null"...)
+		}
+		return strconv.AppendInt(b, *c[i], 10)
+	case []string:
+		text, err := json.Marshal(c[i])
+		if err != nil {
+			panic(err) // a string always marshals
+		}
+		return append(b, text...)
+	}
+	panic("batch of an unknown type")
 }

@@ -183,32 +183,47 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	var k keys
-	var node, started, ended []int64
-	var status []int32
-	var state, class, message, late []string
-	for _, r := range sortedBy(records, func(r dispatcher.Record) dispatcher.RunKey { return r.RunKey }) {
-		k.add(r.RunKey, r.Token, r.Attempt)
-		outcome, err := json.Marshal(r.Outcome)
-		if err != nil {
-			return err
-		}
-		o := r.Outcome
-		node, late = append(node, int64(r.Node)), append(late, string(outcome))
-		started, ended = append(started, o.StartedAt.UnixMilli()), append(ended, o.EndedAt.UnixMilli())
-		status, state = append(status, int32(o.HTTPStatus)), append(state, string(o.State))
-		class, message = append(class, string(o.Class)), append(message, o.Error)
-	}
-	args := s.batch(k.at, k.trigger, k.kind, k.token, k.attempt, node, started, ended, status, state, class, message, late)
-	recorded, err := s.exec(ctx, s.hot.record, args)
+	sorted := sortedBy(records, func(r dispatcher.Record) dispatcher.RunKey { return r.RunKey })
+	columns := outcomes(sorted)
+	recorded, err := s.exec(ctx, s.hot.record, s.batch(columns...))
 	if err == nil && int(recorded) < len(records) {
-		// Some were fenced off. If this is interrupted, the records come again.
-		_, err = s.exec(ctx, s.hot.late, args)
+		// Some were fenced off. If this is interrupted, the caller records them again.
+		err = s.recordLate(ctx, sorted, columns)
 	}
 	if err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)
 	}
 	return nil
+}
+
+// outcomes returns the columns of a batch of records.
+func outcomes(records []dispatcher.Record) []any {
+	var k keys
+	var node, started, ended []int64
+	var status []int32
+	var state, class, message []string
+	for _, r := range records {
+		k.add(r.RunKey, r.Token, r.Attempt)
+		o := r.Outcome
+		node, status = append(node, int64(r.Node)), append(status, int32(o.HTTPStatus))
+		started, ended = append(started, o.StartedAt.UnixMilli()), append(ended, o.EndedAt.UnixMilli())
+		state, class, message = append(state, string(o.State)), append(class, string(o.Class)), append(message, o.Error)
+	}
+	return []any{k.at, k.trigger, k.kind, k.token, k.attempt, node, started, ended, status, state, class, message}
+}
+
+// recordLate keeps the results of those of records whose attempt was taken from their node.
+func (s *store) recordLate(ctx context.Context, records []dispatcher.Record, columns []any) error {
+	late := make([]string, len(records))
+	for i, r := range records {
+		outcome, err := json.Marshal(r.Outcome)
+		if err != nil {
+			return err
+		}
+		late[i] = string(outcome)
+	}
+	_, err := s.exec(ctx, s.hot.late, s.batch(append(columns, late)...))
+	return err
 }
 
 // exec runs a hot statement that returns no rows.

@@ -9,7 +9,7 @@ const (
 	// $1 node, $4 lead in milliseconds
 	advanceMatches = ` t.id = b.id AND t.state = b.waiting AND t.revision = b.revision
 		AND t.prev_fire_time IS NOT DISTINCT FROM b.prev AND t.next_fire_time = b.next
-		AND t.paused = b.no AND t.job_paused = b.no AND b.next <= b.now + $4
+		AND (t.paused OR t.job_paused) = b.no AND b.next <= b.now + $4
 		AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
@@ -99,13 +99,13 @@ func write(parts ...string) statement { return statement{parts: parts} }
 // common returns the hot statements that are the same in both flavours.
 func common(f flavour) statements {
 	due := f.rows(2, 7, "", nameColumns...)
-	keys, records := f.rows(0, 1, "", keyColumns...), f.rows(0, 1, "", recordColumns...)
+	keys := f.rows(0, 1, "", keyColumns...)
 	return statements{
 		due:     read(due + dueTriggers + onTime + dueOrder),
 		overdue: read(due + dueTriggers + tooLate + dueOrder),
 		held:    read(keys + heldRuns),
 		release: write(keys + releaseRuns),
-		record:  write(records + recordRuns),
-		late:    write(records + recordLate),
+		record:  write(f.rows(0, 1, "", recordColumns...) + recordRuns),
+		late:    write(f.rows(0, 1, "", lateColumns...) + recordLate),
 	}
 }

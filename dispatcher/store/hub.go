@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"strconv"
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -52,26 +50,4 @@ func (h *hub) listen(ctx context.Context, hint func(dispatcher.Hint)) {
 			hint(one)
 		}
 	}
-}
-
-// appendJSON appends the value of a column in row i.
-func appendJSON(b []byte, column any, i int) []byte {
-	switch c := column.(type) {
-	case []int64:
-		return strconv.AppendInt(b, c[i], 10)
-	case []int32:
-		return strconv.AppendInt(b, int64(c[i]), 10)
-	case []*int64:
-		if c[i] == nil {
-			return append(b, "null"...)
-		}
-		return strconv.AppendInt(b, *c[i], 10)
-	case []string:
-		text, err := json.Marshal(c[i])
-		if err != nil {
-			panic(err) // a string always marshals
-		}
-		return append(b, text...)
-	}
-	panic("batch of an unknown type")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -76,53 +77,27 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	if err != nil {
 		return err
 	}
-	for name, trigger := range job.Triggers {
-		if err := t.writeTrigger(ctx, job, name, trigger); err != nil {
-			return fmt.Errorf("trigger %s: %w", name, err)
-		}
+	if err := t.writeTriggers(ctx, job); err != nil || old == nil {
+		return err
 	}
-	if old == nil {
-		return nil
-	}
-	for name := range old.Triggers {
-		if _, stays := job.Triggers[name]; !stays {
-			if err := t.retireTrigger(ctx, job, name); err != nil {
-				return fmt.Errorf("trigger %s: %w", name, err)
-			}
-		}
-	}
-	return nil
+	removed := maps.Clone(old.Triggers)
+	maps.DeleteFunc(removed, func(name string, _ dispatcher.Trigger) bool {
+		_, stays := job.Triggers[name]
+		return stays
+	})
+	return t.retireTriggers(ctx, job, removed)
 }
 
-// writeTrigger writes a trigger as Revise made it.
-func (t *tx) writeTrigger(ctx context.Context, job dispatcher.Job, name string, trigger dispatcher.Trigger) error {
-	// $1 id, $2 job, $3 app, $4 revision, $5 next fire, $6 previous fire, $7 misfire after,
-	// $8 anchor, $9 start, $10 end, $11 repeat count, $12 enabled, $13 paused, $14 job paused,
-	// $15 state, $16 name, $17 expression, $18 dialect, $19 zone, $20 gap, $21 overlap, $22 error
-	const put = `INSERT INTO triggers (id, job_id, app_id, revision, next_fire_time, prev_fire_time, misfire_after,
-			anchor_at, start_at, end_at, repeat_count, enabled, paused, job_paused, state, name, expression, dialect,
-			timezone, gap, overlap, error)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
-		ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, next_fire_time = excluded.next_fire_time,
-			prev_fire_time = excluded.prev_fire_time, misfire_after = excluded.misfire_after,
-			anchor_at = excluded.anchor_at, start_at = excluded.start_at, end_at = excluded.end_at,
-			repeat_count = excluded.repeat_count, enabled = excluded.enabled, paused = excluded.paused,
-			job_paused = excluded.job_paused, state = excluded.state, expression = excluded.expression,
-			dialect = excluded.dialect, timezone = excluded.timezone, gap = excluded.gap, overlap = excluded.overlap,
-			error = excluded.error, deleted_at = NULL`
-	_, err := t.ExecContext(ctx, put, dispatcher.TriggerID(job.App, job.Name, name), dispatcher.JobID(job.App, job.Name),
-		dispatcher.AppID(job.App), job.Revision, orNullAt(trigger.NextFireTime), orNullAt(trigger.PrevFireTime),
-		trigger.MisfireAfter.Std().Milliseconds(), trigger.AnchorAt.UnixMilli(), orNullAt(trigger.StartAt),
-		orNullAt(trigger.EndAt), trigger.RepeatCount, trigger.Enabled, trigger.Paused, job.Paused, trigger.State, name,
-		trigger.Expression, trigger.Dialect, trigger.Timezone, trigger.Gap, trigger.Overlap, trigger.Error)
-	return err
-}
-
-// retireTrigger ends a trigger; the ledger keeps its name.
-func (t *tx) retireTrigger(ctx context.Context, job dispatcher.Job, name string) error {
-	// $1 id, $2 now, $3 revision
-	const retire = `UPDATE triggers SET next_fire_time = NULL, state = 'complete', revision = $3, deleted_at = $2 WHERE id = $1`
-	_, err := t.ExecContext(ctx, retire, dispatcher.TriggerID(job.App, job.Name, name), t.now.UnixMilli(), job.Revision)
+// retireTriggers ends triggers of a job; the ledger keeps their names.
+func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
+	// $1 now, $2 revision, from $3 on: ids
+	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, state = 'complete',
+		deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
+	ids := make([]int64, 0, len(triggers))
+	for name := range triggers {
+		ids = append(ids, dispatcher.TriggerID(job.App, job.Name, name))
+	}
+	_, err := t.ExecContext(ctx, retire, append([]any{t.now.UnixMilli(), job.Revision}, t.batch(ids)...)...)
 	return err
 }
 
@@ -140,10 +115,8 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatch
 		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.JobID(app, name)); err != nil {
 			return err
 		}
-		for trigger := range job.Triggers {
-			if err := t.retireTrigger(ctx, job, trigger); err != nil {
-				return fmt.Errorf("delete job %s/%s: trigger %s: %w", app, name, trigger, err)
-			}
+		if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {
+			return fmt.Errorf("delete job %s/%s: %w", app, name, err)
 		}
 		if err := t.insertMisfires(ctx, dispatcher.Retire(job, t.now)); err != nil {
 			return err
@@ -197,13 +170,14 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli()); err != nil {
 		return err
 	}
+	// $1 job paused, $2 revision, from $3 on: id, paused
+	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}) + ` UPDATE triggers AS t
+		SET paused = b.paused, job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
+	var ids []int64
+	var paused []bool
 	for name, trigger := range job.Triggers {
-		// $1 id, $2 paused, $3 job paused, $4 revision
-		const ofTrigger = `UPDATE triggers SET paused = $2, job_paused = $3, revision = $4 WHERE id = $1`
-		id := dispatcher.TriggerID(job.App, job.Name, name)
-		if _, err := t.ExecContext(ctx, ofTrigger, id, trigger.Paused, job.Paused, job.Revision); err != nil {
-			return fmt.Errorf("trigger %s: %w", name, err)
-		}
+		ids, paused = append(ids, dispatcher.TriggerID(job.App, job.Name, name)), append(paused, trigger.Paused)
 	}
-	return nil
+	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused)...)...)
+	return err
 }

@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// writtenColumns are a trigger as a change of its definition writes it.
+var writtenColumns = []column{
+	{"id", bigint}, {"name", text}, {"next", bigint}, {"prev", bigint}, {"misfire_after", bigint}, {"anchor_at", bigint},
+	{"start_at", bigint}, {"end_at", bigint}, {"repeat_count", integer}, {"enabled", boolean}, {"paused", boolean},
+	{"state", text}, {"expression", text}, {"dialect", text}, {"timezone", text}, {"gap", text}, {"overlap", text}, {"error", text},
+}
+
+// putTriggers writes the triggers of a job.
+// $1 job, $2 app, $3 revision, $4 whether the job is paused, from $5 on: writtenColumns
+const putTriggers = ` INSERT INTO triggers (id, job_id, app_id, revision, job_paused, name, next_fire_time, prev_fire_time,
+		misfire_after, anchor_at, start_at, end_at, repeat_count, enabled, paused, state, expression, dialect, timezone, gap,
+		overlap, error)
+	SELECT b.id, $1, $2, $3, $4, b.name, b.next, b.prev, b.misfire_after, b.anchor_at, b.start_at, b.end_at, b.repeat_count,
+		b.enabled, b.paused, b.state, b.expression, b.dialect, b.timezone, b.gap, b.overlap, b.error FROM b WHERE 1 = 1
+	ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, job_paused = excluded.job_paused,
+		next_fire_time = excluded.next_fire_time, prev_fire_time = excluded.prev_fire_time,
+		misfire_after = excluded.misfire_after, anchor_at = excluded.anchor_at, start_at = excluded.start_at,
+		end_at = excluded.end_at, repeat_count = excluded.repeat_count, enabled = excluded.enabled, paused = excluded.paused,
+		state = excluded.state, expression = excluded.expression, dialect = excluded.dialect, timezone = excluded.timezone,
+		gap = excluded.gap, overlap = excluded.overlap, error = excluded.error, deleted_at = NULL`
+
+// writeTriggers writes the triggers of a job as Revise made them.
+func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job) error {
+	if len(job.Triggers) == 0 {
+		return nil
+	}
+	var id, misfireAfter, anchor []int64
+	var next, prev, start, end []*int64
+	var repeat []int32
+	var enabled, paused []bool
+	var names, state, expression, dialect, zone, gap, overlap, faults []string
+	for name, one := range job.Triggers {
+		id, names = append(id, dispatcher.TriggerID(job.App, job.Name, name)), append(names, name)
+		next, prev = append(next, orNullAt(one.NextFireTime)), append(prev, orNullAt(one.PrevFireTime))
+		misfireAfter, anchor = append(misfireAfter, one.MisfireAfter.Std().Milliseconds()), append(anchor, one.AnchorAt.UnixMilli())
+		start, end = append(start, orNullAt(one.StartAt)), append(end, orNullAt(one.EndAt))
+		repeat = append(repeat, int32(one.RepeatCount))
+		enabled, paused = append(enabled, one.Enabled), append(paused, one.Paused)
+		state, faults = append(state, string(one.State)), append(faults, one.Error)
+		expression, dialect = append(expression, one.Expression), append(dialect, string(one.Dialect))
+		zone, gap, overlap = append(zone, one.Timezone), append(gap, string(one.Gap)), append(overlap, string(one.Overlap))
+	}
+	args := []any{dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App), job.Revision, job.Paused}
+	_, err := t.ExecContext(ctx, t.rows(0, 5, "", writtenColumns...)+putTriggers, append(args, t.batch(
+		id, names, next, prev, misfireAfter, anchor, start, end, repeat, enabled, paused, state, expression, dialect, zone, gap,
+		overlap, faults)...)...)
+	return err
+}
