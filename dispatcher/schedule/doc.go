@@ -22,5 +22,17 @@
 // asks for the instant at which the gap ends. A local time that comes twice fires once, at
 // its last pass, unless [OverlapFirst] or [OverlapBoth] asks otherwise. An expression whose
 // hour field covers all 24 hours fires in both passes, for whoever writes "every 5 minutes"
-// means it. Intervals measure elapsed time and know nothing of this.
+// means it. Intervals measure elapsed time and know nothing of this. Dialects that name one
+// local time a step (at, calendar_interval) have defaults of their own; see [Spec].
+//
+// # Bounds
+//
+// Start and end are inclusive. A repeat count is the total of fires and acts as an end. A
+// [Calendar] takes instants away, or moves them. All of it is applied outside the
+// expression, so that what is compiled from a text can be shared (see [Cache]).
+//
+// # Time taken
+//
+// Next is bounded for any input: a cron expression looks at each month once, a jump of the
+// clock costs one round, a calendar ends the search after a fixed number of stretches.
 package schedule

@@ -87,8 +87,6 @@ func (e Errors) err() error {
 // fault is something wrong inside an expression, before it is known where it came from.
 type fault struct{ code, message string }
 
-func (f *fault) Error() string { return f.message }
-
 func faultf(code, format string, args ...any) *fault {
 	return &fault{code: code, message: fmt.Sprintf(format, args...)}
 }
