@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -51,7 +52,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 			Error: "the job or its trigger was deleted before this attempt began",
 		}
 	}
-	if context.Cause(ctx) == errCutOff {
+	if errors.Is(context.Cause(ctx), errCutOff) {
 		return // whoever adopts the run accounts for this attempt as lost
 	}
 	outcome.StartedAt, outcome.EndedAt = e.clock.of(outcome.StartedAt), e.clock.of(outcome.EndedAt)

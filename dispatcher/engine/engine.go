@@ -195,7 +195,7 @@ const recordPatience = 10 * time.Second
 
 func (e *Engine) logIf(ctx context.Context, what string, err error) {
 	if err != nil {
-		e.log.ErrorContext(ctx, what, "node", e.fleet.id().String(), "err", err)
+		e.log.ErrorContext(ctx, "step failed", "step", what, "node", e.fleet.id().String(), "err", err)
 	}
 }
 
@@ -206,7 +206,7 @@ func (e *Engine) every(ctx context.Context, name string, interval time.Duration,
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		if err := step(ctx, e.clock.now()); err != nil && ctx.Err() == nil {
-			e.log.ErrorContext(ctx, name, "node", e.fleet.id().String(), "err", err)
+			e.log.ErrorContext(ctx, "step failed", "step", name, "node", e.fleet.id().String(), "err", err)
 		}
 		select {
 		case <-ctx.Done():

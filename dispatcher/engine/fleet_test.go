@@ -54,13 +54,13 @@ func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 		f := newFleet(time.Minute)
 		f.joined(1, time.Now())
 		sent := time.Now()
-		time.Sleep(30 * time.Second) // a slow answer does not prolong the lease
+		<-time.After(30 * time.Second) // a slow answer does not prolong the lease
 		f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, sent)
-		time.Sleep(28 * time.Second)
+		<-time.After(28 * time.Second)
 		if !f.leased() || !f.active() {
 			t.Error("the lease ended 58 s after the heartbeat was sent, want 59 s")
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		if f.leased() || f.active() {
 			t.Error("the lease lasts 59 s after the heartbeat was sent, want it ended a second before death")
 		}
@@ -73,7 +73,7 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 		f := newFleet(10 * time.Second)
 		f.joined(1, time.Now())
 		beat := func() {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, time.Now())
 		}
 		beat()
@@ -84,7 +84,7 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 		if !f.mayBury() {
 			t.Error("two fresh rounds were not enough")
 		}
-		time.Sleep(time.Minute) // frozen, or the database was away
+		<-time.After(time.Minute) // frozen, or the database was away
 		f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, time.Now())
 		if f.mayBury() {
 			t.Error("the first round after a pause was enough, though every heartbeat looks stale then")
@@ -99,13 +99,13 @@ func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
 		ahead := 3 * time.Hour // the database's clock against ours
 		for _, delay := range []time.Duration{80 * time.Millisecond, time.Millisecond, time.Second} {
 			database := time.Now().Add(ahead)
-			time.Sleep(delay) // the answer's way back
+			<-time.After(delay) // the answer's way back
 			c.add(sample{local: time.Now(), database: database})
 			if behind := time.Now().Add(ahead).Sub(c.now()); behind < 0 || behind > delay {
 				t.Errorf("after an answer that took %s the clock is %s behind, want between 0 and that", delay, behind)
 			}
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if behind := time.Now().Add(ahead).Sub(c.now()); behind != time.Millisecond {
 			t.Errorf("clock is %s behind, want 1ms: that of the best sample", behind)
 		}

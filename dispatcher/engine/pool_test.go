@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -98,7 +99,7 @@ func TestPoolCutsOffWhatOutlastsTheDrain(t *testing.T) {
 		p.submit(1, runs(1))
 		synctest.Wait()
 		p.stop()
-		if cut := p.wait(time.Second); cut != 1 || cause != errCutOff {
+		if cut := p.wait(time.Second); cut != 1 || !errors.Is(cause, errCutOff) {
 			t.Errorf("%d runs cut off for %v, want 1 for %v", cut, cause, errCutOff)
 		}
 	})

@@ -4,6 +4,7 @@ package target
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -151,7 +152,7 @@ func (i *Invoker) send(ctx context.Context, client *resty.Client, w dispatcher.W
 	}
 	defer answer.RawBody().Close()
 	_, err = io.CopyN(io.Discard, answer.RawBody(), mostAnswer)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return answer.StatusCode(), true, err

@@ -42,7 +42,7 @@ func (s *screen) say(format string, args ...any) {
 
 // Run serves, applies and shows until ctx ends.
 func (d *devCommand) Run(ctx context.Context, c console) error {
-	out := &screen{c: c}
+	out, began := &screen{c: c}, time.Now()
 	if err := os.MkdirAll(d.Dir, 0o700); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 				out.say("terraform: %v", err)
 				return
 			}
-			out.watchMisfires(ctx, s)
+			out.watchMisfires(ctx, s, began)
 		},
 	})
 	out.say("stopped; what is missed meanwhile is settled at the next start")
@@ -126,10 +126,9 @@ func (s *screen) fire(call dispatcher.Call, o dispatcher.Outcome) {
 		o.StartedAt.Sub(call.Key.ScheduledAt).Milliseconds(), status)
 }
 
-// watchMisfires shows each misfire decision once, from those of this start on.
-func (s *screen) watchMisfires(ctx context.Context, store dispatcher.Store) {
+// watchMisfires shows each misfire decision once, from those since began on.
+func (s *screen) watchMisfires(ctx context.Context, store dispatcher.Store, began time.Time) {
 	shown := map[string]bool{}
-	started := time.Now().Add(-time.Minute)
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
 		apps, err := store.Apps(ctx, dispatcher.Page{Limit: 100})
 		if err != nil {
@@ -141,7 +140,7 @@ func (s *screen) watchMisfires(ctx context.Context, store dispatcher.Store) {
 				continue
 			}
 			for _, m := range misfires {
-				if m.DecidedAt.After(started) && !shown[m.Cursor()] {
+				if m.DecidedAt.After(began) && !shown[m.Cursor()] {
 					shown[m.Cursor()] = true
 					s.say("%-44s missed %d fires from %s to %s: %s (%s)", m.App+"/"+m.Job+"/"+m.Trigger, m.Count,
 						m.From.Local().Format(time.DateTime), m.To.Local().Format(time.DateTime), m.Decision, m.Reason)

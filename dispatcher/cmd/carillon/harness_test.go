@@ -199,6 +199,12 @@ func quick() []string {
 // startNode starts a node and waits until it is ready. It is killed at the test's end.
 func startNode(t *testing.T, database, token string, args ...string) *node {
 	t.Helper()
+	return startNodeWith(t, database, token, nil, args...)
+}
+
+// startNodeWith is startNode with further environment variables.
+func startNodeWith(t *testing.T, database, token string, env []string, args ...string) *node {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +216,7 @@ func startNode(t *testing.T, database, token string, args ...string) *node {
 		t.Fatal(err)
 	}
 	n.command = exec.Command(filepath.Join(binaries, "carillon"), append([]string{"serve", "--database", database, "--listen", address}, args...)...)
-	n.command.Stderr = n.logs
+	n.command.Stderr, n.command.Env = n.logs, append(os.Environ(), env...)
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return nil
 	})
 	group.Go(func() error {
-		defer closeServer(server)
+		defer closeServer(running, server)
 		return node.Run(stopping)
 	})
 	o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
@@ -105,8 +105,8 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 }
 
 // closeServer lets requests finish for a few seconds.
-func closeServer(server *http.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+func closeServer(ctx context.Context, server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_ = server.Shutdown(ctx) // what is still open is cut off by the process's end
 }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// A node with a wrong configuration must end at once, with an exit code of its own and a
+// message that names flag or variable and value.
+func TestWrongConfigurationEndsAtOnceNamingIt(t *testing.T) {
+	t.Parallel()
+	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	missing := filepath.Join(t.TempDir(), "nothing.pem")
+	for name, tt := range map[string]struct {
+		env, args, says []string
+	}{
+		"no database":               {nil, []string{"serve"}, []string{"--database"}},
+		"an empty variable":         {[]string{"CARILLON_DATABASE="}, []string{"serve"}, []string{"database"}},
+		"a database of other kind":  {[]string{"DATABASE_URL=mysql://me:hunter2@host/db"}, []string{"serve"}, []string{"mysql://me:***@host/db", "postgres://"}},
+		"nobody at the database":    {nil, []string{"serve", "--database=postgres://me:hunter2@127.0.0.1:1/db"}, []string{"--database", "me:***@127.0.0.1:1"}},
+		"a window out of range":     {nil, []string{"serve", database, "--poll-window=1h"}, []string{"--poll-window", "1h0m0s", "1m0s"}},
+		"a window of zero":          {nil, []string{"serve", database, "--poll-window=0s"}, []string{"--poll-window", "100ms"}},
+		"a negative window":         {nil, []string{"serve", database, "--poll-window=-1s"}, []string{"--poll-window", "-1s"}},
+		"a duration without unit":   {[]string{"CARILLON_POLL_WINDOW=5"}, []string{"serve", database}, []string{"poll-window", `"5"`, "unit"}},
+		"death before two rounds":   {nil, []string{"serve", database, "--dead-after=20s"}, []string{"--dead-after", "20s", "30s"}},
+		"no workers":                {nil, []string{"serve", database, "--workers=0"}, []string{"--workers", "0"}},
+		"workers that are a word":   {[]string{"CARILLON_WORKERS=ten"}, []string{"serve", database}, []string{"workers", "ten"}},
+		"a billion workers":         {nil, []string{"serve", database, "--workers=1000000000"}, []string{"--workers", "1000000000", "10000"}},
+		"a level that is none":      {[]string{"CARILLON_LOG_LEVEL=verbose"}, []string{"serve", database}, []string{"log-level", "verbose", "debug"}},
+		"an app that has no name":   {nil, []string{"serve", database, "--apps=Billing"}, []string{"--apps", "Billing"}},
+		"a certificate without key": {nil, []string{"serve", database, "--tls-cert=" + missing}, []string{"--tls-cert", "--tls-key"}},
+		"a certificate not there":   {nil, []string{"serve", database, "--tls-cert=" + missing, "--tls-key=" + missing}, []string{"nothing.pem"}},
+		"an address of nobody":      {nil, []string{"serve", database, "--listen=256.0.0.1:80"}, []string{"--listen", "256.0.0.1:80"}},
+		"several faults at once":    {nil, []string{"serve", "--database=x", "--workers=0", "--queue=0"}, []string{"--database", "--workers", "--queue"}},
+		"a token of no name":        {nil, []string{"token", "create", database, "--name=A B"}, []string{"--name", "A B"}},
+		"a token of no scope":       {nil, []string{"token", "create", database, "--name=a", "--scope=admin"}, []string{"--scope", "admin", "write"}},
+		"a wrong expression":        {nil, []string{"schedule", "next", "60 * * * *"}, []string{"minute", "60"}},
+		"an unknown zone":           {nil, []string{"schedule", "next", "0 * * * *", "--timezone=Mars/Olympus"}, []string{"Mars/Olympus"}},
+		"a count out of range":      {nil, []string{"schedule", "next", "0 * * * *", "--count=0"}, []string{"--count", "0"}},
+		"an instant without zone":   {nil, []string{"schedule", "next", "0 * * * *", "--from=2026-01-01T00:00:00"}, []string{"--from", "2026-01-01T00:00:00"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			out, errs, code := carillon(t, tt.env, tt.args...)
+			if code != exitUsage {
+				t.Errorf("exit code %d, want %d\n%s%s", code, exitUsage, out, errs)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(errs, want) {
+					t.Errorf("message does not name %q:\n%s", want, errs)
+				}
+			}
+			if strings.Contains(out+errs, "hunter2") {
+				t.Errorf("message shows the password:\n%s", errs)
+			}
+			if spent := time.Since(began); spent > 20*time.Second {
+				t.Errorf("it took %s to end", spent)
+			}
+		})
+	}
+}
+
+func TestSecondProcessOnOneSQLiteFileIsRefused(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	startNode(t, database, newToken(t, database))
+	_, errs, code := carillon(t, nil, "serve", "--database", database, "--listen=127.0.0.1:0")
+	if code != exitUsage || !strings.Contains(errs, "carillon.db") {
+		t.Errorf("exit code %d with %q, want %d naming the file", code, errs, exitUsage)
+	}
+}
+
+func TestMigrateMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	for _, database := range []string{pgtest.New(t), "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")} {
+		for range 2 {
+			if out, errs, code := carillon(t, nil, "migrate", "--database", database); code != 0 {
+				t.Errorf("migrate: exit %d\n%s%s", code, out, errs)
+			}
+		}
+	}
+}
+
+func TestTokensAreListedWithoutSecretsAndRevoked(t *testing.T) {
+	t.Parallel()
+	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	secret, _, _ := carillon(t, nil, "token", "create", database, "--name=ci", "--scope=read", "--apps=billing,mail")
+	if _, errs, code := carillon(t, nil, "token", "create", database, "--name=ci"); code != exitFailure || !strings.Contains(errs, `"ci" exists`) {
+		t.Errorf("a second token of that name: exit %d, %q", code, errs)
+	}
+	list, _, _ := carillon(t, nil, "token", "list", database)
+	if !strings.Contains(list, "ci") || !strings.Contains(list, "billing,mail") || strings.Contains(list, strings.TrimSpace(secret)) {
+		t.Errorf("list = %q, want the token without its secret", list)
+	}
+	if _, errs, code := carillon(t, nil, "token", "delete", database, "--name=ci"); code != 0 {
+		t.Errorf("delete: exit %d, %s", code, errs)
+	}
+	if _, _, code := carillon(t, nil, "token", "delete", database, "--name=ci"); code != exitFailure {
+		t.Errorf("deleting it again: exit %d, want %d", code, exitFailure)
+	}
+}
+
+func TestScheduleNextPrintsFireTimes(t *testing.T) {
+	t.Parallel()
+	out, errs, code := carillon(t, nil, "schedule", "next", "--count=2", "--timezone=Europe/Berlin", "--from=2026-05-01T00:00:00Z", "0 0 6 1 * ?")
+	want := "2026-05-01T04:00:00.000Z  Fri 2026-05-01 06:00:00 +02:00 CEST\n2026-06-01T04:00:00.000Z  Mon 2026-06-01 06:00:00 +02:00 CEST\n"
+	if code != 0 || out != want {
+		t.Errorf("exit %d, output\n%s%s, want\n%s", code, out, errs, want)
+	}
+}
+
+func TestUnknownVariableIsNamedWithItsLikelyMeaning(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_POLL_WIDOW=5s"})
+	if log := n.logs.String(); !strings.Contains(log, "CARILLON_POLL_WIDOW") || !strings.Contains(log, "CARILLON_POLL_WINDOW") {
+		t.Errorf("log does not say that CARILLON_POLL_WIDOW is unknown:\n%s", log)
+	}
+}
