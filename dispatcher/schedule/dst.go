@@ -97,14 +97,16 @@ func (z *zoned) superseded(local, instant int64, p period) (retry int64, repeate
 	case OverlapLast:
 		for q := p; q.end-instant <= reach; {
 			q = z.periodAt(q.end)
-			if other := local - q.offset; q.start <= other && other < q.end {
+			// The same offset gives the same instant, which is no other pass: Go's periods
+			// overlap at the ends of years.
+			if other := local - q.offset; other > instant && q.start <= other && other < q.end {
 				return instant + min(p.end-instant, q.end-other), true
 			}
 		}
 	case OverlapFirst:
 		for q := p; instant-q.start <= reach; {
 			q = z.periodAt(q.start - 1)
-			if other := local - q.offset; q.start <= other && other < q.end {
+			if other := local - q.offset; other < instant && q.start <= other && other < q.end {
 				return instant + min(p.end-instant, q.end-other), true
 			}
 		}
