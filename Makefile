@@ -84,7 +84,7 @@ fmt: $(GOLANGCI)
 .PHONY: bench
 bench:
 	@tools/postgres.sh
-	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 60m $(BENCHPKGS)
+	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m $(BENCHPKGS)
 
 ## docs: write the provider's pages from its schema and examples; make test checks them
 .PHONY: docs
