@@ -141,10 +141,12 @@ func Pointer(tokens ...string) string {
 	var b strings.Builder
 	for _, token := range tokens {
 		b.WriteByte('/')
-		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(clip(token)))
+		b.WriteString(pointerEscapes.Replace(clip(token)))
 	}
 	return b.String()
 }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // clip cuts text to 64 characters.
 func clip(text string) string {
