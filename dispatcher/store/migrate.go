@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/migrations"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/migrations"
 )
 
 // Migrate brings the schema of a database up to date. Any number of nodes may call it at the

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // sqlite is the flavour of SQLite: one process, one writer.
@@ -168,4 +169,9 @@ func (s *sqlite) transient(error) bool { return false }
 
 func (s *sqlite) single() bool { return true }
 
-func (s *sqlite) close() error { return s.guard.Close() }
+func (s *sqlite) close() error {
+	if err := s.guard.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}

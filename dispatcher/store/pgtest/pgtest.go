@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // Option changes what New gives.

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"pgregory.net/rapid"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // model is what a trigger must be like: the instants that were claimed or settled, in order.

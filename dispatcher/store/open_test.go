@@ -1,0 +1,171 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+func TestOpenNamesWhatIsWrongWithoutThePassword(t *testing.T) {
+	t.Parallel()
+	for database, want := range map[string]string{
+		"mysql://root:hunter2@db/x":  `"mysql://root:xxxxx@db/x" is neither`,
+		"":                           `"" is neither`,
+		"sqlite:":                    "names no file",
+		"sqlite::memory:":            "names no file",
+		"postgres:hunter2@db":        "is not a URL",
+		"postgres://u:hun%ter2@db/x": "postgres://u:xxxxx@db/x",
+		"postgres://u@db/x?password=hunter2&port=x": "URL cannot be read",
+		"postgres://u:hunter2@127.0.0.1:1/x":        "connect",
+		"sqlite:/nowhere/at/all.db":                 "/nowhere/at/all.db.lock",
+	} {
+		for what, err := range map[string]error{
+			"open":    openOnly(t.Context(), database),
+			"migrate": store.Migrate(t.Context(), database),
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s %q: got error %v, want one that says %s", what, database, err, want)
+			} else if strings.Contains(err.Error(), "ter2") {
+				t.Errorf("%s %q: the error shows the password: %v", what, database, err)
+			}
+		}
+	}
+}
+
+func openOnly(ctx context.Context, database string) error {
+	s, err := store.Open(ctx, database, store.Options{})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+func TestMask(t *testing.T) {
+	t.Parallel()
+	for database, want := range map[string]string{
+		"postgres://u:p@h/d":            "postgres://u:xxxxx@h/d",
+		"postgres://u:p@x:y@h/d":        "postgres://u:xxxxx@h/d",
+		"postgres://u@h/d?sslmode=a":    "postgres://u@h/d?sslmode=a",
+		"postgres:///d?password=p&x=1":  "postgres:///d?password=xxxxx&x=1",
+		"u:p@h":                         "u:xxxxx@h",
+		"postgres://h/d?sslpassword=%p": "postgres://h/d?sslpassword=xxxxx",
+	} {
+		if got := store.Mask(database); got != want {
+			t.Errorf("mask %s: got %s, want %s", database, got, want)
+		}
+	}
+}
+
+func TestSQLiteRefusesASecondProcess(t *testing.T) {
+	t.Parallel()
+	database := newFile(t)
+	s := open(t, database)
+	for what, err := range map[string]error{"open": openOnly(t.Context(), database), "migrate": store.Migrate(t.Context(), database)} {
+		if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(database, "sqlite:")+".lock is locked") {
+			t.Errorf("%s: got error %v, want one that names the lock file", what, err)
+		}
+	}
+	must(t, s.Close())
+	must(t, openOnly(t.Context(), database))
+}
+
+func TestSchemaVersions(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testSchemaVersions(t, newFile(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testSchemaVersions(t, pgtest.New(t)) })
+}
+
+func testSchemaVersions(t *testing.T, database string) {
+	t.Helper()
+	must(t, store.Migrate(t.Context(), database)) // nothing to do
+	s := open(t, database)
+	must(t, store.Exec(t.Context(), s, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)`))
+	must(t, s.Close())
+	if err := openOnly(t.Context(), database); !errors.Is(err, dispatcher.ErrSchemaTooNew) {
+		t.Errorf("open: got error %v, want ErrSchemaTooNew", err)
+	}
+	if err := store.Migrate(t.Context(), database); !errors.Is(err, dispatcher.ErrSchemaTooNew) {
+		t.Errorf("migrate: got error %v, want ErrSchemaTooNew", err)
+	}
+}
+
+func TestOpenAsksForMigration(t *testing.T) {
+	t.Parallel()
+	empty := filepath.Join(t.TempDir(), "with space & ?.db")
+	if err := openOnly(t.Context(), "sqlite:"+empty); err == nil || !strings.Contains(err.Error(), "run carillon migrate") {
+		t.Errorf("open an empty database: got error %v, want one that asks for migration", err)
+	}
+	if _, err := os.Stat(empty); err != nil {
+		t.Errorf("the file has another name: %v", err)
+	}
+}
+
+// Nodes that start together migrate together.
+func TestConcurrentMigration(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := open(t, database)
+	must(t, store.Exec(t.Context(), s, `DROP SCHEMA public CASCADE; CREATE SCHEMA public`))
+	must(t, s.Close())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := store.Migrate(t.Context(), database); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	must(t, openOnly(t.Context(), database))
+}
+
+// A poll reads the index in its order, whatever else it could do, and however little the
+// planner knows of the tables.
+func TestDuePlan(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.New(t))
+	const fill = `INSERT INTO apps SELECT 1, 'a', '', TRUE, 1, 0, 0;
+		INSERT INTO jobs SELECT 1, 1, 'j', '', TRUE, FALSE, '{}', '', '[]', 1, 0, 0;
+		INSERT INTO triggers SELECT n, 1, 1, 1, n * 10, NULL, 60000, 0, NULL, NULL, 0, TRUE, FALSE, FALSE, 'waiting',
+			'', '', '', '', '', '', '' FROM generate_series(1, 20000) AS n`
+	must(t, store.Exec(t.Context(), s, fill))
+	for _, statistics := range []string{"none", "fresh"} {
+		if statistics == "fresh" {
+			must(t, store.Exec(t.Context(), s, "ANALYZE"))
+		}
+		for _, until := range []int64{1000, 100_000, 1_000_000} {
+			plan, err := store.ExplainDue(t.Context(), s, until, int64(1), int64(-1), int64(0), int64(500), int64(0))
+			must(t, err)
+			if !strings.Contains(plan, "Index Scan using triggers_due") || strings.Contains(plan, "Sort") {
+				t.Errorf("until %d, statistics %s: got plan\n%s", until, statistics, plan)
+			}
+		}
+	}
+}
+
+// A database that hangs does not hang its caller.
+func TestCallsHaveDeadlines(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.New(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if err := store.Exec(ctx, s, `SELECT pg_sleep(30)`); err == nil {
+		t.Error("a statement outlived its deadline")
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("giving up took %s", took)
+	}
+	if _, err := s.Installation(t.Context()); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
