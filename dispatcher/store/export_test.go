@@ -10,14 +10,22 @@ import (
 // Mask is mask.
 func Mask(database string) string { return mask(database) }
 
-// ExplainDue returns PostgreSQL's plan of the window poll.
+// ExplainDue returns the plan of the window poll.
 func ExplainDue(ctx context.Context, s dispatcher.Store, args ...any) (string, error) {
-	p := s.(*store).flavour.(*postgres)
+	own := s.(*store)
+	explain := "EXPLAIN "
+	if own.single() {
+		explain = "EXPLAIN QUERY PLAN "
+	}
 	var plan strings.Builder
-	explain := statement{parts: []string{"EXPLAIN " + s.(*store).hot.due.parts[0]}}
-	_, err := p.run(ctx, explain, append(args, p.batch([]string{})...), func(row scanner) error {
+	_, err := own.run(ctx, read(explain+own.hot.due.parts[0]), append(args, own.batch([]string{})...), func(row scanner) error {
 		var line string
-		err := row.Scan(&line)
+		var node, parent, unused int
+		columns := []any{&line}
+		if own.single() {
+			columns = []any{&node, &parent, &unused, &line}
+		}
+		err := row.Scan(columns...)
 		plan.WriteString(line + "\n")
 		return err
 	})

@@ -39,9 +39,9 @@ const (
 	// $1 node, $4 limit, $5 number of apps. SQLite's RETURNING knows no "r.", hence the names.
 	adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
 			r.node AS dead, r.claimed_at AS since, n.now
-		FROM n CROSS JOIN runs AS r JOIN jobs AS j ON j.id = r.job_id
-		WHERE r.live AND r.node IN (SELECT 0 UNION ALL SELECT id FROM nodes WHERE state = 'dead')
-			AND ($5 = 0 OR j.app_id IN (SELECT id FROM apps WHERE name IN (SELECT name FROM b)))
+		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
+			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
+		WHERE ($5 = 0 OR j.app_id IN (SELECT id FROM apps WHERE name IN (SELECT name FROM b)))
 			AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 		ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
 

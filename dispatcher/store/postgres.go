@@ -171,7 +171,14 @@ func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error
 
 func (p *postgres) transient(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && (e.Code == "40001" || e.Code == "40P01") // serialization_failure, deadlock_detected
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "40001", "40P01", "55P03": // serialization_failure, deadlock_detected, lock_not_available
+		return true
+	}
+	return false
 }
 
 func (p *postgres) single() bool { return false }
