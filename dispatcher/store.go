@@ -245,8 +245,8 @@ type Dispatch interface {
 	// that were won. A lost fire is no error. Nothing is won unless the node is active and
 	// the app enabled. After an error the outcome is unknown: ask Held.
 	Claim(ctx context.Context, batch ClaimBatch) ([]HeldRun, error)
-	// Held returns those of keys that are live under token.
-	Held(ctx context.Context, token Token, keys []RunKey) ([]HeldRun, error)
+	// Held returns the live runs that node holds under token.
+	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
 	// Settle advances triggers, inserts misfires and catch-up runs in one statement, and
 	// returns the catch-up runs that were won. As with Claim, a lost one is no error.
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)

@@ -57,7 +57,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) int {
 	}
 	held, err := e.store.Claim(ctx, batch)
 	if err != nil {
-		held = e.reconcile(ctx, batch.Token, scheduledKeys(batch.Advances), err)
+		held = e.reconcile(ctx, batch.Node, batch.Token, err)
 	}
 	won := make(map[int64]bool, len(held))
 	for _, run := range held {
@@ -75,23 +75,14 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) int {
 	return len(due)
 }
 
-func scheduledKeys(advances []dispatcher.Advance) []dispatcher.RunKey {
-	keys := make([]dispatcher.RunKey, len(advances))
-	for i, a := range advances {
-		keys[i] = dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: dispatcher.KindSchedule}
-	}
-	return keys
-}
-
 // reconcile finds out what a statement has won whose answer was lost: it asks until the
-// database answers. What was not won is found again by a poll. A nil keys asks for all that
-// is held under token.
-func (e *Engine) reconcile(ctx context.Context, token dispatcher.Token, keys []dispatcher.RunKey, cause error) []dispatcher.HeldRun {
-	e.log.WarnContext(ctx, "outcome of a claim is unknown and read again", "node", e.fleet.id().String(), "fires", len(keys), "err", cause)
+// database answers. What was not won is found again by a poll.
+func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token, cause error) []dispatcher.HeldRun {
+	e.log.WarnContext(ctx, "outcome of a claim is unknown and read again", "node", node.String(), "err", cause)
 	// A shutdown does not end it at once: what was won is to be handed back.
 	asking := context.WithoutCancel(ctx)
 	for tries, pause := 0, 100*time.Millisecond; ctx.Err() == nil || tries < 3; tries, pause = tries+1, min(2*pause, 5*time.Second) {
-		held, err := e.store.Held(asking, token, keys)
+		held, err := e.store.Held(asking, node, token)
 		if err == nil {
 			return held
 		}

@@ -53,7 +53,7 @@ func (e *Engine) settle(ctx context.Context, now time.Time) error {
 		}
 		held, err := e.store.Settle(ctx, batch)
 		if err != nil {
-			held = e.reconcile(ctx, batch.Token, catchUpKeys(batch.Settlements), err)
+			held = e.reconcile(ctx, batch.Node, batch.Token, err)
 		}
 		e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "catch_up_runs", len(held))
 		e.pool.submit(batch.Node, held)
@@ -84,14 +84,6 @@ func (e *Engine) decide(ctx context.Context, trigger dispatcher.DueTrigger, now 
 	return settlement, true
 }
 
-func catchUpKeys(settlements []dispatcher.Settlement) []dispatcher.RunKey {
-	keys := make([]dispatcher.RunKey, 0, len(settlements))
-	for _, s := range settlements {
-		keys = append(keys, dispatcher.RunKey{TriggerID: s.TriggerID, ScheduledAt: s.CatchUp, Kind: dispatcher.KindCatchUp})
-	}
-	return keys
-}
-
 // adopt takes runs that nobody works on, as many as the pool has room for.
 func (e *Engine) adopt(ctx context.Context) error {
 	for e.awaitRoom(ctx) {
@@ -100,7 +92,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 		}
 		held, err := e.store.Adopt(ctx, query)
 		if err != nil {
-			held = e.reconcile(ctx, query.Token, nil, err)
+			held = e.reconcile(ctx, query.Node, query.Token, err)
 		}
 		if len(held) == 0 {
 			return nil

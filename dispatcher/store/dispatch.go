@@ -146,17 +146,10 @@ func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 	k.attempt = append(k.attempt, int32(attempt))
 }
 
-func (s *store) Held(ctx context.Context, token dispatcher.Token, runs []dispatcher.RunKey) ([]dispatcher.HeldRun, error) {
-	if len(runs) == 0 {
-		return nil, nil
-	}
-	var k keys
-	for _, key := range runs {
-		k.add(key, token, 0)
-	}
-	held, err := s.heldRuns(ctx, claimTimeout, s.hot.held, s.batch(k.at, k.trigger, k.kind, k.token, k.attempt))
+func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
+	held, err := s.heldRuns(ctx, claimTimeout, s.hot.held, []any{int64(node), int64(token)})
 	if err != nil {
-		return nil, fmt.Errorf("read %d runs: %w", len(runs), err)
+		return nil, fmt.Errorf("read held runs: %w", err)
 	}
 	return held, nil
 }

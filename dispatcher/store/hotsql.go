@@ -61,8 +61,8 @@ const (
 	// fence lets pass only who holds the run, in the attempt that it holds it for.
 	fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`
 
-	heldRuns = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.token, r.attempt FROM b JOIN runs AS r ON` +
-		sameRun + ` AND r.token = b.token AND r.live = b.yes`
+	// $1 node, $2 token
+	heldRuns = `SELECT ` + heldColumns + ` FROM runs WHERE live AND node = $1 AND token = $2`
 
 	releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, attempt = r.attempt - 1
 		FROM b WHERE` + fence
@@ -103,7 +103,7 @@ func common(f flavour) statements {
 	return statements{
 		due:     read(due + dueTriggers + onTime + dueOrder),
 		overdue: read(due + dueTriggers + tooLate + dueOrder),
-		held:    read(keys + heldRuns),
+		held:    read(heldRuns),
 		release: write(keys + releaseRuns),
 		record:  write(f.rows(0, 1, "", recordColumns...) + recordRuns),
 		late:    write(f.rows(0, 1, "", lateColumns...) + recordLate),

@@ -199,18 +199,19 @@ func testClaimByDatabaseTime(t *testing.T, f *fixture) {
 func testHeld(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	held := f.claimOne("tick")
-	missing := held.RunKey
-	missing.ScheduledAt = missing.ScheduledAt.Add(time.Minute)
-	got, err := f.Held(ctx, token1, []dispatcher.RunKey{held.RunKey, missing})
+	got, err := f.Held(ctx, nodeA, token1)
 	f.must(err)
 	if diff := cmp.Diff([]dispatcher.HeldRun{held}, got); diff != "" {
 		t.Error("under its token (-want +got):\n" + diff)
 	}
-	if got, err = f.Held(ctx, token2, []dispatcher.RunKey{held.RunKey}); err != nil || len(got) != 0 {
+	if got, err = f.Held(ctx, nodeA, token2); err != nil || len(got) != 0 {
 		t.Errorf("under another token: got %v, %v, want none", got, err)
 	}
+	if got, err = f.Held(ctx, nodeB, token1); err != nil || len(got) != 0 {
+		t.Errorf("by another node: got %v, %v, want none", got, err)
+	}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(t0))}))
-	if got, err = f.Held(ctx, token1, []dispatcher.RunKey{held.RunKey}); err != nil || len(got) != 0 {
+	if got, err = f.Held(ctx, nodeA, token1); err != nil || len(got) != 0 {
 		t.Errorf("recorded: got %v, %v, want none", got, err)
 	}
 }
