@@ -245,7 +245,7 @@ type Dispatch interface {
 	// that were won. A lost fire is no error. Nothing is won unless the node is active and
 	// the app enabled. After an error the outcome is unknown: ask Held.
 	Claim(ctx context.Context, batch ClaimBatch) ([]HeldRun, error)
-	// Held returns the live runs that node holds under token.
+	// Held returns the live runs that node holds under token, or under any if token is 0.
 	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
 	// Settle advances triggers, inserts misfires and catch-up runs in one statement, and
 	// returns the catch-up runs that were won. As with Claim, a lost one is no error.

@@ -93,6 +93,7 @@ type Engine struct {
 	timeline  *timeline
 	pool      *pool
 	recorder  *recorder
+	strays    map[dispatcher.RunKey]bool // of the handler's latest round; see reclaim
 
 	wakePoll    chan struct{} // a hint came: look at the database now
 	wakeHandler chan struct{} // runs may wait to be adopted
@@ -112,8 +113,8 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 		wakePoll:    make(chan struct{}, 1),
 		wakeHandler: make(chan struct{}, 1),
 	}
-	e.recorder = newRecorder(store, o.Batch, o.Logger)
 	e.pool = newPool(o.Workers, o.Queue)
+	e.recorder = newRecorder(store, e.pool.recorded, o.Batch, o.Logger)
 	e.pool.hold, e.pool.fire = e.hold, e.fire
 	return e
 }

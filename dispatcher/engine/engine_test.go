@@ -237,6 +237,33 @@ func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 	}
 }
 
+func TestRunThatTheNodeNeverLearntOfIsReclaimedInTheSecondRound(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("stray", "rate(1s)", nil)
+	due, err := r.store.Due(t.Context(), dispatcher.DueQuery{Until: r.now.Add(time.Second), Now: r.now, Limit: 1})
+	if err != nil || len(due) != 1 {
+		t.Fatalf("due = %v, %v, want one trigger", due, err)
+	}
+	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{{
+		TriggerID: due[0].ID, Revision: due[0].Revision, Next: due[0].NextFireTime, Then: r.now.Add(time.Hour),
+	}}}
+	if held, err := r.store.Claim(t.Context(), claim); err != nil || len(held) != 1 {
+		t.Fatalf("claim = %v, %v, want one run", held, err)
+	}
+	for round, want := range []int{0, 1} {
+		if err := r.reclaim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r.settled(); len(r.calls) != want {
+			t.Errorf("%d calls after round %d, want %d", len(r.calls), round+1, want)
+		}
+	}
+	if err := r.reclaim(t.Context()); err != nil || len(r.strays) != 0 {
+		t.Errorf("a recorded run is still astray: %v, %v", r.strays, err)
+	}
+}
+
 func TestRunWhoseJobIsGoneEndsCancelledWithTheReason(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

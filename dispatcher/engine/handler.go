@@ -32,6 +32,37 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 	if err := e.adopt(ctx); err != nil {
 		return fmt.Errorf("adopt runs: %w", err)
 	}
+	if err := e.reclaim(ctx); err != nil {
+		return fmt.Errorf("reclaim runs: %w", err)
+	}
+	return nil
+}
+
+// reclaim executes runs that the database gives to this node and that the node does not
+// have: those of a claim that was committed after its answer had been given up and after
+// reconcile had looked. What is missing in one round may be on its way to the pool; what
+// is missing in two is not.
+func (e *Engine) reclaim(ctx context.Context) error {
+	node, before := e.fleet.id(), e.strays
+	held, err := e.store.Held(ctx, node, 0)
+	if err != nil {
+		return err
+	}
+	e.strays = map[dispatcher.RunKey]bool{}
+	var mine []dispatcher.HeldRun
+	for _, run := range held {
+		switch {
+		case e.pool.owns(run.RunKey):
+		case before[run.RunKey]:
+			mine = append(mine, run)
+		default:
+			e.strays[run.RunKey] = true
+		}
+	}
+	if len(mine) > 0 {
+		e.log.WarnContext(ctx, "runs reclaimed", "node", node.String(), "count", len(mine))
+		e.pool.submit(node, mine)
+	}
 	return nil
 }
 

@@ -31,7 +31,8 @@ type pool struct {
 	settled  *sync.Cond
 	stopping bool
 	running  map[dispatcher.RunKey]context.CancelFunc
-	unsent   []dispatcher.HeldRun // not begun when the pool was stopped
+	owned    map[dispatcher.RunKey]bool // submitted and neither recorded nor given up
+	unsent   []dispatcher.HeldRun       // not begun when the pool was stopped
 }
 
 // heldRun is a run and the incarnation of this node that holds it.
@@ -48,6 +49,7 @@ func newPool(workers, queue int) *pool {
 		workers: workers, capacity: workers + queue,
 		freed: make(chan struct{}, 1), queue: make(chan heldRun, workers+queue),
 		stopped: make(chan struct{}), running: map[dispatcher.RunKey]context.CancelFunc{},
+		owned: map[dispatcher.RunKey]bool{},
 	}
 	p.settled = sync.NewCond(&p.mu)
 	return p
@@ -77,6 +79,9 @@ func (p *pool) execute(ctx context.Context, run heldRun) {
 
 	p.mu.Lock()
 	p.waiting--
+	if !begin {
+		delete(p.owned, run.RunKey)
+	}
 	if !begin && p.stopping {
 		p.unsent = append(p.unsent, run.HeldRun)
 	}
@@ -128,9 +133,28 @@ func (p *pool) submit(node dispatcher.NodeID, runs []dispatcher.HeldRun) {
 		return
 	}
 	p.busy += len(runs)
+	for _, run := range runs {
+		p.owned[run.RunKey] = true
+	}
 	p.mu.Unlock()
 	for _, run := range runs {
 		p.queue <- heldRun{HeldRun: run, node: node}
+	}
+}
+
+// owns tells whether a run is here: queued, in flight, or on its way to be recorded.
+func (p *pool) owns(run dispatcher.RunKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.owned[run]
+}
+
+// recorded lets go of runs whose outcome is stored.
+func (p *pool) recorded(records []dispatcher.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, record := range records {
+		delete(p.owned, record.RunKey)
 	}
 }
 

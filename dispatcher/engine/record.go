@@ -14,6 +14,7 @@ import (
 // when its buffer is full, workers wait, the pool fills, and claiming stops.
 type recorder struct {
 	store   dispatcher.Store
+	stored  func([]dispatcher.Record) // is told of what was stored
 	batch   int
 	log     *slog.Logger
 	inbox   chan dispatcher.Record
@@ -23,8 +24,8 @@ type recorder struct {
 // recordBuffer is how many outcomes may wait to be stored.
 const recordBuffer = 8192
 
-func newRecorder(store dispatcher.Store, batch int, log *slog.Logger) *recorder {
-	return &recorder{store: store, batch: batch, log: log, inbox: make(chan dispatcher.Record, recordBuffer)}
+func newRecorder(store dispatcher.Store, stored func([]dispatcher.Record), batch int, log *slog.Logger) *recorder {
+	return &recorder{store: store, stored: stored, batch: batch, log: log, inbox: make(chan dispatcher.Record, recordBuffer)}
 }
 
 // put hands over an outcome; it blocks while the buffer is full.
@@ -45,6 +46,7 @@ func (r *recorder) run(ctx context.Context) {
 				records = append(records, <-r.inbox)
 			}
 			r.keep(ctx, records)
+			r.stored(records)
 			r.pending.Add(-len(records))
 		}
 	}

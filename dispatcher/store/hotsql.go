@@ -61,8 +61,8 @@ const (
 	// fence lets pass only who holds the run, in the attempt that it holds it for.
 	fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`
 
-	// $1 node, $2 token
-	heldRuns = `SELECT ` + heldColumns + ` FROM runs WHERE live AND node = $1 AND token = $2`
+	// $1 node, $2 token, 0 for any
+	heldRuns = `SELECT ` + heldColumns + ` FROM runs WHERE live AND node = $1 AND (token = $2 OR $2 = 0)`
 
 	releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, attempt = r.attempt - 1
 		FROM b WHERE` + fence

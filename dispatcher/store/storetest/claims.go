@@ -207,6 +207,9 @@ func testHeld(t *testing.T, f *fixture) {
 	if got, err = f.Held(ctx, nodeA, token2); err != nil || len(got) != 0 {
 		t.Errorf("under another token: got %v, %v, want none", got, err)
 	}
+	if got, err = f.Held(ctx, nodeA, 0); err != nil || len(got) != 1 {
+		t.Errorf("under any token: got %v, %v, want the run", got, err)
+	}
 	if got, err = f.Held(ctx, nodeB, token1); err != nil || len(got) != 0 {
 		t.Errorf("by another node: got %v, %v, want none", got, err)
 	}
