@@ -22,10 +22,10 @@ type compiled struct {
 	errs    Errors
 }
 
-// NewCache returns a cache that keeps at most max expressions and at most max schedules
-// with a repeat count, dropping the least recently used. A max below 1 means 1.
-func NewCache(max int) *Cache {
-	return &Cache{programs: newLRU[Spec, compiled](max), repeated: newLRU[Spec, *Schedule](max)}
+// NewCache returns a cache that keeps at most limit expressions and at most limit schedules
+// with a repeat count, dropping the least recently used. A limit below 1 means 1.
+func NewCache(limit int) *Cache {
+	return &Cache{programs: newLRU[Spec, compiled](limit), repeated: newLRU[Spec, *Schedule](limit)}
 }
 
 // Parse answers as the function Parse does.

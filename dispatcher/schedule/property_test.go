@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -145,7 +146,8 @@ func FuzzParse(f *testing.F) {
 		spec := schedule.Spec{Expression: expr, Timezone: zone, Dialect: schedule.Dialect(dialect), Identity: "id"}
 		s, err := schedule.Parse(spec)
 		if err != nil {
-			if errs, ok := err.(schedule.Errors); !ok || len(errs) == 0 {
+			var errs schedule.Errors
+			if !errors.As(err, &errs) || len(errs) == 0 {
 				t.Fatalf("error is %T %v, want schedule.Errors", err, err)
 			}
 			return

@@ -6,8 +6,7 @@ import "math/bits"
 // as their distance from firstYear.
 type set [4]uint64
 
-func (s *set) add(v int)      { s[v>>6] |= 1 << (v & 63) }
-func (s *set) has(v int) bool { return s[v>>6]>>(v&63)&1 == 1 }
+func (s *set) add(v int) { s[v>>6] |= 1 << (v & 63) }
 
 // next returns the smallest element that is at least v.
 func (s *set) next(v int) (int, bool) {

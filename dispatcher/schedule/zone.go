@@ -28,7 +28,7 @@ var zonesByFold = sync.OnceValue(func() map[string]string {
 
 // locations holds the zones loaded so far, by name, because each costs a file read. There
 // are no more of them than names.
-var locations sync.Map
+var locations sync.Map //nolint:gochecknoglobals // immutable tables, no more than there are names
 
 // offsetPattern matches what people write for a fixed offset: +02:00, UTC+2, GMT-0330.
 var offsetPattern = regexp.MustCompile(`(?i)^(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?$`)
