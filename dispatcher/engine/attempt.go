@@ -20,6 +20,8 @@ func (e *Engine) hold(ctx context.Context, run heldRun, stop <-chan struct{}) bo
 	for {
 		wait := e.clock.until(run.ScheduledAt)
 		switch {
+		case stopped(stop):
+			return false
 		case wait > 0:
 		case run.node != e.fleet.id():
 			return false
@@ -36,6 +38,15 @@ func (e *Engine) hold(ctx context.Context, run heldRun, stop <-chan struct{}) bo
 		case <-ctx.Done():
 			return false
 		}
+	}
+}
+
+func stopped(stop <-chan struct{}) bool {
+	select {
+	case <-stop:
+		return true
+	default:
+		return false
 	}
 }
 

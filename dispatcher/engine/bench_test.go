@@ -25,7 +25,8 @@ import (
 // on this machine, record. PostgreSQL runs with fsync on.
 
 // BenchmarkWebhook reports fires/s of a burst: every trigger is due at the same instant, and
-// the clock runs from that instant until the last outcome is recorded.
+// the clock runs from that instant until the last request arrives. Claims and records go on
+// beside the requests.
 func BenchmarkWebhook(b *testing.B) {
 	onBothDatabases(b, func(b *testing.B, database string) {
 		const burst = 10_000

@@ -27,6 +27,7 @@ type pool struct {
 
 	mu       sync.Mutex
 	busy     int // runs held
+	queued   int // runs that no worker has yet
 	waiting  int // runs that a worker has, not begun
 	settled  *sync.Cond
 	stopping bool
@@ -72,6 +73,7 @@ func (p *pool) execute(ctx context.Context, run heldRun) {
 	defer cancel()
 	p.mu.Lock()
 	p.running[run.RunKey] = cancel
+	p.queued--
 	p.waiting++
 	p.mu.Unlock()
 
@@ -133,6 +135,7 @@ func (p *pool) submit(node dispatcher.NodeID, runs []dispatcher.HeldRun) {
 		return
 	}
 	p.busy += len(runs)
+	p.queued += len(runs)
 	for _, run := range runs {
 		p.owned[run.RunKey] = true
 	}
@@ -178,8 +181,9 @@ func (p *pool) stop() []dispatcher.HeldRun {
 	for run := range p.queue {
 		p.unsent = append(p.unsent, run.HeldRun)
 		p.busy--
+		p.queued--
 	}
-	for p.waiting > 0 {
+	for p.queued > 0 || p.waiting > 0 {
 		p.settled.Wait()
 	}
 	return p.unsent
