@@ -82,8 +82,12 @@ func (t Trigger) Spec() schedule.Spec {
 // Validate returns everything wrong with t, as Faults with JSON pointers, or nil.
 func (t Trigger) Validate() error {
 	var faults Faults
-	if _, err := schedule.Parse(t.Spec()); err != nil {
+	s, err := schedule.Parse(t.Spec())
+	if err != nil {
 		faults.AddError("", err)
+	} else if _, delayed := s.FixedDelay(); delayed {
+		// It counts from the end of a run, which nothing moves the anchor to yet.
+		faults.Add("/expression", CodeEnum, "expression %s is a fixed delay, which no node schedules yet; write rate(...)", Echo(t.Expression))
 	}
 	t.MisfireAfter.check(&faults, "/misfire_after", time.Second, MaxDuration)
 	return faults.Err()
