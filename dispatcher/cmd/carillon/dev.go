@@ -53,7 +53,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	defer logFile.Close()
 	log := slog.New(slog.NewTextHandler(logFile, nil))
 
-	receiver, err := listenNear(ctx, out, "receiver", d.Receiver)
+	receiver, err := d.listenReceiver(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -87,6 +87,20 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	})
 	out.say("stopped; what is missed meanwhile is settled at the next start")
 	return err
+}
+
+// listenReceiver listens where the start before did, if it can: what is settled before the
+// example is applied anew still rings that address.
+func (d *devCommand) listenReceiver(ctx context.Context, out *screen) (net.Listener, error) {
+	file, address := filepath.Join(d.Dir, "receiver"), d.Receiver
+	if before, err := os.ReadFile(file); err == nil {
+		address = string(before)
+	}
+	listener, err := listenNear(ctx, out, "receiver", address)
+	if err != nil {
+		return nil, err
+	}
+	return listener, os.WriteFile(file, []byte(listener.Addr().String()), 0o600)
 }
 
 // listenNear listens on address, or on a free port of the same host if that port is taken.

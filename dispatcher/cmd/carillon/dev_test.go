@@ -51,8 +51,11 @@ func TestDevShowsFiresAndGoesOnWithItsData(t *testing.T) {
 		}
 	}
 	second := dev(t, dir, func(output string) bool { return fires(output) >= 3 && strings.Contains(output, "terraform:") })
-	if strings.Contains(second, "4 added") {
-		t.Errorf("the second run declared the jobs anew instead of going on:\n%s", second)
+	if !strings.Contains(second, "No changes") {
+		t.Errorf("the second run changed the jobs instead of going on with them:\n%s", second)
+	}
+	if strings.Contains(second, "refused") {
+		t.Errorf("the second run rang the first one's receiver:\n%s", second)
 	}
 	token, err := os.ReadFile(filepath.Join(dir, "token"))
 	if err != nil || strings.Contains(first+second, strings.TrimSpace(string(token))) {
