@@ -63,5 +63,5 @@ func TestAppWithJobsOfOthersIsNotDestroyed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.mustFail(t, []string{"destroy", "-auto-approve"}, `refused to delete app "crm" (409)`, "app is not empty")
+	d.mustFail(t, []string{"destroy", "-auto-approve"}, `refused to delete app "crm" (409)`, "has jobs")
 }

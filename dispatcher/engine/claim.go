@@ -65,14 +65,23 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) int {
 	}
 	e.pool.submit(batch.Node, held)
 	for i, d := range due {
-		if then := batch.Advances[i].Then; won[d.ID] && !then.IsZero() {
-			d.PrevFireTime, d.NextFireTime = d.NextFireTime, then
-			if then.Before(now.Add(e.opts.Window)) {
-				e.timeline.add(*d)
-			}
-		}
+		e.follow(*d, batch.Advances[i].Then, now, won[d.ID])
 	}
 	return len(due)
+}
+
+// follow plans the fire after one that was claimed or lost. A trigger that another node is
+// preferred for is left to that node, also when this one has just fired it: the shares have
+// moved. For a lost fire of our own the database knows what became of it.
+func (e *Engine) follow(d entry, then, now time.Time, won bool) {
+	switch {
+	case !e.fleet.prefers(d.ID):
+	case !won:
+		wake(e.wakePoll)
+	case !then.IsZero() && then.Before(now.Add(e.opts.Window)):
+		d.PrevFireTime, d.NextFireTime = d.NextFireTime, then
+		e.timeline.add(d)
+	}
 }
 
 // reconcile finds out what a statement has won whose answer was lost: it asks until the

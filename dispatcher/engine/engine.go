@@ -93,10 +93,10 @@ type Engine struct {
 	timeline  *timeline
 	pool      *pool
 	recorder  *recorder
-	strays    map[dispatcher.RunKey]bool // of the handler's latest round; see reclaim
+	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
 
-	wakePoll    chan struct{} // a hint came: look at the database now
-	wakeHandler chan struct{} // runs may wait to be adopted
+	wakePoll  chan struct{} // a hint came: look at the database now
+	wakeAdopt chan struct{} // runs may wait to be adopted
 }
 
 // New returns an Engine over store that calls targets through invoker. It starts nothing;
@@ -105,13 +105,13 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 	o := options.withDefaults()
 	e := &Engine{
 		store: store, invoker: invoker, opts: o, log: o.Logger,
-		clock:       newClock(store),
-		fleet:       newFleet(o.DeadAfter),
-		jobs:        newJobs(store),
-		schedules:   schedule.NewCache(10_000),
-		timeline:    newTimeline(),
-		wakePoll:    make(chan struct{}, 1),
-		wakeHandler: make(chan struct{}, 1),
+		clock:     newClock(store),
+		fleet:     newFleet(o.DeadAfter),
+		jobs:      newJobs(store),
+		schedules: schedule.NewCache(10_000),
+		timeline:  newTimeline(),
+		wakePoll:  make(chan struct{}, 1),
+		wakeAdopt: make(chan struct{}, 1),
 	}
 	e.pool = newPool(o.Workers, o.Queue)
 	e.recorder = newRecorder(store, e.pool.recorded, o.Batch, o.Logger)
@@ -129,7 +129,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var claiming, living sync.WaitGroup
-	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop} {
+	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop} {
 		claiming.Go(func() { loop(ctx) })
 	}
 	living.Go(func() { e.heartbeatLoop(life) })
@@ -200,8 +200,8 @@ func (e *Engine) logIf(ctx context.Context, what string, err error) {
 	}
 }
 
-// every calls step at once, then at each interval or wake, until ctx ends. A step's error is
-// logged; the next call is the retry.
+// every calls step at once, then at each interval or wake, until ctx ends, but not more
+// often than the shortest pause. A step's error is logged; the next call is the retry.
 func (e *Engine) every(ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, step func(context.Context, time.Time) error) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -209,6 +209,7 @@ func (e *Engine) every(ctx context.Context, name string, interval time.Duration,
 		if err := step(ctx, e.clock.now()); err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "step failed", "step", name, "node", e.fleet.id().String(), "err", err)
 		}
+		sleep(ctx, shortestPause)
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -216,6 +217,9 @@ func (e *Engine) every(ctx context.Context, name string, interval time.Duration,
 		}
 	}
 }
+
+// shortestPause keeps a flood of hints from becoming a flood of queries.
+const shortestPause = 20 * time.Millisecond
 
 // wake makes a loop go round once more; a wake already pending is enough.
 func wake(ch chan<- struct{}) {

@@ -221,7 +221,7 @@ func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(7 * time.Second)
-	if err := r.handleOnce(t.Context(), r.now); err != nil {
+	if err := errors.Join(r.handleOnce(t.Context(), r.now), r.adopt(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(0)
@@ -237,7 +237,7 @@ func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 	}
 }
 
-func TestRunThatTheNodeNeverLearntOfIsReclaimedInTheSecondRound(t *testing.T) {
+func TestRunThatTheNodeNeverLearntOfIsReclaimedAfterAnInterval(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("stray", "rate(1s)", nil)
@@ -251,15 +251,15 @@ func TestRunThatTheNodeNeverLearntOfIsReclaimedInTheSecondRound(t *testing.T) {
 	if held, err := r.store.Claim(t.Context(), claim); err != nil || len(held) != 1 {
 		t.Fatalf("claim = %v, %v, want one run", held, err)
 	}
-	for round, want := range []int{0, 1} {
-		if err := r.reclaim(t.Context()); err != nil {
+	for round, want := range []int{0, 0, 1} {
+		if err := r.reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler/2)); err != nil {
 			t.Fatal(err)
 		}
 		if r.settled(); len(r.calls) != want {
 			t.Errorf("%d calls after round %d, want %d", len(r.calls), round+1, want)
 		}
 	}
-	if err := r.reclaim(t.Context()); err != nil || len(r.strays) != 0 {
+	if err := r.reclaim(t.Context(), r.now); err != nil || len(r.strays) != 0 {
 		t.Errorf("a recorded run is still astray: %v, %v", r.strays, err)
 	}
 }
@@ -300,6 +300,44 @@ func TestNodeThatWasDeclaredDeadRegistersAnewAndDropsItsOldRuns(t *testing.T) {
 	stale := heldRun{node: old, HeldRun: dispatcher.HeldRun{RunKey: dispatcher.RunKey{ScheduledAt: r.now}}}
 	if r.hold(t.Context(), stale, nil) {
 		t.Error("a run of the old incarnation was begun, though it is another's now")
+	}
+}
+
+func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("moving", "rate(1s)", nil)
+	if r.poll(5*time.Second) != 1 {
+		t.Fatal("poll did not plan the fire")
+	}
+	// Another node joins that is preferred for the trigger, after this one has planned it.
+	trigger, own := dispatcher.TriggerID("app", "moving", "only"), r.fleet.id()
+	other := dispatcher.NodeID(1)
+	for mix(uint64(trigger), uint64(other)) <= mix(uint64(trigger), uint64(own)) {
+		other++
+	}
+	r.fleet.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: []dispatcher.NodeID{other, own}}, time.Now())
+	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
+		t.Fatalf("%d fires were tried, want the planned one", n)
+	}
+	if head, ok := r.timeline.head(); ok {
+		t.Errorf("the fire of %s is planned here, want it left to the other node", head)
+	}
+}
+
+func TestLostFireOfOurOwnIsReadAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("lost", "rate(1s)", nil)
+	r.poll(5 * time.Second)
+	if _, err := r.store.PauseJob(t.Context(), "app", "lost", "", true, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	select {
+	case <-r.wakePoll:
+	default:
+		t.Error("the poll was not asked what became of the lost fire")
 	}
 }
 

@@ -11,7 +11,12 @@ import (
 // handlerLoop is the cluster and misfire handler. Its first round is the node's start-up:
 // it settles what a stop left behind.
 func (e *Engine) handlerLoop(ctx context.Context) {
-	e.every(ctx, "handler", e.opts.Handler, e.wakeHandler, e.handleOnce)
+	e.every(ctx, "handler", e.opts.Handler, nil, e.handleOnce)
+}
+
+// adoptLoop takes runs that nobody works on, at once when a hint says that there may be some.
+func (e *Engine) adoptLoop(ctx context.Context) {
+	e.every(ctx, "adopt", e.opts.Handler, e.wakeAdopt, func(ctx context.Context, _ time.Time) error { return e.adopt(ctx) })
 }
 
 // handleOnce makes one round. Every write in it is a compare-and-swap, so that rounds of
@@ -24,15 +29,13 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		}
 		if buried > 0 {
 			e.log.WarnContext(ctx, "nodes declared dead", "count", buried)
+			wake(e.wakeAdopt)
 		}
 	}
 	if err := e.settle(ctx, now); err != nil {
 		return fmt.Errorf("settle misfires: %w", err)
 	}
-	if err := e.adopt(ctx); err != nil {
-		return fmt.Errorf("adopt runs: %w", err)
-	}
-	if err := e.reclaim(ctx); err != nil {
+	if err := e.reclaim(ctx, now); err != nil {
 		return fmt.Errorf("reclaim runs: %w", err)
 	}
 	return nil
@@ -40,23 +43,28 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 
 // reclaim executes runs that the database gives to this node and that the node does not
 // have: those of a claim that was committed after its answer had been given up and after
-// reconcile had looked. What is missing in one round may be on its way to the pool; what
-// is missing in two is not.
-func (e *Engine) reclaim(ctx context.Context) error {
+// reconcile had looked. What is missing may be on its way to the pool; what is still
+// missing an interval later is not.
+func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	node, before := e.fleet.id(), e.strays
 	held, err := e.store.Held(ctx, node, 0)
 	if err != nil {
 		return err
 	}
-	e.strays = map[dispatcher.RunKey]bool{}
+	e.strays = map[dispatcher.RunKey]time.Time{}
 	var mine []dispatcher.HeldRun
 	for _, run := range held {
+		if e.pool.owns(run.RunKey) {
+			continue
+		}
+		missed, again := before[run.RunKey]
 		switch {
-		case e.pool.owns(run.RunKey):
-		case before[run.RunKey]:
-			mine = append(mine, run)
+		case !again:
+			e.strays[run.RunKey] = now
+		case now.Sub(missed) < e.opts.Handler:
+			e.strays[run.RunKey] = missed
 		default:
-			e.strays[run.RunKey] = true
+			mine = append(mine, run)
 		}
 	}
 	if len(mine) > 0 {

@@ -89,7 +89,7 @@ func (e *Engine) listenLoop(ctx context.Context) {
 				return
 			}
 			wake(e.wakePoll)
-			wake(e.wakeHandler)
+			wake(e.wakeAdopt)
 		})
 	})
 }

@@ -170,6 +170,9 @@ func (s *sqlite) transient(error) bool { return false }
 func (s *sqlite) single() bool { return true }
 
 func (s *sqlite) close() error {
+	// A child that was forked and has not yet executed its program shares the lock and would
+	// keep it beyond Close.
+	_ = unix.Flock(int(s.guard.Fd()), unix.LOCK_UN)
 	if err := s.guard.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
 	}
