@@ -23,13 +23,15 @@ type sqlite struct {
 	write *sql.DB
 	read  *sql.DB
 	hub   *hub
-	guard *os.File // holds the lock for as long as it is open
+	guard *os.File // holds the lock for as long as it is open; nil beside a node
 }
 
-func openSQLite(ctx context.Context, a address) (*store, error) {
-	guard, err := lockFile(a.path + ".lock")
-	if err != nil {
-		return nil, err
+func openSQLite(ctx context.Context, a address, beside bool) (_ *store, err error) {
+	var guard *os.File // closing a nil one is a harmless error
+	if !beside {
+		if guard, err = lockFile(a.path + ".lock"); err != nil {
+			return nil, err
+		}
 	}
 	// FULL: after a loss of power nothing that was committed is missing, so no fire comes twice.
 	const pragmas = `_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)`
@@ -170,6 +172,9 @@ func (s *sqlite) transient(error) bool { return false }
 func (s *sqlite) single() bool { return true }
 
 func (s *sqlite) close() error {
+	if s.guard == nil {
+		return nil
+	}
 	// A child that was forked and has not yet executed its program shares the lock and would
 	// keep it beyond Close.
 	_ = unix.Flock(int(s.guard.Fd()), unix.LOCK_UN)

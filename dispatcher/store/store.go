@@ -15,6 +15,9 @@ type Options struct {
 	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats and one to
 	// listen; default 8, or pool_max_conns of the URL.
 	MaxConns int
+	// Beside opens a SQLite database that a node may be using, for tools that manage tokens.
+	// Nothing that fires may be opened so. PostgreSQL makes no difference.
+	Beside bool
 }
 
 // How long a call may take whose context sets no deadline. A database that hangs must not
@@ -85,7 +88,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	}
 	var s *store
 	if a.path != "" {
-		s, err = openSQLite(ctx, a)
+		s, err = openSQLite(ctx, a, o.Beside)
 	} else {
 		s, err = openPostgres(ctx, a, o)
 	}

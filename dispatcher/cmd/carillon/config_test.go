@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
 )
 
@@ -73,6 +74,21 @@ func TestSecondProcessOnOneSQLiteFileIsRefused(t *testing.T) {
 	if code != exitUsage || !strings.Contains(errs, "carillon.db") {
 		t.Errorf("exit code %d with %q, want %d naming the file", code, errs, exitUsage)
 	}
+}
+
+func TestTokenIsMadeBesideARunningNode(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		n := startNode(t, database, newToken(t, database))
+		out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "late")
+		if code != 0 {
+			t.Fatalf("token create: exit %d: %s", code, errs)
+		}
+		late := must[*client.Client](t)(client.New(n.endpoint, strings.TrimSpace(out), client.Options{}))
+		if _, err := late.Nodes(t.Context()); err != nil {
+			t.Errorf("the new token is not accepted: %v", err)
+		}
+	})
 }
 
 func TestMigrateMayBeRepeated(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // tokenCommand manages the bearer tokens of the API, directly in the database: whoever can
@@ -40,9 +41,15 @@ func (t *tokenCreateCommand) Validate() error {
 
 // Run creates the token.
 func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
-	s, err := openStore(ctx, t.Database, true)
+	s, err := openBeside(ctx, t.Database)
 	if err != nil {
-		return err
+		// Perhaps a new database: the first token is commonly made before the first start.
+		if err := store.Migrate(ctx, t.Database); err != nil {
+			return databaseError(t.Database, err)
+		}
+		if s, err = openBeside(ctx, t.Database); err != nil {
+			return err
+		}
 	}
 	defer s.Close()
 	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: t.Name, Scope: dispatcher.Scope(t.Scope), Apps: t.Apps})
@@ -54,6 +61,15 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 	}
 	_, err = fmt.Fprintln(c.out, secret)
 	return err
+}
+
+// openBeside opens a database that a node may be using.
+func openBeside(ctx context.Context, database string) (dispatcher.Store, error) {
+	s, err := store.Open(ctx, database, store.Options{Beside: true})
+	if err != nil {
+		return nil, databaseError(database, err)
+	}
+	return s, nil
 }
 
 // createToken stores a new token and returns its secret.
@@ -76,7 +92,7 @@ func (t *tokenListCommand) Validate() error { return t.check() }
 
 // Run lists the tokens.
 func (t *tokenListCommand) Run(ctx context.Context, c console) error {
-	s, err := openStore(ctx, t.Database, false)
+	s, err := openBeside(ctx, t.Database)
 	if err != nil {
 		return err
 	}
@@ -108,7 +124,7 @@ func (t *tokenDeleteCommand) Validate() error { return t.check() }
 
 // Run revokes the token.
 func (t *tokenDeleteCommand) Run(ctx context.Context) error {
-	s, err := openStore(ctx, t.Database, false)
+	s, err := openBeside(ctx, t.Database)
 	if err != nil {
 		return err
 	}
