@@ -39,6 +39,7 @@ type cli struct {
 
 // console is where a command reads and writes.
 type console struct {
+	in       io.Reader
 	out, err io.Writer
 }
 
@@ -48,7 +49,7 @@ func main() {
 	// The first signal asks for a drain; from then on signals have their usual effect, so a
 	// second one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], console{out: os.Stdout, err: os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
 // run executes one command line and returns the exit code.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,22 +11,34 @@ import (
 
 // scheduleCommand works with expressions.
 type scheduleCommand struct {
-	Next scheduleNextCommand `cmd:"" help:"Print the next fire times of an expression."`
+	Next      scheduleNextCommand `cmd:"" help:"Print the next fire times of an expression."`
+	DSTReport dstReportCommand    `cmd:"" name:"dst-report" help:"List the triggers of a database or file that daylight saving skips, moves or doubles."`
 }
 
 // scheduleNextCommand prints fire times.
 type scheduleNextCommand struct {
-	Expression string `arg:"" help:"A Quartz or unix cron expression, rate(5m), or at(2026-05-01T10:00:00Z)."`
-	Dialect    string `placeholder:"NAME" help:"How to read the expression; default recognises it."`
+	Expression string `arg:"" optional:"" help:"A Quartz, unix or EventBridge expression, rate(5m), at(2026-05-01T10:00:00Z), every 3 months, or every 45 minutes from 9:00 to 17:00 on MON-FRI."`
+	Dialect    string `placeholder:"NAME" help:"How to read the expression: quartz, unix, aws, interval, at, calendar_interval or daily_interval; default recognises it."`
 	Timezone   string `placeholder:"ZONE" help:"IANA time zone; default UTC."`
 	From       string `placeholder:"INSTANT" help:"Print fires after this RFC 3339 instant; default now."`
 	Count      int    `default:"10" help:"How many to print, 1 to 1000."`
-	Gap        string `placeholder:"RULE" help:"Local times that daylight saving skips: skip or next; default skip."`
-	Overlap    string `placeholder:"RULE" help:"Local times that daylight saving repeats: last, first or both; default last."`
+	Gap        string `placeholder:"RULE" help:"Local times that daylight saving skips: skip or next."`
+	Overlap    string `placeholder:"RULE" help:"Local times that daylight saving repeats: last, first or both."`
+	Identity   string `placeholder:"NAME" help:"Identity of the trigger, such as app/job/trigger, which H hashes."`
+	Batch      bool   `help:"Read lines from standard input and answer each with one line; see below."`
 }
+
+// Help documents the form of --batch.
+func (scheduleNextCommand) Help() string { return batchHelp }
 
 // Run prints one fire time a line, in UTC and in the schedule's zone.
 func (s *scheduleNextCommand) Run(c console) error {
+	if s.Batch {
+		return answerBatch(c.in, c.out)
+	}
+	if s.Expression == "" {
+		return &usageError{errors.New("an expression is missing; give one, or --batch to read lines from standard input")}
+	}
 	if s.Count < 1 || s.Count > 1000 {
 		return &usageError{fmt.Errorf("--count: %d is not between 1 and 1000", s.Count)}
 	}
@@ -38,26 +51,34 @@ func (s *scheduleNextCommand) Run(c console) error {
 	}
 	parsed, err := schedule.Parse(schedule.Spec{
 		Expression: s.Expression, Dialect: schedule.Dialect(s.Dialect), Timezone: s.Timezone,
-		Gap: schedule.Gap(s.Gap), Overlap: schedule.Overlap(s.Overlap), Anchor: from,
+		Gap: schedule.Gap(s.Gap), Overlap: schedule.Overlap(s.Overlap), Anchor: from, Identity: s.Identity,
 	})
 	if err != nil {
 		return &usageError{err}
 	}
+	return s.print(c, parsed, from)
+}
+
+func (s *scheduleNextCommand) print(c console, parsed *schedule.Schedule, from time.Time) error {
 	zone, err := time.LoadLocation(parsed.Spec().Timezone)
 	if err != nil {
 		return err
 	}
-	at := from
-	for range s.Count {
-		next, ok := parsed.Next(at)
-		if !ok {
-			_, err := fmt.Fprintln(c.out, "none")
-			return err
-		}
-		if _, err := fmt.Fprintf(c.out, "%s  %s\n", dispatcher.FormatInstant(next), next.In(zone).Format("Mon 2006-01-02 15:04:05 -07:00 MST")); err != nil {
-			return err
-		}
-		at = next
+	fmt.Fprintln(c.err, parsed.Describe(from))
+	for _, warning := range parsed.Warnings(from) {
+		fmt.Fprintf(c.err, "warning: %s\n", warning.Message)
 	}
-	return nil
+	times := parsed.Between(from, farAway, s.Count)
+	for _, at := range times {
+		if _, err := fmt.Fprintf(c.out, "%s  %s\n", dispatcher.FormatInstant(at), at.In(zone).Format("Mon 2006-01-02 15:04:05 -07:00 MST")); err != nil {
+			return err
+		}
+	}
+	if len(times) < s.Count {
+		_, err = fmt.Fprintln(c.out, "none")
+	}
+	return err
 }
+
+// farAway is after the last instant that any schedule has.
+var farAway = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
