@@ -47,6 +47,10 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		diags.AddError("Interrupted", fmt.Sprintf("The request to %s was given up before its answer came.", doing))
+	case errors.Is(err, client.ErrForeign):
+		diags.AddError("The answer does not come from Carillon (provider_endpoint)",
+			fmt.Sprintf("Could not %s: %v.\n\nNothing was concluded from the answer. Is %s the endpoint of a dispatcher, and does a proxy "+
+				"stand between? It is the provider's argument endpoint, or else CARILLON_ENDPOINT.", doing, err, c.endpoint))
 	case !errors.As(err, &answer):
 		diags.AddError("Carillon's API cannot be reached (provider_endpoint)",
 			fmt.Sprintf("Could not %s: %v.\n\nIs a dispatcher running at %s, and is this the right endpoint? "+
@@ -68,9 +72,6 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 // detail is what an answer says, with the id by which the dispatcher's log knows the request.
 func detail(answer *client.Error) string {
 	text := answer.Error()
-	if answer.Status == http.StatusNotFound && len(answer.Faults) == 0 {
-		text += "\n\nThe answer does not come from Carillon; is the endpoint right, and does a proxy stand between?"
-	}
 	if answer.RequestID != "" {
 		text += "\n\nRequest id: " + answer.RequestID
 	}

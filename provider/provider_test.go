@@ -116,6 +116,35 @@ func TestNotFoundOfAProxyDropsNothing(t *testing.T) {
 	mustSay(t, d.must(t, "plan"), "No changes.")
 }
 
+// A wrong endpoint that answers everything with success must not make a plan destroy, create
+// or replace anything.
+func TestSuccessOfAnotherServerDropsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, providerBlock(""), job(hook+daily))
+	d.must(t, "apply", "-auto-approve")
+	for name, answer := range map[string]http.HandlerFunc{
+		"an empty 200": func(http.ResponseWriter, *http.Request) {},
+		"a 204":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"{}": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("{}"))
+		},
+		"another app and job": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"app":"other","name":"other","revision":1}`))
+		},
+	} {
+		other := httptest.NewServer(answer)
+		t.Cleanup(other.Close)
+		output := d.with("CARILLON_ENDPOINT="+other.URL).mustFail(t, []string{"plan"}, "The answer does not come from Carillon")
+		if strings.Contains(output, "to add") {
+			t.Errorf("%s: a plan was made:\n%s", name, output)
+		}
+	}
+	mustSay(t, d.must(t, "plan"), "No changes.")
+}
+
 func TestQuickstartAppliesChangesAndGoes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

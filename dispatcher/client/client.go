@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -32,7 +33,7 @@ type Options struct {
 }
 
 // Client calls one Carillon API. It is safe for concurrent use. Every method returns a
-// *Error when the API answers with a problem; the errors of dispatcher that a status stands
+// *Error when the API answers with a problem, and ErrForeign when something else answers; the errors of dispatcher that a status stands
 // for (ErrNotFound, ErrPrecondition) are found by errors.Is.
 type Client struct {
 	http *resty.Client
@@ -106,6 +107,9 @@ type Error struct {
 	Detail    string            `json:"detail,omitempty"`
 	RequestID string            `json:"request_id"`
 	Faults    dispatcher.Faults `json:"errors"`
+	// foreign says that the answer was no problem document, though nothing on the way to the
+	// API was broken either: who answered is not Carillon.
+	foreign bool
 }
 
 // Error returns the faults in words, or the title where there are none.
@@ -119,8 +123,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%d %s", e.Status, e.Title)
 }
 
-// Unwrap returns the error of package dispatcher that the status stands for, and the faults.
+// Unwrap returns the error of package dispatcher that the status stands for, and the faults;
+// ErrForeign where the answer is not Carillon's.
 func (e *Error) Unwrap() []error {
+	if e.foreign { // its 404 says nothing about what Carillon holds
+		return []error{ErrForeign}
+	}
 	var all []error
 	switch e.Status {
 	case http.StatusNotFound:
@@ -144,8 +152,27 @@ type Condition struct {
 	Absent bool
 }
 
-// call makes one request and decodes its answer, or the problem.
-func call[T any](ctx context.Context, c *Client, method, path string, body any, cond Condition) (T, error) {
+// ErrForeign says that something answered which is not Carillon, or not about the thing
+// asked for. Taken at its word, an empty answer would read as an app without a name.
+var ErrForeign = errors.New("the answer does not come from Carillon: check the endpoint")
+
+// successes are the statuses by which the API says that it did what a method asks.
+var successes = map[string][]int{
+	http.MethodGet:    {http.StatusOK},
+	http.MethodPut:    {http.StatusOK, http.StatusCreated},
+	http.MethodPatch:  {http.StatusOK},
+	http.MethodPost:   {http.StatusOK, http.StatusAccepted},
+	http.MethodDelete: {http.StatusNoContent},
+}
+
+func mediaType(answer *resty.Response) string {
+	media, _, _ := mime.ParseMediaType(answer.Header().Get("Content-Type"))
+	return media
+}
+
+// call makes one request and decodes its answer, or the problem. is tells whether the answer
+// is about what was asked for; a DELETE has none.
+func call[T any](ctx context.Context, c *Client, method, path string, body any, cond Condition, is func(T) bool) (T, error) {
 	var result T
 	r := c.http.R().SetContext(ctx)
 	if body != nil {
@@ -164,16 +191,34 @@ func call[T any](ctx context.Context, c *Client, method, path string, body any, 
 	if !answer.IsSuccess() {
 		problem := &Error{Status: answer.StatusCode(), Title: http.StatusText(answer.StatusCode())}
 		// An answer that is no problem document (a proxy's page) leaves the status to speak.
-		_ = json.Unmarshal(answer.Body(), problem)
+		if mediaType(answer) == "application/problem+json" {
+			_ = json.Unmarshal(answer.Body(), problem)
+		} else {
+			problem.foreign = answer.StatusCode() < http.StatusInternalServerError // a gateway's 502 is honest
+		}
 		if to := answer.Header().Get("Location"); to != "" {
 			problem.Detail = fmt.Sprintf("%s redirects to %s; is that the endpoint?", method, to)
 		}
 		return result, problem
 	}
-	if len(answer.Body()) > 0 {
-		if err := json.Unmarshal(answer.Body(), &result); err != nil {
-			return result, fmt.Errorf("%s %s: decode answer: %w", method, path, err)
-		}
+	foreign := func(why string) (T, error) {
+		var nothing T
+		return nothing, fmt.Errorf("%s %s: %w (%s)", method, path, ErrForeign, why)
+	}
+	if status := answer.StatusCode(); !slices.Contains(successes[method], status) {
+		return foreign(fmt.Sprintf("its status is %d", status))
+	}
+	if method == http.MethodDelete {
+		return result, nil
+	}
+	if mediaType(answer) != "application/json" {
+		return foreign(fmt.Sprintf("its Content-Type is %s", dispatcher.Echo(answer.Header().Get("Content-Type"))))
+	}
+	if err := json.Unmarshal(answer.Body(), &result); err != nil {
+		return foreign(err.Error())
+	}
+	if !is(result) {
+		return foreign("it holds something else than what was asked for")
 	}
 	return result, nil
 }

@@ -260,6 +260,7 @@ func TestAnOverloadedServerIsAskedAgainOnlyToRead(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		_, _ = io.WriteString(w, `{"name":"crm"}`)
 	}))
 	t.Cleanup(server.Close)
@@ -315,6 +316,67 @@ func TestWhatIsNotCarillonIsAnError(t *testing.T) {
 		if app, err := newClient(t, server.URL, "t", nil).PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err == nil || followed.Load() {
 			t.Errorf("%s: PutApp = %+v, followed %v; want an error", name, app, followed.Load())
 		}
+	}
+}
+
+// Whatever answers at a wrong endpoint, an answer that is not ours must never pass for a
+// thing that was read, written or deleted: Terraform would plan by it.
+func TestAnAnswerThatIsNotCarillonsIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status      int
+		media, body string
+	}{
+		"an empty 200":         {200, "", ""},
+		"an empty 200 of JSON": {200, "application/json", ""},
+		"a 204":                {204, "", ""},
+		"an empty object":      {200, "application/json", "{}"},
+		"null":                 {200, "application/json", "null"},
+		"an object of another": {200, "application/json", `{"app":"x","name":"y","id":"z"}`},
+		"JSON as text":         {200, "text/plain", `{"app":"crm","name":"crm"}`},
+		"an odd status":        {206, "application/json", `{"app":"crm","name":"crm"}`},
+		"a list":               {200, "application/json", `[]`},
+		"a login page":         {200, "text/html", "<html>"},
+		"a 404 of JSON":        {404, "application/json", `{"errors":[{"code":"not_found"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tt.media)
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			}))
+			t.Cleanup(server.Close)
+			c, ctx := newClient(t, server.URL, "t", nil), t.Context()
+			job := dispatcher.Job{App: "crm", Name: "crm"}
+			calls := map[string]func() error{
+				"App":       func() error { _, err := c.App(ctx, "crm"); return err },
+				"Apps":      func() error { _, err := c.Apps(ctx, dispatcher.Page{}); return err },
+				"PutApp":    func() error { _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{}); return err },
+				"PatchApp":  func() error { _, err := c.PatchApp(ctx, "crm", true, client.Condition{}); return err },
+				"Job":       func() error { _, err := c.Job(ctx, "crm", "crm"); return err },
+				"Jobs":      func() error { _, err := c.Jobs(ctx, "crm", dispatcher.Page{}); return err },
+				"PutJob":    func() error { _, err := c.PutJob(ctx, job, client.Condition{}); return err },
+				"PauseJob":  func() error { _, err := c.PauseJob(ctx, "crm", "crm", "", true, client.Condition{}); return err },
+				"RunJob":    func() error { _, err := c.RunJob(ctx, "crm", "crm"); return err },
+				"Run":       func() error { _, err := c.Run(ctx, "crm"); return err },
+				"CancelRun": func() error { _, err := c.CancelRun(ctx, "crm"); return err },
+				"RetryRun":  func() error { _, err := c.RetryRun(ctx, "crm"); return err },
+				"Runs":      func() error { _, err := c.Runs(ctx, dispatcher.RunQuery{App: "crm"}); return err },
+				"Misfires":  func() error { _, err := c.Misfires(ctx, dispatcher.RunQuery{App: "crm"}); return err },
+				"Nodes":     func() error { _, err := c.Nodes(ctx); return err },
+				"Preview":   func() error { _, err := c.Preview(ctx, dispatcher.PreviewRequest{}); return err },
+			}
+			if tt.status != 204 { // which is the answer to a DELETE
+				calls["DeleteApp"] = func() error { return c.DeleteApp(ctx, "crm", client.Condition{}) }
+				calls["DeleteJob"] = func() error { return c.DeleteJob(ctx, "crm", "crm", client.Condition{}) }
+			}
+			for call, do := range calls {
+				if err := do(); !errors.Is(err, client.ErrForeign) || errors.Is(err, dispatcher.ErrNotFound) {
+					t.Errorf("%s = %v, want ErrForeign", call, err)
+				}
+			}
+		})
 	}
 }
 

@@ -20,48 +20,48 @@ type List[T any] struct {
 
 // Apps lists apps by name.
 func (c *Client) Apps(ctx context.Context, page dispatcher.Page) (List[dispatcher.App], error) {
-	return call[List[dispatcher.App]](ctx, c, http.MethodGet, path("apps")+params(dispatcher.RunQuery{Page: page}), nil, Condition{})
+	return call[List[dispatcher.App]](ctx, c, http.MethodGet, path("apps")+params(dispatcher.RunQuery{Page: page}), nil, Condition{}, isList)
 }
 
 // PutApp creates or replaces an app.
 func (c *Client) PutApp(ctx context.Context, app dispatcher.App, cond Condition) (dispatcher.App, error) {
-	return call[dispatcher.App](ctx, c, http.MethodPut, path("apps", app.Name), app, cond)
+	return call[dispatcher.App](ctx, c, http.MethodPut, path("apps", app.Name), app, cond, isApp(app.Name))
 }
 
 // App reads an app.
 func (c *Client) App(ctx context.Context, name string) (dispatcher.App, error) {
-	return call[dispatcher.App](ctx, c, http.MethodGet, path("apps", name), nil, Condition{})
+	return call[dispatcher.App](ctx, c, http.MethodGet, path("apps", name), nil, Condition{}, isApp(name))
 }
 
 // PatchApp switches an app on or off and leaves the rest of it alone.
 func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond Condition) (dispatcher.App, error) {
-	return call[dispatcher.App](ctx, c, http.MethodPatch, path("apps", name), map[string]bool{"enabled": enabled}, cond)
+	return call[dispatcher.App](ctx, c, http.MethodPatch, path("apps", name), map[string]bool{"enabled": enabled}, cond, isApp(name))
 }
 
 // DeleteApp deletes an app, which must have no jobs.
 func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", name), nil, cond)
+	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", name), nil, cond, nil)
 	return err
 }
 
 // Jobs lists the jobs of an app by name.
 func (c *Client) Jobs(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Job], error) {
-	return call[List[dispatcher.Job]](ctx, c, http.MethodGet, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}), nil, Condition{})
+	return call[List[dispatcher.Job]](ctx, c, http.MethodGet, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}), nil, Condition{}, isList)
 }
 
 // PutJob creates or replaces a job with its triggers.
 func (c *Client) PutJob(ctx context.Context, job dispatcher.Job, cond Condition) (dispatcher.Job, error) {
-	return call[dispatcher.Job](ctx, c, http.MethodPut, path("apps", job.App, "jobs", job.Name), job, cond)
+	return call[dispatcher.Job](ctx, c, http.MethodPut, path("apps", job.App, "jobs", job.Name), job, cond, isJob(job.App, job.Name))
 }
 
 // Job reads a job.
 func (c *Client) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
-	return call[dispatcher.Job](ctx, c, http.MethodGet, path("apps", app, "jobs", name), nil, Condition{})
+	return call[dispatcher.Job](ctx, c, http.MethodGet, path("apps", app, "jobs", name), nil, Condition{}, isJob(app, name))
 }
 
 // DeleteJob deletes a job; its ledger stays.
 func (c *Client) DeleteJob(ctx context.Context, app, name string, cond Condition) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", app, "jobs", name), nil, cond)
+	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", app, "jobs", name), nil, cond, nil)
 	return err
 }
 
@@ -75,42 +75,43 @@ func (c *Client) PauseJob(ctx context.Context, app, job, trigger string, paused 
 	if paused {
 		verb = "pause"
 	}
-	return call[dispatcher.Job](ctx, c, http.MethodPost, path(append(segments, verb)...), nil, cond)
+	return call[dispatcher.Job](ctx, c, http.MethodPost, path(append(segments, verb)...), nil, cond, isJob(app, job))
 }
 
 // RunJob queues a run of a job now. It is not repeated by the client: each call is a run.
 func (c *Client) RunJob(ctx context.Context, app, job string) (dispatcher.Run, error) {
-	return call[dispatcher.Run](ctx, c, http.MethodPost, path("apps", app, "jobs", job, "run"), nil, Condition{})
+	queued := func(run dispatcher.Run) bool { return run.App == app && run.Job == job && run.ID != "" }
+	return call(ctx, c, http.MethodPost, path("apps", app, "jobs", job, "run"), nil, Condition{}, queued)
 }
 
 // Runs lists runs of an app, latest first; query holds the parameters of the route.
 func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Run], error) {
-	return call[List[dispatcher.Run]](ctx, c, http.MethodGet, path("apps", query.App, "runs")+params(query), nil, Condition{})
+	return call[List[dispatcher.Run]](ctx, c, http.MethodGet, path("apps", query.App, "runs")+params(query), nil, Condition{}, isList)
 }
 
 // Run reads one run with its attempts.
 func (c *Client) Run(ctx context.Context, id string) (dispatcher.Run, error) {
-	return call[dispatcher.Run](ctx, c, http.MethodGet, path("runs", id), nil, Condition{})
+	return call[dispatcher.Run](ctx, c, http.MethodGet, path("runs", id), nil, Condition{}, isRun(id))
 }
 
 // CancelRun ends a live run; ErrConflict if it is finished.
 func (c *Client) CancelRun(ctx context.Context, id string) (dispatcher.Run, error) {
-	return call[dispatcher.Run](ctx, c, http.MethodPost, path("runs", id, "cancel"), nil, Condition{})
+	return call[dispatcher.Run](ctx, c, http.MethodPost, path("runs", id, "cancel"), nil, Condition{}, isRun(id))
 }
 
 // RetryRun queues a finished run again, as its next attempt; ErrConflict if it is not finished.
 func (c *Client) RetryRun(ctx context.Context, id string) (dispatcher.Run, error) {
-	return call[dispatcher.Run](ctx, c, http.MethodPost, path("runs", id, "retry"), nil, Condition{})
+	return call[dispatcher.Run](ctx, c, http.MethodPost, path("runs", id, "retry"), nil, Condition{}, isRun(id))
 }
 
 // Misfires lists the misfire decisions of an app, latest first.
 func (c *Client) Misfires(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Misfire], error) {
-	return call[List[dispatcher.Misfire]](ctx, c, http.MethodGet, path("apps", query.App, "misfires")+params(query), nil, Condition{})
+	return call[List[dispatcher.Misfire]](ctx, c, http.MethodGet, path("apps", query.App, "misfires")+params(query), nil, Condition{}, isList)
 }
 
 // Nodes lists the dispatcher nodes.
 func (c *Client) Nodes(ctx context.Context) (List[dispatcher.Node], error) {
-	return call[List[dispatcher.Node]](ctx, c, http.MethodGet, path("nodes"), nil, Condition{})
+	return call[List[dispatcher.Node]](ctx, c, http.MethodGet, path("nodes"), nil, Condition{}, isList)
 }
 
 // SetNodeState pauses, resumes (NodeActive) or drains a node; ErrConflict if it is dead.
@@ -121,13 +122,32 @@ func (c *Client) SetNodeState(ctx context.Context, id dispatcher.NodeID, state d
 	if !ok {
 		return dispatcher.Node{}, fmt.Errorf("set node to state %s: %w", state, dispatcher.ErrConflict)
 	}
-	return call[dispatcher.Node](ctx, c, http.MethodPost, path("nodes", id.String(), verb), nil, Condition{})
+	isNode := func(node dispatcher.Node) bool { return node.ID == id }
+	return call(ctx, c, http.MethodPost, path("nodes", id.String(), verb), nil, Condition{}, isNode)
 }
 
 // Preview tells when a schedule would fire.
 func (c *Client) Preview(ctx context.Context, asked dispatcher.PreviewRequest) (dispatcher.Preview, error) {
-	return call[dispatcher.Preview](ctx, c, http.MethodPost, path("schedules", "preview"), asked, Condition{})
+	isPreview := func(preview dispatcher.Preview) bool { return preview.FireTimes != nil }
+	return call(ctx, c, http.MethodPost, path("schedules", "preview"), asked, Condition{}, isPreview)
 }
+
+// The checks by which an answer is known to be about what was asked for.
+
+func isApp(name string) func(dispatcher.App) bool {
+	return func(app dispatcher.App) bool { return app.Name == name }
+}
+
+func isJob(app, name string) func(dispatcher.Job) bool {
+	return func(job dispatcher.Job) bool { return job.App == app && job.Name == name }
+}
+
+func isRun(id string) func(dispatcher.Run) bool {
+	return func(run dispatcher.Run) bool { return run.ID == id }
+}
+
+// isList tells a list, which may be empty, from an object that holds none.
+func isList[T any](list List[T]) bool { return list.Items != nil }
 
 func path(segments ...string) string {
 	var b strings.Builder
