@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -84,13 +83,40 @@ func reviseTrigger(old *Job, job Job, name string, t Trigger, now time.Time) (Tr
 	if err := t.arm(now); err != nil {
 		return t, nil, err
 	}
-	// An instant that was to come when it was declared, and is past when its job is enabled
-	// again, is over; only a new one is a mistake worth refusing.
-	if t.State == TriggerComplete && t.Dialect == schedule.DialectAt && !unchanged {
-		return t, nil, &Fault{Path: "/expression", Code: CodeAtPast, Message: fmt.Sprintf(
-			"instant %s is past (it is %s); give one to come, or remove the trigger", Echo(t.Expression), now.Format(time.RFC3339))}
+	// What was to come when it was declared, and is past when its job is enabled again, is
+	// over; only a new schedule is a mistake worth refusing.
+	if t.State == TriggerComplete && !unchanged {
+		if err := t.over(now); err != nil {
+			return t, nil, err
+		}
 	}
 	return t, missed, nil
+}
+
+// over returns why nothing is left to fire of t, where that is plain from an instant in its
+// definition.
+func (t Trigger) over(now time.Time) error {
+	var faults Faults
+	if t.EndAt != nil && !t.EndAt.After(now) {
+		faults.Add("/end_at", CodeAtPast, "end_at %s is past (it is %s), so the trigger would never fire; give one to come, or remove the trigger",
+			FormatInstant(*t.EndAt), now.Format(time.RFC3339))
+	}
+	if t.Dialect != schedule.DialectAt {
+		return faults.Err()
+	}
+	unbounded := t
+	unbounded.StartAt, unbounded.EndAt = nil, nil
+	switch err := unbounded.arm(now); {
+	case err != nil:
+		return err
+	case unbounded.NextFireTime == nil:
+		faults.Add("/expression", CodeAtPast, "instant %s is past (it is %s); give one to come, or remove the trigger",
+			Echo(t.Expression), now.Format(time.RFC3339))
+	case len(faults) == 0:
+		faults.Add("/expression", schedule.CodeCronNever, "instant %s is not between start_at and end_at, so the trigger would never fire",
+			Echo(t.Expression))
+	}
+	return faults.Err()
 }
 
 // trigger looks a trigger up; j may be nil.
@@ -159,8 +185,7 @@ func dropDue(job Job, name string, now time.Time, reason string) []Misfire {
 }
 
 // Missed returns the last of the instants of s in [from, now], from being one of them, how
-// many they are, and the first instant after now, nil if there is none. Past MostMissed it
-// stops counting and says that the range ends now.
+// many they are, MostMissed at most, and the first instant after now, nil if there is none.
 func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time) {
 	last, count = from, 1
 	for {
@@ -171,12 +196,29 @@ func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count in
 		case after.After(now):
 			return last, count, &after
 		case count == MostMissed:
+			last = latest(s, last, now)
 			if after, ok = s.Next(now); ok {
 				next = &after
 			}
-			return now, count, next
+			return last, count, next
 		}
 		last = after
 		count++
 	}
+}
+
+// latest returns the last instant of s in (after, now], of which there is one at least. What
+// follows an instant is due by now for every instant before the last, and for none from it
+// on, so halving the range finds it.
+func latest(s *schedule.Schedule, after, now time.Time) time.Time {
+	for now.Sub(after) > time.Millisecond {
+		middle := after.Add(now.Sub(after) / 2).Truncate(time.Millisecond)
+		if next, ok := s.Next(middle); ok && !next.After(now) {
+			after = middle
+		} else {
+			now = middle
+		}
+	}
+	next, _ := s.Next(after)
+	return next
 }

@@ -114,6 +114,7 @@ const (
 	ClassHTTP5xx        Class = "http_5xx"
 	ClassRateLimited    Class = "rate_limited"
 	ClassProtocol       Class = "protocol"    // an answer that is not HTTP
+	ClassEgressDenied   Class = "egress_denied" // an address that is never called
 	ClassCancelled      Class = "cancelled"   // stopped by an operator or a shutdown
 	ClassPanic          Class = "panic"       // a fault of ours
 	ClassJobDeleted     Class = "job_deleted" // nothing left to call
@@ -163,6 +164,6 @@ const (
 	DecisionSkip     Decision = "skip"      // none of them runs
 )
 
-// MostMissed bounds how many missed fires are counted one by one; a Misfire with this count
-// stands for at least so many.
-const MostMissed = 1_000_000
+// MostMissed bounds how many missed fires are counted one by one, which takes milliseconds;
+// a Misfire with this count stands for at least so many.
+const MostMissed = 10_000

@@ -121,7 +121,7 @@ type Fleet interface {
 	Installation(ctx context.Context) (string, error)
 	// Clock returns the present by the database's clock, to the microsecond.
 	Clock(ctx context.Context) (time.Time, error)
-	// Register adds a node with heartbeat now. Where the store serves a single process
+	// Register adds a node with heartbeat now, paused if its State says so, else active. Where the store serves a single process
 	// (SQLite), every other node is thereby dead.
 	Register(ctx context.Context, node Node, now time.Time) error
 	// Heartbeat renews a node's row; ErrNodeDead if it was declared dead.
@@ -129,7 +129,9 @@ type Fleet interface {
 	// Resign takes a node out of the fleet at once: others need not wait for its death.
 	Resign(ctx context.Context, id NodeID) error
 	// Bury declares dead the nodes whose heartbeat is older than after, and returns how many.
-	Bury(ctx context.Context, after time.Duration, now time.Time) (int, error)
+	// Nobody is, unless the heartbeat of id, who asks, is younger than half of after: who was
+	// away itself cannot tell the dead from the forgotten.
+	Bury(ctx context.Context, id NodeID, after time.Duration, now time.Time) (int, error)
 	// Nodes lists the nodes, dead ones too, until they are cleaned up.
 	Nodes(ctx context.Context) ([]Node, error)
 	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: it is dead.
@@ -209,9 +211,10 @@ type AdoptQuery struct {
 // HeldRun is a run that a node holds and is to execute.
 type HeldRun struct {
 	RunKey
-	JobID   int64
-	Token   Token
-	Attempt int
+	JobID    int64
+	Revision int64 // the job's when the run was claimed or requested
+	Token    Token
+	Attempt  int
 }
 
 // Record is the outcome of one attempt, to be stored against the token of its run.
@@ -227,6 +230,9 @@ type Record struct {
 type JobVersion struct {
 	ID int64
 	Job
+	// Err is why the stored definition cannot be read, as when a newer version wrote it. Of
+	// the Job only App, Name and Revision are then valid.
+	Err error
 }
 
 // Hint is a notification: a reason to look at the database, never the truth itself.

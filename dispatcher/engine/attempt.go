@@ -52,43 +52,47 @@ func stopped(stop <-chan struct{}) bool {
 
 // fire makes one attempt and hands its outcome to the recorder.
 func (e *Engine) fire(ctx context.Context, run heldRun) {
-	call, ok := e.callOf(ctx, run)
 	var outcome dispatcher.Outcome
-	if ok {
+	call, err := e.callOf(ctx, run.HeldRun)
+	switch {
+	case err == nil:
 		outcome = e.invoker.Invoke(ctx, call)
-	} else {
-		now := time.Now()
-		outcome = dispatcher.Outcome{
-			State: dispatcher.RunCancelled, StartedAt: now, EndedAt: now, Class: dispatcher.ClassJobDeleted,
-			Error: "the job or its trigger was deleted before this attempt began",
-		}
+	case errors.Is(err, errGone):
+		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
+	default:
+		outcome = unmade(dispatcher.RunFailed, dispatcher.ClassOther, err)
 	}
 	if errors.Is(context.Cause(ctx), errCutOff) {
 		return // whoever adopts the run accounts for this attempt as lost
 	}
 	outcome.StartedAt, outcome.EndedAt = e.clock.of(outcome.StartedAt), e.clock.of(outcome.EndedAt)
-	e.recorder.put(dispatcher.Record{
+	e.recorder.put(ctx, dispatcher.Record{
 		RunKey: run.RunKey, Node: run.node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome,
 	})
-	if e.opts.OnOutcome != nil && ok {
+	if e.opts.OnOutcome != nil && err == nil {
 		e.opts.OnOutcome(call, outcome)
 	}
 }
 
-// callOf finds what to call, in the cache or, for a run that waited long, in the database.
-// It asks until the database answers, and returns false if the definition is gone.
-func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, bool) {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		if call, ok := e.jobs.call(run.HeldRun); ok {
-			return call, true
+// unmade is the outcome of an attempt that could not be made.
+func unmade(state dispatcher.RunState, class dispatcher.Class, reason error) dispatcher.Outcome {
+	now := time.Now()
+	return dispatcher.Outcome{State: state, StartedAt: now, EndedAt: now, Class: class, Error: reason.Error()}
+}
+
+// callOf finds what to call, in the cache or, for a run that waited long, in the database,
+// which it asks until it answers.
+func (e *Engine) callOf(ctx context.Context, run dispatcher.HeldRun) (dispatcher.Call, error) {
+	call, err := e.jobs.call(run)
+	for pause := 100 * time.Millisecond; errors.Is(err, errGone); pause = min(2*pause, 5*time.Second) {
+		readErr := e.jobs.read(ctx, []int64{run.JobID})
+		if readErr == nil || ctx.Err() != nil {
+			return e.jobs.call(run)
 		}
-		err := e.jobs.load(ctx, map[int64]int64{run.JobID: e.jobs.stale(run.JobID)})
-		if err == nil || ctx.Err() != nil {
-			return e.jobs.call(run.HeldRun)
-		}
-		e.logIf(ctx, "read job", err)
+		e.logIf(ctx, "read job", readErr)
 		sleep(ctx, pause)
 	}
+	return call, err
 }
 
 // sleep waits, or returns early when ctx ends.

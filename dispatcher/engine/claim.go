@@ -12,16 +12,16 @@ func (e *Engine) claimLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		claimed := e.claimOnce(ctx, e.clock.now())
-		if claimed > 0 {
+		tried, full := e.claimOnce(ctx, e.clock.now())
+		if tried > 0 {
 			continue
 		}
-		wait := time.Hour // only a change of the timeline ends it earlier
-		if head, ok := e.timeline.head(); ok {
+		wait := time.Hour // only a change of the timeline, or room in the pool, ends it earlier
+		if head, ok := e.timeline.head(); ok && !full {
 			wait = e.clock.until(head.Add(-e.opts.Lead))
 		}
-		if e.pool.room(e.opts.Batch) == 0 {
-			wait = time.Hour // only room in the pool
+		if !e.fleet.active() {
+			wait = leasePause
 		}
 		timer.Reset(wait)
 		select {
@@ -34,15 +34,18 @@ func (e *Engine) claimLoop(ctx context.Context) {
 }
 
 // claimOnce claims one batch of what is due by now plus the claim lead, gives what was won
-// to the pool, and plans the following fires. It returns how many it tried.
-func (e *Engine) claimOnce(ctx context.Context, now time.Time) int {
-	if !e.fleet.active() {
-		return 0
+// to the pool, and plans the following fires. It returns how many it tried, and whether it
+// tried none for want of room in the pool.
+func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int, full bool) {
+	until := now.Add(e.opts.Lead)
+	if head, ok := e.timeline.head(); !ok || head.After(until) || !e.fleet.active() {
+		return 0, false
 	}
-	due := e.timeline.take(now.Add(e.opts.Lead), e.pool.room(e.opts.Batch))
-	if len(due) == 0 {
-		return 0
+	room := e.pool.reserve(e.opts.Batch)
+	if room == 0 {
+		return 0, true
 	}
+	due := e.timeline.take(until, room)
 	batch := dispatcher.ClaimBatch{
 		Node: e.fleet.id(), Token: dispatcher.Token(random63()), Lead: 2 * e.opts.Lead,
 		Advances: make([]dispatcher.Advance, len(due)),
@@ -63,11 +66,11 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) int {
 	for _, run := range held {
 		won[run.TriggerID] = true
 	}
-	e.pool.submit(batch.Node, held)
+	e.pool.submit(batch.Node, held, room)
 	for i, d := range due {
 		e.follow(*d, batch.Advances[i].Then, now, won[d.ID])
 	}
-	return len(due)
+	return len(due), false
 }
 
 // follow plans the fire after one that was claimed or lost. A trigger that another node is

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,11 +22,15 @@ type clock struct {
 	base    sample   // the best of them
 }
 
-// sample says that at a local instant the database's clock was at or past a time.
-type sample struct{ local, database time.Time }
+// sample says that at a local instant the database's clock was at or past a time, and past
+// it by the answer's round trip at most.
+type sample struct {
+	local, database time.Time
+	roundTrip       time.Duration
+}
 
-// keepSamples forgets what is older than some heartbeats, so that a slowly drifting clock,
-// or one that was set back, is followed.
+// keepSamples forgets what is older than some heartbeats, so that a slowly drifting clock
+// is followed.
 const keepSamples = 12
 
 func newClock(store dispatcher.Store) *clock {
@@ -35,17 +40,23 @@ func newClock(store dispatcher.Store) *clock {
 
 // sample asks the database once.
 func (c *clock) sample(ctx context.Context) error {
+	asked := time.Now()
 	database, err := c.store.Clock(ctx)
 	if err != nil {
 		return err
 	}
-	c.add(sample{local: time.Now(), database: database})
+	answered := time.Now()
+	c.add(sample{local: answered, database: database, roundTrip: answered.Sub(asked)})
 	return nil
 }
 
 func (c *clock) add(s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// A bound that the database's clock cannot have reached by s was true before that clock
+	// was set back.
+	latest := s.database.Add(s.roundTrip)
+	c.samples = slices.DeleteFunc(c.samples, func(older sample) bool { return older.at(s.local).After(latest) })
 	c.samples = append(c.samples, s)
 	if len(c.samples) > keepSamples {
 		c.samples = c.samples[1:]

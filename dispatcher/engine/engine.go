@@ -128,17 +128,23 @@ func (e *Engine) Run(ctx context.Context) error {
 	// Heartbeats and records must go on while runs in flight finish.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	var claiming, living sync.WaitGroup
+	beats, endBeats := context.WithCancel(life)
+	defer endBeats()
+	var claiming, beating, living sync.WaitGroup
 	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop} {
 		claiming.Go(func() { loop(ctx) })
 	}
-	living.Go(func() { e.heartbeatLoop(life) })
+	beating.Go(func() { e.heartbeatLoop(beats) })
 	living.Go(func() { e.recorder.run(life) })
 	e.pool.start(life)
 
 	<-ctx.Done()
 	claiming.Wait()
-	e.drain(life)
+	e.drain(life, func() {
+		// A heartbeat after the node has left would register it anew.
+		endBeats()
+		beating.Wait()
+	})
 	end()
 	living.Wait()
 	return nil
@@ -154,7 +160,7 @@ func (e *Engine) start(ctx context.Context) error {
 	if err := e.clock.sample(ctx); err != nil {
 		return fmt.Errorf("read database clock: %w", err)
 	}
-	if err := e.register(ctx); err != nil {
+	if err := e.register(ctx, dispatcher.NodeActive); err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}
 	return nil
@@ -176,8 +182,9 @@ func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
 
 // drain ends the node's work: what was not begun is handed back, what is in flight may
 // finish until the drain time has passed. What then still runs is cut off unrecorded: only
-// the next node that adopts it can say that its outcome is unknown.
-func (e *Engine) drain(ctx context.Context) {
+// the next node that adopts it can say that its outcome is unknown. stopBeats is called
+// before the node leaves.
+func (e *Engine) drain(ctx context.Context, stopBeats func()) {
 	id := e.fleet.id()
 	_, err := e.store.SetNodeState(ctx, id, dispatcher.NodeDraining, dispatcher.Change{Actor: "system"})
 	e.logIf(ctx, "announce drain", err)
@@ -187,6 +194,7 @@ func (e *Engine) drain(ctx context.Context) {
 	}
 	cut := e.pool.wait(e.opts.Drain)
 	recorded := e.recorder.drain(recordPatience)
+	stopBeats()
 	e.logIf(ctx, "leave the fleet", e.store.Resign(ctx, id))
 	e.log.InfoContext(ctx, "drained", "node", id.String(), "handed_back", len(unsent), "cut_off", cut, "recorded", recorded)
 }

@@ -69,7 +69,7 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	go func() { r.recorder.run(life); close(recording) }()
 	r.pool.start(life)
 	t.Cleanup(func() {
-		r.drain(life)
+		r.drain(life, func() {})
 		end()
 		<-recording
 		if err := s.Close(); err != nil {
@@ -146,7 +146,7 @@ func TestEveryInstantOfADenseTriggerFiresWithinOneWindow(t *testing.T) {
 	for range 4 {
 		r.claimOnce(t.Context(), r.now.Add(4*time.Second))
 	}
-	if n := r.claimOnce(t.Context(), r.now.Add(4*time.Second)); n != 0 {
+	if n, _ := r.claimOnce(t.Context(), r.now.Add(4*time.Second)); n != 0 {
 		t.Errorf("%d fires were claimed that are not due yet", n)
 	}
 	want := []string{"1s schedule succeeded #1", "2s schedule succeeded #1", "3s schedule succeeded #1", "4s schedule succeeded #1"}
@@ -303,6 +303,89 @@ func TestNodeThatWasDeclaredDeadRegistersAnewAndDropsItsOldRuns(t *testing.T) {
 	}
 }
 
+func TestRequestedRunCallsTheDefinitionOfItsRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	change := dispatcher.Change{Actor: "test"}
+	for _, url := range []string{"http://127.0.0.1/old", "http://127.0.0.1/new"} {
+		job := dispatcher.Job{App: "app", Name: "edited", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		if _, err := r.store.PutJob(t.Context(), job, change); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.store.RequestRun(t.Context(), "app", "edited", change); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.adopt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.settled()
+		if last := r.calls[len(r.calls)-1]; last.Target.Webhook.URL != url {
+			t.Errorf("the run called %s, want %s", last.Target.Webhook.URL, url)
+		}
+	}
+}
+
+func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	began, end := make(chan int, 8), map[int]chan struct{}{1: make(chan struct{}), 2: make(chan struct{})}
+	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+		began <- call.Attempt
+		<-end[call.Attempt]
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	}
+	r.declare("slow", "rate(1h)", nil)
+	change := dispatcher.Change{Actor: "test"}
+	run, err := r.store.RequestRun(t.Context(), "app", "slow", change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopt := func(attempt int) {
+		if err := r.adopt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-began; got != attempt {
+			t.Fatalf("attempt %d began, want %d", got, attempt)
+		}
+	}
+	adopt(1)
+	for _, request := range []func(context.Context, string, dispatcher.Change) (dispatcher.Run, error){r.store.CancelRun, r.store.RetryRun} {
+		if _, err := request(t.Context(), run.ID, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	adopt(2)
+	close(end[1])
+	for r.pool.held() > 1 {
+		<-time.After(time.Millisecond)
+	}
+	r.recorder.drain(20 * time.Second)
+	for round := range 3 {
+		if err := r.reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(end[2])
+	if found := r.settled(); len(r.calls) != 2 || found[0].State != dispatcher.RunSucceeded || found[0].Attempt != 2 {
+		t.Errorf("%d calls, run %+v, want two calls and the run succeeded at the second attempt", len(r.calls), found)
+	}
+}
+
+func TestFiresAfterAMisfireAreLookedForAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
+	if err := r.settle(t.Context(), r.now.Add(5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-r.wakePoll:
+	default:
+		t.Error("the poll was not asked for what follows: it may be missed again before the next poll")
+	}
+}
+
 func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -317,7 +400,7 @@ func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
 		other++
 	}
 	r.fleet.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: []dispatcher.NodeID{other, own}}, time.Now())
-	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
+	if n, _ := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
 		t.Fatalf("%d fires were tried, want the planned one", n)
 	}
 	if head, ok := r.timeline.head(); ok {

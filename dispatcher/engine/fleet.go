@@ -31,10 +31,10 @@ func (f *fleet) id() dispatcher.NodeID {
 }
 
 // joined notes a registration that was sent at the local instant sent.
-func (f *fleet) joined(id dispatcher.NodeID, sent time.Time) {
+func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.node, f.state, f.live = id, dispatcher.NodeActive, []dispatcher.NodeID{id}
+	f.node, f.state, f.live = id, state, []dispatcher.NodeID{id}
 	f.rounds, f.lastBeat = 0, sent
 	f.leaseUntil = f.leaseFrom(sent)
 }
@@ -45,11 +45,13 @@ func (f *fleet) leaseFrom(sent time.Time) time.Time {
 	return sent.Add(f.deadAfter - min(time.Second, f.deadAfter/4))
 }
 
-// beat notes a heartbeat that was sent at the local instant sent and succeeded. The lease
-// counts from before the request: its answer may have been slow.
-func (f *fleet) beat(b dispatcher.Beat, sent time.Time) {
+// beat notes a heartbeat that was sent at the local instant sent and succeeded, and tells
+// whether it made the node active. The lease counts from before the request: its answer may
+// have been slow.
+func (f *fleet) beat(b dispatcher.Beat, sent time.Time) (activated bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
 	f.state, f.live = b.State, b.Live
 	f.leaseUntil = f.leaseFrom(sent)
 	// A round counts as fresh only when the one before was recent: after an outage or a
@@ -60,13 +62,15 @@ func (f *fleet) beat(b dispatcher.Beat, sent time.Time) {
 		f.rounds = 0
 	}
 	f.lastBeat = sent
+	return activated
 }
 
-// mayBury tells whether this node has seen enough fresh rounds to declare others dead.
+// mayBury tells whether this node has seen enough fresh rounds, the latest of them just
+// now, to declare others dead.
 func (f *fleet) mayBury() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.rounds >= 2
+	return f.rounds >= 2 && time.Since(f.lastBeat) < f.deadAfter/2
 }
 
 // leased tells whether the node may act on its runs.
@@ -81,6 +85,16 @@ func (f *fleet) active() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.state == dispatcher.NodeActive && time.Now().Before(f.leaseUntil)
+}
+
+// wanted is the state that the operator last wanted the node to be in: active or paused.
+func (f *fleet) wanted() dispatcher.NodeState {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.state == dispatcher.NodePaused {
+		return dispatcher.NodePaused
+	}
+	return dispatcher.NodeActive
 }
 
 // prefers tells whether this node is the one that is to fire a trigger: the live node with
@@ -112,14 +126,14 @@ func mix(a, b uint64) uint64 {
 	return z ^ (z >> 31)
 }
 
-// register joins the fleet under a new id.
-func (e *Engine) register(ctx context.Context) error {
+// register joins the fleet under a new id, in the state that the operator wants.
+func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error {
 	id, sent := dispatcher.NodeID(random63()), time.Now()
-	node := dispatcher.Node{ID: id, Name: e.opts.Name, Version: e.opts.Version}
+	node := dispatcher.Node{ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state}
 	if err := e.store.Register(ctx, node, time.Time{}); err != nil {
 		return err
 	}
-	e.fleet.joined(id, sent)
+	e.fleet.joined(id, state, sent)
 	e.log.InfoContext(ctx, "node registered", "node", id.String(), "name", e.opts.Name)
 	return nil
 }
@@ -140,11 +154,14 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	beat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.pool.held(), time.Time{})
 	if errors.Is(err, dispatcher.ErrNodeDead) {
 		e.log.WarnContext(ctx, "this node was declared dead; it registers anew", "node", e.fleet.id().String())
-		return e.register(ctx)
+		return e.register(ctx, e.fleet.wanted())
 	}
 	if err != nil {
 		return err
 	}
-	e.fleet.beat(beat, sent)
+	if e.fleet.beat(beat, sent) {
+		wake(e.wakePoll)
+		wake(e.wakeAdopt)
+	}
 	return nil
 }

@@ -16,7 +16,7 @@ func TestEveryTriggerIsPreferredByExactlyOneLiveNode(t *testing.T) {
 		owner := map[int64]dispatcher.NodeID{}
 		for _, id := range live {
 			f := newFleet(time.Minute)
-			f.joined(id, time.Now())
+			f.joined(id, dispatcher.NodeActive, time.Now())
 			f.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: live}, time.Now())
 			for trigger := range int64(triggers) {
 				if !f.prefers(trigger) {
@@ -52,7 +52,7 @@ func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(time.Minute)
-		f.joined(1, time.Now())
+		f.joined(1, dispatcher.NodeActive, time.Now())
 		sent := time.Now()
 		<-time.After(30 * time.Second) // a slow answer does not prolong the lease
 		f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, sent)
@@ -71,7 +71,7 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(10 * time.Second)
-		f.joined(1, time.Now())
+		f.joined(1, dispatcher.NodeActive, time.Now())
 		beat := func() {
 			<-time.After(time.Second)
 			f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, time.Now())
@@ -85,6 +85,9 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 			t.Error("two fresh rounds were not enough")
 		}
 		<-time.After(time.Minute) // frozen, or the database was away
+		if f.mayBury() {
+			t.Error("rounds from before the pause were enough")
+		}
 		f.beat(dispatcher.Beat{State: dispatcher.NodeActive}, time.Now())
 		if f.mayBury() {
 			t.Error("the first round after a pause was enough, though every heartbeat looks stale then")
@@ -100,7 +103,7 @@ func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
 		for _, delay := range []time.Duration{80 * time.Millisecond, time.Millisecond, time.Second} {
 			database := time.Now().Add(ahead)
 			<-time.After(delay) // the answer's way back
-			c.add(sample{local: time.Now(), database: database})
+			c.add(sample{local: time.Now(), database: database, roundTrip: delay})
 			if behind := time.Now().Add(ahead).Sub(c.now()); behind < 0 || behind > delay {
 				t.Errorf("after an answer that took %s the clock is %s behind, want between 0 and that", delay, behind)
 			}
@@ -108,6 +111,22 @@ func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
 		<-time.After(time.Minute)
 		if behind := time.Now().Add(ahead).Sub(c.now()); behind != time.Millisecond {
 			t.Errorf("clock is %s behind, want 1ms: that of the best sample", behind)
+		}
+	})
+}
+
+func TestClockFollowsADatabaseThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock(nil)
+		for range 6 {
+			<-time.After(5 * time.Second)
+			c.add(sample{local: time.Now(), database: time.Now(), roundTrip: time.Millisecond})
+		}
+		back := 80 * time.Millisecond
+		c.add(sample{local: time.Now(), database: time.Now().Add(-back), roundTrip: time.Millisecond})
+		if ahead := c.now().Sub(time.Now().Add(-back)); ahead > 0 {
+			t.Errorf("clock is %s ahead of the database's, which was set back: fires would be early", ahead)
 		}
 	})
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -23,7 +25,7 @@ func (e *Engine) adoptLoop(ctx context.Context) {
 // several nodes at once do no harm.
 func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 	if e.fleet.mayBury() {
-		buried, err := e.store.Bury(ctx, e.opts.DeadAfter, time.Time{})
+		buried, err := e.store.Bury(ctx, e.fleet.id(), e.opts.DeadAfter, time.Time{})
 		if err != nil {
 			return fmt.Errorf("declare nodes dead: %w", err)
 		}
@@ -54,7 +56,7 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	e.strays = map[dispatcher.RunKey]time.Time{}
 	var mine []dispatcher.HeldRun
 	for _, run := range held {
-		if e.pool.owns(run.RunKey) {
+		if e.pool.owns(run) {
 			continue
 		}
 		missed, again := before[run.RunKey]
@@ -69,19 +71,23 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	}
 	if len(mine) > 0 {
 		e.log.WarnContext(ctx, "runs reclaimed", "node", node.String(), "count", len(mine))
-		e.pool.submit(node, mine)
+		e.pool.submit(node, mine, 0)
 	}
 	return nil
 }
+
+// settleBatch bounds what one statement settles: counting the missed fires of a trigger
+// takes up to some milliseconds, and what was decided should not wait long to be stored.
+const settleBatch = 100
 
 // settle decides about every trigger that is later than its threshold: one catch-up run
 // stands for all its missed fires.
 func (e *Engine) settle(ctx context.Context, now time.Time) error {
 	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: now, Overdue: true, Now: now}
-	for e.awaitRoom(ctx) {
-		query.Limit = e.pool.room(e.opts.Batch)
+	for query.Limit = e.awaitRoom(ctx, settleBatch); query.Limit > 0; query.Limit = e.awaitRoom(ctx, settleBatch) {
 		page, err := e.store.Due(ctx, query)
 		if err != nil || len(page) == 0 {
+			e.pool.submit(e.fleet.id(), nil, query.Limit)
 			return err
 		}
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: dispatcher.Token(random63())}
@@ -95,7 +101,9 @@ func (e *Engine) settle(ctx context.Context, now time.Time) error {
 			held = e.reconcile(ctx, batch.Node, batch.Token, err)
 		}
 		e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "catch_up_runs", len(held))
-		e.pool.submit(batch.Node, held)
+		e.pool.submit(batch.Node, held, query.Limit)
+		// What follows the settled fires may be due before the next poll.
+		wake(e.wakePoll)
 		last := page[len(page)-1]
 		query.AfterTime, query.AfterID = last.NextFireTime, last.ID
 	}
@@ -125,30 +133,42 @@ func (e *Engine) decide(ctx context.Context, trigger dispatcher.DueTrigger, now 
 
 // adopt takes runs that nobody works on, as many as the pool has room for.
 func (e *Engine) adopt(ctx context.Context) error {
-	for e.awaitRoom(ctx) {
-		query := dispatcher.AdoptQuery{
-			Apps: e.opts.Apps, Node: e.fleet.id(), Token: dispatcher.Token(random63()), Limit: e.pool.room(e.opts.Batch),
-		}
+	for room := e.awaitRoom(ctx, e.opts.Batch); room > 0; room = e.awaitRoom(ctx, e.opts.Batch) {
+		query := dispatcher.AdoptQuery{Apps: e.opts.Apps, Node: e.fleet.id(), Token: dispatcher.Token(random63()), Limit: room}
 		held, err := e.store.Adopt(ctx, query)
 		if err != nil {
 			held = e.reconcile(ctx, query.Node, query.Token, err)
 		}
-		if len(held) == 0 {
+		if len(held) > 0 {
+			e.log.InfoContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held))
+			e.refresh(ctx, held)
+		}
+		e.pool.submit(query.Node, held, room)
+		if len(held) < room {
 			return nil
 		}
-		e.log.InfoContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held))
-		e.pool.submit(query.Node, held)
 	}
 	return nil
 }
 
-// awaitRoom waits until the pool has room. It returns false when the node may not claim.
-func (e *Engine) awaitRoom(ctx context.Context) bool {
+// refresh reads the jobs of adopted runs anew: they may have been changed or deleted since
+// this node cached them. If it fails, the attempt reads what the cache lacks.
+func (e *Engine) refresh(ctx context.Context, held []dispatcher.HeldRun) {
+	ids := map[int64]bool{}
+	for _, run := range held {
+		ids[run.JobID] = true
+	}
+	e.logIf(ctx, "read jobs of adopted runs", e.jobs.read(ctx, slices.Collect(maps.Keys(ids))))
+}
+
+// awaitRoom waits until the pool promises room, and returns for how many runs; 0 if the
+// node may not claim.
+func (e *Engine) awaitRoom(ctx context.Context, limit int) int {
 	for ctx.Err() == nil && e.fleet.active() {
-		if e.pool.room(1) > 0 {
-			return true
+		if room := e.pool.reserve(limit); room > 0 {
+			return room
 		}
 		sleep(ctx, leasePause)
 	}
-	return false
+	return 0
 }

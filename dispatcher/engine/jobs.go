@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -48,8 +49,7 @@ func (j *jobs) get(id, revision int64) (*definition, bool) {
 	return nil, false
 }
 
-// load reads the definitions of wanted (revision by job id) that are not cached. A job that
-// was deleted meanwhile is absent afterwards.
+// load reads the definitions of wanted (revision by job id) that are not cached.
 func (j *jobs) load(ctx context.Context, wanted map[int64]int64) error {
 	var missing []int64
 	for id, revision := range wanted {
@@ -60,12 +60,22 @@ func (j *jobs) load(ctx context.Context, wanted map[int64]int64) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	versions, err := j.store.JobsByID(ctx, missing)
+	return j.read(ctx, missing)
+}
+
+// read reads definitions into the cache, in place of what it has. A job that was deleted is
+// absent afterwards.
+func (j *jobs) read(ctx context.Context, ids []int64) error {
+	versions, err := j.store.JobsByID(ctx, ids)
 	if err != nil {
 		return err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for _, id := range ids {
+		delete(j.recent, id)
+		delete(j.older, id)
+	}
 	for _, v := range versions {
 		d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.Triggers))}
 		for name := range v.Triggers {
@@ -76,30 +86,27 @@ func (j *jobs) load(ctx context.Context, wanted map[int64]int64) error {
 	return nil
 }
 
-// stale returns a revision that the cached definition of a job does not satisfy, so that
-// load reads it anew.
-func (j *jobs) stale(id int64) int64 {
-	if d, ok := j.get(id, 0); ok {
-		return d.Revision + 1
-	}
-	return 0
-}
-
-// call returns what an attempt of run needs; ok is false when its job or trigger is gone.
-func (j *jobs) call(run dispatcher.HeldRun) (call dispatcher.Call, ok bool) {
-	d, ok := j.get(run.JobID, 0)
+// call returns what an attempt of run needs. The error is errGone if its job or trigger is
+// not there, or why its definition cannot be read.
+func (j *jobs) call(run dispatcher.HeldRun) (dispatcher.Call, error) {
+	d, ok := j.get(run.JobID, run.Revision)
 	if !ok {
-		return dispatcher.Call{}, false
+		return dispatcher.Call{}, errGone
+	}
+	if d.Err != nil {
+		return dispatcher.Call{}, d.Err
 	}
 	name := ""
 	if run.TriggerID != run.JobID {
 		if name, ok = d.triggers[run.TriggerID]; !ok {
-			return dispatcher.Call{}, false
+			return dispatcher.Call{}, errGone
 		}
 	}
 	return dispatcher.Call{
 		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
 		EventID: dispatcher.EventID(j.installation, d.App, d.Name, name, run.ScheduledAt, run.Kind),
 		Target:  d.Target, Payload: d.Payload,
-	}, true
+	}, nil
 }
+
+var errGone = errors.New("the job or its trigger was deleted before this attempt began")

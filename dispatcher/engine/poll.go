@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -38,24 +39,13 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func
 	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: until, Now: now, Limit: pageSize}
 	for e.fleet.active() {
 		page, err := e.store.Due(ctx, query)
-		if err != nil {
+		if err != nil || len(page) == 0 {
 			return planned, err
 		}
-		var due []entry
-		needed := map[int64]int64{}
-		for _, trigger := range page {
-			if !wanted(trigger.ID) {
-				continue
-			}
-			s, err := e.schedules.Parse(trigger.Spec)
-			if err != nil {
-				e.quarantine(ctx, trigger, err)
-				continue
-			}
-			due = append(due, entry{DueTrigger: trigger, schedule: s})
-			needed[trigger.JobID] = trigger.Revision
-		}
-		if err := e.jobs.load(ctx, needed); err != nil {
+		last, more := page[len(page)-1], len(page) == query.Limit
+		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool { return !wanted(d.ID) })
+		due, err := e.evaluate(ctx, page)
+		if err != nil {
 			return planned, err
 		}
 		for _, d := range due {
@@ -64,13 +54,38 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func
 			}
 			planned++
 		}
-		if len(page) < query.Limit {
+		if !more {
 			return planned, nil
 		}
-		last := page[len(page)-1]
 		query.AfterTime, query.AfterID = last.NextFireTime, last.ID
 	}
 	return planned, nil
+}
+
+// evaluate parses the schedules of triggers and reads their jobs. What cannot be evaluated
+// is quarantined and does not stop the rest.
+func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]entry, error) {
+	needed := make(map[int64]int64, len(triggers))
+	for _, trigger := range triggers {
+		needed[trigger.JobID] = trigger.Revision
+	}
+	if err := e.jobs.load(ctx, needed); err != nil {
+		return nil, err
+	}
+	due := make([]entry, 0, len(triggers))
+	for _, trigger := range triggers {
+		if d, ok := e.jobs.get(trigger.JobID, trigger.Revision); ok && d.Err != nil {
+			e.quarantine(ctx, trigger, d.Err)
+			continue
+		}
+		s, err := e.schedules.Parse(trigger.Spec)
+		if err != nil {
+			e.quarantine(ctx, trigger, err)
+			continue
+		}
+		due = append(due, entry{DueTrigger: trigger, schedule: s})
+	}
+	return due, nil
 }
 
 // quarantine takes a trigger that cannot be evaluated out of the loop, with the reason.

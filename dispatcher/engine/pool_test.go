@@ -47,17 +47,17 @@ func size(m *sync.Map) (n int) {
 	return n
 }
 
-func TestPoolOffersOnlyTheRoomItHas(t *testing.T) {
+func TestPoolPromisesOnlyTheRoomItHas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p, _ := poolOf(t, 8, 8, func(context.Context) { <-release })
-		if got := p.room(100); got != 16 {
+		if got := p.reserve(100); got != 16 {
 			t.Errorf("room = %d in an empty pool, want 16", got)
 		}
-		p.submit(1, runs(15))
+		p.submit(1, runs(15), 16)
 		synctest.Wait()
-		if got := p.room(100); got != 0 {
+		if got := p.reserve(100); got != 0 {
 			t.Errorf("room = %d with one place left, want 0: too little for a claim", got)
 		}
 		close(release)
@@ -67,7 +67,7 @@ func TestPoolOffersOnlyTheRoomItHas(t *testing.T) {
 		default:
 			t.Error("nobody was told that there is room again")
 		}
-		if got := p.room(5); got != 5 {
+		if got := p.reserve(5); got != 5 {
 			t.Errorf("room = %d, want the limit of 5", got)
 		}
 		p.stop()
@@ -79,7 +79,7 @@ func TestStoppedPoolHandsBackWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, fired := poolOf(t, 4, 10, func(ctx context.Context) { <-time.After(5 * time.Second) })
-		p.submit(1, runs(10))
+		p.submit(1, runs(10), 0)
 		synctest.Wait()
 		unsent := p.stop()
 		if len(unsent) != 6 || size(fired) != 4 {
@@ -96,11 +96,45 @@ func TestPoolCutsOffWhatOutlastsTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
 		p, _ := poolOf(t, 1, 1, func(ctx context.Context) { <-ctx.Done(); cause = context.Cause(ctx) })
-		p.submit(1, runs(1))
+		p.submit(1, runs(1), 0)
 		synctest.Wait()
 		p.stop()
 		if cut := p.wait(time.Second); cut != 1 || !errors.Is(cause, errCutOff) {
 			t.Errorf("%d runs cut off for %v, want 1 for %v", cut, cause, errCutOff)
+		}
+	})
+}
+
+func TestCancelledRunThatWaitsIsNeverBegun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p, fired := poolOf(t, 1, 4, func(context.Context) { <-release })
+		three := runs(3)
+		p.submit(1, three, 0)
+		synctest.Wait()
+		p.cancel(three[1].RunKey)
+		close(release)
+		synctest.Wait()
+		if _, begun := fired.Load(three[1].TriggerID); begun || size(fired) != 2 || p.held() != 0 {
+			t.Errorf("%d runs were begun, the cancelled one among them: %v; %d are held", size(fired), begun, p.held())
+		}
+		p.stop()
+		p.wait(time.Second)
+	})
+}
+
+func TestOverdrawnPoolStillStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := poolOf(t, 2, 2, func(ctx context.Context) { <-ctx.Done() })
+		p.submit(1, runs(50), 4)
+		synctest.Wait()
+		if got := p.reserve(1); got != 0 {
+			t.Errorf("%d places were promised in an overdrawn pool", got)
+		}
+		if unsent, cut := p.stop(), p.wait(time.Second); len(unsent) != 48 || cut != 2 {
+			t.Errorf("%d runs handed back and %d cut off, want 48 and 2", len(unsent), cut)
 		}
 	})
 }
@@ -115,7 +149,7 @@ func TestCancelEndsOneRunOnly(t *testing.T) {
 			}
 		})
 		both := runs(2)
-		p.submit(1, both)
+		p.submit(1, both, 0)
 		synctest.Wait()
 		p.cancel(both[0].RunKey)
 		synctest.Wait()

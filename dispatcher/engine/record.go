@@ -14,7 +14,7 @@ import (
 // when its buffer is full, workers wait, the pool fills, and claiming stops.
 type recorder struct {
 	store   dispatcher.Store
-	stored  func([]dispatcher.Record) // is told of what was stored
+	stored  func([]dispatcher.Record) // is told of what was stored or dropped
 	batch   int
 	log     *slog.Logger
 	inbox   chan dispatcher.Record
@@ -28,10 +28,21 @@ func newRecorder(store dispatcher.Store, stored func([]dispatcher.Record), batch
 	return &recorder{store: store, stored: stored, batch: batch, log: log, inbox: make(chan dispatcher.Record, recordBuffer)}
 }
 
-// put hands over an outcome; it blocks while the buffer is full.
-func (r *recorder) put(record dispatcher.Record) {
+// put hands over an outcome. While the buffer is full it waits, but not beyond the end of
+// the attempt: then the outcome is dropped, and whoever adopts the run accounts for it.
+func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
 	r.pending.Add(1)
-	r.inbox <- record
+	select {
+	case r.inbox <- record:
+		return
+	default:
+	}
+	select {
+	case r.inbox <- record:
+	case <-ctx.Done():
+		r.pending.Done()
+		r.stored([]dispatcher.Record{record})
+	}
 }
 
 // run stores what comes until ctx ends.

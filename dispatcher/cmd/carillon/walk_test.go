@@ -236,6 +236,43 @@ func checkLedger(t *testing.T, n *node, app, job string, step time.Duration, cra
 	}
 }
 
+func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, nil)
+		n := startNode(t, database, newToken(t, database), quick()...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "pause", Enabled: true}, client.Condition{}))
+		job := webhookJob("pause", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"})
+		tick := job.Triggers["tick"]
+		tick.MisfireAfter = dispatcher.Duration(time.Second) // shorter than the poll window
+		job.Triggers["tick"] = tick
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		of := func(kind dispatcher.RunKind) (count int) {
+			for _, a := range r.all() {
+				if a.kind == string(kind) {
+					count++
+				}
+			}
+			return count
+		}
+		until(t, "a first fire", func() bool { return of(dispatcher.KindSchedule) > 0 })
+		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "pause", "ticks", "", true, client.Condition{}))
+		paused := time.Now()
+		until(t, "the pause to miss fires", func() bool { return time.Since(paused) > 3*time.Second })
+		before := of(dispatcher.KindSchedule)
+		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "pause", "ticks", "", false, client.Condition{}))
+		until(t, "fires on time", func() bool { return of(dispatcher.KindSchedule) >= before+4 })
+		if caughtUp := of(dispatcher.KindCatchUp); caughtUp != 1 {
+			t.Errorf("%d catch-up runs came, want one for the pause", caughtUp)
+		}
+		for _, a := range r.all() {
+			if a.kind == string(dispatcher.KindSchedule) && a.scheduled.After(paused.Add(time.Second)) && a.scheduled.Before(paused.Add(2*time.Second)) {
+				t.Errorf("%s fired, though the job was paused", a.scheduled)
+			}
+		}
+	})
+}
+
 func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
