@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,16 +32,31 @@ func scanJob(row scanner) (jobRow, error) {
 		return j, err
 	}
 	j.CreatedAt, j.UpdatedAt = instant(created), instant(updated)
-	if payload != "" {
-		j.Payload = json.RawMessage(payload)
-	}
-	if err := json.Unmarshal([]byte(target), &j.Target); err != nil {
-		return j, fmt.Errorf("job %s/%s: target: %w", j.App, j.Name, err)
-	}
-	if err := json.Unmarshal([]byte(triggers), &j.triggers); err != nil {
-		return j, fmt.Errorf("job %s/%s: trigger names: %w", j.App, j.Name, err)
+	if err := j.decode(target, payload, triggers); err != nil {
+		j.Target, j.Payload, j.triggers = dispatcher.Target{}, nil, nil
+		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
 	}
 	return j, nil
+}
+
+// decode reads what a job's row holds as JSON.
+func (j *jobRow) decode(target, payload, triggers string) error {
+	if err := json.Unmarshal([]byte(target), &j.Target); err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	if j.Target == (dispatcher.Target{}) {
+		return errors.New("target: its kind is unknown to this version")
+	}
+	if payload != "" {
+		j.Payload = json.RawMessage(payload)
+		if !json.Valid(j.Payload) {
+			return errors.New("payload: it is not JSON")
+		}
+	}
+	if err := json.Unmarshal([]byte(triggers), &j.triggers); err != nil {
+		return fmt.Errorf("trigger names: %w", err)
+	}
+	return nil
 }
 
 // triggerColumns belong to a query over triggers AS t.
@@ -72,7 +88,8 @@ func scanTrigger(row scanner) (triggerRow, error) {
 	return t, err
 }
 
-// loadJobs adds the triggers to jobs and completes what follows from them.
+// loadJobs adds the triggers to jobs and completes what follows from them. A job that cannot
+// be read gets none.
 func (s *store) loadJobs(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
 	if len(jobs) == 0 {
 		return nil, nil
@@ -103,6 +120,10 @@ func (s *store) loadJobs(ctx context.Context, q querier, lock string, jobs []job
 		byID[t.jobID].Triggers[t.name] = t.Trigger
 	}
 	for i := range all {
+		if all[i].Err != nil {
+			all[i].State = dispatcher.JobError
+			continue
+		}
 		all[i].State, all[i].Warnings = all[i].RollUp(), all[i].Warn()
 	}
 	return all, nil
@@ -126,7 +147,7 @@ func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) 
 	if len(jobs) == 0 {
 		return dispatcher.Job{}, dispatcher.NotFound("job", app+"/"+name)
 	}
-	return jobs[0].Job, nil
+	return jobs[0].Job, jobs[0].Err
 }
 
 func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
@@ -150,8 +171,12 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 	}
 	loaded, err := s.loadJobs(ctx, s.read, "", rows)
 	jobs := make([]dispatcher.Job, len(loaded))
-	for i := range loaded {
-		jobs[i] = loaded[i].Job
+	for i, job := range loaded {
+		jobs[i] = job.Job
+		if job.Err != nil {
+			// It must not hide the others of its app.
+			jobs[i].Warnings = []dispatcher.Fault{{Code: dispatcher.CodeInternal, Message: job.Err.Error()}}
+		}
 	}
 	return jobs, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -47,7 +48,7 @@ func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement,
 			var run dispatcher.HeldRun
 			var at int64
 			var kind int16
-			err := row.Scan(&at, &run.TriggerID, &kind, &run.JobID, &run.Token, &run.Attempt)
+			err := row.Scan(&at, &run.TriggerID, &kind, &run.JobID, &run.Revision, &run.Token, &run.Attempt)
 			run.ScheduledAt = instant(at)
 			run.Kind, _ = dispatcher.KindOfCode(byte(kind))
 			held = append(held, run)
@@ -177,6 +178,9 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 		return nil
 	}
 	sorted := sortedBy(records, func(r dispatcher.Record) dispatcher.RunKey { return r.RunKey })
+	for i := range sorted {
+		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
+	}
 	columns := outcomes(sorted)
 	recorded, err := s.exec(ctx, s.hot.record, s.batch(columns...))
 	if err == nil && int(recorded) < len(records) {
@@ -187,6 +191,12 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)
 	}
 	return nil
+}
+
+// storable returns what of a text a database takes: PostgreSQL refuses NUL and what is not
+// UTF-8, both of which a server can put into an answer, and with it the whole batch.
+func storable(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 }
 
 // outcomes returns the columns of a batch of records.
@@ -243,7 +253,7 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 		// $1 id, $2 revision, $3 reason. The next fire time stays: a change of the definition
 		// accounts for what was due.
 		const quarantine = `UPDATE triggers SET state = 'error', error = $3 WHERE id = $1 AND revision = $2 AND state = 'waiting'`
-		_, err := t.ExecContext(ctx, quarantine, triggerID, revision, reason)
+		_, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason))
 		t.tell("")
 		return err
 	})

@@ -11,7 +11,8 @@
 // Due, Claim, Settle, Adopt, Record, Release and Held take batches. Each batch becomes a common
 // table expression "b". On PostgreSQL one statement then does all of the work, so that a crash
 // leaves either everything or nothing behind. SQLite cannot update inside a query, so there the
-// same parts run one after the other in a transaction that nobody can interleave with.
+// same parts run one after the other in a transaction that nobody can interleave with, and with
+// one present, so that each chooses the same rows.
 //
 // Every condition that a hot statement puts on a large table compares it with a column of b,
 // constants included (b.yes, b.no, b.waiting). A condition on the table alone would let the

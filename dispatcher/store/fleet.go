@@ -43,7 +43,7 @@ func (s *store) Clock(ctx context.Context) (time.Time, error) {
 }
 
 func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Time) error {
-	if node.State == "" {
+	if node.State != dispatcher.NodePaused {
 		node.State = dispatcher.NodeActive
 	}
 	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
@@ -93,25 +93,49 @@ func (s *store) Resign(ctx context.Context, id dispatcher.NodeID) error {
 	})
 }
 
-func (s *store) Bury(ctx context.Context, after time.Duration, now time.Time) (dead int, err error) {
+// forgetAfter is how long a dead node is listed after its last heartbeat.
+const forgetAfter = 24 * time.Hour
+
+// The statements of Bury. All read the present themselves: one that was delayed would take
+// the heartbeats of a fleet that is well for old ones, or set them back.
+// $1 now, $2 milliseconds, from $3 on: the id of the node that asks
+const (
+	// A heartbeat from the future, left by a clock that was wrong, would keep its node alive
+	// until then; from now on it ages.
+	clampBeats = ` UPDATE nodes AS o SET heartbeat_at = b.now FROM b WHERE o.heartbeat_at > b.now + $2 AND o.state <> 'dead'`
+
+	// A node that holds live runs stays, for they are found by it. 100 at a time keep the
+	// transaction short.
+	forgetNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
+		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id) ORDER BY o.heartbeat_at LIMIT 100)`
+
+	buryNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id
+		WHERE me.state <> 'dead' AND (b.now - me.heartbeat_at) * 2 < $2 AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
+)
+
+func (s *store) Bury(ctx context.Context, id dispatcher.NodeID, after time.Duration, now time.Time) (dead int, err error) {
+	asker := s.rows(1, 3, "", column{"id", bigint})
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		// $1 now. A heartbeat from the future, left by a clock that was wrong, would keep its
-		// node alive until then; from now on it ages.
-		const clamp = `UPDATE nodes SET heartbeat_at = $1 WHERE heartbeat_at > $1 AND state <> 'dead'`
-		if _, err := t.ExecContext(ctx, clamp, t.now.UnixMilli()); err != nil {
-			return err
+		var affected int64
+		// Forgetting comes first: who dies now may have a claim under way, whose runs must
+		// still find their node.
+		for _, step := range []struct {
+			statement string
+			age       time.Duration
+		}{{clampBeats, 0}, {forgetNodes, forgetAfter}, {buryNodes, after}} {
+			args := append([]any{orZero(now), step.age.Milliseconds()}, t.batch([]int64{int64(id)})...)
+			result, err := t.ExecContext(ctx, asker+step.statement, args...)
+			if err != nil {
+				return err
+			}
+			if affected, err = result.RowsAffected(); err != nil {
+				return err
+			}
 		}
-		// $1 the oldest heartbeat of the living
-		const bury = `UPDATE nodes SET state = 'dead' WHERE heartbeat_at < $1 AND state <> 'dead'`
-		result, err := t.ExecContext(ctx, bury, t.now.Add(-after).UnixMilli())
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		if dead = int(n); dead > 0 {
+		if dead = int(affected); dead > 0 {
 			t.tell("")
 		}
-		return err
+		return nil
 	})
 	return dead, err
 }

@@ -33,15 +33,16 @@ const (
 		ON CONFLICT DO NOTHING`
 
 	// heldColumns are a HeldRun.
-	heldColumns = `scheduled_at, trigger_id, kind, job_id, token, attempt`
+	heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt`
 
-	// adoptable chooses runs that nobody works on. Its order lets none starve.
+	// adoptable chooses runs that nobody works on. Its order lets none starve. Those of a
+	// disabled app wait until it is enabled.
 	// $1 node, $4 limit, $5 number of apps. SQLite's RETURNING knows no "r.", hence the names.
 	adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
 			r.node AS dead, r.claimed_at AS since, n.now
 		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
-		WHERE ($5 = 0 OR j.app_id IN (SELECT id FROM apps WHERE name IN (SELECT name FROM b)))
+		WHERE j.app_id IN (SELECT id FROM apps WHERE enabled AND ($5 = 0 OR name IN (SELECT name FROM b)))
 			AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 		ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
 
@@ -95,6 +96,11 @@ func chosen(query string) string { return `, c AS (` + query + `)` }
 func read(part string) statement { return statement{parts: []string{part}, reads: true} }
 
 func write(parts ...string) statement { return statement{parts: parts} }
+
+// writeAt is write for parts that share the present, in the parameter of that number.
+func writeAt(present int, parts ...string) statement {
+	return statement{parts: parts, present: present}
+}
 
 // common returns the hot statements that are the same in both flavours.
 func common(f flavour) statements {

@@ -59,9 +59,11 @@ func (s *store) RetryRun(ctx context.Context, id string, change dispatcher.Chang
 				return err
 			}
 		}
-		// $1 scheduled instant, $2 trigger, $3 kind
+		// $1 scheduled instant, $2 trigger, $3 kind. The retry runs the job as it is now.
 		const queue = `UPDATE runs SET live = TRUE, state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
-			ended_at = NULL, http_status = 0, class = '', error = '' WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+				ended_at = NULL, http_status = 0, class = '', error = '',
+				revision = (SELECT j.revision FROM jobs AS j WHERE j.id = runs.job_id)
+			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 		_, err := t.ExecContext(ctx, queue, key...)
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,17 +115,17 @@ func (s *sqlite) statements() statements {
 	all := common(s)
 	claim, settle := s.rows(3, 5, claimExtra, advanceColumns...), s.rows(3, 5, settleExtra, settleColumns...)
 	const matching = ` FROM b JOIN triggers AS t ON` + advanceMatches
-	all.claim = write(
+	all.claim = writeAt(3,
 		claim+chosen(`SELECT `+claimedRow+matching)+insertRuns,
 		claim+` `+advance,
 	)
-	all.settle = write(
+	all.settle = writeAt(3,
 		settle+chosen(`SELECT `+settledRow+matching)+insertDecisions,
 		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
 		settle+` `+advance,
 	)
 	adopt := s.rows(3, 6, "", nameColumns...) + chosen(adoptable)
-	all.adopt = write(adopt+insertLost, adopt+adoptRuns)
+	all.adopt = writeAt(3, adopt+insertLost, adopt+adoptRuns)
 	return all
 }
 
@@ -139,6 +140,9 @@ func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(s
 		return 0, err
 	}
 	defer tx.Rollback()
+	if args, err = s.fixPresent(ctx, tx, hot, args); err != nil {
+		return 0, err
+	}
 	for _, part := range hot.parts {
 		if scan == nil {
 			result, err := tx.ExecContext(ctx, part, args...)
@@ -155,6 +159,21 @@ func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(s
 		}
 	}
 	return affected, tx.Commit()
+}
+
+// fixPresent gives all parts of a statement one present. If each read the clock, a fire that
+// becomes due between two parts would be advanced by the one and get no run from the other.
+func (s *sqlite) fixPresent(ctx context.Context, tx *sql.Tx, hot statement, args []any) ([]any, error) {
+	if hot.present == 0 || args[hot.present-1] != int64(0) {
+		return args, nil
+	}
+	now, err := s.clock(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	args = slices.Clone(args) // the caller's are used again by a retry, which has its own present
+	args[hot.present-1] = now.UnixMilli()
+	return args, nil
 }
 
 func (s *sqlite) hint(context.Context, *sql.Tx, dispatcher.Hint) error { return nil }

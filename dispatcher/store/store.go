@@ -72,6 +72,9 @@ type flavour interface {
 type statement struct {
 	parts []string
 	reads bool // changes nothing
+	// present is the number of the parameter that holds the present, for a statement of several
+	// parts that must share one.
+	present int
 }
 
 // statements are the hot statements.

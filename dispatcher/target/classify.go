@@ -69,6 +69,7 @@ func classify(outer, bounded context.Context, err error, timeout dispatcher.Dura
 }
 
 func classOf(err error) dispatcher.Class {
+	var denied *deniedError
 	var dns *net.DNSError
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
@@ -76,6 +77,8 @@ func classOf(err error) dispatcher.Class {
 	var alert tls.AlertError
 	var unknown x509.UnknownAuthorityError
 	switch {
+	case errors.As(err, &denied):
+		return dispatcher.ClassEgressDenied
 	case errors.As(err, &dns):
 		return dispatcher.ClassDNS
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &unknown),

@@ -50,9 +50,10 @@ func New(o Options) *Invoker {
 	if o.ConnsPerHost == 0 {
 		o.ConnsPerHost = 64
 	}
+	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, ControlContext: checkDial}
 	kept := &http.Transport{
 		Proxy:                  nil, // the environment must not reroute what jobs say
-		DialContext:            (&net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    connectTimeout,
 		MaxIdleConns:           16 * o.ConnsPerHost,
 		MaxIdleConnsPerHost:    o.ConnsPerHost,

@@ -24,7 +24,7 @@ func testClaim(t *testing.T, f *fixture) {
 	}
 	want := dispatcher.HeldRun{
 		RunKey: dispatcher.RunKey{TriggerID: id, ScheduledAt: t0.Add(time.Minute), Kind: dispatcher.KindSchedule},
-		JobID:  dispatcher.JobID("shop", "tick"), Token: token1, Attempt: 1,
+		JobID:  dispatcher.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1,
 	}
 	if diff := cmp.Diff([]dispatcher.HeldRun{want}, f.claim(first)); diff != "" {
 		t.Error("first claim (-want +got):\n" + diff)
@@ -232,7 +232,7 @@ func testSettle(t *testing.T, f *fixture) {
 	held, err := f.Settle(ctx, batch)
 	f.must(err)
 	key := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: s.CatchUp, Kind: dispatcher.KindCatchUp}
-	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Token: token1, Attempt: 1}}, held); diff != "" {
+	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1}}, held); diff != "" {
 		t.Error("catch-up run (-want +got):\n" + diff)
 	}
 	if held, err = f.Settle(ctx, batch); err != nil || len(held) != 0 {

@@ -49,36 +49,101 @@ func testNodes(t *testing.T, f *fixture) {
 	f.must(f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0)))
 	_, err = f.SetNodeState(ctx, 99, dispatcher.NodePaused, at(t0))
 	wantError(t, "pause no node", err, dispatcher.ErrNotFound)
-	testDeath(t, f, now)
-}
-
-func testDeath(t *testing.T, f *fixture, beatAt time.Time) {
-	ctx := t.Context()
-	if n, err := f.Bury(ctx, time.Minute, beatAt.Add(time.Minute)); err != nil || n != 0 {
-		t.Errorf("bury at the limit: got %d, %v, want 0", n, err)
-	}
-	if n, err := f.Bury(ctx, time.Minute, beatAt.Add(time.Minute+time.Millisecond)); err != nil || n != 1 {
-		t.Errorf("bury past the limit: got %d, %v, want 1", n, err)
-	}
-	_, err := f.Heartbeat(ctx, nodeA, 0, beatAt)
-	wantError(t, "heartbeat of the dead", err, dispatcher.ErrNodeDead)
+	_, err = f.Heartbeat(ctx, 99, 0, now)
+	wantError(t, "heartbeat of nobody", err, dispatcher.ErrNodeDead)
+	f.must(f.Resign(ctx, nodeA))
+	_, err = f.Heartbeat(ctx, nodeA, 0, now)
+	wantError(t, "heartbeat after resigning", err, dispatcher.ErrNodeDead)
 	_, err = f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0))
 	wantError(t, "resume the dead", err, dispatcher.ErrConflict)
-	_, err = f.Heartbeat(ctx, 99, 0, beatAt)
-	wantError(t, "heartbeat of nobody", err, dispatcher.ErrNodeDead)
+}
 
+// A node may come paused; every other state is the fleet's to give.
+func testRegisterPaused(t *testing.T, f *fixture) {
+	for id, state := range map[dispatcher.NodeID]dispatcher.NodeState{
+		0x10: dispatcher.NodePaused, 0x11: dispatcher.NodeDraining, 0x12: dispatcher.NodeDead, 0x13: "",
+	} {
+		want := dispatcher.NodeActive
+		if state == dispatcher.NodePaused {
+			want = dispatcher.NodePaused
+		}
+		f.must(f.Register(t.Context(), dispatcher.Node{ID: id, Name: "host", State: state}, t0))
+		if beat, err := f.Heartbeat(t.Context(), id, 0, t0); err != nil || beat.State != want {
+			t.Errorf("registered as %q: got %q, %v, want %q", state, beat.State, err, want)
+		}
+	}
+}
+
+func testDeath(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	dies := 0 // how many die where there can be others
+	if f.both() {
+		dies = 1
+	}
+	bury := func(what string, by dispatcher.NodeID, now time.Time, want int) {
+		t.Helper()
+		if n, err := f.Bury(ctx, by, time.Minute, now); err != nil || n != want {
+			t.Errorf("%s: got %d dead, %v, want %d", what, n, err, want)
+		}
+	}
+	limit := t0.Add(time.Minute) // nodeA's heartbeat is at t0
+	bury("by a node that was away itself", nodeB, limit.Add(time.Millisecond), 0)
+	f.must(f.Heartbeat(ctx, nodeB, 0, limit.Add(time.Millisecond-30*time.Second)))
+	bury("by a node that may have been away itself", nodeB, limit.Add(time.Millisecond), 0)
+	f.must(f.Heartbeat(ctx, nodeB, 0, limit.Add(2*time.Millisecond-30*time.Second)))
+	bury("by nobody", 99, limit.Add(time.Millisecond), 0)
+	bury("at the limit", nodeB, limit, 0)
+	bury("past the limit", nodeB, limit.Add(time.Millisecond), dies)
+	_, err := f.Heartbeat(ctx, nodeA, 0, limit)
+	wantError(t, "heartbeat of the dead", err, dispatcher.ErrNodeDead)
+	f.must(f.Resign(ctx, nodeB))
+
+	f.register(nodeC)
+	f.register(nodeD)
+	if dies > 0 {
+		f.must(f.Heartbeat(ctx, nodeC, 0, t0.Add(24*time.Hour)))
+	}
+	bury("by the dead", nodeB, limit, 0)
+	bury("by a clock that was set back", nodeD, t0, 0)
+	f.must(f.Heartbeat(ctx, nodeD, 0, t0.Add(2*time.Minute)))
+	bury("of a node that beat in the future", nodeD, t0.Add(2*time.Minute), dies)
+}
+
+// The dead are forgotten after a day, unless they hold what is to be adopted.
+func testNodesCleanUp(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	f.must(f.Resign(ctx, nodeA))
+	const many = 230
+	for id := range dispatcher.NodeID(many) {
+		f.register(0x100 + id)
+		f.must(f.Resign(ctx, 0x100+id))
+	}
 	f.register(nodeB)
-	f.must(f.Heartbeat(ctx, nodeB, 0, t0.Add(24*time.Hour)))
-	if n, err := f.Bury(ctx, time.Minute, t0); err != nil || n != 0 {
-		t.Errorf("bury by a clock that was set back: got %d, %v, want 0", n, err)
+	count := func(what string, now time.Time, want int) {
+		t.Helper()
+		f.must(f.Bury(ctx, nodeB, time.Minute, now))
+		nodes, err := f.Nodes(ctx)
+		f.must(err)
+		if len(nodes) != want {
+			t.Errorf("%s: %d nodes, want %d", what, len(nodes), want)
+		}
 	}
-	if n, err := f.Bury(ctx, time.Minute, t0.Add(2*time.Minute)); err != nil || n != 1 {
-		t.Errorf("bury a node that beat in the future: got %d, %v, want 1", n, err)
+	day := t0.Add(24 * time.Hour)
+	count("within the day", day, many+2)
+	past := day.Add(time.Millisecond)
+	f.must(f.Heartbeat(ctx, nodeB, 0, past))
+	count("after it, in steps", past, many+2-100)
+	count("after it, in steps", past, many+2-200)
+	count("at the end, with the one that holds a run", past, 2)
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: past})
+	if err != nil || len(adopted) != 1 || adopted[0].RunKey != held.RunKey {
+		t.Fatalf("adopted: got %v, %v, want the run of the dead", adopted, err)
 	}
-	f.register(0x0c)
-	f.must(f.Resign(ctx, 0x0c))
-	_, err = f.Heartbeat(ctx, 0x0c, 0, t0)
-	wantError(t, "heartbeat after resigning", err, dispatcher.ErrNodeDead)
+	count("when it holds none", past, 1)
+	if run := f.run(held.RunKey); len(run.Attempts) != 1 || run.Attempts[0].Node != nodeA {
+		t.Errorf("attempts: got %+v, want one of the node that is forgotten", run.Attempts)
+	}
 }
 
 func testListen(t *testing.T, f *fixture) {

@@ -47,6 +47,28 @@ func testRecord(t *testing.T, f *fixture) {
 	f.must(f.Record(ctx, nil))
 }
 
+// What a server answers may be any bytes; none of them keeps a result from being stored.
+func testRecordAnyText(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	const text, want = "malformed \x00 header \xff\xfe: 壊", "malformed  header \uFFFD: 壊"
+	ended, taken := f.claimOne("tick"), f.claimOne("tock")
+	failed := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: t0, EndedAt: t0.Add(time.Second), Class: dispatcher.ClassProtocol, Error: text}
+	f.must(f.CancelRun(ctx, taken.String(), at(t0.Add(time.Minute))))
+	f.must(f.Record(ctx, []dispatcher.Record{record(ended, failed), record(taken, failed)}))
+	if got := f.run(ended.RunKey); got.State != dispatcher.RunFailed || got.Error != want {
+		t.Errorf("run is %s with error %q, want failed with %q", got.State, got.Error, want)
+	}
+	if got := f.run(taken.RunKey); len(got.Attempts) != 1 || got.Attempts[0].Late == nil || got.Attempts[0].Late.Error != want {
+		t.Errorf("late result: got %+v, want one with error %q", got.Attempts, want)
+	}
+	f.must(f.Quarantine(ctx, ended.TriggerID, ended.Revision, text))
+	j, err := f.Job(ctx, "shop", "tick")
+	f.must(err)
+	if got := j.Triggers["tick"].Error; got != want {
+		t.Errorf("reason of the quarantine: got %q, want %q", got, want)
+	}
+}
+
 func testRelease(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	held := f.claimOne("tick")
@@ -91,6 +113,12 @@ func testAdopt(t *testing.T, f *fixture) {
 		t.Errorf("adopted by a paused node: got %v, %v, want none", got, err)
 	}
 	f.must(f.SetNodeState(ctx, nodeB, dispatcher.NodeActive, at(t0)))
+	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop"}, at(t0)))
+	if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
+		t.Errorf("adopted of a disabled app: got %v, %v, want none", got, err)
+	}
+	f.putApp("shop")
+	f.putEvery("tick", time.Hour) // the run stays one of the revision that it was claimed under
 	adopted, err := f.Adopt(ctx, query)
 	f.must(err)
 	second := held
@@ -164,7 +192,7 @@ func testManualRun(t *testing.T, f *fixture) {
 	f.must(err)
 	key, err := dispatcher.ParseRunKey(run.ID)
 	f.must(err)
-	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Token: token1, Attempt: 1}}, adopted); diff != "" {
+	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1}}, adopted); diff != "" {
 		t.Error("adopted (-want +got):\n" + diff)
 	}
 	if got := f.run(key); got.State != dispatcher.RunClaimed || len(got.Attempts) != 0 {
@@ -219,15 +247,16 @@ func testRetry(t *testing.T, f *fixture) {
 	wantError(t, "retry a live run", err, dispatcher.ErrConflict)
 	failed := dispatcher.Outcome{State: dispatcher.RunTimedOut, StartedAt: t0, EndedAt: t0.Add(time.Second), Class: dispatcher.ClassTimeout, Error: "slow"}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)}))
+	f.putEvery("tick", time.Minute) // a retry runs the job as it is then
 	run, err := f.RetryRun(ctx, held.String(), at(t0))
 	f.must(err)
-	if run.State != dispatcher.RunQueued || run.EndedAt != nil || run.Class != "" || run.Error != "" || len(run.Attempts) != 1 {
+	if run.Revision != 2 || run.State != dispatcher.RunQueued || run.EndedAt != nil || run.Class != "" || run.Error != "" || len(run.Attempts) != 1 {
 		t.Errorf("queued again: got %+v", run)
 	}
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
 	f.must(err)
-	if len(adopted) != 1 || adopted[0].Attempt != 2 {
-		t.Fatalf("adopted: got %+v, want attempt 2", adopted)
+	if len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Revision != 2 {
+		t.Fatalf("adopted: got %+v, want attempt 2 of revision 2", adopted)
 	}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)})) // once more, after its answer was lost
 	f.must(f.Record(ctx, []dispatcher.Record{record(adopted[0], outcome(t0))}))

@@ -23,6 +23,9 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"pause":                  testPause,
 		"tokens":                 testTokens,
 		"nodes":                  testNodes,
+		"register paused":        testRegisterPaused,
+		"death":                  testDeath,
+		"clean-up of nodes":      testNodesCleanUp,
 		"listen":                 testListen,
 		"due":                    testDue,
 		"claim":                  testClaim,
@@ -30,10 +33,13 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"lost claims":            testLostClaims,
 		"claim by database time": testClaimByDatabaseTime,
 		"claim model":            testClaimModel,
+		"claim as time passes":   testClaimAsTimePasses,
+		"settle as time passes":  testSettleAsTimePasses,
 		"held":                   testHeld,
 		"settle":                 testSettle,
 		"quarantine":             testQuarantine,
 		"record":                 testRecord,
+		"record any text":        testRecordAnyText,
 		"release":                testRelease,
 		"adopt":                  testAdopt,
 		"adopt fairly":           testAdoptFairly,
@@ -57,6 +63,8 @@ var t0 = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 const (
 	nodeA  dispatcher.NodeID = 0x0a
 	nodeB  dispatcher.NodeID = 0x0b
+	nodeC  dispatcher.NodeID = 0x0c
+	nodeD  dispatcher.NodeID = 0x0d
 	token1 dispatcher.Token  = 101
 	token2 dispatcher.Token  = 102
 )

@@ -1,0 +1,76 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// A definition that this version cannot read concerns nobody but its own job.
+func TestUnreadableJob(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]string{
+		"target":               `target = '{"webhook":{"timeout":{"s":1}}}'`,
+		"kind of target":       `target = '{"queue":{"name":"q"}}'`,
+		"payload":              `payload = '{'`,
+		"names of triggers":    `trigger_names = '{"tick":1}'`,
+		"target that is empty": `target = ''`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			t.Run("SQLite", func(t *testing.T) { t.Parallel(); testUnreadableJob(t, open(t, newFile(t)), set) })
+			t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testUnreadableJob(t, open(t, pgtest.New(t)), set) })
+		})
+	}
+}
+
+func testUnreadableJob(t *testing.T, s dispatcher.Store, set string) {
+	t.Helper()
+	change := dispatcher.Change{Actor: "test"}
+	_, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	for _, name := range []string{"bad", "good"} {
+		_, err := s.PutJob(t.Context(), dispatcher.Job{
+			App: "app", Name: name, Enabled: true, Payload: []byte(`{"n": 1}`),
+			Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+			Triggers: map[string]dispatcher.Trigger{"tick": {Expression: "rate(1h)", MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}},
+		}, change)
+		must(t, err)
+	}
+	must(t, store.Exec(t.Context(), s, `UPDATE jobs SET `+set+` WHERE name = 'bad'`))
+
+	bad, good := dispatcher.JobID("app", "bad"), dispatcher.JobID("app", "good")
+	versions, err := s.JobsByID(t.Context(), []int64{bad, good})
+	if err != nil || len(versions) != 2 {
+		t.Fatalf("by id: got %d jobs, %v, want both", len(versions), err)
+	}
+	for _, v := range versions {
+		switch {
+		case v.ID == good && (v.Err != nil || len(v.Triggers) != 1):
+			t.Errorf("the other job: got %+v, error %v", v.Job, v.Err)
+		case v.ID == bad && (v.App != "app" || v.Name != "bad" || v.Revision != 1):
+			t.Errorf("the job: got %+v, want its names and revision", v)
+		case v.ID == bad && (v.Err == nil || !strings.Contains(v.Err.Error(), "job app/bad: ")):
+			t.Errorf("the job: got error %v, want one that names it", v.Err)
+		}
+	}
+	if _, err = s.Job(t.Context(), "app", "bad"); err == nil || !strings.Contains(err.Error(), "job app/bad: ") {
+		t.Errorf("read: got error %v, want one that names the job", err)
+	}
+	if _, err := s.Job(t.Context(), "app", "good"); err != nil {
+		t.Errorf("read the other job: %v", err)
+	}
+	jobs, err := s.Jobs(t.Context(), "app", dispatcher.Page{Limit: 10})
+	if err != nil || len(jobs) != 2 {
+		t.Fatalf("list: got %d jobs, %v, want both", len(jobs), err)
+	}
+	if got := jobs[0]; got.Name != "bad" || got.State != dispatcher.JobError || len(got.Warnings) != 1 || got.Triggers == nil {
+		t.Errorf("in the list: got %+v, want state ERROR and a warning", got)
+	}
+	if got := jobs[1]; got.Name != "good" || got.State != dispatcher.JobExecuting {
+		t.Errorf("in the list: got %+v, want the other job as it is", got)
+	}
+}
