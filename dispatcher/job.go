@@ -100,11 +100,14 @@ func (j Job) Validate() error {
 	return faults.Err()
 }
 
-// Warn returns what is allowed but probably not meant.
+// Warn returns what is allowed but probably not meant. Schedules are judged from UpdatedAt on.
 func (j Job) Warn() []Fault {
 	var faults Faults
 	if w := j.Target.Webhook; w != nil && w.sendsNoBody() && len(j.Payload) > 0 {
 		faults.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
+	}
+	for _, name := range sortedKeys(j.Triggers) {
+		faults.AddError(Pointer("triggers", name), j.Triggers[name].warn(j.UpdatedAt).Err())
 	}
 	return faults
 }

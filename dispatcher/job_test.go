@@ -3,8 +3,10 @@ package dispatcher_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 func TestRollUpShowsTheFirstThatHolds(t *testing.T) {
@@ -75,6 +77,45 @@ func TestFaultsNeverEchoSecrets(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("faults of %s are %v, want some without the secret", url, err)
 		}
+	}
+}
+
+func TestAScheduleThatIsLeftOutIsOneFault(t *testing.T) {
+	t.Parallel()
+	var faults dispatcher.Faults
+	faults.AddError("", trigger("", func(t *dispatcher.Trigger) { t.Timezone = "CEST" }).Validate())
+	if len(faults) != 2 || faults[0].Code != dispatcher.CodeRequired || faults[1].Path != "/timezone" {
+		t.Errorf("faults of no expression = %v, want it required, and the zone's", faults)
+	}
+}
+
+// What the schedule package finds odd about a schedule, those who declare it are told.
+func TestSchedulesAreWarnedAbout(t *testing.T) {
+	t.Parallel()
+	berlin := withTrigger(func(t *dispatcher.Trigger) { t.Timezone = "Europe/Berlin" })
+	for name, tt := range map[string]struct {
+		declared dispatcher.Job
+		want     string // code of the one warning
+	}{
+		"an ordinary schedule":   {declared: job("0 12 * * *", berlin)},
+		"a step that is uneven":  {job("*/7 * * * *"), schedule.WarnStep},
+		"a day that may lack":    {job("0 0 31 * *"), schedule.WarnDay},
+		"an hour that is lost":   {job("30 2 * * *", berlin), schedule.WarnDST},
+		"a window without fires": {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), schedule.WarnNoFire},
+	} {
+		revised, _ := revise(t, nil, tt.declared, monday)
+		switch {
+		case tt.want == "" && len(revised.Warnings) == 0:
+		case len(revised.Warnings) != 1 || revised.Warnings[0].Code != tt.want || revised.Warnings[0].Path != "/triggers/t/expression":
+			t.Errorf("%s: warnings %v, want %s", name, revised.Warnings, tt.want)
+		}
+	}
+	late, _ := revise(t, nil, job("30 2 * * *", berlin), monday)
+	fired, last := late.Triggers["t"], monday.AddDate(5, 0, 0)
+	fired.PrevFireTime = &last
+	late.Triggers["t"] = fired
+	if got := late.Warn(); len(got) != 1 || strings.Contains(got[0].Message, "2026") {
+		t.Errorf("warnings years later = %v, want those of the year after the last fire", got)
 	}
 }
 

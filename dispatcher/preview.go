@@ -48,9 +48,7 @@ type Preview struct {
 // Validate returns everything wrong with p, as Faults with JSON pointers, or nil.
 func (p PreviewRequest) Validate() error {
 	var faults Faults
-	if _, err := schedule.Parse(p.spec(time.Time{})); err != nil {
-		faults.AddError("", err)
-	}
+	checkSchedule(&faults, p.spec(time.Time{}))
 	if p.Count < 1 || p.Count > MaxPreview {
 		faults.Add("/count", CodeCountRange, "count %d is not in 1 to %d", p.Count, MaxPreview)
 	}

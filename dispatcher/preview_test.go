@@ -26,6 +26,17 @@ func TestPreviewIsWhatATriggerDeclaredThenDoes(t *testing.T) {
 	}
 }
 
+// What a PUT refuses, a preview must not promise.
+func TestPreviewRefusesWhatATriggerRefuses(t *testing.T) {
+	t.Parallel()
+	for _, expression := range []string{"", "delay(30s)", "0 0 30 2 *"} {
+		asked := dispatcher.PreviewRequest{PreviewSchedule: dispatcher.PreviewSchedule{Expression: expression}, Count: 1}
+		if diff := cmp.Diff(trigger(expression).Validate(), asked.Validate()); diff != "" || asked.Validate() == nil {
+			t.Errorf("%q: faults (-trigger +preview):\n%s", expression, diff)
+		}
+	}
+}
+
 func TestPreviewResolvesAndEnds(t *testing.T) {
 	t.Parallel()
 	asked := dispatcher.PreviewRequest{

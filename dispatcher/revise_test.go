@@ -49,6 +49,10 @@ func withTrigger(change func(*dispatcher.Trigger)) func(*dispatcher.Job) {
 	}
 }
 
+func endAt(end time.Time) func(*dispatcher.Job) {
+	return withTrigger(func(t *dispatcher.Trigger) { t.EndAt = &end })
+}
+
 func revise(t *testing.T, old *dispatcher.Job, declared dispatcher.Job, now time.Time) (dispatcher.Job, []dispatcher.Misfire) {
 	t.Helper()
 	revised, missed, err := dispatcher.Revise(old, declared, 0, now)
@@ -65,10 +69,40 @@ func instant(t *time.Time) string {
 	return t.Format(time.TimeOnly)
 }
 
+func TestReviseRefusesANewScheduleThatIsOver(t *testing.T) {
+	t.Parallel()
+	tomorrow := monday.AddDate(0, 0, 1)
+	for name, tt := range map[string]struct {
+		declared dispatcher.Job
+		want     []string
+	}{
+		"an end that is past":               {job(minutely, endAt(monday.Add(-time.Second))), []string{"/triggers/t/end_at at_past"}},
+		"an end at this moment":             {job("rate(1m)", endAt(monday)), []string{"/triggers/t/end_at at_past"}},
+		"an instant and an end, past":       {job("at(2026-03-02T09:00:00Z)", endAt(monday)), []string{"/triggers/t/end_at at_past", "/triggers/t/expression at_past"}},
+		"an instant after a past end":       {job("at(2026-03-03T09:00:00Z)", endAt(monday)), []string{"/triggers/t/end_at at_past"}},
+		"an instant after an end":           {job("at(2026-03-09T09:00:00Z)", endAt(tomorrow)), []string{"/triggers/t/expression cron_never"}},
+		"an end that is past, if it is off": {job(minutely, endAt(monday), func(j *dispatcher.Job) { j.Enabled = false }), nil},
+	} {
+		for old, before := range map[string]*dispatcher.Job{"new": nil, "changed": new(job("@daily"))} {
+			_, _, err := dispatcher.Revise(before, tt.declared, 0, monday)
+			var faults dispatcher.Faults
+			faults.AddError("", err)
+			var got []string
+			for _, f := range faults {
+				got = append(got, f.Path+" "+f.Code)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s, %s: (-want +got):\n%s", name, old, diff)
+			}
+		}
+	}
+}
+
 func TestReviseOfATriggerThatWasArmedAtTen(t *testing.T) {
 	t.Parallel()
 	disabled := func(j *dispatcher.Job) { j.Enabled = false }
 	off := withTrigger(func(t *dispatcher.Trigger) { t.Enabled = false })
+	ended := endAt(monday.Add(4 * time.Minute))
 	tests := map[string]struct {
 		old      dispatcher.Job // declared at 10:00:00
 		declared dispatcher.Job
@@ -139,13 +173,9 @@ func TestReviseOfATriggerThatWasArmedAtTen(t *testing.T) {
 			old: job("rate(5 minutes)", disabled), declared: job("rate(5 minutes)"), after: 12 * time.Minute,
 			next: "10:15:00", state: dispatcher.TriggerWaiting, anchor: "10:00:00",
 		},
-		"a passed window completes the trigger": {
-			old: job(minutely), after: 5 * time.Minute,
-			declared: job(minutely, withTrigger(func(t *dispatcher.Trigger) {
-				end := monday.Add(4 * time.Minute)
-				t.EndAt = &end
-			})),
-			next: "none", state: dispatcher.TriggerComplete, anchor: "10:05:00", missed: 5,
+		"an unchanged window that has passed completes when it is enabled again": {
+			old: job(minutely, ended, off), declared: job(minutely, ended), after: 5 * time.Minute,
+			next: "none", state: dispatcher.TriggerComplete, anchor: "10:00:00",
 		},
 		"an unchanged instant that has passed completes when it is enabled again": {
 			old: job("at(2026-03-02T10:01:00Z)", off), declared: job("at(2026-03-02T10:01:00Z)"), after: time.Hour,

@@ -82,15 +82,51 @@ func (t Trigger) Spec() schedule.Spec {
 // Validate returns everything wrong with t, as Faults with JSON pointers, or nil.
 func (t Trigger) Validate() error {
 	var faults Faults
-	s, err := schedule.Parse(t.Spec())
-	if err != nil {
-		faults.AddError("", err)
-	} else if _, delayed := s.FixedDelay(); delayed {
-		// It counts from the end of a run, which nothing moves the anchor to yet.
-		faults.Add("/expression", CodeEnum, "expression %s is a fixed delay, which no node schedules yet; write rate(...)", Echo(t.Expression))
-	}
+	checkSchedule(&faults, t.Spec())
 	t.MisfireAfter.check(&faults, "/misfire_after", time.Second, MaxDuration)
 	return faults.Err()
+}
+
+// checkSchedule adds everything that keeps spec from being a trigger's schedule.
+func checkSchedule(faults *Faults, spec schedule.Spec) {
+	s, err := schedule.Parse(spec)
+	var found Faults
+	found.AddError("", err)
+	for _, f := range found {
+		if f.Code == schedule.CodeCronEmpty && spec.Expression == "" {
+			f.Code = CodeRequired // left out rather than written badly
+		}
+		*faults = append(*faults, f)
+	}
+	if err != nil {
+		return
+	}
+	if _, delayed := s.FixedDelay(); delayed {
+		// It counts from the end of a run, which nothing moves the anchor to yet.
+		faults.Add("/expression", CodeEnum, "expression %s is a fixed delay, which no node schedules yet; write rate(...)", Echo(spec.Expression))
+	}
+}
+
+// warn returns what is allowed in the schedule but probably not meant, by the codes that
+// package schedule warns with. Daylight saving is looked at for a year, from since on or
+// from the last fire if that is later.
+func (t Trigger) warn(since time.Time) Faults {
+	s, err := schedule.Parse(t.Spec())
+	if err != nil {
+		return nil
+	}
+	if t.PrevFireTime != nil && t.PrevFireTime.After(since) {
+		since = *t.PrevFireTime
+	}
+	var found Faults
+	for _, w := range s.Warnings(since) {
+		found = append(found, Fault{Path: "/expression", Code: w.Code, Message: w.Message})
+	}
+	told := slices.ContainsFunc(found, func(f Fault) bool { return f.Code == schedule.WarnNoFire })
+	if _, fires := s.Next(since); !fires && !told && t.PrevFireTime == nil {
+		found.Add("/expression", schedule.WarnNoFire, "nothing is left to fire by end_at and repeat_count, so the trigger never fires")
+	}
+	return found
 }
 
 // sameSchedule tells whether two definitions give the same instants, so that a change of
