@@ -59,7 +59,8 @@ type Definitions interface {
 	PutJob(ctx context.Context, job Job, change Change) (Job, error)
 	// Job returns ErrNotFound if there is none of that name.
 	Job(ctx context.Context, app, name string) (Job, error)
-	// Jobs lists by name.
+	// Jobs lists by name. A job whose definition cannot be read is listed in state ERROR with
+	// a warning; Job returns an error for it.
 	Jobs(ctx context.Context, app string, page Page) ([]Job, error)
 	// DeleteJob removes the definition and stops its fires. The ledger stays.
 	DeleteJob(ctx context.Context, app, name string, change Change) error
@@ -121,8 +122,8 @@ type Fleet interface {
 	Installation(ctx context.Context) (string, error)
 	// Clock returns the present by the database's clock, to the microsecond.
 	Clock(ctx context.Context) (time.Time, error)
-	// Register adds a node with heartbeat now, paused if its State says so, else active. Where the store serves a single process
-	// (SQLite), every other node is thereby dead.
+	// Register adds a node with heartbeat now, paused if its State says so, else active.
+	// Where the store serves a single process (SQLite), every other node is thereby dead.
 	Register(ctx context.Context, node Node, now time.Time) error
 	// Heartbeat renews a node's row; ErrNodeDead if it was declared dead.
 	Heartbeat(ctx context.Context, id NodeID, inFlight int, now time.Time) (Beat, error)
@@ -130,9 +131,10 @@ type Fleet interface {
 	Resign(ctx context.Context, id NodeID) error
 	// Bury declares dead the nodes whose heartbeat is older than after, and returns how many.
 	// Nobody is, unless the heartbeat of id, who asks, is younger than half of after: who was
-	// away itself cannot tell the dead from the forgotten.
+	// away itself cannot tell the dead from the forgotten. It also forgets nodes, a
+	// hundred at a time, that died a day ago or earlier and hold no live run.
 	Bury(ctx context.Context, id NodeID, after time.Duration, now time.Time) (int, error)
-	// Nodes lists the nodes, dead ones too, until they are cleaned up.
+	// Nodes lists the nodes, dead ones too until Bury forgets them.
 	Nodes(ctx context.Context) ([]Node, error)
 	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: it is dead.
 	SetNodeState(ctx context.Context, id NodeID, state NodeState, change Change) (Node, error)
@@ -212,7 +214,7 @@ type AdoptQuery struct {
 type HeldRun struct {
 	RunKey
 	JobID    int64
-	Revision int64 // the job's when the run was claimed or requested
+	Revision int64 // the job's when the run was claimed, requested or retried
 	Token    Token
 	Attempt  int
 }
@@ -257,7 +259,8 @@ type Dispatch interface {
 	// returns the catch-up runs that were won. As with Claim, a lost one is no error.
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)
 	// Adopt gives a node the runs that are queued, or held by a dead node, oldest first, and
-	// counts their attempt up. The attempt of a dead node is recorded as lost.
+	// counts their attempt up. The attempt of a dead node is recorded as lost. Runs of a
+	// disabled app wait until it is enabled.
 	Adopt(ctx context.Context, query AdoptQuery) ([]HeldRun, error)
 	// Release hands back runs whose attempt was not begun: they are queued, and the attempt
 	// is not consumed.
