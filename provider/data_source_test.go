@@ -57,7 +57,8 @@ func TestRunQueriesAreChecked(t *testing.T) {
 		"app = \"a\"\n state = \"Failed\"":        "state value must be one of",
 		"app = \"a\"\n from = \"now\"":            `from: time "now" is not an instant`,
 		"app = \"a\"\n to = \"2026-01-01T00:00\"": "Invalid value (time_zone_missing)",
-		"app = \"a\"\n limit = 0":                 "limit value must be between 1 and 1000",
+		"app = \"a\"\n limit = 0":                 "limit 0 is out of range; give one from 1 to 1000",
+		"app = \"a\"\n limit = 1.5":               "limit: 1.5 is not a whole number; give one from 1 to 1000",
 		`app = "absent"`:                          `refused to list the runs of app "absent" (404)`,
 	} {
 		d := f.directory(t, providerBlock(""), "data \"carillon_runs\" \"all\" {\n "+query+"\n}\n")

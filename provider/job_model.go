@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"math/big"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -10,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // jobModel is a carillon_job as configuration, plan and state hold it. Target and triggers
@@ -45,7 +47,7 @@ type triggerModel struct {
 	Timezone     types.String    `tfsdk:"timezone"`
 	StartAt      text[instants]  `tfsdk:"start_at"`
 	EndAt        text[instants]  `tfsdk:"end_at"`
-	RepeatCount  types.Int64     `tfsdk:"repeat_count"`
+	RepeatCount  types.Number    `tfsdk:"repeat_count"`
 	Gap          types.String    `tfsdk:"gap"`
 	Overlap      types.String    `tfsdk:"overlap"`
 	MisfireAfter text[durations] `tfsdk:"misfire_after"`
@@ -88,7 +90,7 @@ func readTarget(ctx context.Context, read *reader, object types.Object) dispatch
 	}
 	var w dispatcher.Webhook
 	w.SetDefaults()
-	w.URL = read.text("/target/webhook/url", m.URL)
+	w.URL = read.required("/target/webhook/url", m.URL)
 	if !read.unknown("/target/webhook/method", m.Method) && !m.Method.IsNull() {
 		w.Method = m.Method.ValueString()
 	}
@@ -114,7 +116,7 @@ func readTrigger(ctx context.Context, read *reader, pointer string, object types
 	if !read.object(ctx, pointer, object, &m) {
 		return t
 	}
-	t.Expression = read.text(pointer+"/expression", m.Expression)
+	t.Expression = read.required(pointer+"/expression", m.Expression)
 	readWord(read, pointer+"/dialect", m.Dialect, &t.Dialect)
 	if m.Dialect.IsUnknown() {
 		read.unknown(pointer+"/expression", m.Dialect) // what it means hangs on the dialect
@@ -125,7 +127,7 @@ func readTrigger(ctx context.Context, read *reader, pointer string, object types
 	}
 	t.StartAt = read.instant(pointer+"/start_at", m.StartAt)
 	t.EndAt = read.instant(pointer+"/end_at", m.EndAt)
-	t.RepeatCount = read.int(pointer+"/repeat_count", m.RepeatCount)
+	t.RepeatCount = read.whole(pointer+"/repeat_count", m.RepeatCount, schedule.CodeRepeatRange, "give how many times the trigger fires, or 0 for no limit")
 	readWord(read, pointer+"/gap", m.Gap, &t.Gap)
 	readWord(read, pointer+"/overlap", m.Overlap, &t.Overlap)
 	t.MisfireAfter = read.duration(pointer+"/misfire_after", m.MisfireAfter, t.MisfireAfter)
@@ -208,7 +210,7 @@ func newTriggerModel(t dispatcher.Trigger) triggerModel {
 		Timezone:     word(t.Timezone),
 		StartAt:      newInstant(t.StartAt),
 		EndAt:        newInstant(t.EndAt),
-		RepeatCount:  types.Int64Value(int64(t.RepeatCount)),
+		RepeatCount:  types.NumberValue(big.NewFloat(float64(t.RepeatCount))),
 		Gap:          word(t.Gap),
 		Overlap:      word(t.Overlap),
 		MisfireAfter: newText[durations](formatDuration(t.MisfireAfter)),

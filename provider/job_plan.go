@@ -24,7 +24,19 @@ func (r *jobResource) ValidateConfig(ctx context.Context, req resource.ValidateC
 	dispatcher.CheckName(&faults, "/app", job.App) // part of the job's address, so Validate leaves it out
 	faults.AddError("", job.Validate())
 	reportFaults(&resp.Diagnostics, read.judge(faults.Err()))
-	reportWarnings(&resp.Diagnostics, read.known(job.Warn()))
+	reportWarnings(&resp.Diagnostics, read.known(r.warn(job)))
+}
+
+// warn returns what the API will warn of if the job is declared at the present.
+func (r *jobResource) warn(job dispatcher.Job) dispatcher.Faults {
+	job.UpdatedAt = r.now().UTC()
+	triggers := map[string]dispatcher.Trigger{}
+	for name, t := range job.Triggers {
+		t.AnchorAt = job.UpdatedAt
+		triggers[name] = t
+	}
+	job.Triggers = triggers
+	return job.Warn()
 }
 
 // ModifyPlan states in the plan what the API will resolve, refuses instants that are past,

@@ -432,4 +432,34 @@ func TestInstantInThePastIsRefusedWhenNew(t *testing.T) {
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+`triggers = { t = { expression = "at(2001-01-01T00:00:00Z)" } }`)))
 	d.mustFail(t, []string{"plan"}, "Invalid value (at_past)", `triggers["t"].expression:`)
+	d = f.directory(t, f.config(job(hook+`triggers = { t = { expression = "@daily", end_at = "2001-01-01T00:00:00Z" } }`)))
+	d.mustFail(t, []string{"plan"}, "Invalid value (at_past)", `triggers["t"].end_at:`)
+}
+
+func TestWhatIsNullIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, attributes := range []string{
+		hook + `triggers = { t = { expression = null } }`,
+		`target = { webhook = { url = null } }` + "\n" + daily,
+	} {
+		output := f.directory(t, f.config(job(attributes))).mustFail(t, []string{"plan"})
+		if n := strings.Count(output, "Error: "); n != 1 {
+			t.Errorf("%s: %d errors, want one:\n%s", attributes, n, output)
+		}
+	}
+}
+
+func TestOddSchedulesAreWarnedAboutAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	odd := `triggers = { t = { expression = "*/7 * * * *" }, u = { expression = "30 2 * * *", timezone = "Europe/Berlin" } }`
+	d := f.directory(t, f.config(job(hook+odd)))
+	mustSay(t, d.must(t, "plan"), "Probably not meant (step_uneven)", `triggers["t"].expression:`, "Probably not meant (dst)", `triggers["u"].expression:`)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "Probably not meant (step_uneven)")
+	mustSay(t, d.must(t, "plan"), "No changes.")
+	quiet := f.directory(t, f.config(job(hook+daily))).must(t, "plan")
+	if strings.Contains(quiet, "Probably not meant") {
+		t.Errorf("an ordinary schedule gives a warning:\n%s", quiet)
+	}
 }

@@ -2,13 +2,14 @@ package provider
 
 import (
 	"context"
+	"math/big"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -166,8 +167,9 @@ func triggerAttributes() map[string]schema.Attribute {
 			MarkdownDescription: "Last instant at which the trigger may fire, inclusive, in RFC 3339 with a zone. Default: no bound.",
 			PlanModifiers:       []planmodifier.String{keepIfSame[instants]{}},
 		},
-		"repeat_count": schema.Int64Attribute{
-			Optional: true, Computed: true, Default: int64default.StaticInt64(0),
+		// A number, so that 1.5 gets to where it is refused with its name; see reader.whole.
+		"repeat_count": schema.NumberAttribute{
+			Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(0)),
 			MarkdownDescription: "How many times the trigger fires in total; `0` means no limit. Default: `0`.",
 		},
 		"gap": schema.StringAttribute{

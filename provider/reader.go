@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -97,9 +98,26 @@ func (r *reader) bool(pointer string, v types.Bool, otherwise bool) bool {
 	return v.ValueBool()
 }
 
-func (r *reader) int(pointer string, v types.Int64) int {
-	r.unknown(pointer, v)
-	return int(v.ValueInt64())
+// required is text for an attribute that must be set. Of null the framework has complained
+// already, so it counts as not known.
+func (r *reader) required(pointer string, v types.String) string {
+	if v.IsNull() {
+		r.deferred = append(r.deferred, pointer)
+	}
+	return r.text(pointer, v)
+}
+
+// whole reads a whole number. An attribute of type integer would refuse others with words
+// of the framework's own, which name neither the attribute nor the rule.
+func (r *reader) whole(pointer string, v types.Number, code, wayOut string) int {
+	if r.unknown(pointer, v) || v.IsNull() {
+		return 0
+	}
+	n, accuracy := v.ValueBigFloat().Int64()
+	if accuracy != big.Exact {
+		r.faults.Add(pointer, code, "%s is not a whole number; %s", v.ValueBigFloat().Text('g', 10), wayOut)
+	}
+	return int(n)
 }
 
 func (r *reader) duration(pointer string, v text[durations], otherwise dispatcher.Duration) dispatcher.Duration {

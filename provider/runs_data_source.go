@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
-	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
@@ -32,7 +31,7 @@ type runsModel struct {
 	State   types.String   `tfsdk:"state"`
 	From    text[instants] `tfsdk:"from"`
 	To      text[instants] `tfsdk:"to"`
-	Limit   types.Int64    `tfsdk:"limit"`
+	Limit   types.Number   `tfsdk:"limit"`
 	Runs    []runModel     `tfsdk:"runs"`
 }
 
@@ -90,9 +89,8 @@ func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, r
 				Optional: true, CustomType: textType[instants]{},
 				MarkdownDescription: "Only runs scheduled at or before this instant, in RFC 3339 with a zone. Default: no bound.",
 			},
-			"limit": schema.Int64Attribute{
+			"limit": schema.NumberAttribute{
 				Optional:            true,
-				Validators:          []validator.Int64{int64validator.Between(1, maxLimit)},
 				MarkdownDescription: fmt.Sprintf("How many runs at most, from 1 to %d. Default: `%d`.", maxLimit, defaultLimit),
 			},
 			"runs": schema.ListNestedAttribute{
@@ -150,7 +148,13 @@ func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, r
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	list, err := d.conn.Runs(ctx, readRunQuery(&reader{}, m))
+	var read reader
+	query := readRunQuery(&read, m)
+	reportFaults(&resp.Diagnostics, read.faults) // of what was unknown when the configuration was judged
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	list, err := d.conn.Runs(ctx, query)
 	if err != nil {
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("list the runs of app %q", m.App.ValueString()), err)
 		return
@@ -177,8 +181,13 @@ func readRunQuery(read *reader, m runsModel) dispatcher.RunQuery {
 	if to := read.instant("/to", m.To); to != nil {
 		query.To = *to
 	}
-	if limit := read.int("/limit", m.Limit); limit != 0 {
-		query.Page.Limit = limit
+	if !m.Limit.IsNull() && !m.Limit.IsUnknown() {
+		bounds := fmt.Sprintf("give one from 1 to %d", maxLimit)
+		before := len(read.faults)
+		query.Page.Limit = read.whole("/limit", m.Limit, dispatcher.CodePageLimit, bounds)
+		if limit := query.Page.Limit; len(read.faults) == before && (limit < 1 || limit > maxLimit) {
+			read.faults.Add("/limit", dispatcher.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
+		}
 	}
 	return query
 }

@@ -51,6 +51,8 @@ var badJobs = map[string]struct {
 	"end on no date":         {nightly(`end_at = "2030-02-30T00:00:00Z"`), []string{`time_invalid triggers["t"].end_at`}},
 	"leap second":            {nightly(`end_at = "2030-12-31T23:59:60Z"`), []string{`time_invalid triggers["t"].end_at`}},
 	"repeat count":           {nightly(`repeat_count = -1`), []string{`repeat_range triggers["t"].repeat_count`}},
+	"repeat count of a half": {nightly(`repeat_count = 1.5`), []string{`repeat_range triggers["t"].repeat_count`}},
+	"repeat count too large": {nightly(`repeat_count = 1e30`), []string{`repeat_range triggers["t"].repeat_count`}},
 	"misfire_after zero":     {nightly(`misfire_after = "0s"`), []string{`duration_min triggers["t"].misfire_after`}},
 	"trigger name":           {hook + `triggers = { "No Good" = { expression = "@daily" } }`, []string{`name_format triggers["No Good"]`}},
 	"trigger null":           {hook + `triggers = { t = null }`, []string{`required triggers["t"]`}},
