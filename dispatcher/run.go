@@ -113,11 +113,11 @@ const (
 	ClassHTTP4xx        Class = "http_4xx"
 	ClassHTTP5xx        Class = "http_5xx"
 	ClassRateLimited    Class = "rate_limited"
-	ClassProtocol       Class = "protocol"    // an answer that is not HTTP
+	ClassProtocol       Class = "protocol"      // an answer that is not HTTP
 	ClassEgressDenied   Class = "egress_denied" // an address that is never called
-	ClassCancelled      Class = "cancelled"   // stopped by an operator or a shutdown
-	ClassPanic          Class = "panic"       // a fault of ours
-	ClassJobDeleted     Class = "job_deleted" // nothing left to call
+	ClassCancelled      Class = "cancelled"     // stopped by an operator or a shutdown
+	ClassPanic          Class = "panic"         // a fault of ours
+	ClassJobDeleted     Class = "job_deleted"   // nothing left to call
 	ClassOther          Class = "other"
 )
 
