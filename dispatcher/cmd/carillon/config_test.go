@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,6 +24,14 @@ func TestWrongConfigurationEndsAtOnceNamingIt(t *testing.T) {
 		"an empty variable":         {[]string{"CARILLON_DATABASE="}, []string{"serve"}, []string{"database"}},
 		"a database of other kind":  {[]string{"DATABASE_URL=mysql://me:hunter2@host/db"}, []string{"serve"}, []string{"mysql://me:***@host/db", "postgres://"}},
 		"nobody at the database":    {nil, []string{"serve", "--database=postgres://me:hunter2@127.0.0.1:1/db"}, []string{"--database", "me:***@127.0.0.1:1"}},
+		"a password in the query":   {nil, []string{"serve", "--database=mysql://me@host/db?sslpassword=hunter2&password=hunter2"}, []string{"mysql://me@host/db?password=***&sslpassword=***"}},
+		"a password in pairs":       {nil, []string{"serve", "--database=host=db password=hunter2 sslpassword=hunter2"}, []string{"host=db password=*** sslpassword=***"}},
+		"a password in quotes":      {nil, []string{"serve", "--database=host=db password='hunter2 hunter2'"}, []string{"--database", "not shown"}},
+		"a password that breaks it": {nil, []string{"serve", "--database=mysql://me:1/hunter2@host/db"}, []string{"--database", "not shown"}},
+		"a password and no scheme":  {nil, []string{"serve", "--database=me:hunter2@host/db"}, []string{"--database", "not shown"}},
+		"a wrong mode of TLS":       {nil, []string{"serve", "--database=postgres://me@127.0.0.1:1/db?password=hunter2&sslmode=bogus"}, []string{"--database", "password=***", "sslmode"}},
+		"a port that is none":       {nil, []string{"serve", "--database=postgres://me:hunter2@127.0.0.1:x/db?sslpassword=hunter2"}, []string{"--database"}},
+		"nobody, and a query":       {nil, []string{"serve", "--database=postgres://me@127.0.0.1:1/db?password=hunter2"}, []string{"--database", "password=***"}},
 		"a window out of range":     {nil, []string{"serve", database, "--poll-window=1h"}, []string{"--poll-window", "1h0m0s", "1m0s"}},
 		"a window of zero":          {nil, []string{"serve", database, "--poll-window=0s"}, []string{"--poll-window", "100ms"}},
 		"a negative window":         {nil, []string{"serve", database, "--poll-window=-1s"}, []string{"--poll-window", "-1s"}},
@@ -63,6 +72,22 @@ func TestWrongConfigurationEndsAtOnceNamingIt(t *testing.T) {
 				t.Errorf("it took %s to end", spent)
 			}
 		})
+	}
+}
+
+func TestLogsAreInUTC(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 1, 0, 0, 0, time.FixedZone("", 3600))
+	for _, format := range []string{"json", "text"} {
+		var log strings.Builder
+		record := slog.NewRecord(at, slog.LevelInfo, "x", 0)
+		record.AddAttrs(slog.Time("due", at))
+		if err := newLogger(console{err: &log}, "info", format).Handler().Handle(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.String(); strings.Count(got, "2026-01-01T00:00:00") != 2 || strings.Contains(got, "+01:00") {
+			t.Errorf("%s: %s, want both instants in UTC", format, got)
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	defer logFile.Close()
-	log := slog.New(slog.NewTextHandler(logFile, nil))
+	log := slog.New(slog.NewTextHandler(logFile, &slog.HandlerOptions{ReplaceAttr: inUTC}))
 
 	receiver, err := d.listenReceiver(ctx, out)
 	if err != nil {

@@ -46,7 +46,7 @@ func openStore(ctx context.Context, database string, migrate bool) (dispatcher.S
 }
 
 func databaseError(database string, err error) error {
-	return &usageError{fmt.Errorf("--database (CARILLON_DATABASE) %s: %w", dispatcher.Echo(maskPassword(database)), err)}
+	return &usageError{fmt.Errorf("--database (CARILLON_DATABASE) %s: %w", maskPassword(database), err)}
 }
 
 // serveNode runs engine and API over one database until ctx ends, then drains: the API

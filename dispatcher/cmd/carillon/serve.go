@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -26,20 +27,60 @@ func (f databaseFlag) check() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("--database (CARILLON_DATABASE): %s is not postgres://user@host/name or sqlite:PATH", dispatcher.Echo(maskPassword(f.Database)))
+	return fmt.Errorf("--database (CARILLON_DATABASE): %s is not postgres://user@host/name or sqlite:PATH", maskPassword(f.Database))
 }
 
-// maskPassword hides what stands between ":" and "@" of a URL.
+// maskPassword quotes a database without its passwords: that before the host, and those in
+// the parameters of a URL or of the key=value form. Of what is none of these nothing is
+// shown, for nobody can tell where in it a password stands.
 func maskPassword(database string) string {
-	at := strings.LastIndex(database, "@")
-	start := strings.Index(database, "://")
-	if at < 0 || start < 0 || at < start {
-		return database
+	const withheld = "the value (not shown: it may hold a password)"
+	if path, ok := strings.CutPrefix(database, "sqlite:"); ok && !strings.ContainsAny(path, "@?") {
+		return dispatcher.Echo(database)
 	}
-	if colon := strings.Index(database[start+3:at], ":"); colon >= 0 {
-		return database[:start+3+colon] + ":***" + database[at:]
+	u, err := url.Parse(database)
+	if err != nil || u.Host == "" || strings.Contains(u.Path+u.Fragment, "@") {
+		return maskPairs(database, withheld)
 	}
-	return database
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return withheld
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), masked)
+	}
+	for key := range query {
+		if isPassword(key) {
+			query.Set(key, masked)
+		}
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = query.Encode()
+	}
+	return dispatcher.Echo(strings.ReplaceAll(u.String(), url.QueryEscape(masked), masked))
+}
+
+const masked = "***"
+
+func isPassword(key string) bool { return strings.Contains(strings.ToLower(key), "pass") }
+
+// maskPairs is maskPassword of the form "host=db password=x"; otherwise is for what is not of it.
+// A quoted value may hold blanks, so with a quote nothing is shown either.
+func maskPairs(database, otherwise string) string {
+	fields := strings.Fields(database)
+	for i, field := range fields {
+		key, value, paired := strings.Cut(field, "=")
+		if !paired || strings.ContainsAny(value, `'"\@`) || strings.ContainsFunc(key, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
+			return otherwise
+		}
+		if isPassword(key) {
+			fields[i] = key + "=" + masked
+		}
+	}
+	if len(fields) == 0 {
+		return dispatcher.Echo("")
+	}
+	return dispatcher.Echo(strings.Join(fields, " "))
 }
 
 // serveCommand is a dispatcher node.
@@ -137,11 +178,19 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 func newLogger(c console, level, format string) *slog.Logger {
 	var parsed slog.Level
 	_ = parsed.UnmarshalText([]byte(level)) // an enum of the flag
-	options := &slog.HandlerOptions{Level: parsed}
+	options := &slog.HandlerOptions{Level: parsed, ReplaceAttr: inUTC}
 	if format == "text" {
 		return slog.New(slog.NewTextHandler(c.err, options))
 	}
 	return slog.New(slog.NewJSONHandler(c.err, options))
+}
+
+// inUTC keeps the host's zone out of logs: the nodes of a fleet are read side by side.
+func inUTC(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindTime {
+		a.Value = slog.TimeValue(a.Value.Time().UTC())
+	}
+	return a
 }
 
 func nodeName(name string) string {
