@@ -89,7 +89,7 @@ func absent(err error) bool {
 // reportExisting reports that what was to be created exists; importID is what to import it by.
 func reportExisting(diags *diag.Diagnostics, kind, importID string) {
 	diags.AddError(fmt.Sprintf("The %s exists already", kind),
-		fmt.Sprintf("There is a %s %q that this state does not know, so nothing was written. To manage it here, import it:\n\n"+
+		fmt.Sprintf("The %s %q exists, but this state does not know it, so nothing was written. To manage it here, import it:\n\n"+
 			"  terraform import carillon_%s.NAME %s\n\nwhere NAME is the resource's name in your configuration; or choose another name.", kind, importID, kind, importID))
 }
 

@@ -136,6 +136,14 @@ func (r reply) refused(status int, faults ...string) {
 	}
 }
 
+// says looks for words in an answer.
+func (r reply) says(words string) {
+	r.t.Helper()
+	if !strings.Contains(r.Body.String(), words) {
+		r.t.Errorf("%s: want %q in %s", r.request, words, r.Body)
+	}
+}
+
 // into decodes a successful answer.
 func into[T any](r reply) T {
 	r.t.Helper()

@@ -227,6 +227,7 @@ func TestBadInputAsAWhole(t *testing.T) {
 		"plain text":       {validJob, []string{"Content-Type: text/plain"}, 415, []string{" media_type"}},
 		"no media type":    {validJob, []string{"Content-Type:"}, 415, []string{" media_type"}},
 		"a form":           {"a=b", []string{"Content-Type: application/x-www-form-urlencoded"}, 415, []string{" media_type"}},
+		"another charset":  {validJob, []string{"Content-Type: application/json; charset=latin1"}, 415, []string{" media_type"}},
 		"a compressed one": {validJob, []string{"Content-Encoding: gzip"}, 415, []string{" media_type"}},
 		"everything at once": {
 			`{"Enabled":true,"description":7,"target":{"webhook":{"url":"ftp://x/#f","timeout":"5","headers":{"Host":"x"}}},` +

@@ -14,9 +14,13 @@ import (
 // decode reads the body of r into into, a pointer to a struct, and returns every fault.
 func (r *request) decode(into any) dispatcher.Faults {
 	var faults dispatcher.Faults
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
 		faults.Add("", dispatcher.CodeMediaType, "Content-Type %s is not application/json", dispatcher.Echo(r.Header.Get("Content-Type")))
+		return faults
+	}
+	if charset, given := parameters["charset"]; given && !strings.EqualFold(charset, "utf-8") {
+		faults.Add("", dispatcher.CodeMediaType, "charset %s is not served; JSON is UTF-8", dispatcher.Echo(charset))
 		return faults
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {

@@ -79,9 +79,15 @@ func (a *API) runJob(r *request) (answer, error) {
 	if err := r.decodeNothing(); err != nil {
 		return answer{}, err
 	}
+	if _, err := a.job(r).revision(); err != nil { // what is not there cannot be enabled
+		return answer{}, err
+	}
+	if err := a.mayRun(r, r.PathValue("app")); err != nil {
+		return answer{}, err
+	}
 	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), dispatcher.Change{Actor: r.token.Name})
 	if err != nil {
-		return answer{}, err
+		return answer{}, conflict(err, "wait until some of them have ended")
 	}
 	return answer{status: http.StatusAccepted, body: run, header: map[string]string{"Location": "/v1/runs/" + run.ID}}, nil
 }

@@ -21,6 +21,6 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (answer, error) {
 			return answer{}, dispatcher.NotFound("node", r.PathValue("node"))
 		}
 		node, err := a.store.SetNodeState(r.Context(), id, state, dispatcher.Change{Actor: r.token.Name})
-		return answer{body: node}, err
+		return answer{body: node}, conflict(err, "its process registers anew under another id, if it lives")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -67,6 +68,15 @@ var sentinels = []struct {
 // refuse returns a fault of the request as a whole.
 func refuse(code, format string, args ...any) error {
 	return &dispatcher.Fault{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// conflict makes ErrConflict say how to get around it; any other error stays as it is.
+func conflict(err error, wayOut string) error {
+	if !errors.Is(err, dispatcher.ErrConflict) {
+		return err
+	}
+	state := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrConflict.Error())
+	return refuse(dispatcher.CodeStateConflict, "%s; %s", state, wayOut)
 }
 
 // problem turns err into an answer that keeps the headers of ans. Internal errors end here.

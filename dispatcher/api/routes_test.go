@@ -76,10 +76,12 @@ func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {
 	}
 	path := "/v1/runs/" + run.ID
 	w.do("POST", path+"/retry", "").refused(409, " state_conflict")
+	w.do("POST", path+"/retry", "").says("is not finished; wait for its end, or cancel it first")
 	if run = into[dispatcher.Run](w.must(http.StatusOK, "POST", path+"/cancel", "")); run.State != dispatcher.RunCancelled {
 		t.Errorf("cancelled run is %s", run.State)
 	}
 	w.do("POST", path+"/cancel", "").refused(409, " state_conflict")
+	w.do("POST", path+"/cancel", "").says("is finished; its outcome stands; retry repeats it")
 	if run = into[dispatcher.Run](w.must(http.StatusOK, "POST", path+"/retry", "")); run.State != dispatcher.RunQueued {
 		t.Errorf("retried run is %s", run.State)
 	}
@@ -87,6 +89,25 @@ func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {
 		t.Errorf("run is %+v", run)
 	}
 	w.do("POST", "/v1/apps/crm/jobs/nosuch/run", "").refused(404, " not_found")
+}
+
+// No node claims runs of a disabled app, so one that is asked for would wait without a word.
+func TestNoRunIsRequestedOfADisabledApp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":false}`)
+	w.do("POST", oneJob+"/run", "").refused(409, " app_disabled")
+	w.do("POST", oneJob+"/run", "").says(`PATCH /v1/apps/crm`)
+	w.do("POST", "/v1/apps/crm/jobs/nosuch/run", "").refused(404, " not_found")
+	path := "/v1/runs/" + run.ID
+	w.do("POST", path+"/retry", "").refused(409, " state_conflict")
+	w.must(http.StatusOK, "POST", path+"/cancel", "")
+	w.do("POST", path+"/retry", "").refused(409, " app_disabled")
+	w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":true}`)
+	w.must(http.StatusOK, "POST", path+"/retry", "")
+	w.must(http.StatusAccepted, "POST", oneJob+"/run", "")
 }
 
 func TestNodesAreListedAndSet(t *testing.T) {

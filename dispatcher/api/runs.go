@@ -49,16 +49,49 @@ func (a *API) visibleRun(r *request) (dispatcher.Run, error) {
 	return run, err
 }
 
-func (a *API) cancelRun(r *request) (answer, error) { return a.changeRun(r, a.store.CancelRun) }
-func (a *API) retryRun(r *request) (answer, error)  { return a.changeRun(r, a.store.RetryRun) }
+func (a *API) cancelRun(r *request) (answer, error) {
+	return a.changeRun(r, a.store.CancelRun, func(dispatcher.Run) error { return nil }, "its outcome stands; retry repeats it")
+}
 
-func (a *API) changeRun(r *request, write func(context.Context, string, dispatcher.Change) (dispatcher.Run, error)) (answer, error) {
+func (a *API) retryRun(r *request) (answer, error) {
+	return a.changeRun(r, a.store.RetryRun, func(run dispatcher.Run) error {
+		if run.State == dispatcher.RunQueued || run.State == dispatcher.RunClaimed {
+			return nil // which the store refuses, and is the better reason
+		}
+		return a.mayRun(r, run.App)
+	},
+		"wait for its end, or cancel it first")
+}
+
+// changeRun writes to the run that the path names, if may allows it. wayOut is for a run
+// whose state does not.
+func (a *API) changeRun(r *request, write func(context.Context, string, dispatcher.Change) (dispatcher.Run, error),
+	may func(dispatcher.Run) error, wayOut string,
+) (answer, error) {
 	if err := r.decodeNothing(); err != nil {
 		return answer{}, err
 	}
-	if _, err := a.visibleRun(r); err != nil {
+	run, err := a.visibleRun(r)
+	if err != nil {
 		return answer{}, err
 	}
-	run, err := write(r.Context(), r.PathValue("run"), dispatcher.Change{Actor: r.token.Name})
-	return answer{body: run}, err
+	if err := may(run); err != nil {
+		return answer{}, err
+	}
+	run, err = write(r.Context(), run.ID, dispatcher.Change{Actor: r.token.Name})
+	return answer{body: run}, conflict(err, wayOut)
+}
+
+// mayRun refuses to queue a run that no node would claim. An app that is not there is left
+// to the store.
+func (a *API) mayRun(r *request, name string) error {
+	app, err := a.store.App(r.Context(), name)
+	switch {
+	case errors.Is(err, dispatcher.ErrNotFound):
+		return nil
+	case err != nil || app.Enabled:
+		return err
+	}
+	return refuse(dispatcher.CodeAppDisabled, "app %s is disabled, so no node would claim the run; enable it first, in Terraform or with PATCH /v1/apps/%s",
+		dispatcher.Echo(name), name)
 }
