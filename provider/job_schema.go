@@ -24,7 +24,10 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 		MarkdownDescription: "A job: a target to call, a payload to send, and named triggers that say when. " +
 			"Import by `app/job`.\n\n" +
 			"Expressions, time zones, durations, URLs and headers are checked at plan, by the rules of the API itself. " +
-			"A plan that is applied after somebody else changed the job is refused.",
+			"A plan that is applied after somebody else changed the job is refused.\n\n" +
+			"**Check the spelling of optional attributes inside `target`, `webhook` and `triggers`:** Terraform drops " +
+			"attributes that it does not know there without a word, before the provider sees them, so a misspelt " +
+			"`timezone` leaves the default in force. The plan shows every attribute as it will be.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed:            true,
@@ -48,7 +51,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"enabled": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether the triggers of the job fire. A job that is switched on again begins with the " +
-					"next instant; it does not make up for those of the time between. Default: `true`.",
+					"next instant; it does not make up for those of the time between, as it would after an operator's pause. Default: `true`.",
 			},
 			"target": targetAttribute(),
 			"payload": schema.StringAttribute{
@@ -80,16 +83,19 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 	}
 }
 
+// dropsUnknown tells what Terraform does to objects in attributes, and no provider can see.
+const dropsUnknown = "**Terraform silently drops attributes in here that are misspelt**; compare the plan."
+
 func targetAttribute() schema.Attribute {
 	var defaults dispatcher.Webhook
 	defaults.SetDefaults()
 	return schema.SingleNestedAttribute{
 		Required:            true,
-		MarkdownDescription: "What a run calls.",
+		MarkdownDescription: "What a run calls. " + dropsUnknown,
 		Attributes: map[string]schema.Attribute{
 			"webhook": schema.SingleNestedAttribute{
 				Required:            true,
-				MarkdownDescription: "An HTTP request to make. Any 2xx answer is a success; redirects are not followed.",
+				MarkdownDescription: "An HTTP request to make. Any 2xx answer is a success; redirects are not followed. " + dropsUnknown,
 				Attributes: map[string]schema.Attribute{
 					"url": schema.StringAttribute{
 						Required: true,
@@ -126,7 +132,8 @@ func triggersAttribute() schema.Attribute {
 	return schema.MapNestedAttribute{
 		Required: true,
 		MarkdownDescription: "The schedules of the job by name (" + nameRule + "), at most 100. With `{}` the job runs only " +
-			"by hand. As in every map of Terraform, of a name that is written twice the last one silently wins.",
+			"by hand. As in every map of Terraform, of a name that is written twice the last one silently wins. " +
+			dropsUnknown,
 		NestedObject: schema.NestedAttributeObject{Attributes: triggerAttributes()},
 	}
 }
@@ -140,7 +147,8 @@ func triggerAttributes() map[string]schema.Attribute {
 				"five (`*/10 * * * *`) or a macro (`@daily`), one of Amazon EventBridge (`cron(0 2 ? * MON-FRI *)`), an " +
 				"interval of elapsed time (`rate(5 minutes)`, `@every 90s`), of the calendar (`every 3 months`) or of the " +
 				"day (`every 45 minutes from 9:00 to 17:00 on MON-FRI`), or one instant (`at(2030-05-01T10:00:00Z)`). At " +
-				"most 256 bytes. An instant that is past is refused when it is new or changed.",
+				"most 256 bytes. An instant that is past is refused when it is new or changed. What is allowed but probably not " +
+				"meant, such as a time that daylight saving skips, gives a warning.",
 		},
 		"dialect": schema.StringAttribute{
 			Optional: true, Computed: true,
@@ -164,7 +172,7 @@ func triggerAttributes() map[string]schema.Attribute {
 		"end_at": schema.StringAttribute{
 			Optional:            true,
 			CustomType:          textType[instants]{},
-			MarkdownDescription: "Last instant at which the trigger may fire, inclusive, in RFC 3339 with a zone. Default: no bound.",
+			MarkdownDescription: "Last instant at which the trigger may fire, inclusive, in RFC 3339 with a zone. One that is past is refused when it is new or changed. Default: no bound.",
 			PlanModifiers:       []planmodifier.String{keepIfSame[instants]{}},
 		},
 		// A number, so that 1.5 gets to where it is refused with its name; see reader.whole.

@@ -1,6 +1,7 @@
 # Three jobs that ring a local receiver. "make dev" applies this; by hand, set
 # CARILLON_ENDPOINT and CARILLON_TOKEN (made by "carillon token create") and run
-# "terraform apply".
+# "terraform apply". A provider that was built here rather than installed is found by a file
+# that TF_CLI_CONFIG_FILE names; see "Run it" in the README.
 
 terraform {
   required_providers {
@@ -13,7 +14,7 @@ terraform {
 # Endpoint and token come from CARILLON_ENDPOINT and CARILLON_TOKEN.
 provider "carillon" {}
 
-# An app is a namespace of jobs. With enabled = false none of them fires.
+# An app is a namespace of jobs. With enabled = false none of them fires until it is true again.
 resource "carillon_app" "quickstart" {
   name        = "quickstart"
   description = "Jobs that ring a receiver on this machine"
