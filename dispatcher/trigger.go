@@ -113,7 +113,7 @@ func checkSchedule(faults *Faults, spec schedule.Spec) {
 func (t Trigger) warn(since time.Time) Faults {
 	s, err := schedule.Parse(t.Spec())
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // which is for Validate to report
 	}
 	if t.PrevFireTime != nil && t.PrevFireTime.After(since) {
 		since = *t.PrevFireTime

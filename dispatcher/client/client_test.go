@@ -85,6 +85,9 @@ func TestEveryRouteAnswersTheClient(t *testing.T) {
 	if got, err := c.Apps(ctx, dispatcher.Page{Limit: 1}); err != nil || !cmp.Equal(got, client.List[dispatcher.App]{Items: []dispatcher.App{app}}) {
 		t.Errorf("Apps = %+v, %v", got, err)
 	}
+	if app, err = c.PatchApp(ctx, "crm", true, client.Condition{}); err != nil || !app.Enabled || app.Revision != 3 {
+		t.Fatalf("PatchApp back = %+v, %v", app, err)
+	}
 	job, err := c.PutJob(ctx, declared(), client.Condition{Absent: true})
 	if err != nil || job.Triggers["nightly"].NextFireTime == nil || job.Target.Webhook.URL != declared().Target.Webhook.URL {
 		t.Fatalf("PutJob = %+v, %v", job, err)
@@ -119,7 +122,7 @@ func TestEveryRouteAnswersTheClient(t *testing.T) {
 	if err := c.DeleteJob(ctx, "crm", "sync", client.Condition{}); err != nil {
 		t.Errorf("DeleteJob: %v", err)
 	}
-	if err := c.DeleteApp(ctx, "crm", client.Condition{Revision: 2}); err != nil {
+	if err := c.DeleteApp(ctx, "crm", client.Condition{Revision: 3}); err != nil {
 		t.Errorf("DeleteApp: %v", err)
 	}
 }
