@@ -84,8 +84,8 @@ func TestAScheduleThatIsLeftOutIsOneFault(t *testing.T) {
 	t.Parallel()
 	var faults dispatcher.Faults
 	faults.AddError("", trigger("", func(t *dispatcher.Trigger) { t.Timezone = "CEST" }).Validate())
-	if len(faults) != 2 || faults[0].Code != dispatcher.CodeRequired || faults[1].Path != "/timezone" {
-		t.Errorf("faults of no expression = %v, want it required, and the zone's", faults)
+	if len(faults) != 2 || faults[0].Code != schedule.CodeCronEmpty || faults[1].Path != "/timezone" {
+		t.Errorf("faults of no expression = %v, want it called empty, and the zone's", faults)
 	}
 }
 

@@ -90,15 +90,8 @@ func (t Trigger) Validate() error {
 // checkSchedule adds everything that keeps spec from being a trigger's schedule.
 func checkSchedule(faults *Faults, spec schedule.Spec) {
 	s, err := schedule.Parse(spec)
-	var found Faults
-	found.AddError("", err)
-	for _, f := range found {
-		if f.Code == schedule.CodeCronEmpty && spec.Expression == "" {
-			f.Code = CodeRequired // left out rather than written badly
-		}
-		*faults = append(*faults, f)
-	}
 	if err != nil {
+		faults.AddError("", err)
 		return
 	}
 	if _, delayed := s.FixedDelay(); delayed {

@@ -17,7 +17,7 @@ var badJobs = map[string]struct {
 	job  string
 	want []string
 }{
-	"cron empty":             {trigger(`expression = ""`), []string{`required triggers["t"].expression`}},
+	"cron empty":             {trigger(`expression = ""`), []string{`cron_empty triggers["t"].expression`}},
 	"cron blank":             {trigger(`expression = "   "`), []string{`cron_empty triggers["t"].expression`}},
 	"cron four fields":       {trigger(`expression = "* * * *"`), []string{`cron_fields triggers["t"].expression`}},
 	"cron minute 60":         {trigger(`expression = "60 * * * *"`), []string{`cron_range triggers["t"].expression`}},

@@ -55,7 +55,7 @@ func (r row) json() string {
 
 var (
 	badExpressions = []row{
-		{"", "required"}, {"   ", "cron_empty"}, {"* * * *", "cron_fields"}, {"60 * * * *", "cron_range"},
+		{"", "cron_empty"}, {"   ", "cron_empty"}, {"* * * *", "cron_fields"}, {"60 * * * *", "cron_range"},
 		{"*/0 * * * *", "cron_step"}, {"*/100 * * * *", "cron_step"}, {"5-1 * * * *", "cron_range"}, {"0 0 30 2 *", "cron_never"},
 		{"0 0 * * 8", "cron_range"}, {"1,,2 * * * *", "cron_syntax"}, {"-1 * * * *", "cron_syntax"}, {"JAN * * * *", "cron_name"},
 		{"* * * * *\n* * * * *", "cron_control"}, {"*\u00a0* * * *", "cron_control"}, {"0x10 * * * *", "cron_syntax"},
