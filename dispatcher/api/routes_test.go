@@ -154,7 +154,7 @@ func TestPreview(t *testing.T) {
 		`{"expression":"* * * * *","count":0}`:        "/count count_range",
 		`{"expression":"* * * * *","count":101}`:      "/count count_range",
 		`{"expression":"* * * *"}`:                    "/expression cron_fields",
-		`{}`:                                          "/expression required",
+		`{}`:                                          "/expression cron_empty",
 		`{"expression":"0 0 30 2 *"}`:                 "/expression cron_never",
 		`{"expression":"* * * * *","from":"now"}`:     "/from time_invalid",
 		`{"expression":"* * * * *","timezone":"X"}`:   "/timezone tz_unknown",
