@@ -193,7 +193,7 @@ func newToken(t *testing.T, database string) string {
 
 // quick makes recovery fast enough for a test.
 func quick() []string {
-	return []string{"--handler-interval=500ms", "--heartbeat=200ms", "--dead-after=2s"}
+	return []string{"--handler-interval=500ms", "--heartbeat=200ms", "--dead-after=4s"}
 }
 
 // startNode starts a node and waits until it is ready. It is killed at the test's end.
