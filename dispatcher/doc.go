@@ -14,13 +14,14 @@
 //
 // # States and who changes them
 //
-// A trigger is "waiting" with a next fire time, or "complete" without one, or in "error"
-// with a reason when it cannot be evaluated. Only three writes move it: a claim, the
+// A trigger is "waiting" with a next fire time (without one while it is disabled), or
+// "complete" without one, or in "error" with a reason when it cannot be evaluated. Only three writes move it: a claim, the
 // settlement of a misfire, and a change of its definition. Each names the state, revision,
 // previous and next fire time it expects (compare-and-swap), so that of any number of
 // nodes exactly one succeeds.
 //
-// A claim is one statement: it advances the trigger and inserts the run, or does neither.
+// A claim is one statement (on SQLite, one transaction): it advances the trigger and inserts
+// the run, or does neither.
 // That is why a crash cannot lose a fire. The run holds the claim's token; whoever
 // records an outcome must present it. A node that lost its runs to another, because it was
 // taken for dead, presents an old token: its result is kept beside the run, never over it.

@@ -92,7 +92,7 @@ const (
 	RunFailed    RunState = "failed"
 	RunTimedOut  RunState = "timed_out"
 	RunCancelled RunState = "cancelled"
-	RunLost      RunState = "lost" // its node died and it cannot be repeated
+	RunLost      RunState = "lost" // of an attempt: its node died, so nobody can say how it ended
 )
 
 // RunStates are all of them, in the order of their lives.

@@ -9,9 +9,10 @@
 // until it is due by the database's clock, calls the target, and hands the outcome to the
 // recorder, which stores outcomes in batches under the claim's token.
 //
-// Beside it, every 15 s, the handler settles misfires, declares dead the nodes whose
-// heartbeat stayed out, and adopts runs that nobody works on: those of dead nodes, those
-// handed back, those requested by hand.
+// Beside it, every 15 s, the handler declares dead the nodes whose heartbeat stayed out,
+// settles misfires, and reclaims runs that the database gives to this node and that it does
+// not have. At the same rhythm, and at once when a hint comes, runs that nobody works on are
+// adopted: those of dead nodes, those handed back, those requested by hand.
 //
 // # Who may do what
 //

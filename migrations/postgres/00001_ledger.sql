@@ -84,8 +84,8 @@ CREATE INDEX triggers_due ON triggers (next_fire_time, id)
 -- A row per attempt in every case would cost each fire another insert into another unique
 -- index: measured, a third more CPU and 350 more bytes of WAL per fire.
 --
--- Primary key: it is the guarantee of one claim per fire (DESIGN: UNIQUE (trigger,
--- scheduled_at, kind)), in an order that appends, finds a run by its id and can be
+-- Primary key: it is the guarantee of one claim per fire (one row for each trigger,
+-- instant and kind), in an order that appends, finds a run by its id and can be
 -- partitioned by day. No foreign key to triggers: it would lock a row per fire, and a manual
 -- run has the job's id there.
 -- runs_live finds what queued (node 0) and dead nodes hold, and the live runs of a job; its
