@@ -12,8 +12,10 @@ var (
 	// ErrPrecondition says that the revision the caller expected is not the current one, or
 	// that what must not exist does.
 	ErrPrecondition = errors.New("precondition failed")
-	// ErrNotEmpty says that an app cannot be deleted because it has jobs.
+	// ErrNotEmpty says that an app cannot be deleted because it has jobs or calendars.
 	ErrNotEmpty = errors.New("app is not empty")
+	// ErrInUse says that a calendar cannot be deleted because something refers to it.
+	ErrInUse = errors.New("in use")
 	// ErrConflict says that the state of a thing does not allow what was asked.
 	ErrConflict = errors.New("conflict")
 	// ErrNodeDead says that a node was declared dead; it must register anew.

@@ -95,19 +95,23 @@ func (j Job) Validate() error {
 	for _, name := range sortedKeys(j.Triggers) {
 		path := Pointer("triggers", name)
 		CheckName(&faults, path, name)
-		faults.AddError(path, j.Triggers[name].Validate())
+		var wrong Faults
+		j.Triggers[name].check(&wrong, Identity(j.App, j.Name, name))
+		faults.AddError(path, wrong.Err())
 	}
 	return faults.Err()
 }
 
-// Warn returns what is allowed but probably not meant. Schedules are judged from UpdatedAt on.
-func (j Job) Warn() []Fault {
+// Warn returns what is allowed but probably not meant; calendars are those of its app.
+// Schedules are judged from UpdatedAt on.
+func (j Job) Warn(calendars Calendars) []Fault {
 	var faults Faults
 	if w := j.Target.Webhook; w != nil && w.sendsNoBody() && len(j.Payload) > 0 {
 		faults.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
 	}
 	for _, name := range sortedKeys(j.Triggers) {
-		faults.AddError(Pointer("triggers", name), j.Triggers[name].warn(j.UpdatedAt).Err())
+		warnings := j.Triggers[name].warn(Identity(j.App, j.Name, name), calendars, j.UpdatedAt)
+		faults.AddError(Pointer("triggers", name), warnings.Err())
 	}
 	return faults
 }

@@ -82,9 +82,10 @@ func TestFaultsNeverEchoSecrets(t *testing.T) {
 
 func TestAScheduleThatIsLeftOutIsOneFault(t *testing.T) {
 	t.Parallel()
+	wrong := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression, t.Timezone = "", "CEST" }))
 	var faults dispatcher.Faults
-	faults.AddError("", trigger("", func(t *dispatcher.Trigger) { t.Timezone = "CEST" }).Validate())
-	if len(faults) != 2 || faults[0].Code != schedule.CodeCronEmpty || faults[1].Path != "/timezone" {
+	faults.AddError("", wrong.Validate())
+	if len(faults) != 2 || faults[0].Code != schedule.CodeCronEmpty || faults[1].Path != "/triggers/t/timezone" {
 		t.Errorf("faults of no expression = %v, want it called empty, and the zone's", faults)
 	}
 }
@@ -114,7 +115,7 @@ func TestSchedulesAreWarnedAbout(t *testing.T) {
 	fired, last := late.Triggers["t"], monday.AddDate(5, 0, 0)
 	fired.PrevFireTime = &last
 	late.Triggers["t"] = fired
-	if got := late.Warn(); len(got) != 1 || strings.Contains(got[0].Message, "2026") {
+	if got := late.Warn(nil); len(got) != 1 || strings.Contains(got[0].Message, "2026") {
 		t.Errorf("warnings years later = %v, want those of the year after the last fire", got)
 	}
 }

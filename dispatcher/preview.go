@@ -1,26 +1,14 @@
 package dispatcher
 
-import (
-	"time"
-
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
-)
-
-// PreviewSchedule is the schedule of a trigger, alone. Its fields mean what those of Trigger do.
-type PreviewSchedule struct {
-	Expression  string           `json:"expression"`
-	Dialect     schedule.Dialect `json:"dialect"`
-	Timezone    string           `json:"timezone"`
-	StartAt     *time.Time       `json:"start_at,omitempty"`
-	EndAt       *time.Time       `json:"end_at,omitempty"`
-	RepeatCount int              `json:"repeat_count,omitempty"`
-	Gap         schedule.Gap     `json:"gap"`
-	Overlap     schedule.Overlap `json:"overlap"`
-}
+import "time"
 
 // PreviewRequest asks when a schedule would fire if it were declared at From.
 type PreviewRequest struct {
-	PreviewSchedule
+	Schedule
+	// App is whose calendars the schedule may name; it is needed for that only.
+	App string `json:"app,omitempty"`
+	// Identity is what H and jitter hash: app/job/trigger, as for the trigger of that name.
+	Identity string `json:"identity,omitempty"`
 	// From is exclusive, as the instant of a declaration is; nil means now.
 	From *time.Time `json:"from,omitempty"`
 	// Count is how many fire times are wanted, 1 to MaxPreview; 0 means DefaultPreview.
@@ -39,45 +27,55 @@ func (p *PreviewRequest) SetDefaults() { p.Count = DefaultPreview }
 // Preview is the answer to a PreviewRequest: the schedule with everything that its text
 // left to be recognised written out, and its fire times.
 type Preview struct {
-	PreviewSchedule
+	Schedule
 	From time.Time `json:"from"`
 	// FireTimes are fewer than asked for where the schedule ends.
 	FireTimes []time.Time `json:"fire_times"`
+	// DueTimes say when each of them runs; they are given only where jitter moves them.
+	DueTimes []time.Time `json:"due_times,omitempty"`
 }
 
-// Validate returns everything wrong with p, as Faults with JSON pointers, or nil.
+// Validate returns everything wrong with p, as Faults with JSON pointers, or nil. Whether
+// its calendar exists is for Preview to judge.
 func (p PreviewRequest) Validate() error {
 	var faults Faults
-	checkSchedule(&faults, p.spec(time.Time{}))
+	p.Schedule.check(&faults, p.Identity)
+	switch {
+	case p.App != "":
+		CheckName(&faults, "/app", p.App)
+	case p.Calendar != "":
+		faults.Add("/app", CodeRequired, "app is missing; it says whose calendar %s is", Echo(p.Calendar))
+	}
+	if p.Jitter > 0 && p.Identity == "" {
+		faults.Add("/identity", CodeRequired, "identity is missing; jitter hashes it: write app/job/trigger")
+	}
+	checkText(&faults, "/identity", p.Identity)
 	if p.Count < 1 || p.Count > MaxPreview {
 		faults.Add("/count", CodeCountRange, "count %d is not in 1 to %d", p.Count, MaxPreview)
 	}
 	return faults.Err()
 }
 
-// Preview answers a valid p; now stands in for a From that is not given.
-func (p PreviewRequest) Preview(now time.Time) (Preview, error) {
+// Preview answers a valid p; now stands in for a From that is not given. The error is a
+// Fault or Faults.
+func (p PreviewRequest) Preview(calendars Calendars, now time.Time) (Preview, error) {
 	from := now.UTC().Truncate(time.Millisecond)
 	if p.From != nil {
 		from = *p.From
 	}
-	s, err := schedule.Parse(p.spec(from))
+	s, err := p.Parse(p.Identity, from, calendars)
 	if err != nil {
-		return Preview{}, err
+		var faults Faults
+		faults.AddError("", err)
+		return Preview{}, faults
 	}
-	resolved := s.Spec()
-	answer := Preview{PreviewSchedule: p.PreviewSchedule, From: from, FireTimes: []time.Time{}}
-	answer.Dialect, answer.Timezone, answer.Gap, answer.Overlap = resolved.Dialect, resolved.Timezone, resolved.Gap, resolved.Overlap
+	answer := Preview{Schedule: p.Schedule, From: from, FireTimes: []time.Time{}}
+	answer.resolve(s)
 	for at, ok := s.Next(from); ok && len(answer.FireTimes) < p.Count; at, ok = s.Next(at) {
 		answer.FireTimes = append(answer.FireTimes, at)
+		if p.Jitter > 0 {
+			answer.DueTimes = append(answer.DueTimes, at.Add(s.Delay(at)))
+		}
 	}
 	return answer, nil
-}
-
-// spec is Trigger.Spec: a preview is a trigger declared at anchor.
-func (p PreviewRequest) spec(anchor time.Time) schedule.Spec {
-	return Trigger{
-		Expression: p.Expression, Dialect: p.Dialect, Timezone: p.Timezone, StartAt: p.StartAt, EndAt: p.EndAt,
-		RepeatCount: p.RepeatCount, Gap: p.Gap, Overlap: p.Overlap, AnchorAt: anchor,
-	}.Spec()
 }

@@ -14,8 +14,8 @@ import (
 func TestPreviewIsWhatATriggerDeclaredThenDoes(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{minutely, "rate(7 minutes)", "at(2026-03-02T10:00:01Z)", "0 0 12 ? * MON#2"} {
-		asked := dispatcher.PreviewRequest{PreviewSchedule: dispatcher.PreviewSchedule{Expression: expression}, From: &monday, Count: 1}
-		preview, err := asked.Preview(monday.Add(time.Hour))
+		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, From: &monday, Count: 1}
+		preview, err := asked.Preview(nil, monday.Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,9 +29,12 @@ func TestPreviewIsWhatATriggerDeclaredThenDoes(t *testing.T) {
 // What a PUT refuses, a preview must not promise.
 func TestPreviewRefusesWhatATriggerRefuses(t *testing.T) {
 	t.Parallel()
-	for _, expression := range []string{"", "delay(30s)", "0 0 30 2 *"} {
-		asked := dispatcher.PreviewRequest{PreviewSchedule: dispatcher.PreviewSchedule{Expression: expression}, Count: 1}
-		if diff := cmp.Diff(trigger(expression).Validate(), asked.Validate()); diff != "" || asked.Validate() == nil {
+	for _, expression := range []string{"", "delay(30d)", "0 0 30 2 *"} {
+		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, Count: 1}
+		declared := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression = expression }))
+		var preview dispatcher.Faults
+		preview.AddError("/triggers/t", asked.Validate())
+		if diff := cmp.Diff(declared.Validate(), preview.Err()); diff != "" || len(preview) == 0 {
 			t.Errorf("%q: faults (-trigger +preview):\n%s", expression, diff)
 		}
 	}
@@ -40,12 +43,12 @@ func TestPreviewRefusesWhatATriggerRefuses(t *testing.T) {
 func TestPreviewResolvesAndEnds(t *testing.T) {
 	t.Parallel()
 	asked := dispatcher.PreviewRequest{
-		PreviewSchedule: dispatcher.PreviewSchedule{Expression: minutely, RepeatCount: 2}, Count: 5,
+		Schedule: dispatcher.Schedule{Expression: minutely, RepeatCount: 2}, Count: 5,
 	}
-	got, err := asked.Preview(monday)
+	got, err := asked.Preview(nil, monday)
 	want := dispatcher.Preview{
-		PreviewSchedule: dispatcher.PreviewSchedule{Expression: minutely, Dialect: schedule.DialectUnix, Timezone: "UTC", RepeatCount: 2},
-		From:            monday, FireTimes: []time.Time{monday.Add(time.Minute), monday.Add(2 * time.Minute)},
+		Schedule: dispatcher.Schedule{Expression: minutely, Dialect: schedule.DialectUnix, Timezone: "UTC", RepeatCount: 2},
+		From:     monday, FireTimes: []time.Time{monday.Add(time.Minute), monday.Add(2 * time.Minute)},
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("Preview: %v (-want +got):\n%s", err, diff)

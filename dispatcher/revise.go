@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"maps"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -12,9 +13,10 @@ import (
 //
 // A trigger whose schedule did not change keeps its fire times, also a fire that is due at
 // this very moment. Fires that were due and unclaimed under a schedule that is no more
-// come back as misfires, so that they are accounted for. The error is Faults: an instant
-// that is past, or an invalid definition.
-func Revise(old *Job, declared Job, prior int64, now time.Time) (Job, []Misfire, error) {
+// come back as misfires, so that they are accounted for. calendars are those of the job's
+// app. The error is Faults: an instant that is past, an unknown calendar, or an invalid
+// definition.
+func Revise(old *Job, declared Job, prior int64, calendars Calendars, now time.Time) (Job, []Misfire, error) {
 	if err := declared.Validate(); err != nil {
 		return Job{}, nil, err
 	}
@@ -23,11 +25,14 @@ func Revise(old *Job, declared Job, prior int64, now time.Time) (Job, []Misfire,
 	if old != nil {
 		job.Paused, job.CreatedAt, job.Revision = old.Paused, old.CreatedAt, old.Revision+1
 	}
-	job.Triggers = make(map[string]Trigger, len(declared.Triggers))
+	job.Triggers = maps.Clone(declared.Triggers)
+	if job.Triggers == nil {
+		job.Triggers = map[string]Trigger{}
+	}
 	var missed []Misfire
 	var faults Faults
 	for _, name := range sortedKeys(declared.Triggers) {
-		t, dropped, err := reviseTrigger(old, job, name, declared.Triggers[name], now)
+		t, dropped, err := reviseTrigger(old, job, name, calendars, now)
 		faults.AddError(Pointer("triggers", name), err)
 		job.Triggers[name] = t
 		missed = append(missed, dropped...)
@@ -38,64 +43,87 @@ func Revise(old *Job, declared Job, prior int64, now time.Time) (Job, []Misfire,
 	if old != nil {
 		for _, name := range sortedKeys(old.Triggers) {
 			if _, stays := job.Triggers[name]; !stays {
-				missed = append(missed, dropDue(*old, name, now, "the trigger was removed")...)
+				missed = append(missed, dropDue(*old, name, calendars, now, "the trigger was removed")...)
 			}
 		}
 	}
-	job.State, job.Warnings = job.RollUp(), job.Warn()
+	job.State, job.Warnings = job.RollUp(), job.Warn(calendars)
 	return job, missed, nil
 }
 
 // Retire returns the misfires that account for what was due when job was deleted at now.
-func Retire(job Job, now time.Time) []Misfire {
+func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	var missed []Misfire
 	for _, name := range sortedKeys(job.Triggers) {
-		missed = append(missed, dropDue(job, name, now, "the job was deleted")...)
+		missed = append(missed, dropDue(job, name, calendars, now, "the job was deleted")...)
 	}
 	return missed
 }
 
-// reviseTrigger returns the trigger that results from declaring t under name, and the
-// fires that its former schedule still owed.
-func reviseTrigger(old *Job, job Job, name string, t Trigger, now time.Time) (Trigger, []Misfire, error) {
-	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime = false, "", nil, nil
+// reviseTrigger returns the trigger that results from declaring that of job under name, and
+// the fires that its former schedule still owed.
+func reviseTrigger(old *Job, job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire, error) {
+	t := job.Triggers[name]
+	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
 	t.State, t.AnchorAt = TriggerWaiting, now
-	if err := t.resolve(); err != nil {
+	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	if err != nil {
 		return t, nil, err
 	}
+	t.resolve(s)
 	var missed []Misfire
 	unchanged := false
 	if before, known := old.trigger(name); known {
 		t.Paused, t.PrevFireTime = before.Paused, before.PrevFireTime
-		if unchanged = before.sameSchedule(t); unchanged {
-			t.AnchorAt = before.AnchorAt
+		if unchanged = before.same(t.Schedule); unchanged {
 			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
 			if wasOn && isOn && before.State != TriggerError {
-				t.State, t.NextFireTime = before.storedState(), before.NextFireTime
+				t.State, t.NextFireTime, t.DueAt = before.storedState(), before.NextFireTime, before.DueAt
+				t.AnchorAt, t.Fired = before.AnchorAt, before.Fired
 				return t, nil, nil
 			}
+			if s, err = t.continued(before, s, Identity(job.App, job.Name, name), calendars); err != nil {
+				return t, nil, err
+			}
 		}
-		missed = dropDue(*old, name, now, "the trigger was changed")
+		missed = dropDue(*old, name, calendars, now, "the trigger was changed")
 	}
 	if !job.Enabled || !t.Enabled {
 		return t, missed, nil
 	}
-	if err := t.arm(now); err != nil {
-		return t, nil, err
-	}
+	t.arm(s, t.afterLast(now))
 	// What was to come when it was declared, and is past when its job is enabled again, is
 	// over; only a new schedule is a mistake worth refusing.
 	if t.State == TriggerComplete && !unchanged {
-		if err := t.over(now); err != nil {
+		if err := t.over(s, calendars, now); err != nil {
 			return t, nil, err
 		}
 	}
 	return t, missed, nil
 }
 
-// over returns why nothing is left to fire of t, where that is plain from an instant in its
-// definition.
-func (t Trigger) over(now time.Time) error {
+// continued lets t count on from where its like before did, and returns its schedule s so.
+// A fixed delay alone begins anew: it counts from an end of a run, which is not to come again.
+func (t *Trigger) continued(before Trigger, s *schedule.Schedule, identity string, calendars Calendars) (*schedule.Schedule, error) {
+	t.Fired = before.Fired
+	if _, delayed := s.FixedDelay(); delayed {
+		return s, nil
+	}
+	t.AnchorAt = before.AnchorAt
+	return t.Parse(identity, t.AnchorAt, calendars)
+}
+
+// afterLast is now, or the last fire if that was claimed ahead of its time.
+func (t Trigger) afterLast(now time.Time) time.Time {
+	if t.PrevFireTime != nil && t.PrevFireTime.After(now) {
+		return *t.PrevFireTime
+	}
+	return now
+}
+
+// over returns why nothing is left to fire of t, whose schedule is s, where that is plain
+// from an instant in its definition.
+func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) error {
 	var faults Faults
 	if t.EndAt != nil && !t.EndAt.After(now) {
 		faults.Add("/end_at", CodeAtPast, "end_at %s is past (it is %s), so the trigger would never fire; give one to come, or remove the trigger",
@@ -104,15 +132,20 @@ func (t Trigger) over(now time.Time) error {
 	if t.Dialect != schedule.DialectAt {
 		return faults.Err()
 	}
-	unbounded := t
-	unbounded.StartAt, unbounded.EndAt = nil, nil
-	switch err := unbounded.arm(now); {
-	case err != nil:
+	spec := s.Spec()
+	spec.StartAt, spec.EndAt, spec.Calendar = time.Time{}, time.Time{}, nil
+	unbounded, err := schedule.Parse(spec)
+	if err != nil {
 		return err
-	case unbounded.NextFireTime == nil:
+	}
+	switch at, ok := unbounded.Next(now); {
+	case !ok:
 		faults.Add("/expression", CodeAtPast, "instant %s is past (it is %s); give one to come, or remove the trigger",
 			Echo(t.Expression), now.Format(time.RFC3339))
-	case len(faults) == 0:
+	case len(faults) > 0:
+	case t.Calendar != "" && !s.Spec().Calendar.Includes(at):
+		faults.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes instant %s, so the trigger would never fire", Echo(t.Calendar), Echo(t.Expression))
+	default:
 		faults.Add("/expression", schedule.CodeCronNever, "instant %s is not between start_at and end_at, so the trigger would never fire",
 			Echo(t.Expression))
 	}
@@ -128,47 +161,17 @@ func (j *Job) trigger(name string) (Trigger, bool) {
 	return t, ok
 }
 
-// resolve writes out what the texts of t leave to be recognised, so that the stored
-// definition says in full what it means.
-func (t *Trigger) resolve() error {
-	s, err := schedule.Parse(t.Spec())
-	if err != nil {
-		return err
-	}
-	spec := s.Spec()
-	t.Dialect, t.Timezone, t.Gap, t.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
-	return nil
-}
-
-// arm sets the first fire time after now; without one the trigger is complete.
-func (t *Trigger) arm(now time.Time) error {
-	s, err := schedule.Parse(t.Spec())
-	if err != nil {
-		return err
-	}
-	next, ok := s.Next(now)
-	if ok {
-		t.State, t.NextFireTime = TriggerWaiting, &next
-		return nil
-	}
-	t.State = TriggerComplete
-	return nil
-}
-
 // storedState is the state without the pause, which is only shown.
 func (t Trigger) storedState() TriggerState {
-	switch {
-	case t.State != TriggerPaused:
-		return t.State
-	case t.NextFireTime == nil:
-		return TriggerComplete
+	if t.State == TriggerPaused {
+		return TriggerWaiting
 	}
-	return TriggerWaiting
+	return t.State
 }
 
 // dropDue returns the misfire that accounts for the fires of a trigger that were due by now
 // when its schedule ceased to be.
-func dropDue(job Job, name string, now time.Time, reason string) []Misfire {
+func dropDue(job Job, name string, calendars Calendars, now time.Time, reason string) []Misfire {
 	t := job.Triggers[name]
 	if t.NextFireTime == nil || t.NextFireTime.After(now) {
 		return nil
@@ -178,7 +181,7 @@ func dropDue(job Job, name string, now time.Time, reason string) []Misfire {
 		Decision: DecisionSkip, Reason: reason, DecidedAt: now,
 	}
 	// A definition in error has no later instants to count.
-	if s, err := schedule.Parse(t.Spec()); err == nil {
+	if s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars); err == nil {
 		missed.To, missed.Count, _ = Missed(s, missed.From, now)
 	}
 	return []Misfire{missed}

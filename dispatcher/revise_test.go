@@ -55,7 +55,7 @@ func endAt(end time.Time) func(*dispatcher.Job) {
 
 func revise(t *testing.T, old *dispatcher.Job, declared dispatcher.Job, now time.Time) (dispatcher.Job, []dispatcher.Misfire) {
 	t.Helper()
-	revised, missed, err := dispatcher.Revise(old, declared, 0, now)
+	revised, missed, err := dispatcher.Revise(old, declared, 0, nil, now)
 	if err != nil {
 		t.Fatalf("Revise at %v: %v", now, err)
 	}
@@ -84,7 +84,7 @@ func TestReviseRefusesANewScheduleThatIsOver(t *testing.T) {
 		"an end that is past, if it is off": {job(minutely, endAt(monday), func(j *dispatcher.Job) { j.Enabled = false }), nil},
 	} {
 		for old, before := range map[string]*dispatcher.Job{"new": nil, "changed": new(job("@daily"))} {
-			_, _, err := dispatcher.Revise(before, tt.declared, 0, monday)
+			_, _, err := dispatcher.Revise(before, tt.declared, 0, nil, monday)
 			var faults dispatcher.Faults
 			faults.AddError("", err)
 			var got []string
@@ -262,7 +262,7 @@ func TestReviseIgnoresReadOnlyFields(t *testing.T) {
 
 func TestReviseCountsOnFromADeletedJob(t *testing.T) {
 	t.Parallel()
-	got, _, err := dispatcher.Revise(nil, job(minutely), 41, monday)
+	got, _, err := dispatcher.Revise(nil, job(minutely), 41, nil, monday)
 	if err != nil || got.Revision != 42 {
 		t.Errorf("revision %d, %v, want 42: an ETag must not come back", got.Revision, err)
 	}
@@ -273,7 +273,7 @@ func TestReviseRefusesANewInstantInThePast(t *testing.T) {
 	past := job("at(2026-03-02T09:00:00Z)")
 	old, _ := revise(t, nil, job("at(2026-03-02T10:01:00Z)"), monday)
 	for name, before := range map[string]*dispatcher.Job{"new": nil, "changed": &old} {
-		_, _, err := dispatcher.Revise(before, past, 0, monday)
+		_, _, err := dispatcher.Revise(before, past, 0, nil, monday)
 		var faults dispatcher.Faults
 		if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Code != dispatcher.CodeAtPast || faults[0].Path != "/triggers/t/expression" {
 			t.Errorf("%s instant in the past: %v, want %s at /triggers/t/expression", name, err, dispatcher.CodeAtPast)
@@ -294,7 +294,7 @@ func TestRemovalAccountsForDueFires(t *testing.T) {
 		t.Errorf("misfires of a removed trigger (-want +got):\n%s", diff)
 	}
 	want[0].Reason = "the job was deleted"
-	if diff := cmp.Diff(want, dispatcher.Retire(old, now)); diff != "" {
+	if diff := cmp.Diff(want, dispatcher.Retire(old, nil, now)); diff != "" {
 		t.Errorf("misfires of a deleted job (-want +got):\n%s", diff)
 	}
 }
@@ -316,5 +316,66 @@ func TestMissedCountsUpToTheBound(t *testing.T) {
 	last, count, next = dispatcher.Missed(s, from, now)
 	if !last.Equal(now.Truncate(time.Second)) || count != dispatcher.MostMissed || next == nil || !next.After(now) {
 		t.Errorf("Missed past its bound = %v, %d, %v, want %d and the range up to now", last, count, next, dispatcher.MostMissed)
+	}
+}
+
+func TestFixedDelayBeginsAnewWhenItIsEnabledAgain(t *testing.T) {
+	t.Parallel()
+	first, _ := revise(t, nil, job("delay(30s)"), monday)
+	off := job("delay(30s)")
+	off.Enabled = false
+	stopped, _ := revise(t, &first, off, monday.Add(time.Hour))
+	again, _ := revise(t, &stopped, job("delay(30s)"), monday.Add(2*time.Hour))
+	if got, want := again.Triggers["t"], monday.Add(2*time.Hour+30*time.Second); got.NextFireTime == nil || !got.NextFireTime.Equal(want) || got.State != dispatcher.TriggerWaiting {
+		t.Errorf("next fire = %v in state %s, want %v", got.NextFireTime, got.State, want)
+	}
+}
+
+// While its run is in flight a fixed delay has no next fire, and is not complete.
+func TestFixedDelayThatRunsStaysWaitingThroughAChange(t *testing.T) {
+	t.Parallel()
+	stored, _ := revise(t, nil, job("delay(30s)"), monday)
+	running := stored.Triggers["t"]
+	running.PrevFireTime, running.NextFireTime, running.DueAt, running.Fired = running.NextFireTime, nil, nil, 3
+	for _, paused := range []bool{false, true} {
+		running.Paused = paused
+		if paused {
+			running.State = dispatcher.TriggerPaused
+		}
+		stored.Triggers["t"] = running
+		changed := job("delay(30s)")
+		changed.Description = "other"
+		got, _ := revise(t, &stored, changed, monday.Add(time.Hour))
+		if one := got.Triggers["t"]; one.NextFireTime != nil || one.State != dispatcher.TriggerWaiting || one.Fired != 3 || !one.AnchorAt.Equal(monday) {
+			t.Errorf("paused %v: trigger = %+v, want it waiting as it was", paused, one)
+		}
+	}
+}
+
+func TestJitterMovesWhenAFireIsDueAndNotItsInstant(t *testing.T) {
+	t.Parallel()
+	stored, _ := revise(t, nil, job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Jitter = dispatcher.Duration(time.Hour) })), monday)
+	got := stored.Triggers["t"]
+	delay := got.DueAt.Sub(*got.NextFireTime)
+	if !got.NextFireTime.Equal(monday.Add(time.Minute)) || delay <= 0 || delay >= time.Hour {
+		t.Errorf("next fire %v is due %s later, want within the hour", got.NextFireTime, delay)
+	}
+}
+
+func TestHashedFieldsDependOnTheNamesOfTheTrigger(t *testing.T) {
+	t.Parallel()
+	minutes := map[int]bool{}
+	for _, name := range []string{"one", "two", "three", "four"} {
+		declared := job("H * * * *")
+		declared.Name = name
+		stored, _ := revise(t, nil, declared, monday)
+		minutes[stored.Triggers["t"].NextFireTime.Minute()] = true
+		again, _ := revise(t, nil, declared, monday)
+		if !again.Triggers["t"].NextFireTime.Equal(*stored.Triggers["t"].NextFireTime) {
+			t.Errorf("job %s fires at another minute when it is declared again", name)
+		}
+	}
+	if len(minutes) < 2 {
+		t.Errorf("four jobs fire at the same minute %v", minutes)
 	}
 }

@@ -50,7 +50,7 @@ type Definitions interface {
 	App(ctx context.Context, name string) (App, error)
 	// Apps lists by name.
 	Apps(ctx context.Context, page Page) ([]App, error)
-	// DeleteApp returns ErrNotEmpty while the app has jobs.
+	// DeleteApp returns ErrNotEmpty while the app has jobs or calendars.
 	DeleteApp(ctx context.Context, name string, change Change) error
 
 	// PutJob creates or replaces a job with its triggers in one transaction, by the rules of
@@ -67,6 +67,19 @@ type Definitions interface {
 	// PauseJob sets or lifts an operator's pause of a job, or of one trigger if trigger is not
 	// empty, and counts the revision up, which makes every fire already in a node's memory void.
 	PauseJob(ctx context.Context, app, job, trigger string, paused bool, change Change) (Job, error)
+
+	// PutCalendar creates or replaces a calendar and returns it as stored. In the same
+	// transaction, the triggers that it concerns, by way of bases too, get new fire times by
+	// the rules of Recalendar. ErrNotFound: the app does not exist. Faults: the definition is
+	// wrong, or a base is.
+	PutCalendar(ctx context.Context, calendar Calendar, change Change) (Calendar, error)
+	// Calendar returns ErrNotFound if there is none of that name.
+	Calendar(ctx context.Context, app, name string) (Calendar, error)
+	// Calendars lists by name.
+	Calendars(ctx context.Context, app string, page Page) ([]Calendar, error)
+	// DeleteCalendar returns an error that is ErrInUse, and says by what, while a trigger or a
+	// calendar refers to it.
+	DeleteCalendar(ctx context.Context, app, name string, change Change) error
 
 	// CreateToken stores a token; ErrPrecondition if its name is taken.
 	CreateToken(ctx context.Context, token APIToken) error
@@ -143,14 +156,20 @@ type Fleet interface {
 // DueTrigger is a trigger as the window poll reads it.
 type DueTrigger struct {
 	ID, JobID, Revision int64
-	Spec                schedule.Spec
-	MisfireAfter        time.Duration
-	PrevFireTime        time.Time // zero: none
-	NextFireTime        time.Time
+	// CalendarRevision is that of the app's calendars when NextFireTime was worked out; 0
+	// without a calendar.
+	CalendarRevision int64
+	// Spec lacks Identity and Calendar, which the names of its job and Calendar lead to.
+	Spec         schedule.Spec
+	Calendar     string
+	MisfireAfter time.Duration
+	PrevFireTime time.Time // zero: none
+	NextFireTime time.Time
+	DueAt        time.Time // NextFireTime, later by the jitter
 }
 
 // DueQuery selects the triggers that an enabled app, job and trigger, none of them paused,
-// has waiting with next fire time at or before Until, by (next fire time, id).
+// has waiting and due at or before Until, by (due at, id).
 type DueQuery struct {
 	Apps  []string // empty: all
 	Until time.Time
@@ -158,25 +177,45 @@ type DueQuery struct {
 	// misfire handler. Without it, they are left out.
 	Overdue bool
 	Now     time.Time
-	// AfterTime and AfterID are the key of the last trigger of the page before.
+	// AfterTime and AfterID are DueAt and ID of the last trigger of the page before.
 	AfterTime time.Time
 	AfterID   int64
 	Limit     int
 }
 
-// Advance is one compare-and-swap of a trigger: from (Revision, Prev, Next) to (Next, Then).
+// Advance is one compare-and-swap of a trigger: from (Revision, CalendarRevision, Prev, Next)
+// to (Next, Then).
 type Advance struct {
-	TriggerID, Revision int64
-	Prev                time.Time // zero: none
-	Next                time.Time // the instant that is claimed or settled
-	Then                time.Time // the next fire time afterwards; zero completes the trigger
+	TriggerID, Revision, CalendarRevision int64
+	Prev                                  time.Time // zero: none
+	Next                                  time.Time // the instant that is claimed or settled
+	// Then is the next fire time afterwards. Zero completes the trigger, but for a fixed delay,
+	// which waits for the end of its run; see Rearm. ThenDue is when Then is due, zero if then.
+	Then, ThenDue time.Time
+}
+
+// EndedDelay is a trigger with a fixed delay whose latest run has ended, and that is to be
+// given its next fire.
+type EndedDelay struct {
+	DueTrigger           // NextFireTime and DueAt are zero; Spec.Anchor is EndedAt
+	EndedAt    time.Time // when the run ended
+	Fired      int       // runs that ended before it
+}
+
+// Rearming gives a fixed delay its next fire: a compare-and-swap from (Revision,
+// CalendarRevision, Prev, no next fire time) to (Prev, Next).
+type Rearming struct {
+	TriggerID, Revision, CalendarRevision int64
+	Prev                                  time.Time
+	Anchor                                time.Time // end of the run
+	Next, Due                             time.Time // zero completes the trigger
 }
 
 // ClaimBatch claims fires for a node. At most one instant of a trigger may be in a batch.
 type ClaimBatch struct {
 	Node  NodeID
 	Token Token
-	// Lead is how far ahead of its instant a fire may be claimed, by the database's clock.
+	// Lead is how far ahead of its being due a fire may be claimed, by the database's clock.
 	Lead     time.Duration
 	Advances []Advance
 	Now      time.Time
@@ -228,7 +267,7 @@ type Record struct {
 	Outcome Outcome
 }
 
-// JobVersion is a job as the engine runs it.
+// JobVersion is a job as the engine runs it: without State and Warnings, which are for people.
 type JobVersion struct {
 	ID int64
 	Job
@@ -249,6 +288,9 @@ type Dispatch interface {
 	Due(ctx context.Context, query DueQuery) ([]DueTrigger, error)
 	// JobsByID returns the jobs that still exist, in any order.
 	JobsByID(ctx context.Context, ids []int64) ([]JobVersion, error)
+	// AppCalendars returns all calendars of an app, and the revision of the lot: whatever
+	// trigger has a lower CalendarRevision or the same, was worked out by these or older ones.
+	AppCalendars(ctx context.Context, app string) (revision int64, all []Calendar, err error)
 	// Claim advances triggers and inserts their runs in one statement, and returns the runs
 	// that were won. A lost fire is no error. Nothing is won unless the node is active and
 	// the app enabled. After an error the outcome is unknown: ask Held.
@@ -268,6 +310,12 @@ type Dispatch interface {
 	// Record ends attempts, fenced by token: a record whose token is not the run's becomes the
 	// late result of its attempt. Recording the same outcome again changes nothing.
 	Record(ctx context.Context, records []Record) error
+	// EndedDelays returns triggers with a fixed delay, of enabled jobs, that have no next fire
+	// while their latest run has ended: those among ids, or without ids any, at most limit.
+	EndedDelays(ctx context.Context, ids []int64, limit int) ([]EndedDelay, error)
+	// Rearm gives fixed delays their next fires and counts the ended runs. One that is out of
+	// date changes nothing, and is no error.
+	Rearm(ctx context.Context, rearmings []Rearming) error
 	// Quarantine puts a trigger that cannot be evaluated into state error, if it still has
 	// that revision.
 	Quarantine(ctx context.Context, triggerID, revision int64, reason string) error

@@ -10,21 +10,7 @@ import (
 
 // Trigger is one schedule of a job.
 type Trigger struct {
-	// Expression is the schedule in one of the dialects of package schedule.
-	Expression string `json:"expression"`
-	// Dialect says how to read Expression; empty recognises it, and the answer says as what.
-	Dialect schedule.Dialect `json:"dialect"`
-	// Timezone is an IANA name; empty means UTC.
-	Timezone string `json:"timezone"`
-	// StartAt and EndAt bound the fires, both inclusive; nil means unbounded.
-	StartAt *time.Time `json:"start_at,omitempty"`
-	EndAt   *time.Time `json:"end_at,omitempty"`
-	// RepeatCount is the total number of fires; 0 means no limit.
-	RepeatCount int `json:"repeat_count,omitempty"`
-	// Gap and Overlap say what becomes of local times that daylight saving skips or repeats;
-	// empty means skip and last.
-	Gap     schedule.Gap     `json:"gap"`
-	Overlap schedule.Overlap `json:"overlap"`
+	Schedule
 	// MisfireAfter is how late a fire may be before it counts as missed; 0 means 60s.
 	MisfireAfter Duration `json:"misfire_after,omitempty"`
 	// Enabled is whether the trigger fires; see Job.Enabled.
@@ -39,9 +25,13 @@ type Trigger struct {
 	// PrevFireTime and NextFireTime are nil where there is none.
 	PrevFireTime *time.Time `json:"prev_fire_time,omitempty"`
 	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
+	// DueAt is when the next fire runs: NextFireTime, or with jitter up to so much later.
+	DueAt *time.Time `json:"due_at,omitempty"`
 	// AnchorAt is when the schedule was declared or last changed: intervals without a start
-	// and repeat counts are counted from it.
+	// and repeat counts are counted from it. A fixed delay counts from the end of its latest run.
 	AnchorAt time.Time `json:"anchor_at"`
+	// Fired counts the runs of a fixed delay that have ended, against RepeatCount.
+	Fired int `json:"-"`
 }
 
 // DefaultMisfireAfter is how late a fire may be before it counts as missed.
@@ -64,47 +54,31 @@ func (t *Trigger) SetDefaults() {
 	t.MisfireAfter = DefaultMisfireAfter
 }
 
-// Spec returns the schedule of t as package schedule reads it.
-func (t Trigger) Spec() schedule.Spec {
-	spec := schedule.Spec{
-		Expression: t.Expression, Dialect: t.Dialect, Timezone: t.Timezone,
-		RepeatCount: t.RepeatCount, Gap: t.Gap, Overlap: t.Overlap, Anchor: t.AnchorAt,
-	}
-	if t.StartAt != nil {
-		spec.StartAt = *t.StartAt
-	}
-	if t.EndAt != nil {
-		spec.EndAt = *t.EndAt
-	}
-	return spec
+// check adds everything wrong with t, which is named identity.
+func (t Trigger) check(faults *Faults, identity string) {
+	t.Schedule.check(faults, identity)
+	t.MisfireAfter.check(faults, "/misfire_after", time.Second, MaxDuration)
 }
 
-// Validate returns everything wrong with t, as Faults with JSON pointers, or nil.
-func (t Trigger) Validate() error {
-	var faults Faults
-	checkSchedule(&faults, t.Spec())
-	t.MisfireAfter.check(&faults, "/misfire_after", time.Second, MaxDuration)
-	return faults.Err()
+// arm sets the first fire after now; without one the trigger is complete.
+func (t *Trigger) arm(s *schedule.Schedule, now time.Time) {
+	t.State, t.NextFireTime, t.DueAt = TriggerComplete, nil, nil
+	if next, ok := s.Next(now); ok {
+		t.fireAt(s, next)
+	}
 }
 
-// checkSchedule adds everything that keeps spec from being a trigger's schedule.
-func checkSchedule(faults *Faults, spec schedule.Spec) {
-	s, err := schedule.Parse(spec)
-	if err != nil {
-		faults.AddError("", err)
-		return
-	}
-	if _, delayed := s.FixedDelay(); delayed {
-		// It counts from the end of a run, which nothing moves the anchor to yet.
-		faults.Add("/expression", CodeEnum, "expression %s is a fixed delay, which no node schedules yet; write rate(...)", Echo(spec.Expression))
-	}
+// fireAt sets the next fire.
+func (t *Trigger) fireAt(s *schedule.Schedule, next time.Time) {
+	due := next.Add(s.Delay(next))
+	t.State, t.NextFireTime, t.DueAt = TriggerWaiting, &next, &due
 }
 
 // warn returns what is allowed in the schedule but probably not meant, by the codes that
 // package schedule warns with. Daylight saving is looked at for a year, from since on or
 // from the last fire if that is later.
-func (t Trigger) warn(since time.Time) Faults {
-	s, err := schedule.Parse(t.Spec())
+func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Faults {
+	s, err := t.Parse(identity, t.AnchorAt, calendars)
 	if err != nil {
 		return nil //nolint:nilerr // which is for Validate to report
 	}
@@ -120,16 +94,6 @@ func (t Trigger) warn(since time.Time) Faults {
 		found.Add("/expression", schedule.WarnNoFire, "nothing is left to fire by end_at and repeat_count, so the trigger never fires")
 	}
 	return found
-}
-
-// sameSchedule tells whether two definitions give the same instants, so that a change of
-// anything else leaves the next fire time alone.
-func (t Trigger) sameSchedule(other Trigger) bool {
-	a, b := t.Spec(), other.Spec()
-	a.Anchor, b.Anchor = time.Time{}, time.Time{}
-	sameBounds := a.StartAt.Equal(b.StartAt) && a.EndAt.Equal(b.EndAt)
-	a.StartAt, b.StartAt, a.EndAt, b.EndAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	return sameBounds && a == b
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

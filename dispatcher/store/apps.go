@@ -97,8 +97,9 @@ func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Ch
 			return err
 		}
 		// $1 id
-		const jobs = `SELECT 1 FROM jobs WHERE app_id = $1 AND deleted_at IS NULL LIMIT 1`
-		if _, found, err := first(ctx, t, scanInt, jobs, dispatcher.AppID(name)); err != nil || found {
+		const content = `SELECT 1 FROM jobs WHERE app_id = $1 AND deleted_at IS NULL
+			UNION ALL SELECT 1 FROM calendars WHERE app_id = $1 AND deleted_at IS NULL LIMIT 1`
+		if _, found, err := first(ctx, t, scanInt, content, dispatcher.AppID(name)); err != nil || found {
 			if found {
 				return dispatcher.ErrNotEmpty
 			}

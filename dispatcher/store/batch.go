@@ -34,14 +34,20 @@ func names(columns []column) string {
 
 // The columns of the batches, in the order of their parameters.
 var (
-	advanceColumns = []column{{"id", bigint}, {"revision", bigint}, {"prev", bigint}, {"next", bigint}, {"upto", bigint}}
-	settleColumns  = append(advanceColumns[:5:5],
+	advanceColumns = []column{
+		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"next", bigint}, {"upto", bigint}, {"upto_due", bigint},
+	}
+	settleColumns = append(advanceColumns[:7:7],
 		column{"to_at", bigint}, column{"missed", bigint}, column{"decision", text}, column{"reason", text}, column{"run_at", bigint})
 	keyColumns    = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", integer}}
 	recordColumns = append(keyColumns[:5:5],
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
 		column{"state", text}, column{"class", text}, column{"error", text})
-	lateColumns = append(recordColumns[:12:12], column{"late", text})
+	lateColumns  = append(recordColumns[:12:12], column{"late", text})
+	rearmColumns = []column{
+		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"anchor", bigint}, {"next", bigint}, {"due", bigint},
+	}
+	idColumns   = []column{{"id", bigint}}
 	nameColumns = []column{{"name", text}}
 )
 

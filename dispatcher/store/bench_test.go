@@ -68,7 +68,7 @@ func declareMany(b *testing.B, s dispatcher.Store, jobs int, start time.Time) {
 		}
 		for n := range dispatcher.MaxTriggers {
 			job.Triggers[fmt.Sprintf("t%d", n)] = dispatcher.Trigger{
-				Expression: "rate(1s)", StartAt: &start, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+				Schedule: dispatcher.Schedule{Expression: "rate(1s)", StartAt: &start}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
 			}
 		}
 		_, err := s.PutJob(b.Context(), job, change)
@@ -89,7 +89,7 @@ func dueAll(b *testing.B, s dispatcher.Store, at time.Time) []dispatcher.DueTrig
 		}
 		all = append(all, page...)
 		last := page[len(page)-1]
-		q.AfterTime, q.AfterID = last.NextFireTime, last.ID
+		q.AfterTime, q.AfterID = last.DueAt, last.ID
 	}
 }
 

@@ -62,24 +62,26 @@ func (j *jobRow) decode(target, payload, triggers string) error {
 // triggerColumns belong to a query over triggers AS t.
 const triggerColumns = `t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, t.start_at, t.end_at,
 	t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled, t.paused, t.job_paused, t.state, t.error,
-	t.prev_fire_time, t.next_fire_time, t.anchor_at`
+	t.prev_fire_time, t.next_fire_time, t.due_at, t.anchor_at, t.jitter, t.fired, t.drift_hour, t.calendar, t.on_excluded,
+	t.calendar_revision`
 
 // triggerRow is a trigger with its keys.
 type triggerRow struct {
 	dispatcher.Trigger
-	id, jobID, revision int64
-	name                string
+	id, jobID, revision, calendars int64
+	name                           string
 }
 
 func scanTrigger(row scanner) (triggerRow, error) {
 	var t triggerRow
-	var start, end, prev, next *int64
-	var misfireAfter, anchor int64
+	var start, end, prev, next, due *int64
+	var misfireAfter, anchor, jitter int64
 	var jobPaused bool
 	err := row.Scan(&t.id, &t.jobID, &t.revision, &t.name, &t.Expression, &t.Dialect, &t.Timezone, &start, &end,
 		&t.RepeatCount, &t.Gap, &t.Overlap, &misfireAfter, &t.Enabled, &t.Paused, &jobPaused, &t.State, &t.Error,
-		&prev, &next, &anchor)
+		&prev, &next, &due, &anchor, &jitter, &t.Fired, &t.DriftHour, &t.Calendar, &t.OnExcluded, &t.calendars)
 	t.StartAt, t.EndAt, t.PrevFireTime, t.NextFireTime = optional(start), optional(end), optional(prev), optional(next)
+	t.DueAt, t.Jitter = optional(due), dispatcher.Duration(time.Duration(jitter)*time.Millisecond)
 	t.MisfireAfter = dispatcher.Duration(time.Duration(misfireAfter) * time.Millisecond)
 	t.AnchorAt = instant(anchor)
 	if t.State == dispatcher.TriggerWaiting && (t.Paused || jobPaused) {
@@ -88,9 +90,8 @@ func scanTrigger(row scanner) (triggerRow, error) {
 	return t, err
 }
 
-// loadJobs adds the triggers to jobs and completes what follows from them. A job that cannot
-// be read gets none.
-func (s *store) loadJobs(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
+// loadTriggers adds the triggers to jobs. A job that cannot be read gets none.
+func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
@@ -119,14 +120,38 @@ func (s *store) loadJobs(ctx context.Context, q querier, lock string, jobs []job
 	for _, t := range triggers {
 		byID[t.jobID].Triggers[t.name] = t.Trigger
 	}
-	for i := range all {
-		if all[i].Err != nil {
-			all[i].State = dispatcher.JobError
+	return all, nil
+}
+
+// complete adds to jobs of one app what people see of them: states and warnings.
+func (s *store) complete(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+	var calendars dispatcher.Calendars
+	for i := range jobs {
+		job := &jobs[i]
+		if job.Err != nil {
+			job.State = dispatcher.JobError
 			continue
 		}
-		all[i].State, all[i].Warnings = all[i].RollUp(), all[i].Warn()
+		if calendars == nil && namesCalendar(job.Job) {
+			_, all, err := appCalendars(ctx, q, app)
+			if err != nil {
+				return err
+			}
+			calendars = dispatcher.CompileCalendars(all)
+		}
+		job.State, job.Warnings = job.RollUp(), job.Warn(calendars)
 	}
-	return all, nil
+	return nil
+}
+
+// namesCalendar tells whether a trigger of the job names a calendar.
+func namesCalendar(job dispatcher.Job) bool {
+	for _, t := range job.Triggers {
+		if t.Calendar != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // findJob returns ErrNotFound if there is no such job. lock is a flavour's lock, or empty.
@@ -140,12 +165,15 @@ func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) 
 	if err != nil {
 		return dispatcher.Job{}, err
 	}
-	jobs, err := s.loadJobs(ctx, q, lock, rows)
+	jobs, err := s.loadTriggers(ctx, q, lock, rows)
 	if err != nil {
 		return dispatcher.Job{}, err
 	}
 	if len(jobs) == 0 {
 		return dispatcher.Job{}, dispatcher.NotFound("job", app+"/"+name)
+	}
+	if err := s.complete(ctx, q, app, jobs); err != nil {
+		return dispatcher.Job{}, err
 	}
 	return jobs[0].Job, jobs[0].Err
 }
@@ -169,7 +197,10 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := s.loadJobs(ctx, s.read, "", rows)
+	loaded, err := s.loadTriggers(ctx, s.read, "", rows)
+	if err == nil {
+		err = s.complete(ctx, s.read, app, loaded)
+	}
 	jobs := make([]dispatcher.Job, len(loaded))
 	for i, job := range loaded {
 		jobs[i] = job.Job
@@ -184,14 +215,19 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
+	return s.jobsByID(ctx, s.read, ids)
+}
+
+// jobsByID leaves out states and warnings: those are for people.
+func (s *store) jobsByID(ctx context.Context, q querier, ids []int64) ([]dispatcher.JobVersion, error) {
 	// From $1 on: the ids
 	query := s.rows(0, 1, "", column{"id", bigint}) + ` SELECT ` + jobColumns +
 		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
-	rows, err := collect(ctx, s.read, scanJob, query, s.batch(ids)...)
+	rows, err := collect(ctx, q, scanJob, query, s.batch(ids)...)
 	if err != nil {
 		return nil, err
 	}
-	return s.loadJobs(ctx, s.read, "", rows)
+	return s.loadTriggers(ctx, q, "", rows)
 }
 
 // triggerNames returns the names of a job's triggers as its row keeps them.

@@ -28,13 +28,19 @@ func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatche
 	var due []dispatcher.DueTrigger
 	_, err := s.run(ctx, page, args, func(row scanner) error {
 		t, err := scanTrigger(row)
-		due = append(due, dispatcher.DueTrigger{
-			ID: t.id, JobID: t.jobID, Revision: t.revision, Spec: t.Spec(), MisfireAfter: t.MisfireAfter.Std(),
-			PrevFireTime: zeroable(t.PrevFireTime), NextFireTime: zeroable(t.NextFireTime),
-		})
+		due = append(due, t.due())
 		return err
 	})
 	return due, err
+}
+
+// due returns a trigger as the engine plans it.
+func (t triggerRow) due() dispatcher.DueTrigger {
+	return dispatcher.DueTrigger{
+		ID: t.id, JobID: t.jobID, Revision: t.revision, CalendarRevision: t.calendars,
+		Spec: t.Spec("", t.AnchorAt), Calendar: t.Calendar, MisfireAfter: t.MisfireAfter.Std(),
+		PrevFireTime: zeroable(t.PrevFireTime), NextFireTime: zeroable(t.NextFireTime), DueAt: zeroable(t.DueAt),
+	}
 }
 
 // heldRuns runs a hot statement that returns runs, the latest last.
@@ -64,16 +70,27 @@ func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement,
 
 // advances are the columns of a batch of compare-and-swaps.
 type advances struct {
-	id, revision, next []int64
-	prev, then         []*int64
+	id, revision, calendars, next []int64
+	prev, then, thenDue           []*int64
 }
 
 func (a *advances) add(one dispatcher.Advance) {
 	a.id = append(a.id, one.TriggerID)
 	a.revision = append(a.revision, one.Revision)
+	a.calendars = append(a.calendars, one.CalendarRevision)
 	a.prev = append(a.prev, orNull(one.Prev))
 	a.next = append(a.next, one.Next.UnixMilli())
 	a.then = append(a.then, orNull(one.Then))
+	due := one.ThenDue
+	if due.IsZero() {
+		due = one.Then
+	}
+	a.thenDue = append(a.thenDue, orNull(due))
+}
+
+// columns are in the order of advanceColumns, with more behind them.
+func (a *advances) columns(more ...any) []any {
+	return append([]any{a.id, a.revision, a.calendars, a.prev, a.next, a.then, a.thenDue}, more...)
 }
 
 func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
@@ -89,7 +106,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 		a.add(one)
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), batch.Lead.Milliseconds()},
-		s.batch(a.id, a.revision, a.prev, a.next, a.then)...)
+		s.batch(a.columns()...)...)
 	held, err := s.heldRuns(ctx, claimTimeout, s.hot.claim, args)
 	if err != nil {
 		return nil, fmt.Errorf("claim %d fires: %w", len(sorted), err)
@@ -115,7 +132,7 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 		catchUp = append(catchUp, orNull(one.CatchUp))
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), int64(0)},
-		s.batch(a.id, a.revision, a.prev, a.next, a.then, to, missed, decision, reason, catchUp)...)
+		s.batch(a.columns(to, missed, decision, reason, catchUp)...)...)
 	held, err := s.heldRuns(ctx, otherTimeout, s.hot.settle, args)
 	if err != nil {
 		return nil, fmt.Errorf("settle %d triggers: %w", len(sorted), err)

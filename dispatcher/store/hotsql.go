@@ -8,13 +8,13 @@ const (
 	// anew: not paused, not early, the app enabled, the node active.
 	// $1 node, $4 lead in milliseconds
 	advanceMatches = ` t.id = b.id AND t.state = b.waiting AND t.revision = b.revision
-		AND t.prev_fire_time IS NOT DISTINCT FROM b.prev AND t.next_fire_time = b.next
-		AND (t.paused OR t.job_paused) = b.no AND b.next <= b.now + $4
+		AND t.calendar_revision = b.calendars AND t.prev_fire_time IS NOT DISTINCT FROM b.prev AND t.next_fire_time = b.next
+		AND (t.paused OR t.job_paused) = b.no AND t.due_at <= b.now + $4
 		AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
-	advance = `UPDATE triggers AS t SET prev_fire_time = b.next, next_fire_time = b.upto,
-		state = CASE WHEN b.upto IS NULL THEN 'complete' ELSE t.state END FROM b WHERE` + advanceMatches
+	advance = `UPDATE triggers AS t SET prev_fire_time = b.next, next_fire_time = b.upto, due_at = b.upto_due,
+		state = CASE WHEN b.upto IS NULL AND NOT t.delayed THEN 'complete' ELSE t.state END FROM b WHERE` + advanceMatches
 
 	claimExtra = `next AS run_at, 1 AS kind, 'waiting' AS waiting`
 	claimedRow = `t.id, t.job_id, t.revision, b.run_at, b.kind, b.now`
@@ -80,14 +80,27 @@ const (
 			AND NOT (a.state = b.state AND a.started_at = b.started_at AND a.ended_at = b.ended_at)`
 
 	// dueTriggers is one page of the window.
-	// $1 until, $3 instant and $4 trigger of the last row, $5 limit, $6 number of apps
+	// $1 until, $3 due and $4 trigger of the last row, $5 limit, $6 number of apps
 	dueTriggers = ` SELECT ` + triggerColumns + ` FROM triggers AS t
-		WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.next_fire_time IS NOT NULL
-			AND t.next_fire_time <= $1 AND (t.next_fire_time, t.id) > ($3, $4)
+		WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL
+			AND t.due_at <= $1 AND (t.due_at, t.id) > ($3, $4)
 			AND (t.app_id IN (SELECT id FROM apps WHERE enabled AND ($6 = 0 OR name IN (SELECT name FROM b)))) = TRUE`
-	onTime   = ` AND t.next_fire_time + t.misfire_after >= (SELECT now FROM n)`
-	tooLate  = ` AND t.next_fire_time + t.misfire_after < (SELECT now FROM n)`
-	dueOrder = ` ORDER BY t.next_fire_time, t.id LIMIT $5`
+	onTime  = ` AND t.due_at + t.misfire_after >= (SELECT now FROM n)`
+	tooLate = ` AND t.due_at + t.misfire_after < (SELECT now FROM n)`
+	// endedDelays are the fixed delays whose latest run has ended, among the batch's if $2.
+	// $1 limit, $2 whether ids are given
+	endedDelays = ` SELECT ` + triggerColumns + `, r.ended_at FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+			JOIN runs AS r ON r.trigger_id = t.id AND r.scheduled_at = t.prev_fire_time AND r.kind IN (1, 3)
+		WHERE t.delayed AND t.due_at IS NULL AND t.state = 'waiting' AND t.deleted_at IS NULL AND t.enabled
+			AND j.enabled AND j.deleted_at IS NULL AND NOT r.live AND r.ended_at IS NOT NULL
+			AND (NOT $2 OR t.id IN (SELECT id FROM b)) ORDER BY t.id LIMIT $1`
+
+	rearm = ` UPDATE triggers AS t SET anchor_at = b.anchor, next_fire_time = b.next, due_at = b.due, fired = t.fired + 1,
+			state = CASE WHEN b.next IS NULL THEN 'complete' ELSE t.state END
+		FROM b WHERE t.id = b.id AND t.revision = b.revision AND t.calendar_revision = b.calendars
+			AND t.prev_fire_time = b.prev AND t.next_fire_time IS NULL AND t.delayed = b.yes AND (t.state = 'waiting') = b.yes`
+
+	dueOrder = ` ORDER BY t.due_at, t.id LIMIT $5`
 )
 
 // chosen makes a common table expression c of a query or a statement that returns rows.
@@ -112,6 +125,8 @@ func common(f flavour) statements {
 		held:    read(heldRuns),
 		release: write(keys + releaseRuns),
 		record:  write(f.rows(0, 1, "", recordColumns...) + recordRuns),
+		ended:   read(f.rows(0, 3, "", idColumns...) + endedDelays),
+		rearm:   write(f.rows(0, 1, "", rearmColumns...) + rearm),
 		late:    write(f.rows(0, 1, "", lateColumns...) + recordLate),
 	}
 }

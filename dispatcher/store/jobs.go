@@ -34,11 +34,15 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 				return err
 			}
 		}
-		revised, missed, err := dispatcher.Revise(old, job, prior, t.now)
+		calendars, all, err := appCalendars(ctx, t, job.App)
 		if err != nil {
 			return err
 		}
-		if err := t.writeJob(ctx, old, revised); err != nil {
+		revised, missed, err := dispatcher.Revise(old, job, prior, dispatcher.CompileCalendars(all), t.now)
+		if err != nil {
+			return err
+		}
+		if err := t.writeJob(ctx, old, revised, calendars); err != nil {
 			return fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 		}
 		if err := t.insertMisfires(ctx, missed); err != nil {
@@ -52,8 +56,9 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 	return stored, err
 }
 
-// writeJob writes a job and its triggers, and retires those that old had besides.
-func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.Job) error {
+// writeJob writes a job and its triggers, and retires those that old had besides. calendars is
+// the revision of the app's calendars.
+func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, calendars int64) error {
 	target, err := json.Marshal(job.Target)
 	if err != nil {
 		return err
@@ -77,7 +82,7 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	if err != nil {
 		return err
 	}
-	if err := t.writeTriggers(ctx, job); err != nil || old == nil {
+	if err := t.writeTriggers(ctx, job, calendars); err != nil || old == nil {
 		return err
 	}
 	removed := maps.Clone(old.Triggers)
@@ -91,8 +96,8 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 // retireTriggers ends triggers of a job; the ledger keeps their names.
 func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
 	// $1 now, $2 revision, from $3 on: ids
-	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, state = 'complete',
-		deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
+	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, due_at = NULL,
+		state = 'complete', deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
 	ids := make([]int64, 0, len(triggers))
 	for name := range triggers {
 		ids = append(ids, dispatcher.TriggerID(job.App, job.Name, name))
@@ -118,7 +123,11 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatch
 		if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {
 			return fmt.Errorf("delete job %s/%s: %w", app, name, err)
 		}
-		if err := t.insertMisfires(ctx, dispatcher.Retire(job, t.now)); err != nil {
+		_, all, err := appCalendars(ctx, t, app)
+		if err != nil {
+			return err
+		}
+		if err := t.insertMisfires(ctx, dispatcher.Retire(job, dispatcher.CompileCalendars(all), t.now)); err != nil {
 			return err
 		}
 		return t.audit(ctx, "delete", app, "job "+name, job.Revision)

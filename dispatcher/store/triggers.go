@@ -11,32 +11,39 @@ var writtenColumns = []column{
 	{"id", bigint}, {"name", text}, {"next", bigint}, {"prev", bigint}, {"misfire_after", bigint}, {"anchor_at", bigint},
 	{"start_at", bigint}, {"end_at", bigint}, {"repeat_count", integer}, {"enabled", boolean}, {"paused", boolean},
 	{"state", text}, {"expression", text}, {"dialect", text}, {"timezone", text}, {"gap", text}, {"overlap", text}, {"error", text},
+	{"due", bigint}, {"jitter", bigint}, {"fired", integer}, {"is_delay", boolean}, {"drift_hour", boolean}, {"calendar", text},
+	{"on_excluded", text},
 }
 
 // putTriggers writes the triggers of a job.
-// $1 job, $2 app, $3 revision, $4 whether the job is paused, from $5 on: writtenColumns
-const putTriggers = ` INSERT INTO triggers (id, job_id, app_id, revision, job_paused, name, next_fire_time, prev_fire_time,
-		misfire_after, anchor_at, start_at, end_at, repeat_count, enabled, paused, state, expression, dialect, timezone, gap,
-		overlap, error)
-	SELECT b.id, $1, $2, $3, $4, b.name, b.next, b.prev, b.misfire_after, b.anchor_at, b.start_at, b.end_at, b.repeat_count,
-		b.enabled, b.paused, b.state, b.expression, b.dialect, b.timezone, b.gap, b.overlap, b.error FROM b WHERE 1 = 1
+// $1 job, $2 app, $3 revision, $4 whether the job is paused, $5 revision of the app's
+// calendars, from $6 on: writtenColumns
+const putTriggers = ` INSERT INTO triggers (id, job_id, app_id, revision, job_paused, name, next_fire_time, due_at, prev_fire_time,
+		misfire_after, anchor_at, start_at, end_at, jitter, repeat_count, fired, enabled, paused, delayed, drift_hour, state,
+		expression, dialect, timezone, gap, overlap, calendar, on_excluded, error, calendar_revision)
+	SELECT b.id, $1, $2, $3, $4, b.name, b.next, b.due, b.prev, b.misfire_after, b.anchor_at, b.start_at, b.end_at, b.jitter,
+		b.repeat_count, b.fired, b.enabled, b.paused, b.is_delay, b.drift_hour, b.state, b.expression, b.dialect, b.timezone,
+		b.gap, b.overlap, b.calendar, b.on_excluded, b.error, CASE WHEN b.calendar = '' THEN 0 ELSE $5 END FROM b WHERE 1 = 1
 	ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, job_paused = excluded.job_paused,
-		next_fire_time = excluded.next_fire_time, prev_fire_time = excluded.prev_fire_time,
+		next_fire_time = excluded.next_fire_time, due_at = excluded.due_at, prev_fire_time = excluded.prev_fire_time,
 		misfire_after = excluded.misfire_after, anchor_at = excluded.anchor_at, start_at = excluded.start_at,
-		end_at = excluded.end_at, repeat_count = excluded.repeat_count, enabled = excluded.enabled, paused = excluded.paused,
+		end_at = excluded.end_at, jitter = excluded.jitter, repeat_count = excluded.repeat_count, fired = excluded.fired,
+		enabled = excluded.enabled, paused = excluded.paused, delayed = excluded.delayed, drift_hour = excluded.drift_hour,
 		state = excluded.state, expression = excluded.expression, dialect = excluded.dialect, timezone = excluded.timezone,
-		gap = excluded.gap, overlap = excluded.overlap, error = excluded.error, deleted_at = NULL`
+		gap = excluded.gap, overlap = excluded.overlap, calendar = excluded.calendar, on_excluded = excluded.on_excluded,
+		error = excluded.error, calendar_revision = excluded.calendar_revision, deleted_at = NULL`
 
-// writeTriggers writes the triggers of a job as Revise made them.
-func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job) error {
+// writeTriggers writes the triggers of a job as Revise made them with the app's calendars of
+// that revision.
+func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars int64) error {
 	if len(job.Triggers) == 0 {
 		return nil
 	}
-	var id, misfireAfter, anchor []int64
-	var next, prev, start, end []*int64
-	var repeat []int32
-	var enabled, paused []bool
-	var names, state, expression, dialect, zone, gap, overlap, faults []string
+	var id, misfireAfter, anchor, jitter []int64
+	var next, due, prev, start, end []*int64
+	var repeat, fired []int32
+	var enabled, paused, delayed, drift []bool
+	var names, state, expression, dialect, zone, gap, overlap, calendar, excluded, faults []string
 	for name, one := range job.Triggers {
 		id, names = append(id, dispatcher.TriggerID(job.App, job.Name, name)), append(names, name)
 		next, prev = append(next, orNullAt(one.NextFireTime)), append(prev, orNullAt(one.PrevFireTime))
@@ -47,10 +54,13 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job) error {
 		state, faults = append(state, string(one.State)), append(faults, one.Error)
 		expression, dialect = append(expression, one.Expression), append(dialect, string(one.Dialect))
 		zone, gap, overlap = append(zone, one.Timezone), append(gap, string(one.Gap)), append(overlap, string(one.Overlap))
+		due, jitter = append(due, orNullAt(one.DueAt)), append(jitter, one.Jitter.Std().Milliseconds())
+		fired, delayed, drift = append(fired, int32(one.Fired)), append(delayed, one.IsDelay()), append(drift, one.DriftHour)
+		calendar, excluded = append(calendar, one.Calendar), append(excluded, string(one.OnExcluded))
 	}
-	args := []any{dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App), job.Revision, job.Paused}
-	_, err := t.ExecContext(ctx, t.rows(0, 5, "", writtenColumns...)+putTriggers, append(args, t.batch(
+	args := []any{dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App), job.Revision, job.Paused, calendars}
+	_, err := t.ExecContext(ctx, t.rows(0, 6, "", writtenColumns...)+putTriggers, append(args, t.batch(
 		id, names, next, prev, misfireAfter, anchor, start, end, repeat, enabled, paused, state, expression, dialect, zone, gap,
-		overlap, faults)...)...)
+		overlap, faults, due, jitter, fired, delayed, drift, calendar, excluded)...)...)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -19,6 +20,16 @@ type querier interface {
 
 // scanner is a row.
 type scanner interface{ Scan(dest ...any) error }
+
+// wider is a row that has columns before and after those which its scan function knows.
+type wider struct {
+	scanner
+	before, after []any
+}
+
+func (w wider) Scan(dest ...any) error {
+	return w.scanner.Scan(slices.Concat(w.before, dest, w.after)...)
+}
 
 // tx is one transaction of a change.
 type tx struct {

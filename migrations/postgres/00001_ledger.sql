@@ -9,14 +9,15 @@ INSERT INTO installation (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '
 -- Apps, jobs and triggers are deleted softly: the ledger keeps their names, and what is
 -- declared anew under a name goes on with its revision. Ids are hashes of the names.
 CREATE TABLE apps (
-  id          BIGINT  NOT NULL PRIMARY KEY,
-  name        TEXT    NOT NULL UNIQUE,
-  description TEXT    NOT NULL,
-  enabled     BOOLEAN NOT NULL,           -- an operator's wish; schedulers never write it
-  revision    BIGINT  NOT NULL,
-  created_at  BIGINT  NOT NULL,
-  updated_at  BIGINT  NOT NULL,
-  deleted_at  BIGINT
+  id                BIGINT  NOT NULL PRIMARY KEY,
+  name              TEXT    NOT NULL UNIQUE,
+  description       TEXT    NOT NULL,
+  enabled           BOOLEAN NOT NULL,     -- an operator's wish; schedulers never write it
+  revision          BIGINT  NOT NULL,
+  calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
+  created_at        BIGINT  NOT NULL,
+  updated_at        BIGINT  NOT NULL,
+  deleted_at        BIGINT
 );
 
 CREATE TABLE jobs (
@@ -39,12 +40,12 @@ CREATE TABLE jobs (
 -- HOT. One row is rewritten by every fire, so it holds only what a poll or a claim reads.
 --
 -- Indexes: each one beside the primary key costs every claim one more entry, because a claim
--- changes next_fire_time, which the poll must find in order, and so can never be a
+-- changes due_at, which the poll must find in order, and so can never be a
 -- heap-only update. Hence no index on job_id: jobs.trigger_names leads to the ids.
 -- 1,000,000 triggers, 500 due:
 --   Limit (actual rows=500)
 --     ->  Index Scan using triggers_due on triggers t (actual rows=500)
---           Index Cond: (ROW(next_fire_time, id) > ROW(..) AND next_fire_time <= ..)
+--           Index Cond: (ROW(due_at, id) > ROW(..) AND due_at <= ..)
 --           Filter: (hashed SubPlan 1)            -- the app is enabled
 -- Paused and settled triggers are not in the index, so however many there are, the poll
 -- does not step over them.
@@ -52,32 +53,44 @@ CREATE TABLE jobs (
 -- after a checkpoint, logs in full) one heap page and not two. With 1,000,000 triggers a fire
 -- then writes 1,780 bytes of WAL and not 1,910 to 2,170.
 CREATE TABLE triggers (
-  id             BIGINT   NOT NULL PRIMARY KEY,
-  job_id         BIGINT   NOT NULL REFERENCES jobs (id),
-  app_id         BIGINT   NOT NULL REFERENCES apps (id),
-  revision       BIGINT   NOT NULL,       -- the job's; in the claim's key
-  next_fire_time BIGINT,                  -- NULL: none, as when disabled or complete
-  prev_fire_time BIGINT,
-  misfire_after  BIGINT   NOT NULL,       -- milliseconds
-  anchor_at      BIGINT   NOT NULL,
-  start_at       BIGINT,
-  end_at         BIGINT,
-  repeat_count   INTEGER  NOT NULL,
-  enabled        BOOLEAN  NOT NULL,
-  paused         BOOLEAN  NOT NULL,       -- an operator's wish; schedulers never write it
-  job_paused     BOOLEAN  NOT NULL,       -- copy of jobs.paused, so that a claim reads one table
-  state          TEXT     NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
-  name           TEXT     NOT NULL,
-  expression     TEXT     NOT NULL,
-  dialect        TEXT     NOT NULL,
-  timezone       TEXT     NOT NULL,
-  gap            TEXT     NOT NULL,
-  overlap        TEXT     NOT NULL,
-  error          TEXT     NOT NULL,       -- why the state is error
-  deleted_at     BIGINT
+  id                BIGINT   NOT NULL PRIMARY KEY,
+  job_id            BIGINT   NOT NULL REFERENCES jobs (id),
+  app_id            BIGINT   NOT NULL REFERENCES apps (id),
+  revision          BIGINT   NOT NULL,    -- the job's; in the claim's key
+  calendar_revision BIGINT   NOT NULL,    -- the app's when next_fire_time was worked out; in the claim's key
+  next_fire_time    BIGINT,               -- NULL: none, as when disabled, complete, or a fixed delay that runs
+  due_at            BIGINT,               -- next_fire_time, later by the jitter
+  prev_fire_time    BIGINT,
+  misfire_after     BIGINT   NOT NULL,    -- milliseconds
+  anchor_at         BIGINT   NOT NULL,
+  start_at          BIGINT,
+  end_at            BIGINT,
+  jitter            BIGINT   NOT NULL,    -- milliseconds
+  repeat_count      INTEGER  NOT NULL,
+  fired             INTEGER  NOT NULL,    -- runs of a fixed delay that have ended
+  enabled           BOOLEAN  NOT NULL,
+  paused            BOOLEAN  NOT NULL,    -- an operator's wish; schedulers never write it
+  job_paused        BOOLEAN  NOT NULL,    -- copy of jobs.paused, so that a claim reads one table
+  delayed           BOOLEAN  NOT NULL,    -- a fixed delay: the end of its run arms it, and no claim
+  drift_hour        BOOLEAN  NOT NULL,
+  state             TEXT     NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
+  name              TEXT     NOT NULL,
+  expression        TEXT     NOT NULL,
+  dialect           TEXT     NOT NULL,
+  timezone          TEXT     NOT NULL,
+  gap               TEXT     NOT NULL,
+  overlap           TEXT     NOT NULL,
+  calendar          TEXT     NOT NULL,    -- name of a calendar of the app; empty: none
+  on_excluded       TEXT     NOT NULL,
+  error             TEXT     NOT NULL,    -- why the state is error
+  deleted_at        BIGINT
 ) WITH (fillfactor = 70);
-CREATE INDEX triggers_due ON triggers (next_fire_time, id)
-  WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND next_fire_time IS NOT NULL;
+CREATE INDEX triggers_due ON triggers (due_at, id)
+  WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND due_at IS NOT NULL;
+-- Both are small: the triggers that a change of a calendar concerns, and the fixed delays
+-- whose run is in flight.
+CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
+CREATE INDEX triggers_delayed ON triggers (id) WHERE delayed AND due_at IS NULL AND state = 'waiting' AND deleted_at IS NULL;
 
 -- HOT. One row per fire: inserted by the claim, updated once by the record. The row is also
 -- its latest attempt; an earlier attempt moves to the table attempts when the next begins.
@@ -164,7 +177,7 @@ CREATE TABLE nodes (
   in_flight    INTEGER NOT NULL
 ) WITH (fillfactor = 50);
 
--- Named exclusions. Nothing reads them yet.
+-- Named exclusions. Deleted softly, so that a name's revision goes on.
 CREATE TABLE calendars (
   app_id     BIGINT NOT NULL REFERENCES apps (id),
   name       TEXT   NOT NULL,

@@ -13,6 +13,7 @@ CREATE TABLE apps (
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
   revision INTEGER NOT NULL,
+  calendar_revision INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   deleted_at INTEGER
@@ -40,16 +41,22 @@ CREATE TABLE triggers (
   job_id INTEGER NOT NULL REFERENCES jobs (id),
   app_id INTEGER NOT NULL REFERENCES apps (id),
   revision INTEGER NOT NULL,
+  calendar_revision INTEGER NOT NULL,
   next_fire_time INTEGER,
+  due_at INTEGER,
   prev_fire_time INTEGER,
   misfire_after INTEGER NOT NULL,
   anchor_at INTEGER NOT NULL,
   start_at INTEGER,
   end_at INTEGER,
+  jitter INTEGER NOT NULL,
   repeat_count INTEGER NOT NULL,
+  fired INTEGER NOT NULL,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
   job_paused INTEGER NOT NULL,
+  delayed INTEGER NOT NULL,
+  drift_hour INTEGER NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
   name TEXT NOT NULL,
   expression TEXT NOT NULL,
@@ -57,11 +64,15 @@ CREATE TABLE triggers (
   timezone TEXT NOT NULL,
   gap TEXT NOT NULL,
   overlap TEXT NOT NULL,
+  calendar TEXT NOT NULL,
+  on_excluded TEXT NOT NULL,
   error TEXT NOT NULL,
   deleted_at INTEGER
 ) STRICT;
-CREATE INDEX triggers_due ON triggers (next_fire_time, id)
-  WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND next_fire_time IS NOT NULL;
+CREATE INDEX triggers_due ON triggers (due_at, id)
+  WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND due_at IS NOT NULL;
+CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
+CREATE INDEX triggers_delayed ON triggers (id) WHERE delayed AND due_at IS NULL AND state = 'waiting' AND deleted_at IS NULL;
 
 -- Rows lie in the order of this key (WITHOUT ROWID), so a claim appends and needs no second tree.
 CREATE TABLE runs (

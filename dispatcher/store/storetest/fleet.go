@@ -237,7 +237,7 @@ func testDue(t *testing.T, f *fixture) {
 			break
 		}
 		paged = append(paged, due[0].NextFireTime.Format("05"))
-		q.AfterTime, q.AfterID = due[0].NextFireTime, due[0].ID
+		q.AfterTime, q.AfterID = due[0].DueAt, due[0].ID
 	}
 	if diff := cmp.Diff([]string{"00", "00", "01", "02"}, paged); diff != "" {
 		t.Error("page by page (-want +got):\n" + diff)

@@ -116,7 +116,7 @@ func (f *fixture) both() bool {
 // every returns a trigger that fires each interval, from start on.
 func every(interval time.Duration, start time.Time) dispatcher.Trigger {
 	return dispatcher.Trigger{
-		Expression: fmt.Sprintf("rate(%s)", interval), StartAt: &start,
+		Schedule:     dispatcher.Schedule{Expression: fmt.Sprintf("rate(%s)", interval), StartAt: &start},
 		MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
 	}
 }

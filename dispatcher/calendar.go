@@ -1,0 +1,167 @@
+package dispatcher
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Calendar is a named set of exclusions, such as holidays or a freeze, that triggers and
+// other calendars of its app refer to.
+type Calendar struct {
+	// App and Name identify the calendar; they are chosen by the client and cannot change.
+	App  string `json:"app"`
+	Name string `json:"name"`
+	// Description is free text of at most 1024 characters.
+	Description string `json:"description"`
+	// Timezone is the IANA name of the zone in which the rules' days and times are meant;
+	// empty means UTC.
+	Timezone string `json:"timezone"`
+	// Rules exclude instants. An instant is included when no rule excludes it.
+	Rules []schedule.CalendarRule `json:"rules,omitempty"`
+	// Bases name calendars of the app whose exclusions hold too; at most MaxBases.
+	Bases []string `json:"bases,omitempty"`
+
+	// Revision counts the changes of the calendar; it is its ETag. Read-only, as all below.
+	Revision  int64     `json:"revision"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	// Err is why the stored definition cannot be read, as when a newer version wrote it. Rules
+	// and Bases are then not those stored, and whatever names the calendar cannot be evaluated.
+	Err error `json:"-"`
+}
+
+// Bounds of calendars.
+const (
+	MaxCalendars = 1000 // of an app
+	MaxBases     = 10   // of a calendar
+	maxChain     = 10   // calendars from a trigger's to the last base
+)
+
+// Validate returns everything wrong with c alone, as Faults with JSON pointers, or nil.
+// What depends on the other calendars of its app is for Calendars.Check to judge.
+func (c Calendar) Validate() error {
+	var faults Faults
+	CheckName(&faults, "/name", c.Name)
+	checkText(&faults, "/description", c.Description)
+	_, err := schedule.NewCalendar(schedule.CalendarSpec{Timezone: c.Timezone, Rules: c.Rules})
+	faults.AddError("", err)
+	if len(c.Bases) > MaxBases {
+		faults.Add("/bases", CodeTooMany, "calendar has %d bases; the maximum is %d", len(c.Bases), MaxBases)
+	}
+	for i, base := range c.Bases {
+		path := c.base(i)
+		CheckName(&faults, path, base)
+		if slices.Contains(c.Bases[:i], base) {
+			faults.Add(path, CodeCalendarBase, "base %s is named twice; name it once", Echo(base))
+		}
+	}
+	return faults.Err()
+}
+
+// Calendars are the calendars of an app by name, ready for use. nil stands for calendars
+// that are not known: each that is asked for then exists and excludes nothing.
+type Calendars map[string]compiledCalendar
+
+type compiledCalendar struct {
+	calendar *schedule.Calendar
+	depth    int   // calendars from this to the last base
+	err      error // why it cannot be used
+}
+
+// CompileCalendars prepares all calendars of an app. What is wrong with one is said where
+// it is asked for, and does not keep the others from use.
+func CompileCalendars(all []Calendar) Calendars {
+	compiler := calendarCompiler{declared: make(map[string]Calendar, len(all)), done: make(Calendars, len(all))}
+	for _, c := range all {
+		compiler.declared[c.Name] = c
+	}
+	for _, c := range all {
+		compiler.compile(c)
+	}
+	return compiler.done
+}
+
+// Find returns a calendar. The error is a Fault, or what is wrong with the calendar.
+func (c Calendars) Find(name string) (*schedule.Calendar, error) {
+	if c == nil {
+		return schedule.NewCalendar(schedule.CalendarSpec{})
+	}
+	found, ok := c[name]
+	if !ok {
+		return nil, &Fault{Path: "/calendar", Code: CodeCalendarUnknown, Message: "calendar " + Echo(name) + " does not exist in this app; make it first, or name one that does"}
+	}
+	if found.err != nil {
+		return nil, &Fault{Path: "/calendar", Code: CodeCalendarBase, Message: "calendar " + Echo(name) + " cannot be used: " + found.err.Error()}
+	}
+	return found.calendar, nil
+}
+
+// Check returns what is wrong with the calendar of that name, as Faults, or nil.
+func (c Calendars) Check(name string) error { return c[name].err }
+
+// calendarCompiler follows bases, each calendar once.
+type calendarCompiler struct {
+	declared map[string]Calendar
+	done     Calendars
+	under    []string // the calendars whose bases are being followed
+}
+
+func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
+	if found, ok := c.done[one.Name]; ok {
+		return found
+	}
+	spec := schedule.CalendarSpec{Timezone: one.Timezone, Rules: one.Rules}
+	var faults Faults
+	depth := 0
+	c.under = append(c.under, one.Name)
+	for i, name := range one.Bases {
+		base, known := c.declared[name]
+		switch {
+		case slices.Contains(c.under, name):
+			faults.Add(one.base(i), CodeCalendarBase, "calendar %s builds on itself by way of %s; take it out", Echo(one.Name), Echo(name))
+			continue
+		case !known:
+			faults.Add(one.base(i), CodeCalendarUnknown, "calendar %s does not exist in this app; make it first, or name one that does", Echo(name))
+			continue
+		}
+		compiled := c.compile(base)
+		if compiled.err != nil {
+			faults.Add(one.base(i), CodeCalendarBase, "calendar %s cannot be used: %v", Echo(name), compiled.err)
+		}
+		spec.Bases = append(spec.Bases, compiled.calendar)
+		depth = max(depth, compiled.depth)
+	}
+	c.under = c.under[:len(c.under)-1]
+	if depth++; depth > maxChain {
+		faults.Add("/bases", CodeTooMany, "calendar %s is a chain of %d; the maximum is %d", Echo(one.Name), depth, maxChain)
+	}
+	result := compiledCalendar{depth: depth, err: cmp.Or(one.Err, faults.Err())}
+	if result.err == nil {
+		result.calendar, result.err = schedule.NewCalendar(spec)
+	}
+	c.done[one.Name] = result
+	return result
+}
+
+// base is the JSON pointer of a base.
+func (c Calendar) base(i int) string { return Pointer("bases", strconv.Itoa(i)) }
+
+// BuiltOn returns the names of all that use the calendar of that name by way of bases, and
+// that name itself.
+func BuiltOn(all []Calendar, name string) map[string]bool {
+	users := map[string]bool{name: true}
+	for grown := true; grown; {
+		grown = false
+		for _, c := range all {
+			uses := slices.ContainsFunc(c.Bases, func(base string) bool { return users[base] })
+			if uses && !users[c.Name] {
+				users[c.Name], grown = true, true
+			}
+		}
+	}
+	return users
+}

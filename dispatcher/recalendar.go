@@ -1,0 +1,38 @@
+package dispatcher
+
+import "time"
+
+// Recalendar returns the armed triggers of job whose calendar is among changed, by name,
+// with their fire times worked out anew at now. Fires that were due and that the changed
+// calendar excludes come back as misfires, so that they are accounted for; those that it
+// still allows stay due.
+func Recalendar(job Job, changed map[string]bool, before, after Calendars, now time.Time) (map[string]Trigger, []Misfire) {
+	triggers := map[string]Trigger{}
+	var missed []Misfire
+	for _, name := range sortedKeys(job.Triggers) {
+		t := job.Triggers[name]
+		if !changed[t.Calendar] || !job.Enabled || !t.Enabled {
+			continue
+		}
+		t.State = t.storedState()
+		s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, after)
+		if err != nil {
+			t.State, t.Error = TriggerError, err.Error()
+			triggers[name] = t
+			continue
+		}
+		_, delayed := s.FixedDelay()
+		switch due := t.NextFireTime != nil && !t.NextFireTime.After(now); {
+		case due && s.Matches(*t.NextFireTime):
+			t.fireAt(s, *t.NextFireTime)
+			t.Error = ""
+		case delayed && t.NextFireTime == nil: // its run decides, or it is complete
+		default:
+			missed = append(missed, dropDue(job, name, before, now, "its calendar was changed")...)
+			t.arm(s, t.afterLast(now))
+			t.Error = ""
+		}
+		triggers[name] = t
+	}
+	return triggers, missed
+}

@@ -1,0 +1,113 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Schedule says when a trigger fires, as users write it.
+type Schedule struct {
+	// Expression is the schedule in one of the dialects of package schedule.
+	Expression string `json:"expression"`
+	// Dialect says how to read Expression; empty recognises it, and the answer says as what.
+	Dialect schedule.Dialect `json:"dialect"`
+	// Timezone is an IANA name; empty means UTC.
+	Timezone string `json:"timezone"`
+	// StartAt and EndAt bound the fires, both inclusive; nil means unbounded.
+	StartAt *time.Time `json:"start_at,omitempty"`
+	EndAt   *time.Time `json:"end_at,omitempty"`
+	// RepeatCount is the total number of fires; 0 means no limit.
+	RepeatCount int `json:"repeat_count,omitempty"`
+	// Gap and Overlap say what becomes of local times that daylight saving skips or repeats;
+	// empty means skip and last.
+	Gap     schedule.Gap     `json:"gap"`
+	Overlap schedule.Overlap `json:"overlap"`
+	// DriftHour lets a calendar_interval of days and longer keep the offset of its start
+	// instead of the local hour.
+	DriftHour bool `json:"drift_hour,omitempty"`
+	// Calendar names a calendar of the app whose exclusions hold; empty means none.
+	Calendar string `json:"calendar,omitempty"`
+	// OnExcluded says what becomes of fires that Calendar excludes; empty means skip.
+	OnExcluded schedule.OnExcluded `json:"on_excluded,omitempty"`
+	// Jitter spreads fires: each runs up to so much later than its instant, 0 to 24h.
+	Jitter Duration `json:"jitter,omitempty"`
+}
+
+// Identity is the name of a trigger that H in its expression and its jitter hash.
+func Identity(app, job, trigger string) string { return app + "/" + job + "/" + trigger }
+
+// Parse returns the schedule of a trigger of that identity, anchored. With calendars nil,
+// a calendar that s names excludes nothing. The error is a Fault or schedule.Errors.
+func (s Schedule) Parse(identity string, anchor time.Time, calendars Calendars) (*schedule.Schedule, error) {
+	spec := s.Spec(identity, anchor)
+	if s.Calendar != "" {
+		var err error
+		if spec.Calendar, err = calendars.Find(s.Calendar); err != nil {
+			return nil, err
+		}
+	}
+	return schedule.Parse(spec)
+}
+
+// Spec returns s as package schedule reads it, but for its calendar.
+func (s Schedule) Spec(identity string, anchor time.Time) schedule.Spec {
+	spec := schedule.Spec{
+		Expression: s.Expression, Dialect: s.Dialect, Timezone: s.Timezone, RepeatCount: s.RepeatCount,
+		Gap: s.Gap, Overlap: s.Overlap, DriftHour: s.DriftHour, OnExcluded: s.OnExcluded,
+		Jitter: s.Jitter.Std(), Identity: identity, Anchor: anchor,
+	}
+	if s.StartAt != nil {
+		spec.StartAt = *s.StartAt
+	}
+	if s.EndAt != nil {
+		spec.EndAt = *s.EndAt
+	}
+	return spec
+}
+
+// IsDelay tells whether a resolved s is a fixed delay, whose next fire is unknown until its
+// run has ended.
+func (s Schedule) IsDelay() bool {
+	if s.Dialect != schedule.DialectInterval { // others need not be parsed
+		return false
+	}
+	parsed, err := s.Parse("", time.Time{}, nil)
+	if err != nil {
+		return false
+	}
+	_, delayed := parsed.FixedDelay()
+	return delayed
+}
+
+// check adds everything that is wrong with s, whatever its calendar holds.
+func (s Schedule) check(faults *Faults, identity string) {
+	_, err := s.Parse(identity, time.Time{}, nil)
+	faults.AddError("", err)
+	switch {
+	case s.Calendar != "":
+		CheckName(faults, "/calendar", s.Calendar)
+	case s.OnExcluded != "":
+		faults.Add("/on_excluded", CodeRequired, "on_excluded %s says what becomes of fires that a calendar excludes, and there is none; name one in calendar, or leave it out", Echo(string(s.OnExcluded)))
+	}
+}
+
+// resolve writes out what the texts of s leave to be recognised, so that the stored
+// definition says in full what it means.
+func (s *Schedule) resolve(parsed *schedule.Schedule) {
+	spec := parsed.Spec()
+	s.Dialect, s.Timezone, s.Gap, s.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
+}
+
+// same tells whether two resolved schedules give the same instants at the same times.
+func (s Schedule) same(other Schedule) bool {
+	if !sameInstant(s.StartAt, other.StartAt) || !sameInstant(s.EndAt, other.EndAt) {
+		return false
+	}
+	s.StartAt, s.EndAt, other.StartAt, other.EndAt = nil, nil, nil, nil
+	return s == other
+}
+
+func sameInstant(a, b *time.Time) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
+}
