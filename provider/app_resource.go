@@ -2,8 +2,6 @@ package provider
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -25,9 +23,32 @@ var (
 	_ resource.ResourceWithValidateConfig = (*appResource)(nil)
 )
 
-type appResource struct{ conn *connection }
+// appResource is carillon_app.
+type appResource struct {
+	definition[appModel, dispatcher.App]
+}
 
-func newAppResource() resource.Resource { return &appResource{} }
+func newAppResource() resource.Resource {
+	r := &appResource{}
+	r.kind = "app"
+	r.api = calls[appModel, dispatcher.App]{
+		put: func(ctx context.Context, conn *connection, m appModel, cond client.Condition) (dispatcher.App, error) {
+			return conn.PutApp(ctx, readApp(&reader{}, m), cond)
+		},
+		read: func(ctx context.Context, conn *connection, m appModel) (dispatcher.App, error) {
+			return conn.App(ctx, m.Name.ValueString())
+		},
+		remove: func(ctx context.Context, conn *connection, m appModel, cond client.Condition) error {
+			return conn.DeleteApp(ctx, m.Name.ValueString(), cond)
+		},
+		model:    newAppModel,
+		id:       func(m appModel) string { return m.Name.ValueString() },
+		revision: func(m appModel) types.Int64 { return m.Revision },
+		current:  func(app dispatcher.App) int64 { return app.Revision },
+		warnings: noWarnings[dispatcher.App],
+	}
+	return r
+}
 
 // appModel is a carillon_app as configuration, plan and state hold it.
 type appModel struct {
@@ -37,17 +58,13 @@ type appModel struct {
 	Revision    types.Int64  `tfsdk:"revision"`
 }
 
-func (r *appResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_app"
-}
-
 // nameRule describes the rule of dispatcher.CheckName, for the pages.
 const nameRule = "1 to 63 of `a-z`, `0-9`, `_` and `-`, beginning with a letter or digit"
 
 func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "An app: a namespace of jobs that is switched on and off as a whole. " +
-			"Import by name. An app that still has jobs cannot be destroyed.",
+			"Import by name. An app that still has jobs or calendars cannot be destroyed.",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Required:            true,
@@ -73,10 +90,6 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 	}
 }
 
-func (r *appResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
-	r.conn = configured(req.ProviderData)
-}
-
 func (r *appResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	var config appModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
@@ -86,83 +99,6 @@ func (r *appResource) ValidateConfig(ctx context.Context, req resource.ValidateC
 	var read reader
 	app := readApp(&read, config)
 	reportFaults(&resp.Diagnostics, read.judge(app.Validate()))
-}
-
-func (r *appResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan appModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	app, err := r.conn.PutApp(ctx, readApp(&reader{}, plan), client.Condition{Absent: true})
-	switch name := plan.Name.ValueString(); {
-	case errors.Is(err, dispatcher.ErrPrecondition):
-		reportExisting(&resp.Diagnostics, "app", name)
-	case err != nil:
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("create app %q", name), err)
-	default:
-		resp.Diagnostics.Append(resp.State.Set(ctx, newAppModel(app))...)
-	}
-}
-
-func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var state appModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	app, err := r.conn.App(ctx, state.Name.ValueString())
-	switch {
-	case absent(err):
-		resp.State.RemoveResource(ctx)
-	case err != nil:
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", state.Name.ValueString()), err)
-	default:
-		resp.Diagnostics.Append(resp.State.Set(ctx, newAppModel(app))...)
-	}
-}
-
-func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan, state appModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	app, err := r.conn.PutApp(ctx, readApp(&reader{}, plan), client.Condition{Revision: state.Revision.ValueInt64()})
-	switch {
-	case errors.Is(err, dispatcher.ErrPrecondition):
-		r.stale(ctx, &resp.Diagnostics, state)
-	case err != nil:
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update app %q", plan.Name.ValueString()), err)
-	default:
-		resp.Diagnostics.Append(resp.State.Set(ctx, newAppModel(app))...)
-	}
-}
-
-func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
-	var state appModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	name := state.Name.ValueString()
-	err := r.conn.DeleteApp(ctx, name, client.Condition{Revision: state.Revision.ValueInt64()})
-	switch {
-	case err == nil || absent(err):
-	case errors.Is(err, dispatcher.ErrPrecondition):
-		r.stale(ctx, &resp.Diagnostics, state)
-	default:
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete app %q", name), err)
-	}
-}
-
-func (r *appResource) stale(ctx context.Context, diags *diag.Diagnostics, state appModel) {
-	name := state.Name.ValueString()
-	r.conn.reportStale(diags, "app", name, state.Revision.ValueInt64(), func() (int64, error) {
-		app, err := r.conn.App(ctx, name)
-		return app.Revision, err
-	})
 }
 
 func (r *appResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
@@ -186,11 +122,11 @@ func readApp(read *reader, m appModel) dispatcher.App {
 }
 
 // newAppModel returns the model of an app that the API answered.
-func newAppModel(app dispatcher.App) appModel {
+func newAppModel(_ context.Context, app dispatcher.App, _ appModel) (appModel, diag.Diagnostics) {
 	return appModel{
 		Name:        types.StringValue(app.Name),
 		Description: types.StringValue(app.Description),
 		Enabled:     types.BoolValue(app.Enabled),
 		Revision:    types.Int64Value(app.Revision),
-	}
+	}, nil
 }

@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -32,23 +34,30 @@ func located(f dispatcher.Fault) string {
 	return f.Message
 }
 
+// lists are the attributes that hold lists.
+var lists = []string{"rules", "dates", "weekdays", "days_of_month", "bases"}
+
 // attributePath turns a JSON pointer of the API into the path of the attribute that it
 // comes from: "/triggers/nightly/expression" into triggers["nightly"].expression. The two
-// differ only in that the keys of maps are marked in a path.
+// differ only in that keys of maps and indexes of lists are marked in a path.
 func attributePath(pointer string) path.Path {
 	p := path.Empty()
-	inMap := false
+	inMap, inList := false, false
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		index, notIndex := strconv.Atoi(token)
 		switch {
 		case token == "" && !inMap:
 			return p
+		case inList && notIndex == nil:
+			p = p.AtListIndex(index)
 		case inMap:
 			p = p.AtMapKey(token)
 		default:
 			p = p.AtName(token)
 		}
 		inMap = !inMap && (token == "triggers" || token == "headers")
+		inList = slices.Contains(lists, token)
 		if token == "payload" {
 			return p // an opaque text to Terraform: nothing within it has a path
 		}

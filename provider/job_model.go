@@ -50,6 +50,10 @@ type triggerModel struct {
 	RepeatCount  types.Number    `tfsdk:"repeat_count"`
 	Gap          types.String    `tfsdk:"gap"`
 	Overlap      types.String    `tfsdk:"overlap"`
+	DriftHour    types.Bool      `tfsdk:"drift_hour"`
+	Calendar     types.String    `tfsdk:"calendar"`
+	OnExcluded   types.String    `tfsdk:"on_excluded"`
+	Jitter       text[durations] `tfsdk:"jitter"`
 	MisfireAfter text[durations] `tfsdk:"misfire_after"`
 	Enabled      types.Bool      `tfsdk:"enabled"`
 }
@@ -77,7 +81,11 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 		if object.IsNull() {
 			read.faults.Add(pointer, dispatcher.CodeRequired, "trigger %s is null; leave it out of the map", dispatcher.Echo(name))
 		}
-		job.Triggers[name] = readTrigger(ctx, read, pointer, object)
+		t := readTrigger(ctx, read, pointer, object)
+		if (m.App.IsUnknown() || m.Name.IsUnknown()) && schedule.UsesHash(t.Expression) {
+			read.unknown(pointer+"/expression", types.StringUnknown()) // H hashes both names
+		}
+		job.Triggers[name] = t
 	}
 	return job
 }
@@ -130,6 +138,13 @@ func readTrigger(ctx context.Context, read *reader, pointer string, object types
 	t.RepeatCount = read.whole(pointer+"/repeat_count", m.RepeatCount, schedule.CodeRepeatRange, "give how many times the trigger fires, or 0 for no limit")
 	readWord(read, pointer+"/gap", m.Gap, &t.Gap)
 	readWord(read, pointer+"/overlap", m.Overlap, &t.Overlap)
+	t.DriftHour = read.bool(pointer+"/drift_hour", m.DriftHour, false)
+	readWord(read, pointer+"/calendar", m.Calendar, &t.Calendar)
+	if m.Calendar.IsUnknown() {
+		read.unknown(pointer+"/on_excluded", m.Calendar) // without a calendar it would be at fault
+	}
+	readWord(read, pointer+"/on_excluded", m.OnExcluded, &t.OnExcluded)
+	t.Jitter = read.duration(pointer+"/jitter", m.Jitter, 0)
 	t.MisfireAfter = read.duration(pointer+"/misfire_after", m.MisfireAfter, t.MisfireAfter)
 	t.Enabled = read.bool(pointer+"/enabled", m.Enabled, t.Enabled)
 	return t
@@ -213,6 +228,10 @@ func newTriggerModel(t dispatcher.Trigger) triggerModel {
 		RepeatCount:  types.NumberValue(big.NewFloat(float64(t.RepeatCount))),
 		Gap:          word(t.Gap),
 		Overlap:      word(t.Overlap),
+		DriftHour:    types.BoolValue(t.DriftHour),
+		Calendar:     word(t.Calendar),
+		OnExcluded:   word(t.OnExcluded),
+		Jitter:       newText[durations](formatDuration(t.Jitter)),
 		MisfireAfter: newText[durations](formatDuration(t.MisfireAfter)),
 		Enabled:      types.BoolValue(t.Enabled),
 	}

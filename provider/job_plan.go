@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -36,7 +37,7 @@ func (r *jobResource) warn(job dispatcher.Job) dispatcher.Faults {
 		triggers[name] = t
 	}
 	job.Triggers = triggers
-	return job.Warn()
+	return job.Warn(nil) // what its calendars exclude is not known here
 }
 
 // ModifyPlan states in the plan what the API will resolve, refuses instants that are past,
@@ -103,10 +104,10 @@ func (r *jobResource) resolve(ctx context.Context, diags *diag.Diagnostics, old 
 // alone: the rest of the job may not be known yet.
 func (r *jobResource) revise(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
 	alone := dispatcher.Job{
-		App: "app", Name: "job", Enabled: job.Enabled,
+		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), Enabled: job.Enabled,
 		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: dispatcher.Methods[0], Timeout: dispatcher.DefaultTimeout}},
 		Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]},
 	}
-	revised, _, err := dispatcher.Revise(old, alone, 0, r.now())
+	revised, _, err := dispatcher.Revise(old, alone, 0, nil, r.now())
 	return revised.Triggers[name], err
 }

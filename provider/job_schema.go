@@ -145,9 +145,10 @@ func triggerAttributes() map[string]schema.Attribute {
 			Required: true,
 			MarkdownDescription: "When to fire: a Quartz expression of six or seven fields (`0 0 2 ? * MON-FRI`), a unix one of " +
 				"five (`*/10 * * * *`) or a macro (`@daily`), one of Amazon EventBridge (`cron(0 2 ? * MON-FRI *)`), an " +
-				"interval of elapsed time (`rate(5 minutes)`, `@every 90s`), of the calendar (`every 3 months`) or of the " +
-				"day (`every 45 minutes from 9:00 to 17:00 on MON-FRI`), or one instant (`at(2030-05-01T10:00:00Z)`). At " +
-				"most 256 bytes. An instant that is past is refused when it is new or changed. What is allowed but probably not " +
+				"interval of elapsed time (`rate(5 minutes)`, `@every 90s`, or `delay(30s)` after the end of the run before), of " +
+				"the calendar (`every 3 months`) or of the day (`every 45 minutes from 9:00 to 17:00 on MON-FRI`), or one " +
+				"instant (`at(2030-05-01T10:00:00Z)`). In cron fields `H` is a value hashed from the names of app, job and " +
+				"trigger. At most 256 bytes. An instant that is past is refused when it is new or changed. What is allowed but probably not " +
 				"meant, such as a time that daylight saving skips, gives a warning.",
 		},
 		"dialect": schema.StringAttribute{
@@ -190,6 +191,28 @@ func triggerAttributes() map[string]schema.Attribute {
 			MarkdownDescription: "What becomes of local times that come twice because the clock is put back: `last` (the last pass " +
 				"fires), `first` or `both`. Default: `last`, but `both` for expressions that cover all 24 hours and `first` " +
 				"for intervals of the calendar.",
+		},
+		"drift_hour": schema.BoolAttribute{
+			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+			MarkdownDescription: "Whether an interval of the calendar of days and longer keeps the offset of its start instead of " +
+				"the local hour. Default: `false`.",
+		},
+		"calendar": schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "Name of a calendar of the app whose exclusions hold. Refer to the resource, " +
+				"`carillon_calendar.NAME.name`, so that it is created first. Default: none.",
+		},
+		"on_excluded": schema.StringAttribute{
+			Optional: true,
+			MarkdownDescription: "What becomes of fires that `calendar` excludes: `skip` (they do not fire) or `next_included` (they " +
+				"fire once when the calendar allows again; a `delay(...)` needs it). Default: `skip`.",
+		},
+		"jitter": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString("0s"),
+			CustomType: textType[durations]{},
+			MarkdownDescription: "Spreads fires: each runs up to so much later than its instant, by an amount hashed from the names " +
+				"and the instant. At most `24h`. Default: `0s`.",
+			PlanModifiers: []planmodifier.String{keepIfSame[durations]{}},
 		},
 		"misfire_after": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(misfireAfter),

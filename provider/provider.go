@@ -81,7 +81,7 @@ func (p *carillonProvider) Configure(ctx context.Context, req provider.Configure
 }
 
 func (p *carillonProvider) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newAppResource, newJobResource}
+	return []func() resource.Resource{newAppResource, newCalendarResource, newJobResource}
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {

@@ -54,7 +54,9 @@ func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	r := &jobResource{now: func() time.Time { return now }}
 	declare := func(expression string) dispatcher.Job {
-		trigger := dispatcher.Trigger{Expression: expression, Dialect: "at", Timezone: "UTC", Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter}
+		trigger := dispatcher.Trigger{
+			Schedule: dispatcher.Schedule{Expression: expression, Dialect: "at", Timezone: "UTC"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+		}
 		return dispatcher.Job{Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
 	}
 	past, otherPast, future := declare("at(2026-11-20T11:00:00Z)"), declare("at(2026-11-20T10:00:00Z)"), declare("at(2026-11-20T13:00:00Z)")

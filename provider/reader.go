@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
@@ -127,6 +129,28 @@ func (r *reader) duration(pointer string, v text[durations], otherwise dispatche
 	d, err := dispatcher.ParseDuration(v.ValueString())
 	r.faults.AddError(pointer, err)
 	return d
+}
+
+// list reads the elements of a list; nil where there is nothing to read.
+func (r *reader) list(pointer string, v types.List) []attr.Value {
+	if r.unknown(pointer, v) || v.IsNull() {
+		return nil
+	}
+	return v.Elements()
+}
+
+// texts reads a list of texts.
+func (r *reader) texts(pointer string, v types.List) []string {
+	var all []string
+	for i, element := range r.list(pointer, v) {
+		one, _ := element.(types.String)
+		at := pointer + "/" + strconv.Itoa(i)
+		if one.IsNull() {
+			r.faults.Add(at, dispatcher.CodeRequired, "null is not a value; leave it out of the list")
+		}
+		all = append(all, r.text(at, one))
+	}
+	return all
 }
 
 // instant returns nil for null.

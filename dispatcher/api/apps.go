@@ -119,7 +119,7 @@ func (a *API) deleteApp(r *request) (answer, error) {
 	}
 	err = a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 	if errors.Is(err, dispatcher.ErrNotEmpty) {
-		return answer{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs; delete them first", def.what)
+		return answer{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", def.what)
 	}
 	return answer{status: http.StatusNoContent}, def.explain(change, err)
 }

@@ -37,12 +37,16 @@ func (a *API) authorize(rt route, r *request) error {
 		return refuse(dispatcher.CodeForbidden, "token %s may read only; this needs scope write", dispatcher.Echo(token.Name))
 	}
 	if app := r.PathValue("app"); app != "" && !r.maySee(app) {
-		return refuse(dispatcher.CodeForbidden, "token %s is not bound to app %s", dispatcher.Echo(token.Name), dispatcher.Echo(app))
+		return notBound(token, app)
 	}
 	if rt.fleet && len(token.Apps) > 0 {
 		return refuse(dispatcher.CodeForbidden, "token %s is bound to apps; nodes need a token that is not", dispatcher.Echo(token.Name))
 	}
 	return nil
+}
+
+func notBound(token dispatcher.APIToken, app string) error {
+	return refuse(dispatcher.CodeForbidden, "token %s is not bound to app %s", dispatcher.Echo(token.Name), dispatcher.Echo(app))
 }
 
 // caller looks the bearer token up. Whatever is wrong with it, the answer is the same. The

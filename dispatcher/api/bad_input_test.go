@@ -60,7 +60,7 @@ var (
 		{"0 0 * * 8", "cron_range"}, {"1,,2 * * * *", "cron_syntax"}, {"-1 * * * *", "cron_syntax"}, {"JAN * * * *", "cron_name"},
 		{"* * * * *\n* * * * *", "cron_control"}, {"*\u00a0* * * *", "cron_control"}, {"0x10 * * * *", "cron_syntax"},
 		{"1.5 * * * *", "cron_syntax"}, {strings.Repeat("1,", 50_000) + "1 * * * *", "cron_too_long"}, {"TZ=UTC", "cron_tz_prefix"},
-		{"TZ=Local * * * * *", "cron_tz_prefix"}, {"delay(30s)", "enum"}, {"@every 0s", "rate_min"}, {"@every -1m", "rate_min"}, {"@every 1ns", "rate_min"},
+		{"TZ=Local * * * * *", "cron_tz_prefix"}, {"delay(30d)", "rate_syntax"}, {"@every 0s", "rate_min"}, {"@every -1m", "rate_min"}, {"@every 1ns", "rate_min"},
 		{"@reboot", "cron_macro"}, {"@EVERY 1m", "cron_macro"}, {"? ? * * *", "cron_syntax"},
 		{"at(2026-02-30T00:00:00Z)", "time_invalid"}, {"at(2026-02-20T23:59:60Z)", "time_invalid"}, {"at(2020-02-20T10:00:00Z)", "at_past"},
 		{raw + `5`, "json_type"}, {raw + `null`, "required"}, {raw + `["* * * * *"]`, "json_type"},

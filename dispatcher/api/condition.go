@@ -25,7 +25,7 @@ func matchesETag(r *request, revision int64) bool {
 	return false
 }
 
-// definition is an app or a job that a write is about.
+// definition is an app, a job or a calendar that a write is about.
 type definition struct {
 	// what names it for messages, such as `job "crm/nightly"`.
 	what string
@@ -89,7 +89,7 @@ func (def definition) stale(reason string) error {
 	return refuse(dispatcher.CodePrecondition, "%s; %s is at revision %d: read it again and repeat the change", reason, def.what, revision)
 }
 
-// put does what the PUTs of apps and jobs have in common, once the body is known to be good.
+// put does what the PUTs of definitions have in common, once the body is known to be good.
 func put[T any](r *request, def definition, write func(dispatcher.Change) (T, int64, error)) (answer, error) {
 	change, err := r.change(def)
 	if err != nil {

@@ -20,8 +20,9 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[dispatcher.App](): {"revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.Job](): {"paused", "state", "revision", "created_at", "updated_at", "warnings"},
 	reflect.TypeFor[dispatcher.Trigger](): {
-		"paused", "state", "error", "prev_fire_time", "next_fire_time", "anchor_at",
+		"paused", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
 	},
+	reflect.TypeFor[dispatcher.Calendar](): {"revision", "created_at", "updated_at"},
 }
 
 // members calls each for every member of a valid JSON object.
@@ -55,7 +56,7 @@ func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 			v.Set(elem)
 		}
 		return ok
-	case raw[0] == 'n' && v.Kind() == reflect.Map: // how Go writes an empty one
+	case raw[0] == 'n' && (v.Kind() == reflect.Map || v.Kind() == reflect.Slice): // how Go writes an empty one
 		return true
 	case raw[0] == 'n':
 		d.add(at, dispatcher.CodeRequired, "null is not a value; give one, or leave the field out where it has a default")
@@ -75,6 +76,8 @@ func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 		return d.fillStruct(v, raw, at)
 	case reflect.Map:
 		return d.fillMap(v, raw, at)
+	case reflect.Slice:
+		return d.fillSlice(v, raw, at)
 	case reflect.String:
 		return d.fillText(raw, at, func(text string) error { v.SetString(text); return nil })
 	case reflect.Bool:
@@ -135,6 +138,23 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 		d.fill(elem, value, &pointer{at, key})
 		v.SetMapIndex(reflect.ValueOf(key), elem)
 	})
+	return true
+}
+
+func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != '[' {
+		d.wrongType(at, "an array", raw)
+		return false
+	}
+	var elements []json.RawMessage
+	_ = json.Unmarshal(raw, &elements) // the text is known to be valid
+	v.Set(reflect.MakeSlice(v.Type(), len(elements), len(elements)))
+	for i, element := range elements {
+		if d.full() {
+			break
+		}
+		d.fill(v.Index(i), element, &pointer{at, strconv.Itoa(i)})
+	}
 	return true
 }
 

@@ -143,7 +143,9 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 	doc := readOpenAPI(t)
 	types := map[string]reflect.Type{
 		"App": reflect.TypeFor[dispatcher.App](), "Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
-		"Webhook": reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
+		"Calendar": reflect.TypeFor[dispatcher.Calendar](), "CalendarRule": reflect.TypeFor[schedule.CalendarRule](),
+		"CalendarList": reflect.TypeFor[list[dispatcher.Calendar]](),
+		"Webhook":      reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
 		"Run": reflect.TypeFor[dispatcher.Run](), "Attempt": reflect.TypeFor[dispatcher.Attempt](), "Outcome": reflect.TypeFor[dispatcher.Outcome](),
 		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](), "Fault": reflect.TypeFor[dispatcher.Fault](),
 		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),
@@ -226,6 +228,7 @@ func TestOpenAPIEnumsAreTheValues(t *testing.T) {
 	schemas := readOpenAPI(t).Comp.Schemas
 	for name, file := range map[string]string{
 		"Class": "../run.go", "Dialect": "../schedule/spec.go", "Gap": "../schedule/spec.go", "Overlap": "../schedule/spec.go",
+		"OnExcluded": "../schedule/exclude.go",
 	} {
 		described := slices.DeleteFunc(slices.Sorted(slices.Values(schemas[name].Enum)), func(s string) bool { return s == "" })
 		if diff := cmp.Diff(constants(t, file, name), described); diff != "" {

@@ -35,7 +35,7 @@ var statuses = []struct {
 	{http.StatusForbidden, []string{dispatcher.CodeForbidden}},
 	{http.StatusNotFound, []string{dispatcher.CodeNotFound, dispatcher.CodeRouteUnknown}},
 	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
-	{http.StatusConflict, []string{dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled}},
+	{http.StatusConflict, []string{dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeCalendarInUse}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
 	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},
 	{http.StatusBadRequest, []string{
@@ -63,6 +63,7 @@ var sentinels = []struct {
 	{dispatcher.ErrNotFound, dispatcher.CodeNotFound},
 	{dispatcher.ErrPrecondition, dispatcher.CodePrecondition},
 	{dispatcher.ErrConflict, dispatcher.CodeStateConflict},
+	{dispatcher.ErrInUse, dispatcher.CodeCalendarInUse},
 }
 
 // refuse returns a fault of the request as a whole.

@@ -33,6 +33,7 @@ const (
 	appPath     = "/v1/apps/{app}"
 	jobPath     = appPath + "/jobs/{job}"
 	triggerPath = jobPath + "/triggers/{trigger}"
+	calPath     = appPath + "/calendars/{calendar}"
 	runPath     = "/v1/runs/{run}"
 	nodePath    = "/v1/nodes/{node}"
 )
@@ -59,6 +60,11 @@ var routes = []route{
 	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
 	{method: "POST", path: triggerPath + "/pause", scope: write, serve: pause(true)},
 	{method: "POST", path: triggerPath + "/resume", scope: write, serve: pause(false)},
+
+	{method: "GET", path: appPath + "/calendars", scope: read, query: pageQuery, serve: (*API).listCalendars},
+	{method: "GET", path: calPath, scope: read, serve: (*API).getCalendar},
+	{method: "PUT", path: calPath, scope: write, serve: (*API).putCalendar},
+	{method: "DELETE", path: calPath, scope: write, serve: (*API).deleteCalendar},
 
 	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
 	{method: "GET", path: appPath + "/misfires", scope: read, query: missQuery, serve: (*API).listMisfires},

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -63,7 +64,7 @@ func declared() dispatcher.Job {
 	return dispatcher.Job{
 		App: "crm", Name: "sync", Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/?a=<b>&c"}},
 		Payload:  []byte(`{"a":1}`),
-		Triggers: map[string]dispatcher.Trigger{"nightly": {Expression: "0 0 2 * * ?", Enabled: true}},
+		Triggers: map[string]dispatcher.Trigger{"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?"}, Enabled: true}},
 	}
 }
 
@@ -115,7 +116,8 @@ func TestEveryRouteAnswersTheClient(t *testing.T) {
 	}
 	testLedger(t, c)
 	testNodes(t, c, s)
-	preview, err := c.Preview(ctx, dispatcher.PreviewRequest{PreviewSchedule: dispatcher.PreviewSchedule{Expression: "rate(1h)"}, Count: 2})
+	testCalendars(t, c)
+	preview, err := c.Preview(ctx, dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, Count: 2})
 	if err != nil || len(preview.FireTimes) != 2 {
 		t.Errorf("Preview = %+v, %v", preview, err)
 	}
@@ -152,6 +154,34 @@ func testLedger(t *testing.T, c *client.Client) {
 	}
 	if got, err := c.Misfires(ctx, dispatcher.RunQuery{App: "crm"}); err != nil || len(got.Items) != 0 {
 		t.Errorf("Misfires = %+v, %v", got, err)
+	}
+}
+
+func testCalendars(t *testing.T, c *client.Client) {
+	t.Helper()
+	ctx := t.Context()
+	declared := dispatcher.Calendar{App: "crm", Name: "holidays", Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}
+	calendar, err := c.PutCalendar(ctx, declared, client.Condition{Absent: true})
+	if err != nil || calendar.Revision != 1 || !cmp.Equal(calendar.Rules, declared.Rules) {
+		t.Fatalf("PutCalendar = %+v, %v", calendar, err)
+	}
+	if got, err := c.Calendar(ctx, "crm", "holidays"); err != nil || !cmp.Equal(got, calendar) {
+		t.Errorf("Calendar = %+v, %v, want %+v", got, err, calendar)
+	}
+	if got, err := c.Calendars(ctx, "crm", dispatcher.Page{Limit: 1}); err != nil || len(got.Items) != 1 {
+		t.Errorf("Calendars = %+v, %v", got, err)
+	}
+	user := dispatcher.Calendar{App: "crm", Name: "user", Bases: []string{"holidays"}}
+	if _, err := c.PutCalendar(ctx, user, client.Condition{}); err != nil {
+		t.Error(err)
+	}
+	if err := c.DeleteCalendar(ctx, "crm", "holidays", client.Condition{}); !errors.Is(err, dispatcher.ErrConflict) {
+		t.Errorf("DeleteCalendar of one in use = %v, want ErrConflict", err)
+	}
+	for _, name := range []string{"user", "holidays"} {
+		if err := c.DeleteCalendar(ctx, "crm", name, client.Condition{}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

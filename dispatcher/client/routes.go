@@ -65,6 +65,27 @@ func (c *Client) DeleteJob(ctx context.Context, app, name string, cond Condition
 	return err
 }
 
+// Calendars lists the calendars of an app by name.
+func (c *Client) Calendars(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Calendar], error) {
+	return call[List[dispatcher.Calendar]](ctx, c, http.MethodGet, path("apps", app, "calendars")+params(dispatcher.RunQuery{Page: page}), nil, Condition{}, isList)
+}
+
+// PutCalendar creates or replaces a calendar; the triggers that name it get new fire times.
+func (c *Client) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, cond Condition) (dispatcher.Calendar, error) {
+	return call(ctx, c, http.MethodPut, path("apps", calendar.App, "calendars", calendar.Name), calendar, cond, isCalendar(calendar.App, calendar.Name))
+}
+
+// Calendar reads a calendar.
+func (c *Client) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
+	return call(ctx, c, http.MethodGet, path("apps", app, "calendars", name), nil, Condition{}, isCalendar(app, name))
+}
+
+// DeleteCalendar deletes a calendar; ErrConflict while something refers to it.
+func (c *Client) DeleteCalendar(ctx context.Context, app, name string, cond Condition) error {
+	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", app, "calendars", name), nil, cond, nil)
+	return err
+}
+
 // PauseJob sets or lifts an operator's pause of a job, or of one trigger if trigger is not empty.
 func (c *Client) PauseJob(ctx context.Context, app, job, trigger string, paused bool, cond Condition) (dispatcher.Job, error) {
 	segments := []string{"apps", app, "jobs", job}
@@ -140,6 +161,10 @@ func isApp(name string) func(dispatcher.App) bool {
 
 func isJob(app, name string) func(dispatcher.Job) bool {
 	return func(job dispatcher.Job) bool { return job.App == app && job.Name == name }
+}
+
+func isCalendar(app, name string) func(dispatcher.Calendar) bool {
+	return func(calendar dispatcher.Calendar) bool { return calendar.App == app && calendar.Name == name }
 }
 
 func isRun(id string) func(dispatcher.Run) bool {

@@ -18,7 +18,7 @@ func (e *Engine) hold(ctx context.Context, run heldRun, stop <-chan struct{}) bo
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		wait := e.clock.until(run.ScheduledAt)
+		wait := e.clock.until(run.due)
 		switch {
 		case stopped(stop):
 			return false
@@ -64,6 +64,9 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	}
 	if errors.Is(context.Cause(ctx), errCutOff) {
 		return // whoever adopts the run accounts for this attempt as lost
+	}
+	if e.jobs.delayed(run.JobID, run.TriggerID) {
+		e.delays.begun(run.TriggerID)
 	}
 	outcome.StartedAt, outcome.EndedAt = e.clock.of(outcome.StartedAt), e.clock.of(outcome.EndedAt)
 	e.recorder.put(ctx, dispatcher.Record{

@@ -37,7 +37,7 @@ func BenchmarkWebhook(b *testing.B) {
 			w := newWalk(b, database)
 			at := time.Now().Add(5 * time.Second).UTC().Truncate(time.Second)
 			w.declare(burst, func(int) dispatcher.Trigger {
-				return dispatcher.Trigger{Expression: "at(" + at.Format(time.RFC3339) + ")"}
+				return dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "at(" + at.Format(time.RFC3339) + ")"}}
 			})
 			b.StartTimer()
 			lateness := w.run(burst)
@@ -63,7 +63,7 @@ func BenchmarkLateness(b *testing.B) {
 			start := time.Now().Add(5 * time.Second).UTC().Truncate(time.Second)
 			w.declare(rate, func(i int) dispatcher.Trigger {
 				from := start.Add(time.Duration(i) * time.Second / rate)
-				return dispatcher.Trigger{Expression: "rate(1s)", StartAt: &from, RepeatCount: seconds}
+				return dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "rate(1s)", StartAt: &from, RepeatCount: seconds}}
 			})
 			b.StartTimer()
 			all = append(all, w.run(rate*seconds)...)

@@ -51,38 +51,60 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int, full 
 		Advances: make([]dispatcher.Advance, len(due)),
 	}
 	for i, d := range due {
-		batch.Advances[i] = dispatcher.Advance{
-			TriggerID: d.ID, Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime,
-		}
+		batch.Advances[i] = d.advance()
 		if then, ok := d.schedule.Next(d.NextFireTime); ok {
-			batch.Advances[i].Then = then
+			batch.Advances[i].Then, batch.Advances[i].ThenDue = then, d.dueAfter(then)
 		}
 	}
 	held, err := e.store.Claim(ctx, batch)
 	if err != nil {
 		held = e.reconcile(ctx, batch.Node, batch.Token, err)
 	}
-	won := make(map[int64]bool, len(held))
-	for _, run := range held {
-		won[run.TriggerID] = true
+	won := make(map[int64]*heldRun, len(held))
+	runs := heldBy(batch.Node, held)
+	for i := range runs {
+		won[runs[i].TriggerID] = &runs[i]
 	}
-	e.pool.submit(batch.Node, held, room)
+	for _, d := range due {
+		if run, ok := won[d.ID]; ok {
+			run.due = d.DueAt
+		}
+	}
+	e.pool.submit(runs, room)
 	for i, d := range due {
-		e.follow(*d, batch.Advances[i].Then, now, won[d.ID])
+		e.follow(*d, batch.Advances[i], now, won[d.ID] != nil)
 	}
 	return len(due), false
+}
+
+// advance returns the compare-and-swap of the trigger of e, without what follows.
+func (e *entry) advance() dispatcher.Advance {
+	return dispatcher.Advance{
+		TriggerID: e.ID, Revision: e.Revision, CalendarRevision: e.CalendarRevision,
+		Prev: e.PrevFireTime, Next: e.NextFireTime,
+	}
+}
+
+// dueAfter returns when the fire that follows e is due. Jitter may let it be due earlier than
+// e, but a trigger fires in order, and waiting for its turn is no lateness.
+func (e *entry) dueAfter(then time.Time) time.Time {
+	due := then.Add(e.schedule.Delay(then))
+	if due.Before(e.DueAt) {
+		return e.DueAt
+	}
+	return due
 }
 
 // follow plans the fire after one that was claimed or lost. A trigger that another node is
 // preferred for is left to that node, also when this one has just fired it: the shares have
 // moved. For a lost fire of our own the database knows what became of it.
-func (e *Engine) follow(d entry, then, now time.Time, won bool) {
+func (e *Engine) follow(d entry, claimed dispatcher.Advance, now time.Time, won bool) {
 	switch {
 	case !e.fleet.prefers(d.ID):
 	case !won:
 		wake(e.wakePoll)
-	case !then.IsZero() && then.Before(now.Add(e.opts.Window)):
-		d.PrevFireTime, d.NextFireTime = d.NextFireTime, then
+	case !claimed.Then.IsZero() && claimed.ThenDue.Before(now.Add(e.opts.Window)):
+		d.PrevFireTime, d.NextFireTime, d.DueAt = d.NextFireTime, claimed.Then, claimed.ThenDue
 		e.timeline.add(d)
 	}
 }

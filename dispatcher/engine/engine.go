@@ -89,10 +89,12 @@ type Engine struct {
 	clock     *clock
 	fleet     *fleet
 	jobs      *jobs
+	calendars *calendars
 	schedules *schedule.Cache
 	timeline  *timeline
 	pool      *pool
 	recorder  *recorder
+	delays    *delays
 	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
 
 	wakePoll  chan struct{} // a hint came: look at the database now
@@ -108,13 +110,15 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 		clock:     newClock(store),
 		fleet:     newFleet(o.DeadAfter),
 		jobs:      newJobs(store),
+		calendars: newCalendars(store),
 		schedules: schedule.NewCache(10_000),
 		timeline:  newTimeline(),
 		wakePoll:  make(chan struct{}, 1),
 		wakeAdopt: make(chan struct{}, 1),
 	}
 	e.pool = newPool(o.Workers, o.Queue)
-	e.recorder = newRecorder(store, e.pool.recorded, o.Batch, o.Logger)
+	e.delays = newDelays()
+	e.recorder = newRecorder(store, e.recorded, o.Batch, o.Logger)
 	e.pool.hold, e.pool.fire = e.hold, e.fire
 	return e
 }
@@ -131,7 +135,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beats, endBeats := context.WithCancel(life)
 	defer endBeats()
 	var claiming, beating, living sync.WaitGroup
-	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop} {
+	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.delayLoop} {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(beats) })

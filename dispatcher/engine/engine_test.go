@@ -40,7 +40,9 @@ func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outco
 	if r.invoke != nil {
 		outcome = r.invoke(ctx, call)
 	}
-	outcome.StartedAt, outcome.EndedAt = now, time.Now()
+	if outcome.EndedAt.IsZero() {
+		outcome.StartedAt, outcome.EndedAt = now, time.Now()
+	}
 	return outcome
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,9 +17,12 @@ func (e *Engine) handlerLoop(ctx context.Context) {
 	e.every(ctx, "handler", e.opts.Handler, nil, e.handleOnce)
 }
 
-// adoptLoop takes runs that nobody works on, at once when a hint says that there may be some.
+// adoptLoop takes runs that nobody works on, and arms fixed delays that a run left behind
+// without its node, at once when a hint says that there may be some.
 func (e *Engine) adoptLoop(ctx context.Context) {
-	e.every(ctx, "adopt", e.opts.Handler, e.wakeAdopt, func(ctx context.Context, _ time.Time) error { return e.adopt(ctx) })
+	e.every(ctx, "adopt", e.opts.Handler, e.wakeAdopt, func(ctx context.Context, now time.Time) error {
+		return errors.Join(e.adopt(ctx), e.rearm(ctx, nil, now))
+	})
 }
 
 // handleOnce makes one round. Every write in it is a compare-and-swap, so that rounds of
@@ -71,7 +75,7 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	}
 	if len(mine) > 0 {
 		e.log.WarnContext(ctx, "runs reclaimed", "node", node.String(), "count", len(mine))
-		e.pool.submit(node, mine, 0)
+		e.pool.submit(heldBy(node, mine), 0)
 	}
 	return nil
 }
@@ -87,48 +91,49 @@ func (e *Engine) settle(ctx context.Context, now time.Time) error {
 	for query.Limit = e.awaitRoom(ctx, settleBatch); query.Limit > 0; query.Limit = e.awaitRoom(ctx, settleBatch) {
 		page, err := e.store.Due(ctx, query)
 		if err != nil || len(page) == 0 {
-			e.pool.submit(e.fleet.id(), nil, query.Limit)
+			e.pool.submit(nil, query.Limit)
+			return err
+		}
+		missed, err := e.evaluate(ctx, page)
+		if err != nil {
+			e.pool.submit(nil, query.Limit)
 			return err
 		}
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: dispatcher.Token(random63())}
-		for _, trigger := range page {
-			if s, ok := e.decide(ctx, trigger, now); ok {
-				batch.Settlements = append(batch.Settlements, s)
-			}
+		for i := range missed {
+			batch.Settlements = append(batch.Settlements, missed[i].decide(now))
 		}
 		held, err := e.store.Settle(ctx, batch)
 		if err != nil {
 			held = e.reconcile(ctx, batch.Node, batch.Token, err)
 		}
 		e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "catch_up_runs", len(held))
-		e.pool.submit(batch.Node, held, query.Limit)
+		e.pool.submit(heldBy(batch.Node, held), query.Limit)
 		// What follows the settled fires may be due before the next poll.
 		wake(e.wakePoll)
 		last := page[len(page)-1]
-		query.AfterTime, query.AfterID = last.NextFireTime, last.ID
+		query.AfterTime, query.AfterID = last.DueAt, last.ID
 	}
 	return nil
 }
 
-// decide settles the missed fires of one trigger by fire_once.
-func (e *Engine) decide(ctx context.Context, trigger dispatcher.DueTrigger, now time.Time) (dispatcher.Settlement, bool) {
-	s, err := e.schedules.Parse(trigger.Spec)
-	if err != nil {
-		e.quarantine(ctx, trigger, err)
-		return dispatcher.Settlement{}, false
+// decide settles the missed fires of one trigger by fire_once. Instants so recent that
+// jitter may not have let them be due yet are left to fire.
+func (e *entry) decide(now time.Time) dispatcher.Settlement {
+	until := now.Add(-e.Spec.Jitter)
+	if until.Before(e.NextFireTime) {
+		until = e.NextFireTime
 	}
-	last, count, next := dispatcher.Missed(s, trigger.NextFireTime, now)
+	last, count, next := dispatcher.Missed(e.schedule, e.NextFireTime, until)
 	settlement := dispatcher.Settlement{
-		Advance: dispatcher.Advance{
-			TriggerID: trigger.ID, Revision: trigger.Revision, Prev: trigger.PrevFireTime, Next: trigger.NextFireTime,
-		},
-		To: last, Count: count, CatchUp: last, Decision: dispatcher.DecisionFireOnce,
-		Reason: fmt.Sprintf("not claimed within %s of %s", trigger.MisfireAfter, dispatcher.FormatInstant(trigger.NextFireTime)),
+		Advance: e.advance(),
+		To:      last, Count: count, CatchUp: last, Decision: dispatcher.DecisionFireOnce,
+		Reason: fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, dispatcher.FormatInstant(e.DueAt)),
 	}
 	if next != nil {
-		settlement.Then = *next
+		settlement.Then, settlement.ThenDue = *next, next.Add(e.schedule.Delay(*next))
 	}
-	return settlement, true
+	return settlement
 }
 
 // adopt takes runs that nobody works on, as many as the pool has room for.
@@ -143,7 +148,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 			e.log.InfoContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held))
 			e.refresh(ctx, held)
 		}
-		e.pool.submit(query.Node, held, room)
+		e.pool.submit(heldBy(query.Node, held), room)
 		if len(held) < room {
 			return nil
 		}

@@ -23,6 +23,7 @@ type jobs struct {
 type definition struct {
 	dispatcher.JobVersion
 	triggers map[int64]string // names by trigger id
+	delays   map[int64]bool   // triggers with a fixed delay, by id
 }
 
 func newJobs(store dispatcher.Store) *jobs {
@@ -77,13 +78,38 @@ func (j *jobs) read(ctx context.Context, ids []int64) error {
 		delete(j.older, id)
 	}
 	for _, v := range versions {
-		d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.Triggers))}
-		for name := range v.Triggers {
-			d.triggers[dispatcher.TriggerID(v.App, v.Name, name)] = name
-		}
-		j.recent[v.ID] = d
+		j.recent[v.ID] = define(v)
 	}
 	return nil
+}
+
+func define(v dispatcher.JobVersion) *definition {
+	d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.Triggers)), delays: map[int64]bool{}}
+	for name, t := range v.Triggers {
+		id := dispatcher.TriggerID(v.App, v.Name, name)
+		d.triggers[id] = name
+		if t.IsDelay() {
+			d.delays[id] = true
+		}
+	}
+	return d
+}
+
+// identity returns the name of a trigger that H and jitter hash, and its app; false if the
+// trigger is gone.
+func (j *jobs) identity(trigger dispatcher.DueTrigger) (identity, app string, ok bool) {
+	d, ok := j.get(trigger.JobID, trigger.Revision)
+	if !ok {
+		return "", "", false
+	}
+	name, ok := d.triggers[trigger.ID]
+	return dispatcher.Identity(d.App, d.Name, name), d.App, ok
+}
+
+// delayed tells whether a trigger is a fixed delay, as far as is known here.
+func (j *jobs) delayed(job, trigger int64) bool {
+	d, ok := j.get(job, 0)
+	return ok && d.delays[trigger]
 }
 
 // call returns what an attempt of run needs. The error is errGone if its job or trigger is

@@ -57,41 +57,9 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func
 		if !more {
 			return planned, nil
 		}
-		query.AfterTime, query.AfterID = last.NextFireTime, last.ID
+		query.AfterTime, query.AfterID = last.DueAt, last.ID
 	}
 	return planned, nil
-}
-
-// evaluate parses the schedules of triggers and reads their jobs. What cannot be evaluated
-// is quarantined and does not stop the rest.
-func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]entry, error) {
-	needed := make(map[int64]int64, len(triggers))
-	for _, trigger := range triggers {
-		needed[trigger.JobID] = trigger.Revision
-	}
-	if err := e.jobs.load(ctx, needed); err != nil {
-		return nil, err
-	}
-	due := make([]entry, 0, len(triggers))
-	for _, trigger := range triggers {
-		if d, ok := e.jobs.get(trigger.JobID, trigger.Revision); ok && d.Err != nil {
-			e.quarantine(ctx, trigger, d.Err)
-			continue
-		}
-		s, err := e.schedules.Parse(trigger.Spec)
-		if err != nil {
-			e.quarantine(ctx, trigger, err)
-			continue
-		}
-		due = append(due, entry{DueTrigger: trigger, schedule: s})
-	}
-	return due, nil
-}
-
-// quarantine takes a trigger that cannot be evaluated out of the loop, with the reason.
-func (e *Engine) quarantine(ctx context.Context, trigger dispatcher.DueTrigger, reason error) {
-	e.log.WarnContext(ctx, "trigger cannot be evaluated", "trigger_id", trigger.ID, "err", reason)
-	e.logIf(ctx, "quarantine trigger", e.store.Quarantine(ctx, trigger.ID, trigger.Revision, reason.Error()))
 }
 
 // listenLoop turns notifications into wake-ups. They are hints: when they fail, the poll

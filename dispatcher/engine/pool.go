@@ -42,6 +42,16 @@ type pool struct {
 type heldRun struct {
 	dispatcher.HeldRun
 	node dispatcher.NodeID
+	due  time.Time // when it may begin, by the database's clock
+}
+
+// heldBy returns runs that node holds, each due at its instant.
+func heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []heldRun {
+	held := make([]heldRun, len(runs))
+	for i, run := range runs {
+		held[i] = heldRun{HeldRun: run, node: node, due: run.ScheduledAt}
+	}
+	return held
 }
 
 // attemptKey tells attempts of a run apart: one that was cancelled may still be in flight
@@ -158,14 +168,14 @@ func (p *pool) reserve(limit int) int {
 }
 
 // submit queues runs that were claimed on a promise of room for promised ones.
-func (p *pool) submit(node dispatcher.NodeID, runs []dispatcher.HeldRun, promised int) {
+func (p *pool) submit(runs []heldRun, promised int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reserved -= promised
 	p.busy += len(runs)
 	for _, run := range runs {
-		p.owned[keyOf(run)] = true
-		p.queue = append(p.queue, heldRun{HeldRun: run, node: node})
+		p.owned[keyOf(run.HeldRun)] = true
+		p.queue = append(p.queue, run)
 	}
 	if len(runs) < promised {
 		wake(p.freed)

@@ -55,7 +55,7 @@ func TestPoolPromisesOnlyTheRoomItHas(t *testing.T) {
 		if got := p.reserve(100); got != 16 {
 			t.Errorf("room = %d in an empty pool, want 16", got)
 		}
-		p.submit(1, runs(15), 16)
+		p.submit(heldBy(1, runs(15)), 16)
 		synctest.Wait()
 		if got := p.reserve(100); got != 0 {
 			t.Errorf("room = %d with one place left, want 0: too little for a claim", got)
@@ -79,7 +79,7 @@ func TestStoppedPoolHandsBackWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, fired := poolOf(t, 4, 10, func(ctx context.Context) { <-time.After(5 * time.Second) })
-		p.submit(1, runs(10), 0)
+		p.submit(heldBy(1, runs(10)), 0)
 		synctest.Wait()
 		unsent := p.stop()
 		if len(unsent) != 6 || size(fired) != 4 {
@@ -96,7 +96,7 @@ func TestPoolCutsOffWhatOutlastsTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
 		p, _ := poolOf(t, 1, 1, func(ctx context.Context) { <-ctx.Done(); cause = context.Cause(ctx) })
-		p.submit(1, runs(1), 0)
+		p.submit(heldBy(1, runs(1)), 0)
 		synctest.Wait()
 		p.stop()
 		if cut := p.wait(time.Second); cut != 1 || !errors.Is(cause, errCutOff) {
@@ -111,7 +111,7 @@ func TestCancelledRunThatWaitsIsNeverBegun(t *testing.T) {
 		release := make(chan struct{})
 		p, fired := poolOf(t, 1, 4, func(context.Context) { <-release })
 		three := runs(3)
-		p.submit(1, three, 0)
+		p.submit(heldBy(1, three), 0)
 		synctest.Wait()
 		p.cancel(three[1].RunKey)
 		close(release)
@@ -128,7 +128,7 @@ func TestOverdrawnPoolStillStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := poolOf(t, 2, 2, func(ctx context.Context) { <-ctx.Done() })
-		p.submit(1, runs(50), 4)
+		p.submit(heldBy(1, runs(50)), 4)
 		synctest.Wait()
 		if got := p.reserve(1); got != 0 {
 			t.Errorf("%d places were promised in an overdrawn pool", got)
@@ -149,7 +149,7 @@ func TestCancelEndsOneRunOnly(t *testing.T) {
 			}
 		})
 		both := runs(2)
-		p.submit(1, both, 0)
+		p.submit(heldBy(1, both), 0)
 		synctest.Wait()
 		p.cancel(both[0].RunKey)
 		synctest.Wait()

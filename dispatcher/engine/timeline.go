@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"container/heap"
 	"sync"
 	"time"
@@ -32,14 +33,14 @@ func newTimeline() *timeline {
 	return &timeline{byID: map[int64]*entry{}, changed: make(chan struct{}, 1)}
 }
 
-// add plans a fire, in place of what was planned for its trigger under an older revision
+// add plans a fire, in place of what was planned for its trigger under an older definition
 // or an earlier instant. It returns false when the timeline is full.
 func (t *timeline) add(planned entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old, ok := t.byID[planned.ID]; ok {
 		// A poll may have read the trigger before a claim that has advanced it since.
-		if old.Revision > planned.Revision || old.Revision == planned.Revision && !planned.NextFireTime.After(old.NextFireTime) {
+		if !planned.supersedes(old) {
 			return true
 		}
 		heap.Remove(&t.heap, old.index)
@@ -55,12 +56,21 @@ func (t *timeline) add(planned entry) bool {
 	return true
 }
 
+// supersedes tells whether e is newer than what was planned for its trigger.
+func (e *entry) supersedes(old *entry) bool {
+	return cmp.Or(
+		cmp.Compare(e.Revision, old.Revision),
+		cmp.Compare(e.CalendarRevision, old.CalendarRevision),
+		e.NextFireTime.Compare(old.NextFireTime),
+	) > 0
+}
+
 // take removes and returns the fires due by until, earliest first, at most limit.
 func (t *timeline) take(until time.Time, limit int) []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var due []*entry
-	for len(due) < limit && len(t.heap) > 0 && !t.heap[0].NextFireTime.After(until) {
+	for len(due) < limit && len(t.heap) > 0 && !t.heap[0].DueAt.After(until) {
 		e := heap.Pop(&t.heap).(*entry)
 		delete(t.byID, e.ID)
 		due = append(due, e)
@@ -68,24 +78,24 @@ func (t *timeline) take(until time.Time, limit int) []*entry {
 	return due
 }
 
-// head returns the earliest planned instant.
+// head returns when the earliest planned fire is due.
 func (t *timeline) head() (time.Time, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.heap) == 0 {
 		return time.Time{}, false
 	}
-	return t.heap[0].NextFireTime, true
+	return t.heap[0].DueAt, true
 }
 
-// entries is a heap by instant, then trigger, so that nodes meet ties in the same order.
+// entries is a heap by when it is due, then trigger, so that nodes meet ties in the same order.
 type entries []*entry
 
 func (h entries) Len() int { return len(h) }
 
 func (h entries) Less(i, j int) bool {
-	if !h[i].NextFireTime.Equal(h[j].NextFireTime) {
-		return h[i].NextFireTime.Before(h[j].NextFireTime)
+	if !h[i].DueAt.Equal(h[j].DueAt) {
+		return h[i].DueAt.Before(h[j].DueAt)
 	}
 	return h[i].ID < h[j].ID
 }

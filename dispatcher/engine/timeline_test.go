@@ -10,7 +10,7 @@ import (
 )
 
 func planned(id, revision int64, next time.Time) entry {
-	return entry{DueTrigger: dispatcher.DueTrigger{ID: id, Revision: revision, NextFireTime: next}}
+	return entry{DueTrigger: dispatcher.DueTrigger{ID: id, Revision: revision, NextFireTime: next, DueAt: next}}
 }
 
 func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {

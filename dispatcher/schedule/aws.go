@@ -11,7 +11,7 @@ import (
 func (p *program) readAWS(text string, spec Spec, loc *time.Location) []*fault {
 	kind, rest, _ := strings.Cut(text, "(")
 	inner, closed := strings.CutSuffix(rest, ")")
-	if !closed || strings.ContainsAny(inner, "()") && !usesHash(inner) {
+	if !closed || strings.ContainsAny(inner, "()") && !UsesHash(inner) {
 		return []*fault{faultf(CodeCronSyntax, "not cron(...), rate(...) or at(...); write as EventBridge does, such as cron(0 12 * * ? *)")}
 	}
 	switch kind {

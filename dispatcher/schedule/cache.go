@@ -35,7 +35,7 @@ func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 		Expression: spec.Expression, Dialect: spec.Dialect, Timezone: spec.Timezone,
 		Gap: spec.Gap, Overlap: spec.Overlap, OnExcluded: spec.OnExcluded, DriftHour: spec.DriftHour,
 	}
-	if usesHash(spec.Expression) {
+	if UsesHash(spec.Expression) {
 		text.Identity = spec.Identity
 	}
 

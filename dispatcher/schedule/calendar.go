@@ -11,34 +11,42 @@ type CalendarSpec struct {
 	// Timezone is the IANA name of the zone in which the rules' days and times are meant;
 	// empty means UTC.
 	Timezone string
-	// Rules exclude instants. An instant is included when no rule excludes it.
+	// Rules exclude instants. An instant is included when no rule excludes it. At most 100.
 	Rules []CalendarRule
 	// Bases are calendars whose exclusions hold too.
 	Bases []*Calendar
 }
 
 // CalendarRule matches instants by exactly one of its kinds. What matches is excluded; with
-// Only, everything else is.
+// Only, everything else is. It is also the wire form of a rule.
 type CalendarRule struct {
 	// Only turns the rule round: only what matches is allowed.
-	Only bool
+	Only bool `json:"only,omitempty"`
 	// Dates are days: 2026-12-25, every year 12-25, or from/to, both inclusive:
 	// 2026-12-24/2027-01-02 or 12-24/01-02.
-	Dates []string
+	Dates []string `json:"dates,omitempty"`
 	// Weekdays are MON, TUE, WED, THU, FRI, SAT and SUN, and ranges such as MON-FRI.
-	Weekdays []string
+	Weekdays []string `json:"weekdays,omitempty"`
 	// DaysOfMonth are 1 to 31.
-	DaysOfMonth []int
+	DaysOfMonth []int `json:"days_of_month,omitempty"`
 	// From (inclusive) and To (exclusive) are times of day such as 22:00 and 06:00; the span
-	// passes midnight when To is not after From.
-	From, To string
+	// passes midnight when To is not after From. One that is left out is midnight.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
 	// Expression is a cron expression of dialect unix or quartz; it matches the second
 	// from each of its local times.
-	Expression string
+	Expression string `json:"expression,omitempty"`
 	// ICalendar is iCalendar text (RFC 5545), of whose VEVENTs DTSTART, DTEND (exclusive) and
 	// RRULE:FREQ=YEARLY are read; events must be whole days.
-	ICalendar string
+	ICalendar string `json:"icalendar,omitempty"`
 }
+
+// Bounds of calendars: what an instant is compared with must not grow without end.
+const (
+	maxRules     = 100
+	maxDates     = 1000    // of a rule
+	maxICalendar = 1 << 16 // bytes
+)
 
 // Calendar is a checked CalendarSpec. It is immutable and safe for concurrent use.
 type Calendar struct {
@@ -66,6 +74,10 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 	loc, err := zone(spec.Timezone)
 	if err != nil {
 		errs.add("timezone", spec.Timezone, err.code, "%s", err.message)
+	}
+	if len(spec.Rules) > maxRules {
+		errs.addInt("rules", len(spec.Rules), CodeCalendarRule, "so many rules; the maximum is %d: put them into calendars that this one builds on", maxRules)
+		return nil, errs
 	}
 	c := &Calendar{zone: &zoned{loc: loc}, bases: spec.Bases}
 	for i, r := range spec.Rules {

@@ -116,11 +116,11 @@ func TestExcludedFiresAreSkippedOrMoved(t *testing.T) {
 			[]string{"2026-04-30T08:00:00Z", "2026-05-04T08:00:00Z"},
 		},
 		"moved to the next included instant, once for all of them": {
-			schedule.Spec{Expression: "0 10 * * *", OnExcluded: schedule.ExcludedNextIncluded}, "2026-04-29T12:00:00Z",
+			schedule.Spec{Expression: "0 10 * * *", OnExcluded: schedule.OnExcludedNextIncluded}, "2026-04-29T12:00:00Z",
 			[]string{"2026-04-30T08:00:00Z", "2026-05-03T22:00:00Z", "2026-05-04T08:00:00Z"},
 		},
 		"moved, asked from within what is excluded": {
-			schedule.Spec{Expression: "0 10 1 * *", OnExcluded: schedule.ExcludedNextIncluded}, "2026-05-02T12:00:00Z",
+			schedule.Spec{Expression: "0 10 1 * *", OnExcluded: schedule.OnExcludedNextIncluded}, "2026-05-02T12:00:00Z",
 			[]string{"2026-05-03T22:00:00Z", "2026-06-01T08:00:00Z"},
 		},
 		"a repeat count counts what fires": {
@@ -131,7 +131,7 @@ func TestExcludedFiresAreSkippedOrMoved(t *testing.T) {
 			schedule.Spec{Expression: "at(2026-05-01T10:00:00)"}, "2026-01-01T00:00:00Z", nil,
 		},
 		"unless it is moved": {
-			schedule.Spec{Expression: "at(2026-05-01T10:00:00)", OnExcluded: schedule.ExcludedNextIncluded}, "2026-01-01T00:00:00Z",
+			schedule.Spec{Expression: "at(2026-05-01T10:00:00)", OnExcluded: schedule.OnExcludedNextIncluded}, "2026-01-01T00:00:00Z",
 			[]string{"2026-05-03T22:00:00Z"},
 		},
 		"an interval": {
@@ -157,7 +157,7 @@ func TestExcludedFiresAreSkippedOrMoved(t *testing.T) {
 func TestNothingIsIncludedEndsTheSearch(t *testing.T) {
 	t.Parallel()
 	never := mustCalendar(t, schedule.CalendarSpec{Rules: []schedule.CalendarRule{{Weekdays: []string{"MON"}}, {Only: true, Weekdays: []string{"MON"}}}})
-	for _, on := range []schedule.OnExcluded{schedule.ExcludedSkip, schedule.ExcludedNextIncluded} {
+	for _, on := range []schedule.OnExcluded{schedule.OnExcludedSkip, schedule.OnExcludedNextIncluded} {
 		s := mustParse(t, schedule.Spec{Expression: "* * * * * ?", Calendar: never, OnExcluded: on})
 		if next, ok := s.Next(instant(t, "2026-01-01T00:00:00Z")); ok {
 			t.Errorf("%s: Next = %v, want none", on, next)
@@ -204,7 +204,7 @@ func TestCalendarsAgreeWithLookingAtEachMinute(t *testing.T) {
 		if slices.ContainsFunc(spec.Rules, func(r schedule.CalendarRule) bool { return r.Expression != "" }) {
 			return // its seconds are finer than the minutes looked at
 		}
-		with.OnExcluded = schedule.ExcludedNextIncluded
+		with.OnExcluded = schedule.OnExcludedNextIncluded
 		if diff := cmp.Diff(slices.Compact(moved), utc(mustParse(t, with).Between(a, b, 1<<20))); diff != "" {
 			t.Fatalf("next_included, %+v (-want +got):\n%s", spec, diff)
 		}
@@ -232,7 +232,7 @@ func TestBadCalendarsAreRejectedWithEveryFault(t *testing.T) {
 	}
 	want := []string{
 		"timezone tz_unknown", "rules/0/dates/0 time_invalid", "rules/0/dates/1 time_invalid", "rules/0/dates/2 time_invalid",
-		"rules/1/weekdays cron_name", "rules/2/days_of_month/0 cron_range", "rules/2/days_of_month/2 cron_range",
+		"rules/1/weekdays/0 cron_name", "rules/2/days_of_month/0 cron_range", "rules/2/days_of_month/2 cron_range",
 		"rules/3/from time_invalid", "rules/3/to time_invalid", "rules/4/expression cron_never", "rules/5/expression calendar_rule",
 		"rules/6/icalendar time_invalid", "rules/7 calendar_rule", "rules/8 calendar_rule",
 	}

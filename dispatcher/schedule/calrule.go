@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -10,55 +11,91 @@ const daySeconds = 86_400
 
 // compile checks a rule; errs gets its faults under path.
 func (r CalendarRule) compile(errs *Errors, path string) localRule {
-	var rules []localRule
-	if r.Dates != nil {
-		var d dateRule
-		for i, text := range r.Dates {
-			span, err := parseDates(text)
-			errs.addFault(fmt.Sprintf("%s/dates/%d", path, i), text, err)
-			d = append(d, span)
+	given := 0
+	var compile func() localRule
+	for _, kind := range []struct {
+		given   bool
+		compile func() localRule
+	}{
+		{len(r.Dates) > 0, func() localRule { return compileDates(errs, path+"/dates", r.Dates) }},
+		{len(r.Weekdays) > 0, func() localRule { return compileWeekdays(errs, path+"/weekdays", r.Weekdays) }},
+		{len(r.DaysOfMonth) > 0, func() localRule { return compileDaysOfMonth(errs, path+"/days_of_month", r.DaysOfMonth) }},
+		{r.From != "" || r.To != "", func() localRule { return compileClock(errs, path, r.From, r.To) }},
+		{r.Expression != "", func() localRule { return compileCronRule(errs, path+"/expression", r.Expression) }},
+		{r.ICalendar != "", func() localRule { return compileICalendar(errs, path+"/icalendar", r.ICalendar) }},
+	} {
+		if kind.given {
+			given, compile = given+1, kind.compile
 		}
-		rules = append(rules, d)
 	}
-	if r.Weekdays != nil {
-		text := strings.ToUpper(strings.Join(r.Weekdays, ","))
-		var days dayRule
-		err := unixGrammar.parseWeekday(&days, &unixGrammar.fields[4], token{text: text, column: 1})
-		errs.addFault(path+"/weekdays", text, err)
-		rules = append(rules, dayMatch(func(day time.Time) bool { return days.dow>>day.Weekday()&1 == 1 }))
-	}
-	if r.DaysOfMonth != nil {
-		var days uint32
-		for i, n := range r.DaysOfMonth {
-			if n < 1 || n > 31 {
-				errs.addInt(fmt.Sprintf("%s/days_of_month/%d", path, i), n, CodeCronRange, "not in 1-31")
-				continue
-			}
-			days |= 1 << n
-		}
-		rules = append(rules, dayMatch(func(day time.Time) bool { return days>>day.Day()&1 == 1 }))
-	}
-	if r.From != "" || r.To != "" {
-		from, err := timeOfDay(r.From, 0)
-		errs.addFault(path+"/from", r.From, err)
-		to, err := timeOfDay(r.To, daySeconds)
-		errs.addFault(path+"/to", r.To, err)
-		rules = append(rules, clockRule{from, to})
-	}
-	if r.Expression != "" {
-		rules = append(rules, compileCronRule(errs, path+"/expression", r.Expression))
-	}
-	if r.ICalendar != "" {
-		dates, err := parseICalendar(r.ICalendar)
-		errs.addFault(path+"/icalendar", r.ICalendar, err)
-		rules = append(rules, dates)
-	}
-	if len(rules) != 1 {
-		errs.add(path, "", CodeCalendarRule,
-			"a rule has exactly one of dates, weekdays, days_of_month, from and to, expression, icalendar; this has %d", len(rules))
+	if given != 1 {
+		*errs = append(*errs, Error{Field: path, Code: CodeCalendarRule, Message: fmt.Sprintf(
+			"%s: a rule has exactly one of dates, weekdays, days_of_month, from and to, expression, icalendar; this has %d", path, given)})
 		return nil
 	}
-	return rules[0]
+	return compile()
+}
+
+func compileDates(errs *Errors, path string, texts []string) localRule {
+	if n := len(texts); n > maxDates {
+		errs.addInt(path, n, CodeCalendarRule, "so many dates; the maximum of a rule is %d: split them into several rules", maxDates)
+		return nil
+	}
+	var rule dateRule
+	for i, text := range texts {
+		span, err := parseDates(text)
+		errs.addFault(fmt.Sprintf("%s/%d", path, i), text, err)
+		rule = append(rule, span)
+	}
+	return rule
+}
+
+// weekdayPattern leaves out the numbers of cron, which begin with Sunday as 0 or as 1.
+var weekdayPattern = regexp.MustCompile(`^[A-Z]{3}(-[A-Z]{3})?$`)
+
+func compileWeekdays(errs *Errors, path string, texts []string) localRule {
+	var weekdays uint8
+	for i, text := range texts {
+		upper := strings.ToUpper(text)
+		err := faultf(CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
+		if weekdayPattern.MatchString(upper) {
+			var days dayRule
+			err = unixGrammar.parseWeekday(&days, &unixGrammar.fields[4], token{text: upper, column: 1})
+			weekdays |= days.dow
+		}
+		errs.addFault(fmt.Sprintf("%s/%d", path, i), text, err)
+	}
+	return dayMatch(func(day time.Time) bool { return weekdays>>day.Weekday()&1 == 1 })
+}
+
+func compileDaysOfMonth(errs *Errors, path string, numbers []int) localRule {
+	var days uint32
+	for i, n := range numbers {
+		if n < 1 || n > 31 {
+			errs.addInt(fmt.Sprintf("%s/%d", path, i), n, CodeCronRange, "not in 1-31")
+			continue
+		}
+		days |= 1 << n
+	}
+	return dayMatch(func(day time.Time) bool { return days>>day.Day()&1 == 1 })
+}
+
+func compileClock(errs *Errors, path, fromText, toText string) localRule {
+	from, err := timeOfDay(fromText, 0)
+	errs.addFault(path+"/from", fromText, err)
+	to, err := timeOfDay(toText, daySeconds)
+	errs.addFault(path+"/to", toText, err)
+	return clockRule{from, to}
+}
+
+func compileICalendar(errs *Errors, path, text string) localRule {
+	if n := len(text); n > maxICalendar {
+		errs.addInt(path, n, CodeCalendarRule, "so many bytes; the maximum is %d: split the text into several rules", maxICalendar)
+		return nil
+	}
+	dates, err := parseICalendar(text)
+	errs.addFault(path, text, err)
+	return dates
 }
 
 // addFault adds what is wrong with a part of a calendar, if anything.

@@ -5,8 +5,8 @@ type OnExcluded string
 
 // The rules for excluded fires.
 const (
-	ExcludedSkip         OnExcluded = "skip"          // it does not happen
-	ExcludedNextIncluded OnExcluded = "next_included" // it happens when the calendar next allows
+	OnExcludedSkip         OnExcluded = "skip"          // it does not happen
+	OnExcludedNextIncluded OnExcluded = "next_included" // it happens when the calendar next allows
 )
 
 // excluding applies a calendar to a source.

@@ -40,8 +40,8 @@ func (h hasher) delay(at int64, jitter time.Duration) time.Duration {
 // hashPattern finds H where a value may stand.
 var hashPattern = regexp.MustCompile(`(?i)(^|[\s,(])H($|[\s,/()])`)
 
-// usesHash tells whether a cron expression holds H, so that its meaning depends on identity.
-func usesHash(text string) bool { return hashPattern.MatchString(text) }
+// UsesHash tells whether an expression holds H, so that its meaning depends on Spec.Identity.
+func UsesHash(text string) bool { return hashPattern.MatchString(text) }
 
 // hashed reads H, H(a-b) and either with a step, as Jenkins writes them. Without a step one
 // value of the range is chosen; with one, the first value is chosen below the step.

@@ -58,6 +58,10 @@ func finish(spec Spec, p *program, errs Errors) (*Schedule, error) {
 		dialect = p.dialect
 	}
 	spec.checkBounds(&errs, dialect)
+	if p != nil && p.delay > 0 && spec.Calendar != nil && spec.OnExcluded != OnExcludedNextIncluded {
+		errs.add("on_excluded", string(spec.OnExcluded), CodeEnum,
+			"a fixed delay has no other instant to go on with when a calendar excludes its next; write %s", OnExcludedNextIncluded)
+	}
 	if err := errs.err(); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func newSchedule(spec Spec, p *program) *Schedule {
 	}
 	s.fires = s.source
 	if spec.Calendar != nil {
-		s.fires = excluding{source: s.source, calendar: spec.Calendar, move: spec.OnExcluded == ExcludedNextIncluded, start: s.start}
+		s.fires = excluding{source: s.source, calendar: spec.Calendar, move: spec.OnExcluded == OnExcludedNextIncluded, start: s.start}
 	}
 	repeats := int64(spec.RepeatCount)
 	switch iv, ok := s.fires.(interval); {

@@ -37,7 +37,7 @@ type Spec struct {
 	// hash it. H without an identity is a fault.
 	Identity string
 	// Calendar, if any, excludes fires; OnExcluded says what becomes of them, empty means
-	// ExcludedSkip. Repeat counts count what fires, not what is excluded.
+	// OnExcludedSkip. Repeat counts count what fires, not what is excluded.
 	Calendar   *Calendar
 	OnExcluded OnExcluded
 	// Jitter is the upper bound of Schedule.Delay, 0 to 24h.
@@ -123,7 +123,7 @@ func (s *Spec) checkEnums(errs *Errors) {
 	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
 		DialectCalendarInterval, DialectDailyInterval, DialectAt)
 	checkEnum(errs, "gap", s.Gap, GapSkip, GapNext)
-	checkEnum(errs, "on_excluded", s.OnExcluded, ExcludedSkip, ExcludedNextIncluded)
+	checkEnum(errs, "on_excluded", s.OnExcluded, OnExcludedSkip, OnExcludedNextIncluded)
 	checkEnum(errs, "overlap", s.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
 }
 

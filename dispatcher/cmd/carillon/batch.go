@@ -32,9 +32,9 @@ const (
 
 // answerBatch answers each line of in on out. It fails only when reading or writing does.
 func answerBatch(in io.Reader, out io.Writer) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 0, 64<<10), batchLine)
 	answers := bufio.NewWriter(out)
+	lines := bufio.NewScanner(flushFirst{in, answers})
+	lines.Buffer(make([]byte, 0, 64<<10), batchLine)
 	cache := schedule.NewCache(1000)
 	for lines.Scan() {
 		line := strings.TrimSuffix(lines.Text(), "\r")
@@ -46,6 +46,20 @@ func answerBatch(in io.Reader, out io.Writer) error {
 		}
 	}
 	return errors.Join(lines.Err(), answers.Flush())
+}
+
+// flushFirst writes out what is answered before it waits for more to read, so that whoever
+// waits for an answer before the next question gets it.
+type flushFirst struct {
+	io.Reader
+	answers *bufio.Writer
+}
+
+func (f flushFirst) Read(p []byte) (int, error) {
+	if err := f.answers.Flush(); err != nil {
+		return 0, err
+	}
+	return f.Reader.Read(p)
 }
 
 // answer answers one line.

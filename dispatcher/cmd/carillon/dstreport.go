@@ -119,9 +119,22 @@ func triggersOfStore(ctx context.Context, s dispatcher.Store) ([]namedSpec, erro
 		if err != nil {
 			return nil, err
 		}
+		_, all, err := s.AppCalendars(ctx, app.Name)
+		if err != nil {
+			return nil, err
+		}
+		calendars := dispatcher.CompileCalendars(all)
 		for _, job := range jobs {
 			for name, trigger := range job.Triggers {
-				found = append(found, namedSpec{app.Name + "/" + job.Name + "/" + name, trigger.Spec()})
+				identity := dispatcher.Identity(app.Name, job.Name, name)
+				spec := trigger.Spec(identity, trigger.AnchorAt)
+				// Without its calendar, the report would tell of fires that do not happen.
+				if trigger.Calendar != "" {
+					if spec.Calendar, err = calendars.Find(trigger.Calendar); err != nil {
+						return nil, fmt.Errorf("trigger %s: %w", identity, err)
+					}
+				}
+				found = append(found, namedSpec{identity, spec})
 			}
 		}
 	}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// calendar is the definition that the path of r names.
+func (a *API) calendar(r *request) definition {
+	app, name := r.PathValue("app"), r.PathValue("calendar")
+	return definition{
+		what: "calendar " + dispatcher.Echo(app+"/"+name),
+		revision: func() (int64, error) {
+			calendar, err := a.store.Calendar(r.Context(), app, name)
+			return calendar.Revision, err
+		},
+	}
+}
+
+func (a *API) listCalendars(r *request) (answer, error) {
+	var faults dispatcher.Faults
+	page := r.page(&faults, validName)
+	if err := faults.Err(); err != nil {
+		return answer{}, err
+	}
+	return paged(page, func(c dispatcher.Calendar) string { return c.Name }, func(page dispatcher.Page) ([]dispatcher.Calendar, error) {
+		return a.store.Calendars(r.Context(), r.PathValue("app"), page)
+	})
+}
+
+func (a *API) getCalendar(r *request) (answer, error) {
+	calendar, err := a.store.Calendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"))
+	return answer{revision: calendar.Revision, body: calendar}, err
+}
+
+func (a *API) putCalendar(r *request) (answer, error) {
+	calendar := dispatcher.Calendar{App: r.PathValue("app"), Name: r.PathValue("calendar")}
+	faults := r.decode(&calendar)
+	mustMatch(&faults, "/app", calendar.App, r.PathValue("app"))
+	mustMatch(&faults, "/name", calendar.Name, r.PathValue("calendar"))
+	addMeaning(&faults, calendar.Validate())
+	if err := faults.Err(); err != nil {
+		return answer{}, err
+	}
+	return put(r, a.calendar(r), func(change dispatcher.Change) (dispatcher.Calendar, int64, error) {
+		stored, err := a.store.PutCalendar(r.Context(), calendar, change)
+		return stored, stored.Revision, err
+	})
+}
+
+func (a *API) deleteCalendar(r *request) (answer, error) {
+	def := a.calendar(r)
+	change, err := r.change(def)
+	if err != nil {
+		return answer{}, err
+	}
+	err = a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
+	if errors.Is(err, dispatcher.ErrInUse) {
+		use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
+		return answer{}, refuse(dispatcher.CodeCalendarInUse, "%s; take it out there first", use)
+	}
+	return answer{status: http.StatusNoContent}, def.explain(change, err)
+}

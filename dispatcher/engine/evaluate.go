@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// evaluate parses the schedules of triggers and reads their jobs. What cannot be evaluated
+// is quarantined and does not stop the rest; what was deleted meanwhile is left out.
+func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]entry, error) {
+	needed := make(map[int64]int64, len(triggers))
+	for _, trigger := range triggers {
+		needed[trigger.JobID] = trigger.Revision
+	}
+	if err := e.jobs.load(ctx, needed); err != nil {
+		return nil, err
+	}
+	due := make([]entry, 0, len(triggers))
+	for _, trigger := range triggers {
+		if d, ok := e.jobs.get(trigger.JobID, trigger.Revision); ok && d.Err != nil {
+			e.quarantine(ctx, trigger, d.Err)
+			continue
+		}
+		var unread *unreadError
+		switch s, err := e.parse(ctx, trigger); {
+		case err == nil:
+			due = append(due, entry{DueTrigger: trigger, schedule: s})
+		case errors.As(err, &unread):
+			return nil, err
+		case !errors.Is(err, errGone):
+			e.quarantine(ctx, trigger, err)
+		}
+	}
+	return due, nil
+}
+
+// parse returns the schedule of a trigger whose job is loaded.
+func (e *Engine) parse(ctx context.Context, trigger dispatcher.DueTrigger) (*schedule.Schedule, error) {
+	identity, app, ok := e.jobs.identity(trigger)
+	if !ok {
+		return nil, errGone
+	}
+	spec := trigger.Spec
+	spec.Identity = identity
+	if trigger.Calendar != "" {
+		all, err := e.calendars.of(ctx, app, trigger.CalendarRevision)
+		if err != nil {
+			return nil, &unreadError{fmt.Errorf("read calendars of app %s: %w", app, err)}
+		}
+		if spec.Calendar, err = all.Find(trigger.Calendar); err != nil {
+			return nil, err
+		}
+	}
+	return e.schedules.Parse(spec)
+}
+
+// unreadError is a failure of the database, which says nothing against the trigger.
+type unreadError struct{ error }
+
+func (e *unreadError) Unwrap() error { return e.error }
+
+// quarantine takes a trigger that cannot be evaluated out of the loop, with the reason.
+func (e *Engine) quarantine(ctx context.Context, trigger dispatcher.DueTrigger, reason error) {
+	e.log.WarnContext(ctx, "trigger cannot be evaluated", "trigger_id", trigger.ID, "err", reason)
+	e.logIf(ctx, "quarantine trigger", e.store.Quarantine(ctx, trigger.ID, trigger.Revision, reason.Error()))
+}
+
+// calendars caches the calendars of the apps whose triggers name some.
+type calendars struct {
+	store dispatcher.Store
+
+	mu   sync.Mutex
+	apps map[string]appCalendars
+}
+
+type appCalendars struct {
+	revision int64
+	all      dispatcher.Calendars
+}
+
+func newCalendars(store dispatcher.Store) *calendars {
+	return &calendars{store: store, apps: map[string]appCalendars{}}
+}
+
+// of returns the calendars of an app as of a revision of the lot, or later.
+func (c *calendars) of(ctx context.Context, app string, revision int64) (dispatcher.Calendars, error) {
+	c.mu.Lock()
+	found, ok := c.apps[app]
+	c.mu.Unlock()
+	if ok && found.revision >= revision {
+		return found.all, nil
+	}
+	current, all, err := c.store.AppCalendars(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	found = appCalendars{current, dispatcher.CompileCalendars(all)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.apps[app] = found
+	return found.all, nil
+}

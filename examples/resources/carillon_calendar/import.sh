@@ -1,0 +1,1 @@
+terraform import carillon_calendar.holidays billing/holidays
