@@ -80,6 +80,11 @@ lint: $(GOLANGCI)
 fmt: $(GOLANGCI)
 	$(GOLANGCI) fmt
 
+## zones: take the time zone database from the installed Go into the binary
+.PHONY: zones
+zones:
+	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" dispatcher/schedule/zoneinfo.zip
+
 ## bench: benchmarks of store, engine and schedules; BENCH=regexp picks, BENCHTIME=10s steadies
 .PHONY: bench
 bench:

@@ -74,6 +74,15 @@ func (s *Schedule) nth(after, n int64) int64 {
 // Spec returns the spec the schedule was made from, with dialect and timezone filled in.
 func (s *Schedule) Spec() Spec { return s.spec }
 
+// In returns t on the wall clock of the schedule's zone.
+func (s *Schedule) In(t time.Time) time.Time {
+	loc, err := zone(s.spec.Timezone)
+	if err != nil {
+		return t.UTC() // cannot be: the spec was parsed
+	}
+	return t.In(loc)
+}
+
 // Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false
 // when the schedule never fires again. The answer depends on nothing but the spec and t.
 func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {

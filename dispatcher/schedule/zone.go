@@ -1,33 +1,54 @@
 package schedule
 
 import (
+	"archive/zip"
 	_ "embed"
+	"fmt"
+	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	_ "time/tzdata" // for hosts and images without zone files
 )
 
-// zoneNames is every name of the IANA database, from Go's lib/time/zoneinfo.zip. Names that
-// only exist on some hosts (localtime, posixrules, right/...) are not among them.
+// zoneArchive is Go's lib/time/zoneinfo.zip, the IANA database. time.LoadLocation would
+// rather read the zone files of the host, of which no two need be of one release, and then
+// nodes would disagree about when to fire. "make zones" brings the archive up to date.
 //
-//go:embed zones.txt
-var zoneNames string
+//go:embed zoneinfo.zip
+var zoneArchive string
+
+// zoneFiles is the archive's files by name. Names that only exist on some hosts (localtime,
+// posixrules, right/...) are not among them.
+var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
+	archive, err := zip.NewReader(strings.NewReader(zoneArchive), int64(len(zoneArchive)))
+	if err != nil {
+		panic(fmt.Sprintf("embedded time zones: %v", err)) // the build is broken
+	}
+	files := make(map[string]*zip.File, len(archive.File))
+	for _, file := range archive.File {
+		// Factory is what a host has whose zone nobody set.
+		if !strings.HasSuffix(file.Name, "/") && file.Name != "Factory" {
+			files[file.Name] = file
+		}
+	}
+	return files
+})
 
 // zonesByFold maps the lower-case form of each zone's name to the name.
 var zonesByFold = sync.OnceValue(func() map[string]string {
 	byFold := map[string]string{}
-	for name := range strings.Lines(zoneNames) {
-		name = strings.TrimSuffix(name, "\n")
+	for name := range zoneFiles() {
 		byFold[strings.ToLower(name)] = name
 	}
 	return byFold
 })
 
-// locations holds the zones loaded so far, by name, because each costs a file read. There
-// are no more of them than names.
+// locations holds the zones loaded so far, by name, because each costs a read of the
+// archive. There are no more of them than names.
 var locations sync.Map //nolint:gochecknoglobals // immutable tables, no more than there are names
 
 // offsetPattern matches what people write for a fixed offset: +02:00, UTC+2, GMT-0330.
@@ -41,15 +62,29 @@ func zone(name string) (*time.Location, *fault) {
 	if loc, ok := locations.Load(name); ok {
 		return loc.(*time.Location), nil
 	}
-	if known := zonesByFold()[strings.ToLower(name)]; known != name {
+	file, known := zoneFiles()[name]
+	if !known {
 		return nil, unknownZone(name)
 	}
-	loc, err := time.LoadLocation(name)
+	loc, err := loadZone(file)
 	if err != nil {
 		return nil, faultf(CodeTZUnknown, "its rules cannot be loaded: %v", err)
 	}
 	locations.Store(name, loc)
 	return loc, nil
+}
+
+func loadZone(file *zip.File) (*time.Location, error) {
+	content, err := file.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	data, err := io.ReadAll(content)
+	if err != nil {
+		return nil, err
+	}
+	return time.LoadLocationFromTZData(file.Name, data)
 }
 
 // unknownZone says what is wrong with a name that is not in the database, and what may have
@@ -66,8 +101,7 @@ func unknownZone(name string) *fault {
 	if known, ok := zonesByFold()[folded]; ok {
 		return faultf(CodeTZUnknown, "not an IANA zone; did you mean %s?", known)
 	}
-	for name := range strings.Lines(zoneNames) {
-		name = strings.TrimSuffix(name, "\n")
+	for _, name := range slices.Sorted(maps.Keys(zoneFiles())) { // so that of two the same is named each time
 		if city := name[strings.LastIndexByte(name, '/')+1:]; strings.ToLower(city) == folded {
 			return faultf(CodeTZUnknown, "not an IANA zone; did you mean %s?", name)
 		}

@@ -60,24 +60,21 @@ func (s *scheduleNextCommand) Run(c console) error {
 }
 
 func (s *scheduleNextCommand) print(c console, parsed *schedule.Schedule, from time.Time) error {
-	zone, err := time.LoadLocation(parsed.Spec().Timezone)
-	if err != nil {
-		return err
-	}
 	fmt.Fprintln(c.err, parsed.Describe(from))
 	for _, warning := range parsed.Warnings(from) {
 		fmt.Fprintf(c.err, "warning: %s\n", warning.Message)
 	}
 	times := parsed.Between(from, farAway, s.Count)
 	for _, at := range times {
-		if _, err := fmt.Fprintf(c.out, "%s  %s\n", dispatcher.FormatInstant(at), at.In(zone).Format("Mon 2006-01-02 15:04:05 -07:00 MST")); err != nil {
+		if _, err := fmt.Fprintf(c.out, "%s  %s\n", dispatcher.FormatInstant(at), parsed.In(at).Format("Mon 2006-01-02 15:04:05 -07:00 MST")); err != nil {
 			return err
 		}
 	}
 	if len(times) < s.Count {
-		_, err = fmt.Fprintln(c.out, "none")
+		_, err := fmt.Fprintln(c.out, "none")
+		return err
 	}
-	return err
+	return nil
 }
 
 // farAway is after the last instant that any schedule has.
