@@ -47,6 +47,10 @@ var (
 	rearmColumns = []column{
 		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"anchor", bigint}, {"next", bigint}, {"due", bigint},
 	}
+	misfireColumns = []column{
+		{"from_at", bigint}, {"to_at", bigint}, {"trigger_id", bigint}, {"job_id", bigint}, {"missed", bigint},
+		{"decision", text}, {"reason", text}, {"decided_at", bigint},
+	}
 	idColumns   = []column{{"id", bigint}}
 	nameColumns = []column{{"name", text}}
 )

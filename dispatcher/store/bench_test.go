@@ -23,7 +23,7 @@ func benchClaimRecord(b *testing.B, s dispatcher.Store) {
 	for n := range workers {
 		must(b, s.Register(b.Context(), dispatcher.Node{ID: dispatcher.NodeID(n + 1)}, start))
 	}
-	declareMany(b, s, jobs, start)
+	declareMany(b, s, jobs, func(t *dispatcher.Trigger) { t.Expression, t.StartAt = "rate(1s)", &start }, start)
 	due := dueAll(b, s, start)
 	each := len(due) / workers
 	b.ResetTimer()
@@ -55,8 +55,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// declareMany puts jobs with a hundred triggers each, all due at start.
-func declareMany(b *testing.B, s dispatcher.Store, jobs int, start time.Time) {
+// declareMany puts jobs with a hundred triggers each, as define makes them, just before start.
+func declareMany(b *testing.B, s dispatcher.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
 	b.Helper()
 	change := dispatcher.Change{Actor: "bench", Now: start.Add(-time.Second)}
 	_, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
@@ -67,9 +67,9 @@ func declareMany(b *testing.B, s dispatcher.Store, jobs int, start time.Time) {
 			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 		}
 		for n := range dispatcher.MaxTriggers {
-			job.Triggers[fmt.Sprintf("t%d", n)] = dispatcher.Trigger{
-				Schedule: dispatcher.Schedule{Expression: "rate(1s)", StartAt: &start}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
-			}
+			trigger := dispatcher.Trigger{MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}
+			define(&trigger)
+			job.Triggers[fmt.Sprintf("t%d", n)] = trigger
 		}
 		_, err := s.PutJob(b.Context(), job, change)
 		must(b, err)

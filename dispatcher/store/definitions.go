@@ -125,36 +125,25 @@ func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 
 // complete adds to jobs of one app what people see of them: states and warnings.
 func (s *store) complete(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
-	var calendars dispatcher.Calendars
+	bare := make([]dispatcher.Job, len(jobs))
+	for i, job := range jobs {
+		bare[i] = job.Job
+	}
+	_, calendars, err := calendarsOf(ctx, q, app, bare...)
+	if err != nil {
+		return err
+	}
 	for i := range jobs {
 		job := &jobs[i]
-		if job.Err != nil {
-			job.State = dispatcher.JobError
-			continue
+		if job.State = dispatcher.JobError; job.Err == nil {
+			job.State, job.Warnings = job.RollUp(), job.Warn(calendars)
 		}
-		if calendars == nil && namesCalendar(job.Job) {
-			_, all, err := appCalendars(ctx, q, app)
-			if err != nil {
-				return err
-			}
-			calendars = dispatcher.CompileCalendars(all)
-		}
-		job.State, job.Warnings = job.RollUp(), job.Warn(calendars)
 	}
 	return nil
 }
 
-// namesCalendar tells whether a trigger of the job names a calendar.
-func namesCalendar(job dispatcher.Job) bool {
-	for _, t := range job.Triggers {
-		if t.Calendar != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// findJob returns ErrNotFound if there is no such job. lock is a flavour's lock, or empty.
+// findJob returns ErrNotFound if there is no such job. State and Warnings, which are for
+// people and take long to work out, are left out. lock is a flavour's lock, or empty.
 func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
 	// $1 id
 	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1 AND j.deleted_at IS NULL`
@@ -172,16 +161,24 @@ func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) 
 	if len(jobs) == 0 {
 		return dispatcher.Job{}, dispatcher.NotFound("job", app+"/"+name)
 	}
-	if err := s.complete(ctx, q, app, jobs); err != nil {
-		return dispatcher.Job{}, err
-	}
 	return jobs[0].Job, jobs[0].Err
+}
+
+// shownJob is findJob with State and Warnings.
+func (s *store) shownJob(ctx context.Context, q querier, app, name string) (dispatcher.Job, error) {
+	job, err := s.findJob(ctx, q, app, name, "")
+	if err != nil {
+		return job, err
+	}
+	shown := []dispatcher.JobVersion{{Job: job}}
+	err = s.complete(ctx, q, app, shown)
+	return shown[0].Job, err
 }
 
 func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	return s.findJob(ctx, s.read, app, name, "")
+	return s.shownJob(ctx, s.read, app, name)
 }
 
 func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Job, error) {
@@ -215,23 +212,23 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	return s.jobsByID(ctx, s.read, ids)
-}
-
-// jobsByID leaves out states and warnings: those are for people.
-func (s *store) jobsByID(ctx context.Context, q querier, ids []int64) ([]dispatcher.JobVersion, error) {
 	// From $1 on: the ids
 	query := s.rows(0, 1, "", column{"id", bigint}) + ` SELECT ` + jobColumns +
 		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
-	rows, err := collect(ctx, q, scanJob, query, s.batch(ids)...)
+	rows, err := collect(ctx, s.read, scanJob, query, s.batch(ids)...)
 	if err != nil {
 		return nil, err
 	}
-	return s.loadTriggers(ctx, q, "", rows)
+	return s.loadTriggers(ctx, s.read, "", rows)
 }
 
 // triggerNames returns the names of a job's triggers as its row keeps them.
 func triggerNames(job dispatcher.Job) (string, error) {
-	names, err := json.Marshal(slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(job.Triggers)))))
+	names, err := json.Marshal(sortedKeys(job.Triggers))
 	return string(names), err
+}
+
+// sortedKeys returns the keys of a map in order; none are not nil.
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
 }

@@ -12,9 +12,12 @@ import (
 func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	args := append([]any{int64(limit), len(ids) > 0}, s.batch(append([]int64{}, ids...))...)
+	find, args := s.hot.ended, []any{int64(limit)}
+	if len(ids) > 0 {
+		find, args = s.hot.endedOf, append(args, s.batch(slices.Compact(slices.Sorted(slices.Values(ids))))...)
+	}
 	var all []dispatcher.EndedDelay
-	_, err := s.run(ctx, s.hot.ended, args, func(row scanner) error {
+	_, err := s.run(ctx, find, args, func(row scanner) error {
 		var ended int64
 		t, err := scanTrigger(wider{scanner: row, after: []any{&ended}})
 		one := dispatcher.EndedDelay{DueTrigger: t.due(), EndedAt: instant(ended), Fired: t.Fired}
@@ -40,7 +43,7 @@ func (s *store) Rearm(ctx context.Context, rearmings []dispatcher.Rearming) erro
 	for _, one := range sorted {
 		id, revision, calendars = append(id, one.TriggerID), append(revision, one.Revision), append(calendars, one.CalendarRevision)
 		prev, anchor = append(prev, one.Prev.UnixMilli()), append(anchor, one.Anchor.UnixMilli())
-		next, due = append(next, orNull(one.Next)), append(due, orNull(one.Due))
+		next, due = append(next, orNull(one.Next)), append(due, dueOrNull(one.Next, one.Due))
 	}
 	if _, err := s.exec(ctx, s.hot.rearm, s.batch(id, revision, calendars, prev, anchor, next, due)); err != nil {
 		return fmt.Errorf("arm %d fixed delays: %w", len(sorted), err)

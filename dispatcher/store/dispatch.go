@@ -81,11 +81,7 @@ func (a *advances) add(one dispatcher.Advance) {
 	a.prev = append(a.prev, orNull(one.Prev))
 	a.next = append(a.next, one.Next.UnixMilli())
 	a.then = append(a.then, orNull(one.Then))
-	due := one.ThenDue
-	if due.IsZero() {
-		due = one.Then
-	}
-	a.thenDue = append(a.thenDue, orNull(due))
+	a.thenDue = append(a.thenDue, dueOrNull(one.Then, one.ThenDue))
 }
 
 // columns are in the order of advanceColumns, with more behind them.

@@ -8,7 +8,7 @@
 //
 // # The hot path
 //
-// Due, Claim, Settle, Adopt, Record, Release and Held take batches. Each batch becomes a common
+// Due, Claim, Settle, Adopt, Record, Release, Held, EndedDelays and Rearm take batches. Each batch becomes a common
 // table expression "b". On PostgreSQL one statement then does all of the work, so that a crash
 // leaves either everything or nothing behind. SQLite cannot update inside a query, so there the
 // same parts run one after the other in a transaction that nobody can interleave with, and with

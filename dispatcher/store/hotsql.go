@@ -87,20 +87,36 @@ const (
 			AND (t.app_id IN (SELECT id FROM apps WHERE enabled AND ($6 = 0 OR name IN (SELECT name FROM b)))) = TRUE`
 	onTime  = ` AND t.due_at + t.misfire_after >= (SELECT now FROM n)`
 	tooLate = ` AND t.due_at + t.misfire_after < (SELECT now FROM n)`
-	// endedDelays are the fixed delays whose latest run has ended, among the batch's if $2.
-	// $1 limit, $2 whether ids are given
-	endedDelays = ` SELECT ` + triggerColumns + `, r.ended_at FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
-			JOIN runs AS r ON r.trigger_id = t.id AND r.scheduled_at = t.prev_fire_time AND r.kind IN (1, 3)
-		WHERE t.delayed AND t.due_at IS NULL AND t.state = 'waiting' AND t.deleted_at IS NULL AND t.enabled
-			AND j.enabled AND j.deleted_at IS NULL AND NOT r.live AND r.ended_at IS NOT NULL
-			AND (NOT $2 OR t.id IN (SELECT id FROM b)) ORDER BY t.id LIMIT $1`
-
-	rearm = ` UPDATE triggers AS t SET anchor_at = b.anchor, next_fire_time = b.next, due_at = b.due, fired = t.fired + 1,
-			state = CASE WHEN b.next IS NULL THEN 'complete' ELSE t.state END
-		FROM b WHERE t.id = b.id AND t.revision = b.revision AND t.calendar_revision = b.calendars
-			AND t.prev_fire_time = b.prev AND t.next_fire_time IS NULL AND t.delayed = b.yes AND (t.state = 'waiting') = b.yes`
 
 	dueOrder = ` ORDER BY t.due_at, t.id LIMIT $5`
+
+	// endedColumns are a trigger and the end of its latest run.
+	endedColumns = ` SELECT ` + triggerColumns + `, r.ended_at FROM `
+
+	// latestRun joins jobs and the latest runs to triggers: those that a claim or a settlement
+	// has made, which advanced the trigger to their instant.
+	latestRun = ` JOIN jobs AS j ON j.id = t.job_id
+			JOIN runs AS r ON r.scheduled_at = t.prev_fire_time AND r.trigger_id = t.id AND r.kind IN (1, 3)
+		WHERE j.enabled AND j.deleted_at IS NULL AND NOT r.live AND r.ended_at IS NOT NULL AND `
+
+	// anyEnded finds all fixed delays that await the end of a run by triggers_delayed.
+	// $1 limit
+	anyEnded = endedColumns + `triggers AS t` + latestRun + `t.delayed AND t.next_fire_time IS NULL AND t.state = 'waiting'
+			AND t.enabled AND t.deleted_at IS NULL ORDER BY t.id LIMIT $1`
+
+	// theseEnded are those of the batch.
+	// $1 limit
+	theseEnded = endedColumns + `b JOIN triggers AS t ON t.id = b.id` + latestRun + `t.delayed = b.yes
+			AND (t.next_fire_time IS NULL) = b.yes AND t.state = b.waiting AND t.enabled = b.yes AND (t.deleted_at IS NULL) = b.yes
+		ORDER BY t.id LIMIT $1`
+
+	waitingExtra = `'waiting' AS waiting`
+
+	// A trigger that is paused is armed, too; the poll leaves it out until it is resumed.
+	rearm = ` UPDATE triggers AS t SET anchor_at = b.anchor, next_fire_time = b.next, due_at = b.due, fired = t.fired + 1,
+			state = CASE WHEN b.next IS NULL THEN 'complete' ELSE t.state END
+		FROM b WHERE t.id = b.id AND t.state = b.waiting AND t.revision = b.revision AND t.calendar_revision = b.calendars
+			AND t.prev_fire_time = b.prev AND (t.next_fire_time IS NULL) = b.yes AND t.delayed = b.yes`
 )
 
 // chosen makes a common table expression c of a query or a statement that returns rows.
@@ -125,8 +141,9 @@ func common(f flavour) statements {
 		held:    read(heldRuns),
 		release: write(keys + releaseRuns),
 		record:  write(f.rows(0, 1, "", recordColumns...) + recordRuns),
-		ended:   read(f.rows(0, 3, "", idColumns...) + endedDelays),
-		rearm:   write(f.rows(0, 1, "", rearmColumns...) + rearm),
 		late:    write(f.rows(0, 1, "", lateColumns...) + recordLate),
+		ended:   read(anyEnded),
+		endedOf: read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
+		rearm:   write(f.rows(0, 1, waitingExtra, rearmColumns...) + rearm),
 	}
 }

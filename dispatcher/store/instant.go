@@ -39,6 +39,15 @@ func orNullAt(t *time.Time) *int64 {
 	return orNull(*t)
 }
 
+// dueOrNull is orNull of when a fire is due: at its instant, unless due says otherwise. It is
+// NULL exactly if the instant is.
+func dueOrNull(instant, due time.Time) *int64 {
+	if instant.IsZero() || due.IsZero() {
+		return orNull(instant)
+	}
+	return orNull(due)
+}
+
 // orZero turns a time into a parameter: 0 if it is zero, which stands for the database's clock.
 func orZero(t time.Time) int64 {
 	if t.IsZero() {

@@ -18,7 +18,8 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 		}
 		var old *dispatcher.Job
 		prior := int64(0)
-		switch found, err := s.findJob(ctx, t, job.App, job.Name, t.lock()); {
+		found, err := s.findJob(ctx, t, job.App, job.Name, t.lock())
+		switch {
 		case err == nil:
 			old, prior = &found, found.Revision
 		case !errors.Is(err, dispatcher.ErrNotFound):
@@ -34,15 +35,15 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 				return err
 			}
 		}
-		calendars, all, err := appCalendars(ctx, t, job.App)
+		revision, calendars, err := calendarsOf(ctx, t, job.App, job, found)
 		if err != nil {
 			return err
 		}
-		revised, missed, err := dispatcher.Revise(old, job, prior, dispatcher.CompileCalendars(all), t.now)
+		revised, missed, err := dispatcher.Revise(old, job, prior, calendars, t.now)
 		if err != nil {
 			return err
 		}
-		if err := t.writeJob(ctx, old, revised, calendars); err != nil {
+		if err := t.writeJob(ctx, old, revised, revision); err != nil {
 			return fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 		}
 		if err := t.insertMisfires(ctx, missed); err != nil {
@@ -51,6 +52,7 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 		if stored, err = s.findJob(ctx, t, job.App, job.Name, ""); err != nil {
 			return err
 		}
+		stored.State, stored.Warnings = revised.State, revised.Warnings
 		return t.audit(ctx, "put", job.App, "job "+job.Name, revised.Revision)
 	})
 	return stored, err
@@ -123,11 +125,11 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatch
 		if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {
 			return fmt.Errorf("delete job %s/%s: %w", app, name, err)
 		}
-		_, all, err := appCalendars(ctx, t, app)
+		_, calendars, err := calendarsOf(ctx, t, app, job)
 		if err != nil {
 			return err
 		}
-		if err := t.insertMisfires(ctx, dispatcher.Retire(job, dispatcher.CompileCalendars(all), t.now)); err != nil {
+		if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
 			return err
 		}
 		return t.audit(ctx, "delete", app, "job "+name, job.Revision)
@@ -159,7 +161,7 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 		if err := t.writePauses(ctx, job); err != nil {
 			return fmt.Errorf("pause job %s/%s: %w", app, name, err)
 		}
-		if stored, err = s.findJob(ctx, t, app, name, ""); err != nil {
+		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
 			return err
 		}
 		action := "resume"

@@ -61,15 +61,23 @@ func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 
 // insertMisfires records what a change of a definition decided.
 func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) error {
+	if len(missed) == 0 {
+		return nil
+	}
+	var from, to, trigger, job, count, decided []int64
+	var decision, reason []string
 	for _, m := range missed {
-		// $1 first, $2 last missed instant, $3 trigger, $4 job, $5 count, $6 decision, $7 reason, $8 now
-		const insert = `INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node, decided_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8) ON CONFLICT DO NOTHING`
-		_, err := t.ExecContext(ctx, insert, m.From.UnixMilli(), m.To.UnixMilli(), dispatcher.TriggerID(m.App, m.Job, m.Trigger),
-			dispatcher.JobID(m.App, m.Job), m.Count, m.Decision, m.Reason, m.DecidedAt.UnixMilli())
-		if err != nil {
-			return fmt.Errorf("misfire of trigger %s/%s/%s: %w", m.App, m.Job, m.Trigger, err)
-		}
+		from, to = append(from, m.From.UnixMilli()), append(to, m.To.UnixMilli())
+		trigger, job = append(trigger, dispatcher.TriggerID(m.App, m.Job, m.Trigger)), append(job, dispatcher.JobID(m.App, m.Job))
+		count, decided = append(count, int64(m.Count)), append(decided, m.DecidedAt.UnixMilli())
+		decision, reason = append(decision, string(m.Decision)), append(reason, m.Reason)
+	}
+	// From $1 on: misfireColumns
+	insert := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node, decided_at)
+		SELECT b.from_at, b.to_at, b.trigger_id, b.job_id, b.missed, b.decision, b.reason, 0, b.decided_at FROM b WHERE 1 = 1
+		ON CONFLICT DO NOTHING`
+	if _, err := t.ExecContext(ctx, insert, t.batch(from, to, trigger, job, count, decision, reason, decided)...); err != nil {
+		return fmt.Errorf("insert %d misfires: %w", len(missed), err)
 	}
 	return nil
 }

@@ -99,7 +99,9 @@ func (p *postgres) rows(now, first int, extra string, columns ...column) string 
 
 func (p *postgres) batch(columns ...any) []any { return columns }
 
-func (p *postgres) lock() string { return " FOR UPDATE" }
+// lock leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
+// job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
+func (p *postgres) lock() string { return " FOR NO KEY UPDATE" }
 
 func (p *postgres) clock(ctx context.Context, q querier) (time.Time, error) {
 	const clock = `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)`

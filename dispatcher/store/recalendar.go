@@ -2,87 +2,205 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// recalendarTimeout is how long a change of a calendar may take.
-const recalendarTimeout = time.Minute
-
 // movesAtOnce is how many triggers one statement moves.
 const movesAtOnce = 2000
 
-// replacement is a change of one calendar of an app.
-type replacement struct {
-	revision      int64               // of the app's calendars before
-	current       dispatcher.Calendar // none if its revision is 0
-	changed       map[string]bool     // calendars that mean something else now, by name
-	before, after dispatcher.Calendars
+// triggerKey is a trigger as it was found; an instant of -1 is none.
+type triggerKey struct {
+	revision, calendars, prev, next int64
+	state                           dispatcher.TriggerState
 }
 
-// moved is a trigger before and after the change of its calendar.
+// moved is what becomes of a trigger whose calendar changes.
 type moved struct {
-	from, to triggerRow
-	missed   []dispatcher.Misfire
+	from      triggerKey
+	next, due *int64
+	state     dispatcher.TriggerState
+	err       string
+	missed    []dispatcher.Misfire
 }
 
-// planMoves works out ahead of the transaction what will become of the triggers that a change
-// of a calendar concerns, so that they, and in SQLite all writers, are locked only while rows are
-// written: evaluating many schedules takes longer than that. What happens meanwhile makes a part
-// of the plan void, and costs time only.
-func (s *store) planMoves(ctx context.Context, calendar dispatcher.Calendar, by dispatcher.Change) (map[int64]moved, error) {
-	change, err := replace(ctx, s.read, calendar, by)
-	if err != nil || change.changed == nil {
-		return nil, nil //nolint:nilerr // the transaction finds it again, and it alone decides
+// movePlan is what becomes of triggers, by id, when the calendars of their app change from
+// those of a revision. It takes some 200 bytes for each.
+type movePlan struct {
+	revision int64
+	moves    map[int64]moved
+}
+
+// plan works out ahead of the transaction what becomes of the triggers that a change of a
+// calendar concerns. Evaluating schedules takes longer than writing what comes of it, and this
+// way the triggers, and in SQLite all writers, are locked for the latter only. What happens to
+// a trigger meanwhile voids its part of the plan, which costs time and nothing else.
+func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by dispatcher.Change) (movePlan, error) {
+	next, err := replace(ctx, s.read, calendar, by)
+	if err != nil || len(next.changed) == 0 {
+		return movePlan{}, nil //nolint:nilerr // the transaction comes to it again, and it decides
 	}
 	if by.Now.IsZero() {
 		if by.Now, err = s.clock(ctx, s.read); err != nil {
-			return nil, err
+			return movePlan{}, err
 		}
 	}
-	ids, err := s.users(ctx, s.read, calendar.App, change.changed)
+	ids, err := s.users(ctx, s.read, next)
 	if err != nil {
-		return nil, err
+		return movePlan{}, err
 	}
-	plan := make(map[int64]moved, len(ids))
+	plan := movePlan{next.revision, make(map[int64]moved, len(ids))}
 	for page := range slices.Chunk(ids, movesAtOnce) {
-		if err := s.evaluate(ctx, s.read, calendar.App, page, change, by.Now.UTC().Truncate(time.Millisecond), plan); err != nil {
-			return nil, err
+		if err := s.planMoves(ctx, s.read, page, next, by.Now.UTC().Truncate(time.Millisecond), plan); err != nil {
+			return movePlan{}, err
 		}
 	}
 	return plan, nil
 }
 
-// users returns the triggers that name one of calendars, in the order in which claims lock them.
-func (s *store) users(ctx context.Context, q querier, app string, calendars map[string]bool) ([]int64, error) {
+// recalendar counts the app's calendars up and gives the triggers that are concerned new fire
+// times. Jobs keep their revisions: whoever changes a calendar and then a job that he read
+// before has no quarrel with himself.
+func (s *store) recalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
+	revision, err := t.countCalendars(ctx, next.app)
+	if err != nil {
+		return err
+	}
+	if plan.revision != next.revision || plan.moves == nil {
+		plan = movePlan{next.revision, map[int64]moved{}}
+	}
+	ids, err := s.users(ctx, t, next)
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(ids, movesAtOnce) {
+		keys, err := t.lockTriggers(ctx, page)
+		if err != nil {
+			return err
+		}
+		var present, void []int64
+		for _, id := range page {
+			key, found := keys[id]
+			if !found {
+				continue // deleted meanwhile
+			}
+			present = append(present, id)
+			if planned, ok := plan.moves[id]; !ok || planned.from != key {
+				void = append(void, id)
+			}
+		}
+		if err := s.planMoves(ctx, t, void, next, t.now, plan); err != nil {
+			return err
+		}
+		if err := t.moveTriggers(ctx, present, plan, revision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// users returns the triggers that a change concerns, in the order in which claims lock them.
+func (s *store) users(ctx context.Context, q querier, next replacement) ([]int64, error) {
 	// $1 app, from $2 on: names
 	query := s.rows(0, 2, "", nameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
 		WHERE t.app_id = $1 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY t.id`
-	return collect(ctx, q, scanInt, query, append([]any{dispatcher.AppID(app)}, s.batch(sortedKeys(calendars))...)...)
+	return collect(ctx, q, scanInt, query, append([]any{dispatcher.AppID(next.app)}, s.batch(sortedKeys(next.changed))...)...)
 }
 
-// evaluate adds to plan what becomes of triggers at now. It reads of their jobs only what
+// planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
 // decides whether they fire: a job that this version cannot read has fire times nevertheless.
-func (s *store) evaluate(ctx context.Context, q querier, app string, ids []int64, change replacement, now time.Time, plan map[int64]moved) error {
+func (s *store) planMoves(ctx context.Context, q querier, ids []int64, next replacement, now time.Time, plan movePlan) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	// From $1 on: ids
 	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.enabled
 		FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
 	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
-		job := dispatcher.Job{App: app}
+		job := dispatcher.Job{App: next.app}
 		t, err := scanTrigger(wider{scanner: row, after: []any{&job.Name, &job.Enabled}})
-		job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
-		moves, missed := dispatcher.Recalendar(job, change.changed, change.before, change.after, now)
-		to := t
-		if move, ok := moves[t.name]; ok {
-			to.Trigger = move
-		} else {
-			to.State = stored(to.State)
+		if err == nil {
+			plan.moves[t.id] = t.move(job, next, now)
 		}
-		plan[t.id] = moved{from: t, to: to, missed: missed}
 		return struct{}{}, err
 	}, query, s.batch(ids)...)
 	return err
+}
+
+// move returns what becomes of a trigger of job at now. One that does not fire stays as it is.
+func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) moved {
+	job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
+	triggers, missed := dispatcher.Recalendar(job, next.changed, next.before, next.after, now)
+	to, concerned := triggers[t.name]
+	if !concerned {
+		to = t.Trigger
+	}
+	return moved{
+		from: triggerKey{t.revision, t.calendars, orNone(orNullAt(t.PrevFireTime)), orNone(orNullAt(t.NextFireTime)), storedState(t.State)},
+		next: orNullAt(to.NextFireTime), due: orNullAt(to.DueAt), state: storedState(to.State), err: to.Error, missed: missed,
+	}
+}
+
+// storedState is a state without the pause, which is only shown.
+func storedState(state dispatcher.TriggerState) dispatcher.TriggerState {
+	if state == dispatcher.TriggerPaused {
+		return dispatcher.TriggerWaiting
+	}
+	return state
+}
+
+// orNone returns an instant of a triggerKey.
+func orNone(ms *int64) int64 {
+	if ms == nil {
+		return -1
+	}
+	return *ms
+}
+
+// lockTriggers locks triggers and returns them as they are.
+func (t *tx) lockTriggers(ctx context.Context, ids []int64) (map[int64]triggerKey, error) {
+	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
+	query := t.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.revision, t.calendar_revision, t.prev_fire_time, t.next_fire_time, t.state
+		FROM b JOIN triggers AS t ON t.id = b.id WHERE t.deleted_at IS NULL ORDER BY t.id`
+	if lock := t.lock(); lock != "" {
+		query += lock + ` OF t`
+	}
+	keys := make(map[int64]triggerKey, len(ids))
+	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+		var id int64
+		var key triggerKey
+		var prev, next *int64
+		err := row.Scan(&id, &key.revision, &key.calendars, &prev, &next, &key.state)
+		key.prev, key.next = orNone(prev), orNone(next)
+		keys[id] = key
+		return struct{}{}, err
+	}, query, t.batch(ids)...)
+	return keys, err
+}
+
+// moveTriggers writes what becomes of triggers that are locked, under the new revision of the
+// app's calendars.
+func (t *tx) moveTriggers(ctx context.Context, ids []int64, plan movePlan, revision int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	var next, due []*int64
+	var state, faults []string
+	var missed []dispatcher.Misfire
+	for _, id := range ids {
+		to := plan.moves[id]
+		next, due = append(next, to.next), append(due, to.due)
+		state, faults = append(state, string(to.state)), append(faults, to.err)
+		missed = append(missed, to.missed...)
+	}
+	// $1 revision of the app's calendars, from $2 on: the columns
+	write := t.rows(0, 2, "", column{"id", bigint}, column{"next", bigint}, column{"due", bigint}, column{"state", text}, column{"error", text}) +
+		` UPDATE triggers AS t SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error, calendar_revision = $1
+			FROM b WHERE t.id = b.id`
+	if _, err := t.ExecContext(ctx, write, append([]any{revision}, t.batch(ids, next, due, state, faults)...)...); err != nil {
+		return err
+	}
+	return t.insertMisfires(ctx, missed)
 }

@@ -90,8 +90,10 @@ func (t *tx) audit(ctx context.Context, action, app, subject string, revision in
 }
 
 // allow checks the conditions of the change against what is there: revision 0 is nothing.
-func (t *tx) allow(revision int64) error {
-	if t.by.IfAbsent && revision != 0 || t.by.IfRevision != 0 && t.by.IfRevision != revision {
+func (t *tx) allow(revision int64) error { return allow(t.by, revision) }
+
+func allow(by dispatcher.Change, revision int64) error {
+	if by.IfAbsent && revision != 0 || by.IfRevision != 0 && by.IfRevision != revision {
 		return fmt.Errorf("revision is %d: %w", revision, dispatcher.ErrPrecondition)
 	}
 	return nil

@@ -90,7 +90,8 @@ CREATE INDEX triggers_due ON triggers (due_at, id)
 -- Both are small: the triggers that a change of a calendar concerns, and the fixed delays
 -- whose run is in flight.
 CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
-CREATE INDEX triggers_delayed ON triggers (id) WHERE delayed AND due_at IS NULL AND state = 'waiting' AND deleted_at IS NULL;
+CREATE INDEX triggers_delayed ON triggers (id)
+  WHERE delayed AND next_fire_time IS NULL AND state = 'waiting' AND enabled AND deleted_at IS NULL;
 
 -- HOT. One row per fire: inserted by the claim, updated once by the record. The row is also
 -- its latest attempt; an earlier attempt moves to the table attempts when the next begins.
@@ -179,13 +180,14 @@ CREATE TABLE nodes (
 
 -- Named exclusions. Deleted softly, so that a name's revision goes on.
 CREATE TABLE calendars (
-  app_id     BIGINT NOT NULL REFERENCES apps (id),
-  name       TEXT   NOT NULL,
-  definition TEXT   NOT NULL,             -- JSON
-  revision   BIGINT NOT NULL,
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
-  deleted_at BIGINT,
+  app_id      BIGINT NOT NULL REFERENCES apps (id),
+  name        TEXT   NOT NULL,
+  description TEXT   NOT NULL,
+  definition  TEXT   NOT NULL,            -- JSON: all that decides about fires
+  revision    BIGINT NOT NULL,
+  created_at  BIGINT NOT NULL,
+  updated_at  BIGINT NOT NULL,
+  deleted_at  BIGINT,
   PRIMARY KEY (app_id, name)
 );
 

@@ -72,7 +72,8 @@ CREATE TABLE triggers (
 CREATE INDEX triggers_due ON triggers (due_at, id)
   WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND due_at IS NOT NULL;
 CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
-CREATE INDEX triggers_delayed ON triggers (id) WHERE delayed AND due_at IS NULL AND state = 'waiting' AND deleted_at IS NULL;
+CREATE INDEX triggers_delayed ON triggers (id)
+  WHERE delayed AND next_fire_time IS NULL AND state = 'waiting' AND enabled AND deleted_at IS NULL;
 
 -- Rows lie in the order of this key (WITHOUT ROWID), so a claim appends and needs no second tree.
 CREATE TABLE runs (
@@ -141,6 +142,7 @@ CREATE TABLE nodes (
 CREATE TABLE calendars (
   app_id INTEGER NOT NULL REFERENCES apps (id),
   name TEXT NOT NULL,
+  description TEXT NOT NULL,
   definition TEXT NOT NULL,
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
