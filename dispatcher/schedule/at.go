@@ -79,14 +79,14 @@ func (s single) next(after int64) (int64, bool) { return int64(s), int64(s) > af
 // resolve returns the instant in Unix milliseconds. A local time in a gap becomes the
 // instant the gap ends, for a one-shot that never fires helps nobody; unless GapSkip is
 // asked for, which makes it one that never fires.
-func (l localInstant) resolve(loc *time.Location, gap Gap, overlap Overlap) (single, *fault) {
+func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, *fault) {
 	if l.offset != nil {
 		return single(l.wall.Add(-*l.offset).UnixMilli()), nil
 	}
-	m := (&zoned{loc: loc}).momentOf(l.wall.Unix())
+	m := (&zoned{zone: loc}).momentOf(l.wall.Unix())
 	switch {
 	case m.gap && gap == GapSkip:
-		return 0, faultf(CodeCronNever, "that local time does not exist in %s: the clock skips it; leave gap out to fire when the gap ends", loc)
+		return 0, faultf(CodeCronNever, "that local time does not exist in %s: the clock skips it; leave gap out to fire when the gap ends", loc.loc)
 	case m.gap:
 		return single(m.first * 1000), nil
 	}

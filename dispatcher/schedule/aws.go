@@ -2,13 +2,12 @@ package schedule
 
 import (
 	"strings"
-	"time"
 )
 
 // readAWS parses cron(...), rate(...) and at(...) as EventBridge Scheduler documents them:
 // https://docs.aws.amazon.com/scheduler/latest/UserGuide/schedule-types.html
 // Times are local to the schedule's zone, UTC when there is none.
-func (p *program) readAWS(text string, spec Spec, loc *time.Location) []*fault {
+func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*fault {
 	kind, rest, _ := strings.Cut(text, "(")
 	inner, closed := strings.CutSuffix(rest, ")")
 	if !closed || strings.ContainsAny(inner, "()") && !UsesHash(inner) {

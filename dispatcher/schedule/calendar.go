@@ -79,7 +79,7 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 		errs.addInt("rules", len(spec.Rules), CodeCalendarRule, "so many rules; the maximum is %d: put them into calendars that this one builds on", maxRules)
 		return nil, errs
 	}
-	c := &Calendar{zone: &zoned{loc: loc}, bases: spec.Bases}
+	c := &Calendar{zone: &zoned{zone: loc}, bases: spec.Bases}
 	for i, r := range spec.Rules {
 		c.rules = append(c.rules, calendarRule{r.Only, r.compile(&errs, fmt.Sprintf("rules/%d", i))})
 	}

@@ -39,7 +39,7 @@ func parseStep(text string) (step, *fault) {
 }
 
 // readCalendarInterval reads "every n unit".
-func (p *program) readCalendarInterval(text string, spec Spec, loc *time.Location) *fault {
+func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *fault {
 	body, ok := strings.CutPrefix(text, "every ")
 	if !ok {
 		return faultf(CodeRateSyntax, "write every n unit, such as every 3 months")
@@ -57,10 +57,10 @@ func (p *program) readCalendarInterval(text string, spec Spec, loc *time.Locatio
 		overlap = OverlapFirst
 	}
 	p.bind = func(from origin) source {
-		z := &zoned{loc: loc}
+		z := &zoned{zone: loc}
 		offset := z.periodAt(floorDiv(from.at, 1000)).offset
 		if spec.DriftHour {
-			z.loc = time.FixedZone("", int(offset))
+			z.zone = newTimeZone(time.FixedZone("", int(offset)))
 		}
 		return &calendarInterval{
 			step: s, zone: z, gap: spec.Gap, overlap: overlap, first: from.first(),

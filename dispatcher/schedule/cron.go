@@ -190,6 +190,19 @@ func tokens(text string) []token {
 	return out
 }
 
+// countTokens is len(tokens(text)).
+func countTokens(text string) int {
+	n := 0
+	blank := true
+	for i := range len(text) {
+		was := blank
+		if blank = text[i] == ' ' || text[i] == '\t'; was && !blank {
+			n++
+		}
+	}
+	return n
+}
+
 // macros are crontab's names for common expressions.
 var macros = map[string]string{
 	"@yearly":   "0 0 1 1 *",

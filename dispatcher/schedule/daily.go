@@ -12,7 +12,7 @@ var dailyPattern = regexp.MustCompile(
 
 // readDailyInterval reads "every 45 minutes from 9:00 to 17:00 on MON-FRI". Weekdays are
 // written as in the quartz dialect, by name or 1-7 from Sunday.
-func (p *program) readDailyInterval(text string, loc *time.Location) *fault {
+func (p *program) readDailyInterval(text string, loc *timeZone) *fault {
 	m := dailyPattern.FindStringSubmatch(text)
 	if m == nil {
 		return faultf(CodeRateSyntax, "write it as every 45 minutes from 9:00 to 17:00 on MON-FRI")
@@ -28,7 +28,7 @@ func (p *program) readDailyInterval(text string, loc *time.Location) *fault {
 	if s.n > int64(24*time.Hour/unit) {
 		return faultf(CodeRateMax, "the interval is more than the maximum of 24 hours")
 	}
-	d := &daily{zone: &zoned{loc: loc}, period: s.n * int64(unit/time.Second), to: 24*3600 - 1, days: everyWeekday}
+	d := &daily{zone: &zoned{zone: loc}, period: s.n * int64(unit/time.Second), to: 24*3600 - 1, days: everyWeekday}
 	if d.from, err = timeOfDay(m[2], 0); err != nil {
 		return err
 	}

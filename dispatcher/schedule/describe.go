@@ -28,8 +28,7 @@ func (s *Schedule) Describe(at time.Time) string {
 			plural(int(source.step.n), source.step.unit), source.begin.Format("2006-01-02 15:04:05"))
 	}
 	text += s.describeBounds()
-	loc, _ := zone(s.spec.Timezone) // valid, or there were no schedule
-	return fmt.Sprintf("%s; %s (UTC%s)", text, s.spec.Timezone, at.In(loc).Format("-07:00"))
+	return fmt.Sprintf("%s; %s (UTC%s)", text, s.spec.Timezone, s.In(at).Format("-07:00"))
 }
 
 func (s *Schedule) describeBounds() string {

@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // zoned turns the local times of a wall clock into instants, in Unix seconds. It is the one
 // place that knows about daylight saving.
@@ -12,41 +9,16 @@ import (
 // side by side; at its end the local clock jumps forward (a gap) or back (an overlap).
 type zoned struct {
 	wall    *wallClock
-	loc     *time.Location
+	zone    *timeZone
 	gap     Gap
 	overlap Overlap
 }
-
-// period is a stretch of time, from start (inclusive) to end (exclusive), during which
-// local time is UTC plus offset. All in seconds.
-type period struct{ start, end, offset int64 }
 
 // reach is more than any two offsets of one zone differ. Instants that are farther than
 // this from a jump of the local clock are not concerned by it.
 const reach = 48 * 3600
 
-func (z *zoned) periodAt(instant int64) period {
-	if z.loc == time.UTC {
-		return period{math.MinInt64 / 2, math.MaxInt64 / 2, 0}
-	}
-	t := time.Unix(instant, 0).In(z.loc)
-	_, offset := t.Zone()
-	start, end := t.ZoneBounds()
-	p := period{math.MinInt64 / 2, math.MaxInt64 / 2, int64(offset)}
-	if !start.IsZero() {
-		p.start = start.Unix()
-	}
-	if !end.IsZero() {
-		p.end = end.Unix()
-	}
-	if p.end <= instant {
-		// On 31 December of leap years after 2037 Go's ZoneBounds ends the period on that very
-		// day, before its own argument (seen with Go 1.26). Its periods end with the year in
-		// any case, so the next year is a safe end. Without this, next would never end.
-		p.end = yearStart(t.UTC().Year() + 1)
-	}
-	return p
-}
+func (z *zoned) periodAt(instant int64) period { return z.zone.at(instant) }
 
 // next returns the first instant of the schedule at or after from. Each round moves from
 // forward, past a jump of the clock at least or to the eve of the next local time.

@@ -46,6 +46,10 @@ func (f *field) items(tok token) ([]item, *fault) {
 // parseSet reads a field without special characters of the day fields.
 func (f *field) parseSet(tok token) (set, *fault) {
 	var s set
+	if !strings.Contains(tok.text, ",") { // most fields have one item
+		err := item{f, tok}.addTo(&s)
+		return s, err
+	}
 	items, err := f.items(tok)
 	if err != nil {
 		return s, err
@@ -70,6 +74,12 @@ func (it item) addTo(s *set) *fault {
 		base = firstYear
 	}
 	size := it.high - it.low + 1
+	if low == it.low && high == it.high && step == 1 {
+		for i, word := range all(low-base, high-base) {
+			s[i] |= word
+		}
+		return nil
+	}
 	if high < low {
 		high += size // wraps, or bounds would have refused it
 	}
@@ -207,7 +217,12 @@ func isLetter(c byte) bool { return c >= 'A' && c <= 'Z' }
 
 // isNumber tells whether text is all ASCII digits, at least one.
 func isNumber(text string) bool {
-	return text != "" && strings.Trim(text, "0123456789") == ""
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return text != ""
 }
 
 // number converts what isNumber accepted. Values too large for any field become one value

@@ -100,7 +100,7 @@ func compile(spec Spec) (*program, Errors) {
 }
 
 // read parses text in p's dialect. loc is nil when the zone is at fault itself.
-func (p *program) read(text string, spec Spec, loc *time.Location) []*fault {
+func (p *program) read(text string, spec Spec, loc *timeZone) []*fault {
 	switch p.dialect {
 	case DialectQuartz:
 		return p.readCron(&quartzGrammar, text, spec, loc)
@@ -136,11 +136,11 @@ func (p *program) read(text string, spec Spec, loc *time.Location) []*fault {
 }
 
 // readCron parses a cron expression and sets up its evaluation.
-func (p *program) readCron(g *grammar, text string, spec Spec, loc *time.Location) []*fault {
+func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []*fault {
 	if strings.HasPrefix(text, "cron(") {
 		return one(faultf(CodeCronSyntax, "cron(...) is dialect aws; leave dialect out, or remove the parentheses and write this dialect's fields"))
 	}
-	if n := len(tokens(text)); n < g.required || n > len(g.fields) {
+	if n := countTokens(text); n < g.required || n > len(g.fields) {
 		return one(g.wrongCount(text, n))
 	}
 	f, faults := g.parse(strings.ToUpper(text), spec.Identity)
@@ -154,7 +154,7 @@ func (p *program) readCron(g *grammar, text string, spec Spec, loc *time.Locatio
 			overlap = OverlapBoth
 		}
 	}
-	p.source = seconds{&zoned{wall: newWallClock(f), loc: loc, gap: spec.Gap, overlap: overlap}}
+	p.source = seconds{&zoned{wall: newWallClock(f), zone: loc, gap: spec.Gap, overlap: overlap}}
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (g *grammar) wrongCount(text string, n int) *fault {
 }
 
 // readAt reads at(...) or a bare instant.
-func readAt(text string, spec Spec, loc *time.Location) (single, *fault) {
+func readAt(text string, spec Spec, loc *timeZone) (single, *fault) {
 	inner, err := unwrapAt(text)
 	if err != nil {
 		return 0, err
@@ -224,7 +224,7 @@ func clean(text string) (string, *fault) {
 	if text == "" {
 		return "", faultf(CodeCronEmpty, "expression is empty; write one such as 0 2 * * * or rate(5 minutes)")
 	}
-	if upper := strings.ToUpper(text); strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ=") {
+	if name, _, found := strings.Cut(text, "="); found && (strings.EqualFold(name, "TZ") || strings.EqualFold(name, "CRON_TZ")) {
 		return "", faultf(CodeCronTZPrefix, "a zone cannot be part of the expression; use the timezone field")
 	}
 	return text, nil
@@ -246,7 +246,7 @@ func recognise(text string) (Dialect, *fault) {
 	case text[0] == '@':
 		return DialectUnix, nil
 	}
-	switch n := len(tokens(text)); n {
+	switch n := countTokens(text); n {
 	case 5:
 		return DialectUnix, nil
 	case 6, 7:

@@ -76,11 +76,11 @@ func (s *Schedule) Spec() Spec { return s.spec }
 
 // In returns t on the wall clock of the schedule's zone.
 func (s *Schedule) In(t time.Time) time.Time {
-	loc, err := zone(s.spec.Timezone)
+	z, err := zone(s.spec.Timezone)
 	if err != nil {
 		return t.UTC() // cannot be: the spec was parsed
 	}
-	return t.In(loc)
+	return t.In(z.loc)
 }
 
 // Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false

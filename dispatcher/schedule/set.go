@@ -8,6 +8,9 @@ type set [4]uint64
 
 func (s *set) add(v int) { s[v>>6] |= 1 << (v & 63) }
 
+// has tells whether v, which may be any number, is an element.
+func (s *set) has(v int) bool { return v >= 0 && v < 256 && s[v>>6]>>(v&63)&1 == 1 }
+
 // next returns the smallest element that is at least v.
 func (s *set) next(v int) (int, bool) {
 	if v < 0 {

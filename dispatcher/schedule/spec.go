@@ -1,6 +1,9 @@
 package schedule
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Spec is a schedule as a user writes it. The zero value of each field but Expression is a
 // default. Times are truncated to the millisecond. Specs are comparable with ==, but equal
@@ -131,11 +134,11 @@ func checkEnum[E ~string](errs *Errors, field string, value E, allowed ...E) {
 	if value == "" {
 		return
 	}
+	if slices.Contains(allowed, value) {
+		return
+	}
 	list := ""
 	for i, a := range allowed {
-		if value == a {
-			return
-		}
 		if i > 0 {
 			list += ", "
 		}

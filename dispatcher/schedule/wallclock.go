@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math/bits"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,75 +13,81 @@ import (
 // wallClock finds the next local time that a cron expression describes. Local times are
 // seconds since 1970-01-01T00:00:00 on the wall clock, as if it were UTC.
 //
+// Which days match is worked out here, from sets and the length of months: Quartz's L-n, W
+// and # differ from anything that cronexpr knows, and so do years after 2099. What is left for
+// it is the next time of one day.
+//
 // This file is the only user of gorhill/cronexpr, which is right about wall-clock arithmetic
 // and wrong about much else: in a zone it steps backwards, on reversed ranges it panics, and
 // Next writes to the expression. So it is given sorted lists of validated numbers, times in
-// UTC only, and a copy of the expression at each call. It does months and times of day;
-// days are ours (see dayRule), because Quartz's L-n, W and # differ from its own. So are
-// years, which it knows only up to 2099: each is evaluated in refYear of the same length.
+// UTC only, and a copy of the expression at each call.
 type wallClock struct {
 	fields fields
-	// expr is built at first use: checking an expression then costs nothing of it.
-	expr func() *cronexpr.Expression
+	// times is built at first use: checking an expression then costs nothing of it.
+	times    timesOfDay
+	building sync.Once
 }
 
-func newWallClock(f fields) *wallClock {
-	w := &wallClock{fields: f}
-	w.expr = sync.OnceValue(func() *cronexpr.Expression {
-		lists := [...]string{csv(f.second, 0, 59), csv(f.minute, 0, 59), csv(f.hour, 0, 23), "*", csv(f.month, 1, 12), "*", "*"}
-		return cronexpr.MustParse(strings.Join(lists[:], " "))
-	})
-	return w
+// timesOfDay is what an expression says of hours, minutes and seconds.
+type timesOfDay struct {
+	expr  *cronexpr.Expression
+	first int64 // the first of any day, in seconds
 }
+
+func newWallClock(f fields) *wallClock { return &wallClock{fields: f} }
 
 // next returns the first matching local time strictly after the given one. It looks at each
 // month at most once, so it is bounded by the 230 years an expression can name.
 func (w *wallClock) next(after int64) (int64, bool) {
-	from := time.Unix(after, 0).UTC()
-	startYear := from.Year()
-	for y, ok := w.fields.year.next(startYear - firstYear); ok; y, ok = w.fields.year.next(y + 1) {
-		year := y + firstYear
-		shift := yearStart(refYear(year)) - yearStart(year)
-		begin := after + shift
-		if year != startYear {
-			begin = yearStart(refYear(year)) - 1
+	w.building.Do(w.build)
+	day := floorDiv(after+1, daySeconds) * daySeconds
+	year, month, dom := time.Unix(day, 0).UTC().Date()
+	if w.matchesDay(year, month, dom) {
+		if second, ok := w.times.next(after - day); ok {
+			return day + second, true
 		}
-		if t, ok := w.nextInYear(time.Unix(begin, 0).UTC(), year); ok {
-			return t.Unix() - shift, true
+	}
+	day, ok := w.dayAfter(year, month, dom)
+	return day + w.times.first, ok
+}
+
+func (w *wallClock) build() {
+	f := &w.fields
+	lists := [...]string{csv(f.second, 0, 59), csv(f.minute, 0, 59), csv(f.hour, 0, 23), "*", "*", "*", "*"}
+	w.times.expr = cronexpr.MustParse(strings.Join(lists[:], " "))
+	w.times.first, _ = w.times.next(-1) // no set is empty
+}
+
+// next returns the first second of the day after the given one, which may be -1.
+func (t timesOfDay) next(after int64) (int64, bool) {
+	const noDayInParticular = 1_000_000_000 / daySeconds * daySeconds
+	expr := *t.expr
+	second := expr.Next(time.Unix(noDayInParticular+after, 0).UTC()).Unix() - noDayInParticular
+	return second, second < daySeconds
+}
+
+func (w *wallClock) matchesDay(year int, month time.Month, dom int) bool {
+	return w.fields.year.has(year-firstYear) && w.fields.month.has(int(month)) && w.fields.days.mask(year, month)>>dom&1 == 1
+}
+
+// dayAfter returns the beginning of the first matching day after the given one.
+func (w *wallClock) dayAfter(year int, month time.Month, dom int) (int64, bool) {
+	from := int(month)
+	for y, ok := w.fields.year.next(year - firstYear); ok; y, ok = w.fields.year.next(y + 1) {
+		if y+firstYear != year {
+			from, dom = 1, 0
+		}
+		for m, ok := w.fields.month.next(from); ok; m, ok = w.fields.month.next(m + 1) {
+			days := w.fields.days.mask(y+firstYear, time.Month(m))
+			if m == from {
+				days &^= 1<<(dom+1) - 1
+			}
+			if days != 0 {
+				return time.Date(y+firstYear, time.Month(m), bits.TrailingZeros32(days), 0, 0, 0, 0, time.UTC).Unix(), true
+			}
 		}
 	}
 	return 0, false
-}
-
-// nextInYear is next within one year; from and the answer are moved to refYear(year).
-func (w *wallClock) nextInYear(from time.Time, year int) (time.Time, bool) {
-	expr := *w.expr()
-	for {
-		t := expr.Next(from)
-		if t.Year() != refYear(year) {
-			return time.Time{}, false
-		}
-		month, day := t.Month(), t.Day()
-		days := w.fields.days.mask(year, month)
-		if days>>day&1 == 1 {
-			return t, true
-		}
-		// The day does not match: continue at the next one that does, or in the next month.
-		for day++; day <= 31 && days>>day&1 == 0; day++ {
-		}
-		if day > 31 {
-			month, day = month+1, 1
-		}
-		from = time.Date(t.Year(), month, day, 0, 0, -1, 0, time.UTC)
-	}
-}
-
-// refYear returns a year as long as the given one, in the middle of cronexpr's range.
-func refYear(year int) int {
-	if leapYear(year) {
-		return 2000
-	}
-	return 2001
 }
 
 // yearStart returns the first second of a year.

@@ -47,20 +47,22 @@ var zonesByFold = sync.OnceValue(func() map[string]string {
 	return byFold
 })
 
-// locations holds the zones loaded so far, by name, because each costs a read of the
+// zones holds the zones loaded so far, by name, because each costs a read of the
 // archive. There are no more of them than names.
-var locations sync.Map //nolint:gochecknoglobals // immutable tables, no more than there are names
+var zones sync.Map //nolint:gochecknoglobals // immutable tables, no more than there are names
+
+var utc = newTimeZone(time.UTC)
 
 // offsetPattern matches what people write for a fixed offset: +02:00, UTC+2, GMT-0330.
 var offsetPattern = regexp.MustCompile(`(?i)^(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?$`)
 
-// zone returns the location of an IANA name; empty is UTC.
-func zone(name string) (*time.Location, *fault) {
+// zone returns the zone of an IANA name; empty is UTC.
+func zone(name string) (*timeZone, *fault) {
 	if name == "" || name == "UTC" {
-		return time.UTC, nil
+		return utc, nil
 	}
-	if loc, ok := locations.Load(name); ok {
-		return loc.(*time.Location), nil
+	if loaded, ok := zones.Load(name); ok {
+		return loaded.(*timeZone), nil
 	}
 	file, known := zoneFiles()[name]
 	if !known {
@@ -70,8 +72,8 @@ func zone(name string) (*time.Location, *fault) {
 	if err != nil {
 		return nil, faultf(CodeTZUnknown, "its rules cannot be loaded: %v", err)
 	}
-	locations.Store(name, loc)
-	return loc, nil
+	loaded, _ := zones.LoadOrStore(name, newTimeZone(loc))
+	return loaded.(*timeZone), nil
 }
 
 func loadZone(file *zip.File) (*time.Location, error) {
