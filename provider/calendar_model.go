@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"math/big"
-	"reflect"
 	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
@@ -16,6 +15,7 @@ import (
 
 // calendarModel is a carillon_calendar as configuration, plan and state hold it.
 type calendarModel struct {
+	ID          types.String `tfsdk:"id"`
 	App         types.String `tfsdk:"app"`
 	Name        types.String `tfsdk:"name"`
 	Description types.String `tfsdk:"description"`
@@ -64,7 +64,9 @@ func readRule(ctx context.Context, read *reader, pointer string, object types.Ob
 	}
 	for i, element := range read.list(pointer+"/days_of_month", m.DaysOfMonth) {
 		day, _ := element.(types.Number)
-		rule.DaysOfMonth = append(rule.DaysOfMonth, read.whole(pointer+"/days_of_month/"+strconv.Itoa(i), day, schedule.CodeCronRange, "give a day from 1 to 31"))
+		at := pointer + "/days_of_month/" + strconv.Itoa(i)
+		read.element(at, day)
+		rule.DaysOfMonth = append(rule.DaysOfMonth, read.whole(at, day, schedule.CodeCronRange, "give a day from 1 to 31"))
 	}
 	for _, text := range []struct {
 		name  string
@@ -73,18 +75,18 @@ func readRule(ctx context.Context, read *reader, pointer string, object types.Ob
 	}{{"from", m.From, &rule.From}, {"to", m.To, &rule.To}, {"expression", m.Expression, &rule.Expression}, {"icalendar", m.ICalendar, &rule.ICalendar}} {
 		readWord(read, pointer+"/"+text.name, text.value, text.field)
 	}
-	// Which kind a rule is of cannot be told while one of its parts is unknown.
 	if !read.settled(pointer) {
-		read.deferred = append(read.deferred, pointer)
+		read.partial = append(read.partial, pointer) // it may come to be of exactly one kind
 	}
 	return rule
 }
 
-// newCalendarModel returns the model of a calendar that the API answered. What means the same
-// as in prior stays as it was written there: an empty list is not told from none on the wire.
-func newCalendarModel(ctx context.Context, calendar dispatcher.Calendar, prior calendarModel) (calendarModel, diag.Diagnostics) {
+// newCalendarModel returns the model of a calendar that the API answered. Lists that it
+// leaves out are empty, as in the plan of a configuration that does.
+func newCalendarModel(ctx context.Context, calendar dispatcher.Calendar, _ calendarModel) (calendarModel, diag.Diagnostics) {
 	var diags diag.Diagnostics
-	m := calendarModel{
+	return calendarModel{
+		ID:          types.StringValue(calendar.App + "/" + calendar.Name),
 		App:         types.StringValue(calendar.App),
 		Name:        types.StringValue(calendar.Name),
 		Description: types.StringValue(calendar.Description),
@@ -92,23 +94,7 @@ func newCalendarModel(ctx context.Context, calendar dispatcher.Calendar, prior c
 		Rules:       newRules(ctx, &diags, calendar.Rules),
 		Bases:       listFrom(ctx, &diags, types.StringType, calendar.Bases),
 		Revision:    types.Int64Value(calendar.Revision),
-	}
-	before := readCalendar(ctx, &reader{}, prior)
-	if reflect.DeepEqual(before.Rules, calendar.Rules) && !prior.Rules.IsUnknown() {
-		m.Rules = keep(prior.Rules, m.Rules)
-	}
-	if reflect.DeepEqual(before.Bases, calendar.Bases) && !prior.Bases.IsUnknown() {
-		m.Bases = keep(prior.Bases, m.Bases)
-	}
-	return m, diags
-}
-
-// keep returns prior, or otherwise if prior is of no type, as after an import.
-func keep(prior, otherwise types.List) types.List {
-	if prior.IsNull() {
-		return otherwise
-	}
-	return prior
+	}, diags
 }
 
 func newRules(ctx context.Context, diags *diag.Diagnostics, rules []schedule.CalendarRule) types.List {
@@ -129,10 +115,10 @@ func newRules(ctx context.Context, diags *diag.Diagnostics, rules []schedule.Cal
 	return listFrom(ctx, diags, ruleType(), models)
 }
 
-// listFrom makes a list of from; null if it is empty.
+// listFrom makes a list of from, never null.
 func listFrom[T any](ctx context.Context, diags *diag.Diagnostics, element attr.Type, from []T) types.List {
 	if len(from) == 0 {
-		return types.ListNull(element)
+		return types.ListValueMust(element, []attr.Value{})
 	}
 	list, found := types.ListValueFrom(ctx, element, from)
 	diags.Append(found...)

@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/defaults"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -40,7 +42,7 @@ func newCalendarResource() resource.Resource {
 			return conn.DeleteCalendar(ctx, m.App.ValueString(), m.Name.ValueString(), cond)
 		},
 		model:    newCalendarModel,
-		id:       func(m calendarModel) string { return m.App.ValueString() + "/" + m.Name.ValueString() },
+		id:       func(m calendarModel) string { return importID(m.App, m.Name) },
 		revision: func(m calendarModel) types.Int64 { return m.Revision },
 		current:  func(calendar dispatcher.Calendar) int64 { return calendar.Revision },
 		warnings: noWarnings[dispatcher.Calendar],
@@ -56,6 +58,7 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"that a trigger or another calendar names cannot be destroyed. By itself Terraform destroys a calendar before it updates a job " +
 			"that named it; with `lifecycle { create_before_destroy = true }` it does so afterwards, so give calendars that.",
 		Attributes: map[string]schema.Attribute{
+			"id": idAttribute(r.kind),
 			"app": schema.StringAttribute{
 				Required: true,
 				MarkdownDescription: "Name of the app. Refer to the resource, `carillon_app.NAME.name`, so that it is " +
@@ -77,10 +80,8 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 				MarkdownDescription: "IANA zone in which the days and times of the rules are meant, such as `Europe/Berlin`. Default: UTC.",
 			},
 			"rules": rulesAttribute(),
-			"bases": schema.ListAttribute{
-				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Names of calendars of the app whose exclusions hold too, at most 10. Default: none.",
-			},
+			"bases": listAttribute(types.StringType, "Names of calendars of the app whose exclusions hold too, at most 10. Refer to "+
+				"the resources, so that they are created first. Default: none."),
 			"revision": schema.Int64Attribute{
 				Computed:            true,
 				MarkdownDescription: "Counts the changes of the calendar. An update that was planned for another revision is refused.",
@@ -90,35 +91,43 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 }
 
 func rulesAttribute() schema.ListNestedAttribute {
-	texts := func(description string) schema.Attribute {
-		return schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: description}
-	}
 	text := func(description string) schema.Attribute {
 		return schema.StringAttribute{Optional: true, MarkdownDescription: description}
 	}
+	rule := schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+		"only": schema.BoolAttribute{
+			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+			MarkdownDescription: "Turns the rule round: only what it matches is allowed. Default: `false`.",
+		},
+		"dates": listAttribute(types.StringType, "Days: `2026-12-25`, each year `12-25`, and spans `2026-12-24/2027-01-02` or "+
+			"`12-24/01-02`, both ends included. At most 1000. Default: none."),
+		"weekdays":      listAttribute(types.StringType, "Weekdays: `SAT`, or `MON-FRI`. Default: none."),
+		"days_of_month": listAttribute(types.NumberType, "Days of the month, `1` to `31`. Default: none."),
+		"from":          text("Time of day such as `22:00`, inclusive. Default: the beginning of the day, where `to` is set."),
+		"to": text("Time of day such as `06:00`, exclusive; the span passes midnight if it is not after `from`. " +
+			"Default: the end of the day, where `from` is set."),
+		"expression": text("A cron expression of five, six or seven fields; it matches the second from each of its local times. Default: none."),
+		"icalendar": text("iCalendar text (RFC 5545) of whole-day events, once or `RRULE:FREQ=YEARLY`, such as " +
+			"`file(\"holidays.ics\")`. At most 64 KiB. Default: none."),
+	}}
 	return schema.ListNestedAttribute{
-		Optional: true,
+		Optional: true, Computed: true, Default: emptyList(rule.Type()),
 		MarkdownDescription: "What is excluded, at most 100 rules. Each has exactly one of `dates`, `weekdays`, `days_of_month`, `from` and " +
 			"`to`, `expression` and `icalendar`. Default: nothing. " + dropsUnknown,
-		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-			"only": schema.BoolAttribute{
-				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "Turns the rule round: only what it matches is allowed. Default: `false`.",
-			},
-			"dates": texts("Days: `2026-12-25`, each year `12-25`, and spans `2026-12-24/2027-01-02` or `12-24/01-02`, both ends " +
-				"included. At most 1000. Default: none."),
-			"weekdays": texts("Weekdays: `SAT`, or `MON-FRI`. Default: none."),
-			"days_of_month": schema.ListAttribute{
-				Optional: true, ElementType: types.NumberType,
-				MarkdownDescription: "Days of the month, `1` to `31`. Default: none.",
-			},
-			"from": text("Time of day such as `22:00`, inclusive. Default: the beginning of the day, where `to` is set."),
-			"to": text("Time of day such as `06:00`, exclusive; the span passes midnight if it is not after `from`. " +
-				"Default: the end of the day, where `from` is set."),
-			"expression": text("A cron expression of five, six or seven fields; it matches the second from each of its local times. Default: none."),
-			"icalendar":  text("iCalendar text (RFC 5545) of whole-day events, once or `RRULE:FREQ=YEARLY`. At most 64 KiB. Default: none."),
-		}},
+		NestedObject: rule,
 	}
+}
+
+// listAttribute is one of which null and [] are the same, as they are on the wire: the plan
+// says [].
+func listAttribute(element attr.Type, description string) schema.ListAttribute {
+	return schema.ListAttribute{
+		Optional: true, Computed: true, Default: emptyList(element), ElementType: element, MarkdownDescription: description,
+	}
+}
+
+func emptyList(element attr.Type) defaults.List {
+	return listdefault.StaticValue(types.ListValueMust(element, []attr.Value{}))
 }
 
 func (r *calendarResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {

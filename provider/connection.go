@@ -69,9 +69,15 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 	}
 }
 
-// detail is what an answer says, with the id by which the dispatcher's log knows the request.
+// detail is what an answer says, with the way out that is Terraform's own, and with the id
+// by which the dispatcher's log knows the request.
 func detail(answer *client.Error) string {
 	text := answer.Error()
+	if says(answer, dispatcher.CodeCalendarInUse) {
+		text += "\n\nBy itself Terraform destroys a calendar before it updates what named it. With lifecycle { create_before_destroy = true } " +
+			"in the calendar's block it does so afterwards. If the block is gone already, apply in two steps: first take the calendar " +
+			"out where it is named, then destroy it."
+	}
 	if answer.RequestID != "" {
 		text += "\n\nRequest id: " + answer.RequestID
 	}
@@ -82,8 +88,12 @@ func detail(answer *client.Error) string {
 // which nothing may be dropped from the state.
 func absent(err error) bool {
 	var answer *client.Error
-	return errors.As(err, &answer) && answer.Status == http.StatusNotFound &&
-		slices.ContainsFunc(answer.Faults, func(f dispatcher.Fault) bool { return f.Code == dispatcher.CodeNotFound })
+	return errors.As(err, &answer) && answer.Status == http.StatusNotFound && says(answer, dispatcher.CodeNotFound)
+}
+
+// says tells whether one of an answer's faults has the code.
+func says(answer *client.Error, code string) bool {
+	return slices.ContainsFunc(answer.Faults, func(f dispatcher.Fault) bool { return f.Code == code })
 }
 
 // reportExisting reports that what was to be created exists; importID is what to import it by.

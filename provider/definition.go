@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -151,6 +153,34 @@ func importNested(ctx context.Context, kind, example string, req resource.Import
 	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("app"), app)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
+}
+
+// importID is what a definition of an app is imported by.
+func importID(app, name types.String) string { return app.ValueString() + "/" + name.ValueString() }
+
+// idAttribute is the attribute that states importID.
+func idAttribute(kind string) schema.StringAttribute {
+	return schema.StringAttribute{
+		Computed:            true,
+		MarkdownDescription: "The import id, `app/" + kind + "`.",
+		PlanModifiers:       []planmodifier.String{planImportID{}},
+	}
+}
+
+// planImportID states the import id at plan, if the names in it are known.
+type planImportID struct{}
+
+func (planImportID) Description(context.Context) string { return "It is made of app and name." }
+
+func (m planImportID) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
+
+func (planImportID) PlanModifyString(ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
+	var app, name types.String
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("app"), &app)...)
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("name"), &name)...)
+	if resp.PlanValue = types.StringUnknown(); !app.IsUnknown() && !name.IsUnknown() {
+		resp.PlanValue = types.StringValue(importID(app, name))
+	}
 }
 
 // noWarnings is for definitions that the API never warns about.

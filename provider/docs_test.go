@@ -159,6 +159,8 @@ func kindOf(a *tfprotov6.SchemaAttribute) string {
 		}
 	case a.Type.Is(tftypes.Map{ElementType: tftypes.String}):
 		kind = "map of strings"
+	case a.Type.Is(tftypes.List{}):
+		kind = "list of " + strings.ToLower(strings.TrimPrefix(a.Type.(tftypes.List).ElementType.String(), "tftypes.")) + "s"
 	default:
 		kind = map[string]string{"tftypes.String": "string", "tftypes.Number": "number", "tftypes.Bool": "bool"}[a.Type.String()]
 	}

@@ -59,9 +59,6 @@ func (r *jobResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if !plan.App.IsUnknown() && !plan.Name.IsUnknown() {
-		plan.ID = types.StringValue(importID(plan))
-	}
 	if old != nil {
 		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
@@ -79,6 +76,7 @@ func (r *jobResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 func (r *jobResource) resolve(ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, config jobModel, plan *jobModel) {
 	var read reader
 	job := readJob(ctx, &read, config)
+	job.Enabled = job.Enabled && read.settled("/enabled") // if it comes to be disabled, it may be past
 	triggers := plan.Triggers.Elements()
 	for name := range job.Triggers {
 		object, _ := triggers[name].(types.Object)
@@ -101,7 +99,8 @@ func (r *jobResource) resolve(ctx context.Context, diags *diag.Diagnostics, old 
 }
 
 // revise returns a trigger as the API will store it. It asks the domain about this trigger
-// alone: the rest of the job may not be known yet.
+// alone: the rest of the job may not be known yet, the names of app and job included, of
+// which only H would make something.
 func (r *jobResource) revise(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
 	alone := dispatcher.Job{
 		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), Enabled: job.Enabled,

@@ -37,7 +37,7 @@ func newJobResource() resource.Resource {
 			return conn.DeleteJob(ctx, m.App.ValueString(), m.Name.ValueString(), cond)
 		},
 		model:    newJobModel,
-		id:       importID,
+		id:       func(m jobModel) string { return importID(m.App, m.Name) },
 		revision: func(m jobModel) types.Int64 { return m.Revision },
 		current:  func(job dispatcher.Job) int64 { return job.Revision },
 		warnings: func(job dispatcher.Job) []dispatcher.Fault { return job.Warnings },
@@ -59,5 +59,3 @@ func putJob(ctx context.Context, conn *connection, plan jobModel, cond client.Co
 	}
 	return conn.PutJob(ctx, job, cond)
 }
-
-func importID(m jobModel) string { return m.App.ValueString() + "/" + m.Name.ValueString() }

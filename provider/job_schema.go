@@ -26,10 +26,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"attributes that it does not know there without a word, before the provider sees them, so a misspelt " +
 			"`timezone` leaves the default in force. The plan shows every attribute as it will be.",
 		Attributes: map[string]schema.Attribute{
-			"id": schema.StringAttribute{
-				Computed:            true,
-				MarkdownDescription: "The import id, `app/job`.",
-			},
+			"id": idAttribute(r.kind),
 			"app": schema.StringAttribute{
 				Required: true,
 				MarkdownDescription: "Name of the app. Refer to the resource, `carillon_app.NAME.name`, so that it is " +

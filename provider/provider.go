@@ -47,7 +47,7 @@ func (p *carillonProvider) Metadata(_ context.Context, _ provider.MetadataReques
 
 func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Declares the apps and jobs of [Carillon](https://github.com/carillon-dev/carillon), " +
+		MarkdownDescription: "Declares the apps, calendars and jobs of [Carillon](https://github.com/carillon-dev/carillon), " +
 			"which rings webhooks on schedule, and reads its runs and nodes.",
 		Attributes: map[string]schema.Attribute{
 			"endpoint": schema.StringAttribute{

@@ -24,6 +24,9 @@ type reader struct {
 	faults dispatcher.Faults
 	// deferred are the pointers of what is not known yet, so cannot be judged.
 	deferred []string
+	// partial are the pointers of what cannot be judged as a whole, because a part of it is
+	// not known yet; its other parts can be.
+	partial []string
 }
 
 // unknown notes what is not known yet, and tells whether v is.
@@ -78,7 +81,7 @@ func (r *reader) judge(err error) dispatcher.Faults {
 func (r *reader) known(faults dispatcher.Faults) dispatcher.Faults {
 	var kept dispatcher.Faults
 	for _, f := range faults {
-		if !r.awaits(f.Path) {
+		if !r.awaits(f.Path) && !slices.Contains(r.partial, f.Path) {
 			kept = append(kept, f)
 		}
 	}
@@ -145,12 +148,17 @@ func (r *reader) texts(pointer string, v types.List) []string {
 	for i, element := range r.list(pointer, v) {
 		one, _ := element.(types.String)
 		at := pointer + "/" + strconv.Itoa(i)
-		if one.IsNull() {
-			r.faults.Add(at, dispatcher.CodeRequired, "null is not a value; leave it out of the list")
-		}
+		r.element(at, one)
 		all = append(all, r.text(at, one))
 	}
 	return all
+}
+
+// element refuses an element of a list that is null.
+func (r *reader) element(pointer string, v interface{ IsNull() bool }) {
+	if v.IsNull() {
+		r.faults.Add(pointer, dispatcher.CodeRequired, "null is not a value; leave it out of the list")
+	}
 }
 
 // instant returns nil for null.

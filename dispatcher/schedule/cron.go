@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 )
@@ -174,31 +175,28 @@ type token struct {
 	identity hasher // what H in it hashes
 }
 
-func tokens(text string) []token {
-	out := make([]token, 0, 8)
-	start := -1
-	for i := 0; i <= len(text); i++ {
-		blank := i == len(text) || text[i] == ' ' || text[i] == '\t'
-		switch {
-		case blank && start >= 0:
-			out = append(out, token{text: text[start:i], column: start + 1})
-			start = -1
-		case !blank && start < 0:
-			start = i
+// tokens are the words of an expression, numbered from 0.
+func tokens(text string) iter.Seq2[int, token] {
+	return func(yield func(int, token) bool) {
+		n, start := 0, -1
+		for i := 0; i <= len(text); i++ {
+			blank := i == len(text) || text[i] == ' ' || text[i] == '\t'
+			switch {
+			case blank && start >= 0:
+				if !yield(n, token{text: text[start:i], column: start + 1}) {
+					return
+				}
+				n, start = n+1, -1
+			case !blank && start < 0:
+				start = i
+			}
 		}
 	}
-	return out
 }
 
-// countTokens is len(tokens(text)).
-func countTokens(text string) int {
-	n := 0
-	blank := true
-	for i := range len(text) {
-		was := blank
-		if blank = text[i] == ' ' || text[i] == '\t'; was && !blank {
-			n++
-		}
+func countTokens(text string) (n int) {
+	for range tokens(text) {
+		n++
 	}
 	return n
 }

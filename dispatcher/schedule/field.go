@@ -46,7 +46,7 @@ func (f *field) items(tok token) ([]item, *fault) {
 // parseSet reads a field without special characters of the day fields.
 func (f *field) parseSet(tok token) (set, *fault) {
 	var s set
-	if !strings.Contains(tok.text, ",") { // most fields have one item
+	if strings.IndexByte(tok.text, ',') < 0 { // most fields have one item
 		err := item{f, tok}.addTo(&s)
 		return s, err
 	}

@@ -5,7 +5,7 @@ import "strings"
 // parseDOM reads the day-of-month field, with L, L-n, W, LW and L-nW in the dialects that
 // have them.
 func (g *grammar) parseDOM(r *dayRule, spec *field, tok token) *fault {
-	if g.quartz && tok.text == "?" {
+	if g.quartz && tok.text == "?" || tok.text == "*" {
 		return nil
 	}
 	items, err := spec.items(tok)
@@ -64,7 +64,7 @@ func (it item) relativeDay(r *dayRule, plain bool) *fault {
 // parseWeekday reads the day-of-week field. In Quartz's dialects weekdays count from 1 =
 // SUN, and L, 6L and 6#3 stand alone.
 func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *fault {
-	if g.quartz && tok.text == "?" {
+	if g.quartz && tok.text == "?" || tok.text == "*" {
 		return nil
 	}
 	items, err := spec.items(tok)

@@ -125,6 +125,9 @@ func (f *fields) warnings() []Warning {
 
 // unevenSteps warns of steps over a whole field after which the next round starts early.
 func (f *field) unevenSteps(tok token) []Warning {
+	if strings.IndexByte(tok.text, '/') < 0 {
+		return nil
+	}
 	var out []Warning
 	size := f.high - f.low + 1
 	if f.name == fieldWeekday {

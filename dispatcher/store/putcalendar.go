@@ -104,7 +104,7 @@ func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool
 
 // sameDefinition tells whether two calendars exclude the same; one without revision is none.
 func sameDefinition(a, b dispatcher.Calendar) (bool, error) {
-	if a.Revision == 0 || a.Err != nil {
+	if readable := a.Revision != 0 && a.Err == nil; !readable {
 		return false, nil
 	}
 	was, err := definition(a)

@@ -40,7 +40,7 @@ type movePlan struct {
 func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by dispatcher.Change) (movePlan, error) {
 	next, err := replace(ctx, s.read, calendar, by)
 	if err != nil || len(next.changed) == 0 {
-		return movePlan{}, nil //nolint:nilerr // the transaction comes to it again, and it decides
+		return movePlan{}, nil // the transaction comes to it again, and it decides
 	}
 	if by.Now.IsZero() {
 		if by.Now, err = s.clock(ctx, s.read); err != nil {
