@@ -4,10 +4,11 @@
 // # One source of truth
 //
 // What is valid is decided by package dispatcher. A configuration becomes a domain object
-// (the readers in job_model.go, calendar_model.go and app_resource.go), the object's Validate returns faults
-// with JSON pointers, and diagnostics.go turns the pointers into attribute paths. The
-// faults of the API's 422 answers go the same way, so a mistake reads the same at plan and
-// at apply. What is unknown at plan is marked as deferred and judged at apply.
+// (the readers in job_model.go, calendar_model.go and app_resource.go), the object's
+// Validate returns faults with JSON pointers, and diagnostics.go turns the pointers into
+// attribute paths. The faults of the API's 422 answers go the same way, so a mistake reads
+// the same at plan and at apply. What is unknown at plan is marked as deferred and judged at
+// apply.
 //
 // # Plans that stay empty
 //

@@ -29,6 +29,12 @@ func TestPointersBecomePaths(t *testing.T) {
 		"/target/webhook/url":               "target.webhook.url",
 		"/target/webhook/headers/X-Api-Key": `target.webhook.headers["X-Api-Key"]`,
 		"/payload/a/b":                      "payload",
+		"/rules/0":                          "rules[0]",
+		"/rules/10/from":                    "rules[10].from",
+		"/rules/0/days_of_month/1":          "rules[0].days_of_month[1]",
+		"/bases/1":                          "bases[1]",
+		"/triggers/rules/calendar":          `triggers["rules"].calendar`,
+		"/triggers/0/calendar":              `triggers["0"].calendar`,
 	} {
 		if got := attributePath(pointer).String(); got != want {
 			t.Errorf("attributePath(%q) = %s, want %s", pointer, got, want)

@@ -51,15 +51,13 @@ var zonesByFold = sync.OnceValue(func() map[string]string {
 // archive. There are no more of them than names.
 var zones sync.Map //nolint:gochecknoglobals // immutable tables, no more than there are names
 
-var utc = newTimeZone(time.UTC)
-
 // offsetPattern matches what people write for a fixed offset: +02:00, UTC+2, GMT-0330.
 var offsetPattern = regexp.MustCompile(`(?i)^(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?$`)
 
 // zone returns the zone of an IANA name; empty is UTC.
 func zone(name string) (*timeZone, *fault) {
 	if name == "" || name == "UTC" {
-		return utc, nil
+		return &timeZone{loc: time.UTC}, nil // which has no table
 	}
 	if loaded, ok := zones.Load(name); ok {
 		return loaded.(*timeZone), nil

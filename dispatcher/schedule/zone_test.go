@@ -17,7 +17,7 @@ func TestZoneFilesOfTheHostMakeNoDifference(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(tokyo), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(tokyo, utcZone, 0o600); err != nil {
+	if err := os.WriteFile(tokyo, []byte(utcZone), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("ZONEINFO", dir)
@@ -34,6 +34,7 @@ func TestZoneFilesOfTheHostMakeNoDifference(t *testing.T) {
 }
 
 // utcZone is a zone file (RFC 8536) of UTC.
-var utcZone = []byte("TZif" + "\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x01" + "\x00\x00\x00\x04" +
-	"\x00\x00\x00\x00" + "\x00" + "\x00" + "UTC\x00")
+const utcZone = "" +
+	("TZif" + "\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+		"\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x01" + "\x00\x00\x00\x04" +
+		"\x00\x00\x00\x00" + "\x00" + "\x00" + "UTC\x00")

@@ -21,6 +21,13 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"revisions":              testRevisions,
 		"edits":                  testEdits,
 		"pause":                  testPause,
+		"calendars":              testCalendars,
+		"calendar chains":        testCalendarChains,
+		"calendar changes":       testRecalendar,
+		"calendar race":          testCalendarRace,
+		"fixed delays":           testDelays,
+		"ends of fixed delays":   testDelayEnds,
+		"jitter":                 testJitter,
 		"tokens":                 testTokens,
 		"nodes":                  testNodes,
 		"register paused":        testRegisterPaused,
@@ -161,7 +168,10 @@ func (f *fixture) advance(d dispatcher.DueTrigger) dispatcher.Advance {
 	s, err := schedule.Parse(d.Spec)
 	f.must(err)
 	then, _ := s.Next(d.NextFireTime)
-	return dispatcher.Advance{TriggerID: d.ID, Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then}
+	return dispatcher.Advance{
+		TriggerID: d.ID, Revision: d.Revision, CalendarRevision: d.CalendarRevision,
+		Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then,
+	}
 }
 
 // nextAdvance returns the claim of the next fire of the only trigger there is.
