@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"math/big"
 	"strconv"
@@ -81,6 +82,9 @@ func readRule(ctx context.Context, read *reader, pointer string, object types.Ob
 	return rule
 }
 
+// utc is the zone of a calendar that names none.
+const utc = "UTC"
+
 // newCalendarModel returns the model of a calendar that the API answered. Lists that it
 // leaves out are empty, as in the plan of a configuration that does.
 func newCalendarModel(ctx context.Context, calendar dispatcher.Calendar, _ calendarModel) (calendarModel, diag.Diagnostics) {
@@ -90,7 +94,7 @@ func newCalendarModel(ctx context.Context, calendar dispatcher.Calendar, _ calen
 		App:         types.StringValue(calendar.App),
 		Name:        types.StringValue(calendar.Name),
 		Description: types.StringValue(calendar.Description),
-		Timezone:    word(calendar.Timezone),
+		Timezone:    types.StringValue(cmp.Or(calendar.Timezone, utc)),
 		Rules:       newRules(ctx, &diags, calendar.Rules),
 		Bases:       listFrom(ctx, &diags, types.StringType, calendar.Bases),
 		Revision:    types.Int64Value(calendar.Revision),

@@ -56,7 +56,8 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"refer to. An instant is excluded when a rule, or a base, excludes it. Import by `app/calendar`.\n\n" +
 			"When a calendar changes, the triggers that it concerns get new fire times with it, and the revisions of their jobs stay. A calendar " +
 			"that a trigger or another calendar names cannot be destroyed. By itself Terraform destroys a calendar before it updates a job " +
-			"that named it; with `lifecycle { create_before_destroy = true }` it does so afterwards, so give calendars that.",
+			"that named it, which is refused; with `lifecycle { create_before_destroy = true }` it does so afterwards, so give calendars " +
+			"that. Where a calendar's block had it not when it was removed, apply in two steps: first take the calendar out of the jobs.",
 		Attributes: map[string]schema.Attribute{
 			"id": idAttribute(r.kind),
 			"app": schema.StringAttribute{
@@ -68,7 +69,7 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"name": schema.StringAttribute{
 				Required: true,
 				MarkdownDescription: "Name of the calendar: " + nameRule + ". Changing it replaces the calendar, which needs " +
-					"`create_before_destroy` while triggers name the old one.",
+					"`create_before_destroy` while something names the old one.",
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			},
 			"description": schema.StringAttribute{
@@ -76,8 +77,8 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 				MarkdownDescription: "Free text of at most 1024 characters. Default: empty.",
 			},
 			"timezone": schema.StringAttribute{
-				Optional:            true,
-				MarkdownDescription: "IANA zone in which the days and times of the rules are meant, such as `Europe/Berlin`. Default: UTC.",
+				Optional: true, Computed: true, Default: stringdefault.StaticString(utc),
+				MarkdownDescription: "IANA zone in which the days and times of the rules are meant, such as `Europe/Berlin`. Default: `" + utc + "`.",
 			},
 			"rules": rulesAttribute(),
 			"bases": listAttribute(types.StringType, "Names of calendars of the app whose exclusions hold too, at most 10. Refer to "+

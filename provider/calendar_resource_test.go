@@ -74,6 +74,14 @@ func TestCalendarLives(t *testing.T) {
 			})),
 			ExpectError: words("The calendar was changed outside of Terraform"),
 		},
+		resource.TestStep{
+			Config: config(""), Destroy: true,
+			ConfigPlanChecks: planned(between(func(ctx context.Context) error {
+				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: "holidays", Description: "theirs"}, client.Condition{})
+				return err
+			})),
+			ExpectError: words("The calendar was changed outside of Terraform"),
+		},
 		resource.TestStep{Config: config("")},
 	)
 }

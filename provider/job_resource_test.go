@@ -141,7 +141,7 @@ func TestTheSameInOtherWordsIsNoChange(t *testing.T) {
 	text := func(timeout, misfire, start, payload string) string {
 		return f.config(job(fmt.Sprintf(`
 			target   = { webhook = { url = "https://example.com/", timeout = %q } }
-			triggers = { t = { expression = "@daily", misfire_after = %q, start_at = %q } }
+			triggers = { t = { expression = "@daily", misfire_after = %q, jitter = %[2]q, start_at = %q } }
 			payload  = %q`, timeout, misfire, start, payload)))
 	}
 	f.run(t,
