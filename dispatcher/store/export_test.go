@@ -13,16 +13,37 @@ func Mask(database string) string { return mask(database) }
 // ExplainDue returns the plan of the window poll.
 func ExplainDue(ctx context.Context, s dispatcher.Store, args ...any) (string, error) {
 	own := s.(*store)
+	return own.explain(ctx, own.hot.due.parts[0], append(args, own.batch([]string{})...))
+}
+
+// ExplainEnded returns the plan of the search for fixed delays that are to be armed.
+func ExplainEnded(ctx context.Context, s dispatcher.Store) (string, error) {
+	own := s.(*store)
+	return own.explain(ctx, own.hot.ended.parts[0], []any{int64(500)})
+}
+
+// PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
+func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar dispatcher.Calendar, change dispatcher.Change, do func()) (dispatcher.Calendar, error) {
+	own := s.(*store)
+	plan, err := own.plan(ctx, calendar, change)
+	if err != nil {
+		return dispatcher.Calendar{}, err
+	}
+	do()
+	return own.putPlanned(ctx, calendar, plan, change)
+}
+
+func (s *store) explain(ctx context.Context, query string, args []any) (string, error) {
 	explain := "EXPLAIN "
-	if own.single() {
+	if s.single() {
 		explain = "EXPLAIN QUERY PLAN "
 	}
 	var plan strings.Builder
-	_, err := own.run(ctx, read(explain+own.hot.due.parts[0]), append(args, own.batch([]string{})...), func(row scanner) error {
+	_, err := s.run(ctx, read(explain+query), args, func(row scanner) error {
 		var line string
 		var node, parent, unused int
 		columns := []any{&line}
-		if own.single() {
+		if s.single() {
 			columns = []any{&node, &parent, &unused, &line}
 		}
 		err := row.Scan(columns...)

@@ -134,15 +134,15 @@ func TestDuePlan(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		testDuePlan(t, open(t, newFile(t)), "SEARCH t USING INDEX triggers_due", "TEMP B-TREE")
+		testDuePlan(t, open(t, newFile(t)), "SEARCH t USING INDEX triggers_due", "TEMP B-TREE", "SCAN t USING INDEX triggers_delayed")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		testDuePlan(t, open(t, pgtest.New(t)), "Index Scan using triggers_due", "Sort")
+		testDuePlan(t, open(t, pgtest.New(t)), "Index Scan using triggers_due", "Sort", "Index Scan using triggers_delayed")
 	})
 }
 
-func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted string) {
+func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded string) {
 	t.Helper()
 	const fill = `INSERT INTO apps SELECT 1, 'a', '', TRUE, 1, 0, 0, 0, NULL;
 		INSERT INTO jobs SELECT 1, 1, 'j', '', TRUE, FALSE, '{}', '', '[]', 1, 0, 0, NULL;
@@ -162,6 +162,12 @@ func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted string) {
 			if !strings.Contains(plan, want) || strings.Contains(plan, unwanted) {
 				t.Errorf("until %d, statistics %s: got plan\n%s", until, statistics, plan)
 			}
+		}
+		// So does the search for fixed delays.
+		plan, err := store.ExplainEnded(t.Context(), s)
+		must(t, err)
+		if !strings.Contains(plan, wantEnded) || strings.Contains(plan, unwanted) {
+			t.Errorf("ended, statistics %s: got plan\n%s", statistics, plan)
 		}
 	}
 }

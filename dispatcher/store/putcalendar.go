@@ -12,16 +12,21 @@ import (
 // putCalendarTimeout is how long a change of a calendar may take.
 const putCalendarTimeout = time.Minute
 
-func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change dispatcher.Change) (stored dispatcher.Calendar, err error) {
+func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change dispatcher.Change) (dispatcher.Calendar, error) {
 	if err := calendar.Validate(); err != nil {
-		return stored, err
+		return dispatcher.Calendar{}, err
 	}
 	ctx, cancel := bound(ctx, putCalendarTimeout)
 	defer cancel()
 	plan, err := s.plan(ctx, calendar, change)
 	if err != nil {
-		return stored, fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
+		return dispatcher.Calendar{}, fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
 	}
+	return s.putPlanned(ctx, calendar, plan, change)
+}
+
+// putPlanned is the transaction of PutCalendar.
+func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan, change dispatcher.Change) (stored dispatcher.Calendar, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's calendars, and of its jobs, queue at its row.
 		if _, err := findApp(ctx, t, calendar.App, t.lock()); err != nil {
