@@ -57,7 +57,7 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"When a calendar changes, the triggers that it concerns get new fire times with it, and the revisions of their jobs stay. A calendar " +
 			"that a trigger or another calendar names cannot be destroyed. By itself Terraform destroys a calendar before it updates a job " +
 			"that named it, which is refused; with `lifecycle { create_before_destroy = true }` it does so afterwards, so give calendars " +
-			"that. Where a calendar's block had it not when it was removed, apply in two steps: first take the calendar out of the jobs.",
+			"that. To remove one that has not, apply in two steps: first take it out of the jobs, then remove its block.",
 		Attributes: map[string]schema.Attribute{
 			"id": idAttribute(r.kind),
 			"app": schema.StringAttribute{

@@ -103,7 +103,7 @@ func TestCalendarsThatDoNotExistAreNamedAtApply(t *testing.T) {
 			Config:      f.config(job(hook + `triggers = { t = { expression = "@daily", calendar = "absent" } }`)),
 			ExpectError: words(`Invalid value (calendar_unknown)`),
 		},
-		resource.TestStep{Config: f.config(app + calendar(`bases = ["absent"]`)), ExpectError: words(`bases[0]: calendar "absent" does not exist`)},
+		resource.TestStep{Config: f.config(app + calendar(`bases = ["absent"]`)), ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`)},
 		resource.TestStep{Config: f.config(app + calendar(`bases = ["holidays"]`)), ExpectError: words(`bases[0]: calendar "holidays" builds on itself`)},
 		resource.TestStep{Config: strings.ReplaceAll(f.config(calendar("")), "carillon_app.a.name", `"gone"`), ExpectError: words(`there is no app "gone"`)},
 	)

@@ -26,12 +26,17 @@ func reportWarnings(diags *diag.Diagnostics, faults []dispatcher.Fault) {
 }
 
 // located puts the attribute's path before the message: of a nested attribute, Terraform
-// shows only where the outermost one stands.
+// shows only where the outermost one stands. Of a calendar's rules the message begins with
+// the pointer, which the path takes the place of.
 func located(f dispatcher.Fault) string {
-	if at := attributePath(f.Path).String(); at != "" {
-		return at + ": " + f.Message
+	at, message := attributePath(f.Path).String(), f.Message
+	if rest, said := strings.CutPrefix(message, strings.TrimPrefix(f.Path, "/")); said && strings.Count(f.Path, "/") > 1 {
+		message = strings.TrimLeft(rest, ": ")
 	}
-	return f.Message
+	if at == "" {
+		return message
+	}
+	return at + ": " + message
 }
 
 // lists are the attributes that hold lists.

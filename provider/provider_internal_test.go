@@ -42,6 +42,20 @@ func TestPointersBecomePaths(t *testing.T) {
 	}
 }
 
+func TestMessagesNameTheirAttributeOnce(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]dispatcher.Fault{
+		`rules[0].dates[1]: "25.12.": no such date`: {Path: "/rules/0/dates/1", Message: `rules/0/dates/1 "25.12.": no such date`},
+		`rules[0]: a rule has exactly one of them`:  {Path: "/rules/0", Message: `rules/0: a rule has exactly one of them`},
+		`timezone: timezone "CEST": no zone`:        {Path: "/timezone", Message: `timezone "CEST": no zone`},
+		`the app is disabled`:                       {Message: `the app is disabled`},
+	} {
+		if got := located(f); got != want {
+			t.Errorf("located(%v) = %s, want %s", f, got, want)
+		}
+	}
+}
+
 func TestDurationsAreShort(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
