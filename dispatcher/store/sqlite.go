@@ -66,6 +66,8 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as
+// text, to be parsed anew, which cost a claim and its record a tenth more CPU.
 func (s *sqlite) rows(now, first int, extra string, columns ...column) string {
 	values := make([]string, len(columns))
 	for i, c := range columns {
@@ -80,7 +82,7 @@ func (s *sqlite) rows(now, first int, extra string, columns ...column) string {
 	}
 	return `WITH n AS MATERIALIZED (SELECT CASE WHEN ` + present + ` = 0 THEN ` + sqliteMillis + ` ELSE ` + present + ` END AS now),
 		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
-			FROM (SELECT ` + strings.Join(values, ", ") + ` FROM json_each($` + strconv.Itoa(first) + `)) AS u CROSS JOIN n)`
+			FROM (SELECT ` + strings.Join(values, ", ") + ` FROM jsonb_each($` + strconv.Itoa(first) + `)) AS u CROSS JOIN n)`
 }
 
 // sqliteMillis is the clock of this machine.
