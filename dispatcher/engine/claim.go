@@ -12,12 +12,11 @@ func (e *Engine) claimLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		tried, full := e.claimOnce(ctx, e.clock.now())
-		if tried > 0 {
+		if e.claimOnce(ctx, e.clock.now()) > 0 {
 			continue
 		}
 		wait := time.Hour // only a change of the timeline, or room in the pool, ends it earlier
-		if head, ok := e.timeline.head(); ok && !full {
+		if head, ok := e.timeline.head(); ok {
 			wait = e.clock.until(head.Add(-e.opts.Lead))
 		}
 		if !e.fleet.active() {
@@ -33,19 +32,17 @@ func (e *Engine) claimLoop(ctx context.Context) {
 	}
 }
 
-// claimOnce claims one batch of what is due by now plus the claim lead, gives what was won
-// to the pool, and plans the following fires. It returns how many it tried, and whether it
-// tried none for want of room in the pool.
-func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int, full bool) {
-	until := now.Add(e.opts.Lead)
-	if head, ok := e.timeline.head(); !ok || head.After(until) || !e.fleet.active() {
-		return 0, false
+// claimOnce claims one batch of what is due by now plus the claim lead and has a place in the
+// pool, gives what was won to the pool, and plans the following fires. It returns how many it
+// tried.
+func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
+	if !e.fleet.active() {
+		return 0
 	}
-	room := e.pool.reserve(e.opts.Batch)
-	if room == 0 {
-		return 0, true
+	due := e.timeline.take(now.Add(e.opts.Lead), e.opts.Batch, e.pool.admit, e.pool.release)
+	if len(due) == 0 {
+		return 0
 	}
-	due := e.timeline.take(until, room)
 	batch := dispatcher.ClaimBatch{
 		Node: e.fleet.id(), Token: dispatcher.Token(random63()), Lead: 2 * e.opts.Lead,
 		Advances: make([]dispatcher.Advance, len(due)),
@@ -60,21 +57,23 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int, full 
 	if err != nil {
 		held = e.reconcile(ctx, batch.Node, batch.Token, err)
 	}
-	won := make(map[int64]*heldRun, len(held))
-	runs := heldBy(batch.Node, held)
-	for i := range runs {
-		won[runs[i].TriggerID] = &runs[i]
+	byTrigger := make(map[int64]dispatcher.HeldRun, len(held))
+	for _, run := range held {
+		byTrigger[run.TriggerID] = run
 	}
-	for _, d := range due {
-		if run, ok := won[d.ID]; ok {
-			run.due = d.DueAt
-		}
-	}
-	e.pool.submit(runs, room)
+	won, lost := make([]*heldRun, 0, len(held)), []lane(nil)
 	for i, d := range due {
-		e.follow(*d, batch.Advances[i], now, won[d.ID] != nil)
+		run, ok := byTrigger[d.ID]
+		if ok {
+			won = append(won, &heldRun{HeldRun: run, node: batch.Node, due: d.DueAt, lane: d.lane, weight: d.weight})
+		} else {
+			lost = append(lost, d.lane)
+		}
+		e.follow(*d, batch.Advances[i], now, ok)
 	}
-	return len(due), false
+	e.pool.submit(won)
+	e.pool.release(lost...)
+	return len(due)
 }
 
 // advance returns the compare-and-swap of the trigger of e, without what follows.

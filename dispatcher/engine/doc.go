@@ -9,10 +9,17 @@
 // until it is due by the database's clock, calls the target, and hands the outcome to the
 // recorder, which stores outcomes in batches under the claim's token.
 //
+// A fire is claimed only when it has a place in the pool. Places are bounded in total, for
+// each app and for each host, so that neither takes all of them; what finds none waits in
+// fair order, and for other nodes to take it. An attempt that takes long moves to a share of
+// its own, and so do later ones of its job until it recovers. The pool has as many workers as
+// runs wait for, between a least and a most.
+//
 // Beside it, every 15 s, the handler declares dead the nodes whose heartbeat stayed out,
 // settles misfires, and reclaims runs that the database gives to this node and that it does
 // not have. At the same rhythm, and at once when a hint comes, runs that nobody works on are
-// adopted: those of dead nodes, those handed back, those requested by hand.
+// adopted: those of dead nodes, those handed back, those requested by hand; and fixed delays
+// whose run has ended without this node's knowing are given their next fire.
 //
 // # Who may do what
 //

@@ -39,9 +39,14 @@ type Options struct {
 	Grace time.Duration
 	// Drain is how long a shutdown waits for runs in flight; default 25s.
 	Drain time.Duration
-	// Workers is how many attempts are made at once; default 256.
-	Workers int
-	// Queue is how many claimed runs may wait for a worker; default 1024.
+	// Workers is how many attempts are made at once, of those that do not take long; default
+	// 512. There are MinWorkers always, and more as runs wait; default 16. Attempts that take
+	// longer than half a second, and jobs that often do, move to a share of twice as many.
+	Workers, MinWorkers int
+	// AppWorkers and HostWorkers are how many attempts are made at once for one app, default
+	// three quarters of Workers, and to one host, default half.
+	AppWorkers, HostWorkers int
+	// Queue is how many claimed runs may wait for a worker; default 2048.
 	Queue int
 	// Batch is how many fires one statement claims or records at most; default 500.
 	Batch int
@@ -64,15 +69,17 @@ func (o Options) withDefaults() Options {
 	set(&o.Lead, 50*time.Millisecond)
 	set(&o.Grace, time.Second)
 	set(&o.Drain, 25*time.Second)
-	if o.Workers == 0 {
-		o.Workers = 256
+	count := func(n *int, value int) {
+		if *n == 0 {
+			*n = value
+		}
 	}
-	if o.Queue == 0 {
-		o.Queue = 1024
-	}
-	if o.Batch == 0 {
-		o.Batch = 500
-	}
+	count(&o.Workers, 512)
+	count(&o.MinWorkers, min(16, o.Workers))
+	count(&o.AppWorkers, max(o.Workers*3/4, 1))
+	count(&o.HostWorkers, max(o.Workers/2, 1))
+	count(&o.Queue, 2048)
+	count(&o.Batch, 500)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -116,10 +123,10 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 		wakePoll:  make(chan struct{}, 1),
 		wakeAdopt: make(chan struct{}, 1),
 	}
-	e.pool = newPool(o.Workers, o.Queue)
+	e.pool = newPool(poolSize{least: o.MinWorkers, most: o.Workers, queue: o.Queue, perApp: o.AppWorkers, perHost: o.HostWorkers})
 	e.delays = newDelays()
 	e.recorder = newRecorder(store, e.recorded, o.Batch, o.Logger)
-	e.pool.hold, e.pool.fire = e.hold, e.fire
+	e.pool.hold, e.pool.fire, e.pool.until = e.hold, e.fire, e.clock.until
 	return e
 }
 
@@ -135,7 +142,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beats, endBeats := context.WithCancel(life)
 	defer endBeats()
 	var claiming, beating, living sync.WaitGroup
-	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.delayLoop} {
+	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.delayLoop, e.slowLoop} {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(beats) })

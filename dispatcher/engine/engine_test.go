@@ -148,7 +148,7 @@ func TestEveryInstantOfADenseTriggerFiresWithinOneWindow(t *testing.T) {
 	for range 4 {
 		r.claimOnce(t.Context(), r.now.Add(4*time.Second))
 	}
-	if n, _ := r.claimOnce(t.Context(), r.now.Add(4*time.Second)); n != 0 {
+	if n := r.claimOnce(t.Context(), r.now.Add(4*time.Second)); n != 0 {
 		t.Errorf("%d fires were claimed that are not due yet", n)
 	}
 	want := []string{"1s schedule succeeded #1", "2s schedule succeeded #1", "3s schedule succeeded #1", "4s schedule succeeded #1"}
@@ -402,7 +402,7 @@ func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
 		other++
 	}
 	r.fleet.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: []dispatcher.NodeID{other, own}}, time.Now())
-	if n, _ := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
+	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
 		t.Fatalf("%d fires were tried, want the planned one", n)
 	}
 	if head, ok := r.timeline.head(); ok {

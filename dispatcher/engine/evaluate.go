@@ -29,7 +29,8 @@ func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger)
 		var unread *unreadError
 		switch s, err := e.parse(ctx, trigger); {
 		case err == nil:
-			due = append(due, entry{DueTrigger: trigger, schedule: s})
+			in, weight := e.laneOf(trigger.JobID)
+			due = append(due, entry{DueTrigger: trigger, schedule: s, lane: in, weight: weight})
 		case errors.As(err, &unread):
 			return nil, err
 		case !errors.Is(err, errGone):
@@ -57,6 +58,25 @@ func (e *Engine) parse(ctx context.Context, trigger dispatcher.DueTrigger) (*sch
 		}
 	}
 	return e.schedules.Parse(spec)
+}
+
+// laneOf returns the lane of a job whose definition is cached, and the weight of its app.
+func (e *Engine) laneOf(job int64) (lane, int) {
+	d, ok := e.jobs.get(job, 0)
+	if !ok {
+		return lane{}, 1
+	}
+	return lane{app: d.App, host: d.host, slow: e.pool.slow.is(job)}, 1
+}
+
+// heldBy returns runs that node holds and that were not claimed here, each due at its instant.
+func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*heldRun {
+	held := make([]*heldRun, len(runs))
+	for i, run := range runs {
+		held[i] = &heldRun{HeldRun: run, node: node, due: run.ScheduledAt}
+		held[i].lane, held[i].weight = e.laneOf(run.JobID)
+	}
+	return held
 }
 
 // unreadError is a failure of the database, which says nothing against the trigger.

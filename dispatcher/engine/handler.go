@@ -75,7 +75,7 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	}
 	if len(mine) > 0 {
 		e.log.WarnContext(ctx, "runs reclaimed", "node", node.String(), "count", len(mine))
-		e.pool.submit(heldBy(node, mine), 0)
+		e.pool.place(e.heldBy(node, mine), 0)
 	}
 	return nil
 }
@@ -91,12 +91,12 @@ func (e *Engine) settle(ctx context.Context, now time.Time) error {
 	for query.Limit = e.awaitRoom(ctx, settleBatch); query.Limit > 0; query.Limit = e.awaitRoom(ctx, settleBatch) {
 		page, err := e.store.Due(ctx, query)
 		if err != nil || len(page) == 0 {
-			e.pool.submit(nil, query.Limit)
+			e.pool.place(nil, query.Limit)
 			return err
 		}
 		missed, err := e.evaluate(ctx, page)
 		if err != nil {
-			e.pool.submit(nil, query.Limit)
+			e.pool.place(nil, query.Limit)
 			return err
 		}
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: dispatcher.Token(random63())}
@@ -108,7 +108,7 @@ func (e *Engine) settle(ctx context.Context, now time.Time) error {
 			held = e.reconcile(ctx, batch.Node, batch.Token, err)
 		}
 		e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "catch_up_runs", len(held))
-		e.pool.submit(heldBy(batch.Node, held), query.Limit)
+		e.pool.place(e.heldBy(batch.Node, held), query.Limit)
 		// What follows the settled fires may be due before the next poll.
 		wake(e.wakePoll)
 		last := page[len(page)-1]
@@ -148,7 +148,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 			e.log.InfoContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held))
 			e.refresh(ctx, held)
 		}
-		e.pool.submit(heldBy(query.Node, held), room)
+		e.pool.place(e.heldBy(query.Node, held), room)
 		if len(held) < room {
 			return nil
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"net/url"
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -24,6 +25,7 @@ type definition struct {
 	dispatcher.JobVersion
 	triggers map[int64]string // names by trigger id
 	delays   map[int64]bool   // triggers with a fixed delay, by id
+	host     string           // which the target is on
 }
 
 func newJobs(store dispatcher.Store) *jobs {
@@ -85,6 +87,11 @@ func (j *jobs) read(ctx context.Context, ids []int64) error {
 
 func define(v dispatcher.JobVersion) *definition {
 	d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.Triggers)), delays: map[int64]bool{}}
+	if w := v.Target.Webhook; w != nil {
+		if u, err := url.Parse(w.URL); err == nil {
+			d.host = u.Host
+		}
+	}
 	for name, t := range v.Triggers {
 		id := dispatcher.TriggerID(v.App, v.Name, name)
 		d.triggers[id] = name

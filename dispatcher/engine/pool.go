@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"slices"
@@ -10,48 +11,58 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// pool executes claimed runs with a bounded number of workers behind a queue. Who claims
-// reserves room first, so the queue is bounded, submit never blocks and nothing is ever
-// rejected.
+// pool holds claimed runs until they are due, and executes them: at once while there are
+// workers, in fair order when there are not. Who claims takes a place for each run first, so
+// what the pool holds is bounded, submit never blocks and nothing is ever rejected.
+//
+// Limits keep one app, host or slow job from taking all of it, twice: of what is claimed, and
+// of what is executed.
 type pool struct {
-	// hold waits until a run may begin; false means that it may not, or that stop came first.
+	// hold waits until the node may begin a run; false means that it may not, or that stop
+	// came first.
 	hold func(ctx context.Context, run heldRun, stop <-chan struct{}) bool
 	// fire makes the attempt.
-	fire     func(ctx context.Context, run heldRun)
-	workers  int
-	capacity int           // runs held at once: queued, waiting and in flight
-	lowWater int           // see reserve
-	freed    chan struct{} // there is room again
-	cutOff   context.CancelCauseFunc
-	stopped  chan struct{}
-	done     sync.WaitGroup
+	fire func(ctx context.Context, run heldRun)
+	// until returns how long it is until an instant by the database's clock.
+	until func(time.Time) time.Duration
+	slow  *slowJobs
 
-	mu       sync.Mutex
-	changed  *sync.Cond // of queue, waiting and stopping
-	queue    []heldRun
-	reserved int // room promised to claims under way
-	busy     int // runs held
-	waiting  int // runs that a worker has, not begun
-	stopping bool
-	running  map[attemptKey]context.CancelFunc
-	owned    map[attemptKey]bool  // submitted and neither recorded nor given up
-	unsent   []dispatcher.HeldRun // given up because the pool stops
+	least, most int            // workers
+	freed       chan struct{}  // there is room again
+	spawn       func(*heldRun) // starts a worker with its first run
+	cutOff      context.CancelCauseFunc
+	stopped     chan struct{}
+	done        sync.WaitGroup
+
+	mu        sync.Mutex
+	claimed   shares // places of runs that are claimed, or about to be
+	executing shares // places of runs that are being executed
+	promised  int    // places of the fast share that awaitRoom gave out
+	pending   runHeap
+	alarm     *time.Timer // of the head of pending
+	queue     *fairQueue[*heldRun]
+	workers   int
+	idle      []*worker
+	allowed   int  // how many workers there may be for now
+	growing   bool // runs wait for allowed to grow
+	waiting   int  // runs that a worker has, not begun
+	changed   *sync.Cond
+	stopping  bool
+	running   map[attemptKey]*heldRun
+	owned     map[attemptKey]bool  // submitted and neither recorded nor given up
+	unsent    []dispatcher.HeldRun // given up because the pool stops
 }
 
 // heldRun is a run and the incarnation of this node that holds it.
 type heldRun struct {
 	dispatcher.HeldRun
-	node dispatcher.NodeID
-	due  time.Time // when it may begin, by the database's clock
-}
-
-// heldBy returns runs that node holds, each due at its instant.
-func heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []heldRun {
-	held := make([]heldRun, len(runs))
-	for i, run := range runs {
-		held[i] = heldRun{HeldRun: run, node: node, due: run.ScheduledAt}
-	}
-	return held
+	node   dispatcher.NodeID
+	due    time.Time // when it may begin, by the database's clock
+	lane   lane
+	weight int // its app's
+	// slowed tells that its attempt has taken so long that it moved to the slow share.
+	slowed bool
+	cancel context.CancelFunc // while a worker has it
 }
 
 // attemptKey tells attempts of a run apart: one that was cancelled may still be in flight
@@ -69,125 +80,126 @@ func keyOf(run dispatcher.HeldRun) attemptKey {
 // errCutOff is the cause of attempts that end because the drain time has passed.
 var errCutOff = errors.New("the node shut down")
 
-func newPool(workers, queue int) *pool {
+// poolSize says how much a pool may do at once.
+type poolSize struct {
+	least, most     int // workers for the fast share
+	queue           int // runs claimed beyond those that are executed
+	perApp, perHost int // runs executed at once
+}
+
+// slowShare is how many slow attempts there may be for each worker. They only wait.
+const slowShare = 2
+
+func newPool(size poolSize) *pool {
+	// What holds of the workers holds in proportion of what is claimed, and of the slow share.
+	limitsOf := func(total int, inBatches bool) *limits {
+		return newLimits(total, max(total*size.perApp/size.most, 1), max(total*size.perHost/size.most, 1), inBatches)
+	}
+	slow := slowShare * size.most
 	p := &pool{
-		workers: workers, capacity: workers + queue, lowWater: min((workers+queue)/8, queue),
-		freed: make(chan struct{}, 1), stopped: make(chan struct{}),
-		running: map[attemptKey]context.CancelFunc{}, owned: map[attemptKey]bool{},
+		least: size.least, allowed: size.least, most: size.most + slow,
+		claimed:   shares{limitsOf(size.most+size.queue, true), limitsOf(slow+size.queue/4, true)},
+		executing: shares{limitsOf(size.most, false), limitsOf(slow, false)},
+		slow:      newSlowJobs(), queue: newFairQueue[*heldRun](),
+		until: time.Until, freed: make(chan struct{}, 1), stopped: make(chan struct{}),
+		running: map[attemptKey]*heldRun{}, owned: map[attemptKey]bool{},
 	}
 	p.changed = sync.NewCond(&p.mu)
 	return p
 }
 
-// start begins the workers; ctx must outlive stop and wait.
+// start makes the pool ready; ctx must outlive stop and wait.
 func (p *pool) start(ctx context.Context) {
 	ctx, p.cutOff = context.WithCancelCause(ctx)
-	for range p.workers {
-		p.done.Go(func() {
-			for p.executeNext(ctx) {
-			}
-		})
-	}
-}
-
-// executeNext waits for a run and executes it. It returns false once the pool is stopped.
-func (p *pool) executeNext(ctx context.Context) bool {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	p.spawn = func(run *heldRun) { p.done.Go(func() { p.work(ctx, run) }) }
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.queue) == 0 && !p.stopping {
-		p.changed.Wait()
-	}
-	if p.stopping {
-		return false
-	}
-	run := p.queue[0]
-	p.queue[0] = heldRun{}
-	p.queue = p.queue[1:]
-	key := keyOf(run.HeldRun)
-	p.running[key] = cancel
-	p.waiting++
+	p.alarm = time.AfterFunc(time.Hour, p.wakePending)
+	p.schedulePending()
+}
 
-	p.unlocked(func() {
-		if !p.hold(ctx, run, p.stopped) {
-			p.giveUp(run)
-			return
+// admit takes a place for a fire that is about to be claimed, if there is one in its lane.
+func (p *pool) admit(in lane) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.stopping && p.claimed.admit(in)
+}
+
+// release gives back places of fires that were not won.
+func (p *pool) release(lanes ...lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, in := range lanes {
+		if p.claimed.release(in) {
+			wake(p.freed)
 		}
-		p.begun()
-		p.fire(ctx, run)
-	})
-	delete(p.running, key)
-	p.busy--
-	if p.busy == 0 || p.capacity-p.busy-p.reserved >= p.lowWater {
-		wake(p.freed)
 	}
-	return true
 }
 
-// unlocked runs step without the lock.
-func (p *pool) unlocked(step func()) {
-	p.mu.Unlock()
-	defer p.mu.Lock()
-	step()
-}
-
-// begun notes that a waiting run has begun.
-func (p *pool) begun() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting--
-	p.changed.Broadcast()
-}
-
-// giveUp lets go of a run that may not begin.
-func (p *pool) giveUp(run heldRun) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting--
-	delete(p.owned, keyOf(run.HeldRun))
-	if p.stopping {
-		p.unsent = append(p.unsent, run.HeldRun)
-	}
-	p.changed.Broadcast()
-}
-
-// reserve promises room for runs that are about to be claimed, at most limit, and returns
-// how many; submit redeems the promise. It is 0 while there is too little room to be worth a
-// claim, so that under load claims come in batches and not one by one.
+// reserve promises places to whoever does not know the lanes yet, at most limit, and returns
+// how many; place redeems the promise. It is 0 while there is too little room to be worth it.
 func (p *pool) reserve(limit int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	free := p.capacity - p.busy - p.reserved
-	if p.stopping || free <= 0 || free < p.lowWater {
+	total := &p.claimed.fast.total
+	if p.stopping || total.closed {
 		return 0
 	}
-	n := min(free, limit)
-	p.reserved += n
+	n := min(limit, total.most-total.n-p.promised)
+	if n <= 0 {
+		return 0
+	}
+	p.promised += n
 	return n
 }
 
-// submit queues runs that were claimed on a promise of room for promised ones.
-func (p *pool) submit(runs []heldRun, promised int) {
+// place takes places for runs that were won on a promise of so many.
+func (p *pool) place(runs []*heldRun, promised int) {
+	p.mu.Lock()
+	p.promised -= promised
+	for _, run := range runs {
+		p.claimed.force(run.lane)
+	}
+	p.mu.Unlock()
+	p.submit(runs)
+}
+
+// submit takes over runs that have their places.
+func (p *pool) submit(runs []*heldRun) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reserved -= promised
-	p.busy += len(runs)
 	for _, run := range runs {
 		p.owned[keyOf(run.HeldRun)] = true
-		p.queue = append(p.queue, run)
+		heap.Push(&p.pending, run)
 	}
-	if len(runs) < promised {
-		wake(p.freed)
+	p.schedulePending()
+}
+
+// wakePending is schedulePending for the timer.
+func (p *pool) wakePending() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.schedulePending()
+}
+
+// schedulePending queues what is due and sets the timer to what is next. p.mu is held.
+func (p *pool) schedulePending() {
+	for len(p.pending) > 0 && !p.stopping {
+		if wait := p.until(p.pending[0].due); wait > 0 {
+			p.alarm.Reset(wait)
+			break
+		}
+		run := heap.Pop(&p.pending).(*heldRun)
+		p.queue.push(run, run.lane, run.weight)
 	}
-	p.changed.Broadcast()
+	p.dispatch()
 }
 
 // held returns how many runs the pool has.
 func (p *pool) held() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.busy
+	return p.claimed.total()
 }
 
 // owns tells whether a run is here: queued, in flight, or on its way to be recorded.
@@ -210,19 +222,23 @@ func (p *pool) recorded(records []dispatcher.Record) {
 func (p *pool) cancel(run dispatcher.RunKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, cancel := range p.running {
-		if key.RunKey == run {
-			cancel()
+	for key, one := range p.running {
+		if key.RunKey == run && one.cancel != nil {
+			one.cancel()
 		}
 	}
-	p.queue = slices.DeleteFunc(p.queue, func(queued heldRun) bool {
-		if queued.RunKey != run {
-			return false
-		}
-		delete(p.owned, keyOf(queued.HeldRun))
-		p.busy--
-		return true
-	})
+	match := func(one *heldRun) bool { return one.RunKey == run }
+	for _, one := range append(p.queue.remove(match), p.pending.remove(match)...) {
+		p.forget(one)
+	}
+}
+
+// forget lets go of a run that was not begun. p.mu is held.
+func (p *pool) forget(run *heldRun) {
+	delete(p.owned, keyOf(run.HeldRun))
+	if p.claimed.release(run.lane) {
+		wake(p.freed)
+	}
 }
 
 // stop begins no more runs and returns those that it had and did not begin. Nobody may
@@ -232,15 +248,15 @@ func (p *pool) stop() []dispatcher.HeldRun {
 	defer p.mu.Unlock()
 	p.stopping = true
 	close(p.stopped)
-	p.changed.Broadcast()
+	p.alarm.Stop()
 	for p.waiting > 0 {
 		p.changed.Wait()
 	}
-	for _, run := range p.queue {
+	all := func(*heldRun) bool { return true }
+	for _, run := range append(p.queue.remove(all), p.pending.remove(all)...) {
 		p.unsent = append(p.unsent, run.HeldRun)
+		p.forget(run)
 	}
-	p.busy -= len(p.queue)
-	p.queue = nil
 	return p.unsent
 }
 
@@ -262,4 +278,34 @@ func (p *pool) wait(atMost time.Duration) (cut int) {
 	p.cutOff(errCutOff)
 	<-finished
 	return cut
+}
+
+// runHeap is a heap by when runs are due.
+type runHeap []*heldRun
+
+func (h runHeap) Len() int           { return len(h) }
+func (h runHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h runHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *runHeap) Push(x any)        { *h = append(*h, x.(*heldRun)) }
+
+func (h *runHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return last
+}
+
+// remove takes out what matches.
+func (h *runHeap) remove(match func(*heldRun) bool) []*heldRun {
+	var removed []*heldRun
+	*h = slices.DeleteFunc(*h, func(run *heldRun) bool {
+		if match(run) {
+			removed = append(removed, run)
+			return true
+		}
+		return false
+	})
+	heap.Init(h)
+	return removed
 }

@@ -23,9 +23,18 @@ func runs(n int) []dispatcher.HeldRun {
 	return some
 }
 
+func held(runs []dispatcher.HeldRun) []*heldRun {
+	all := make([]*heldRun, len(runs))
+	for i, run := range runs {
+		all[i] = &heldRun{HeldRun: run, node: 1}
+	}
+	return all
+}
+
 // poolOf returns a started pool whose runs begin at once and last as long as fire says.
 func poolOf(t *testing.T, workers, queue int, fire func(context.Context)) (*pool, *sync.Map) {
-	p, fired := newPool(workers, queue), &sync.Map{}
+	p := newPool(poolSize{least: workers, most: workers, queue: queue, perApp: workers, perHost: workers})
+	fired := &sync.Map{}
 	p.hold = func(ctx context.Context, _ heldRun, stop <-chan struct{}) bool {
 		select {
 		case <-stop:
@@ -55,10 +64,10 @@ func TestPoolPromisesOnlyTheRoomItHas(t *testing.T) {
 		if got := p.reserve(100); got != 16 {
 			t.Errorf("room = %d in an empty pool, want 16", got)
 		}
-		p.submit(heldBy(1, runs(15)), 16)
+		p.place(held(runs(16)), 16)
 		synctest.Wait()
 		if got := p.reserve(100); got != 0 {
-			t.Errorf("room = %d with one place left, want 0: too little for a claim", got)
+			t.Errorf("room = %d in a full pool, want 0", got)
 		}
 		close(release)
 		synctest.Wait()
@@ -79,7 +88,7 @@ func TestStoppedPoolHandsBackWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, fired := poolOf(t, 4, 10, func(ctx context.Context) { <-time.After(5 * time.Second) })
-		p.submit(heldBy(1, runs(10)), 0)
+		p.place(held(runs(10)), 0)
 		synctest.Wait()
 		unsent := p.stop()
 		if len(unsent) != 6 || size(fired) != 4 {
@@ -96,7 +105,7 @@ func TestPoolCutsOffWhatOutlastsTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
 		p, _ := poolOf(t, 1, 1, func(ctx context.Context) { <-ctx.Done(); cause = context.Cause(ctx) })
-		p.submit(heldBy(1, runs(1)), 0)
+		p.place(held(runs(1)), 0)
 		synctest.Wait()
 		p.stop()
 		if cut := p.wait(time.Second); cut != 1 || !errors.Is(cause, errCutOff) {
@@ -111,7 +120,7 @@ func TestCancelledRunThatWaitsIsNeverBegun(t *testing.T) {
 		release := make(chan struct{})
 		p, fired := poolOf(t, 1, 4, func(context.Context) { <-release })
 		three := runs(3)
-		p.submit(heldBy(1, three), 0)
+		p.place(held(three), 0)
 		synctest.Wait()
 		p.cancel(three[1].RunKey)
 		close(release)
@@ -128,7 +137,7 @@ func TestOverdrawnPoolStillStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := poolOf(t, 2, 2, func(ctx context.Context) { <-ctx.Done() })
-		p.submit(heldBy(1, runs(50)), 4)
+		p.place(held(runs(50)), 4)
 		synctest.Wait()
 		if got := p.reserve(1); got != 0 {
 			t.Errorf("%d places were promised in an overdrawn pool", got)
@@ -149,7 +158,7 @@ func TestCancelEndsOneRunOnly(t *testing.T) {
 			}
 		})
 		both := runs(2)
-		p.submit(heldBy(1, both), 0)
+		p.place(held(both), 0)
 		synctest.Wait()
 		p.cancel(both[0].RunKey)
 		synctest.Wait()
@@ -159,4 +168,91 @@ func TestCancelEndsOneRunOnly(t *testing.T) {
 		p.stop()
 		p.wait(2 * time.Minute)
 	})
+}
+
+func TestPoolGrowsWithWhatWaitsAndShrinksWhenIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(poolSize{least: 2, most: 64, queue: 64, perApp: 64, perHost: 64})
+		release := make(chan struct{})
+		p.hold = func(context.Context, heldRun, <-chan struct{}) bool { return true }
+		p.fire = func(context.Context, heldRun) { <-release }
+		p.start(t.Context())
+		count := func() (workers int) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.workers
+		}
+		p.place(held(runs(64)), 0)
+		synctest.Wait()
+		if got := count(); got != 2 {
+			t.Errorf("%d workers at once, want the least, 2", got)
+		}
+		<-time.After(100 * time.Millisecond)
+		if got := count(); got != 64 {
+			t.Errorf("%d workers after runs have waited, want one for each, 64", got)
+		}
+		close(release)
+		<-time.After(3 * idleAfter)
+		if got := count(); got != 2 || p.held() != 0 {
+			t.Errorf("%d workers when idle for long, want 2; %d runs are held", got, p.held())
+		}
+		p.stop()
+		p.wait(time.Second)
+	})
+}
+
+// What hangs makes way: it moves to a share of its own, and so do later runs of its job.
+func TestRunsThatHangLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(poolSize{least: 4, most: 4, queue: 4, perApp: 4, perHost: 4})
+		var done sync.Map
+		p.hold = func(context.Context, heldRun, <-chan struct{}) bool { return true }
+		p.fire = func(ctx context.Context, run heldRun) {
+			if run.JobID == 1 {
+				<-time.After(30 * time.Second)
+			}
+			done.Store(run.TriggerID, true)
+		}
+		p.start(t.Context())
+		hanging := held(runs(4))
+		for _, run := range hanging {
+			run.JobID = 1
+		}
+		p.place(hanging, 0)
+		good := held(runs(8)[4:])
+		p.place(good, 0)
+		<-time.After(slowAfter + 100*time.Millisecond)
+		if got := size(&done); got != 4 {
+			t.Errorf("%d good runs are done while 4 hang, want all 4", got)
+		}
+		if !p.slow.is(1) || p.slow.is(0) {
+			t.Errorf("job 1 counts as slow: %v, job 0: %v; want the one that hangs", p.slow.is(1), p.slow.is(0))
+		}
+		<-time.After(time.Minute)
+		if p.held() != 0 || p.slow.is(1) {
+			t.Errorf("%d runs are held at the end; job 1 counts as slow: %v", p.held(), p.slow.is(1))
+		}
+		p.stop()
+		p.wait(time.Second)
+	})
+}
+
+func TestJobIsSlowUntilAMinuteWithoutManySlowAttempts(t *testing.T) {
+	t.Parallel()
+	s := newSlowJobs()
+	for range slowAttempts + 1 {
+		if s.is(7) {
+			t.Error("the job counts as slow too early")
+		}
+		s.began(7)
+		s.ended(7)
+	}
+	for turn, want := range []bool{true, true, false} {
+		if s.is(7) != want {
+			t.Errorf("after %d minutes the job counts as slow: %v, want %v", turn, !want, want)
+		}
+		s.turn()
+	}
 }

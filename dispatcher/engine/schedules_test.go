@@ -45,11 +45,11 @@ func TestJitteredFireIsClaimedWhenItIsDueAndKeepsItsInstant(t *testing.T) {
 		t.Fatalf("due at %v, want %s after %v", stored.DueAt, delay, stored.NextFireTime)
 	}
 	r.poll(20 * time.Second)
-	if n, _ := r.claimOnce(t.Context(), stored.DueAt.Add(-r.opts.Lead-time.Millisecond)); n != 0 {
+	if n := r.claimOnce(t.Context(), stored.DueAt.Add(-r.opts.Lead-time.Millisecond)); n != 0 {
 		t.Error("the fire was claimed before it is due")
 	}
 	r.now = *stored.NextFireTime
-	if n, _ := r.claimOnce(t.Context(), *stored.DueAt); n != 1 {
+	if n := r.claimOnce(t.Context(), *stored.DueAt); n != 1 {
 		t.Error("the fire was not claimed when it was due")
 	}
 	if diff := cmp.Diff([]string{"0s schedule succeeded #1"}, offsets(r, r.settled())); diff != "" {
@@ -128,7 +128,7 @@ func TestFixedDelayCountsFromTheEndOfItsRun(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		first := r.trigger("delayed")
 		r.poll(time.Minute)
-		if tried, _ := r.claimOnce(t.Context(), *first.NextFireTime); tried != 1 {
+		if tried := r.claimOnce(t.Context(), *first.NextFireTime); tried != 1 {
 			t.Fatalf("fire %d was not claimed", n)
 		}
 		runs := r.settled()
@@ -204,7 +204,7 @@ func TestHashedFieldFiresWhereThePreviewSays(t *testing.T) {
 	}
 	r.poll(20 * time.Second)
 	for _, at := range preview.FireTimes {
-		if n, _ := r.claimOnce(t.Context(), at); n != 1 {
+		if n := r.claimOnce(t.Context(), at); n != 1 {
 			t.Errorf("%d fires claimed at %v, want one", n, at)
 		}
 		r.poll(20 * time.Second)

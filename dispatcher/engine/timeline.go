@@ -10,11 +10,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// timeline is the heap of fires that are due before the next poll. It is a cache: an entry
-// that is out of date loses its claim and is dropped. It is safe for concurrent use.
+// timeline is the fires that are due before the next poll: a heap of those to come, and in
+// fair order those that are due and wait for a place in the pool. It is a cache: an entry that
+// is out of date loses its claim and is dropped. It is safe for concurrent use.
 type timeline struct {
 	mu      sync.Mutex
 	heap    entries
+	due     *fairQueue[*entry]
 	byID    map[int64]*entry
 	changed chan struct{} // the head may be earlier than before
 }
@@ -23,14 +25,17 @@ type timeline struct {
 type entry struct {
 	dispatcher.DueTrigger
 	schedule *schedule.Schedule
-	index    int // in the heap
+	lane     lane
+	weight   int  // its app's
+	index    int  // in the heap; -1: it is due
+	stale    bool // planned anew since it became due
 }
 
 // mostPlanned bounds the timeline; what exceeds it is found by a later poll.
 const mostPlanned = 200_000
 
 func newTimeline() *timeline {
-	return &timeline{byID: map[int64]*entry{}, changed: make(chan struct{}, 1)}
+	return &timeline{due: newFairQueue[*entry](), byID: map[int64]*entry{}, changed: make(chan struct{}, 1)}
 }
 
 // add plans a fire, in place of what was planned for its trigger under an older definition
@@ -43,8 +48,12 @@ func (t *timeline) add(planned entry) bool {
 		if !planned.supersedes(old) {
 			return true
 		}
-		heap.Remove(&t.heap, old.index)
-	} else if len(t.heap) >= mostPlanned {
+		if old.index < 0 {
+			old.stale = true
+		} else {
+			heap.Remove(&t.heap, old.index)
+		}
+	} else if len(t.byID) >= mostPlanned {
 		return false
 	}
 	e := &planned
@@ -65,20 +74,37 @@ func (e *entry) supersedes(old *entry) bool {
 	) > 0
 }
 
-// take removes and returns the fires due by until, earliest first, at most limit.
-func (t *timeline) take(until time.Time, limit int) []*entry {
+// take removes and returns fires due by until, at most limit, in fair order. admit is asked
+// for a place in the lane of each; release takes back those of fires that are not wanted any
+// more.
+func (t *timeline) take(until time.Time, limit int, admit func(lane) bool, release func(...lane)) []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var due []*entry
-	for len(due) < limit && len(t.heap) > 0 && !t.heap[0].DueAt.After(until) {
+	for len(t.heap) > 0 && !t.heap[0].DueAt.After(until) {
 		e := heap.Pop(&t.heap).(*entry)
+		e.index = -1
+		t.due.push(e, e.lane, e.weight)
+	}
+	var due []*entry
+	for _, e := range t.due.take(limit, admit) {
+		if e.stale {
+			release(e.lane)
+			continue
+		}
 		delete(t.byID, e.ID)
 		due = append(due, e)
 	}
 	return due
 }
 
-// head returns when the earliest planned fire is due.
+// waiting tells whether fires are due that found no place yet.
+func (t *timeline) waiting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.due.len() > 0
+}
+
+// head returns when the earliest fire to come is due.
 func (t *timeline) head() (time.Time, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,6 +13,10 @@ func planned(id, revision int64, next time.Time) entry {
 	return entry{DueTrigger: dispatcher.DueTrigger{ID: id, Revision: revision, NextFireTime: next, DueAt: next}}
 }
 
+func anyLane(lane) bool { return true }
+
+func keep(...lane) {}
+
 func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -28,7 +32,7 @@ func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
 				want++
 			}
 		}
-		got := line.take(until, len(offsets)+1)
+		got := line.take(until, len(offsets)+1, anyLane, keep)
 		if len(got) != want {
 			t.Fatalf("took %d fires, want the %d that are due", len(got), want)
 		}
@@ -37,7 +41,7 @@ func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
 				t.Fatalf("fire %d is earlier than the one before it", i)
 			}
 		}
-		if rest := line.take(base.Add(time.Hour), len(offsets)+1); len(rest) != len(offsets)-want {
+		if rest := line.take(base.Add(time.Hour), len(offsets)+1, anyLane, keep); len(rest) != len(offsets)-want {
 			t.Fatalf("%d fires remained, want %d", len(rest), len(offsets)-want)
 		}
 	})
@@ -60,7 +64,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 			line := newTimeline()
 			line.add(tt.first)
 			line.add(tt.second)
-			got := line.take(now.Add(time.Hour), 10)
+			got := line.take(now.Add(time.Hour), 10, anyLane, keep)
 			if len(got) != 1 || !got[0].NextFireTime.Equal(tt.want) {
 				t.Errorf("planned %d fires, the first for %s; want one for %s", len(got), got[0].NextFireTime, tt.want)
 			}
@@ -90,5 +94,26 @@ func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
 	line.add(planned(3, 1, now))
 	if !woken() {
 		t.Error("a fire before the head did not wake the claimer")
+	}
+}
+
+// What is due and finds no place is planned like the rest: anew when it changes, and once.
+func TestDueFireThatWaitsForAPlaceIsReplacedToo(t *testing.T) {
+	t.Parallel()
+	line, now := newTimeline(), time.Unix(1_000_000, 0)
+	line.add(planned(1, 1, now))
+	line.add(planned(2, 1, now))
+	if got := line.take(now, 10, func(lane) bool { return false }, keep); len(got) != 0 || !line.waiting() {
+		t.Fatalf("%d fires were taken without a place, or none waits", len(got))
+	}
+	line.add(planned(1, 1, now)) // read again by a poll
+	line.add(planned(2, 2, now.Add(time.Hour)))
+	given := 0
+	got := line.take(now, 10, anyLane, func(lanes ...lane) { given += len(lanes) })
+	if len(got) != 1 || got[0].ID != 1 || given != 1 || line.waiting() {
+		t.Errorf("took %d fires and gave %d places back, want the one that is still planned and the other's place", len(got), given)
+	}
+	if later := line.take(now.Add(time.Hour), 10, anyLane, keep); len(later) != 1 || later[0].ID != 2 {
+		t.Errorf("later %d fires were taken, want the one that was moved", len(later))
 	}
 }

@@ -100,8 +100,11 @@ type serveCommand struct {
 	ClaimLead       dispatcher.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How far ahead of its instant a fire is claimed, 1ms to 1s."`
 	ShareGrace      dispatcher.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a fire is left to the node that is preferred for it, 100ms to 60s."`
 	DrainTimeout    dispatcher.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
-	Workers         int                 `env:"CARILLON_WORKERS" default:"256" help:"How many attempts are made at once, 1 to 10000."`
-	Queue           int                 `env:"CARILLON_QUEUE" default:"1024" help:"How many claimed runs may wait for a worker, 1 to 100000."`
+	Workers         int                 `env:"CARILLON_WORKERS" default:"512" help:"How many attempts are made at once, 1 to 10000. Those that take longer than 500ms, and jobs that often do, move to a share of twice as many."`
+	MinWorkers      int                 `env:"CARILLON_MIN_WORKERS" placeholder:"N" help:"Workers that there always are; default 16."`
+	AppWorkers      int                 `env:"CARILLON_APP_WORKERS" placeholder:"N" help:"How many attempts are made at once for one app; default three quarters of --workers."`
+	HostWorkers     int                 `env:"CARILLON_HOST_WORKERS" placeholder:"N" help:"How many attempts are made at once to one host; default half of --workers."`
+	Queue           int                 `env:"CARILLON_QUEUE" default:"2048" help:"How many claimed runs may wait for a worker, 1 to 100000."`
 
 	LogLevel  string `env:"CARILLON_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"One of debug, info, warn, error."`
 	LogFormat string `env:"CARILLON_LOG_FORMAT" default:"json" enum:"json,text" help:"One of json, text."`
@@ -127,6 +130,11 @@ func (s *serveCommand) Validate() error {
 	}
 	if s.Workers < 1 || s.Workers > 10_000 {
 		faults = append(faults, fmt.Errorf("--workers: %d is not between 1 and 10000", s.Workers))
+	}
+	for flag, n := range map[string]int{"min-workers": s.MinWorkers, "app-workers": s.AppWorkers, "host-workers": s.HostWorkers} {
+		if n < 0 || n > s.Workers {
+			faults = append(faults, fmt.Errorf("--%s: %d is not between 1 and --workers, which is %d", flag, n, s.Workers))
+		}
 	}
 	if s.Queue < 1 || s.Queue > 100_000 {
 		faults = append(faults, fmt.Errorf("--queue: %d is not between 1 and 100000", s.Queue))
@@ -170,7 +178,8 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps,
 			Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
 			DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(), Drain: s.DrainTimeout.Std(),
-			Workers: s.Workers, Queue: s.Queue, Logger: log,
+			Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,
+			Logger: log,
 		},
 	})
 }

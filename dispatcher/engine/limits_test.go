@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"testing"
+)
+
+func TestLimitsKeepOneAppAndOneHostFromTakingAll(t *testing.T) {
+	t.Parallel()
+	l := newLimits(10, 6, 4, false)
+	fill := func(in lane) (n int) {
+		for l.admit(in) {
+			n++
+		}
+		return n
+	}
+	for _, tt := range []struct {
+		in   lane
+		want int
+		why  string
+	}{
+		{lane{app: "a", host: "x"}, 4, "the host's"},
+		{lane{app: "a", host: "y"}, 2, "what is left of the app's"},
+		{lane{app: "b", host: "y"}, 2, "what is left of the host's"},
+		{lane{app: "b", host: "z"}, 2, "what is left of all"},
+		{lane{app: "c", host: "z"}, 0, "none"},
+	} {
+		if got := fill(tt.in); got != tt.want {
+			t.Errorf("%+v got %d places, want %d, %s", tt.in, got, tt.want, tt.why)
+		}
+	}
+	if !l.release(lane{app: "a", host: "x"}) || !l.admit(lane{app: "a", host: "x"}) {
+		t.Error("a place that was given back is not to be had again")
+	}
+}
+
+// Under load what has to wait leaves in batches, not one by one.
+func TestLimitsInBatchesOpenWhenAnEighthIsFree(t *testing.T) {
+	t.Parallel()
+	l, in := newLimits(80, 80, 80, true), lane{app: "a", host: "x"}
+	for l.admit(in) {
+	}
+	opened := 0
+	for n := 1; n <= 80; n++ {
+		if l.release(in) {
+			if opened == 0 && n != 10 {
+				t.Errorf("opened when %d of 80 places were free, want 10", n)
+			}
+			opened++
+		}
+	}
+	if opened == 0 || l.total.n != 0 {
+		t.Errorf("opened %d times with %d places taken, want it open and empty", opened, l.total.n)
+	}
+}
+
+func TestSharesDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	s := shares{newLimits(2, 2, 2, false), newLimits(1, 1, 1, false)}
+	slow, fast := lane{app: "a", host: "x", slow: true}, lane{app: "a", host: "x"}
+	if !s.admit(slow) || s.admit(slow) || !s.admit(fast) || !s.admit(fast) || s.admit(fast) || s.total() != 3 {
+		t.Errorf("places taken: %d, want 1 slow and 2 fast", s.total())
+	}
+}
