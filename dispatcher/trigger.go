@@ -91,7 +91,7 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Fau
 	}
 	told := slices.ContainsFunc(found, func(f Fault) bool { return f.Code == schedule.WarnNoFire })
 	if _, fires := s.Next(since); !fires && !told && t.PrevFireTime == nil {
-		found.Add("/expression", schedule.WarnNoFire, "nothing is left to fire by end_at and repeat_count, so the trigger never fires")
+		found.Add("/expression", schedule.WarnNoFire, "nothing is left to fire by end_at, repeat_count and calendar, so the trigger never fires")
 	}
 	return found
 }

@@ -82,6 +82,7 @@ const (
 	WarnStarStep    = "star_step"    // crontab's */n day field, AND-ed with the other
 	WarnNoFire      = "no_fire"      // nothing fires in the window
 	WarnShortMonths = "short_months" // a calendar interval from a day that some months lack
+	WarnJitter      = "jitter_long"  // jitter as long as the time between two fires, or longer
 )
 
 // Warnings returns what may surprise in the schedule: the year after from is examined for
@@ -98,8 +99,20 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
 		out = append(out, Warning{WarnDST, shift.message(s.spec.Timezone)})
 	}
-	if _, ok := s.nextMilli(firstInstant); !ok {
+	switch first, ok := s.nextMilli(firstInstant); {
+	case !ok && s.spec.Calendar != nil:
+		out = append(out, Warning{WarnNoFire, "nothing fires between start_at and end_at that the calendar allows"})
+	case !ok:
 		out = append(out, Warning{WarnNoFire, "nothing fires between start_at and end_at"})
+	default:
+		gap := time.Duration(0)
+		if second, ok := s.nextMilli(first); ok {
+			gap = time.Duration(second-first) * time.Millisecond
+		}
+		if gap > 0 && gap <= s.spec.Jitter {
+			out = append(out, Warning{WarnJitter, fmt.Sprintf(
+				"jitter %s is not less than the %s between two fires, so some will run close together", s.spec.Jitter, gap)})
+		}
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,5 +165,16 @@ func TestDelayIsDeterministicAndBelowTheJitter(t *testing.T) {
 	}
 	if d := mustParse(t, schedule.Spec{Expression: "* * * * *"}).Delay(farFuture); d != 0 {
 		t.Errorf("Delay without jitter = %v, want 0", d)
+	}
+}
+
+func TestJitterLongerThanTheTimeBetweenFiresIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	for jitter, want := range map[time.Duration]bool{0: false, 59 * time.Second: false, time.Minute: true, time.Hour: true} {
+		s := mustParse(t, schedule.Spec{Expression: "* * * * *", Jitter: jitter, Identity: "a/b/c"})
+		warned := slices.ContainsFunc(s.Warnings(time.Unix(0, 0)), func(w schedule.Warning) bool { return w.Code == schedule.WarnJitter })
+		if warned != want {
+			t.Errorf("jitter %s on each minute: warned %v, want %v", jitter, warned, want)
+		}
 	}
 }
