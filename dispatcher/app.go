@@ -15,6 +15,9 @@ type App struct {
 	Description string `json:"description"`
 	// Enabled is whether fires of the app are claimed. Runs in flight finish in any case.
 	Enabled bool `json:"enabled"`
+	// Weight is how many turns the app has where fires of several wait for a node, against one
+	// of weight 1; 1 to MaxWeight, and 0 means 1.
+	Weight int `json:"weight,omitempty"`
 
 	// Revision counts the changes of the app; it is its ETag. Read-only, as all below.
 	Revision  int64     `json:"revision"`
@@ -23,14 +26,25 @@ type App struct {
 }
 
 // SetDefaults gives a decoded app the values of fields that its JSON leaves out.
-func (a *App) SetDefaults() { a.Enabled = true }
+func (a *App) SetDefaults() { a.Enabled, a.Weight = true, 1 }
+
+// MaxWeight bounds App.Weight.
+const MaxWeight = 100
 
 // Validate returns everything wrong with a, as Faults, or nil.
 func (a App) Validate() error {
 	var faults Faults
 	CheckName(&faults, "/name", a.Name)
 	checkText(&faults, "/description", a.Description)
+	checkRange(&faults, "/weight", a.Weight, 0, MaxWeight)
 	return faults.Err()
+}
+
+// checkRange reports a number outside [low, high].
+func checkRange(faults *Faults, path string, n, low, high int) {
+	if n < low || n > high {
+		faults.Add(path, CodeCountRange, "%s %d is not in %d to %d", path[1:], n, low, high)
+	}
 }
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)

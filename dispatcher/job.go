@@ -15,6 +15,9 @@ type Job struct {
 	// Enabled is whether the triggers of the job fire. A disabled trigger owes no fires: when
 	// it is enabled again, it begins with the next instant.
 	Enabled bool `json:"enabled"`
+	// Priority says which fires of the app go first where they wait for a node: those of a
+	// higher one; 0 to MaxPriority.
+	Priority int `json:"priority"`
 	// Target is what a run calls.
 	Target Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
@@ -78,6 +81,7 @@ const (
 	MaxTriggers     = 100
 	MaxPayload      = 256 << 10 // bytes
 	MaxPayloadDepth = 32
+	MaxPriority     = 9
 )
 
 // Validate returns everything wrong with j, as Faults with JSON pointers, or nil. What
@@ -86,6 +90,7 @@ func (j Job) Validate() error {
 	var faults Faults
 	CheckName(&faults, "/name", j.Name)
 	checkText(&faults, "/description", j.Description)
+	checkRange(&faults, "/priority", j.Priority, 0, MaxPriority)
 	faults.AddError("/target", j.Target.Validate())
 	checkPayload(&faults, j.Payload)
 	if len(j.Triggers) > MaxTriggers {

@@ -13,8 +13,38 @@ type Node struct {
 	// StartedAt and HeartbeatAt are by the database's clock.
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"`
-	// InFlight is how many runs the node held at its latest heartbeat.
+	NodeReport
+	// Share is the part of the fleet's fires that the node claimed in the minute before its
+	// latest heartbeat, from 0 to 1; 0 of a dead node.
+	Share float64 `json:"share"`
+}
+
+// NodeReport is what a node says of itself with a heartbeat.
+type NodeReport struct {
+	// InFlight is how many runs the node held.
 	InFlight int `json:"in_flight"`
+	// Fires is how many fires the node claimed in the minute before.
+	Fires int `json:"fires"`
+	// Lag is how late, at most, attempts began since the heartbeat before.
+	Lag Duration `json:"lag"`
+	// ClockOffset is how far the node's wall clock is ahead of the database's; negative if it
+	// is behind. It moves no fire, for the database's clock decides.
+	ClockOffset Duration `json:"clock_offset"`
+}
+
+// SetShares fills in the shares of a list of all nodes.
+func SetShares(nodes []Node) {
+	total := 0
+	for _, node := range nodes {
+		if node.State != NodeDead {
+			total += node.Fires
+		}
+	}
+	for i := range nodes {
+		if nodes[i].Share = 0; total > 0 && nodes[i].State != NodeDead {
+			nodes[i].Share = float64(nodes[i].Fires) / float64(total)
+		}
+	}
 }
 
 // NodeState is the state of a node.

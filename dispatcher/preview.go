@@ -50,9 +50,7 @@ func (p PreviewRequest) Validate() error {
 		faults.Add("/identity", CodeRequired, "identity is missing; jitter hashes it: write app/job/trigger")
 	}
 	checkText(&faults, "/identity", p.Identity)
-	if p.Count < 1 || p.Count > MaxPreview {
-		faults.Add("/count", CodeCountRange, "count %d is not in 1 to %d", p.Count, MaxPreview)
-	}
+	checkRange(&faults, "/count", p.Count, 1, MaxPreview)
 	return faults.Err()
 }
 

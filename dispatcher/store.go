@@ -139,7 +139,7 @@ type Fleet interface {
 	// Where the store serves a single process (SQLite), every other node is thereby dead.
 	Register(ctx context.Context, node Node, now time.Time) error
 	// Heartbeat renews a node's row; ErrNodeDead if it was declared dead.
-	Heartbeat(ctx context.Context, id NodeID, inFlight int, now time.Time) (Beat, error)
+	Heartbeat(ctx context.Context, id NodeID, report NodeReport, now time.Time) (Beat, error)
 	// Resign takes a node out of the fleet at once: others need not wait for its death.
 	Resign(ctx context.Context, id NodeID) error
 	// Bury declares dead the nodes whose heartbeat is older than after, and returns how many.
@@ -271,6 +271,8 @@ type Record struct {
 type JobVersion struct {
 	ID int64
 	Job
+	// AppWeight is that of the job's app.
+	AppWeight int
 	// Err is why the stored definition cannot be read, as when a newer version wrote it. Of
 	// the Job only App, Name and Revision are then valid.
 	Err error

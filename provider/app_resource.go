@@ -2,12 +2,14 @@ package provider
 
 import (
 	"context"
+	"math/big"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -55,6 +57,7 @@ type appModel struct {
 	Name        types.String `tfsdk:"name"`
 	Description types.String `tfsdk:"description"`
 	Enabled     types.Bool   `tfsdk:"enabled"`
+	Weight      types.Number `tfsdk:"weight"`
 	Revision    types.Int64  `tfsdk:"revision"`
 }
 
@@ -81,6 +84,10 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 					"owed, as during a pause of a job, trigger or node: when the app is switched on again, those later than " +
 					"`misfire_after` are settled as one catch-up run, and those within it fire late, each one. To owe nothing, " +
 					"set `enabled` of the job or trigger to `false` instead. Default: `true`.",
+			},
+			"weight": schema.NumberAttribute{
+				Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(1)),
+				MarkdownDescription: "How many turns the app has where fires of several wait for a node, against one of weight 1: `1` to `100`. Default: `1`.",
 			},
 			"revision": schema.Int64Attribute{
 				Computed:            true,
@@ -118,6 +125,12 @@ func readApp(read *reader, m appModel) dispatcher.App {
 	app.Name = read.text("/name", m.Name)
 	app.Description = read.text("/description", m.Description)
 	app.Enabled = read.bool("/enabled", m.Enabled, app.Enabled)
+	if !m.Weight.IsNull() {
+		app.Weight = read.whole("/weight", m.Weight, dispatcher.CodeCountRange, "give a weight from 1 to 100")
+		if app.Weight == 0 && !m.Weight.IsUnknown() { // which the API takes for left out
+			read.faults.Add("/weight", dispatcher.CodeCountRange, "weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
+		}
+	}
 	return app
 }
 
@@ -127,6 +140,7 @@ func newAppModel(_ context.Context, app dispatcher.App, _ appModel) (appModel, d
 		Name:        types.StringValue(app.Name),
 		Description: types.StringValue(app.Description),
 		Enabled:     types.BoolValue(app.Enabled),
+		Weight:      types.NumberValue(big.NewFloat(float64(app.Weight))),
 		Revision:    types.Int64Value(app.Revision),
 	}, nil
 }

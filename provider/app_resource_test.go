@@ -25,6 +25,7 @@ func TestAppLives(t *testing.T) {
 			Check: resource.ComposeTestCheckFunc(
 				resource.TestCheckResourceAttr(name, "enabled", "true"),
 				resource.TestCheckResourceAttr(name, "description", ""),
+				resource.TestCheckResourceAttr(name, "weight", "1"),
 				resource.TestCheckResourceAttr(name, "revision", "1"),
 			),
 		},
@@ -33,7 +34,7 @@ func TestAppLives(t *testing.T) {
 			ImportStateVerify: true, ImportStateVerifyIdentifierAttribute: "name",
 		},
 		resource.TestStep{
-			Config: config("enabled = false\ndescription = \"customers\""),
+			Config: config("enabled = false\nweight = 5\ndescription = \"customers\""),
 			Check: resource.ComposeTestCheckFunc(
 				resource.TestCheckResourceAttr(name, "enabled", "false"),
 				resource.TestCheckResourceAttr(name, "revision", "2"),
@@ -47,6 +48,8 @@ func TestAppLives(t *testing.T) {
 			Config:           config("enabled = false\ndescription = \"customers\""),
 			ConfigPlanChecks: planned(plancheck.ExpectResourceAction(name, plancheck.ResourceActionUpdate)),
 		},
+		resource.TestStep{Config: config("weight = 0"), ExpectError: words("weight: weight 0 is not in 1 to 100")},
+		resource.TestStep{Config: config("weight = 1.5"), ExpectError: words("weight: 1.5 is not a whole number")},
 		resource.TestStep{Config: config("description = \"\\u0007\""), ExpectError: words("description: text holds a control character")},
 		resource.TestStep{Config: config("")}, // so that it can be destroyed
 	)

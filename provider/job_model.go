@@ -22,6 +22,7 @@ type jobModel struct {
 	Name          types.String    `tfsdk:"name"`
 	Description   types.String    `tfsdk:"description"`
 	Enabled       types.Bool      `tfsdk:"enabled"`
+	Priority      types.Number    `tfsdk:"priority"`
 	Target        types.Object    `tfsdk:"target"`
 	Payload       text[documents] `tfsdk:"payload"`
 	Triggers      types.Map       `tfsdk:"triggers"`
@@ -66,6 +67,7 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 	job.Name = read.text("/name", m.Name)
 	job.Description = read.text("/description", m.Description)
 	job.Enabled = read.bool("/enabled", m.Enabled, job.Enabled)
+	job.Priority = read.whole("/priority", m.Priority, dispatcher.CodeCountRange, "give a priority from 0 to 9")
 	job.Target = readTarget(ctx, read, m.Target)
 	job.Payload = []byte(read.text("/payload", m.Payload))
 	if !m.Payload.IsNull() && !m.Payload.IsUnknown() && len(job.Payload) == 0 {
@@ -177,6 +179,7 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 		Name:        types.StringValue(job.Name),
 		Description: types.StringValue(job.Description),
 		Enabled:     types.BoolValue(job.Enabled),
+		Priority:    types.NumberValue(big.NewFloat(float64(job.Priority))),
 		Target:      newTarget(ctx, &diags, job.Target, prior.Target),
 		Payload:     text[documents]{types.StringNull()},
 		State:       types.StringValue(string(job.State)),

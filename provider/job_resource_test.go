@@ -25,6 +25,7 @@ import (
 const fullJob = `
   description = "every attribute"
   enabled     = true
+  priority    = 7
   target = {
     webhook = {
       url     = "https://example.com/hook"

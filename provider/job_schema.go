@@ -2,12 +2,14 @@ package provider
 
 import (
 	"context"
+	"math/big"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
@@ -46,6 +48,10 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether the triggers of the job fire. A job that is switched on again begins with the " +
 					"next instant; it does not make up for those of the time between, as it would after an operator's pause. Default: `true`.",
+			},
+			"priority": schema.NumberAttribute{
+				Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(0)),
+				MarkdownDescription: "Which fires of the app go first where they wait for a node: those of a higher priority, `0` to `9`. Default: `0`.",
 			},
 			"target": targetAttribute(),
 			"payload": schema.StringAttribute{

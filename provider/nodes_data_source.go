@@ -29,6 +29,10 @@ type nodeModel struct {
 	StartedAt   timetypes.RFC3339 `tfsdk:"started_at"`
 	HeartbeatAt timetypes.RFC3339 `tfsdk:"heartbeat_at"`
 	InFlight    types.Int64       `tfsdk:"in_flight"`
+	Fires       types.Int64       `tfsdk:"fires"`
+	Share       types.Float64     `tfsdk:"share"`
+	Lag         types.String      `tfsdk:"lag"`
+	ClockOffset types.String      `tfsdk:"clock_offset"`
 }
 
 func (d *nodesDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
@@ -50,6 +54,12 @@ func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, 
 					"started_at":   computedTime("When the node started, by the database's clock."),
 					"heartbeat_at": computedTime("Latest heartbeat, by the database's clock."),
 					"in_flight":    computedInt("How many runs the node held at its latest heartbeat."),
+					"fires":        computedInt("How many fires the node claimed in the minute before."),
+					"share": schema.Float64Attribute{
+						Computed: true, MarkdownDescription: "The part of the fleet's fires that the node claimed in that minute, from 0 to 1.",
+					},
+					"lag":          computedString("How late, at most, attempts began since the heartbeat before: a duration."),
+					"clock_offset": computedString("How far the node's wall clock is ahead of the database's, negative if behind: a duration. It moves no fire."),
 				}},
 			},
 		},
@@ -85,6 +95,10 @@ func newNodeModel(node dispatcher.Node) nodeModel {
 		StartedAt:   timetypes.NewRFC3339TimeValue(node.StartedAt),
 		HeartbeatAt: timetypes.NewRFC3339TimeValue(node.HeartbeatAt),
 		InFlight:    types.Int64Value(int64(node.InFlight)),
+		Fires:       types.Int64Value(int64(node.Fires)),
+		Share:       types.Float64Value(node.Share),
+		Lag:         types.StringValue(formatDuration(node.Lag)),
+		ClockOffset: types.StringValue(node.ClockOffset.String()),
 	}
 }
 

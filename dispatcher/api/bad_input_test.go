@@ -138,6 +138,7 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 		{[]string{"target", "webhook"}, []row{{raw + `"https://example.com"`, "json_type"}, {raw + `null`, "required"}}},
 		{[]string{"triggers"}, []row{{raw + `[]`, "json_type"}}},
 		{[]string{"triggers", "nightly"}, []row{{raw + `"0 0 2 * * ?"`, "json_type"}, {raw + `null`, "required"}}},
+		{[]string{"priority"}, []row{{raw + `-1`, "count_range"}, {raw + `10`, "count_range"}, {raw + `1.5`, "json_type"}, {"5", "json_type"}}},
 		{[]string{"description"}, []row{{strings.Repeat("x", 1025), "text_too_long"}, {"a\x00b", "text_invalid"}, {"\x1b[2J", "text_invalid"}, {raw + `7`, "json_type"}}},
 		{[]string{"name"}, append([]row{{"", "name_format"}, {"other", "name_mismatch"}, {raw + `7`, "json_type"}}, badNames...)},
 		{[]string{"app"}, []row{{"other", "name_mismatch"}}},
@@ -167,6 +168,9 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 	for _, row := range badNames {
 		w.do("PUT", "/v1/apps/"+url.PathEscape(row.value), `{}`).refused(http.StatusUnprocessableEntity, "/name "+row.code)
 		w.do("PUT", "/v1/apps/crm/jobs/"+url.PathEscape(row.value), validJob).refused(http.StatusUnprocessableEntity, "/name "+row.code)
+	}
+	for _, weight := range []string{"-1", "101"} {
+		w.do("PUT", oneApp, `{"weight":`+weight+`}`).refused(http.StatusUnprocessableEntity, "/weight count_range")
 	}
 	if diff := cmp.Diff(before, w.must(http.StatusOK, "GET", oneJob, "").Body.String()); diff != "" {
 		t.Errorf("the job changed although everything was refused (-before +after):\n%s", diff)

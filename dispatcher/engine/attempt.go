@@ -56,6 +56,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	call, err := e.callOf(ctx, run.HeldRun)
 	switch {
 	case err == nil:
+		e.work.began(-e.clock.until(run.due))
 		outcome = e.invoker.Invoke(ctx, call)
 	case errors.Is(err, errGone):
 		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)

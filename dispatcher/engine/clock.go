@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -27,6 +28,9 @@ type clock struct {
 type sample struct {
 	local, database time.Time
 	roundTrip       time.Duration
+	// offset is how far the wall clock was ahead of the database's, as if the answer had taken
+	// half of the round trip.
+	offset time.Duration
 }
 
 // keepSamples forgets what is older than some heartbeats, so that a slowly drifting clock
@@ -46,8 +50,40 @@ func (c *clock) sample(ctx context.Context) error {
 		return err
 	}
 	answered := time.Now()
-	c.add(sample{local: answered, database: database, roundTrip: answered.Sub(asked)})
+	took := answered.Sub(asked)
+	c.add(sample{local: answered, database: database, roundTrip: took, offset: answered.Round(0).Sub(database.Add(took / 2))})
 	return nil
+}
+
+// offset returns how far this node's wall clock is ahead of the database's: of the latest
+// samples, what the quickest says. No fire depends on it.
+func (c *clock) offset() time.Duration {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	latest := c.samples[max(0, len(c.samples)-offsetSamples):]
+	if len(latest) == 0 {
+		return 0
+	}
+	return slices.MinFunc(latest, func(a, b sample) int { return cmp.Compare(a.roundTrip, b.roundTrip) }).offset
+}
+
+// offsetSamples is how many of the latest samples the offset is taken from, so that a wall
+// clock that was set is noticed after as many heartbeats.
+const offsetSamples = 4
+
+const (
+	// warnSkew is the offset from which on a node warns of its clock.
+	warnSkew = time.Second
+	// mostSkew is the offset from which on a node is not ready: what it logs and shows would
+	// mislead.
+	mostSkew = 30 * time.Second
+)
+
+// warnOfSkew warns while the node's clock is off.
+func (e *Engine) warnOfSkew(ctx context.Context) {
+	if offset := e.clock.offset(); offset.Abs() > warnSkew {
+		e.log.WarnContext(ctx, "clock is off the database's; fires keep to the database's", "node", e.fleet.id().String(), "offset", offset.String())
+	}
 }
 
 func (c *clock) add(s sample) {

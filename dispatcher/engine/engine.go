@@ -102,6 +102,7 @@ type Engine struct {
 	pool      *pool
 	recorder  *recorder
 	delays    *delays
+	work      tally
 	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
 
 	wakePoll  chan struct{} // a hint came: look at the database now
@@ -184,6 +185,8 @@ func (e *Engine) Ready() error {
 		return errors.New("the node is not registered yet")
 	case !e.fleet.leased():
 		return errors.New("the node's lease has run out: its heartbeats do not reach the database")
+	case e.clock.offset().Abs() > mostSkew:
+		return fmt.Errorf("the node's clock is %s off the database's; set it right", e.clock.offset().Round(time.Second))
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (e *Engine) laneOf(job int64) (lane, int) {
 	if !ok {
 		return lane{}, 1
 	}
-	return lane{app: d.App, host: d.host, slow: e.pool.slow.is(job)}, 1
+	return lane{app: d.App, host: d.host, priority: d.Priority, slow: e.pool.slow.is(job)}, d.AppWeight
 }
 
 // heldBy returns runs that node holds and that were not claimed here, each due at its instant.

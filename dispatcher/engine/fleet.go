@@ -150,8 +150,9 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	if err := e.clock.sample(ctx); err != nil {
 		return err
 	}
+	e.warnOfSkew(ctx)
 	sent := time.Now()
-	beat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.pool.held(), time.Time{})
+	beat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.report(), time.Time{})
 	if errors.Is(err, dispatcher.ErrNodeDead) {
 		e.log.WarnContext(ctx, "this node was declared dead; it registers anew", "node", e.fleet.id().String())
 		return e.register(ctx, e.fleet.wanted())

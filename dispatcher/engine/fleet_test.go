@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,4 +130,62 @@ func TestClockFollowsADatabaseThatIsSetBack(t *testing.T) {
 			t.Errorf("clock is %s ahead of the database's, which was set back: fires would be early", ahead)
 		}
 	})
+}
+
+func TestClockOffsetIsWhatTheQuickestOfTheLatestAnswersSays(t *testing.T) {
+	t.Parallel()
+	c := newClock(nil)
+	now := time.Now()
+	for i, tt := range []struct{ offset, roundTrip, want time.Duration }{
+		{5 * time.Second, time.Millisecond, 5 * time.Second},
+		{9 * time.Second, 20 * time.Millisecond, 5 * time.Second}, // a slow answer says little
+		{-40 * time.Second, 5 * time.Millisecond, 5 * time.Second},
+		{-40 * time.Second, 5 * time.Millisecond, 5 * time.Second},
+		{-40 * time.Second, 5 * time.Millisecond, -40 * time.Second}, // the wall clock was set
+	} {
+		at := now.Add(time.Duration(i) * time.Second)
+		c.add(sample{local: at, database: at, roundTrip: tt.roundTrip, offset: tt.offset})
+		if got := c.offset(); got != tt.want {
+			t.Errorf("after %d answers the offset is %s, want %s", i+1, got, tt.want)
+		}
+	}
+}
+
+func TestNodeWhoseClockIsFarOffIsNotReady(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	if err := r.Ready(); err != nil {
+		t.Fatalf("Ready = %v", err)
+	}
+	for range offsetSamples {
+		r.clock.add(sample{local: time.Now(), database: time.Now(), offset: -31 * time.Second})
+	}
+	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "31s off") {
+		t.Errorf("Ready = %v, want the clock to be the reason", err)
+	}
+}
+
+func TestHeartbeatsTellWhatTheNodeDoes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("busy", "* * * * * ?", nil)
+	r.poll(5 * time.Second)
+	for range 3 {
+		r.claimOnce(t.Context(), r.now.Add(3*time.Second))
+	}
+	r.settled()
+	if err := r.heartbeatOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := r.store.Nodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The instants lie some twenty seconds back; see newRig.
+	if n := nodes[0]; n.Fires != 3 || n.Share != 1 || n.Lag.Std() < 10*time.Second || n.ClockOffset.Std().Abs() > time.Second {
+		t.Errorf("node = %+v, want its 3 fires, all of the fleet's, and how late they were", n)
+	}
+	if again := r.report(); again.Lag != 0 || again.Fires != 3 {
+		t.Errorf("the next report = %+v, want the lag forgotten and the fires of the minute", again)
+	}
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const nodeColumns = `id, name, version, state, started_at, heartbeat_at, in_flight`
+const nodeColumns = `id, name, version, state, started_at, heartbeat_at, in_flight, fires, lag, clock_offset`
 
 func scanNode(row scanner) (dispatcher.Node, error) {
 	var node dispatcher.Node
-	var started, beat int64
-	err := row.Scan(&node.ID, &node.Name, &node.Version, &node.State, &started, &beat, &node.InFlight)
+	var started, beat, lag, offset int64
+	err := row.Scan(&node.ID, &node.Name, &node.Version, &node.State, &started, &beat, &node.InFlight, &node.Fires, &lag, &offset)
+	node.Lag, node.ClockOffset = dispatcher.Duration(lag*int64(time.Millisecond)), dispatcher.Duration(offset*int64(time.Millisecond))
 	node.StartedAt, node.HeartbeatAt = instant(started), instant(beat)
 	return node, err
 }
@@ -54,15 +55,15 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			}
 		}
 		// $1 id, $2 name, $3 version, $4 state, $5 now
-		const insert = `INSERT INTO nodes (id, name, version, state, started_at, heartbeat_at, in_flight)
-			VALUES ($1, $2, $3, $4, $5, $5, 0)`
+		const insert = `INSERT INTO nodes (id, name, version, state, started_at, heartbeat_at, in_flight, fires, lag, clock_offset)
+			VALUES ($1, $2, $3, $4, $5, $5, 0, 0, 0, 0)`
 		_, err := t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, node.State, t.now.UnixMilli())
 		t.tell("")
 		return err
 	})
 }
 
-func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, inFlight int, now time.Time) (dispatcher.Beat, error) {
+func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.Beat, error) {
 	ctx, cancel := bound(ctx, beatTimeout)
 	defer cancel()
 	if now.IsZero() {
@@ -71,9 +72,10 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, inFlight in
 			return dispatcher.Beat{}, err
 		}
 	}
-	// $1 id, $2 in flight, $3 now
-	const beat = `UPDATE nodes SET heartbeat_at = $3, in_flight = $2 WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
-	node, found, err := first(ctx, s.beat, scanNode, beat, id, inFlight, now.UnixMilli())
+	// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
+	const beat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5 WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
+	node, found, err := first(ctx, s.beat, scanNode, beat, id, report.InFlight, report.Fires,
+		report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
 		return dispatcher.Beat{}, err
 	}
@@ -143,7 +145,9 @@ func (s *store) Bury(ctx context.Context, id dispatcher.NodeID, after time.Durat
 func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	return collect(ctx, s.read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
+	nodes, err := collect(ctx, s.read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
+	dispatcher.SetShares(nodes)
+	return nodes, err
 }
 
 func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (node dispatcher.Node, err error) {

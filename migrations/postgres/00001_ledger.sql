@@ -13,6 +13,7 @@ CREATE TABLE apps (
   name              TEXT    NOT NULL UNIQUE,
   description       TEXT    NOT NULL,
   enabled           BOOLEAN NOT NULL,     -- an operator's wish; schedulers never write it
+  weight            INTEGER NOT NULL,     -- turns among the apps
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
   created_at        BIGINT  NOT NULL,
@@ -27,6 +28,7 @@ CREATE TABLE jobs (
   description   TEXT    NOT NULL,
   enabled       BOOLEAN NOT NULL,
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
+  priority      INTEGER NOT NULL,         -- higher goes first within the app
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
@@ -175,7 +177,10 @@ CREATE TABLE nodes (
   state        TEXT    NOT NULL CHECK (state IN ('active', 'paused', 'draining', 'dead')),
   started_at   BIGINT  NOT NULL,
   heartbeat_at BIGINT  NOT NULL,
-  in_flight    INTEGER NOT NULL
+  in_flight    INTEGER NOT NULL,
+  fires        INTEGER NOT NULL,           -- claimed in the minute before the heartbeat
+  lag          BIGINT  NOT NULL,           -- milliseconds
+  clock_offset BIGINT  NOT NULL            -- milliseconds, against this database's clock
 ) WITH (fillfactor = 50);
 
 -- Named exclusions. Deleted softly, so that a name's revision goes on.

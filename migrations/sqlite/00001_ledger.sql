@@ -12,6 +12,7 @@ CREATE TABLE apps (
   name TEXT NOT NULL UNIQUE,
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
+  weight INTEGER NOT NULL,
   revision INTEGER NOT NULL,
   calendar_revision INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
@@ -26,6 +27,7 @@ CREATE TABLE jobs (
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
@@ -136,7 +138,10 @@ CREATE TABLE nodes (
   state TEXT NOT NULL CHECK (state IN ('active', 'paused', 'draining', 'dead')),
   started_at INTEGER NOT NULL,
   heartbeat_at INTEGER NOT NULL,
-  in_flight INTEGER NOT NULL
+  in_flight INTEGER NOT NULL,
+  fires INTEGER NOT NULL,
+  lag INTEGER NOT NULL,
+  clock_offset INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE calendars (

@@ -146,6 +146,27 @@ func TestTokensAreListedWithoutSecretsAndRevoked(t *testing.T) {
 	}
 }
 
+func TestNodesAreListedPausedAndResumed(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	startNode(t, database, newToken(t, database))
+	flag := "--database=" + database
+	list, errs, code := carillon(t, nil, "node", "list", flag)
+	lines := strings.Split(strings.TrimSpace(list), "\n")
+	if code != 0 || len(lines) != 2 || !strings.Contains(lines[0], "SHARE") || !strings.Contains(lines[1], "active") {
+		t.Fatalf("list: exit %d, %s\n%s", code, errs, list)
+	}
+	id := strings.Fields(lines[1])[0]
+	for _, step := range []struct{ verb, state string }{{"pause", "paused"}, {"resume", "active"}} {
+		if out, errs, code := carillon(t, nil, "node", step.verb, flag, id); code != 0 || !strings.Contains(out, step.state) {
+			t.Errorf("%s: exit %d, %q, %s", step.verb, code, out, errs)
+		}
+	}
+	if _, errs, code := carillon(t, nil, "node", "pause", flag, "node-1"); code != exitUsage || !strings.Contains(errs, "16 hexadecimal digits") {
+		t.Errorf("a name in place of an id: exit %d, %q", code, errs)
+	}
+}
+
 func TestScheduleNextPrintsFireTimes(t *testing.T) {
 	t.Parallel()
 	out, errs, code := carillon(t, nil, "schedule", "next", "--count=2", "--timezone=Europe/Berlin", "--from=2026-05-01T00:00:00Z", "0 0 6 1 * ?")

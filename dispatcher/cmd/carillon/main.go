@@ -34,6 +34,7 @@ type cli struct {
 	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
 	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
+	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 

@@ -25,6 +25,7 @@ func testApps(t *testing.T, f *fixture) {
 	stored, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := app
+	want.Weight = 1 // which none means
 	want.Revision, want.CreatedAt, want.UpdatedAt = 1, t0, t0
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
@@ -36,7 +37,7 @@ func testApps(t *testing.T, f *fixture) {
 	_, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, dispatcher.Change{IfRevision: 1, Now: t0})
 	wantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
 
-	app.Enabled, app.Description = false, ""
+	app.Enabled, app.Description, app.Weight = false, "", 7
 	stored, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour)})
 	f.must(err)
 	want = app
@@ -87,6 +88,7 @@ func testJobs(t *testing.T, f *fixture) {
 			MisfireAfter: dispatcher.Duration(90 * time.Second),
 		},
 	})
+	declared.Priority = 3
 	stored, err := f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want, _, err := dispatcher.Revise(nil, declared, 0, nil, t0)
@@ -134,7 +136,7 @@ func testJobs(t *testing.T, f *fixture) {
 	f.must(err)
 	bare := want
 	bare.State, bare.Warnings = "", nil
-	if diff := cmp.Diff([]dispatcher.JobVersion{{ID: id, Job: bare}}, versions); diff != "" {
+	if diff := cmp.Diff([]dispatcher.JobVersion{{ID: id, Job: bare, AppWeight: 1}}, versions); diff != "" {
 		t.Error("jobs by id (-want +got):\n" + diff)
 	}
 	if !json.Valid(read.Payload) {

@@ -25,7 +25,8 @@ func testNodes(t *testing.T, f *fixture) {
 	}
 
 	now := t0.Add(time.Second)
-	beat, err := f.Heartbeat(ctx, nodeA, 7, now)
+	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: dispatcher.Duration(2 * time.Second), ClockOffset: dispatcher.Duration(-time.Second)}
+	beat, err := f.Heartbeat(ctx, nodeA, reported, now)
 	f.must(err)
 	if diff := cmp.Diff(dispatcher.Beat{State: dispatcher.NodeActive, Live: []dispatcher.NodeID{nodeA}}, beat); diff != "" {
 		t.Error("heartbeat (-want +got):\n" + diff)
@@ -33,7 +34,7 @@ func testNodes(t *testing.T, f *fixture) {
 	nodes, err := f.Nodes(ctx)
 	f.must(err)
 	want := []dispatcher.Node{{
-		ID: nodeA, Name: "host", Version: "v1", State: dispatcher.NodeActive, StartedAt: t0, HeartbeatAt: now, InFlight: 7,
+		ID: nodeA, Name: "host", Version: "v1", State: dispatcher.NodeActive, StartedAt: t0, HeartbeatAt: now, NodeReport: reported, Share: 1,
 	}}
 	if diff := cmp.Diff(want, nodes); diff != "" {
 		t.Error("nodes (-want +got):\n" + diff)
@@ -43,16 +44,16 @@ func testNodes(t *testing.T, f *fixture) {
 	if err != nil || node.State != dispatcher.NodePaused {
 		t.Errorf("pause: got %+v, %v", node, err)
 	}
-	if beat, err = f.Heartbeat(ctx, nodeA, 0, now); err != nil || beat.State != dispatcher.NodePaused || len(beat.Live) != 0 {
+	if beat, err = f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, now); err != nil || beat.State != dispatcher.NodePaused || len(beat.Live) != 0 {
 		t.Errorf("heartbeat of a paused node: got %+v, %v, want paused and nobody live", beat, err)
 	}
 	f.must(f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0)))
 	_, err = f.SetNodeState(ctx, 99, dispatcher.NodePaused, at(t0))
 	wantError(t, "pause no node", err, dispatcher.ErrNotFound)
-	_, err = f.Heartbeat(ctx, 99, 0, now)
+	_, err = f.Heartbeat(ctx, 99, dispatcher.NodeReport{}, now)
 	wantError(t, "heartbeat of nobody", err, dispatcher.ErrNodeDead)
 	f.must(f.Resign(ctx, nodeA))
-	_, err = f.Heartbeat(ctx, nodeA, 0, now)
+	_, err = f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, now)
 	wantError(t, "heartbeat after resigning", err, dispatcher.ErrNodeDead)
 	_, err = f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0))
 	wantError(t, "resume the dead", err, dispatcher.ErrConflict)
@@ -68,7 +69,7 @@ func testRegisterPaused(t *testing.T, f *fixture) {
 			want = dispatcher.NodePaused
 		}
 		f.must(f.Register(t.Context(), dispatcher.Node{ID: id, Name: "host", State: state}, t0))
-		if beat, err := f.Heartbeat(t.Context(), id, 0, t0); err != nil || beat.State != want {
+		if beat, err := f.Heartbeat(t.Context(), id, dispatcher.NodeReport{}, t0); err != nil || beat.State != want {
 			t.Errorf("registered as %q: got %q, %v, want %q", state, beat.State, err, want)
 		}
 	}
@@ -88,24 +89,24 @@ func testDeath(t *testing.T, f *fixture) {
 	}
 	limit := t0.Add(time.Minute) // nodeA's heartbeat is at t0
 	bury("by a node that was away itself", nodeB, limit.Add(time.Millisecond), 0)
-	f.must(f.Heartbeat(ctx, nodeB, 0, limit.Add(time.Millisecond-30*time.Second)))
+	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, limit.Add(time.Millisecond-30*time.Second)))
 	bury("by a node that may have been away itself", nodeB, limit.Add(time.Millisecond), 0)
-	f.must(f.Heartbeat(ctx, nodeB, 0, limit.Add(2*time.Millisecond-30*time.Second)))
+	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, limit.Add(2*time.Millisecond-30*time.Second)))
 	bury("by nobody", 99, limit.Add(time.Millisecond), 0)
 	bury("at the limit", nodeB, limit, 0)
 	bury("past the limit", nodeB, limit.Add(time.Millisecond), dies)
-	_, err := f.Heartbeat(ctx, nodeA, 0, limit)
+	_, err := f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, limit)
 	wantError(t, "heartbeat of the dead", err, dispatcher.ErrNodeDead)
 	f.must(f.Resign(ctx, nodeB))
 
 	f.register(nodeC)
 	f.register(nodeD)
 	if dies > 0 {
-		f.must(f.Heartbeat(ctx, nodeC, 0, t0.Add(24*time.Hour)))
+		f.must(f.Heartbeat(ctx, nodeC, dispatcher.NodeReport{}, t0.Add(24*time.Hour)))
 	}
 	bury("by the dead", nodeB, limit, 0)
 	bury("by a clock that was set back", nodeD, t0, 0)
-	f.must(f.Heartbeat(ctx, nodeD, 0, t0.Add(2*time.Minute)))
+	f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, t0.Add(2*time.Minute)))
 	bury("of a node that beat in the future", nodeD, t0.Add(2*time.Minute), dies)
 }
 
@@ -132,7 +133,7 @@ func testNodesCleanUp(t *testing.T, f *fixture) {
 	day := t0.Add(24 * time.Hour)
 	count("within the day", day, many+2)
 	past := day.Add(time.Millisecond)
-	f.must(f.Heartbeat(ctx, nodeB, 0, past))
+	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, past))
 	count("after it, in steps", past, many+2-100)
 	count("after it, in steps", past, many+2-200)
 	count("at the end, with the one that holds a run", past, 2)

@@ -120,7 +120,7 @@ func (f *fixture) register(id dispatcher.NodeID) {
 func (f *fixture) both() bool {
 	f.Helper()
 	f.register(nodeB)
-	_, err := f.Heartbeat(f.Context(), nodeA, 0, t0)
+	_, err := f.Heartbeat(f.Context(), nodeA, dispatcher.NodeReport{}, t0)
 	return err == nil
 }
 
