@@ -39,6 +39,7 @@ const (
 	CodeJSONTrailing    = "json_trailing"
 	CodeJSONType        = "json_type"
 	CodeJSONUnknown     = "json_unknown_field"
+	CodeLabelFormat     = "label_format"
 	CodeMediaType       = "media_type"
 	CodeMethodNotServed = "method_not_allowed"
 	CodeMethodUnknown   = "method_unknown"

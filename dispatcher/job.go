@@ -18,6 +18,9 @@ type Job struct {
 	// Priority says which fires of the app go first where they wait for a node: those of a
 	// higher one; 0 to MaxPriority.
 	Priority int `json:"priority"`
+	// NodeLabels are what a node must have to run the job; empty: any node may. While no node
+	// has them, fires are owed.
+	NodeLabels Labels `json:"node_labels,omitempty"`
 	// Target is what a run calls.
 	Target Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
@@ -91,6 +94,7 @@ func (j Job) Validate() error {
 	CheckName(&faults, "/name", j.Name)
 	checkText(&faults, "/description", j.Description)
 	checkRange(&faults, "/priority", j.Priority, 0, MaxPriority)
+	j.NodeLabels.check(&faults, "/node_labels")
 	faults.AddError("/target", j.Target.Validate())
 	checkPayload(&faults, j.Payload)
 	if len(j.Triggers) > MaxTriggers {

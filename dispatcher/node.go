@@ -10,6 +10,10 @@ type Node struct {
 	Name    string    `json:"name"`
 	Version string    `json:"version"`
 	State   NodeState `json:"state"`
+	// Apps are those that the node serves; empty: all.
+	Apps []string `json:"apps,omitempty"`
+	// Labels are what jobs may require of a node.
+	Labels Labels `json:"labels,omitempty"`
 	// StartedAt and HeartbeatAt are by the database's clock.
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"`
@@ -17,6 +21,15 @@ type Node struct {
 	// Share is the part of the fleet's fires that the node claimed in the minute before its
 	// latest heartbeat, from 0 to 1; 0 of a dead node.
 	Share float64 `json:"share"`
+}
+
+// Serves tells whether the node may run jobs of an app that require labels.
+func (n Node) Serves(appID int64, required Labels) bool {
+	mine := len(n.Apps) == 0
+	for _, app := range n.Apps {
+		mine = mine || AppID(app) == appID
+	}
+	return mine && n.Labels.Have(required)
 }
 
 // NodeReport is what a node says of itself with a heartbeat.

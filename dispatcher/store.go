@@ -125,8 +125,8 @@ type Ledger interface {
 type Beat struct {
 	// State is the node's state as the operator wants it.
 	State NodeState
-	// Live are the ids of all nodes that may claim, in order; the node itself among them if so.
-	Live []NodeID
+	// Live are all nodes that may claim, by id; the node itself among them if so.
+	Live []Node
 }
 
 // Fleet is the nodes.
@@ -155,13 +155,14 @@ type Fleet interface {
 
 // DueTrigger is a trigger as the window poll reads it.
 type DueTrigger struct {
-	ID, JobID, Revision int64
+	ID, JobID, AppID, Revision int64
 	// CalendarRevision is that of the app's calendars when NextFireTime was worked out; 0
 	// without a calendar.
 	CalendarRevision int64
 	// Spec lacks Identity and Calendar, which the names of its job and Calendar lead to.
 	Spec         schedule.Spec
 	Calendar     string
+	NodeLabels   Labels // of the job
 	MisfireAfter time.Duration
 	PrevFireTime time.Time // zero: none
 	NextFireTime time.Time
@@ -240,13 +241,14 @@ type SettleBatch struct {
 	Now         time.Time
 }
 
-// AdoptQuery asks for runs that nobody works on.
+// AdoptQuery asks for runs that nobody works on, of jobs that require no other labels.
 type AdoptQuery struct {
-	Apps  []string // empty: all
-	Node  NodeID
-	Token Token
-	Limit int
-	Now   time.Time
+	Apps   []string // empty: all
+	Labels Labels   // of the node
+	Node   NodeID
+	Token  Token
+	Limit  int
+	Now    time.Time
 }
 
 // HeldRun is a run that a node holds and is to execute.

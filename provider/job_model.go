@@ -23,6 +23,7 @@ type jobModel struct {
 	Description   types.String    `tfsdk:"description"`
 	Enabled       types.Bool      `tfsdk:"enabled"`
 	Priority      types.Number    `tfsdk:"priority"`
+	NodeLabels    types.Map       `tfsdk:"node_labels"`
 	Target        types.Object    `tfsdk:"target"`
 	Payload       text[documents] `tfsdk:"payload"`
 	Triggers      types.Map       `tfsdk:"triggers"`
@@ -68,6 +69,7 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 	job.Description = read.text("/description", m.Description)
 	job.Enabled = read.bool("/enabled", m.Enabled, job.Enabled)
 	job.Priority = read.whole("/priority", m.Priority, dispatcher.CodeCountRange, "give a priority from 0 to 9")
+	job.NodeLabels = readStrings(read, "/node_labels", m.NodeLabels)
 	job.Target = readTarget(ctx, read, m.Target)
 	job.Payload = []byte(read.text("/payload", m.Payload))
 	if !m.Payload.IsNull() && !m.Payload.IsUnknown() && len(job.Payload) == 0 {
@@ -105,18 +107,25 @@ func readTarget(ctx context.Context, read *reader, object types.Object) dispatch
 		w.Method = m.Method.ValueString()
 	}
 	w.Timeout = read.duration("/target/webhook/timeout", m.Timeout, w.Timeout)
-	if !read.unknown("/target/webhook/headers", m.Headers) && !m.Headers.IsNull() {
-		w.Headers = map[string]string{}
-		for name, element := range m.Headers.Elements() {
-			value, _ := element.(types.String)
-			pointer := dispatcher.Pointer("target", "webhook", "headers", name)
-			if value.IsNull() {
-				read.faults.Add(pointer, dispatcher.CodeRequired, "header %s is null; leave it out of the map", dispatcher.Echo(name))
-			}
-			w.Headers[name] = read.text(pointer, value)
-		}
-	}
+	w.Headers = readStrings(read, "/target/webhook/headers", m.Headers)
 	return dispatcher.Target{Webhook: &w}
+}
+
+// readStrings reads a map of texts; nil where there is nothing to read.
+func readStrings(read *reader, pointer string, m types.Map) map[string]string {
+	if read.unknown(pointer, m) || m.IsNull() {
+		return nil
+	}
+	texts := map[string]string{}
+	for name, element := range m.Elements() {
+		value, _ := element.(types.String)
+		at := pointer + dispatcher.Pointer(name)
+		if value.IsNull() {
+			read.faults.Add(at, dispatcher.CodeRequired, "%s is null; leave it out of the map", dispatcher.Echo(name))
+		}
+		texts[name] = read.text(at, value)
+	}
+	return texts
 }
 
 func readTrigger(ctx context.Context, read *reader, pointer string, object types.Object) dispatcher.Trigger {
@@ -180,6 +189,7 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 		Description: types.StringValue(job.Description),
 		Enabled:     types.BoolValue(job.Enabled),
 		Priority:    types.NumberValue(big.NewFloat(float64(job.Priority))),
+		NodeLabels:  newStrings(ctx, &diags, job.NodeLabels, prior.NodeLabels),
 		Target:      newTarget(ctx, &diags, job.Target, prior.Target),
 		Payload:     text[documents]{types.StringNull()},
 		State:       types.StringValue(string(job.State)),
@@ -205,20 +215,29 @@ func newTarget(ctx context.Context, diags *diag.Diagnostics, target dispatcher.T
 	if w == nil {
 		w = &dispatcher.Webhook{} // a target of another kind; the difference to the configuration shows
 	}
-	headers := w.Headers
-	if len(headers) == 0 {
-		headers = nil // which becomes null
-		if before := readTarget(ctx, &reader{}, prior).Webhook; before != nil && before.Headers != nil {
-			headers = map[string]string{}
-		}
-	}
+	var before targetModel
+	var webhookBefore webhookModel
+	(&reader{}).object(ctx, "", prior, &before)
+	(&reader{}).object(ctx, "", before.Webhook, &webhookBefore)
 	webhook := objectFrom(ctx, diags, webhookType(), webhookModel{
 		URL:     types.StringValue(w.URL),
 		Method:  types.StringValue(w.Method),
-		Headers: mapFrom(ctx, diags, types.StringType, headers),
+		Headers: newStrings(ctx, diags, w.Headers, webhookBefore.Headers),
 		Timeout: newText[durations](formatDuration(w.Timeout)),
 	})
 	return objectFrom(ctx, diags, targetType(), targetModel{Webhook: webhook})
+}
+
+// newStrings makes a map of texts. Without any it is null, unless prior was an empty map: the
+// two are not told apart on the wire.
+func newStrings(ctx context.Context, diags *diag.Diagnostics, texts map[string]string, prior types.Map) types.Map {
+	switch {
+	case len(texts) > 0:
+		return mapFrom(ctx, diags, types.StringType, texts)
+	case prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0:
+		return types.MapNull(types.StringType)
+	}
+	return mapFrom(ctx, diags, types.StringType, map[string]string{})
 }
 
 func newTriggerModel(t dispatcher.Trigger) triggerModel {

@@ -26,6 +26,7 @@ const fullJob = `
   description = "every attribute"
   enabled     = true
   priority    = 7
+  node_labels = { zone = "a", disk = "ssd" }
   target = {
     webhook = {
       url     = "https://example.com/hook"
@@ -165,6 +166,7 @@ func TestEmptyAndNullStayAsWritten(t *testing.T) {
 		resource.TestStep{Config: f.config(job(`
 			target   = { webhook = { url = "https://example.com/", headers = {} } }
 			payload  = jsonencode(null)
+			node_labels = {}
 			triggers = {}`))},
 		resource.TestStep{Config: f.config(job(`
 			target   = { webhook = { url = "https://example.com/", headers = null } }

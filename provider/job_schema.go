@@ -53,6 +53,11 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(0)),
 				MarkdownDescription: "Which fires of the app go first where they wait for a node: those of a higher priority, `0` to `9`. Default: `0`.",
 			},
+			"node_labels": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Labels that a node must have to run the job, such as `{ zone = \"a\" }`; nodes get theirs from " +
+					"`carillon serve --labels`. While no node has them, fires are owed. Default: any node may run it.",
+			},
 			"target": targetAttribute(),
 			"payload": schema.StringAttribute{
 				Optional:   true,

@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -29,6 +30,7 @@ type nodeModel struct {
 	StartedAt   timetypes.RFC3339 `tfsdk:"started_at"`
 	HeartbeatAt timetypes.RFC3339 `tfsdk:"heartbeat_at"`
 	InFlight    types.Int64       `tfsdk:"in_flight"`
+	Labels      types.Map         `tfsdk:"labels"`
 	Fires       types.Int64       `tfsdk:"fires"`
 	Share       types.Float64     `tfsdk:"share"`
 	Lag         types.String      `tfsdk:"lag"`
@@ -55,6 +57,9 @@ func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, 
 					"heartbeat_at": computedTime("Latest heartbeat, by the database's clock."),
 					"in_flight":    computedInt("How many runs the node held at its latest heartbeat."),
 					"fires":        computedInt("How many fires the node claimed in the minute before."),
+					"labels": schema.MapAttribute{
+						Computed: true, ElementType: types.StringType, MarkdownDescription: "What jobs may require of a node by `node_labels`.",
+					},
 					"share": schema.Float64Attribute{
 						Computed: true, MarkdownDescription: "The part of the fleet's fires that the node claimed in that minute, from 0 to 1.",
 					},
@@ -81,12 +86,12 @@ func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, re
 	}
 	m := nodesModel{Nodes: []nodeModel{}}
 	for _, node := range list.Items {
-		m.Nodes = append(m.Nodes, newNodeModel(node))
+		m.Nodes = append(m.Nodes, newNodeModel(ctx, &resp.Diagnostics, node))
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-func newNodeModel(node dispatcher.Node) nodeModel {
+func newNodeModel(ctx context.Context, diags *diag.Diagnostics, node dispatcher.Node) nodeModel {
 	return nodeModel{
 		ID:          types.StringValue(node.ID.String()),
 		Name:        types.StringValue(node.Name),
@@ -95,6 +100,7 @@ func newNodeModel(node dispatcher.Node) nodeModel {
 		StartedAt:   timetypes.NewRFC3339TimeValue(node.StartedAt),
 		HeartbeatAt: timetypes.NewRFC3339TimeValue(node.HeartbeatAt),
 		InFlight:    types.Int64Value(int64(node.InFlight)),
+		Labels:      mapFrom(ctx, diags, types.StringType, map[string]string(node.Labels)),
 		Fires:       types.Int64Value(int64(node.Fires)),
 		Share:       types.Float64Value(node.Share),
 		Lag:         types.StringValue(formatDuration(node.Lag)),

@@ -100,7 +100,7 @@ func (e *entry) dueAfter(then time.Time) time.Time {
 // moved. For a lost fire of our own the database knows what became of it.
 func (e *Engine) follow(d entry, claimed dispatcher.Advance, now time.Time, won bool) {
 	switch {
-	case !e.fleet.prefers(d.ID):
+	case !e.fleet.prefers(d.DueTrigger):
 	case !won:
 		wake(e.wakePoll)
 	case !claimed.Then.IsZero() && claimed.ThenDue.Before(now.Add(e.opts.Window)):

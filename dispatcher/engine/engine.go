@@ -25,6 +25,8 @@ type Options struct {
 	Name, Version string
 	// Apps are those that the node serves; empty: all.
 	Apps []string
+	// Labels are what the node offers to jobs that require some.
+	Labels dispatcher.Labels
 	// Window is the look-ahead and rhythm of the poll; default 5s.
 	Window time.Duration
 	// Handler is the rhythm of the cluster and misfire handler; default 15s.

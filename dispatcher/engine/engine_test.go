@@ -401,7 +401,7 @@ func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
 	for mix(uint64(trigger), uint64(other)) <= mix(uint64(trigger), uint64(own)) {
 		other++
 	}
-	r.fleet.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: []dispatcher.NodeID{other, own}}, time.Now())
+	r.fleet.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: []dispatcher.Node{{ID: other}, {ID: own}}}, time.Now())
 	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
 		t.Fatalf("%d fires were tried, want the planned one", n)
 	}

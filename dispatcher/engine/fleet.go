@@ -16,7 +16,7 @@ type fleet struct {
 	mu         sync.RWMutex
 	node       dispatcher.NodeID
 	state      dispatcher.NodeState
-	live       []dispatcher.NodeID
+	live       []dispatcher.Node
 	leaseUntil time.Time // local, monotonic
 	rounds     int       // heartbeats in a row that came on time
 	lastBeat   time.Time // local
@@ -34,7 +34,7 @@ func (f *fleet) id() dispatcher.NodeID {
 func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.node, f.state, f.live = id, state, []dispatcher.NodeID{id}
+	f.node, f.state, f.live = id, state, nil
 	f.rounds, f.lastBeat = 0, sent
 	f.leaseUntil = f.leaseFrom(sent)
 }
@@ -97,14 +97,16 @@ func (f *fleet) wanted() dispatcher.NodeState {
 	return dispatcher.NodeActive
 }
 
-// prefers tells whether this node is the one that is to fire a trigger: the live node with
-// the highest hash of both. When nodes come or go, only their share moves.
-func (f *fleet) prefers(trigger int64) bool {
+// prefers tells whether this node is the one that is to fire a trigger: of the live nodes
+// that may, the one with the highest hash of both. When nodes come or go, only their share
+// moves.
+func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	own := mix(uint64(trigger), uint64(f.node))
-	for _, other := range f.live {
-		if other != f.node && mix(uint64(trigger), uint64(other)) > own {
+	own := mix(uint64(trigger.ID), uint64(f.node))
+	for i := range f.live {
+		other := &f.live[i]
+		if other.ID != f.node && mix(uint64(trigger.ID), uint64(other.ID)) > own && other.Serves(trigger.AppID, trigger.NodeLabels) {
 			return false
 		}
 	}
@@ -129,7 +131,7 @@ func mix(a, b uint64) uint64 {
 // register joins the fleet under a new id, in the state that the operator wants.
 func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error {
 	id, sent := dispatcher.NodeID(random63()), time.Now()
-	node := dispatcher.Node{ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state}
+	node := dispatcher.Node{ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state, Apps: e.opts.Apps, Labels: e.opts.Labels}
 	if err := e.store.Register(ctx, node, time.Time{}); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,14 +14,18 @@ func TestEveryTriggerIsPreferredByExactlyOneLiveNode(t *testing.T) {
 	t.Parallel()
 	nodes := []dispatcher.NodeID{11, 22, 33, 44}
 	const triggers = 4000
-	share := func(live []dispatcher.NodeID) map[int64]dispatcher.NodeID {
+	share := func(ids []dispatcher.NodeID) map[int64]dispatcher.NodeID {
 		owner := map[int64]dispatcher.NodeID{}
-		for _, id := range live {
+		var live []dispatcher.Node
+		for _, id := range ids {
+			live = append(live, dispatcher.Node{ID: id})
+		}
+		for _, id := range ids {
 			f := newFleet(time.Minute)
 			f.joined(id, dispatcher.NodeActive, time.Now())
 			f.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: live}, time.Now())
 			for trigger := range int64(triggers) {
-				if !f.prefers(trigger) {
+				if !f.prefers(dispatcher.DueTrigger{ID: trigger}) {
 					continue
 				}
 				if other, taken := owner[trigger]; taken {
@@ -187,5 +192,64 @@ func TestHeartbeatsTellWhatTheNodeDoes(t *testing.T) {
 	}
 	if again := r.report(); again.Lag != 0 || again.Fires != 3 {
 		t.Errorf("the next report = %+v, want the lag forgotten and the fires of the minute", again)
+	}
+}
+
+// Only nodes that may fire a trigger count: else its fires would wait a grace for nobody.
+func TestPreferenceIsAmongTheNodesThatServeTheTrigger(t *testing.T) {
+	t.Parallel()
+	live := []dispatcher.Node{
+		{ID: 1}, {ID: 2, Labels: dispatcher.Labels{"zone": "a"}}, {ID: 3, Apps: []string{"other"}, Labels: dispatcher.Labels{"zone": "a"}},
+	}
+	count := map[dispatcher.NodeID]int{}
+	for _, node := range live {
+		f := newFleet(time.Minute)
+		f.joined(node.ID, dispatcher.NodeActive, time.Now())
+		f.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: live}, time.Now())
+		for id := range int64(300) {
+			pinned := dispatcher.DueTrigger{ID: id, AppID: dispatcher.AppID("shop"), NodeLabels: dispatcher.Labels{"zone": "a"}}
+			if node.Serves(pinned.AppID, pinned.NodeLabels) && f.prefers(pinned) {
+				count[node.ID]++
+			}
+		}
+	}
+	if count[1] != 0 || count[2] != 300 || count[3] != 0 {
+		t.Errorf("preferred: %v, want all 300 by node 2, which alone has the label and serves the app", count)
+	}
+}
+
+// A job that requires labels is claimed, settled and adopted by nodes that have them only.
+func TestPinnedJobWaitsForANodeThatHasItsLabels(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	pinned := dispatcher.Job{
+		App: "app", Name: "pinned", Enabled: true, NodeLabels: dispatcher.Labels{"disk": "ssd"},
+		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Triggers: map[string]dispatcher.Trigger{"only": {}},
+	}
+	trigger := pinned.Triggers["only"]
+	trigger.SetDefaults()
+	trigger.Expression, trigger.MisfireAfter = "rate(1s)", dispatcher.Duration(time.Second)
+	pinned.Triggers["only"] = trigger
+	if _, err := r.store.PutJob(t.Context(), pinned, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.store.RequestRun(t.Context(), "app", "pinned", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	work := func() (runs int) {
+		planned := r.poll(5 * time.Second)
+		if err := errors.Join(r.settle(t.Context(), r.now.Add(10*time.Second)), r.adopt(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		r.settled()
+		return planned + len(r.calls)
+	}
+	if got := work(); got != 0 {
+		t.Errorf("a node without the label did %d things", got)
+	}
+	r.opts.Labels = dispatcher.Labels{"disk": "ssd", "zone": "a"}
+	if got := work(); got != 3 {
+		t.Errorf("a node with the label did %d things, want a planned fire, a catch-up run and the manual run", got)
 	}
 }

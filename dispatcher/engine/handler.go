@@ -94,6 +94,8 @@ func (e *Engine) settle(ctx context.Context, now time.Time) error {
 			e.pool.place(nil, query.Limit)
 			return err
 		}
+		last := page[len(page)-1]
+		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool { return !e.opts.Labels.Have(d.NodeLabels) })
 		missed, err := e.evaluate(ctx, page)
 		if err != nil {
 			e.pool.place(nil, query.Limit)
@@ -111,7 +113,6 @@ func (e *Engine) settle(ctx context.Context, now time.Time) error {
 		e.pool.place(e.heldBy(batch.Node, held), query.Limit)
 		// What follows the settled fires may be due before the next poll.
 		wake(e.wakePoll)
-		last := page[len(page)-1]
 		query.AfterTime, query.AfterID = last.DueAt, last.ID
 	}
 	return nil
@@ -139,7 +140,7 @@ func (e *entry) decide(now time.Time) dispatcher.Settlement {
 // adopt takes runs that nobody works on, as many as the pool has room for.
 func (e *Engine) adopt(ctx context.Context) error {
 	for room := e.awaitRoom(ctx, e.opts.Batch); room > 0; room = e.awaitRoom(ctx, e.opts.Batch) {
-		query := dispatcher.AdoptQuery{Apps: e.opts.Apps, Node: e.fleet.id(), Token: dispatcher.Token(random63()), Limit: room}
+		query := dispatcher.AdoptQuery{Apps: e.opts.Apps, Labels: e.opts.Labels, Node: e.fleet.id(), Token: dispatcher.Token(random63()), Limit: room}
 		held, err := e.store.Adopt(ctx, query)
 		if err != nil {
 			held = e.reconcile(ctx, query.Node, query.Token, err)

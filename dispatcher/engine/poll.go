@@ -28,13 +28,14 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 		if e.fleet.alone() {
 			return nil
 		}
-		_, err := e.pollOnce(ctx, now, now.Add(-e.opts.Grace), func(int64) bool { return true })
+		_, err := e.pollOnce(ctx, now, now.Add(-e.opts.Grace), func(dispatcher.DueTrigger) bool { return true })
 		return err
 	})
 }
 
-// pollOnce plans the fires due by until whose triggers are wanted, and returns how many.
-func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func(trigger int64) bool) (int, error) {
+// pollOnce plans the fires due by until whose triggers are wanted, and whose jobs require no
+// label that the node lacks, and returns how many.
+func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func(dispatcher.DueTrigger) bool) (int, error) {
 	planned := 0
 	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: until, Now: now, Limit: pageSize}
 	for e.fleet.active() {
@@ -43,7 +44,9 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func
 			return planned, err
 		}
 		last, more := page[len(page)-1], len(page) == query.Limit
-		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool { return !wanted(d.ID) })
+		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool {
+			return !e.opts.Labels.Have(d.NodeLabels) || !wanted(d)
+		})
 		due, err := e.evaluate(ctx, page)
 		if err != nil {
 			return planned, err

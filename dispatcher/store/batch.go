@@ -53,6 +53,8 @@ var (
 	}
 	idColumns   = []column{{"id", bigint}}
 	nameColumns = []column{{"name", text}}
+	// Two lists side by side, the shorter filled up with empty texts.
+	adoptColumns = []column{{"name", text}, {"labels", text}}
 )
 
 // length returns how many rows a batch has.

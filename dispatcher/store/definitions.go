@@ -13,7 +13,7 @@ import (
 )
 
 // jobColumns belong to a query over jobs AS j and apps AS a.
-const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.target, j.payload, j.trigger_names,
+const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.target, j.payload, j.trigger_names,
 	j.revision, j.created_at, j.updated_at`
 
 // jobRow is a job without its triggers, but their names.
@@ -24,14 +24,14 @@ type jobRow struct {
 
 func scanJob(row scanner) (jobRow, error) {
 	var j jobRow
-	var target, payload, triggers string
+	var labels, target, payload, triggers string
 	var created, updated int64
-	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &target, &payload, &triggers,
+	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &target, &payload, &triggers,
 		&j.Revision, &created, &updated)
 	if err != nil {
 		return j, err
 	}
-	j.CreatedAt, j.UpdatedAt = instant(created), instant(updated)
+	j.CreatedAt, j.UpdatedAt, j.NodeLabels = instant(created), instant(updated), dispatcher.ParseLabels(labels)
 	if err := j.decode(target, payload, triggers); err != nil {
 		j.Target, j.Payload, j.triggers = dispatcher.Target{}, nil, nil
 		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
@@ -63,13 +63,13 @@ func (j *jobRow) decode(target, payload, triggers string) error {
 const triggerColumns = `t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, t.start_at, t.end_at,
 	t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled, t.paused, t.job_paused, t.state, t.error,
 	t.prev_fire_time, t.next_fire_time, t.due_at, t.anchor_at, t.jitter, t.fired, t.drift_hour, t.calendar, t.on_excluded,
-	t.calendar_revision`
+	t.calendar_revision, t.app_id, t.node_labels`
 
 // triggerRow is a trigger with its keys.
 type triggerRow struct {
 	dispatcher.Trigger
-	id, jobID, revision, calendars int64
-	name                           string
+	id, jobID, appID, revision, calendars int64
+	name, nodeLabels                      string
 }
 
 func scanTrigger(row scanner) (triggerRow, error) {
@@ -79,7 +79,7 @@ func scanTrigger(row scanner) (triggerRow, error) {
 	var jobPaused bool
 	err := row.Scan(&t.id, &t.jobID, &t.revision, &t.name, &t.Expression, &t.Dialect, &t.Timezone, &start, &end,
 		&t.RepeatCount, &t.Gap, &t.Overlap, &misfireAfter, &t.Enabled, &t.Paused, &jobPaused, &t.State, &t.Error,
-		&prev, &next, &due, &anchor, &jitter, &t.Fired, &t.DriftHour, &t.Calendar, &t.OnExcluded, &t.calendars)
+		&prev, &next, &due, &anchor, &jitter, &t.Fired, &t.DriftHour, &t.Calendar, &t.OnExcluded, &t.calendars, &t.appID, &t.nodeLabels)
 	t.StartAt, t.EndAt, t.PrevFireTime, t.NextFireTime = optional(start), optional(end), optional(prev), optional(next)
 	t.DueAt, t.Jitter = optional(due), dispatcher.Duration(time.Duration(jitter)*time.Millisecond)
 	t.MisfireAfter = dispatcher.Duration(time.Duration(misfireAfter) * time.Millisecond)

@@ -37,8 +37,9 @@ func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatche
 // due returns a trigger as the engine plans it.
 func (t triggerRow) due() dispatcher.DueTrigger {
 	return dispatcher.DueTrigger{
-		ID: t.id, JobID: t.jobID, Revision: t.revision, CalendarRevision: t.calendars,
-		Spec: t.Spec("", t.AnchorAt), Calendar: t.Calendar, MisfireAfter: t.MisfireAfter.Std(),
+		ID: t.id, JobID: t.jobID, AppID: t.appID, Revision: t.revision, CalendarRevision: t.calendars,
+		NodeLabels: dispatcher.ParseLabels(t.nodeLabels),
+		Spec:       t.Spec("", t.AnchorAt), Calendar: t.Calendar, MisfireAfter: t.MisfireAfter.Std(),
 		PrevFireTime: zeroable(t.PrevFireTime), NextFireTime: zeroable(t.NextFireTime), DueAt: zeroable(t.DueAt),
 	}
 }
@@ -137,13 +138,35 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 }
 
 func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+	served, err := s.servedLabels(ctx, query.Labels)
+	if err != nil {
+		return nil, fmt.Errorf("adopt runs: %w", err)
+	}
+	names := append([]string{}, query.Apps...)
+	for len(names) < len(served) {
+		names = append(names, "")
+	}
+	for len(served) < len(names) {
+		served = append(served, "")
+	}
 	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now), int64(query.Limit), int64(len(query.Apps))},
-		s.batch(append([]string{}, query.Apps...))...)
+		s.batch(names, served)...)
 	held, err := s.heldRuns(ctx, otherTimeout, s.hot.adopt, args)
 	if err != nil {
 		return nil, fmt.Errorf("adopt runs: %w", err)
 	}
 	return held, nil
+}
+
+// servedLabels returns those sets of labels that jobs require and a node with these labels has.
+func (s *store) servedLabels(ctx context.Context, have dispatcher.Labels) ([]string, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	const required = `SELECT DISTINCT node_labels FROM jobs WHERE node_labels <> ''`
+	all, err := collect(ctx, s.read, func(row scanner) (labels string, err error) {
+		return labels, row.Scan(&labels)
+	}, required)
+	return slices.DeleteFunc(all, func(labels string) bool { return !have.Have(dispatcher.ParseLabels(labels)) }), err
 }
 
 // keys are the columns of a batch of runs.

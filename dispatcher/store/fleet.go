@@ -3,25 +3,26 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const nodeColumns = `id, name, version, state, started_at, heartbeat_at, in_flight, fires, lag, clock_offset`
+const nodeColumns = `id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag, clock_offset`
 
 func scanNode(row scanner) (dispatcher.Node, error) {
 	var node dispatcher.Node
 	var started, beat, lag, offset int64
-	err := row.Scan(&node.ID, &node.Name, &node.Version, &node.State, &started, &beat, &node.InFlight, &node.Fires, &lag, &offset)
+	var apps, labels string
+	err := row.Scan(&node.ID, &node.Name, &node.Version, &node.State, &apps, &labels, &started, &beat, &node.InFlight, &node.Fires, &lag, &offset)
+	if apps != "" {
+		node.Apps = strings.Split(apps, ",")
+	}
+	node.Labels = dispatcher.ParseLabels(labels)
 	node.Lag, node.ClockOffset = dispatcher.Duration(lag*int64(time.Millisecond)), dispatcher.Duration(offset*int64(time.Millisecond))
 	node.StartedAt, node.HeartbeatAt = instant(started), instant(beat)
 	return node, err
-}
-
-func scanNodeID(row scanner) (id dispatcher.NodeID, err error) {
-	err = row.Scan(&id)
-	return id, err
 }
 
 func (s *store) Installation(ctx context.Context) (string, error) {
@@ -54,10 +55,11 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 				return err
 			}
 		}
-		// $1 id, $2 name, $3 version, $4 state, $5 now
-		const insert = `INSERT INTO nodes (id, name, version, state, started_at, heartbeat_at, in_flight, fires, lag, clock_offset)
-			VALUES ($1, $2, $3, $4, $5, $5, 0, 0, 0, 0)`
-		_, err := t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, node.State, t.now.UnixMilli())
+		// $1 id, $2 name, $3 version, $4 state, $5 now, $6 apps, $7 labels
+		const insert = `INSERT INTO nodes (id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag, clock_offset)
+			VALUES ($1, $2, $3, $4, $6, $7, $5, $5, 0, 0, 0, 0)`
+		_, err := t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, node.State, t.now.UnixMilli(),
+			strings.Join(node.Apps, ","), node.Labels.String())
 		t.tell("")
 		return err
 	})
@@ -82,7 +84,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	if !found {
 		return dispatcher.Beat{}, fmt.Errorf("node %s: %w", id, dispatcher.ErrNodeDead)
 	}
-	live, err := collect(ctx, s.beat, scanNodeID, `SELECT id FROM nodes WHERE state = 'active' ORDER BY id`)
+	live, err := collect(ctx, s.beat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
 	return dispatcher.Beat{State: node.State, Live: live}, err
 }
 
@@ -160,7 +162,7 @@ func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state di
 		}
 		if !found {
 			// $1 id
-			if _, found, err = first(ctx, t, scanNodeID, `SELECT id FROM nodes WHERE id = $1`, id); err != nil {
+			if _, found, err = first(ctx, t, scanInt, `SELECT 1 FROM nodes WHERE id = $1`, id); err != nil {
 				return err
 			}
 			if !found {

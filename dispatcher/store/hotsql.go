@@ -36,13 +36,15 @@ const (
 	heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt`
 
 	// adoptable chooses runs that nobody works on. Its order lets none starve. Those of a
-	// disabled app wait until it is enabled.
+	// disabled app wait until it is enabled, and those of a job that requires labels for a node
+	// that has them.
 	// $1 node, $4 limit, $5 number of apps. SQLite's RETURNING knows no "r.", hence the names.
 	adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
 			r.node AS dead, r.claimed_at AS since, n.now
 		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
 		WHERE j.app_id IN (SELECT id FROM apps WHERE enabled AND ($5 = 0 OR name IN (SELECT name FROM b)))
+			AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
 			AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 		ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
 

@@ -145,12 +145,12 @@ func TestDuePlan(t *testing.T) {
 func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded string) {
 	t.Helper()
 	const fill = `INSERT INTO apps SELECT 1, 'a', '', TRUE, 1, 1, 0, 0, 0, NULL;
-		INSERT INTO jobs SELECT 1, 1, 'j', '', TRUE, FALSE, 0, '{}', '', '[]', 1, 0, 0, NULL;
+		INSERT INTO jobs SELECT 1, 1, 'j', '', TRUE, FALSE, 0, '', '{}', '', '[]', 1, 0, 0, NULL;
 		INSERT INTO triggers (id, job_id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, anchor_at, jitter,
 			repeat_count, fired, enabled, paused, job_paused, delayed, drift_hour, state, name, expression, dialect, timezone, gap,
-			overlap, calendar, on_excluded, error)
+			overlap, calendar, on_excluded, error, node_labels)
 		WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000)
-		SELECT n, 1, 1, 1, 0, n * 10, n * 10, 60000, 0, 0, 0, 0, TRUE, FALSE, FALSE, FALSE, FALSE, 'waiting', '', '', '', '', '', '', '', '', '' FROM s`
+		SELECT n, 1, 1, 1, 0, n * 10, n * 10, 60000, 0, 0, 0, 0, TRUE, FALSE, FALSE, FALSE, FALSE, 'waiting', '', '', '', '', '', '', '', '', '', '' FROM s`
 	must(t, store.Exec(t.Context(), s, fill))
 	for _, statistics := range []string{"none", "fresh"} {
 		if statistics == "fresh" {

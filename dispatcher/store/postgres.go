@@ -115,7 +115,7 @@ func (p *postgres) statements() statements {
 	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advance+` RETURNING `+settledRow) +
 		`, m AS (` + insertDecisions + `)` + insertRuns)
 	// What another node is adopting is passed over.
-	all.adopt = write(p.rows(3, 6, "", nameColumns...) + chosen(adoptable+` FOR UPDATE OF r SKIP LOCKED`) +
+	all.adopt = write(p.rows(3, 6, "", adoptColumns...) + chosen(adoptable+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + adoptRuns)
 	return all
 }

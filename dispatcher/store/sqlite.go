@@ -126,7 +126,7 @@ func (s *sqlite) statements() statements {
 		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
 		settle+` `+advance,
 	)
-	adopt := s.rows(3, 6, "", nameColumns...) + chosen(adoptable)
+	adopt := s.rows(3, 6, "", adoptColumns...) + chosen(adoptable)
 	all.adopt = writeAt(3, adopt+insertLost, adopt+adoptRuns)
 	return all
 }

@@ -17,13 +17,13 @@ var writtenColumns = []column{
 
 // putTriggers writes the triggers of a job.
 // $1 job, $2 app, $3 revision, $4 whether the job is paused, $5 revision of the app's
-// calendars, from $6 on: writtenColumns
+// calendars, $6 node labels, from $7 on: writtenColumns
 const putTriggers = ` INSERT INTO triggers (id, job_id, app_id, revision, job_paused, name, next_fire_time, due_at, prev_fire_time,
 		misfire_after, anchor_at, start_at, end_at, jitter, repeat_count, fired, enabled, paused, delayed, drift_hour, state,
-		expression, dialect, timezone, gap, overlap, calendar, on_excluded, error, calendar_revision)
+		expression, dialect, timezone, gap, overlap, calendar, on_excluded, error, calendar_revision, node_labels)
 	SELECT b.id, $1, $2, $3, $4, b.name, b.next, b.due, b.prev, b.misfire_after, b.anchor_at, b.start_at, b.end_at, b.jitter,
 		b.repeat_count, b.fired, b.enabled, b.paused, b.is_delay, b.drift_hour, b.state, b.expression, b.dialect, b.timezone,
-		b.gap, b.overlap, b.calendar, b.on_excluded, b.error, CASE WHEN b.calendar = '' THEN 0 ELSE $5 END FROM b WHERE 1 = 1
+		b.gap, b.overlap, b.calendar, b.on_excluded, b.error, CASE WHEN b.calendar = '' THEN 0 ELSE $5 END, $6 FROM b WHERE 1 = 1
 	ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, job_paused = excluded.job_paused,
 		next_fire_time = excluded.next_fire_time, due_at = excluded.due_at, prev_fire_time = excluded.prev_fire_time,
 		misfire_after = excluded.misfire_after, anchor_at = excluded.anchor_at, start_at = excluded.start_at,
@@ -31,7 +31,8 @@ const putTriggers = ` INSERT INTO triggers (id, job_id, app_id, revision, job_pa
 		enabled = excluded.enabled, paused = excluded.paused, delayed = excluded.delayed, drift_hour = excluded.drift_hour,
 		state = excluded.state, expression = excluded.expression, dialect = excluded.dialect, timezone = excluded.timezone,
 		gap = excluded.gap, overlap = excluded.overlap, calendar = excluded.calendar, on_excluded = excluded.on_excluded,
-		error = excluded.error, calendar_revision = excluded.calendar_revision, deleted_at = NULL`
+		error = excluded.error, calendar_revision = excluded.calendar_revision,
+		node_labels = excluded.node_labels, deleted_at = NULL`
 
 // writeTriggers writes the triggers of a job as Revise made them with the app's calendars of
 // that revision.
@@ -58,8 +59,8 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars in
 		fired, delayed, drift = append(fired, int32(one.Fired)), append(delayed, one.IsDelay()), append(drift, one.DriftHour)
 		calendar, excluded = append(calendar, one.Calendar), append(excluded, string(one.OnExcluded))
 	}
-	args := []any{dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App), job.Revision, job.Paused, calendars}
-	_, err := t.ExecContext(ctx, t.rows(0, 6, "", writtenColumns...)+putTriggers, append(args, t.batch(
+	args := []any{dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App), job.Revision, job.Paused, calendars, job.NodeLabels.String()}
+	_, err := t.ExecContext(ctx, t.rows(0, 7, "", writtenColumns...)+putTriggers, append(args, t.batch(
 		id, names, next, prev, misfireAfter, anchor, start, end, repeat, enabled, paused, state, expression, dialect, zone, gap,
 		overlap, faults, due, jitter, fired, delayed, drift, calendar, excluded)...)...)
 	return err

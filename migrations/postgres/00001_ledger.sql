@@ -29,6 +29,7 @@ CREATE TABLE jobs (
   enabled       BOOLEAN NOT NULL,
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
   priority      INTEGER NOT NULL,         -- higher goes first within the app
+  node_labels   TEXT    NOT NULL,         -- name=value,...: what a node must have
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
@@ -38,6 +39,7 @@ CREATE TABLE jobs (
   deleted_at    BIGINT,
   UNIQUE (app_id, name)
 );
+CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 
 -- HOT. One row is rewritten by every fire, so it holds only what a poll or a claim reads.
 --
@@ -85,6 +87,7 @@ CREATE TABLE triggers (
   calendar          TEXT     NOT NULL,    -- name of a calendar of the app; empty: none
   on_excluded       TEXT     NOT NULL,
   error             TEXT     NOT NULL,    -- why the state is error
+  node_labels       TEXT     NOT NULL,    -- copy of the job's, so that a poll reads one table
   deleted_at        BIGINT
 ) WITH (fillfactor = 70);
 CREATE INDEX triggers_due ON triggers (due_at, id)
@@ -175,6 +178,8 @@ CREATE TABLE nodes (
   name         TEXT    NOT NULL,
   version      TEXT    NOT NULL,
   state        TEXT    NOT NULL CHECK (state IN ('active', 'paused', 'draining', 'dead')),
+  apps         TEXT    NOT NULL,           -- those that it serves; empty: all
+  labels       TEXT    NOT NULL,           -- name=value,...
   started_at   BIGINT  NOT NULL,
   heartbeat_at BIGINT  NOT NULL,
   in_flight    INTEGER NOT NULL,

@@ -28,6 +28,7 @@ CREATE TABLE jobs (
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
   priority INTEGER NOT NULL,
+  node_labels TEXT NOT NULL,
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
@@ -37,6 +38,7 @@ CREATE TABLE jobs (
   deleted_at INTEGER,
   UNIQUE (app_id, name)
 ) STRICT;
+CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 
 CREATE TABLE triggers (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -69,6 +71,7 @@ CREATE TABLE triggers (
   calendar TEXT NOT NULL,
   on_excluded TEXT NOT NULL,
   error TEXT NOT NULL,
+  node_labels TEXT NOT NULL,
   deleted_at INTEGER
 ) STRICT;
 CREATE INDEX triggers_due ON triggers (due_at, id)
@@ -136,6 +139,8 @@ CREATE TABLE nodes (
   name TEXT NOT NULL,
   version TEXT NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('active', 'paused', 'draining', 'dead')),
+  apps TEXT NOT NULL,
+  labels TEXT NOT NULL,
   started_at INTEGER NOT NULL,
   heartbeat_at INTEGER NOT NULL,
   in_flight INTEGER NOT NULL,

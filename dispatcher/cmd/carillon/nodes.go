@@ -33,10 +33,10 @@ func (n *nodeListCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tNAME\tVERSION\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT")
+	fmt.Fprintln(table, "ID\tNAME\tVERSION\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS")
 	for _, node := range nodes {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f%%\t%d\t%d\t%s\t%s\t%s\n", node.ID, node.Name, node.Version, node.State,
-			100*node.Share, node.Fires, node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt.Format(time.RFC3339))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f%%\t%d\t%d\t%s\t%s\t%s\t%s\n", node.ID, node.Name, node.Version, node.State,
+			100*node.Share, node.Fires, node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt.Format(time.RFC3339), node.Labels)
 	}
 	return table.Flush()
 }

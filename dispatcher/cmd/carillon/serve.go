@@ -93,6 +93,8 @@ type serveCommand struct {
 	NodeName string   `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Label of this node; default the host's name."`
 	Apps     []string `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves; default all."`
 
+	Labels map[string]string `env:"CARILLON_NODE_LABELS" mapsep:"," placeholder:"NAME=VALUE,..." help:"What this node is or has, which jobs may require by node_labels, such as zone=a,disk=ssd."`
+
 	PollWindow      dispatcher.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Look-ahead and rhythm of the poll, 100ms to 60s."`
 	HandlerInterval dispatcher.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Rhythm of the misfire and cluster handler, 100ms to 5m."`
 	Heartbeat       dispatcher.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Rhythm of the node's sign of life, 100ms to 60s."`
@@ -143,6 +145,7 @@ func (s *serveCommand) Validate() error {
 	for _, app := range s.Apps {
 		dispatcher.CheckName(&names, "--apps", app)
 	}
+	names.AddError("--labels", dispatcher.Labels(s.Labels).Validate())
 	if _, err := s.certificate(); err != nil {
 		faults = append(faults, err)
 	}
@@ -175,7 +178,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	return serveNode(ctx, nodeOptions{
 		database: s.Database, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
 		engine: engine.Options{
-			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps,
+			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps, Labels: s.Labels,
 			Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
 			DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(), Drain: s.DrainTimeout.Std(),
 			Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,

@@ -1,0 +1,73 @@
+package dispatcher
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Labels say what a node is or has (zone=a, disk=ssd), and what a job requires of the nodes
+// that run it.
+type Labels map[string]string
+
+// MaxLabels bounds the labels of a node and those that a job requires.
+const MaxLabels = 16
+
+var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+
+// check reports what is wrong with labels under path.
+func (l Labels) check(faults *Faults, path string) {
+	if len(l) > MaxLabels {
+		faults.Add(path, CodeTooMany, "there are %d labels; the maximum is %d", len(l), MaxLabels)
+		return
+	}
+	for _, key := range sortedKeys(l) {
+		for _, text := range []string{key, l[key]} {
+			if !labelPattern.MatchString(text) {
+				faults.Add(path+Pointer(key), CodeLabelFormat,
+					"label %s=%s: names and values are 1 to 63 letters, digits, _, . and -, beginning with a letter or digit", Echo(key), Echo(l[key]))
+				break
+			}
+		}
+	}
+}
+
+// Validate returns everything wrong with labels, as Faults, or nil.
+func (l Labels) Validate() error {
+	var faults Faults
+	l.check(&faults, "")
+	return faults.Err()
+}
+
+// String writes labels as name=value, joined with commas, in order: equal labels are equal texts.
+func (l Labels) String() string {
+	pairs := make([]string, 0, len(l))
+	for _, key := range slices.Sorted(maps.Keys(l)) {
+		pairs = append(pairs, key+"="+l[key])
+	}
+	return strings.Join(pairs, ",")
+}
+
+// ParseLabels reads what Labels.String wrote; empty text is no labels.
+func ParseLabels(text string) Labels {
+	if text == "" {
+		return nil
+	}
+	l := Labels{}
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		l[key] = value
+	}
+	return l
+}
+
+// Have tells whether l has all that is required.
+func (l Labels) Have(required Labels) bool {
+	for key, value := range required {
+		if l[key] != value {
+			return false
+		}
+	}
+	return true
+}
