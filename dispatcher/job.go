@@ -21,6 +21,8 @@ type Job struct {
 	// NodeLabels are what a node must have to run the job; empty: any node may. While no node
 	// has them, fires are owed.
 	NodeLabels Labels `json:"node_labels,omitempty"`
+	// Delivery says what is done about an attempt of which nobody can say how it ended.
+	Delivery Delivery `json:"delivery"`
 	// Target is what a run calls.
 	Target Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
@@ -41,7 +43,16 @@ type Job struct {
 }
 
 // SetDefaults gives a decoded job the values of fields that its JSON leaves out.
-func (j *Job) SetDefaults() { j.Enabled = true }
+func (j *Job) SetDefaults() { j.Enabled, j.Delivery = true, AtLeastOnce }
+
+// Delivery is a policy for attempts whose node died or was cut off. Empty means AtLeastOnce.
+type Delivery string
+
+// The policies of delivery.
+const (
+	AtLeastOnce Delivery = "at_least_once" // it is repeated, under the same event id
+	AtMostOnce  Delivery = "at_most_once"  // if it may have been sent, the run ends as lost
+)
 
 // JobState is the roll-up of a job's triggers, as people see it.
 type JobState string
@@ -95,6 +106,9 @@ func (j Job) Validate() error {
 	checkText(&faults, "/description", j.Description)
 	checkRange(&faults, "/priority", j.Priority, 0, MaxPriority)
 	j.NodeLabels.check(&faults, "/node_labels")
+	if j.Delivery != "" && j.Delivery != AtLeastOnce && j.Delivery != AtMostOnce {
+		faults.Add("/delivery", CodeEnum, "delivery %s is not one of %s, %s", Echo(string(j.Delivery)), AtLeastOnce, AtMostOnce)
+	}
 	faults.AddError("/target", j.Target.Validate())
 	checkPayload(&faults, j.Payload)
 	if len(j.Triggers) > MaxTriggers {

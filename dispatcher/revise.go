@@ -25,6 +25,9 @@ func Revise(old *Job, declared Job, prior int64, calendars Calendars, now time.T
 	if old != nil {
 		job.Paused, job.CreatedAt, job.Revision = old.Paused, old.CreatedAt, old.Revision+1
 	}
+	if job.Delivery == "" {
+		job.Delivery = AtLeastOnce
+	}
 	job.Triggers = maps.Clone(declared.Triggers)
 	if job.Triggers == nil {
 		job.Triggers = map[string]Trigger{}

@@ -88,15 +88,16 @@ type RunState string
 const (
 	RunQueued    RunState = "queued"    // asked for; no node has it yet
 	RunClaimed   RunState = "claimed"   // a node has it
+	RunRunning   RunState = "running"   // of at_most_once jobs: its request may have been sent
 	RunSucceeded RunState = "succeeded" // final, as all below
 	RunFailed    RunState = "failed"
 	RunTimedOut  RunState = "timed_out"
 	RunCancelled RunState = "cancelled"
-	RunLost      RunState = "lost" // of an attempt: its node died, so nobody can say how it ended
+	RunLost      RunState = "lost" // its node died, so nobody can say how it ended
 )
 
 // RunStates are all of them, in the order of their lives.
-var RunStates = []RunState{RunQueued, RunClaimed, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost}
+var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost}
 
 // Class says how an attempt failed. The list is closed.
 type Class string

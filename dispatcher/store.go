@@ -299,18 +299,25 @@ type Dispatch interface {
 	// that were won. A lost fire is no error. Nothing is won unless the node is active and
 	// the app enabled. After an error the outcome is unknown: ask Held.
 	Claim(ctx context.Context, batch ClaimBatch) ([]HeldRun, error)
-	// Held returns the live runs that node holds under token, or under any if token is 0.
+	// Held returns the live runs that node holds under token, or under any if token is 0, but
+	// for those that it has begun.
 	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
 	// Settle advances triggers, inserts misfires and catch-up runs in one statement, and
 	// returns the catch-up runs that were won. As with Claim, a lost one is no error.
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)
 	// Adopt gives a node the runs that are queued, or held by a dead node, oldest first, and
 	// counts their attempt up. The attempt of a dead node is recorded as lost. Runs of a
-	// disabled app wait until it is enabled.
+	// disabled app wait until it is enabled. Those that were begun are left to Forfeit.
 	Adopt(ctx context.Context, query AdoptQuery) ([]HeldRun, error)
 	// Release hands back runs whose attempt was not begun: they are queued, and the attempt
 	// is not consumed.
 	Release(ctx context.Context, runs []HeldRun) error
+	// Begin commits that the requests of runs are about to be sent, and returns those runs that
+	// their node still holds: only these may be sent. Doing it again changes nothing. It is for
+	// jobs that want a request at most once; for the others the claim is enough.
+	Begin(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
+	// Forfeit ends as lost the begun runs of dead nodes, and returns how many.
+	Forfeit(ctx context.Context, now time.Time) (int, error)
 	// Record ends attempts, fenced by token: a record whose token is not the run's becomes the
 	// late result of its attempt. Recording the same outcome again changes nothing.
 	Record(ctx context.Context, records []Record) error

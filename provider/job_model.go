@@ -23,6 +23,7 @@ type jobModel struct {
 	Description   types.String    `tfsdk:"description"`
 	Enabled       types.Bool      `tfsdk:"enabled"`
 	Priority      types.Number    `tfsdk:"priority"`
+	Delivery      types.String    `tfsdk:"delivery"`
 	NodeLabels    types.Map       `tfsdk:"node_labels"`
 	Target        types.Object    `tfsdk:"target"`
 	Payload       text[documents] `tfsdk:"payload"`
@@ -69,6 +70,9 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 	job.Description = read.text("/description", m.Description)
 	job.Enabled = read.bool("/enabled", m.Enabled, job.Enabled)
 	job.Priority = read.whole("/priority", m.Priority, dispatcher.CodeCountRange, "give a priority from 0 to 9")
+	if !m.Delivery.IsNull() {
+		readWord(read, "/delivery", m.Delivery, &job.Delivery)
+	}
 	job.NodeLabels = readStrings(read, "/node_labels", m.NodeLabels)
 	job.Target = readTarget(ctx, read, m.Target)
 	job.Payload = []byte(read.text("/payload", m.Payload))
@@ -189,6 +193,7 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 		Description: types.StringValue(job.Description),
 		Enabled:     types.BoolValue(job.Enabled),
 		Priority:    types.NumberValue(big.NewFloat(float64(job.Priority))),
+		Delivery:    types.StringValue(string(job.Delivery)),
 		NodeLabels:  newStrings(ctx, &diags, job.NodeLabels, prior.NodeLabels),
 		Target:      newTarget(ctx, &diags, job.Target, prior.Target),
 		Payload:     text[documents]{types.StringNull()},

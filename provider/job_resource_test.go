@@ -26,6 +26,7 @@ const fullJob = `
   description = "every attribute"
   enabled     = true
   priority    = 7
+  delivery    = "at_most_once"
   node_labels = { zone = "a", disk = "ssd" }
   target = {
     webhook = {

@@ -53,6 +53,12 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(0)),
 				MarkdownDescription: "Which fires of the app go first where they wait for a node: those of a higher priority, `0` to `9`. Default: `0`.",
 			},
+			"delivery": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(string(dispatcher.AtLeastOnce)),
+				MarkdownDescription: "What is done about an attempt of which nobody can say how it ended, because its node died: " +
+					"`at_least_once` repeats it under the same event id; `at_most_once` commits before it sends, which costs a write to the " +
+					"database, and ends the run as lost. Default: `at_least_once`.",
+			},
 			"node_labels": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Labels that a node must have to run the job, such as `{ zone = \"a\" }`; nodes get theirs from " +

@@ -140,6 +140,7 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 		{[]string{"triggers", "nightly"}, []row{{raw + `"0 0 2 * * ?"`, "json_type"}, {raw + `null`, "required"}}},
 		{[]string{"node_labels", "zone"}, []row{{"", "label_format"}, {"a b", "label_format"}, {"a,b", "label_format"}, {raw + `1`, "json_type"}}},
 		{[]string{"node_labels", "a=b"}, []row{{"x", "label_format"}}},
+		{[]string{"delivery"}, []row{{"exactly_once", "enum"}, {raw + `null`, "required"}, {raw + `1`, "json_type"}}},
 		{[]string{"priority"}, []row{{raw + `-1`, "count_range"}, {raw + `10`, "count_range"}, {raw + `1.5`, "json_type"}, {"5", "json_type"}}},
 		{[]string{"description"}, []row{{strings.Repeat("x", 1025), "text_too_long"}, {"a\x00b", "text_invalid"}, {"\x1b[2J", "text_invalid"}, {raw + `7`, "json_type"}}},
 		{[]string{"name"}, append([]row{{"", "name_format"}, {"other", "name_mismatch"}, {raw + `7`, "json_type"}}, badNames...)},

@@ -55,6 +55,10 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
 	call, err := e.callOf(ctx, run.HeldRun)
 	switch {
+	case err == nil && e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun):
+		// It is another's, or nobody knows; either way whoever adopts or ends it accounts for it.
+		e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
+		return
 	case err == nil:
 		e.work.began(-e.clock.until(run.due))
 		outcome = e.invoker.Invoke(ctx, call)

@@ -102,6 +102,7 @@ type Engine struct {
 	schedules *schedule.Cache
 	timeline  *timeline
 	pool      *pool
+	intents   *intents
 	recorder  *recorder
 	delays    *delays
 	work      tally
@@ -127,7 +128,7 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 		wakeAdopt: make(chan struct{}, 1),
 	}
 	e.pool = newPool(poolSize{least: o.MinWorkers, most: o.Workers, queue: o.Queue, perApp: o.AppWorkers, perHost: o.HostWorkers})
-	e.delays = newDelays()
+	e.delays, e.intents = newDelays(), newIntents(store, o.Batch, o.Logger)
 	e.recorder = newRecorder(store, e.recorded, o.Batch, o.Logger)
 	e.pool.hold, e.pool.fire, e.pool.until = e.hold, e.fire, e.clock.until
 	return e
@@ -150,6 +151,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	beating.Go(func() { e.heartbeatLoop(beats) })
 	living.Go(func() { e.recorder.run(life) })
+	living.Go(func() { e.intents.run(life) })
 	e.pool.start(life)
 
 	<-ctx.Done()

@@ -69,11 +69,14 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	life, end := context.WithCancel(context.WithoutCancel(t.Context()))
 	recording := make(chan struct{})
 	go func() { r.recorder.run(life); close(recording) }()
+	beginning := make(chan struct{})
+	go func() { r.intents.run(life); close(beginning) }()
 	r.pool.start(life)
 	t.Cleanup(func() {
 		r.drain(life, func() {})
 		end()
 		<-recording
+		<-beginning
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -38,6 +38,11 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 			wake(e.wakeAdopt)
 		}
 	}
+	if lost, err := e.store.Forfeit(ctx, time.Time{}); err != nil {
+		return fmt.Errorf("end begun runs of dead nodes: %w", err)
+	} else if lost > 0 {
+		e.log.WarnContext(ctx, "runs of dead nodes lost, for they may have been sent and are wanted at most once", "count", lost)
+	}
 	if err := e.settle(ctx, now); err != nil {
 		return fmt.Errorf("settle misfires: %w", err)
 	}

@@ -113,6 +113,12 @@ func (j *jobs) identity(trigger dispatcher.DueTrigger) (identity, app string, ok
 	return dispatcher.Identity(d.App, d.Name, name), d.App, ok
 }
 
+// atMostOnce tells whether the requests of a job are to be sent once at most.
+func (j *jobs) atMostOnce(job int64) bool {
+	d, ok := j.get(job, 0)
+	return ok && d.Delivery == dispatcher.AtMostOnce
+}
+
 // delayed tells whether a trigger is a fixed delay, as far as is known here.
 func (j *jobs) delayed(job, trigger int64) bool {
 	d, ok := j.get(job, 0)

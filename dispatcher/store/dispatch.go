@@ -183,6 +183,15 @@ func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 	k.attempt = append(k.attempt, int32(attempt))
 }
 
+// keysOf returns the batch of runs, in the order in which all statements lock them.
+func (s *store) keysOf(runs []dispatcher.HeldRun) []any {
+	var k keys
+	for _, run := range sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }) {
+		k.add(run.RunKey, run.Token, run.Attempt)
+	}
+	return s.batch(k.at, k.trigger, k.kind, k.token, k.attempt)
+}
+
 func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
 	held, err := s.heldRuns(ctx, claimTimeout, s.hot.held, []any{int64(node), int64(token)})
 	if err != nil {
@@ -195,11 +204,7 @@ func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	var k keys
-	for _, run := range sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }) {
-		k.add(run.RunKey, run.Token, run.Attempt)
-	}
-	if _, err := s.exec(ctx, s.hot.release, s.batch(k.at, k.trigger, k.kind, k.token, k.attempt)); err != nil {
+	if _, err := s.exec(ctx, s.hot.release, s.keysOf(runs)); err != nil {
 		return fmt.Errorf("release %d runs: %w", len(runs), err)
 	}
 	// Other nodes may adopt them now.
@@ -207,6 +212,34 @@ func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 		t.tell("")
 		return nil
 	})
+}
+
+func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	begun, err := s.heldRuns(ctx, claimTimeout, s.hot.begin, s.keysOf(runs))
+	if err != nil {
+		return nil, fmt.Errorf("begin %d runs: %w", len(runs), err)
+	}
+	return begun, nil
+}
+
+// forfeitBatch bounds what one statement ends; the next round ends the rest.
+const forfeitBatch = 1000
+
+func (s *store) Forfeit(ctx context.Context, now time.Time) (int, error) {
+	args := append([]any{orZero(now), int64(forfeitBatch)}, s.batch([]int64{0})...)
+	lost, err := s.heldRuns(ctx, otherTimeout, s.hot.forfeit, args)
+	if err != nil || len(lost) == 0 {
+		return 0, err
+	}
+	// Fixed delays go on from here.
+	err = s.change(ctx, dispatcher.Change{}, func(_ context.Context, t *tx) error {
+		t.tell("")
+		return nil
+	})
+	return len(lost), err
 }
 
 func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {

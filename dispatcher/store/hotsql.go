@@ -43,7 +43,7 @@ const (
 			r.node AS dead, r.claimed_at AS since, n.now
 		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
-		WHERE j.app_id IN (SELECT id FROM apps WHERE enabled AND ($5 = 0 OR name IN (SELECT name FROM b)))
+		WHERE r.state <> 'running' AND j.app_id IN (SELECT id FROM apps WHERE enabled AND ($5 = 0 OR name IN (SELECT name FROM b)))
 			AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
 			AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 		ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
@@ -64,8 +64,27 @@ const (
 	// fence lets pass only who holds the run, in the attempt that it holds it for.
 	fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`
 
+	// beginnable chooses the runs of the batch that are still held. The update looks at the token
+	// again: a run may have been cancelled meanwhile.
+	beginnable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.now
+		FROM b JOIN runs AS r ON` + fence
+	beginRuns = ` UPDATE runs AS r SET state = 'running', started_at = COALESCE(r.started_at, c.now)
+		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token
+		RETURNING ` + heldColumns
+
+	// forfeited chooses the begun runs of dead nodes. $2 limit
+	forfeited = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
+			r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, n.now
+		FROM n CROSS JOIN nodes AS gone JOIN runs AS r ON r.node = gone.id AND r.live
+		WHERE gone.state = 'dead' AND r.state = 'running' ORDER BY r.scheduled_at, r.trigger_id LIMIT $2`
+	forfeitRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, class = 'other',
+			error = 'the node died when the request may have been sent, and the job wants it at most once'
+		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live
+		RETURNING ` + heldColumns
+
 	// $1 node, $2 token, 0 for any
-	heldRuns = `SELECT ` + heldColumns + ` FROM runs WHERE live AND node = $1 AND (token = $2 OR $2 = 0)`
+	heldRuns = `SELECT ` + heldColumns + ` FROM runs
+		WHERE live AND node = $1 AND (token = $2 OR $2 = 0) AND state <> 'running'`
 
 	releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, attempt = r.attempt - 1
 		FROM b WHERE` + fence
@@ -142,6 +161,7 @@ func common(f flavour) statements {
 		overdue: read(due + dueTriggers + tooLate + dueOrder),
 		held:    read(heldRuns),
 		release: write(keys + releaseRuns),
+		begin:   write(keys + chosen(beginnable) + beginRuns),
 		record:  write(f.rows(0, 1, "", recordColumns...) + recordRuns),
 		late:    write(f.rows(0, 1, "", lateColumns...) + recordLate),
 		ended:   read(anyEnded),

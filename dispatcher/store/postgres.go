@@ -117,6 +117,8 @@ func (p *postgres) statements() statements {
 	// What another node is adopting is passed over.
 	all.adopt = write(p.rows(3, 6, "", adoptColumns...) + chosen(adoptable+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + adoptRuns)
+	all.forfeit = write(p.rows(1, 3, "", idColumns...) + chosen(forfeited+` FOR UPDATE OF r SKIP LOCKED`) +
+		`, l AS (` + insertLost + `)` + forfeitRuns)
 	return all
 }
 

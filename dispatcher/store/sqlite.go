@@ -128,6 +128,8 @@ func (s *sqlite) statements() statements {
 	)
 	adopt := s.rows(3, 6, "", adoptColumns...) + chosen(adoptable)
 	all.adopt = writeAt(3, adopt+insertLost, adopt+adoptRuns)
+	forfeit := s.rows(1, 3, "", idColumns...) + chosen(forfeited)
+	all.forfeit = writeAt(1, forfeit+insertLost, forfeit+forfeitRuns)
 	return all
 }
 

@@ -79,7 +79,7 @@ type statement struct {
 
 // statements are the hot statements.
 type statements struct {
-	due, overdue, claim, settle, adopt, held, release, record, late, ended, endedOf, rearm statement
+	due, overdue, claim, settle, adopt, held, release, begin, forfeit, record, late, ended, endedOf, rearm statement
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is

@@ -30,6 +30,7 @@ CREATE TABLE jobs (
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
   priority      INTEGER NOT NULL,         -- higher goes first within the app
   node_labels   TEXT    NOT NULL,         -- name=value,...: what a node must have
+  delivery      TEXT    NOT NULL,
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names

@@ -29,6 +29,7 @@ CREATE TABLE jobs (
   paused INTEGER NOT NULL,
   priority INTEGER NOT NULL,
   node_labels TEXT NOT NULL,
+  delivery TEXT NOT NULL,
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,

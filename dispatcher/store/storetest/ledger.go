@@ -367,3 +367,46 @@ func testMisfires(t *testing.T, f *fixture) {
 		t.Error("between instants (-want +got):\n" + diff)
 	}
 }
+
+// What was begun may have been sent: of a dead node it ends as lost, and nobody repeats it.
+func testBegin(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	begun, waiting := f.claimOne("begun"), f.claimOne("waiting")
+	fenced := begun
+	fenced.Token = token2
+	for range 2 { // doing it again changes nothing
+		got, err := f.Begin(ctx, []dispatcher.HeldRun{begun, fenced})
+		f.must(err)
+		if diff := cmp.Diff([]dispatcher.HeldRun{begun}, got); diff != "" {
+			t.Errorf("begun (-want +got):\n%s", diff)
+		}
+	}
+	if run := f.run(begun.RunKey); run.State != dispatcher.RunRunning || run.StartedAt == nil {
+		t.Errorf("a begun run: got %+v", run)
+	}
+	if n, err := f.Forfeit(ctx, t0.Add(time.Hour)); err != nil || n != 0 {
+		t.Errorf("forfeit of the living: got %d, %v", n, err)
+	}
+	f.register(nodeB)
+	f.must(f.Resign(ctx, nodeA))
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: t0.Add(time.Hour)})
+	f.must(err)
+	if len(adopted) != 1 || adopted[0].RunKey != waiting.RunKey {
+		t.Errorf("adopted: got %+v, want only what was not begun", adopted)
+	}
+	if n, err := f.Forfeit(ctx, t0.Add(time.Hour)); err != nil || n != 1 {
+		t.Errorf("forfeit: got %d, %v, want 1", n, err)
+	}
+	if run := f.run(begun.RunKey); run.State != dispatcher.RunLost || run.EndedAt == nil || !run.EndedAt.Equal(t0.Add(time.Hour)) {
+		t.Errorf("a forfeited run: got %+v, want it lost", run)
+	}
+	// The node was only slow: its result is kept beside the run, not over it.
+	f.must(f.Record(ctx, []dispatcher.Record{record(begun, outcome(t0.Add(time.Minute)))}))
+	run := f.run(begun.RunKey)
+	if run.State != dispatcher.RunLost || len(run.Attempts) != 1 || run.Attempts[0].Late == nil {
+		t.Errorf("after a late result: got %+v, want it beside", run)
+	}
+	if got, err := f.Begin(ctx, []dispatcher.HeldRun{begun}); err != nil || len(got) != 0 {
+		t.Errorf("begun after it was lost: got %v, %v", got, err)
+	}
+}

@@ -53,6 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"record any text":        testRecordAnyText,
 		"release":                testRelease,
 		"adopt":                  testAdopt,
+		"begin":                  testBegin,
 		"adopt fairly":           testAdoptFairly,
 		"manual run":             testManualRun,
 		"cancel":                 testCancel,

@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// intents commit, before the first byte, that requests of at_most_once jobs are about to be
+// sent, in batches as the recorder does. A run that was begun is never repeated: if its node
+// dies, it ends as lost.
+type intents struct {
+	store dispatcher.Store
+	batch int
+	log   *slog.Logger
+	inbox chan intent
+}
+
+// intent is a run that wants to begin, and where the answer goes.
+type intent struct {
+	run   dispatcher.HeldRun
+	begun chan bool // has room for the answer
+}
+
+func newIntents(store dispatcher.Store, batch int, log *slog.Logger) *intents {
+	return &intents{store: store, batch: batch, log: log, inbox: make(chan intent, batch)}
+}
+
+// commit tells whether the request of a run may be sent. It waits for the database; false
+// means that the run is another's by now, or that ctx ended.
+func (n *intents) commit(ctx context.Context, run dispatcher.HeldRun) bool {
+	one := intent{run, make(chan bool, 1)}
+	select {
+	case n.inbox <- one:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case begun := <-one.begun:
+		return begun
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// run commits what comes until ctx ends.
+func (n *intents) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-n.inbox:
+			batch := append(make([]intent, 0, n.batch), first)
+			for len(batch) < n.batch && len(n.inbox) > 0 {
+				batch = append(batch, <-n.inbox)
+			}
+			n.begin(ctx, batch)
+		}
+	}
+}
+
+// begin commits one batch, again and again until the database has answered: doing it twice
+// does no harm, and who guessed would send twice or never.
+func (n *intents) begin(ctx context.Context, batch []intent) {
+	runs := make([]dispatcher.HeldRun, len(batch))
+	for i := range batch {
+		runs[i] = batch[i].run
+	}
+	begun := map[attemptKey]bool{}
+	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
+		held, err := n.store.Begin(ctx, runs)
+		if err == nil {
+			for _, run := range held {
+				begun[keyOf(run)] = true
+			}
+			break
+		}
+		n.log.WarnContext(ctx, "begin runs", "count", len(runs), "err", err)
+		sleep(ctx, pause)
+	}
+	for _, one := range batch {
+		one.begun <- begun[keyOf(one.run)]
+	}
+}
