@@ -111,6 +111,44 @@ func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
 	})
 }
 
+// A kill in the middle of a request leaves a payout that is not repeated, and a fixed delay
+// that goes on.
+func TestKilledNodeRepeatsNoPayoutAndStopsNoDelay(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		block, sent := make(chan struct{}), make(chan arrival, 2)
+		defer close(block)
+		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+			if a.attempt == 1 && len(sent) < 2 {
+				sent <- a
+				<-block
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})
+		token := newToken(t, database)
+		n := startNode(t, database, token, quick()...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "bank", Enabled: true}, client.Condition{}))
+		once := time.Now().Add(time.Second).UTC().Truncate(time.Millisecond)
+		payout := webhookJob("bank", "payout", r.URL+"/payout", map[string]string{"once": "at(" + once.Format(time.RFC3339Nano) + ")"})
+		payout.Delivery = dispatcher.AtMostOnce
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), payout, client.Condition{}))
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("bank", "sweep", r.URL+"/sweep", map[string]string{"after": "delay(1s)"}), client.Condition{}))
+		r.await(t, "both requests", func(all []arrival) bool { return len(on("/payout", all)) == 1 && len(on("/sweep", all)) == 1 })
+		n.kill()
+		n = startNode(t, database, token, quick()...)
+
+		run := on("/payout", r.all())[0].run
+		until(t, "the payout to be given up", func() bool {
+			return must[dispatcher.Run](t)(n.Run(t.Context(), run)).State == dispatcher.RunLost
+		})
+		arrivals := r.await(t, "the delay to go on", func(all []arrival) bool { return len(on("/sweep", all)) >= 4 })
+		if got := len(on("/payout", arrivals)); got != 1 {
+			t.Errorf("the payout was requested %d times, want once", got)
+		}
+		n.terminate()
+	})
+}
+
 func TestLastFireOfATriggerExecutesBeforeItCompletes(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
