@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"path"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
@@ -16,6 +18,8 @@ type Options struct {
 	// Ready tells whether the engine does its work; nil means that the database alone decides.
 	// Its error is logged, never sent.
 	Ready func(ctx context.Context) error
+	// Metrics is what /metrics shows; nil: nothing.
+	Metrics prometheus.Gatherer
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -34,6 +38,9 @@ type API struct {
 func New(store dispatcher.Store, o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
 	}
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }

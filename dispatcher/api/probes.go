@@ -1,10 +1,13 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -36,6 +39,23 @@ func (a *API) ready(r *request) (answer, error) {
 
 func (a *API) version(*request) (answer, error) {
 	return answer{body: map[string]string{"version": a.opts.Version}}, nil
+}
+
+// metrics shows the node's metrics in Prometheus' text format.
+func (a *API) metrics(*request) (answer, error) {
+	families, err := a.opts.Metrics.Gather()
+	if err != nil {
+		return answer{}, err
+	}
+	var text bytes.Buffer
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	encoder := expfmt.NewEncoder(&text, format)
+	for _, family := range families {
+		if err := encoder.Encode(family); err != nil {
+			return answer{}, err
+		}
+	}
+	return answer{body: json.RawMessage(text.Bytes()), header: map[string]string{"Content-Type": string(format)}}, nil
 }
 
 func (a *API) openAPI(*request) (answer, error) {

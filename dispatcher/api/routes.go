@@ -44,6 +44,7 @@ var routes = []route{
 	{method: "GET", path: "/readyz", serve: (*API).ready},
 	{method: "GET", path: "/version", serve: (*API).version},
 	{method: "GET", path: "/openapi.json", serve: (*API).openAPI},
+	{method: "GET", path: "/metrics", scope: read, fleet: true, serve: (*API).metrics},
 
 	{method: "GET", path: "/v1/apps", scope: read, query: pageQuery, serve: (*API).listApps},
 	{method: "GET", path: appPath, scope: read, serve: (*API).getApp},

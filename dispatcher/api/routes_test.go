@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
@@ -241,4 +242,21 @@ func TestAnswersAreJSON(t *testing.T) {
 	if got.Header().Get("Content-Type") != "application/json" || !json.Valid(got.Body.Bytes()) || got.Header().Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("answer has headers %v", got.Header())
 	}
+}
+
+func TestMetricsAreShownToTokensOfTheFleet(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_test_total", Help: "Tests."})
+	registry.MustRegister(counter)
+	counter.Inc()
+	w := newWorld(t, api.Options{Metrics: registry})
+	got := w.must(http.StatusOK, "GET", "/metrics", "")
+	got.says("carillon_test_total 1")
+	if media := got.Header().Get("Content-Type"); !strings.HasPrefix(media, "text/plain") {
+		t.Errorf("Content-Type is %q", media)
+	}
+	w.do("GET", "/metrics", "", "Authorization:").refused(401, " unauthorized")
+	bound := w.newToken("bound", dispatcher.ScopeRead, "crm")
+	w.do("GET", "/metrics", "", "Authorization: Bearer "+bound).refused(403, " forbidden")
 }

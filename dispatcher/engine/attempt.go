@@ -60,7 +60,11 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 		e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
 		return
 	case err == nil:
-		e.work.began(-e.clock.until(run.due))
+		late := -e.clock.until(run.due)
+		e.work.began(late)
+		if run.Kind == dispatcher.KindSchedule && run.Attempt == 1 {
+			e.metrics.lateness.Observe(late.Seconds())
+		}
 		outcome = e.invoker.Invoke(ctx, call)
 	case errors.Is(err, errGone):
 		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
@@ -70,6 +74,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	if errors.Is(context.Cause(ctx), errCutOff) {
 		return // whoever adopts the run accounts for this attempt as lost
 	}
+	e.metrics.attempts.WithLabelValues(string(outcome.State)).Inc()
 	if e.jobs.delayed(run.JobID, run.TriggerID) {
 		e.delays.begun(run.TriggerID)
 	}

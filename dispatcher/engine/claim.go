@@ -72,6 +72,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 		e.follow(*d, batch.Advances[i], now, ok)
 	}
 	e.work.claimed(len(won))
+	e.metrics.claimed(len(won), len(lost))
 	e.pool.submit(won)
 	e.pool.release(lost...)
 	return len(due)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -54,6 +56,9 @@ type Options struct {
 	Batch int
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
+	// Metrics is where the engine's metrics are registered; default a registry of its own,
+	// which nobody reads.
+	Metrics prometheus.Registerer
 	// OnOutcome is told of every attempt's end, from the attempt's goroutine; nil: nobody.
 	OnOutcome func(dispatcher.Call, dispatcher.Outcome)
 }
@@ -85,6 +90,9 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
 	return o
 }
 
@@ -105,6 +113,7 @@ type Engine struct {
 	intents   *intents
 	recorder  *recorder
 	delays    *delays
+	metrics   *metrics
 	work      tally
 	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
 
@@ -130,6 +139,7 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 	e.pool = newPool(poolSize{least: o.MinWorkers, most: o.Workers, queue: o.Queue, perApp: o.AppWorkers, perHost: o.HostWorkers})
 	e.delays, e.intents = newDelays(), newIntents(store, o.Batch, o.Logger)
 	e.recorder = newRecorder(store, e.recorded, o.Batch, o.Logger)
+	e.metrics = newMetrics(e, o.Metrics)
 	e.pool.hold, e.pool.fire, e.pool.until = e.hold, e.fire, e.clock.until
 	return e
 }

@@ -114,6 +114,7 @@ func (e *Engine) settle(ctx context.Context, now time.Time) error {
 		if err != nil {
 			held = e.reconcile(ctx, batch.Node, batch.Token, err)
 		}
+		e.metrics.misfires.Add(float64(len(batch.Settlements)))
 		e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "catch_up_runs", len(held))
 		e.pool.place(e.heldBy(batch.Node, held), query.Limit)
 		// What follows the settled fires may be due before the next poll.

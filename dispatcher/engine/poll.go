@@ -13,11 +13,20 @@ const pageSize = 1000
 
 // pollLoop reads the window at each beat, and at once when a hint says that something changed.
 func (e *Engine) pollLoop(ctx context.Context) {
+	beat := time.Now() // when a poll has to begin at the latest
 	e.every(ctx, "poll", e.opts.Window, e.wakePoll, func(ctx context.Context, now time.Time) error {
+		begun := time.Now()
+		late := max(0, begun.Sub(beat))
 		e.jobs.turn()
 		// A fifth of slack covers a beat that comes late.
 		n, err := e.pollOnce(ctx, now, now.Add(e.opts.Window+e.opts.Window/5), e.fleet.prefers)
-		e.log.DebugContext(ctx, "window polled", "fires", n)
+		took := time.Since(begun)
+		e.metrics.polled(took, late)
+		e.log.DebugContext(ctx, "window polled", "fires", n, "took", took)
+		if took > e.opts.Window || late > e.opts.Window/5 {
+			e.log.WarnContext(ctx, "poll overruns its window; fires may be late", "node", e.fleet.id().String(), "took", took.String(), "late", late.String(), "fires", n)
+		}
+		beat = begun.Add(e.opts.Window)
 		return err
 	})
 }

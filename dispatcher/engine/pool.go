@@ -202,6 +202,20 @@ func (p *pool) held() int {
 	return p.claimed.total()
 }
 
+// heldSlow returns how many of them are in the slow share.
+func (p *pool) heldSlow() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.claimed.slow.total.n
+}
+
+// size returns how many workers there are.
+func (p *pool) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workers
+}
+
 // owns tells whether a run is here: queued, in flight, or on its way to be recorded.
 func (p *pool) owns(run dispatcher.HeldRun) bool {
 	p.mu.Lock()

@@ -178,23 +178,18 @@ func TestPoolGrowsWithWhatWaitsAndShrinksWhenIdle(t *testing.T) {
 		p.hold = func(context.Context, heldRun, <-chan struct{}) bool { return true }
 		p.fire = func(context.Context, heldRun) { <-release }
 		p.start(t.Context())
-		count := func() (workers int) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return p.workers
-		}
 		p.place(held(runs(64)), 0)
 		synctest.Wait()
-		if got := count(); got != 2 {
+		if got := p.size(); got != 2 {
 			t.Errorf("%d workers at once, want the least, 2", got)
 		}
 		<-time.After(100 * time.Millisecond)
-		if got := count(); got != 64 {
+		if got := p.size(); got != 64 {
 			t.Errorf("%d workers after runs have waited, want one for each, 64", got)
 		}
 		close(release)
 		<-time.After(3 * idleAfter)
-		if got := count(); got != 2 || p.held() != 0 {
+		if got := p.size(); got != 2 || p.held() != 0 {
 			t.Errorf("%d workers when idle for long, want 2; %d runs are held", got, p.held())
 		}
 		p.stop()

@@ -97,11 +97,18 @@ func (t *timeline) take(until time.Time, limit int, admit func(lane) bool, relea
 	return due
 }
 
-// waiting tells whether fires are due that found no place yet.
-func (t *timeline) waiting() bool {
+// waiting returns how many fires are due that found no place yet.
+func (t *timeline) waiting() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.due.len() > 0
+	return t.due.len()
+}
+
+// len returns how many fires are planned.
+func (t *timeline) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byID)
 }
 
 // head returns when the earliest fire to come is due.

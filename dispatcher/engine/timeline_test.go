@@ -103,14 +103,14 @@ func TestDueFireThatWaitsForAPlaceIsReplacedToo(t *testing.T) {
 	line, now := newTimeline(), time.Unix(1_000_000, 0)
 	line.add(planned(1, 1, now))
 	line.add(planned(2, 1, now))
-	if got := line.take(now, 10, func(lane) bool { return false }, keep); len(got) != 0 || !line.waiting() {
+	if got := line.take(now, 10, func(lane) bool { return false }, keep); len(got) != 0 || line.waiting() != 2 {
 		t.Fatalf("%d fires were taken without a place, or none waits", len(got))
 	}
 	line.add(planned(1, 1, now)) // read again by a poll
 	line.add(planned(2, 2, now.Add(time.Hour)))
 	given := 0
 	got := line.take(now, 10, anyLane, func(lanes ...lane) { given += len(lanes) })
-	if len(got) != 1 || got[0].ID != 1 || given != 1 || line.waiting() {
+	if len(got) != 1 || got[0].ID != 1 || given != 1 || line.waiting() != 0 {
 		t.Errorf("took %d fires and gave %d places back, want the one that is still planned and the other's place", len(got), given)
 	}
 	if later := line.take(now.Add(time.Hour), 10, anyLane, keep); len(later) != 1 || later[0].ID != 2 {

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -67,10 +69,13 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	defer s.Close()
 	invoker := target.New(target.Options{Version: o.engine.Version})
 	defer invoker.Close()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	o.engine.Metrics = registry
 	node := engine.New(s, invoker, o.engine)
 
 	server := &http.Server{
-		Handler: api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Ready: func(context.Context) error {
+		Handler: api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
 			if ctx.Err() != nil {
 				return errors.New("the node is shutting down")
 			}

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// metrics are what an operator watches of a node.
+type metrics struct {
+	claims   *prometheus.CounterVec // by result
+	attempts *prometheus.CounterVec // by state
+	misfires prometheus.Counter
+	lateness prometheus.Histogram
+	polls    prometheus.Histogram
+	drift    prometheus.Gauge
+}
+
+// The results of a claim.
+const (
+	claimWon  = "won"
+	claimLost = "lost"
+)
+
+// newMetrics registers the metrics of e.
+func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
+	m := &metrics{
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "carillon_claims_total", Help: "Fires that this node tried to claim, by result: won, or lost to another node or a change.",
+		}, []string{"result"}),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "carillon_attempts_total", Help: "Attempts that ended, by state.",
+		}, []string{"state"}),
+		misfires: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "carillon_misfires_total", Help: "Misfire decisions that this node took; each may stand for many instants.",
+		}),
+		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "carillon_lateness_seconds", Help: "How long after it was due an attempt of a scheduled fire began.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}),
+		polls: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "carillon_poll_seconds", Help: "How long a window poll took.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14),
+		}),
+		drift: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "carillon_poll_drift_seconds", Help: "How much later than its beat the latest window poll began.",
+		}),
+	}
+	for _, result := range []string{claimWon, claimLost} {
+		m.claims.WithLabelValues(result)
+	}
+	for _, state := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunCancelled} {
+		m.attempts.WithLabelValues(string(state))
+	}
+	registry.MustRegister(m.claims, m.attempts, m.misfires, m.lateness, m.polls, m.drift)
+	gauge := func(name, help string, read func() int) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
+	}
+	gauge("carillon_timeline_fires", "Fires planned in memory.", e.timeline.len)
+	gauge("carillon_timeline_waiting_fires", "Planned fires that are due and found no place in the pool: above 0 for long, the node is saturated.", e.timeline.waiting)
+	gauge("carillon_pool_runs", "Runs that the node holds.", e.pool.held)
+	gauge("carillon_pool_slow_runs", "Of these, runs in the share of slow attempts and jobs.", e.pool.heldSlow)
+	gauge("carillon_pool_workers", "Workers there are.", e.pool.size)
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "carillon_clock_offset_seconds", Help: "How far the node's wall clock is ahead of the database's.",
+	}, func() float64 { return e.clock.offset().Seconds() }))
+	return m
+}
+
+// claimed counts the outcome of a batch.
+func (m *metrics) claimed(won, lost int) {
+	m.claims.WithLabelValues(claimWon).Add(float64(won))
+	m.claims.WithLabelValues(claimLost).Add(float64(lost))
+}
+
+// polled notes a window poll, and how late it began.
+func (m *metrics) polled(took, late time.Duration) {
+	m.polls.Observe(took.Seconds())
+	m.drift.Set(late.Seconds())
+}
