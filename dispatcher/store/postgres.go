@@ -48,6 +48,9 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.PgConn().Exec(ctx, session).Close()
 	}
+	if o.Metrics != nil {
+		config.ConnConfig.Tracer = newStatementCounter(o.Metrics)
+	}
 	forBeats := config.Copy()
 	forBeats.MaxConns, forBeats.MinConns = 1, 0
 	p := &postgres{config: config.ConnConfig.Copy()}
@@ -57,6 +60,9 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	if p.beats, err = pgxpool.NewWithConfig(ctx, forBeats); err != nil {
 		p.pool.Close()
 		return nil, err
+	}
+	if o.Metrics != nil {
+		watchPool(o.Metrics, p.pool)
 	}
 	db := stdlib.OpenDBFromPool(p.pool)
 	return &store{write: db, read: db, beat: stdlib.OpenDBFromPool(p.beats), flavour: p}, nil

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
@@ -18,6 +20,8 @@ type Options struct {
 	// Beside opens a SQLite database that a node may be using, for tools that manage tokens.
 	// Nothing that fires may be opened so. PostgreSQL makes no difference.
 	Beside bool
+	// Metrics is where the metrics of PostgreSQL's connections are registered; nil: nowhere.
+	Metrics prometheus.Registerer
 }
 
 // How long a call may take whose context sets no deadline. A database that hangs must not

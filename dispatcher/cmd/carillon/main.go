@@ -35,6 +35,7 @@ type cli struct {
 	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
 	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
+	Bench    benchCommand    `cmd:"" help:"Measure Carillon beside the ceilings of this machine and its database."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 

@@ -34,13 +34,13 @@ type nodeOptions struct {
 }
 
 // openStore opens the database, migrated if so wanted. A fault here is one of the flag.
-func openStore(ctx context.Context, database string, migrate bool) (dispatcher.Store, error) {
+func openStore(ctx context.Context, database string, migrate bool, metrics prometheus.Registerer) (dispatcher.Store, error) {
 	if migrate {
 		if err := store.Migrate(ctx, database); err != nil {
 			return nil, databaseError(database, err)
 		}
 	}
-	s, err := store.Open(ctx, database, store.Options{})
+	s, err := store.Open(ctx, database, store.Options{Metrics: metrics})
 	if err != nil {
 		return nil, databaseError(database, err)
 	}
@@ -62,15 +62,15 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	if o.certificate != nil {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*o.certificate}, MinVersion: tls.VersionTLS12})
 	}
-	s, err := openStore(ctx, o.database, o.migrate)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s, err := openStore(ctx, o.database, o.migrate, registry)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	invoker := target.New(target.Options{Version: o.engine.Version})
 	defer invoker.Close()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	o.engine.Metrics = registry
 	node := engine.New(s, invoker, o.engine)
 

@@ -1,0 +1,148 @@
+// Package bench measures Carillon side by side with what its machine could do at best.
+//
+// Figures of one machine say little about another, and the same machine halves its own when
+// something else runs on it. So each benchmark measures ceilings in turn with itself, in rounds:
+// bare SQL, a minimal pair of tables that is claimed and recorded in batches of 500 over two
+// connections; bare HTTP, resty against a receiver and nothing else; and where a fire needs both,
+// their harmonic combination. What it reports are medians over the rounds, and the ratio to the
+// ceiling is the median of the rounds' ratios.
+//
+// Everything happens in a schema of a random name, or beside SQLite's file in a directory of one,
+// which is removed at the end.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options say what to measure where.
+type Options struct {
+	// Database is a PostgreSQL database in which schemas may be made, or a path for SQLite.
+	Database string
+	// Time is about how long one benchmark measures, besides what it needs to prepare.
+	Time time.Duration
+	// Rounds is how often a throughput and its ceilings are measured in turn; medians count.
+	Rounds int
+	// Peer is a shell command that measures something else in turn with the throughput; its last
+	// line of output is a number or an object with a "value". Empty: none.
+	Peer string
+	// Program is this program: benchmarks of several nodes run each as a process of its own,
+	// as Program with NodeArgs, which must lead to RunNode.
+	Program  string
+	NodeArgs []string
+	// Report is given each result.
+	Report func(Result) error
+}
+
+// benches are the benchmarks in the order in which all of them run.
+var benches = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"store", (*bench).store},
+	{"fire", (*bench).fire},
+	{"webhook", (*bench).webhook},
+	//{"lateness"
+	//
+	//
+	//
+	//
+}
+
+// Run runs the named benchmark. Its error names the benchmark.
+func Run(ctx context.Context, name string, o Options) error {
+	for _, b := range benches {
+		if b.name == name {
+			if err := runIn(ctx, o, b.run); err != nil {
+				return fmt.Errorf("bench %s: %w", name, err)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("no bench %q; there are %s", name, strings.Join(Names(), ", "))
+}
+
+// Exists tells whether there is a benchmark of that name.
+func Exists(name string) bool { return slices.Contains(Names(), name) }
+
+// Names lists the benchmarks.
+func Names() []string {
+	names := make([]string, len(benches))
+	for i, b := range benches {
+		names[i] = b.name
+	}
+	return names
+}
+
+// bench is one benchmark in its own space.
+type bench struct {
+	Options
+	*space
+}
+
+func runIn(ctx context.Context, o Options, run func(*bench, context.Context) error) (err error) {
+	s, err := newSpace(ctx, o.Database)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if removeErr := s.remove(context.WithoutCancel(ctx)); err == nil {
+			err = removeErr
+		}
+	}()
+	return run(&bench{o, s}, ctx)
+}
+
+// measure measures one rate for about so long.
+type measure func(ctx context.Context, span time.Duration) (perSecond float64, err error)
+
+// rates are the rates of one thing, one a round.
+type rates []float64
+
+// inTurns measures several things in turns, so that what disturbs the machine disturbs them
+// alike.
+func (b *bench) inTurns(ctx context.Context, things ...measure) ([]rates, error) {
+	all := make([]rates, len(things))
+	span := b.Time / time.Duration(b.Rounds*len(things))
+	for range b.Rounds {
+		for i, thing := range things {
+			rate, err := thing(ctx, span)
+			if err != nil {
+				return nil, err
+			}
+			all[i] = append(all[i], rate)
+		}
+	}
+	return all, nil
+}
+
+func (r rates) median() float64 {
+	sorted := slices.Sorted(slices.Values(r))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// over returns the ratios to other rates of the same rounds.
+func (r rates) over(other rates) rates {
+	ratios := make(rates, len(r))
+	for i := range r {
+		ratios[i] = r[i] / other[i]
+	}
+	return ratios
+}
+
+// harmonic combines two rates of which each unit of work needs both.
+func (r rates) harmonic(other rates) rates {
+	combined := make(rates, len(r))
+	for i := range r {
+		combined[i] = 1 / (1/r[i] + 1/other[i])
+	}
+	return combined
+}

@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// declaration is jobs with triggers, as users would put them.
+type declaration struct {
+	app      string
+	triggers int
+	perJob   int // triggers of one job
+	// target and schedule are of a job and a trigger by number.
+	target   func(job int) dispatcher.Target
+	schedule func(trigger int) dispatcher.Schedule
+}
+
+var byBench = dispatcher.Change{Actor: "bench"}
+
+// declare puts what is declared.
+func declare(ctx context.Context, database string, d declaration) (err error) {
+	s, err := store.Open(ctx, database, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, err := s.PutApp(ctx, dispatcher.App{Name: d.app, Enabled: true}, byBench); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	for first := 0; first < d.triggers; first += d.perJob {
+		group.Go(func() error {
+			_, err := s.PutJob(ctx, d.job(first), byBench)
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// job is the job whose first trigger is of that number.
+func (d declaration) job(first int) dispatcher.Job {
+	job := dispatcher.Job{
+		App: d.app, Name: fmt.Sprintf("job-%d", first/d.perJob), Enabled: true, Payload: payload, Target: d.target(first / d.perJob),
+		Triggers: make(map[string]dispatcher.Trigger, d.perJob),
+	}
+	for i := first; i < min(first+d.perJob, d.triggers); i++ {
+		t := dispatcher.Trigger{Schedule: d.schedule(i)}
+		t.SetDefaults()
+		t.MisfireAfter = dispatcher.Duration(dispatcher.MaxDuration) // late is late here, and never missed
+		job.Triggers[fmt.Sprintf("t%d", i)] = t
+	}
+	return job
+}
+
+// everySecond fires each second from an instant on.
+func everySecond(from time.Time) func(int) dispatcher.Schedule {
+	return func(int) dispatcher.Schedule { return dispatcher.Schedule{Expression: "rate(1s)", StartAt: &from} }
+}
+
+// to is a target for all jobs.
+func to(url string) func(int) dispatcher.Target {
+	return func(int) dispatcher.Target { return webhookTo(url) }
+}
+
+// nextSecond returns the next whole second that is at least so far away.
+func nextSecond(away time.Duration) time.Time {
+	return time.Now().Add(away + time.Second).UTC().Truncate(time.Second)
+}

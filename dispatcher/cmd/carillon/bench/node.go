@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/target"
+)
+
+// node is a dispatcher node in this process.
+type node struct {
+	store    dispatcher.Store
+	invoker  *target.Invoker // nil: calls do nothing
+	registry *prometheus.Registry
+	fires    atomic.Int64
+	stop     func() error
+
+	mu        sync.Mutex
+	latencies latencies // of calls that do nothing
+	counting  bool
+}
+
+// nodeOptions say what a node is.
+type nodeOptions struct {
+	database string
+	sends    bool          // its calls are requests
+	apps     []string      // that it serves; empty: all
+	latency  bool          // notes how late calls began
+	window   time.Duration // of its poll; 0: the default
+}
+
+// startNode runs a node until stop is called.
+func startNode(ctx context.Context, o nodeOptions) (*node, error) {
+	n := &node{registry: prometheus.NewRegistry(), counting: o.latency}
+	var err error
+	if n.store, err = store.Open(ctx, o.database, store.Options{Metrics: n.registry}); err != nil {
+		return nil, err
+	}
+	options := engine.Options{
+		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, Metrics: n.registry, Drain: time.Second,
+		Logger:    slog.New(slog.DiscardHandler),
+		OnOutcome: func(dispatcher.Call, dispatcher.Outcome) { n.fires.Add(1) },
+	}
+	var invoker engine.Invoker = n
+	if o.sends {
+		n.invoker = target.New(target.Options{Version: "bench", ConnsPerHost: 512})
+		invoker = n.invoker
+	}
+	life, end := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	e := engine.New(n.store, invoker, options)
+	go func() { ended <- e.Run(life) }()
+	n.stop = sync.OnceValue(func() error {
+		end()
+		err := <-ended
+		if n.invoker != nil {
+			n.invoker.Close()
+		}
+		_ = n.store.Close() // all is recorded
+		return err
+	})
+	return n, nil
+}
+
+// Invoke does nothing, as a target that takes no time.
+func (n *node) Invoke(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+	now := time.Now()
+	if n.counting {
+		n.mu.Lock()
+		n.latencies = append(n.latencies, now.Sub(call.Key.ScheduledAt))
+		n.mu.Unlock()
+	}
+	return dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: now, EndedAt: now}
+}
+
+// takeLatencies returns what came since the last call.
+func (n *node) takeLatencies() latencies {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	taken := n.latencies
+	n.latencies = nil
+	slices.Sort(taken)
+	return taken
+}
+
+// await waits until the node has made so many calls.
+func (n *node) await(ctx context.Context, fires int64) error {
+	for n.fires.Load() < fires {
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// totals are counters of a node.
+type totals struct {
+	statements, won, lost, polls, polling float64
+}
+
+// totals reads the node's own metrics.
+func (n *node) totals() (t totals, err error) {
+	families, err := n.registry.Gather()
+	if err != nil {
+		return t, err
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			switch family.GetName() {
+			case "carillon_database_statements_total":
+				t.statements = m.GetCounter().GetValue()
+			case "carillon_claims_total":
+				if m.GetLabel()[0].GetValue() == "won" {
+					t.won = m.GetCounter().GetValue()
+				} else {
+					t.lost = m.GetCounter().GetValue()
+				}
+			case "carillon_poll_seconds":
+				t.polls, t.polling = float64(m.GetHistogram().GetSampleCount()), m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return t, nil
+}
+
+// pause waits, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

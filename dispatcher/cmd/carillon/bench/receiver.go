@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// payload is what webhooks are sent: 256 bytes.
+var payload = []byte(`{"text":"` + strings.Repeat("x", 245) + `"}`)
+
+// receiver answers webhooks on this machine and notes when they came.
+type receiver struct {
+	url    string
+	server *http.Server
+
+	mu    sync.Mutex
+	notes []note
+}
+
+// note is one request.
+type note struct {
+	app, trigger string
+	due, arrived time.Time
+}
+
+// listen starts a receiver; a nil answer notes what comes.
+func listen(answer http.HandlerFunc) (*receiver, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is bound at once or never
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{url: "http://" + listener.Addr().String()}
+	if answer == nil {
+		answer = r.note
+	}
+	r.server = &http.Server{Handler: answer, ReadHeaderTimeout: time.Minute}
+	go func() { _ = r.server.Serve(listener) }() // ends with close
+	return r, nil
+}
+
+func (r *receiver) close() { _ = r.server.Close() }
+
+// note notes when a request came that says when it was scheduled.
+func (r *receiver) note(w http.ResponseWriter, q *http.Request) {
+	arrived := time.Now()
+	_, _ = io.Copy(io.Discard, q.Body) // what the client cannot send, it will report
+	due, err := time.Parse(time.RFC3339Nano, q.Header.Get("carillon-scheduled-at"))
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, note{q.Header.Get("carillon-app"), q.Header.Get("carillon-trigger"), due, arrived})
+}
+
+// swallow reads a request and answers it.
+func swallow(_ http.ResponseWriter, q *http.Request) {
+	_, _ = io.Copy(io.Discard, q.Body)
+}
+
+// noted returns what came, in the order in which it came.
+func (r *receiver) noted() []note {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.notes)
+}
+
+// latenciesOf returns how late requests were.
+func latenciesOf(notes []note) latencies {
+	l := make(latencies, len(notes))
+	for i, n := range notes {
+		l[i] = n.arrived.Sub(n.due)
+	}
+	slices.Sort(l)
+	return l
+}
+
+// newHTTPClient keeps so many connections.
+func newHTTPClient(connections int) *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
+}
+
+func errAnswer(status int) error { return fmt.Errorf("the receiver answered %d", status) }
+
+// webhookTo is a target.
+func webhookTo(url string) dispatcher.Target {
+	t := dispatcher.Target{Webhook: &dispatcher.Webhook{}}
+	t.Webhook.SetDefaults()
+	t.Webhook.URL = url
+	return t
+}
