@@ -70,3 +70,13 @@ func (b *benchCommand) Run(ctx context.Context, c console) error {
 	}
 	return nil
 }
+
+// benchNodeCommand is a node of the benchmarks that need several processes.
+type benchNodeCommand struct {
+	databaseFlag
+}
+
+// Run runs the node until standard input ends.
+func (b *benchNodeCommand) Run(ctx context.Context, c console) error {
+	return bench.RunNode(ctx, b.Database, c.in, c.out)
+}

@@ -29,14 +29,15 @@ const (
 
 // cli is the command line; kong fills it from flags and the environment.
 type cli struct {
-	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
-	Migrate  migrateCommand  `cmd:"" help:"Bring the database's schema up to date."`
-	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
-	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
-	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
-	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
-	Bench    benchCommand    `cmd:"" help:"Measure Carillon beside the ceilings of this machine and its database."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
+	Serve     serveCommand     `cmd:"" help:"Run a dispatcher node with its HTTP API."`
+	Migrate   migrateCommand   `cmd:"" help:"Bring the database's schema up to date."`
+	Token     tokenCommand     `cmd:"" help:"Create, list and delete API tokens."`
+	Dev       devCommand       `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
+	Schedule  scheduleCommand  `cmd:"" help:"Work with schedule expressions."`
+	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
+	Bench     benchCommand     `cmd:"" help:"Measure Carillon beside the ceilings of this machine and its database."`
+	BenchNode benchNodeCommand `cmd:"" hidden:""`
+	Version   versionCommand   `cmd:"" help:"Print the version."`
 }
 
 // console is where a command reads and writes.

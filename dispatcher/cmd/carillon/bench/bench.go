@@ -1,12 +1,10 @@
 // Package bench measures Carillon side by side with what its machine could do at best.
-//
 // Figures of one machine say little about another, and the same machine halves its own when
 // something else runs on it. So each benchmark measures ceilings in turn with itself, in rounds:
 // bare SQL, a minimal pair of tables that is claimed and recorded in batches of 500 over two
 // connections; bare HTTP, resty against a receiver and nothing else; and where a fire needs both,
 // their harmonic combination. What it reports are medians over the rounds, and the ratio to the
 // ceiling is the median of the rounds' ratios.
-//
 // Everything happens in a schema of a random name, or beside SQLite's file in a directory of one,
 // which is removed at the end.
 package bench
@@ -46,11 +44,11 @@ var benches = []struct {
 	{"store", (*bench).store},
 	{"fire", (*bench).fire},
 	{"webhook", (*bench).webhook},
-	//{"lateness"
-	//
-	//
-	//
-	//
+	{"lateness", (*bench).lateness},
+	{"burst", (*bench).burst},
+	{"hang", (*bench).hang},
+	{"nodes", (*bench).nodes},
+	{"scale", (*bench).scale},
 }
 
 // Run runs the named benchmark. Its error names the benchmark.

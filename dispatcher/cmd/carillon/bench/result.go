@@ -49,8 +49,8 @@ type Result struct {
 	// receiver's where it runs in the same process.
 	CPU           *float64 `json:"cpu_cores,omitempty"`
 	CPUPerMillion *float64 `json:"cpu_seconds_per_million,omitempty"`
-	WAL    *float64 `json:"wal_bytes_per_fire,omitempty"`
-	Allocs *float64 `json:"allocs_per_fire,omitempty"`
+	WAL           *float64 `json:"wal_bytes_per_fire,omitempty"`
+	Allocs        *float64 `json:"allocs_per_fire,omitempty"`
 }
 
 func some[T any](value T) *T { return &value }
@@ -62,7 +62,9 @@ func (r *Result) lateness(l latencies) {
 }
 
 // JSON writes results as one object a line.
-func JSON(w io.Writer) func(Result) error { return func(r Result) error { return json.NewEncoder(w).Encode(r) } }
+func JSON(w io.Writer) func(Result) error {
+	return func(r Result) error { return json.NewEncoder(w).Encode(r) }
+}
 
 // Table writes results as lines of a table, each as soon as it is known.
 func Table(w io.Writer) func(Result) error {

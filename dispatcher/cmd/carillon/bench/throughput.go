@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"syscall"
 	"time"
-
 )
 
 // fire measures the whole engine with a target that does nothing.
@@ -144,4 +143,3 @@ func (u usage) fill(r *Result) {
 		r.WAL, r.Statements = some(u.wal/u.fires), some(u.statements/u.fires)
 	}
 }
-
