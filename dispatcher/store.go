@@ -269,10 +269,13 @@ type Record struct {
 	Outcome Outcome
 }
 
-// JobVersion is a job as the engine runs it: without State and Warnings, which are for people.
+// JobVersion is a job as the engine runs it: without Triggers, which the window poll reads as they
+// are due, and without State and Warnings, which are for people.
 type JobVersion struct {
 	ID int64
 	Job
+	// TriggerNames are those of its triggers.
+	TriggerNames []string
 	// AppWeight is that of the job's app.
 	AppWeight int
 	// Err is why the stored definition cannot be read, as when a newer version wrote it. Of

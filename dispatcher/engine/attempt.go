@@ -75,7 +75,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 		return // whoever adopts the run accounts for this attempt as lost
 	}
 	e.metrics.attempts.WithLabelValues(string(outcome.State)).Inc()
-	if e.jobs.delayed(run.JobID, run.TriggerID) {
+	if run.delayed {
 		e.delays.begun(run.TriggerID)
 	}
 	outcome.StartedAt, outcome.EndedAt = e.clock.of(outcome.StartedAt), e.clock.of(outcome.EndedAt)

@@ -61,11 +61,13 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	for _, run := range held {
 		byTrigger[run.TriggerID] = run
 	}
+	e.timeline.claimed(due, byTrigger)
 	won, lost := make([]*heldRun, 0, len(held)), []lane(nil)
 	for i, d := range due {
 		run, ok := byTrigger[d.ID]
 		if ok {
-			won = append(won, &heldRun{HeldRun: run, node: batch.Node, due: d.DueAt, lane: d.lane, weight: d.weight})
+			_, delayed := d.schedule.FixedDelay()
+			won = append(won, &heldRun{HeldRun: run, node: batch.Node, due: d.DueAt, lane: d.lane, weight: d.weight, delayed: delayed})
 		} else {
 			lost = append(lost, d.lane)
 		}

@@ -73,7 +73,7 @@ func (e *Engine) laneOf(job int64) (lane, int) {
 func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*heldRun {
 	held := make([]*heldRun, len(runs))
 	for i, run := range runs {
-		held[i] = &heldRun{HeldRun: run, node: node, due: run.ScheduledAt}
+		held[i] = &heldRun{HeldRun: run, node: node, due: run.ScheduledAt, delayed: run.TriggerID != run.JobID}
 		held[i].lane, held[i].weight = e.laneOf(run.JobID)
 	}
 	return held

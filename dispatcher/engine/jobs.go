@@ -24,7 +24,6 @@ type jobs struct {
 type definition struct {
 	dispatcher.JobVersion
 	triggers map[int64]string // names by trigger id
-	delays   map[int64]bool   // triggers with a fixed delay, by id
 	host     string           // which the target is on
 }
 
@@ -86,18 +85,14 @@ func (j *jobs) read(ctx context.Context, ids []int64) error {
 }
 
 func define(v dispatcher.JobVersion) *definition {
-	d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.Triggers)), delays: map[int64]bool{}}
+	d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.TriggerNames))}
 	if w := v.Target.Webhook; w != nil {
 		if u, err := url.Parse(w.URL); err == nil {
 			d.host = u.Host
 		}
 	}
-	for name, t := range v.Triggers {
-		id := dispatcher.TriggerID(v.App, v.Name, name)
-		d.triggers[id] = name
-		if t.IsDelay() {
-			d.delays[id] = true
-		}
+	for _, name := range v.TriggerNames {
+		d.triggers[dispatcher.TriggerID(v.App, v.Name, name)] = name
 	}
 	return d
 }
@@ -117,12 +112,6 @@ func (j *jobs) identity(trigger dispatcher.DueTrigger) (identity, app string, ok
 func (j *jobs) atMostOnce(job int64) bool {
 	d, ok := j.get(job, 0)
 	return ok && d.Delivery == dispatcher.AtMostOnce
-}
-
-// delayed tells whether a trigger is a fixed delay, as far as is known here.
-func (j *jobs) delayed(job, trigger int64) bool {
-	d, ok := j.get(job, 0)
-	return ok && d.delays[trigger]
 }
 
 // call returns what an attempt of run needs. The error is errGone if its job or trigger is

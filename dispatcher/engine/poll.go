@@ -45,6 +45,7 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 // pollOnce plans the fires due by until whose triggers are wanted, and whose jobs require no
 // label that the node lacks, and returns how many.
 func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func(dispatcher.DueTrigger) bool) (int, error) {
+	defer e.timeline.reading()()
 	planned := 0
 	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: until, Now: now, Limit: pageSize}
 	for e.fleet.active() {

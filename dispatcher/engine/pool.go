@@ -60,6 +60,9 @@ type heldRun struct {
 	due    time.Time // when it may begin, by the database's clock
 	lane   lane
 	weight int // its app's
+	// delayed tells that its end arms a fixed delay, or, of a run that was not claimed here, that
+	// it may.
+	delayed bool
 	// slowed tells that its attempt has taken so long that it moved to the slow share.
 	slowed bool
 	cancel context.CancelFunc // while a worker has it

@@ -19,6 +19,12 @@ type timeline struct {
 	due     *fairQueue[*entry]
 	byID    map[int64]*entry
 	changed chan struct{} // the head may be earlier than before
+
+	// taken are the entries whose claims are under way, or were won while somebody was reading
+	// the window: what was read meanwhile may be from before the claim.
+	taken   map[int64]*entry
+	won     []*entry // those of taken that only the readers keep there
+	readers int
 }
 
 // entry is the next fire of one trigger.
@@ -35,7 +41,7 @@ type entry struct {
 const mostPlanned = 200_000
 
 func newTimeline() *timeline {
-	return &timeline{due: newFairQueue[*entry](), byID: map[int64]*entry{}, changed: make(chan struct{}, 1)}
+	return &timeline{due: newFairQueue[*entry](), byID: map[int64]*entry{}, taken: map[int64]*entry{}, changed: make(chan struct{}, 1)}
 }
 
 // add plans a fire, in place of what was planned for its trigger under an older definition
@@ -43,6 +49,9 @@ func newTimeline() *timeline {
 func (t *timeline) add(planned entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if taken, ok := t.taken[planned.ID]; ok && !planned.supersedes(taken) {
+		return true
+	}
 	if old, ok := t.byID[planned.ID]; ok {
 		// A poll may have read the trigger before a claim that has advanced it since.
 		if !planned.supersedes(old) {
@@ -92,9 +101,43 @@ func (t *timeline) take(until time.Time, limit int, admit func(lane) bool, relea
 			continue
 		}
 		delete(t.byID, e.ID)
+		t.taken[e.ID] = e
 		due = append(due, e)
 	}
 	return due
+}
+
+// claimed says which of the entries that were taken have been won.
+func (t *timeline) claimed(taken []*entry, won map[int64]dispatcher.HeldRun) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range taken {
+		if _, ok := won[e.ID]; ok && t.readers > 0 {
+			t.won = append(t.won, e)
+		} else {
+			delete(t.taken, e.ID)
+		}
+	}
+}
+
+// reading says that somebody reads the window to plan what is in it; done that all is planned.
+func (t *timeline) reading() (done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.readers++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.readers--; t.readers > 0 {
+			return
+		}
+		for _, e := range t.won {
+			if t.taken[e.ID] == e {
+				delete(t.taken, e.ID)
+			}
+		}
+		t.won = nil
+	}
 }
 
 // waiting returns how many fires are due that found no place yet.

@@ -117,3 +117,45 @@ func TestDueFireThatWaitsForAPlaceIsReplacedToo(t *testing.T) {
 		t.Errorf("later %d fires were taken, want the one that was moved", len(later))
 	}
 }
+
+func TestTimelineDropsWhatAReaderSawBeforeTheClaim(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	take := func(line *timeline) []*entry { return line.take(now, 1, anyLane, keep) }
+	won := map[int64]dispatcher.HeldRun{1: {}}
+	for name, tt := range map[string]struct {
+		won    map[int64]dispatcher.HeldRun
+		reread entry
+		want   int
+	}{
+		"the same fire, won":                 {won, planned(1, 1, now), 0},
+		"the same fire, lost":                {nil, planned(1, 1, now), 1},
+		"the next fire":                      {won, planned(1, 1, now.Add(time.Second)), 1},
+		"the same instant in a new revision": {won, planned(1, 2, now), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := newTimeline()
+			line.add(planned(1, 1, now))
+			done := line.reading()
+			taken := take(line)
+			line.add(planned(1, 1, now))
+			if got := line.len(); got != 0 {
+				t.Errorf("%d fires planned while the claim is under way, want none", got)
+			}
+			line.claimed(taken, tt.won)
+			line.add(tt.reread)
+			if got := line.len(); got != tt.want {
+				t.Errorf("%d fires planned after the claim, want %d", got, tt.want)
+			}
+			done()
+			if len(line.taken) != 0 {
+				t.Errorf("%d claims are remembered without a reader", len(line.taken))
+			}
+			line.add(planned(1, 1, now))
+			if got := line.len(); got != 1 {
+				t.Errorf("%d fires planned by a later reader, want 1", got)
+			}
+		})
+	}
+}

@@ -16,11 +16,8 @@ import (
 const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.target, j.payload, j.trigger_names,
 	j.revision, j.created_at, j.updated_at`
 
-// jobRow is a job without its triggers, but their names.
-type jobRow struct {
-	dispatcher.JobVersion
-	triggers []string
-}
+// jobRow is a job without its triggers.
+type jobRow struct{ dispatcher.JobVersion }
 
 func scanJob(row scanner) (jobRow, error) {
 	var j jobRow
@@ -33,7 +30,7 @@ func scanJob(row scanner) (jobRow, error) {
 	}
 	j.CreatedAt, j.UpdatedAt, j.NodeLabels = instant(created), instant(updated), dispatcher.ParseLabels(labels)
 	if err := j.decode(target, payload, triggers); err != nil {
-		j.Target, j.Payload, j.triggers = dispatcher.Target{}, nil, nil
+		j.Target, j.Payload, j.TriggerNames = dispatcher.Target{}, nil, nil
 		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
 	}
 	return j, nil
@@ -53,7 +50,7 @@ func (j *jobRow) decode(target, payload, triggers string) error {
 			return errors.New("payload: it is not JSON")
 		}
 	}
-	if err := json.Unmarshal([]byte(triggers), &j.triggers); err != nil {
+	if err := json.Unmarshal([]byte(triggers), &j.TriggerNames); err != nil {
 		return fmt.Errorf("trigger names: %w", err)
 	}
 	return nil
@@ -100,9 +97,9 @@ func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 	var ids []int64
 	for i, row := range jobs {
 		all[i] = row.JobVersion
-		all[i].Triggers = make(map[string]dispatcher.Trigger, len(row.triggers))
+		all[i].Triggers = make(map[string]dispatcher.Trigger, len(row.TriggerNames))
 		byID[row.ID] = &all[i]
-		for _, name := range row.triggers {
+		for _, name := range row.TriggerNames {
 			ids = append(ids, dispatcher.TriggerID(row.App, row.Name, name))
 		}
 	}
@@ -219,7 +216,11 @@ func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	if err != nil {
 		return nil, err
 	}
-	return s.loadTriggers(ctx, s.read, "", rows)
+	versions := make([]dispatcher.JobVersion, len(rows))
+	for i := range rows {
+		versions[i] = rows[i].JobVersion
+	}
+	return versions, nil
 }
 
 // triggerNames returns the names of a job's triggers as its row keeps them.

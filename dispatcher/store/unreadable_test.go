@@ -49,7 +49,7 @@ func testUnreadableJob(t *testing.T, s dispatcher.Store, set string) {
 	}
 	for _, v := range versions {
 		switch {
-		case v.ID == good && (v.Err != nil || len(v.Triggers) != 1):
+		case v.ID == good && (v.Err != nil || len(v.TriggerNames) != 1):
 			t.Errorf("the other job: got %+v, error %v", v.Job, v.Err)
 		case v.ID == bad && (v.App != "app" || v.Name != "bad" || v.Revision != 1):
 			t.Errorf("the job: got %+v, want its names and revision", v)
