@@ -7,12 +7,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// claimLoop sleeps until the head of the timeline is about to be due, and claims.
+// claimLoop sleeps until the head of the timeline is about to be due, and claims: a lone fire at
+// once, under load as many as fill a batch or come within half of the claim lead.
 func (e *Engine) claimLoop(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		if e.claimOnce(ctx, e.clock.now()) > 0 {
+		if tried := e.claimOnce(ctx, e.clock.now()); tried > 0 {
+			if tried < e.opts.Batch {
+				e.linger(ctx, timer)
+			}
 			continue
 		}
 		wait := time.Hour // only a change of the timeline, or room in the pool, ends it earlier
@@ -28,6 +32,29 @@ func (e *Engine) claimLoop(ctx context.Context) {
 		case <-timer.C:
 		case <-e.timeline.changed:
 		case <-e.pool.freed:
+		}
+	}
+}
+
+// linger lets the next batch fill, as long as that makes no fire late: the statements that a
+// database has to take then follow from the time and not from the number of fires.
+func (e *Engine) linger(ctx context.Context, timer *time.Timer) {
+	most := e.opts.Lead / 2
+	for until := time.Now().Add(most); ctx.Err() == nil; {
+		wait := time.Until(until)
+		if head, ok := e.timeline.head(); ok {
+			wait = min(wait, e.clock.until(head.Add(-most)))
+		}
+		if wait <= 0 {
+			return
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-e.timeline.changed: // perhaps by a fire that is due at once
+		case <-e.pool.freed:
+			return
 		}
 	}
 }
@@ -100,12 +127,12 @@ func (e *entry) dueAfter(then time.Time) time.Time {
 
 // follow plans the fire after one that was claimed or lost. A trigger that another node is
 // preferred for is left to that node, also when this one has just fired it: the shares have
-// moved. For a lost fire of our own the database knows what became of it.
+// moved. For a lost fire of our own the database knows what became of it; see sweepLoop.
 func (e *Engine) follow(d entry, claimed dispatcher.Advance, now time.Time, won bool) {
 	switch {
 	case !e.fleet.prefers(d.DueTrigger):
 	case !won:
-		wake(e.wakePoll)
+		e.lost.Store(true)
 	case !claimed.Then.IsZero() && claimed.ThenDue.Before(now.Add(e.opts.Window)):
 		d.PrevFireTime, d.NextFireTime, d.DueAt = d.NextFireTime, claimed.Then, claimed.ThenDue
 		e.timeline.add(d)

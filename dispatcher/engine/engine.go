@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -117,6 +118,7 @@ type Engine struct {
 	work      tally
 	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
 
+	lost      atomic.Bool   // own fires, since the last sweep
 	wakePoll  chan struct{} // a hint came: look at the database now
 	wakeAdopt chan struct{} // runs may wait to be adopted
 }
@@ -138,7 +140,7 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 	}
 	e.pool = newPool(poolSize{least: o.MinWorkers, most: o.Workers, queue: o.Queue, perApp: o.AppWorkers, perHost: o.HostWorkers})
 	e.delays, e.intents = newDelays(), newIntents(store, o.Batch, o.Logger)
-	e.recorder = newRecorder(store, e.recorded, o.Batch, o.Logger)
+	e.recorder = newRecorder(store, e.recorded, e.pool.busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, o.Metrics)
 	e.pool.hold, e.pool.fire, e.pool.until = e.hold, e.fire, e.clock.until
 	return e

@@ -97,20 +97,22 @@ func (f *fleet) wanted() dispatcher.NodeState {
 	return dispatcher.NodeActive
 }
 
-// prefers tells whether this node is the one that is to fire a trigger: of the live nodes
-// that may, the one with the highest hash of both. When nodes come or go, only their share
-// moves.
-func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool {
+// prefers tells whether this node is the one that is to fire a trigger.
+func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
+
+// rank returns how many nodes are to fire a trigger rather than this one: of the live nodes that
+// may, those with a higher hash of both. When nodes come or go, only their share moves.
+func (f *fleet) rank(trigger dispatcher.DueTrigger) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	own := mix(uint64(trigger.ID), uint64(f.node))
+	own, rank := mix(uint64(trigger.ID), uint64(f.node)), 0
 	for i := range f.live {
 		other := &f.live[i]
 		if other.ID != f.node && mix(uint64(trigger.ID), uint64(other.ID)) > own && other.Serves(trigger.AppID, trigger.NodeLabels) {
-			return false
+			rank++
 		}
 	}
-	return true
+	return rank
 }
 
 // alone tells whether no other node is live.

@@ -253,3 +253,41 @@ func TestPinnedJobWaitsForANodeThatHasItsLabels(t *testing.T) {
 		t.Errorf("a node with the label did %d things, want a planned fire, a catch-up run and the manual run", got)
 	}
 }
+
+// Who waits its turn in line does not contend: after n graces only the n first of the line want
+// a fire.
+func TestOnlyTheNextInLineTakesWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	live := []dispatcher.Node{{ID: 11}, {ID: 22}, {ID: 33}, {ID: 44}}
+	for trigger := range int64(200) {
+		ranks := map[int]bool{}
+		for _, node := range live {
+			f := newFleet(time.Minute)
+			f.joined(node.ID, dispatcher.NodeActive, time.Now())
+			f.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: live}, time.Now())
+			ranks[f.rank(dispatcher.DueTrigger{ID: trigger})] = true
+		}
+		for rank := range len(live) {
+			if !ranks[rank] {
+				t.Fatalf("trigger %d: the ranks are %v, want each node another, from 0 on", trigger, ranks)
+			}
+		}
+	}
+}
+
+func TestTimelineKnowsWhatIsOverdue(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	line := newTimeline()
+	line.add(planned(1, 1, now))
+	if line.overdue(now) {
+		t.Error("overdue at its instant")
+	}
+	if !line.overdue(now.Add(time.Millisecond)) {
+		t.Error("not overdue after its instant")
+	}
+	line.take(now, 1, func(lane) bool { return false }, keep)
+	if !line.overdue(now) {
+		t.Error("not overdue while it waits for a place")
+	}
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // pageSize bounds one read of the poll and of the handler.
-const pageSize = 1000
+const pageSize = 5000
 
 // pollLoop reads the window at each beat, and at once when a hint says that something changed.
 func (e *Engine) pollLoop(ctx context.Context) {
@@ -31,13 +31,22 @@ func (e *Engine) pollLoop(ctx context.Context) {
 	})
 }
 
-// sweepLoop takes, after the grace, what the preferred node left alone.
+// sweepLoop takes, after the grace, what the preferred node left alone: the next in line first,
+// and so on, for nodes that contend lose most of what they try. A node that is late with its own
+// fires takes none: when a whole fleet is, helping would only make it later. It also has the
+// window read anew when own fires were lost.
 func (e *Engine) sweepLoop(ctx context.Context) {
 	e.every(ctx, "sweep", e.opts.Grace, nil, func(ctx context.Context, now time.Time) error {
-		if e.fleet.alone() {
+		// Not at each loss: where nodes contend, that would be poll upon poll.
+		if e.lost.Swap(false) {
+			wake(e.wakePoll)
+		}
+		if e.fleet.alone() || e.timeline.overdue(now.Add(-e.opts.Lead)) {
 			return nil
 		}
-		_, err := e.pollOnce(ctx, now, now.Add(-e.opts.Grace), func(dispatcher.DueTrigger) bool { return true })
+		_, err := e.pollOnce(ctx, now, now.Add(-e.opts.Grace), func(d dispatcher.DueTrigger) bool {
+			return now.Sub(d.DueAt) >= time.Duration(e.fleet.rank(d))*e.opts.Grace
+		})
 		return err
 	})
 }

@@ -212,6 +212,13 @@ func (p *pool) heldSlow() int {
 	return p.claimed.slow.total.n
 }
 
+// busy tells whether there are attempts in flight besides one that has just ended.
+func (p *pool) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.running)+p.queue.len() > 1
+}
+
 // size returns how many workers there are.
 func (p *pool) size() int {
 	p.mu.Lock()

@@ -10,22 +10,28 @@ import (
 )
 
 // recorder stores outcomes in batches, one batch at a time: a lone outcome at once, under
-// load as many as came meanwhile. It keeps what it has through an outage of the database;
+// load as many as fill a batch or come within some milliseconds. It keeps what it has through an outage of the database;
 // when its buffer is full, workers wait, the pool fills, and claiming stops.
 type recorder struct {
 	store   dispatcher.Store
 	stored  func([]dispatcher.Record) // is told of what was stored or dropped
+	busy    func() bool               // tells whether more outcomes are to come soon
 	batch   int
 	log     *slog.Logger
 	inbox   chan dispatcher.Record
 	pending sync.WaitGroup
 }
 
-// recordBuffer is how many outcomes may wait to be stored.
-const recordBuffer = 8192
+const (
+	// recordBuffer is how many outcomes may wait to be stored.
+	recordBuffer = 8192
+	// recordLinger is how long a batch may fill. If the node dies meanwhile, its requests are
+	// repeated, so it is short beside what a request takes.
+	recordLinger = 25 * time.Millisecond
+)
 
-func newRecorder(store dispatcher.Store, stored func([]dispatcher.Record), batch int, log *slog.Logger) *recorder {
-	return &recorder{store: store, stored: stored, batch: batch, log: log, inbox: make(chan dispatcher.Record, recordBuffer)}
+func newRecorder(store dispatcher.Store, stored func([]dispatcher.Record), busy func() bool, batch int, log *slog.Logger) *recorder {
+	return &recorder{store: store, stored: stored, busy: busy, batch: batch, log: log, inbox: make(chan dispatcher.Record, recordBuffer)}
 }
 
 // put hands over an outcome. While the buffer is full it waits, but not beyond the end of
@@ -52,15 +58,33 @@ func (r *recorder) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case first := <-r.inbox:
-			records := append(make([]dispatcher.Record, 0, r.batch), first)
-			for len(records) < r.batch && len(r.inbox) > 0 {
-				records = append(records, <-r.inbox)
-			}
+			records := r.fill(ctx, first)
 			r.keep(ctx, records)
 			r.stored(records)
 			r.pending.Add(-len(records))
 		}
 	}
+}
+
+// fill returns a batch that begins with first.
+func (r *recorder) fill(ctx context.Context, first dispatcher.Record) []dispatcher.Record {
+	records := append(make([]dispatcher.Record, 0, r.batch), first)
+	if !r.busy() && len(r.inbox) == 0 {
+		return records
+	}
+	filled := time.NewTimer(recordLinger)
+	defer filled.Stop()
+	for len(records) < r.batch {
+		select {
+		case next := <-r.inbox:
+			records = append(records, next)
+		case <-filled.C:
+			return records
+		case <-ctx.Done():
+			return records
+		}
+	}
+	return records
 }
 
 // keep stores one batch, again and again until the database takes it.

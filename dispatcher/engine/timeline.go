@@ -140,6 +140,13 @@ func (t *timeline) reading() (done func()) {
 	}
 }
 
+// overdue tells whether fires that were due by then still wait to be claimed.
+func (t *timeline) overdue(then time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.due.len() > 0 || len(t.heap) > 0 && t.heap[0].DueAt.Before(then)
+}
+
 // waiting returns how many fires are due that found no place yet.
 func (t *timeline) waiting() int {
 	t.mu.Lock()

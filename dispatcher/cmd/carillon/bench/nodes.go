@@ -10,7 +10,7 @@ import (
 
 const (
 	// nodesRate is how many fires a second several nodes share.
-	nodesRate = 4000
+	nodesRate = 15_000
 	// settling is how long nodes need to know each other: two heartbeats and a poll.
 	settling = 12 * time.Second
 )

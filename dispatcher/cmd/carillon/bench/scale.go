@@ -34,15 +34,15 @@ func (b *bench) scaleOf(ctx context.Context, triggers int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.end()) }()
-	const idle = 10 * time.Second
-	due := time.Now().Add(idle + 10*time.Second)
+	const idle, window = 10 * time.Second, 10 * time.Second // the poll reads what is due that soon
+	due := time.Now().Add(5*time.Second + idle + window)
 	if err := b.bring(ctx, app, due); err != nil {
 		return err
 	}
 	for _, phase := range []struct {
 		name  string
 		until time.Time
-	}{{"", due.Add(-idle)}, {"scale, idle", due}, {"", due.Add(time.Second)}, {"scale", due.Add(time.Second + b.Time/3)}} {
+	}{{"", due.Add(-window - idle)}, {"scale, idle", due.Add(-window)}, {"", due.Add(time.Second)}, {"scale", due.Add(time.Second + b.Time/3)}} {
 		began := time.Now()
 		if err := pause(ctx, time.Until(phase.until)); err != nil {
 			return err
