@@ -134,11 +134,11 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 		jobs:      newJobs(store),
 		calendars: newCalendars(store),
 		schedules: schedule.NewCache(10_000),
-		timeline:  newTimeline(),
 		wakePoll:  make(chan struct{}, 1),
 		wakeAdopt: make(chan struct{}, 1),
 	}
 	e.pool = newPool(poolSize{least: o.MinWorkers, most: o.Workers, queue: o.Queue, perApp: o.AppWorkers, perHost: o.HostWorkers})
+	e.timeline = newTimeline(e.pool.slow.is)
 	e.delays, e.intents = newDelays(), newIntents(store, o.Batch, o.Logger)
 	e.recorder = newRecorder(store, e.recorded, e.pool.busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, o.Metrics)

@@ -278,7 +278,7 @@ func TestOnlyTheNextInLineTakesWhatWasLeft(t *testing.T) {
 func TestTimelineKnowsWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	line := newTimeline()
+	line := newTimeline(noneSlow)
 	line.add(planned(1, 1, now))
 	if line.overdue(now) {
 		t.Error("overdue at its instant")

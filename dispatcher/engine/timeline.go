@@ -14,6 +14,8 @@ import (
 // fair order those that are due and wait for a place in the pool. It is a cache: an entry that
 // is out of date loses its claim and is dropped. It is safe for concurrent use.
 type timeline struct {
+	slow func(job int64) bool // tells which jobs are slow by now
+
 	mu      sync.Mutex
 	heap    entries
 	due     *fairQueue[*entry]
@@ -40,8 +42,8 @@ type entry struct {
 // mostPlanned bounds the timeline; what exceeds it is found by a later poll.
 const mostPlanned = 200_000
 
-func newTimeline() *timeline {
-	return &timeline{due: newFairQueue[*entry](), byID: map[int64]*entry{}, taken: map[int64]*entry{}, changed: make(chan struct{}, 1)}
+func newTimeline(slow func(job int64) bool) *timeline {
+	return &timeline{slow: slow, due: newFairQueue[*entry](), byID: map[int64]*entry{}, taken: map[int64]*entry{}, changed: make(chan struct{}, 1)}
 }
 
 // add plans a fire, in place of what was planned for its trigger under an older definition
@@ -91,7 +93,7 @@ func (t *timeline) take(until time.Time, limit int, admit func(lane) bool, relea
 	defer t.mu.Unlock()
 	for len(t.heap) > 0 && !t.heap[0].DueAt.After(until) {
 		e := heap.Pop(&t.heap).(*entry)
-		e.index = -1
+		e.index, e.lane.slow = -1, t.slow(e.JobID)
 		t.due.push(e, e.lane, e.weight)
 	}
 	var due []*entry

@@ -17,10 +17,12 @@ func anyLane(lane) bool { return true }
 
 func keep(...lane) {}
 
+func noneSlow(int64) bool { return false }
+
 func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		line, base := newTimeline(), time.Unix(1_000_000, 0)
+		line, base := newTimeline(noneSlow), time.Unix(1_000_000, 0)
 		offsets := rapid.SliceOfN(rapid.IntRange(0, 100), 0, 50).Draw(t, "offsets")
 		for i, offset := range offsets {
 			line.add(planned(int64(i), 1, base.Add(time.Duration(offset)*time.Second)))
@@ -61,7 +63,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line := newTimeline()
+			line := newTimeline(noneSlow)
 			line.add(tt.first)
 			line.add(tt.second)
 			got := line.take(now.Add(time.Hour), 10, anyLane, keep)
@@ -74,7 +76,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 
 func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
 	t.Parallel()
-	line, now := newTimeline(), time.Unix(1_000_000, 0)
+	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
 	woken := func() bool {
 		select {
 		case <-line.changed:
@@ -100,7 +102,7 @@ func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
 // What is due and finds no place is planned like the rest: anew when it changes, and once.
 func TestDueFireThatWaitsForAPlaceIsReplacedToo(t *testing.T) {
 	t.Parallel()
-	line, now := newTimeline(), time.Unix(1_000_000, 0)
+	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
 	line.add(planned(1, 1, now))
 	line.add(planned(2, 1, now))
 	if got := line.take(now, 10, func(lane) bool { return false }, keep); len(got) != 0 || line.waiting() != 2 {
@@ -135,7 +137,7 @@ func TestTimelineDropsWhatAReaderSawBeforeTheClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line := newTimeline()
+			line := newTimeline(noneSlow)
 			line.add(planned(1, 1, now))
 			done := line.reading()
 			taken := take(line)
@@ -157,5 +159,22 @@ func TestTimelineDropsWhatAReaderSawBeforeTheClaim(t *testing.T) {
 				t.Errorf("%d fires planned by a later reader, want 1", got)
 			}
 		})
+	}
+}
+
+// A job that became slow after its fire was planned waits in the slow lane.
+func TestTimelineLooksWhoIsSlowWhenAFireIsDue(t *testing.T) {
+	t.Parallel()
+	slow := map[int64]bool{}
+	line, now := newTimeline(func(job int64) bool { return slow[job] }), time.Unix(1_000_000, 0)
+	for job := range int64(2) {
+		e := planned(job, 1, now)
+		e.JobID = job
+		line.add(e)
+	}
+	slow[1] = true
+	fast := line.take(now, 2, func(in lane) bool { return !in.slow }, keep)
+	if len(fast) != 1 || fast[0].JobID != 0 {
+		t.Errorf("got %d fires in the fast lane, want that of the job that is not slow", len(fast))
 	}
 }

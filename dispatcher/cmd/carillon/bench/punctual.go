@@ -21,11 +21,13 @@ func (b *bench) lateness(ctx context.Context) error {
 	defer receiver.close()
 	start := nextSecond(8 * time.Second)
 	d := declaration{app: "steady", triggers: lateRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: spread(start, lateRate)}
-	if err := b.run(ctx, start.Add(b.Time), d); err != nil {
+	end := start.Add(b.Time)
+	if err := b.run(ctx, end.Add(time.Second), d); err != nil {
 		return err
 	}
-	l := latenciesOf(receiver.noted())
-	r := Result{Bench: "lateness", Database: b.kind, Unit: "fires/s", Value: float64(len(l)) / b.Time.Seconds(), Triggers: some(lateRate)}
+	l := latenciesOf(receiver.notedBefore(end))
+	all := lateRate * int(b.Time/time.Second)
+	r := Result{Bench: "lateness", Database: b.kind, Unit: "fires/s", Value: float64(len(l)) / b.Time.Seconds(), Triggers: some(lateRate), Missing: some(all - len(l))}
 	r.lateness(l)
 	return b.Report(r)
 }
@@ -80,7 +82,7 @@ func (b *bench) burst(ctx context.Context) error {
 	if err := b.run(ctx, due.Add(6*time.Second), crowd, alone); err != nil {
 		return err
 	}
-	notes := receiver.noted()
+	notes := receiver.notedBefore(due.Add(time.Hour))
 	first := make([]note, 0, burstSize)
 	r := Result{Bench: "burst", Database: b.kind, Unit: "fires/s", Triggers: some(burstSize), OutOfOrder: some(disorder(notes))}
 	for _, n := range notes {
@@ -148,11 +150,13 @@ func (b *bench) hang(ctx context.Context) error {
 			return t
 		},
 	}
-	if err := b.run(ctx, start.Add(b.Time), d); err != nil {
+	end := start.Add(b.Time)
+	if err := b.run(ctx, end.Add(time.Second), d); err != nil {
 		return err
 	}
-	l := latenciesOf(receiver.noted())
-	r := Result{Bench: "hang", Database: b.kind, Unit: "healthy fires/s", Value: float64(len(l)) / b.Time.Seconds(), Triggers: some(hangTriggers)}
+	l := latenciesOf(receiver.notedBefore(end))
+	healthy := hangTriggers / hangHosts * int(b.Time/time.Second)
+	r := Result{Bench: "hang", Database: b.kind, Unit: "healthy fires/s", Value: float64(len(l)) / b.Time.Seconds(), Triggers: some(hangTriggers), Missing: some(healthy - len(l))}
 	r.lateness(l)
 	return b.Report(r)
 }

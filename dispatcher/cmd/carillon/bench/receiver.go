@@ -67,11 +67,11 @@ func swallow(_ http.ResponseWriter, q *http.Request) {
 	_, _ = io.Copy(io.Discard, q.Body)
 }
 
-// noted returns what came, in the order in which it came.
-func (r *receiver) noted() []note {
+// notedBefore returns what came of what was due before an instant, in the order in which it came.
+func (r *receiver) notedBefore(end time.Time) []note {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.notes)
+	return slices.DeleteFunc(slices.Clone(r.notes), func(n note) bool { return !n.due.Before(end) })
 }
 
 // latenciesOf returns how late requests were.

@@ -32,6 +32,8 @@ type Result struct {
 	P99   *float64 `json:"p99_ms,omitempty"`
 	Max   *float64 `json:"max_ms,omitempty"`
 	Early *int     `json:"early,omitempty"`
+	// Missing is how many were due and had not come a second after the end.
+	Missing *int `json:"missing,omitempty"`
 	// Last is when the last of a burst began, Alone when the only fire of another app did.
 	Last       *float64 `json:"last_ms,omitempty"`
 	Alone      *float64 `json:"alone_ms,omitempty"`
@@ -113,6 +115,7 @@ func (r Result) details() []string {
 	number("p99_ms", "%.1f", r.P99)
 	number("max_ms", "%.1f", r.Max)
 	count("early", r.Early)
+	count("missing", r.Missing)
 	number("last_ms", "%.0f", r.Last)
 	number("alone_ms", "%.0f", r.Alone)
 	count("out_of_order", r.OutOfOrder)
