@@ -10,7 +10,7 @@ import (
 
 const (
 	// nodesRate is how many fires a second several nodes share.
-	nodesRate = 15_000
+	nodesRate = 10_000
 	// settling is how long nodes need to know each other: two heartbeats and a poll.
 	settling = 12 * time.Second
 )
@@ -21,7 +21,7 @@ func (b *bench) nodes(ctx context.Context) error {
 	if b.pool == nil {
 		return errors.New("SQLite has one node; give a PostgreSQL database")
 	}
-	d := declaration{app: "fleet", triggers: nodesRate, perJob: 10, target: to("http://127.0.0.1"), schedule: everySecond(nextSecond(0))}
+	d := idleJobs("fleet", nodesRate)
 	if err := declare(ctx, b.database, d); err != nil {
 		return err
 	}
@@ -35,6 +35,11 @@ func (b *bench) nodes(ctx context.Context) error {
 
 // nodesOf measures a fleet of so many nodes.
 func (b *bench) nodesOf(ctx context.Context, count int) (err error) {
+	// Nothing is due until the nodes know each other, and nothing that the fleet before has left.
+	start := nextSecond(settling)
+	if err := b.bring(ctx, "fleet", start); err != nil {
+		return err
+	}
 	var fleet []*process
 	defer func() {
 		for _, p := range fleet {
@@ -48,7 +53,7 @@ func (b *bench) nodesOf(ctx context.Context, count int) (err error) {
 		}
 		fleet = append(fleet, p)
 	}
-	if err := pause(ctx, settling); err != nil {
+	if err := pause(ctx, time.Until(start.Add(time.Second))); err != nil {
 		return err
 	}
 	if _, err := reports(fleet); err != nil {
