@@ -18,6 +18,9 @@ type App struct {
 	// Weight is how many turns the app has where fires of several wait for a node, against one
 	// of weight 1; 1 to MaxWeight, and 0 means 1.
 	Weight int `json:"weight,omitempty"`
+	// Retention is how long the app's runs, attempts and misfires are kept, from MinRetention to
+	// MaxRetention; 0 means DefaultRetention. They go by whole UTC days.
+	Retention Duration `json:"retention,omitempty"`
 
 	// Revision counts the changes of the app; it is its ETag. Read-only, as all below.
 	Revision  int64     `json:"revision"`
@@ -26,10 +29,18 @@ type App struct {
 }
 
 // SetDefaults gives a decoded app the values of fields that its JSON leaves out.
-func (a *App) SetDefaults() { a.Enabled, a.Weight = true, 1 }
+func (a *App) SetDefaults() { a.Enabled, a.Weight, a.Retention = true, 1, DefaultRetention }
 
 // MaxWeight bounds App.Weight.
 const MaxWeight = 100
+
+// Bounds and default of App.Retention. Less than a day would promise what clean-up by whole
+// days does not keep.
+const (
+	MinRetention     = 24 * time.Hour
+	MaxRetention     = 10 * 365 * 24 * time.Hour
+	DefaultRetention = Duration(30 * 24 * time.Hour)
+)
 
 // Validate returns everything wrong with a, as Faults, or nil.
 func (a App) Validate() error {
@@ -37,6 +48,9 @@ func (a App) Validate() error {
 	CheckName(&faults, "/name", a.Name)
 	checkText(&faults, "/description", a.Description)
 	checkRange(&faults, "/weight", a.Weight, 0, MaxWeight)
+	if a.Retention != 0 {
+		a.Retention.check(&faults, "/retention", MinRetention, MaxRetention)
+	}
 	return faults.Err()
 }
 

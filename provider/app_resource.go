@@ -54,11 +54,12 @@ func newAppResource() resource.Resource {
 
 // appModel is a carillon_app as configuration, plan and state hold it.
 type appModel struct {
-	Name        types.String `tfsdk:"name"`
-	Description types.String `tfsdk:"description"`
-	Enabled     types.Bool   `tfsdk:"enabled"`
-	Weight      types.Number `tfsdk:"weight"`
-	Revision    types.Int64  `tfsdk:"revision"`
+	Name        types.String    `tfsdk:"name"`
+	Description types.String    `tfsdk:"description"`
+	Enabled     types.Bool      `tfsdk:"enabled"`
+	Weight      types.Number    `tfsdk:"weight"`
+	Retention   text[durations] `tfsdk:"retention"`
+	Revision    types.Int64     `tfsdk:"revision"`
 }
 
 // nameRule describes the rule of dispatcher.CheckName, for the pages.
@@ -88,6 +89,13 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"weight": schema.NumberAttribute{
 				Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(1)),
 				MarkdownDescription: "How many turns the app has where fires of several wait for a node, against one of weight 1: `1` to `100`. Default: `1`.",
+			},
+			"retention": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(formatDuration(dispatcher.DefaultRetention)),
+				CustomType: textType[durations]{},
+				MarkdownDescription: "How long runs, attempts and misfires of the app are kept: `24h` to `87600h` (ten years). They are removed " +
+					"by whole UTC days; what is not finished stays. Less takes effect within minutes and cannot be undone. Default: `720h` (30 days).",
+				PlanModifiers: []planmodifier.String{keepIfSame[durations]{}},
 			},
 			"revision": schema.Int64Attribute{
 				Computed:            true,
@@ -131,6 +139,10 @@ func readApp(read *reader, m appModel) dispatcher.App {
 			read.faults.Add("/weight", dispatcher.CodeCountRange, "weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
 		}
 	}
+	app.Retention = read.duration("/retention", m.Retention, app.Retention)
+	if given, err := dispatcher.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 { // likewise
+		read.faults.Add("/retention", dispatcher.CodeDurationMin, "duration 0s is less than the minimum of %s", dispatcher.MinRetention)
+	}
 	return app
 }
 
@@ -141,6 +153,7 @@ func newAppModel(_ context.Context, app dispatcher.App, _ appModel) (appModel, d
 		Description: types.StringValue(app.Description),
 		Enabled:     types.BoolValue(app.Enabled),
 		Weight:      types.NumberValue(big.NewFloat(float64(app.Weight))),
+		Retention:   newText[durations](formatDuration(app.Retention)),
 		Revision:    types.Int64Value(app.Revision),
 	}, nil
 }

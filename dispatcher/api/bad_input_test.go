@@ -175,6 +175,11 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 	for _, weight := range []string{"-1", "101"} {
 		w.do("PUT", oneApp, `{"weight":`+weight+`}`).refused(http.StatusUnprocessableEntity, "/weight count_range")
 	}
+	for retention, code := range map[string]string{
+		`"23h59m"`: "duration_min", `"-24h"`: "duration_min", `"87601h"`: "duration_max", `"30d"`: "duration_unit", `""`: "duration_empty",
+	} {
+		w.do("PUT", oneApp, `{"retention":`+retention+`}`).refused(http.StatusUnprocessableEntity, "/retention "+code)
+	}
 	if diff := cmp.Diff(before, w.must(http.StatusOK, "GET", oneJob, "").Body.String()); diff != "" {
 		t.Errorf("the job changed although everything was refused (-before +after):\n%s", diff)
 	}

@@ -1,17 +1,20 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const appColumns = `name, description, enabled, weight, revision, created_at, updated_at`
+const appColumns = `name, description, enabled, weight, retention, revision, created_at, updated_at`
 
 func scanApp(row scanner) (dispatcher.App, error) {
 	var app dispatcher.App
-	var created, updated int64
-	err := row.Scan(&app.Name, &app.Description, &app.Enabled, &app.Weight, &app.Revision, &created, &updated)
+	var retention, created, updated int64
+	err := row.Scan(&app.Name, &app.Description, &app.Enabled, &app.Weight, &retention, &app.Revision, &created, &updated)
+	app.Retention = dispatcher.Duration(time.Duration(retention) * time.Millisecond)
 	app.CreatedAt, app.UpdatedAt = instant(created), instant(updated)
 	return app, err
 }
@@ -58,17 +61,18 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 			expected = -1
 		}
 		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
-		// for none, -1 for any, $7 weight. A deleted app's revision goes on.
-		const put = `INSERT INTO apps (id, name, description, enabled, weight, revision, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $7, 1, $5, $5)
+		// for none, -1 for any, $7 weight, $8 retention. A deleted app's revision goes on.
+		const put = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $7, $8, 1, $5, $5)
 			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled, weight = excluded.weight,
-				revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+				retention = excluded.retention, revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
 				created_at = CASE WHEN apps.deleted_at IS NULL THEN apps.created_at ELSE excluded.created_at END
 			WHERE CASE WHEN apps.deleted_at IS NULL THEN apps.revision ELSE 0 END = $6 OR $6 = -1
 			RETURNING ` + appColumns
 		var found bool
 		stored, found, err = first(ctx, t, scanApp, put,
-			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled, t.now.UnixMilli(), expected, max(app.Weight, 1))
+			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled, t.now.UnixMilli(), expected, max(app.Weight, 1),
+			cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds())
 		if err != nil {
 			return err
 		}

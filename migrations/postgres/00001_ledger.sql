@@ -14,6 +14,7 @@ CREATE TABLE apps (
   description       TEXT    NOT NULL,
   enabled           BOOLEAN NOT NULL,     -- an operator's wish; schedulers never write it
   weight            INTEGER NOT NULL,     -- turns among the apps
+  retention         BIGINT  NOT NULL,     -- milliseconds that the app's history is kept
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
   created_at        BIGINT  NOT NULL,

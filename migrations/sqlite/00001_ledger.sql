@@ -13,6 +13,7 @@ CREATE TABLE apps (
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
   weight INTEGER NOT NULL,
+  retention INTEGER NOT NULL,
   revision INTEGER NOT NULL,
   calendar_revision INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,

@@ -27,7 +27,7 @@ func testApps(t *testing.T, f *fixture) {
 	stored, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := app
-	want.Weight = 1 // which none means
+	want.Weight, want.Retention = 1, dispatcher.DefaultRetention // which none means
 	want.Revision, want.CreatedAt, want.UpdatedAt = 1, t0, t0
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
@@ -39,7 +39,7 @@ func testApps(t *testing.T, f *fixture) {
 	_, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, dispatcher.Change{IfRevision: 1, Now: t0})
 	wantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
 
-	app.Enabled, app.Description, app.Weight = false, "", 7
+	app.Enabled, app.Description, app.Weight, app.Retention = false, "", 7, dispatcher.Duration(48*time.Hour)
 	stored, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour)})
 	f.must(err)
 	want = app
