@@ -7,7 +7,8 @@
 // named triggers. A [Trigger] is one schedule with its own previous and next fire time. Each
 // scheduled instant of a trigger is a fire; the execution of one fire, or of a request to
 // run a job by hand, is a [Run], made of attempts. A fire whose time passed without a claim
-// is settled by a recorded [Misfire]. Runs and misfires together are the ledger.
+// is settled by a recorded [Misfire]. Runs and misfires together are the ledger, which is kept
+// for the retention of the app.
 //
 // A node is one dispatcher process. Its id is drawn anew at each start (an incarnation); its
 // name is only a label.

@@ -16,6 +16,7 @@ import (
 type Store interface {
 	Definitions
 	Ledger
+	History
 	Fleet
 	Dispatch
 	// Close releases the database.
@@ -119,6 +120,27 @@ type Ledger interface {
 	// CancelRun ends a live run as cancelled; the result of a request in flight becomes a
 	// late result. ErrConflict: it is finished.
 	CancelRun(ctx context.Context, id string, change Change) (Run, error)
+}
+
+// Tidied is what one call of Tidy removed.
+type Tidied struct {
+	// Partitions are tables of one day that were dropped, on PostgreSQL.
+	Partitions int
+	// Runs, with their attempts, and Misfires were deleted one by one.
+	Runs, Misfires int
+	// More tells that there is more to remove, at once.
+	More bool
+}
+
+// History is how far back the ledger goes.
+type History interface {
+	// Tidy removes what is older than the retention of its app, by whole UTC days: runs by
+	// their scheduled instant and end, misfires by their last instant and decision. What is
+	// live stays, and the run from whose end a fixed delay is yet to count on. On PostgreSQL
+	// a day goes as a partition once it is older than the longest retention of all apps;
+	// Tidy also makes the partitions of the days to come. A call is bounded, and it waits for
+	// nobody: what is locked, or what another node is at, is left for a later call.
+	Tidy(ctx context.Context, now time.Time) (Tidied, error)
 }
 
 // Beat is what a heartbeat returns.

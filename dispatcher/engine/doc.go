@@ -21,6 +21,9 @@
 // adopted: those of dead nodes, those handed back, those requested by hand; and fixed delays
 // whose run has ended without this node's knowing are given their next fire.
 //
+// Every ten minutes, on its own, the clean-up makes the partitions of the days to come and
+// removes history past its retention. It waits for nobody, so claims never wait for it.
+//
 // # Who may do what
 //
 // Any node can do anything; there is no leader. Nodes prefer disjoint triggers (a rendezvous

@@ -42,6 +42,8 @@ type Options struct {
 	Lead time.Duration
 	// Grace is how long a fire is left to the node that is preferred for it; default 1s.
 	Grace time.Duration
+	// Tidy is the rhythm of the clean-up of history, give or take a tenth; default 10m.
+	Tidy time.Duration
 	// Drain is how long a shutdown waits for runs in flight; default 25s.
 	Drain time.Duration
 	// Workers is how many attempts are made at once, of those that do not take long; default
@@ -76,6 +78,7 @@ func (o Options) withDefaults() Options {
 	set(&o.DeadAfter, 60*time.Second)
 	set(&o.Lead, 50*time.Millisecond)
 	set(&o.Grace, time.Second)
+	set(&o.Tidy, 10*time.Minute)
 	set(&o.Drain, 25*time.Second)
 	count := func(n *int, value int) {
 		if *n == 0 {
@@ -158,7 +161,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beats, endBeats := context.WithCancel(life)
 	defer endBeats()
 	var claiming, beating, living sync.WaitGroup
-	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.delayLoop, e.slowLoop} {
+	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.delayLoop, e.slowLoop, e.tidyLoop} {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(beats) })

@@ -13,6 +13,7 @@ type metrics struct {
 	claims   *prometheus.CounterVec // by result
 	attempts *prometheus.CounterVec // by state
 	misfires prometheus.Counter
+	removed  *prometheus.CounterVec // by kind
 	lateness prometheus.Histogram
 	polls    prometheus.Histogram
 	drift    prometheus.Gauge
@@ -22,6 +23,13 @@ type metrics struct {
 const (
 	claimWon  = "won"
 	claimLost = "lost"
+)
+
+// What clean-up removes.
+const (
+	removedRun       = "run"
+	removedMisfire   = "misfire"
+	removedPartition = "partition"
 )
 
 // newMetrics registers the metrics of e.
@@ -36,6 +44,9 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 		misfires: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "carillon_misfires_total", Help: "Misfire decisions that this node took; each may stand for many instants.",
 		}),
+		removed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "carillon_history_removed_total", Help: "History past its retention that this node removed, by kind: run or misfire, one by one, or partition, a day of a table.",
+		}, []string{"kind"}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "carillon_lateness_seconds", Help: "How long after it was due an attempt of a scheduled fire began.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
@@ -53,7 +64,10 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	for _, state := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunCancelled} {
 		m.attempts.WithLabelValues(string(state))
 	}
-	registry.MustRegister(m.claims, m.attempts, m.misfires, m.lateness, m.polls, m.drift)
+	for _, kind := range []string{removedRun, removedMisfire, removedPartition} {
+		m.removed.WithLabelValues(kind)
+	}
+	registry.MustRegister(m.claims, m.attempts, m.misfires, m.removed, m.lateness, m.polls, m.drift)
 	gauge := func(name, help string, read func() int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
 	}
@@ -72,6 +86,13 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 func (m *metrics) claimed(won, lost int) {
 	m.claims.WithLabelValues(claimWon).Add(float64(won))
 	m.claims.WithLabelValues(claimLost).Add(float64(lost))
+}
+
+// tidied counts what a call of Tidy removed.
+func (m *metrics) tidied(t dispatcher.Tidied) {
+	m.removed.WithLabelValues(removedRun).Add(float64(t.Runs))
+	m.removed.WithLabelValues(removedMisfire).Add(float64(t.Misfires))
+	m.removed.WithLabelValues(removedPartition).Add(float64(t.Partitions))
 }
 
 // polled notes a window poll, and how late it began.

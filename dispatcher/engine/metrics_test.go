@@ -45,7 +45,7 @@ func TestMetricsAreRegisteredFromTheStart(t *testing.T) {
 	if err != nil || len(problems) != 0 {
 		t.Errorf("problems = %v, %v", problems, err)
 	}
-	if n, err := testutil.GatherAndCount(registry); err != nil || n < 12 {
+	if n, err := testutil.GatherAndCount(registry); err != nil || n < 15 {
 		t.Errorf("%d metrics from the start, %v; want them all", n, err)
 	}
 }

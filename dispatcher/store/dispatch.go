@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -149,13 +150,35 @@ func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispa
 	for len(served) < len(names) {
 		served = append(served, "")
 	}
-	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now), int64(query.Limit), int64(len(query.Apps))},
+	args := append([]any{nil, nil, int64(query.Node), int64(query.Token), orZero(query.Now), int64(query.Limit), int64(len(query.Apps))},
 		s.batch(names, served)...)
+	found, err := s.setDays(ctx, s.hot.adoptable, args)
+	if err != nil {
+		return nil, fmt.Errorf("look for runs to adopt: %w", err)
+	}
+	if !found {
+		return nil, nil
+	}
 	held, err := s.heldRuns(ctx, otherTimeout, s.hot.adopt, args)
 	if err != nil {
 		return nil, fmt.Errorf("adopt runs: %w", err)
 	}
 	return held, nil
+}
+
+// setDays sets the first two of args to the days of the runs that a statement, run with them,
+// finds. What comes after it looked is for the next round.
+func (s *store) setDays(ctx context.Context, find statement, args []any) (found bool, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	args[0], args[1] = int64(0), int64(math.MaxInt64)
+	var first, last *int64
+	_, err = s.run(ctx, find, args, func(row scanner) error { return row.Scan(&first, &last) })
+	if err != nil || first == nil {
+		return false, err
+	}
+	args[0], args[1] = day(*first), day(*last)+dayMillis
+	return true, nil
 }
 
 // servedLabels returns those sets of labels that jobs require and a node with these labels has.
@@ -189,7 +212,15 @@ func (s *store) keysOf(runs []dispatcher.HeldRun) []any {
 	for _, run := range sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }) {
 		k.add(run.RunKey, run.Token, run.Attempt)
 	}
-	return s.batch(k.at, k.trigger, k.kind, k.token, k.attempt)
+	return s.dated(k.at, k.trigger, k.kind, k.token, k.attempt)
+}
+
+// dated is batch for runs in the order of their instants, which the first column holds, after
+// the bounds of their days: from the first inclusive, to the second exclusive.
+func (s *store) dated(columns ...any) []any {
+	at := columns[0].([]int64)
+	first, last := day(at[0]), day(at[len(at)-1])
+	return append([]any{first, last + dayMillis}, s.batch(columns...)...)
 }
 
 func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
@@ -229,7 +260,10 @@ func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 const forfeitBatch = 1000
 
 func (s *store) Forfeit(ctx context.Context, now time.Time) (int, error) {
-	args := append([]any{orZero(now), int64(forfeitBatch)}, s.batch([]int64{0})...)
+	args := append([]any{nil, nil, orZero(now), int64(forfeitBatch)}, s.batch([]int64{0})...)
+	if found, err := s.setDays(ctx, s.hot.forfeitable, args); err != nil || !found {
+		return 0, err
+	}
 	lost, err := s.heldRuns(ctx, otherTimeout, s.hot.forfeit, args)
 	if err != nil || len(lost) == 0 {
 		return 0, err
@@ -251,7 +285,7 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
 	}
 	columns := outcomes(sorted)
-	recorded, err := s.exec(ctx, s.hot.record, s.batch(columns...))
+	recorded, err := s.exec(ctx, s.hot.record, s.dated(columns...))
 	if err == nil && int(recorded) < len(records) {
 		// Some were fenced off. If this is interrupted, the caller records them again.
 		err = s.recordLate(ctx, sorted, columns)
@@ -294,7 +328,7 @@ func (s *store) recordLate(ctx context.Context, records []dispatcher.Record, col
 		}
 		late[i] = string(outcome)
 	}
-	_, err := s.exec(ctx, s.hot.late, s.batch(append(columns, late)...))
+	_, err := s.exec(ctx, s.hot.late, s.dated(append(columns, late)...))
 	return err
 }
 

@@ -19,6 +19,15 @@
 // planner, misled by old statistics, begin with the table and not with the batch: on a young
 // table that was measured to be twenty times slower.
 //
+// # Days
+//
+// On PostgreSQL runs and attempts are partitioned by the UTC day of the scheduled instant. A
+// statement that knows its runs bounds the day by parameters, because the planner, who plans each
+// batch anew, takes longer the more partitions it sees. Tidy makes the partitions of the days
+// to come and drops those past retention; what cannot go by days (the history of apps that keep
+// less than others, days with live runs, the default partitions, all of SQLite) it deletes in
+// small batches. It asks for locks only for as long as claims can wait without being late.
+//
 // # Losing is not an error
 //
 // A compare-and-swap that finds another state changes nothing and returns nothing. Errors mean

@@ -22,6 +22,32 @@ func ExplainEnded(ctx context.Context, s dispatcher.Store) (string, error) {
 	return own.explain(ctx, own.hot.ended.parts[0], []any{int64(500)})
 }
 
+// ExplainRun returns the plan of finding a run by its key.
+func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) (string, error) {
+	return s.(*store).explain(ctx, runQuery(oneRun), []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
+}
+
+// ExplainRecord returns the plan of recording.
+func ExplainRecord(ctx context.Context, s dispatcher.Store, records []dispatcher.Record) (string, error) {
+	own := s.(*store)
+	return own.explain(ctx, own.hot.record.parts[0], own.dated(outcomes(records)...))
+}
+
+// Partitions returns the names of the partitions of PostgreSQL, by day.
+func Partitions(ctx context.Context, s dispatcher.Store) (names []string, err error) {
+	all, err := partitions(ctx, s.(*store).read)
+	for _, one := range all {
+		names = append(names, one.name())
+	}
+	return names, err
+}
+
+// Count returns the number that a query returns.
+func Count(ctx context.Context, s dispatcher.Store, query string) (int64, error) {
+	n, _, err := first(ctx, s.(*store).read, scanInt, query)
+	return n, err
+}
+
 // PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
 func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar dispatcher.Calendar, change dispatcher.Change, do func()) (dispatcher.Calendar, error) {
 	own := s.(*store)

@@ -45,6 +45,9 @@ func migrate(ctx context.Context, a address) error {
 	if _, err = provider.Up(ctx); err == nil {
 		err = checkSchema(ctx, db, a)
 	}
+	if err == nil && a.path == "" {
+		err = (&postgres{}).firstDays(ctx, db)
+	}
 	return errors.Join(err, done())
 }
 

@@ -121,9 +121,9 @@ func (p *postgres) statements() statements {
 	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advance+` RETURNING `+settledRow) +
 		`, m AS (` + insertDecisions + `)` + insertRuns)
 	// What another node is adopting is passed over.
-	all.adopt = write(p.rows(3, 6, "", adoptColumns...) + chosen(adoptable+` FOR UPDATE OF r SKIP LOCKED`) +
+	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + adoptRuns)
-	all.forfeit = write(p.rows(1, 3, "", idColumns...) + chosen(forfeited+` FOR UPDATE OF r SKIP LOCKED`) +
+	all.forfeit = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + forfeitRuns)
 	return all
 }
@@ -186,6 +186,8 @@ func (p *postgres) transient(err error) bool {
 	}
 	switch e.Code {
 	case "40001", "40P01", "55P03": // serialization_failure, deadlock_detected, lock_not_available
+		return true
+	case "23514": // check_violation: a run was on its way to the default partition when its day got its own
 		return true
 	}
 	return false

@@ -138,6 +138,10 @@ func (s *store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
 	return findRun(ctx, s.read, id)
 }
 
+// oneRun is the run of a key, found in one partition.
+// $1 scheduled instant, $2 trigger, $3 kind
+const oneRun = `SELECT * FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+
 // findRun returns a run with its attempts, or ErrNotFound.
 func findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) {
 	key, err := dispatcher.ParseRunKey(id)
@@ -145,9 +149,7 @@ func findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) 
 		return dispatcher.Run{}, dispatcher.NotFound("run", id)
 	}
 	args := []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())}
-	// $1 scheduled instant, $2 trigger, $3 kind
-	const one = `SELECT * FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	run, found, err := first(ctx, q, scanRun, runQuery(one), args...)
+	run, found, err := first(ctx, q, scanRun, runQuery(oneRun), args...)
 	if err != nil || !found {
 		if err == nil {
 			err = dispatcher.NotFound("run", id)

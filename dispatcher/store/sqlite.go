@@ -126,10 +126,10 @@ func (s *sqlite) statements() statements {
 		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
 		settle+` `+advance,
 	)
-	adopt := s.rows(3, 6, "", adoptColumns...) + chosen(adoptable)
-	all.adopt = writeAt(3, adopt+insertLost, adopt+adoptRuns)
-	forfeit := s.rows(1, 3, "", idColumns...) + chosen(forfeited)
-	all.forfeit = writeAt(1, forfeit+insertLost, forfeit+forfeitRuns)
+	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable)
+	all.adopt = writeAt(5, adopt+insertLost, adopt+adoptRuns)
+	forfeit := s.rows(3, 5, "", idColumns...) + chosen(forfeited)
+	all.forfeit = writeAt(3, forfeit+insertLost, forfeit+forfeitRuns)
 	return all
 }
 
@@ -187,6 +187,12 @@ func (s *sqlite) committed(hints []dispatcher.Hint) { s.hub.publish(hints) }
 func (s *sqlite) listen(ctx context.Context, hint func(dispatcher.Hint)) error {
 	s.hub.listen(ctx, hint)
 	return nil
+}
+
+func (s *sqlite) giveWay(context.Context, *sql.Tx) (bool, error) { return true, nil }
+
+func (s *sqlite) turnDays(context.Context, *sql.DB, int64, int64) (int, bool, error) {
+	return 0, true, nil
 }
 
 // transient is false: the lock that would be busy is this process's own, and it waits for it.

@@ -106,9 +106,16 @@ CREATE INDEX triggers_delayed ON triggers (id)
 -- index: measured, a third more CPU and 350 more bytes of WAL per fire.
 --
 -- Primary key: it is the guarantee of one claim per fire (one row for each trigger,
--- instant and kind), in an order that appends, finds a run by its id and can be
--- partitioned by day. No foreign key to triggers: it would lock a row per fire, and a manual
--- run has the job's id there.
+-- instant and kind), in an order that appends and finds a run by its id. No foreign key to
+-- triggers: it would lock a row per fire, and a manual run has the job's id there.
+--
+-- Partitions: one per UTC day of the scheduled instant, runs_20260131, made days ahead by the
+-- clean-up and dropped by it once retention has passed; no row is deleted one by one then. A
+-- day that was not made in time, as for a backfill or after days without a node, goes to
+-- runs_default. A run's id holds its instant, so that finding it touches one partition. Hot
+-- statements bound scheduled_at by parameters, so that the planner sees only the days that it
+-- needs; what looks for live runs looks into the runs_live of each day, which are empty but
+-- for the latest.
 -- runs_live finds what queued (node 0) and dead nodes hold, and the live runs of a job; its
 -- size is that of the work in flight. runs_ended is the history of a job. A run is in one of
 -- the two, so claim and record each write one entry:
@@ -139,11 +146,13 @@ CREATE TABLE runs (
   class        TEXT     NOT NULL DEFAULT '',
   error        TEXT     NOT NULL DEFAULT '',
   PRIMARY KEY (scheduled_at, trigger_id, kind)
-);
+) PARTITION BY RANGE (scheduled_at);
+CREATE TABLE runs_default PARTITION OF runs DEFAULT;
 CREATE INDEX runs_live ON runs (node, job_id) WHERE live;
 CREATE INDEX runs_ended ON runs (job_id, scheduled_at) WHERE NOT live;
 
--- The attempts of a run that are over and are not, or not any more, its latest by record.
+-- The attempts of a run that are over and are not, or not any more, its latest by record. Their
+-- partitions are those of runs.
 CREATE TABLE attempts (
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,
@@ -158,7 +167,8 @@ CREATE TABLE attempts (
   error        TEXT     NOT NULL,
   late_result  TEXT,                      -- JSON: what came after the run had been taken away
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
-);
+) PARTITION BY RANGE (scheduled_at);
+CREATE TABLE attempts_default PARTITION OF attempts DEFAULT;
 
 CREATE TABLE misfires (
   from_at    BIGINT NOT NULL,             -- first and last missed instant, inclusive

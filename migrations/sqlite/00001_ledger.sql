@@ -83,6 +83,7 @@ CREATE INDEX triggers_delayed ON triggers (id)
   WHERE delayed AND next_fire_time IS NULL AND state = 'waiting' AND enabled AND deleted_at IS NULL;
 
 -- Rows lie in the order of this key (WITHOUT ROWID), so a claim appends and needs no second tree.
+-- There are no partitions: retention deletes in small batches, oldest first, from the front of the tree.
 CREATE TABLE runs (
   scheduled_at INTEGER NOT NULL,
   trigger_id INTEGER NOT NULL,

@@ -60,6 +60,11 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"retry":                  testRetry,
 		"runs":                   testRuns,
 		"misfires":               testMisfires,
+		"retention":              testRetention,
+		"retention changes":      testRetentionChanges,
+		"retention of retries":   testRetentionOfRetries,
+		"retention of misfires":  testRetentionOfMisfires,
+		"retention and delays":   testRetentionOfDelays,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

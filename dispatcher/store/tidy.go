@@ -1,0 +1,272 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Bounds of the clean-up: what one transaction deletes, what one call makes of these, and how
+// many jobs are looked through at once. Claims of other nodes go between.
+const (
+	tidyRows    = 500
+	tidyBatches = 20
+	tidyJobs    = 200
+)
+
+// The statements of Tidy. Expired means: before $1, the start of a UTC day.
+const (
+	// awaited are the runs whose ends fixed delays have yet to be counted from.
+	awaited = `SELECT t.prev_fire_time AS at, t.id FROM triggers AS t WHERE t.delayed AND t.next_fire_time IS NULL
+		AND t.state = 'waiting' AND t.enabled AND t.deleted_at IS NULL AND t.prev_fire_time IS NOT NULL`
+
+	// What was scheduled long ago and has ended only now, as a catch-up, is kept from its end on.
+	expiredRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE NOT r.live AND r.scheduled_at < $1
+		AND coalesce(r.ended_at, r.scheduled_at) < $1 AND (r.scheduled_at, r.trigger_id) NOT IN (` + awaited + `)`
+
+	expiredMisfires = `SELECT m.from_at, m.trigger_id FROM misfires AS m WHERE m.from_at < $1 AND m.to_at < $1 AND m.decided_at < $1`
+
+	// $2 limit
+	oldestRuns     = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind LIMIT $2`
+	oldestMisfires = ` ORDER BY m.from_at, m.trigger_id LIMIT $2`
+
+	deleteMisfires = `DELETE FROM misfires WHERE (from_at, trigger_id) IN (`
+
+	// agedJobs are those of the batch whose oldest history is before $1. The lowest of a job is
+	// one look into an index, in whatever way the planner could go wrong.
+	agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id AND NOT r.live) < $1
+		OR (SELECT min(m.from_at) FROM misfires AS m WHERE m.job_id = b.id) < $1`
+
+	// A run of the batch may have been retried meanwhile.
+	deleteRuns = ` DELETE FROM runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
+		AND NOT r.live` + within + ` RETURNING scheduled_at, trigger_id, kind`
+	deleteAttempts = ` DELETE FROM attempts AS r
+		WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
+)
+
+// aside runs do in a transaction that gives way to all others. done is false if it had to, and
+// nothing was changed.
+func aside(ctx context.Context, db *sql.DB, f flavour, do func(context.Context, *sql.Tx) error) (done bool, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	alone, err := f.giveWay(ctx, tx)
+	if err == nil && !alone {
+		return false, nil
+	}
+	if err == nil {
+		err = do(ctx, tx)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil && f.transient(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *store) Tidy(ctx context.Context, now time.Time) (dispatcher.Tidied, error) {
+	t := tidying{store: s}
+	if err := t.run(ctx, now); err != nil {
+		return t.result, fmt.Errorf("tidy history: %w", err)
+	}
+	return t.result, nil
+}
+
+// tidying is one call of Tidy.
+type tidying struct {
+	*store
+	result  dispatcher.Tidied
+	batches int
+	stopped bool // somebody was in the way
+}
+
+// retention is how long the history of an app is kept, in milliseconds.
+type retention struct{ app, kept int64 }
+
+// run goes from the cheap to the dear: days as a whole, then from the oldest row on what is
+// beyond every retention, then job by job the apps that keep less than others.
+func (t *tidying) run(ctx context.Context, now time.Time) error {
+	apps, present, err := t.retentions(ctx, now)
+	if err != nil {
+		return err
+	}
+	longest := dispatcher.DefaultRetention.Std().Milliseconds()
+	if len(apps) > 0 {
+		longest = apps[0].kept
+	}
+	before := day(present - longest)
+	var done bool
+	if t.result.Partitions, done, err = t.turnDays(ctx, t.write, present, before); err != nil {
+		return err
+	}
+	// A day that only waits to be dropped is not worth deleting row by row.
+	if done {
+		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeOldest(ctx, tx, before) })
+	}
+	for _, app := range apps {
+		if err == nil && app.kept < longest {
+			err = t.sweep(ctx, app.app, day(present-app.kept))
+		}
+	}
+	return err
+}
+
+// retentions returns those of all apps, also of deleted ones, longest first, and the present.
+func (t *tidying) retentions(ctx context.Context, now time.Time) (apps []retention, present int64, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if now.IsZero() {
+		if now, err = t.clock(ctx, t.read); err != nil {
+			return nil, 0, err
+		}
+	}
+	apps, err = collect(ctx, t.read, func(row scanner) (r retention, err error) {
+		err = row.Scan(&r.app, &r.kept)
+		return r, err
+	}, `SELECT id, retention FROM apps ORDER BY retention DESC, id`)
+	return apps, now.UnixMilli(), err
+}
+
+// repeat calls batch, each time in a transaction of its own, until it removes less than it may,
+// somebody is in the way, or the call has done its share.
+func (t *tidying) repeat(ctx context.Context, batch func(context.Context, *sql.Tx) (removed int, err error)) error {
+	for removed := tidyRows; removed >= tidyRows && !t.stopped && !t.result.More; {
+		before := t.result
+		done, err := aside(ctx, t.write, t.flavour, func(ctx context.Context, tx *sql.Tx) (err error) {
+			removed, err = batch(ctx, tx)
+			return err
+		})
+		if err != nil || !done {
+			t.result, t.stopped = before, true
+			return err
+		}
+		if removed > 0 {
+			t.batches++
+			t.result.More = t.batches == tidyBatches
+		}
+	}
+	return nil
+}
+
+// removeOldest removes what is older than every retention, of whatever app.
+func (t *tidying) removeOldest(ctx context.Context, tx *sql.Tx, before int64) (int, error) {
+	keys, err := collect(ctx, tx, scanKey, expiredRuns+oldestRuns, before, tidyRows)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.removeRuns(ctx, tx, keys); err != nil {
+		return 0, err
+	}
+	misfires, err := t.removeMisfires(ctx, tx, expiredMisfires+oldestMisfires, before, tidyRows)
+	return max(len(keys), misfires), err
+}
+
+// sweep removes the expired history of one app, some of its jobs at a time.
+func (t *tidying) sweep(ctx context.Context, app, before int64) error {
+	for last, page := "", tidyJobs; page == tidyJobs && !t.stopped && !t.result.More; {
+		// $1 app, $2 last name of the page before, $3 limit
+		const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
+		ids, err := collect(ctx, t.read, func(row scanner) (id int64, err error) {
+			err = row.Scan(&id, &last)
+			return id, err
+		}, jobs, app, last, tidyJobs)
+		if err != nil {
+			return err
+		}
+		page = len(ids)
+		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeOf(ctx, tx, ids, before) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeOf removes the expired history of some jobs.
+func (t *tidying) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, before int64) (removed int, err error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	// $1 before; from $2 on: idColumns
+	aged, err := collect(ctx, tx, scanInt, t.rows(0, 2, "", idColumns...)+agedJobs, append([]any{before}, t.batch(jobs)...)...)
+	if err != nil {
+		return 0, err
+	}
+	var keys []expiredKey
+	misfires := 0
+	for _, job := range aged {
+		// $3 job
+		of, err := collect(ctx, tx, scanKey, expiredRuns+` AND r.job_id = $3`+oldestRuns, before, tidyRows-len(keys), job)
+		if err != nil {
+			return 0, err
+		}
+		keys = append(keys, of...)
+		n, err := t.removeMisfires(ctx, tx, expiredMisfires+` AND m.job_id = $3`+oldestMisfires, before, tidyRows-misfires, job)
+		if err != nil {
+			return 0, err
+		}
+		misfires += n
+		if len(keys) >= tidyRows || misfires >= tidyRows {
+			break
+		}
+	}
+	return max(len(keys), misfires), t.removeRuns(ctx, tx, keys)
+}
+
+// expiredKey is the key of a run that is to go.
+type expiredKey struct {
+	at, trigger int64
+	kind        int32
+}
+
+func scanKey(row scanner) (k expiredKey, err error) {
+	err = row.Scan(&k.at, &k.trigger, &k.kind)
+	return k, err
+}
+
+// removeRuns deletes runs that are not live, and their attempts.
+func (t *tidying) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	removed, err := collect(ctx, tx, scanKey, t.rows(0, 3, "", keyColumns[:3]...)+deleteRuns, t.expired(keys)...)
+	if err != nil || len(removed) == 0 {
+		return err
+	}
+	t.result.Runs += len(removed)
+	_, err = tx.ExecContext(ctx, t.rows(0, 3, "", keyColumns[:3]...)+deleteAttempts, t.expired(removed)...)
+	return err
+}
+
+// expired returns the batch of keys, which it puts in order.
+func (t *tidying) expired(keys []expiredKey) []any {
+	slices.SortFunc(keys, func(a, b expiredKey) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.trigger, b.trigger)) })
+	var at, trigger []int64
+	var kind []int32
+	for _, k := range keys {
+		at, trigger, kind = append(at, k.at), append(trigger, k.trigger), append(kind, k.kind)
+	}
+	return t.dated(at, trigger, kind)
+}
+
+// removeMisfires deletes the misfires that a query of their keys returns.
+func (t *tidying) removeMisfires(ctx context.Context, tx *sql.Tx, query string, args ...any) (int, error) {
+	result, err := tx.ExecContext(ctx, deleteMisfires+query+`)`, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	t.result.Misfires += int(n)
+	return int(n), err
+}
