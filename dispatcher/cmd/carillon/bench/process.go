@@ -21,7 +21,7 @@ func RunNode(ctx context.Context, database string, in io.Reader, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	defer n.stop()
+	defer func() { _ = n.stop() }() // a second call says the same
 	var before totals
 	cpu := processCPU()
 	for lines := bufio.NewScanner(in); lines.Scan(); {

@@ -50,7 +50,7 @@ func (b *bench) run(ctx context.Context, until time.Time, declarations ...declar
 	if err != nil {
 		return err
 	}
-	defer n.stop()
+	defer func() { _ = n.stop() }() // a second call says the same
 	if err := pause(ctx, time.Until(until)); err != nil {
 		return err
 	}

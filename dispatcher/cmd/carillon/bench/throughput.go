@@ -76,7 +76,7 @@ func (l *backlog) measure(ctx context.Context, span time.Duration) (float64, err
 	if err != nil {
 		return 0, err
 	}
-	defer n.stop()
+	defer func() { _ = n.stop() }() // a second call says the same
 	// By then the pool has grown and the caches are filled.
 	if err := n.await(ctx, 5000); err != nil {
 		return 0, err
