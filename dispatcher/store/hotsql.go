@@ -23,9 +23,10 @@ const (
 	settledRow  = claimedRow + `, b.next, b.to_at, b.missed, b.decision, b.reason`
 
 	// $1 node, $2 token
-	insertRuns = ` INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, live, state)
-		SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, TRUE, 'claimed' FROM c WHERE c.run_at IS NOT NULL
-		ON CONFLICT DO NOTHING RETURNING ` + heldColumns
+	newRuns = ` INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, live, state)
+		SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, TRUE, 'claimed' FROM c WHERE c.run_at IS NOT NULL`
+	insertNewRuns = newRuns + ` RETURNING ` + heldColumns
+	insertRuns    = newRuns + ` ON CONFLICT DO NOTHING RETURNING ` + heldColumns
 
 	// $1 node
 	insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, catch_up, node, decided_at)

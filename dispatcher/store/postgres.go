@@ -117,7 +117,9 @@ func (p *postgres) clock(ctx context.Context, q querier) (time.Time, error) {
 
 func (p *postgres) statements() statements {
 	all := common(p)
-	all.claim = write(p.rows(3, 5, claimExtra, advanceColumns...) + chosen(advance+` RETURNING `+claimedRow) + insertRuns)
+	claim := p.rows(3, 5, claimExtra, advanceColumns...) + chosen(advance+` RETURNING `+claimedRow)
+	all.claim = write(claim + insertNewRuns)
+	all.claim.orElse = claim + insertRuns
 	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advance+` RETURNING `+settledRow) +
 		`, m AS (` + insertDecisions + `)` + insertRuns)
 	// What another node is adopting is passed over.
@@ -131,7 +133,16 @@ func (p *postgres) statements() statements {
 // run uses unnamed statements, which are planned for the tables as they are: a plan kept from
 // when a table was empty costs more than planning once per batch. It also suits poolers.
 func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error) {
-	rows, err := p.pool.Query(ctx, hot.parts[0], slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
+	affected, err := p.query(ctx, hot.parts[0], args, scan)
+	var e *pgconn.PgError
+	if hot.orElse != "" && errors.As(err, &e) && e.Code == "23505" { // unique_violation
+		return p.query(ctx, hot.orElse, args, scan)
+	}
+	return affected, err
+}
+
+func (p *postgres) query(ctx context.Context, statement string, args []any, scan func(scanner) error) (int64, error) {
+	rows, err := p.pool.Query(ctx, statement, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
 	if err != nil {
 		return 0, err
 	}
