@@ -22,7 +22,7 @@ PKGS      ?= ./...
 TESTFLAGS ?=
 BENCH     ?= .
 BENCHTIME ?= 3s
-BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/engine/... ./dispatcher/schedule/...
+BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 
 # -count=1: the tests talk to databases, Terraform and built binaries, of whose changes Go's
 # cache of test results knows nothing.
@@ -85,9 +85,14 @@ fmt: $(GOLANGCI)
 zones:
 	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" dispatcher/schedule/zoneinfo.zip
 
-## bench: benchmarks of store, engine and schedules; BENCH=regexp picks, BENCHTIME=10s steadies
+## bench: carillon bench in a PostgreSQL of its own, some seven minutes; ARGS='fire --seconds 60'
 .PHONY: bench
-bench:
+bench: bin/carillon
+	@tools/bench.sh bin/carillon $(ARGS)
+
+## bench-go: Go's benchmarks of schedules and calendars; BENCH=regexp picks, BENCHTIME=10s steadies
+.PHONY: bench-go
+bench-go:
 	@tools/postgres.sh
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m $(BENCHPKGS)
 

@@ -41,6 +41,7 @@ type pool struct {
 	pending   runHeap
 	alarm     *time.Timer // of the head of pending
 	queue     *fairQueue[*heldRun]
+	inLine    map[int64]*inLine // by job, those of which runs are in the queue
 	workers   int
 	idle      []*worker
 	allowed   int  // how many workers there may be for now
@@ -103,7 +104,7 @@ func newPool(size poolSize) *pool {
 		least: size.least, allowed: size.least, most: size.most + slow,
 		claimed:   shares{limitsOf(size.most+size.queue, true), limitsOf(slow+size.queue/4, true)},
 		executing: shares{limitsOf(size.most, false), limitsOf(slow, false)},
-		slow:      newSlowJobs(), queue: newFairQueue[*heldRun](),
+		slow:      newSlowJobs(), queue: newFairQueue[*heldRun](), inLine: map[int64]*inLine{},
 		until: time.Until, freed: make(chan struct{}, 1), stopped: make(chan struct{}),
 		running: map[attemptKey]*heldRun{}, owned: map[attemptKey]bool{},
 	}
@@ -193,7 +194,7 @@ func (p *pool) schedulePending() {
 			break
 		}
 		run := heap.Pop(&p.pending).(*heldRun)
-		p.queue.push(run, run.lane, run.weight)
+		p.enqueue(run)
 	}
 	p.dispatch()
 }
@@ -252,7 +253,9 @@ func (p *pool) cancel(run dispatcher.RunKey) {
 		}
 	}
 	match := func(one *heldRun) bool { return one.RunKey == run }
-	for _, one := range append(p.queue.remove(match), p.pending.remove(match)...) {
+	queued := p.queue.remove(match)
+	p.left(queued...)
+	for _, one := range append(queued, p.pending.remove(match)...) {
 		p.forget(one)
 	}
 }
@@ -277,7 +280,9 @@ func (p *pool) stop() []dispatcher.HeldRun {
 		p.changed.Wait()
 	}
 	all := func(*heldRun) bool { return true }
-	for _, run := range append(p.queue.remove(all), p.pending.remove(all)...) {
+	queued := p.queue.remove(all)
+	p.left(queued...)
+	for _, run := range append(queued, p.pending.remove(all)...) {
 		p.unsent = append(p.unsent, run.HeldRun)
 		p.forget(run)
 	}

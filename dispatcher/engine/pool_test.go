@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -249,5 +250,50 @@ func TestJobIsSlowUntilAMinuteWithoutManySlowAttempts(t *testing.T) {
 			t.Errorf("after %d minutes the job counts as slow: %v, want %v", turn, !want, want)
 		}
 		s.turn()
+	}
+}
+
+// Lanes overtake each other, and the runs of a job must not.
+func TestJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
+	t.Parallel()
+	for name, firstIsSlow := range map[string]bool{"becomes slow": false, "recovers": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := newPool(poolSize{least: 1, most: 1, queue: 20, perApp: 1, perHost: 1})
+				var order []int64
+				p.hold = func(context.Context, heldRun, <-chan struct{}) bool { return true }
+				p.fire = func(_ context.Context, run heldRun) {
+					order = append(order, run.TriggerID)
+					<-time.After(100 * time.Millisecond)
+				}
+				p.start(t.Context())
+				all := held(runs(5))
+				// One keeps the share busy in which the next waits, of the slow one both workers.
+				busy := 1
+				if firstIsSlow {
+					busy = 2
+				}
+				for i, run := range all {
+					run.JobID = 7
+					if i < busy {
+						run.JobID = int64(i)
+					}
+					run.lane.slow = (i <= busy) == firstIsSlow
+				}
+				for _, run := range all {
+					p.place([]*heldRun{run}, 0)
+				}
+				<-time.After(time.Second)
+				if !slices.IsSorted(order) || len(order) != len(all) {
+					t.Errorf("begun in the order %v", order)
+				}
+				p.stop()
+				p.wait(time.Second)
+				if p.claimed.total() != 0 || len(p.inLine) != 0 {
+					t.Errorf("%d places and %d jobs in line are left", p.claimed.total(), len(p.inLine))
+				}
+			})
+		})
 	}
 }

@@ -30,6 +30,7 @@ func (p *pool) dispatch() {
 		if len(next) == 0 {
 			return // whoever ends makes room
 		}
+		p.left(next...)
 		run := next[0]
 		p.running[keyOf(run.HeldRun)] = run
 		if n := len(p.idle); n > 0 {
@@ -178,11 +179,7 @@ func (p *pool) slowDown(w *worker) {
 		return
 	}
 	p.executing.release(run.lane)
-	p.claimed.force(to)
-	if p.claimed.release(run.lane) {
-		wake(p.freed)
-	}
-	run.lane = to
+	p.move(run, to)
 	p.allowed = min(p.allowed+1, p.most)
 	p.dispatch()
 }

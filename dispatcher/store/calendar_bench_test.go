@@ -38,3 +38,31 @@ func benchPutCalendar(b *testing.B, s dispatcher.Store) {
 		put("12-25", fmt.Sprintf("2027-01-%02d", i%28+1))
 	}
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// declareMany puts jobs with a hundred triggers each, as define makes them, just before start.
+func declareMany(b *testing.B, s dispatcher.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
+	b.Helper()
+	change := dispatcher.Change{Actor: "bench", Now: start.Add(-time.Second)}
+	_, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
+	must(b, err)
+	for i := range jobs {
+		job := dispatcher.Job{
+			App: "bench", Name: fmt.Sprintf("job%d", i), Enabled: true, Triggers: map[string]dispatcher.Trigger{},
+			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		}
+		for n := range dispatcher.MaxTriggers {
+			trigger := dispatcher.Trigger{MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}
+			define(&trigger)
+			job.Triggers[fmt.Sprintf("t%d", n)] = trigger
+		}
+		_, err := s.PutJob(b.Context(), job, change)
+		must(b, err)
+	}
+}

@@ -103,12 +103,13 @@ func (s *space) newBareSQLite(ctx context.Context, triggers int) (*bareSQL, erro
 			return tx.Commit()
 		}
 	}
-	// $1 ids, $2 the instant that is claimed
+	// $1 ids, $2 the instant that is claimed. The plus keeps SQLite from the index, of which one
+	// entry in so many batches is wanted.
 	return &bareSQL{own: shares(triggers, 1), close: func() { _ = db.Close() },
 		claim: run(
 			`INSERT INTO bare_runs (trigger_id, scheduled_at, state)
-				SELECT t.id, $2, 'claimed' FROM json_each($1) AS b JOIN bare_triggers AS t ON t.id = b.value WHERE t.next_fire = $2`,
-			`UPDATE bare_triggers AS t SET next_fire = $2 + 1 FROM json_each($1) AS b WHERE t.id = b.value AND t.next_fire = $2`),
+				SELECT t.id, $2, 'claimed' FROM json_each($1) AS b JOIN bare_triggers AS t ON t.id = b.value WHERE +t.next_fire = $2`,
+			`UPDATE bare_triggers AS t SET next_fire = $2 + 1 FROM json_each($1) AS b WHERE t.id = b.value AND +t.next_fire = $2`),
 		record: run(`UPDATE bare_runs AS r SET state = 'succeeded', ended_at = $2 FROM json_each($1) AS b
 			WHERE r.trigger_id = b.value AND r.scheduled_at = $2`),
 	}, nil

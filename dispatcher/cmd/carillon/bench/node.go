@@ -48,7 +48,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	}
 	options := engine.Options{
 		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, Metrics: n.registry, Drain: time.Second,
-		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		OnOutcome: func(dispatcher.Call, dispatcher.Outcome) { n.fires.Add(1) },
 	}
 	var invoker engine.Invoker = n

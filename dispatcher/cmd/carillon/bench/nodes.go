@@ -11,8 +11,10 @@ import (
 const (
 	// nodesRate is how many fires a second several nodes share.
 	nodesRate = 10_000
-	// settling is how long nodes need to know each other: two heartbeats and a poll.
-	settling = 12 * time.Second
+	// settling is how long nodes need to know each other: a heartbeat, and some time to start.
+	settling = 7 * time.Second
+	// missing is how long the others are watched after a node was killed.
+	missing = 8 * time.Second
 )
 
 // nodes measures 1, 2 and 4 nodes, each a process of its own, at the same load: triggers that
@@ -59,7 +61,7 @@ func (b *bench) nodesOf(ctx context.Context, count int) (err error) {
 	if _, err := reports(fleet); err != nil {
 		return err
 	}
-	if err := pause(ctx, b.Time/3); err != nil {
+	if err := pause(ctx, b.Time/5); err != nil {
 		return err
 	}
 	all, err := reports(fleet)
@@ -68,13 +70,13 @@ func (b *bench) nodesOf(ctx context.Context, count int) (err error) {
 	}
 	r := summary(all)
 	r.Bench, r.Database, r.Nodes, r.Triggers, r.Unit = "nodes", b.kind, some(count), some(nodesRate), "fires/s"
-	r.Value /= (b.Time / 3).Seconds()
+	r.Value /= (b.Time / 5).Seconds()
 	if count == 4 {
 		if err := fleet[0].kill(); err != nil {
 			return err
 		}
 		fleet = fleet[1:]
-		if err := pause(ctx, settling); err != nil {
+		if err := pause(ctx, missing); err != nil {
 			return err
 		}
 		survivors, err := reports(fleet)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -65,6 +66,22 @@ func (r *receiver) note(w http.ResponseWriter, q *http.Request) {
 // swallow reads a request and answers it.
 func swallow(_ http.ResponseWriter, q *http.Request) {
 	_, _ = io.Copy(io.Discard, q.Body)
+}
+
+// await waits until so many requests have come, but not longer than most.
+func (r *receiver) await(ctx context.Context, requests int, most time.Duration) error {
+	for end := time.Now().Add(most); time.Now().Before(end); {
+		r.mu.Lock()
+		come := len(r.notes)
+		r.mu.Unlock()
+		if come >= requests {
+			break
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // notedBefore returns what came of what was due before an instant, in the order in which it came.

@@ -11,22 +11,32 @@ import (
 const scalePeriod = 1000
 
 // scale measures one node, a process of its own, beside ever more triggers, each of a job of its
-// own: while none is due, and then at a thousandth of them a second, each time others.
+// own: at a thousandth of them due a second, each time others, and beside the most of them also
+// while none is due.
 func (b *bench) scale(ctx context.Context) error {
 	if b.pool == nil {
 		return errors.New("this benchmark needs PostgreSQL")
 	}
-	for _, triggers := range []int{1_000, 100_000, 1_000_000} {
-		if err := b.scaleOf(ctx, triggers); err != nil {
+	const most = 1_000_000
+	for _, triggers := range []int{1_000, 100_000, most} {
+		if err := b.scaleOf(ctx, triggers, triggers == most); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) scaleOf(ctx context.Context, triggers int) (err error) {
+func (b *bench) scaleOf(ctx context.Context, triggers int, idle bool) (err error) {
 	app := fmt.Sprintf("scale-%d", triggers)
 	if err := b.multiply(ctx, app, triggers); err != nil {
+		return err
+	}
+	const starting, window = 3 * time.Second, 6 * time.Second // the poll reads what is due that soon
+	due := time.Now().Add(starting)
+	if idle {
+		due = due.Add(2 * window)
+	}
+	if err := b.bring(ctx, app, due); err != nil {
 		return err
 	}
 	p, err := b.startProcess(ctx)
@@ -34,34 +44,41 @@ func (b *bench) scaleOf(ctx context.Context, triggers int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.end()) }()
-	const idle, window = 10 * time.Second, 10 * time.Second // the poll reads what is due that soon
-	due := time.Now().Add(5*time.Second + idle + window)
-	if err := b.bring(ctx, app, due); err != nil {
+	measured := func(name string, from, until time.Time) error {
+		return b.scaleDuring(ctx, p, name, triggers, from, until)
+	}
+	if idle {
+		if err := measured("scale, idle", due.Add(-2*window), due.Add(-window)); err != nil {
+			return err
+		}
+	}
+	begun := due.Add(time.Second)
+	if err := measured("scale", begun, begun.Add(b.Time/6)); err != nil {
 		return err
 	}
-	for _, phase := range []struct {
-		name  string
-		until time.Time
-	}{{"", due.Add(-window - idle)}, {"scale, idle", due.Add(-window)}, {"", due.Add(time.Second)}, {"scale", due.Add(time.Second + b.Time/3)}} {
-		began := time.Now()
-		if err := pause(ctx, time.Until(phase.until)); err != nil {
-			return err
-		}
-		took := time.Since(began)
-		one, err := p.report()
-		if err != nil {
-			return err
-		}
-		if phase.name == "" {
-			continue
-		}
-		r := summary([]report{one})
-		r.Bench, r.Database, r.Triggers, r.Unit = phase.name, b.kind, some(triggers), "fires/s"
-		r.Value /= took.Seconds()
-		r.CPU = some(one.CPU / took.Seconds())
-		if err := b.Report(r); err != nil {
-			return err
-		}
+	return b.silence(ctx, app)
+}
+
+// scaleDuring reports what a node does between two instants.
+func (b *bench) scaleDuring(ctx context.Context, p *process, name string, triggers int, from, until time.Time) error {
+	if err := pause(ctx, time.Until(from)); err != nil {
+		return err
 	}
-	return b.drop(ctx, app)
+	if _, err := p.report(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := pause(ctx, time.Until(until)); err != nil {
+		return err
+	}
+	one, err := p.report()
+	if err != nil {
+		return err
+	}
+	took := time.Since(began).Seconds()
+	r := summary([]report{one})
+	r.Bench, r.Database, r.Triggers, r.Unit = name, b.kind, some(triggers), "fires/s"
+	r.Value /= took
+	r.CPU = some(one.CPU / took)
+	return b.Report(r)
 }

@@ -1,0 +1,50 @@
+package engine
+
+// inLine is where the queued runs of a job wait.
+type inLine struct {
+	lane lane
+	runs int
+}
+
+// enqueue queues a run behind the others of its job. They wait in one lane, for lanes overtake
+// each other: a job that has become slow takes along what it has waiting, and one that has
+// recovered stays in the slow share until nothing of it waits there. p.mu is held.
+func (p *pool) enqueue(run *heldRun) {
+	at := p.inLine[run.JobID]
+	if at == nil {
+		at = &inLine{lane: run.lane}
+		p.inLine[run.JobID] = at
+	}
+	switch {
+	case at.lane == run.lane:
+	case at.lane.slow:
+		p.move(run, at.lane)
+	default:
+		at.lane = run.lane
+		for _, one := range p.queue.remove(func(one *heldRun) bool { return one.JobID == run.JobID }) {
+			p.move(one, run.lane)
+			p.queue.push(one, one.lane, one.weight)
+		}
+	}
+	at.runs++
+	p.queue.push(run, run.lane, run.weight)
+}
+
+// move gives a run its place among the claimed in another lane. p.mu is held.
+func (p *pool) move(run *heldRun, to lane) {
+	p.claimed.force(to)
+	if p.claimed.release(run.lane) {
+		wake(p.freed)
+	}
+	run.lane = to
+}
+
+// left notes that runs have left the queue. p.mu is held.
+func (p *pool) left(runs ...*heldRun) {
+	for _, run := range runs {
+		at := p.inLine[run.JobID]
+		if at.runs--; at.runs == 0 {
+			delete(p.inLine, run.JobID)
+		}
+	}
+}
