@@ -1,0 +1,56 @@
+package dispatcher
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Webhook is an HTTP request to make.
+type Webhook struct {
+	// URL is absolute, http or https, of at most 2048 characters.
+	URL string `json:"url"`
+	// Method is GET, POST, PUT, PATCH, DELETE or HEAD; empty means POST.
+	Method string `json:"method,omitempty"`
+	// Headers are sent with the request: at most 50, each value at most 8 KiB.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
+	Timeout Duration `json:"timeout,omitempty"`
+}
+
+// DefaultTimeout bounds an attempt whose job names no timeout.
+const DefaultTimeout = Duration(30 * time.Second)
+
+// Methods are the HTTP methods a webhook may use.
+var Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+
+// SetDefaults gives a decoded webhook the values of fields that its JSON leaves out.
+func (w *Webhook) SetDefaults() {
+	w.Method = "POST"
+	w.Timeout = DefaultTimeout
+}
+
+// Validate returns everything wrong with w, as Faults with JSON pointers, or nil.
+func (w Webhook) Validate() error {
+	var faults Faults
+	checkURL(&faults, "/url", w.URL)
+	if !slices.Contains(Methods, w.Method) {
+		faults.Add("/method", CodeMethodUnknown, "method %s is not one of %s", Echo(w.Method), strings.Join(Methods, ", "))
+	}
+	w.Timeout.check(&faults, "/timeout", MinDuration, MaxDuration)
+	checkHeaders(&faults, "/headers", w.Headers)
+	return faults.Err()
+}
+
+// sendsNoBody tells the methods whose requests carry no payload.
+func (w Webhook) sendsNoBody() bool {
+	return w.Method == "GET" || w.Method == "HEAD"
+}
+
+// BodyOf returns the request body for payload: none for GET and HEAD.
+func (w Webhook) BodyOf(payload []byte) []byte {
+	if w.sendsNoBody() {
+		return nil
+	}
+	return payload
+}
