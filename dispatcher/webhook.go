@@ -16,6 +16,10 @@ type Webhook struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
 	Timeout Duration `json:"timeout,omitempty"`
+	// Signing signs the requests; nil: they are not.
+	Signing *Signing `json:"signing,omitempty"`
+	// CloudEvents makes each request a CloudEvent.
+	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
 }
 
 // DefaultTimeout bounds an attempt whose job names no timeout.
@@ -38,8 +42,21 @@ func (w Webhook) Validate() error {
 		faults.Add("/method", CodeMethodUnknown, "method %s is not one of %s", Echo(w.Method), strings.Join(Methods, ", "))
 	}
 	w.Timeout.check(&faults, "/timeout", MinDuration, MaxDuration)
-	checkHeaders(&faults, "/headers", w.Headers)
+	checkHeaders(&faults, "/headers", w.Headers, w.setsHeader)
+	w.Signing.check(&faults, "/signing")
+	switch {
+	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
+		faults.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)), CloudEventsBinary, CloudEventsStructured)
+	case w.CloudEvents == CloudEventsStructured && w.sendsNoBody():
+		faults.Add("/cloud_events", CodeBodyMethod, "method %s sends no body to be a structured event; use binary, or POST", w.Method)
+	}
 	return faults.Err()
+}
+
+// setsHeader tells the headers that this webhook sets, in lower case.
+func (w Webhook) setsHeader(lower string) bool {
+	return w.CloudEvents != "" && strings.HasPrefix(lower, "ce-") ||
+		w.CloudEvents == CloudEventsStructured && lower == "content-type"
 }
 
 // sendsNoBody tells the methods whose requests carry no payload.

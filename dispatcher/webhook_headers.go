@@ -6,9 +6,9 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// checkHeaders applies RFC 9110, section 5, and our bounds. Values are never echoed: they
+// checkHeaders applies RFC 9110, section 5, and our bounds; also tells what is reserved besides. Values are never echoed: they
 // may be credentials.
-func checkHeaders(faults *Faults, path string, headers map[string]string) {
+func checkHeaders(faults *Faults, path string, headers map[string]string, also func(lower string) bool) {
 	const most, mostBytes = 50, 8 << 10
 	if len(headers) > most {
 		faults.Add(path, CodeHeaderSize, "%d headers are given; the maximum is %d", len(headers), most)
@@ -21,7 +21,7 @@ func checkHeaders(faults *Faults, path string, headers map[string]string) {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			faults.Add(at, CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~", Echo(name))
-		case reservedHeader(lower):
+		case reservedHeader(lower) || also(lower):
 			faults.Add(at, CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; remove it", Echo(name))
 		case folded[lower] != "":
 			faults.Add(at, CodeHeaderName, "header %s is given twice, as %s too; names do not differ by case", Echo(name), Echo(folded[lower]))
@@ -41,7 +41,8 @@ func checkHeaders(faults *Faults, path string, headers map[string]string) {
 func reservedHeader(lower string) bool {
 	switch lower {
 	case "host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade",
-		"proxy-authorization", "proxy-connection", "expect", "user-agent", "idempotency-key", "x-idempotency-key":
+		"proxy-authorization", "proxy-connection", "expect", "user-agent", "traceparent", "tracestate",
+		"idempotency-key", "x-idempotency-key":
 		return true
 	}
 	return strings.HasPrefix(lower, "webhook-") || strings.HasPrefix(lower, "carillon-")
