@@ -1,6 +1,11 @@
 package dispatcher
 
-import "encoding/json"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+)
 
 // Call is one attempt as a target sees it.
 type Call struct {
@@ -28,4 +33,26 @@ func (c Call) Body() []byte {
 		ScheduledAt string  `json:"scheduled_at"`
 	}{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt)})
 	return body
+}
+
+// Traceparent returns the W3C trace context of the attempt: all attempts of a run share a
+// trace, and each is a span of its own. It is a function of event id and attempt, so that
+// anybody can find the trace of a run. It says "sampled", lest receivers that follow their
+// caller record nothing.
+func (c Call) Traceparent() string {
+	sum := sha256.Sum256([]byte(c.EventID))
+	span := sum[16:24]
+	binary.BigEndian.PutUint64(span, binary.BigEndian.Uint64(span)+uint64(c.Attempt))
+	text := make([]byte, 0, 55)
+	text = append(hex.AppendEncode(append(text, "00-"...), sum[:16]), '-')
+	return string(append(hex.AppendEncode(text, span), "-01"...))
+}
+
+// Fence returns a number that grows from each attempt of a run to the next, and from each
+// instant of a trigger to the next. A receiver that remembers the highest which it has seen of a
+// trigger can refuse what comes late, such as a request of a node that was given up for dead.
+// It is exact in languages whose numbers are floating-point.
+func (c Call) Fence() int64 {
+	const attempts = 1000
+	return c.Key.ScheduledAt.UnixMilli()*attempts + int64(min(c.Attempt, attempts-1))
 }

@@ -54,6 +54,7 @@ const (
 	CodeQueryUnknown    = "query_unknown"
 	CodeRequired        = "required"
 	CodeRouteUnknown    = "route_unknown"
+	CodeSecretReference = "secret_reference"
 	CodeStateConflict   = "state_conflict"
 	CodeTextInvalid     = "text_invalid"
 	CodeTextTooLong     = "text_too_long"

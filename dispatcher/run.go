@@ -119,6 +119,7 @@ const (
 	ClassCancelled      Class = "cancelled"     // stopped by an operator or a shutdown
 	ClassPanic          Class = "panic"         // a fault of ours
 	ClassJobDeleted     Class = "job_deleted"   // nothing left to call
+	ClassSecret         Class = "secret"        // the node has not, or cannot use, what a secret refers to
 	ClassOther          Class = "other"
 )
 

@@ -37,13 +37,6 @@ type targetModel struct {
 	Webhook types.Object `tfsdk:"webhook"`
 }
 
-type webhookModel struct {
-	URL     types.String    `tfsdk:"url"`
-	Method  types.String    `tfsdk:"method"`
-	Headers types.Map       `tfsdk:"headers"`
-	Timeout text[durations] `tfsdk:"timeout"`
-}
-
 type triggerModel struct {
 	Expression   types.String    `tfsdk:"expression"`
 	Dialect      types.String    `tfsdk:"dialect"`
@@ -99,20 +92,11 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 }
 
 func readTarget(ctx context.Context, read *reader, object types.Object) dispatcher.Target {
-	var target targetModel
-	var m webhookModel
-	if !read.object(ctx, "/target", object, &target) || !read.object(ctx, "/target/webhook", target.Webhook, &m) {
+	var m targetModel
+	if !read.object(ctx, "/target", object, &m) {
 		return dispatcher.Target{}
 	}
-	var w dispatcher.Webhook
-	w.SetDefaults()
-	w.URL = read.required("/target/webhook/url", m.URL)
-	if !read.unknown("/target/webhook/method", m.Method) && !m.Method.IsNull() {
-		w.Method = m.Method.ValueString()
-	}
-	w.Timeout = read.duration("/target/webhook/timeout", m.Timeout, w.Timeout)
-	w.Headers = readStrings(read, "/target/webhook/headers", m.Headers)
-	return dispatcher.Target{Webhook: &w}
+	return dispatcher.Target{Webhook: readWebhook(ctx, read, "/target/webhook", m.Webhook)}
 }
 
 // readStrings reads a map of texts; nil where there is nothing to read.
@@ -216,21 +200,9 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 }
 
 func newTarget(ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object) types.Object {
-	w := target.Webhook
-	if w == nil {
-		w = &dispatcher.Webhook{} // a target of another kind; the difference to the configuration shows
-	}
 	var before targetModel
-	var webhookBefore webhookModel
 	(&reader{}).object(ctx, "", prior, &before)
-	(&reader{}).object(ctx, "", before.Webhook, &webhookBefore)
-	webhook := objectFrom(ctx, diags, webhookType(), webhookModel{
-		URL:     types.StringValue(w.URL),
-		Method:  types.StringValue(w.Method),
-		Headers: newStrings(ctx, diags, w.Headers, webhookBefore.Headers),
-		Timeout: newText[durations](formatDuration(w.Timeout)),
-	})
-	return objectFrom(ctx, diags, targetType(), targetModel{Webhook: webhook})
+	return objectFrom(ctx, diags, targetType(), targetModel{Webhook: newWebhook(ctx, diags, target.Webhook, before.Webhook)})
 }
 
 // newStrings makes a map of texts. Without any it is null, unless prior was an empty map: the
@@ -275,10 +247,6 @@ func newInstant(t *time.Time) text[instants] {
 
 func targetType() types.ObjectType {
 	return targetAttribute().GetType().(types.ObjectType)
-}
-
-func webhookType() types.ObjectType {
-	return targetType().AttrTypes["webhook"].(types.ObjectType)
 }
 
 func triggersType() types.MapType {

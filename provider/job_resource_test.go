@@ -36,6 +36,13 @@ const fullJob = `
       headers = {
         "X-Team" = "crm"
       }
+      signing = {
+        secrets = {
+          current = { reference = "env:SECRET_CRM" }
+          next    = { reference = "file:crm/next" }
+        }
+      }
+      cloud_events = "binary"
     }
   }
   payload = jsonencode({ b = [1, 2.5, "<&>"], a = { c = null } })

@@ -98,44 +98,10 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 const dropsUnknown = "**Terraform silently drops attributes in here that are misspelt**; compare the plan."
 
 func targetAttribute() schema.Attribute {
-	var defaults dispatcher.Webhook
-	defaults.SetDefaults()
 	return schema.SingleNestedAttribute{
 		Required:            true,
 		MarkdownDescription: "What a run calls. " + dropsUnknown,
-		Attributes: map[string]schema.Attribute{
-			"webhook": schema.SingleNestedAttribute{
-				Required:            true,
-				MarkdownDescription: "An HTTP request to make. Any 2xx answer is a success; redirects are not followed. " + dropsUnknown,
-				Attributes: map[string]schema.Attribute{
-					"url": schema.StringAttribute{
-						Required: true,
-						MarkdownDescription: "Absolute URL, `http` or `https`, of at most 2048 characters, without user, password " +
-							"and fragment.",
-					},
-					"method": schema.StringAttribute{
-						Optional: true, Computed: true, Default: stringdefault.StaticString(defaults.Method),
-						MarkdownDescription: "HTTP method: " + codes(dispatcher.Methods) + ". `GET` and `HEAD` send no body. Default: `" +
-							defaults.Method + "`.",
-					},
-					"headers": schema.MapAttribute{
-						Optional:    true,
-						ElementType: types.StringType,
-						MarkdownDescription: "Headers to send: at most 50, each value at most 8 KiB. Those that frame the request or " +
-							"say who sends it (`Host`, `Content-Length`, `User-Agent`, `webhook-*` and the like) are " +
-							"refused. Values are kept in the state, as everything is; give those that are secret by a " +
-							"variable marked `sensitive`. Default: none.",
-					},
-					"timeout": schema.StringAttribute{
-						Optional: true, Computed: true, Default: stringdefault.StaticString(formatDuration(defaults.Timeout)),
-						CustomType: textType[durations]{},
-						MarkdownDescription: "How long one attempt may take from dialling to the last byte: a duration such as `500ms`, " +
-							"`30s` or `1h30m`, from `100ms` to `24h`. Default: `" + formatDuration(defaults.Timeout) + "`.",
-						PlanModifiers: []planmodifier.String{keepIfSame[durations]{}},
-					},
-				},
-			},
-		},
+		Attributes:          map[string]schema.Attribute{"webhook": webhookAttribute()},
 	}
 }
 

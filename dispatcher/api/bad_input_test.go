@@ -95,10 +95,18 @@ var (
 		{"X A", "header_name"}, {"X:A", "header_name"}, {"", "header_name"}, {"Ä", "header_name"},
 		{"Host", "header_reserved"}, {"content-length", "header_reserved"}, {"Transfer-Encoding", "header_reserved"},
 		{"Connection", "header_reserved"}, {"webhook-id", "header_reserved"}, {"Webhook-Signature", "header_reserved"},
+		{"traceparent", "header_reserved"}, {"Tracestate", "header_reserved"}, {"carillon-fence", "header_reserved"},
 	}
 	badHeaderValues = []row{
 		{"a\rb", "header_value"}, {"a\nb", "header_value"}, {"a\x00b", "header_value"}, {strings.Repeat("a", 1_000_000), "header_size"},
 		{raw + `5`, "json_type"}, {raw + `null`, "required"},
+	}
+	badReferences = []row{
+		{"", "required"}, {"SECRET_X", "secret_reference"}, {"whsec_aHVudGVyMg==", "secret_reference"}, {"env:PATH", "secret_reference"},
+		{"env:SECRET_", "secret_reference"}, {"env:SECRET_A B", "secret_reference"}, {"env:secret_x", "secret_reference"}, {"env:", "secret_reference"},
+		{"ENV:SECRET_X", "secret_reference"}, {"file:", "secret_reference"}, {"file:/etc/shadow", "secret_reference"}, {"file:../x", "secret_reference"},
+		{"file:a/../../x", "secret_reference"}, {"file:a//b", "secret_reference"}, {"file:.", "secret_reference"}, {"file:a\x00", "secret_reference"},
+		{"file:" + strings.Repeat("a", 513), "secret_reference"}, {"vault:x", "secret_reference"}, {raw + `5`, "json_type"}, {raw + `null`, "required"},
 	}
 	badNames = []row{
 		{strings.Repeat("a", 300), "name_format"}, {"../x", "name_format"}, {"a b", "name_format"}, {"\u202etxt", "name_format"},
@@ -135,6 +143,10 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 		{append(webhook, "timeout"), badTimeouts},
 		{append(webhook, "method"), badMethods},
 		{append(webhook, "headers", "x-key"), badHeaderValues},
+		{append(webhook, "signing"), []row{{"whsec_x", "json_type"}}},
+		{append(webhook, "signing", "secrets", "current", "reference"), badReferences},
+		{append(webhook, "signing", "secrets"), []row{{raw + `{}`, "required"}, {raw + `[]`, "json_type"}}},
+		{append(webhook, "cloud_events"), []row{{"both", "enum"}, {"Binary", "enum"}, {raw + `true`, "json_type"}}},
 		{[]string{"target", "webhook"}, []row{{raw + `"https://example.com"`, "json_type"}, {raw + `null`, "required"}}},
 		{[]string{"triggers"}, []row{{raw + `[]`, "json_type"}}},
 		{[]string{"triggers", "nightly"}, []row{{raw + `"0 0 2 * * ?"`, "json_type"}, {raw + `null`, "required"}}},
@@ -235,6 +247,18 @@ func TestBadInputAsAWhole(t *testing.T) {
 		"start after end": {
 			with(t, `{"expression":"0 0 2 * * ?","start_at":"2030-01-02T00:00:00Z","end_at":"2030-01-01T00:00:00Z"}`, "triggers", "nightly"),
 			nil, 422, []string{"/triggers/nightly/start_at window_order"},
+		},
+		"six secrets to sign by": {
+			with(t, `{"a":{},"b":{},"c":{},"d":{},"e":{},"f":{}}`, "target", "webhook", "signing", "secrets"), nil, 422,
+			[]string{"/target/webhook/signing/secrets too_many"},
+		},
+		"a structured event without a body": {
+			with(t, `{"url":"https://example.com/","method":"GET","cloud_events":"structured"}`, "target", "webhook"), nil, 422,
+			[]string{"/target/webhook/cloud_events body_method"},
+		},
+		"headers that the event has": {
+			with(t, `{"url":"https://example.com/","cloud_events":"structured","headers":{"ce-id":"x","Content-Type":"text/plain"}}`, "target", "webhook"), nil, 422,
+			[]string{"/target/webhook/headers/Content-Type header_reserved", "/target/webhook/headers/ce-id header_reserved"},
 		},
 		"plain text":       {validJob, []string{"Content-Type: text/plain"}, 415, []string{" media_type"}},
 		"no media type":    {validJob, []string{"Content-Type:"}, 415, []string{" media_type"}},

@@ -146,6 +146,7 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		"Calendar": reflect.TypeFor[dispatcher.Calendar](), "CalendarRule": reflect.TypeFor[schedule.CalendarRule](),
 		"CalendarList": reflect.TypeFor[list[dispatcher.Calendar]](),
 		"Webhook":      reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
+		"Signing": reflect.TypeFor[dispatcher.Signing](), "Secret": reflect.TypeFor[dispatcher.Secret](),
 		"Run": reflect.TypeFor[dispatcher.Run](), "Attempt": reflect.TypeFor[dispatcher.Attempt](), "Outcome": reflect.TypeFor[dispatcher.Outcome](),
 		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](), "Fault": reflect.TypeFor[dispatcher.Fault](),
 		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),

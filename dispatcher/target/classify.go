@@ -25,6 +25,15 @@ func failed(class dispatcher.Class, message string) dispatcher.Outcome {
 	return dispatcher.Outcome{State: dispatcher.RunFailed, Class: class, Error: message}
 }
 
+// unsent is the outcome of an attempt whose request could not be made.
+func unsent(err error) dispatcher.Outcome {
+	var secret *secretError
+	if errors.As(err, &secret) {
+		return failed(dispatcher.ClassSecret, err.Error())
+	}
+	return failed(dispatcher.ClassOther, err.Error())
+}
+
 // judge turns an answer's status into an outcome: 2xx is success.
 func judge(status int) dispatcher.Outcome {
 	if status >= 200 && status <= 299 {

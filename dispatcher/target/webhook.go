@@ -23,6 +23,8 @@ import (
 type Options struct {
 	// Version is sent in User-Agent; default "dev".
 	Version string
+	// SecretDir is the directory below which jobs may refer to files; default /run/secrets.
+	SecretDir string
 	// ConnsPerHost is how many idle connections are kept to one host; default 64.
 	ConnsPerHost int
 }
@@ -37,15 +39,19 @@ const (
 
 // Invoker calls webhooks. It is safe for concurrent use.
 type Invoker struct {
-	kept  *resty.Client // keeps connections
-	fresh *resty.Client // dials for each request
-	agent string
+	kept    *resty.Client // keeps connections
+	fresh   *resty.Client // dials for each request
+	agent   string
+	secrets *secrets
 }
 
 // New returns an Invoker. Close it to release its connections.
 func New(o Options) *Invoker {
 	if o.Version == "" {
 		o.Version = "dev"
+	}
+	if o.SecretDir == "" {
+		o.SecretDir = "/run/secrets"
 	}
 	if o.ConnsPerHost == 0 {
 		o.ConnsPerHost = 64
@@ -64,7 +70,7 @@ func New(o Options) *Invoker {
 	}
 	fresh := kept.Clone()
 	fresh.DisableKeepAlives = true
-	return &Invoker{kept: restyOver(kept), fresh: restyOver(fresh), agent: "carillon/" + o.Version}
+	return &Invoker{kept: restyOver(kept), fresh: restyOver(fresh), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir)}
 }
 
 // Close closes idle connections.
@@ -109,6 +115,10 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 	if webhook == nil {
 		return failed(dispatcher.ClassOther, "the target is of a kind that this version does not know")
 	}
+	r, err := i.build(webhook, call, started)
+	if err != nil {
+		return unsent(err)
+	}
 	bounded, cancel := context.WithTimeout(ctx, webhook.Timeout.Std())
 	defer cancel()
 
@@ -116,11 +126,11 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 	if resendable(webhook.Method) {
 		client = i.fresh
 	}
-	status, written, err := i.send(bounded, client, *webhook, call)
+	status, written, err := i.send(bounded, client, r)
 	if err != nil && !written && bounded.Err() == nil && client == i.kept {
 		// The kept connection had been closed by the server and not one byte went out, so
 		// this is still the first request on the wire.
-		status, _, err = i.send(bounded, i.fresh, *webhook, call)
+		status, _, err = i.send(bounded, i.fresh, r)
 	}
 	if err != nil {
 		return classify(ctx, bounded, err, webhook.Timeout)
@@ -134,7 +144,7 @@ func resendable(method string) bool { return method == http.MethodGet || method 
 // send makes one request and reads its answer to the end. written tells whether any byte of
 // it may have left, or whether the connection was new, so that failing to write means more
 // than a stale connection.
-func (i *Invoker) send(ctx context.Context, client *resty.Client, w dispatcher.Webhook, call dispatcher.Call) (status int, written bool, err error) {
+func (i *Invoker) send(ctx context.Context, client *resty.Client, r request) (status int, written bool, err error) {
 	// The transport writes in a goroutine of its own, which may outlive a failed request.
 	var out atomic.Bool
 	trace := &httptrace.ClientTrace{
@@ -142,12 +152,12 @@ func (i *Invoker) send(ctx context.Context, client *resty.Client, w dispatcher.W
 		WroteHeaderField: func(string, []string) { out.Store(true) },
 	}
 	request := client.R().SetContext(httptrace.WithClientTrace(ctx, trace)).SetDoNotParseResponse(true)
-	request.Header = i.header(w, call)
-	if body := w.BodyOf(call.Body()); body != nil {
-		request.SetBody(bytes.NewReader(body))
-		request.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	request.Header = r.header
+	if r.body != nil {
+		request.SetBody(bytes.NewReader(r.body))
+		request.Header.Set("Content-Length", strconv.Itoa(len(r.body)))
 	}
-	answer, err := request.Execute(w.Method, w.URL)
+	answer, err := request.Execute(r.method, r.url)
 	if err != nil {
 		return 0, out.Load(), err
 	}
@@ -157,25 +167,4 @@ func (i *Invoker) send(ctx context.Context, client *resty.Client, w dispatcher.W
 		err = nil
 	}
 	return answer.StatusCode(), true, err
-}
-
-// header returns the user's headers and ours, which win.
-func (i *Invoker) header(w dispatcher.Webhook, call dispatcher.Call) http.Header {
-	h := make(http.Header, len(w.Headers)+10)
-	h.Set("Content-Type", "application/json")
-	for name, value := range w.Headers {
-		h.Set(name, value)
-	}
-	h.Set("User-Agent", i.agent)
-	// Standard Webhooks: the id is equal on every attempt, the time is that of the attempt.
-	h.Set("webhook-id", call.EventID)
-	h.Set("webhook-timestamp", strconv.FormatInt(time.Now().Unix(), 10))
-	h.Set("carillon-app", call.App)
-	h.Set("carillon-job", call.Job)
-	h.Set("carillon-trigger", call.Trigger)
-	h.Set("carillon-run", call.Key.String())
-	h.Set("carillon-kind", string(call.Key.Kind))
-	h.Set("carillon-scheduled-at", dispatcher.FormatInstant(call.Key.ScheduledAt))
-	h.Set("carillon-attempt", strconv.Itoa(call.Attempt))
-	return h
 }

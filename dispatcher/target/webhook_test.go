@@ -54,7 +54,7 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 	want := map[string]string{
 		"Webhook-Id": "evt_1", "Carillon-App": "demo", "Carillon-Job": "ping", "Carillon-Trigger": "fast",
 		"Carillon-Run": call.Key.String(), "Carillon-Kind": "schedule", "Carillon-Attempt": "2",
-		"Carillon-Scheduled-At": "2026-05-01T10:00:00.000Z", "User-Agent": "carillon/1.2.3", "X-Own": "yes", "Content-Type": "text/x-own",
+		"Carillon-Scheduled-At": "2026-05-01T10:00:00.000Z", "Carillon-Fence": "1777629600000002", "Traceparent": call.Traceparent(), "User-Agent": "carillon/1.2.3", "X-Own": "yes", "Content-Type": "text/x-own",
 	}
 	for name, value := range want {
 		if got.Header.Get(name) != value {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // devCommand shows the whole walk on one machine: a node over SQLite, a receiver, and the
@@ -76,6 +77,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	err = serveNode(ctx, nodeOptions{
 		database: database, migrate: true, listen: address, log: log,
 		engine: engine.Options{Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, OnOutcome: out.fire},
+		target: target.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets")},
 		ready: func(ctx context.Context, s dispatcher.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
 			if err := apply.run(ctx, s); err != nil && ctx.Err() == nil {

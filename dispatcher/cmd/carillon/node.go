@@ -28,6 +28,7 @@ type nodeOptions struct {
 	listen      string
 	certificate *tls.Certificate // nil: plain HTTP
 	engine      engine.Options
+	target      target.Options
 	log         *slog.Logger
 	// ready is called once the API answers, with its address; nil: nobody.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
@@ -69,7 +70,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return err
 	}
 	defer s.Close()
-	invoker := target.New(target.Options{Version: o.engine.Version})
+	invoker := target.New(o.target)
 	defer invoker.Close()
 	o.engine.Metrics = registry
 	node := engine.New(s, invoker, o.engine)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // databaseFlag says where definitions and ledger are kept.
@@ -86,12 +87,13 @@ func maskPairs(database, otherwise string) string {
 // serveCommand is a dispatcher node.
 type serveCommand struct {
 	databaseFlag
-	Migrate  bool     `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Bring the schema up to date at the start."`
-	Listen   string   `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
-	TLSCert  string   `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API; with --tls-key."`
-	TLSKey   string   `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate."`
-	NodeName string   `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Label of this node; default the host's name."`
-	Apps     []string `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves; default all."`
+	Migrate   bool     `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Bring the schema up to date at the start."`
+	Listen    string   `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
+	TLSCert   string   `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API; with --tls-key."`
+	TLSKey    string   `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate."`
+	NodeName  string   `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Label of this node; default the host's name."`
+	Apps      []string `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves; default all."`
+	SecretDir string   `env:"CARILLON_SECRET_DIR" default:"/run/secrets" placeholder:"DIR" help:"Directory of the files that jobs may refer to as secrets, as file:PATH. Whoever may declare jobs may use all of them."`
 
 	Labels map[string]string `env:"CARILLON_NODE_LABELS" mapsep:"," placeholder:"NAME=VALUE,..." help:"What this node is or has, which jobs may require by node_labels, such as zone=a,disk=ssd."`
 
@@ -177,6 +179,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	}
 	return serveNode(ctx, nodeOptions{
 		database: s.Database, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
+		target: target.Options{Version: version, SecretDir: s.SecretDir},
 		engine: engine.Options{
 			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps, Labels: s.Labels,
 			Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),

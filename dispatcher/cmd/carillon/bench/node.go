@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"slices"
@@ -21,6 +22,7 @@ import (
 type node struct {
 	store    dispatcher.Store
 	invoker  *target.Invoker // nil: calls do nothing
+	secrets  string          // its directory of secrets
 	registry *prometheus.Registry
 	fires    atomic.Int64
 	stop     func() error
@@ -53,7 +55,13 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	}
 	var invoker engine.Invoker = n
 	if o.sends {
-		n.invoker = target.New(target.Options{Version: "bench", ConnsPerHost: 512})
+		if n.secrets, err = os.MkdirTemp("", "carillon-bench-secrets-"); err == nil {
+			err = writeSecret(n.secrets)
+		}
+		if err != nil {
+			return nil, errors.Join(err, n.store.Close())
+		}
+		n.invoker = target.New(target.Options{Version: "bench", ConnsPerHost: 512, SecretDir: n.secrets})
 		invoker = n.invoker
 	}
 	life, end := context.WithCancel(ctx)
@@ -65,6 +73,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 		err := <-ended
 		if n.invoker != nil {
 			n.invoker.Close()
+			_ = os.RemoveAll(n.secrets)
 		}
 		_ = n.store.Close() // all is recorded
 		return err

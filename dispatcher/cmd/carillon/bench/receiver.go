@@ -2,10 +2,13 @@ package bench
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -108,10 +111,20 @@ func newHTTPClient(connections int) *http.Client {
 
 func errAnswer(status int) error { return fmt.Errorf("the receiver answered %d", status) }
 
-// webhookTo is a target.
+// webhookTo is a target whose requests are signed.
 func webhookTo(url string) dispatcher.Target {
 	t := dispatcher.Target{Webhook: &dispatcher.Webhook{}}
 	t.Webhook.SetDefaults()
 	t.Webhook.URL = url
+	t.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"bench": {Reference: "file:" + secretFile}}}
 	return t
+}
+
+// secretFile is the file that the secret of all signatures is in.
+const secretFile = "bench"
+
+// writeSecret writes the secret of all signatures into a directory.
+func writeSecret(dir string) error {
+	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte("not a secret: it signs for nobody"))
+	return os.WriteFile(filepath.Join(dir, secretFile), []byte(secret), 0o600)
 }

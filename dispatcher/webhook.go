@@ -1,0 +1,73 @@
+package dispatcher
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Webhook is an HTTP request to make.
+type Webhook struct {
+	// URL is absolute, http or https, of at most 2048 characters.
+	URL string `json:"url"`
+	// Method is GET, POST, PUT, PATCH, DELETE or HEAD; empty means POST.
+	Method string `json:"method,omitempty"`
+	// Headers are sent with the request: at most 50, each value at most 8 KiB.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
+	Timeout Duration `json:"timeout,omitempty"`
+	// Signing signs the requests; nil: they are not.
+	Signing *Signing `json:"signing,omitempty"`
+	// CloudEvents makes each request a CloudEvent.
+	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
+}
+
+// DefaultTimeout bounds an attempt whose job names no timeout.
+const DefaultTimeout = Duration(30 * time.Second)
+
+// Methods are the HTTP methods a webhook may use.
+var Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+
+// SetDefaults gives a decoded webhook the values of fields that its JSON leaves out.
+func (w *Webhook) SetDefaults() {
+	w.Method = "POST"
+	w.Timeout = DefaultTimeout
+}
+
+// Validate returns everything wrong with w, as Faults with JSON pointers, or nil.
+func (w Webhook) Validate() error {
+	var faults Faults
+	checkURL(&faults, "/url", w.URL)
+	if !slices.Contains(Methods, w.Method) {
+		faults.Add("/method", CodeMethodUnknown, "method %s is not one of %s", Echo(w.Method), strings.Join(Methods, ", "))
+	}
+	w.Timeout.check(&faults, "/timeout", MinDuration, MaxDuration)
+	checkHeaders(&faults, "/headers", w.Headers, w.setsHeader)
+	w.Signing.check(&faults, "/signing")
+	switch {
+	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
+		faults.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)), CloudEventsBinary, CloudEventsStructured)
+	case w.CloudEvents == CloudEventsStructured && w.sendsNoBody():
+		faults.Add("/cloud_events", CodeBodyMethod, "method %s sends no body to be a structured event; use binary, or POST", w.Method)
+	}
+	return faults.Err()
+}
+
+// setsHeader tells the headers that this webhook sets, in lower case.
+func (w Webhook) setsHeader(lower string) bool {
+	return w.CloudEvents != "" && strings.HasPrefix(lower, "ce-") ||
+		w.CloudEvents == CloudEventsStructured && lower == "content-type"
+}
+
+// sendsNoBody tells the methods whose requests carry no payload.
+func (w Webhook) sendsNoBody() bool {
+	return w.Method == "GET" || w.Method == "HEAD"
+}
+
+// BodyOf returns the request body for payload: none for GET and HEAD.
+func (w Webhook) BodyOf(payload []byte) []byte {
+	if w.sendsNoBody() {
+		return nil
+	}
+	return payload
+}

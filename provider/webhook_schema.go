@@ -1,0 +1,78 @@
+package provider
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func webhookAttribute() schema.Attribute {
+	var defaults dispatcher.Webhook
+	defaults.SetDefaults()
+	return schema.SingleNestedAttribute{
+		Required:            true,
+		MarkdownDescription: "An HTTP request to make. Any 2xx answer is a success; redirects are not followed. " + dropsUnknown,
+		Attributes: map[string]schema.Attribute{
+			"url": schema.StringAttribute{
+				Required: true,
+				MarkdownDescription: "Absolute URL, `http` or `https`, of at most 2048 characters, without user, password " +
+					"and fragment.",
+			},
+			"method": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(defaults.Method),
+				MarkdownDescription: "HTTP method: " + codes(dispatcher.Methods) + ". `GET` and `HEAD` send no body. Default: `" +
+					defaults.Method + "`.",
+			},
+			"headers": schema.MapAttribute{
+				Optional:    true,
+				ElementType: types.StringType,
+				MarkdownDescription: "Headers to send: at most 50, each value at most 8 KiB. Those that frame the request or " +
+					"say who sends it (`Host`, `Content-Length`, `User-Agent`, `webhook-*` and the like) are " +
+					"refused. Values are kept in the state, as everything is; give those that are secret by a " +
+					"variable marked `sensitive`. Default: none.",
+			},
+			"timeout": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(formatDuration(defaults.Timeout)),
+				CustomType: textType[durations]{},
+				MarkdownDescription: "How long one attempt may take from dialling to the last byte: a duration such as `500ms`, " +
+					"`30s` or `1h30m`, from `100ms` to `24h`. Default: `" + formatDuration(defaults.Timeout) + "`.",
+				PlanModifiers: []planmodifier.String{keepIfSame[durations]{}},
+			},
+			"signing": schema.SingleNestedAttribute{
+				Optional: true,
+				MarkdownDescription: "Signs each request by Standard Webhooks, in the header `webhook-signature`. " + dropsUnknown +
+					" Default: requests are not signed.",
+				Attributes: map[string]schema.Attribute{
+					"secrets": schema.MapNestedAttribute{
+						Required: true,
+						MarkdownDescription: fmt.Sprintf("Secrets by a name (%s), at most %d. A request has a signature for each: to replace one, "+
+							"add the new beside it, let the receivers know the new one, and remove the old. `whsec_` and base64 of 24 to 64 bytes makes "+
+							"HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones (`v1a`).", nameRule, dispatcher.MaxSigningSecrets),
+						NestedObject: schema.NestedAttributeObject{Attributes: secretAttributes()},
+					},
+				},
+			},
+			"cloud_events": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Makes each request a CloudEvent 1.0: `binary` puts its attributes into headers, `structured` " +
+					"puts an envelope around the payload. Default: it is none.",
+			},
+		},
+	}
+}
+
+// secretAttributes are those of a secret.
+func secretAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"reference": schema.StringAttribute{
+			Required: true,
+			MarkdownDescription: "Where each node finds it when it makes a call: `env:NAME` for a variable of its environment whose name begins " +
+				"with `" + dispatcher.SecretEnvPrefix + "`, or `file:PATH` for a file below the directory of `carillon serve --secret-dir`.",
+		},
+	}
+}
