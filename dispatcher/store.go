@@ -17,6 +17,7 @@ type Store interface {
 	Definitions
 	Ledger
 	History
+	Accounts
 	Fleet
 	Dispatch
 	// Close releases the database.

@@ -111,19 +111,27 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 	if values.Has("state") && !slices.Contains(dispatcher.RunStates, query.State) {
 		faults.Add("/state", dispatcher.CodeEnum, "state %s is not one of %s", dispatcher.Echo(string(query.State)), joined(dispatcher.RunStates))
 	}
-	instant := func(name string) time.Time {
-		if !values.Has(name) {
-			return time.Time{}
-		}
-		t, err := dispatcher.ParseInstant(values.Get(name))
-		faults.AddError("/"+name, err)
-		return t
+	query.From, query.To = r.instant(&faults, "from"), r.instant(&faults, "to")
+	checkOrder(&faults, query.From, query.To)
+	return query, faults.Err()
+}
+
+// instant reads a query parameter that is an instant; without one it is zero.
+func (r *request) instant(faults *dispatcher.Faults, name string) time.Time {
+	values := r.URL.Query()
+	if !values.Has(name) {
+		return time.Time{}
 	}
-	query.From, query.To = instant("from"), instant("to")
-	if !query.From.IsZero() && !query.To.IsZero() && query.From.After(query.To) {
+	at, err := dispatcher.ParseInstant(values.Get(name))
+	faults.AddError("/"+name, err)
+	return at
+}
+
+// checkOrder reports bounds that select nothing.
+func checkOrder(faults *dispatcher.Faults, from, to time.Time) {
+	if !from.IsZero() && !to.IsZero() && from.After(to) {
 		faults.Add("/from", schedule.CodeWindowOrder, "from is after to, so nothing is selected; swap them")
 	}
-	return query, faults.Err()
 }
 
 func joined[S ~string](values []S) string {

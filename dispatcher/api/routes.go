@@ -21,9 +21,11 @@ type route struct {
 }
 
 var (
-	pageQuery = []string{"limit", "cursor"}
-	runsQuery = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
-	missQuery = []string{"job", "trigger", "from", "to", "limit", "cursor"}
+	pageQuery  = []string{"limit", "cursor"}
+	runsQuery  = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
+	explQuery  = []string{"at"}
+	auditQuery = []string{"from", "to", "limit", "cursor"}
+	missQuery  = []string{"job", "trigger", "from", "to", "limit", "cursor"}
 )
 
 const (
@@ -61,6 +63,7 @@ var routes = []route{
 	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
 	{method: "POST", path: triggerPath + "/pause", scope: write, serve: pause(true)},
 	{method: "POST", path: triggerPath + "/resume", scope: write, serve: pause(false)},
+	{method: "GET", path: triggerPath + "/explain", scope: read, query: explQuery, serve: (*API).explain},
 
 	{method: "GET", path: appPath + "/calendars", scope: read, query: pageQuery, serve: (*API).listCalendars},
 	{method: "GET", path: calPath, scope: read, serve: (*API).getCalendar},
@@ -69,6 +72,7 @@ var routes = []route{
 
 	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
 	{method: "GET", path: appPath + "/misfires", scope: read, query: missQuery, serve: (*API).listMisfires},
+	{method: "GET", path: appPath + "/audit", scope: read, query: auditQuery, serve: (*API).audit},
 	{method: "GET", path: runPath, scope: read, serve: (*API).getRun},
 	{method: "POST", path: runPath + "/cancel", scope: write, serve: (*API).cancelRun},
 	{method: "POST", path: runPath + "/retry", scope: write, serve: (*API).retryRun},

@@ -92,6 +92,27 @@ func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {
 	w.do("POST", "/v1/apps/crm/jobs/nosuch/run", "").refused(404, " not_found")
 }
 
+func TestInstantsAreExplainedAndAudited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	explain := oneJob + "/triggers/nightly/explain"
+	got := into[dispatcher.Explanation](w.must(http.StatusOK, "GET", explain+"?at=2026-05-01T10:00:00Z", ""))
+	if got.Account == "" || got.Reason == "" || got.Trigger != "nightly" || got.Steps == nil {
+		t.Errorf("explanation is %+v", got)
+	}
+	w.do("GET", explain, "").refused(422, "/at required")
+	w.do("GET", explain+"?at=now", "").refused(422, "/at time_invalid")
+	w.do("GET", oneJob+"/triggers/nosuch/explain?at=2026-05-01T10:00:00Z", "").refused(404, " not_found")
+	page := into[dispatcher.AuditPage](w.must(http.StatusOK, "GET", oneApp+"/audit", ""))
+	if len(page.Items) != 1 || page.Items[0].Trigger != "nightly" || page.Items[0].Unaccounted != 0 || page.Next != "" {
+		t.Errorf("audit is %+v", page)
+	}
+	w.do("GET", oneApp+"/audit?cursor=a@b", "").refused(400, "/cursor page_cursor")
+	w.do("GET", oneApp+"/audit?from=2026-05-02T00:00:00Z&to=2026-05-01T00:00:00Z", "").refused(422, "/from window_order")
+	w.do("GET", "/v1/apps/nosuch/audit", "").refused(404, " not_found")
+}
+
 // No node claims runs of a disabled app, so one that is asked for would wait without a word.
 func TestNoRunIsRequestedOfADisabledApp(t *testing.T) {
 	t.Parallel()

@@ -155,6 +155,14 @@ func testLedger(t *testing.T, c *client.Client) {
 	if got, err := c.Misfires(ctx, dispatcher.RunQuery{App: "crm"}); err != nil || len(got.Items) != 0 {
 		t.Errorf("Misfires = %+v, %v", got, err)
 	}
+	at := run.ScheduledAt.Add(time.Hour + 123*time.Microsecond)
+	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Account != dispatcher.AccountNone {
+		t.Errorf("Explain = %+v, %v, want no instant", got, err)
+	}
+	audit := dispatcher.AuditQuery{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
+	if got, err := c.Audit(ctx, audit); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(audit.From) {
+		t.Errorf("Audit = %+v, %v", got, err)
+	}
 }
 
 func testCalendars(t *testing.T, c *client.Client) {

@@ -130,6 +130,22 @@ func (c *Client) Misfires(ctx context.Context, query dispatcher.RunQuery) (List[
 	return call[List[dispatcher.Misfire]](ctx, c, http.MethodGet, path("apps", query.App, "misfires")+params(query), nil, Condition{}, isList)
 }
 
+// Explain tells what became of one instant of a trigger, and why.
+func (c *Client) Explain(ctx context.Context, app, job, trigger string, at time.Time) (dispatcher.Explanation, error) {
+	query := "?at=" + url.QueryEscape(at.Format(time.RFC3339Nano))
+	asked := func(e dispatcher.Explanation) bool {
+		return e.App == app && e.Job == job && e.Trigger == trigger && e.At.Equal(at.Truncate(time.Millisecond))
+	}
+	return call(ctx, c, http.MethodGet, path("apps", app, "jobs", job, "triggers", trigger, "explain")+query, nil, Condition{}, asked)
+}
+
+// Audit reconciles the ledger of an app with its schedules, a page of jobs at a time.
+func (c *Client) Audit(ctx context.Context, query dispatcher.AuditQuery) (dispatcher.AuditPage, error) {
+	q := dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}
+	isPage := func(p dispatcher.AuditPage) bool { return p.Items != nil }
+	return call(ctx, c, http.MethodGet, path("apps", query.App, "audit")+params(q), nil, Condition{}, isPage)
+}
+
 // Nodes lists the dispatcher nodes.
 func (c *Client) Nodes(ctx context.Context) (List[dispatcher.Node], error) {
 	return call[List[dispatcher.Node]](ctx, c, http.MethodGet, path("nodes"), nil, Condition{}, isList)

@@ -2,7 +2,9 @@ package schedule
 
 import (
 	"archive/zip"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -122,3 +124,10 @@ func offsetFault(sign, hours, minutes string) *fault {
 	}
 	return faultf(CodeTZOffset, "an offset is not a zone; use Etc/GMT%s%d (the sign is reversed there), or the IANA name of a place to follow daylight saving", reversed, h)
 }
+
+// ZonesVersion identifies the time zone database of this program: equal versions give equal
+// instants, and nothing is said of different ones.
+var ZonesVersion = sync.OnceValue(func() string {
+	sum := sha256.Sum256([]byte(zoneArchive))
+	return hex.EncodeToString(sum[:6])
+})

@@ -48,23 +48,26 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		return stored, err
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		current, err := t.appRevision(ctx, app.Name)
+		before, err := t.appBefore(ctx, app.Name)
 		if err != nil {
 			return err
 		}
-		if err := t.allow(current); err != nil {
+		if err := t.allow(before.revision); err != nil {
 			return err
 		}
 		// Two writers that both found no app are held apart by the key only.
-		expected := current
+		expected := before.revision
 		if !change.IfAbsent && change.IfRevision == 0 {
 			expected = -1
 		}
 		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
-		// for none, -1 for any, $7 weight, $8 retention. A deleted app's revision goes on.
+		// for none, -1 for any, $7 weight, $8 retention. A deleted app's revision goes on. What a
+		// shorter retention has removed does not come back with a longer one.
 		const put = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $7, $8, 1, $5, $5)
 			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled, weight = excluded.weight,
+				history_from = CASE WHEN excluded.retention > apps.retention AND $5 - apps.retention > apps.history_from
+					THEN $5 - apps.retention ELSE apps.history_from END,
 				retention = excluded.retention, revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
 				created_at = CASE WHEN apps.deleted_at IS NULL THEN apps.created_at ELSE excluded.created_at END
 			WHERE CASE WHEN apps.deleted_at IS NULL THEN apps.revision ELSE 0 END = $6 OR $6 = -1
@@ -79,16 +82,31 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		if !found {
 			return dispatcher.ErrPrecondition
 		}
+		if before.enabled != app.Enabled {
+			action := map[bool]string{true: "enable", false: "disable"}[app.Enabled]
+			if err := t.audit(ctx, action, app.Name, "app "+app.Name, stored.Revision); err != nil {
+				return err
+			}
+		}
 		return t.audit(ctx, "put", app.Name, "app "+app.Name, stored.Revision)
 	})
 	return stored, err
 }
 
-// appRevision returns the revision of an app, which stays locked, or 0 if there is none.
-func (t *tx) appRevision(ctx context.Context, name string) (int64, error) {
+// appBefore is what a change of an app has to know of it; no revision: there is none.
+type appBefore struct {
+	revision int64
+	enabled  bool
+}
+
+// appBefore returns an app that stays locked.
+func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
+	before := appBefore{enabled: true}
 	// $1 id
-	revision, _, err := first(ctx, t, scanInt, `SELECT revision FROM apps WHERE id = $1 AND deleted_at IS NULL`+t.lock(), dispatcher.AppID(name))
-	return revision, err
+	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&before.revision, &before.enabled)
+	}, `SELECT revision, enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`+t.lock(), dispatcher.AppID(name))
+	return before, err
 }
 
 func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {

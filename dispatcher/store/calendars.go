@@ -174,7 +174,11 @@ func (s *store) DeleteCalendar(ctx context.Context, app, name string, change dis
 		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(app), name); err != nil {
 			return fmt.Errorf("delete calendar %s/%s: %w", app, name, err)
 		}
-		if _, err := t.countCalendars(ctx, app); err != nil {
+		revision, err := t.countCalendars(ctx, app)
+		if err == nil {
+			err = t.rememberCalendar(ctx, app, name, nil, revision)
+		}
+		if err != nil {
 			return err
 		}
 		return t.audit(ctx, "delete", app, "calendar "+name, all[i].Revision)

@@ -28,6 +28,12 @@
 // less than others, days with live runs, the default partitions, all of SQLite) it deletes in
 // small batches. It asks for locks only for as long as claims can wait without being late.
 //
+// # What was
+//
+// Each change of a definition or calendar leaves a row that says what the trigger was from then
+// on, and which instants it owes (trigger_revisions, calendar_revisions). Fires never write there. From these and
+// the ledger package dispatcher explains single instants and audits all of them.
+//
 // # Losing is not an error
 //
 // A compare-and-swap that finds another state changes nothing and returns nothing. Errors mean

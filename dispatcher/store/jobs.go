@@ -49,6 +49,9 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 		if err := t.insertMisfires(ctx, missed); err != nil {
 			return err
 		}
+		if err := t.remember(ctx, dispatcher.CausePut, triggerIDs(revised)); err != nil {
+			return err
+		}
 		if stored, err = s.findJob(ctx, t, job.App, job.Name, ""); err != nil {
 			return err
 		}
@@ -102,12 +105,21 @@ func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers ma
 	// $1 now, $2 revision, from $3 on: ids
 	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, due_at = NULL,
 		state = 'complete', deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
-	ids := make([]int64, 0, len(triggers))
-	for name := range triggers {
+	job.Triggers = triggers
+	ids := triggerIDs(job)
+	if _, err := t.ExecContext(ctx, retire, append([]any{t.now.UnixMilli(), job.Revision}, t.batch(ids)...)...); err != nil {
+		return err
+	}
+	return t.remember(ctx, dispatcher.CauseDelete, ids)
+}
+
+// triggerIDs returns the ids of a job's triggers.
+func triggerIDs(job dispatcher.Job) []int64 {
+	ids := make([]int64, 0, len(job.Triggers))
+	for name := range job.Triggers {
 		ids = append(ids, dispatcher.TriggerID(job.App, job.Name, name))
 	}
-	_, err := t.ExecContext(ctx, retire, append([]any{t.now.UnixMilli(), job.Revision}, t.batch(ids)...)...)
-	return err
+	return ids
 }
 
 func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
@@ -160,17 +172,20 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 			subject += " trigger " + trigger
 		}
 		job.Revision++
+		cause := dispatcher.CauseResume
+		if paused {
+			cause = dispatcher.CausePause
+		}
 		if err := t.writePauses(ctx, job); err != nil {
 			return fmt.Errorf("pause job %s/%s: %w", app, name, err)
+		}
+		if err := t.remember(ctx, cause, triggerIDs(job)); err != nil {
+			return err
 		}
 		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
 			return err
 		}
-		action := "resume"
-		if paused {
-			action = "pause"
-		}
-		return t.audit(ctx, action, app, subject, job.Revision)
+		return t.audit(ctx, string(cause), app, subject, job.Revision)
 	})
 	return stored, err
 }

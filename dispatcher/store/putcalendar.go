@@ -51,8 +51,9 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 
 // replacement is a change of the calendars of an app.
 type replacement struct {
-	app      string
-	revision int64 // of the app's calendars before
+	app, name  string
+	definition string // of the calendar that is put
+	revision   int64  // of the app's calendars before
 	// changed are the calendars that exclude something else now, by way of bases too; none if
 	// only a description changed.
 	changed       map[string]bool
@@ -61,7 +62,11 @@ type replacement struct {
 
 // replace returns what changes when calendar is put, and refuses what may not be put.
 func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by dispatcher.Change) (replacement, error) {
-	next := replacement{app: calendar.App}
+	next := replacement{app: calendar.App, name: calendar.Name}
+	var err error
+	if next.definition, err = definition(calendar); err != nil {
+		return next, err
+	}
 	revision, all, err := appCalendars(ctx, q, calendar.App)
 	if err != nil {
 		return next, err
@@ -81,7 +86,7 @@ func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by di
 	if err := checkCalendars(next.after, calendar.Name, users); err != nil {
 		return next, err
 	}
-	if same, err := sameDefinition(current, calendar); err != nil || same {
+	if same, err := sameDefinition(current, next.definition); err != nil || same {
 		return next, err
 	}
 	next.changed = users
@@ -107,17 +112,14 @@ func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool
 	return faults.Err()
 }
 
-// sameDefinition tells whether two calendars exclude the same; one without revision is none.
-func sameDefinition(a, b dispatcher.Calendar) (bool, error) {
-	if readable := a.Revision != 0 && a.Err == nil; !readable {
+// sameDefinition tells whether a calendar excludes what a definition says; one without revision
+// is none.
+func sameDefinition(current dispatcher.Calendar, text string) (bool, error) {
+	if readable := current.Revision != 0 && current.Err == nil; !readable {
 		return false, nil
 	}
-	was, err := definition(a)
-	if err != nil {
-		return false, err
-	}
-	is, err := definition(b)
-	return was == is, err
+	was, err := definition(current)
+	return was == text, err
 }
 
 // writeCalendar writes the row of a calendar and returns it.

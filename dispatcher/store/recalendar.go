@@ -65,6 +65,9 @@ func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by dispa
 // before has no quarrel with himself.
 func (s *store) recalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
 	revision, err := t.countCalendars(ctx, next.app)
+	if err == nil {
+		err = t.rememberCalendar(ctx, next.app, next.name, &next.definition, revision)
+	}
 	if err != nil {
 		return err
 	}
@@ -202,5 +205,8 @@ func (t *tx) moveTriggers(ctx context.Context, ids []int64, plan movePlan, revis
 	if _, err := t.ExecContext(ctx, write, append([]any{revision}, t.batch(ids, next, due, state, faults)...)...); err != nil {
 		return err
 	}
-	return t.insertMisfires(ctx, missed)
+	if err := t.insertMisfires(ctx, missed); err != nil {
+		return err
+	}
+	return t.remember(ctx, dispatcher.CauseCalendar, ids)
 }

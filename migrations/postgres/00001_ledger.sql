@@ -15,6 +15,7 @@ CREATE TABLE apps (
   enabled           BOOLEAN NOT NULL,     -- an operator's wish; schedulers never write it
   weight            INTEGER NOT NULL,     -- turns among the apps
   retention         BIGINT  NOT NULL,     -- milliseconds that the app's history is kept
+  history_from      BIGINT  NOT NULL DEFAULT 0, -- what was before this was removed under a shorter retention
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
   created_at        BIGINT  NOT NULL,
@@ -213,6 +214,54 @@ CREATE TABLE calendars (
   PRIMARY KEY (app_id, name)
 );
 
+-- What triggers were from one change to the next, written by changes of definitions and calendars
+-- and never by a fire. With it an auditor can tell what the schedule owed at any instant: a row owes
+-- the instants from its next_fire_time on, up to the settled_at of the row that follows it. It
+-- goes when it ended before the longest retention. The key leads to all triggers of a job,
+-- removed ones too.
+CREATE TABLE trigger_revisions (
+  job_id            BIGINT  NOT NULL,
+  id                BIGINT  NOT NULL,     -- the trigger's
+  revision          BIGINT  NOT NULL,     -- the job's
+  calendar_revision BIGINT  NOT NULL,     -- the app's
+  from_at           BIGINT  NOT NULL,     -- when it came into force
+  to_at             BIGINT,               -- when it ceased to be; NULL: it is
+  cause             TEXT    NOT NULL,     -- put, pause, resume, delete, calendar, zones
+  settled_at        BIGINT  NOT NULL,     -- the last instant that was owed before
+  next_fire_time    BIGINT,               -- the first instant that it owes
+  prev_fire_time    BIGINT,
+  name              TEXT    NOT NULL,
+  expression        TEXT    NOT NULL,
+  dialect           TEXT    NOT NULL,
+  timezone          TEXT    NOT NULL,
+  start_at          BIGINT,
+  end_at            BIGINT,
+  repeat_count      INTEGER NOT NULL,
+  gap               TEXT    NOT NULL,
+  overlap           TEXT    NOT NULL,
+  drift_hour        BOOLEAN NOT NULL,
+  calendar          TEXT    NOT NULL,
+  on_excluded       TEXT    NOT NULL,
+  jitter            BIGINT  NOT NULL,
+  misfire_after     BIGINT  NOT NULL,
+  anchor_at         BIGINT  NOT NULL,
+  enabled           BOOLEAN NOT NULL,     -- of trigger and job
+  paused            BOOLEAN NOT NULL,     -- of trigger or job
+  zones             TEXT    NOT NULL,     -- the time zone database that next_fire_time was worked out with
+  PRIMARY KEY (job_id, id, revision, calendar_revision, from_at, cause)
+);
+CREATE INDEX trigger_revisions_ended ON trigger_revisions (to_at) WHERE to_at IS NOT NULL;
+
+-- What calendars were, by the revision of the app's calendars; kept as trigger_revisions are.
+CREATE TABLE calendar_revisions (
+  app_id            BIGINT NOT NULL,
+  calendar_revision BIGINT NOT NULL,
+  name              TEXT   NOT NULL,
+  definition        TEXT,                 -- JSON; NULL: deleted
+  to_at             BIGINT,               -- when it ceased to be; NULL: it is
+  PRIMARY KEY (app_id, name, calendar_revision)
+);
+
 -- Who changed what. Never holds a definition: those may hold secrets.
 CREATE TABLE audit (
   at       BIGINT NOT NULL,
@@ -224,6 +273,7 @@ CREATE TABLE audit (
   revision BIGINT NOT NULL,
   PRIMARY KEY (at, id)
 );
+CREATE INDEX audit_app ON audit (app, at);
 
 CREATE TABLE api_tokens (
   name       TEXT   NOT NULL PRIMARY KEY,
@@ -234,4 +284,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, api_tokens, audit, calendars, nodes, misfires, attempts, runs, triggers, jobs, apps;
+DROP TABLE installation, api_tokens, audit, trigger_revisions, calendar_revisions, calendars, nodes, misfires, attempts, runs, triggers, jobs, apps;

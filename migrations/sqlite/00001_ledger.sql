@@ -14,6 +14,7 @@ CREATE TABLE apps (
   enabled INTEGER NOT NULL,
   weight INTEGER NOT NULL,
   retention INTEGER NOT NULL,
+  history_from INTEGER NOT NULL DEFAULT 0,
   revision INTEGER NOT NULL,
   calendar_revision INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
@@ -164,6 +165,48 @@ CREATE TABLE calendars (
   PRIMARY KEY (app_id, name)
 ) STRICT;
 
+CREATE TABLE trigger_revisions (
+  job_id INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  calendar_revision INTEGER NOT NULL,
+  from_at INTEGER NOT NULL,
+  to_at INTEGER,
+  cause TEXT NOT NULL,
+  settled_at INTEGER NOT NULL,
+  next_fire_time INTEGER,
+  prev_fire_time INTEGER,
+  name TEXT NOT NULL,
+  expression TEXT NOT NULL,
+  dialect TEXT NOT NULL,
+  timezone TEXT NOT NULL,
+  start_at INTEGER,
+  end_at INTEGER,
+  repeat_count INTEGER NOT NULL,
+  gap TEXT NOT NULL,
+  overlap TEXT NOT NULL,
+  drift_hour INTEGER NOT NULL,
+  calendar TEXT NOT NULL,
+  on_excluded TEXT NOT NULL,
+  jitter INTEGER NOT NULL,
+  misfire_after INTEGER NOT NULL,
+  anchor_at INTEGER NOT NULL,
+  enabled INTEGER NOT NULL,
+  paused INTEGER NOT NULL,
+  zones TEXT NOT NULL,
+  PRIMARY KEY (job_id, id, revision, calendar_revision, from_at, cause)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX trigger_revisions_ended ON trigger_revisions (to_at) WHERE to_at IS NOT NULL;
+
+CREATE TABLE calendar_revisions (
+  app_id INTEGER NOT NULL,
+  calendar_revision INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  definition TEXT,
+  to_at INTEGER,
+  PRIMARY KEY (app_id, name, calendar_revision)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE audit (
   at INTEGER NOT NULL,
   id INTEGER NOT NULL,
@@ -174,6 +217,7 @@ CREATE TABLE audit (
   revision INTEGER NOT NULL,
   PRIMARY KEY (at, id)
 ) STRICT;
+CREATE INDEX audit_app ON audit (app, at);
 
 CREATE TABLE api_tokens (
   name TEXT NOT NULL PRIMARY KEY,
@@ -187,6 +231,8 @@ CREATE TABLE api_tokens (
 DROP TABLE installation;
 DROP TABLE api_tokens;
 DROP TABLE audit;
+DROP TABLE trigger_revisions;
+DROP TABLE calendar_revisions;
 DROP TABLE calendars;
 DROP TABLE nodes;
 DROP TABLE misfires;

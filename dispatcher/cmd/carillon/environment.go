@@ -11,7 +11,7 @@ import (
 // warnUnknownVariables names each CARILLON_ variable that no flag reads: a misspelt one
 // would otherwise leave a default in force without a word.
 func warnUnknownVariables(ctx context.Context, log *slog.Logger, environment []string) {
-	known := append(variables(reflect.TypeFor[cli]()), "CARILLON_ENDPOINT", "CARILLON_TOKEN", "CARILLON_TERRAFORM")
+	known := append(variables(reflect.TypeFor[cli]()), "CARILLON_TERRAFORM")
 	for _, pair := range environment {
 		name, _, _ := strings.Cut(pair, "=")
 		if !strings.HasPrefix(name, "CARILLON_") || slices.Contains(known, name) {

@@ -34,6 +34,8 @@ type cli struct {
 	Token     tokenCommand     `cmd:"" help:"Create, list and delete API tokens."`
 	Dev       devCommand       `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Schedule  scheduleCommand  `cmd:"" help:"Work with schedule expressions."`
+	Explain   explainCommand   `cmd:"" help:"Say what became of one instant of a trigger, and why."`
+	Audit     auditCommand     `cmd:"" help:"Reconcile the ledger of an app with its schedules; fails if an instant is unaccounted for."`
 	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
 	Bench     benchCommand     `cmd:"" help:"Measure Carillon beside the ceilings of this machine and its database."`
 	BenchNode benchNodeCommand `cmd:"" hidden:""`

@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// life is a job whose definition changes at random between its fires.
+type life struct {
+	*fixture
+	r    *rapid.T
+	now  time.Time
+	job  dispatcher.Job
+	gone bool
+}
+
+// testAuditModel lets time pass, fires, misfires and changes of the definition follow each other
+// at random: whatever happens, the audit finds every instant accounted for.
+func testAuditModel(t *testing.T, f *fixture) {
+	f.putCalendar(closed("12-24"), t0)
+	born := 0
+	rapid.Check(t, func(r *rapid.T) {
+		born++
+		l := &life{fixture: f, r: r, now: t0, job: job(fmt.Sprintf("job-%d", born), map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})}
+		l.put()
+		steps := map[string]func(){
+			"wait": func() {
+				l.now = l.now.Add(time.Duration(rapid.Int64Range(1, 150_000).Draw(r, "ms")) * time.Millisecond)
+			},
+			"fire":  func() { l.fire(2 * time.Second) },
+			"miss":  l.miss,
+			"edit":  l.edit,
+			"on":    func() { l.set(func(t *dispatcher.Trigger) { t.Enabled = !t.Enabled }) },
+			"pause": func() { l.pause(rapid.Bool().Draw(r, "paused")) },
+			"delete": func() {
+				if !l.gone {
+					l.gone = true
+					f.must(f.DeleteJob(f.Context(), "shop", l.job.Name, at(l.now)))
+				}
+			},
+			"calendar": func() {
+				f.putCalendar(closed(rapid.SampledFrom([]string{"12-24", "05-01"}).Draw(r, "closed")), l.now)
+			},
+		}
+		for range rapid.IntRange(1, 25).Draw(r, "steps") {
+			steps[rapid.SampledFrom([]string{"wait", "wait", "wait", "fire", "fire", "fire", "miss", "edit", "on", "pause", "delete", "calendar"}).Draw(r, "step")]()
+		}
+		l.check()
+		if !l.gone {
+			f.must(f.DeleteJob(f.Context(), "shop", l.job.Name, at(l.now)))
+		}
+	})
+}
+
+func (l *life) put() {
+	l.must(l.PutJob(l.Context(), l.job, at(l.now)))
+	l.gone = false
+}
+
+func (l *life) set(change func(*dispatcher.Trigger)) {
+	tick := l.job.Triggers["tick"]
+	change(&tick)
+	l.job.Triggers["tick"] = tick
+	l.put()
+}
+
+// edit changes the schedule or something else.
+func (l *life) edit() {
+	l.job.Description = fmt.Sprint(l.now)
+	l.set(func(t *dispatcher.Trigger) {
+		t.Expression = rapid.SampledFrom([]string{"rate(1m)", "rate(45s)", "*/20 * * * * ?", "0 * * * * ?"}).Draw(l.r, "expression")
+		t.StartAt = nil
+		t.Calendar = rapid.SampledFrom([]string{"", "freeze"}).Draw(l.r, "calendar")
+	})
+}
+
+func (l *life) pause(paused bool) {
+	if !l.gone {
+		l.must(l.PauseJob(l.Context(), "shop", l.job.Name, "", paused, at(l.now)))
+	}
+}
+
+// next returns the claim of the next fire, if that is due within lead.
+func (l *life) next(lead time.Duration) (dispatcher.Advance, *dispatcher.DueTrigger) {
+	for _, d := range l.dueAll(l.now.Add(lead)) {
+		if d.ID != dispatcher.TriggerID("shop", l.job.Name, "tick") {
+			continue
+		}
+		_, all, err := l.AppCalendars(l.Context(), "shop")
+		l.must(err)
+		if d.Calendar != "" {
+			d.Spec.Calendar, err = dispatcher.CompileCalendars(all).Find(d.Calendar)
+			l.must(err)
+		}
+		return l.advance(d), &d
+	}
+	return dispatcher.Advance{}, nil
+}
+
+// fire claims the next fire, a little ahead of its instant perhaps.
+func (l *life) fire(lead time.Duration) {
+	if a, d := l.next(lead); d != nil {
+		l.must(l.Claim(l.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: lead, Advances: []dispatcher.Advance{a}, Now: l.now}))
+	}
+}
+
+// miss settles what is due as one.
+func (l *life) miss() {
+	a, d := l.next(0)
+	if d == nil {
+		return
+	}
+	trigger := l.job.Triggers["tick"]
+	_, all, err := l.AppCalendars(l.Context(), "shop")
+	l.must(err)
+	s, err := trigger.Parse("", d.Spec.Anchor, dispatcher.CompileCalendars(all))
+	l.must(err)
+	last, count, next := dispatcher.Missed(s, a.Next, l.now)
+	a.Then = time.Time{}
+	if next != nil {
+		a.Then = *next
+	}
+	l.must(l.Settle(l.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: l.now, Settlements: []dispatcher.Settlement{
+		{Advance: a, To: last, Count: count, Decision: dispatcher.DecisionSkip, Reason: "late"},
+	}}))
+}
+
+func (l *life) check() {
+	page, err := dispatcher.Audit(l.Context(), l.Store, dispatcher.AuditQuery{
+		App: "shop", Now: l.now.Add(10 * time.Second), Page: dispatcher.Page{Limit: 1, Cursor: l.job.Name + "@0"},
+	})
+	l.must(err)
+	if len(page.Items) == 0 || page.Items[0].Job != l.job.Name {
+		l.r.Fatalf("the audit of %s holds %+v", l.job.Name, page.Items)
+	}
+	for _, item := range page.Items {
+		if item.Unaccounted > 0 || item.Unchecked != "" || item.Scheduled != item.Runs+item.Misfired+item.Open {
+			l.r.Fatalf("at %s: %+v", l.now.Sub(t0), item)
+		}
+	}
+}
