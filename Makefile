@@ -96,10 +96,11 @@ bench-go:
 	@tools/postgres.sh
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m $(BENCHPKGS)
 
-## docs: write the provider's pages from its schema and examples; make test checks them
+## docs: write the provider's pages from its schema and examples, and statements into docs; make test checks them
 .PHONY: docs
 docs:
 	go test -count=1 -run 'Pages' ./provider -update
+	go test -count=1 -run 'PageShows' ./dispatcher/store -update
 
 ## release-snapshot: archives and checksums of this tree for linux and darwin, in dist/
 .PHONY: release-snapshot

@@ -84,3 +84,19 @@ func Exec(ctx context.Context, s dispatcher.Store, statement string) error {
 	_, err := s.(*store).write.ExecContext(ctx, statement)
 	return err
 }
+
+// Statement returns a hot statement of PostgreSQL as a page shows it, a clause a line.
+func Statement(name string) (string, bool) {
+	all := (&postgres{}).statements()
+	hot, ok := map[string]statement{"due": all.due, "claim": all.claim, "record": all.record, "adopt": all.adopt}[name]
+	if !ok {
+		return "", false
+	}
+	clauses := strings.NewReplacer(" WHERE ", "\nWHERE ", " INSERT INTO ", "\nINSERT INTO ", " UPDATE runs ", "\nUPDATE runs ",
+		" RETURNING ", "\nRETURNING ", " ORDER BY ", "\nORDER BY ", ", c AS (", ",\nc AS (", ", l AS (", ",\nl AS (")
+	var lines []string
+	for line := range strings.Lines(clauses.Replace(hot.parts[0])) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.Join(lines, "\n"), true
+}
