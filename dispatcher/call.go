@@ -13,6 +13,7 @@ type Call struct {
 	Key               RunKey
 	EventID           string
 	Attempt           int
+	Missed            *MissedRange // what a catch-up run stands for; nil for other runs
 	Target            Target
 	Payload           json.RawMessage
 }
@@ -23,15 +24,20 @@ func (c Call) Body() []byte {
 	if len(c.Payload) > 0 {
 		return c.Payload
 	}
+	var missed *missedText
+	if m := c.Missed; m != nil {
+		missed = &missedText{FormatInstant(m.From), FormatInstant(m.To), m.Count}
+	}
 	// No field of this struct can fail to marshal.
 	body, _ := json.Marshal(struct {
-		App         string  `json:"app"`
-		Job         string  `json:"job"`
-		Trigger     string  `json:"trigger"`
-		Run         string  `json:"run"`
-		Kind        RunKind `json:"kind"`
-		ScheduledAt string  `json:"scheduled_at"`
-	}{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt)})
+		App         string      `json:"app"`
+		Job         string      `json:"job"`
+		Trigger     string      `json:"trigger"`
+		Run         string      `json:"run"`
+		Kind        RunKind     `json:"kind"`
+		ScheduledAt string      `json:"scheduled_at"`
+		Missed      *missedText `json:"missed,omitempty"`
+	}{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), missed})
 	return body
 }
 
@@ -55,4 +61,11 @@ func (c Call) Traceparent() string {
 func (c Call) Fence() int64 {
 	const attempts = 1000
 	return c.Key.ScheduledAt.UnixMilli()*attempts + int64(min(c.Attempt, attempts-1))
+}
+
+// missedText is a MissedRange as a body holds it.
+type missedText struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Count int    `json:"count"`
 }

@@ -74,6 +74,12 @@ func reviseTrigger(old *Job, job Job, name string, calendars Calendars, now time
 		return t, nil, err
 	}
 	t.resolve(s)
+	if t.MisfirePolicy == "" {
+		t.MisfirePolicy = FireOnce
+	}
+	if t.CatchUpWindow == 0 {
+		t.CatchUpWindow = MaxCatchUpWindow
+	}
 	var missed []Misfire
 	unchanged := false
 	if before, known := old.trigger(name); known {
@@ -188,43 +194,4 @@ func dropDue(job Job, name string, calendars Calendars, now time.Time, reason st
 		missed.To, missed.Count, _ = Missed(s, missed.From, now)
 	}
 	return []Misfire{missed}
-}
-
-// Missed returns the last of the instants of s in [from, now], from being one of them, how
-// many they are, MostMissed at most, and the first instant after now, nil if there is none.
-func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time) {
-	last, count = from, 1
-	for {
-		after, ok := s.Next(last)
-		switch {
-		case !ok:
-			return last, count, nil
-		case after.After(now):
-			return last, count, &after
-		case count == MostMissed:
-			last = latest(s, last, now)
-			if after, ok = s.Next(now); ok {
-				next = &after
-			}
-			return last, count, next
-		}
-		last = after
-		count++
-	}
-}
-
-// latest returns the last instant of s in (after, now], of which there is one at least. What
-// follows an instant is due by now for every instant before the last, and for none from it
-// on, so halving the range finds it.
-func latest(s *schedule.Schedule, after, now time.Time) time.Time {
-	for now.Sub(after) > time.Millisecond {
-		middle := after.Add(now.Sub(after) / 2).Truncate(time.Millisecond)
-		if next, ok := s.Next(middle); ok && !next.After(now) {
-			after = middle
-		} else {
-			now = middle
-		}
-	}
-	next, _ := s.Next(after)
-	return next
 }

@@ -33,6 +33,8 @@ type Run struct {
 	Class Class `json:"class,omitempty"`
 	// Error is the failure in words, of at most 1024 characters.
 	Error string `json:"error,omitempty"`
+	// Missed is what a catch-up run stands for, nil for other runs.
+	Missed *MissedRange `json:"missed,omitempty"`
 	// Attempts is filled where one run is asked for.
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
@@ -132,40 +134,3 @@ type Outcome struct {
 	Class      Class     `json:"class,omitempty"`
 	Error      string    `json:"error,omitempty"`
 }
-
-// Misfire is the recorded decision about fires whose time passed without a claim.
-type Misfire struct {
-	App     string `json:"app"`
-	Job     string `json:"job"`
-	Trigger string `json:"trigger"`
-	// From and To are the first and last missed instants, both inclusive; Count is how many.
-	From  time.Time `json:"from"`
-	To    time.Time `json:"to"`
-	Count int       `json:"count"`
-	// Decision is what was done about them, Reason why.
-	Decision Decision `json:"decision"`
-	Reason   string   `json:"reason"`
-	// Run is the id of the catch-up run, empty if there is none.
-	Run string `json:"run,omitempty"`
-	// Node took the decision; nil if a change of the definition did.
-	Node      *NodeID   `json:"node,omitempty"`
-	DecidedAt time.Time `json:"decided_at"`
-}
-
-// Cursor returns the key by which the next page of misfires is asked for.
-func (m Misfire) Cursor() string {
-	return RunKey{TriggerID: TriggerID(m.App, m.Job, m.Trigger), ScheduledAt: m.From, Kind: KindCatchUp}.String()
-}
-
-// Decision is what was done about missed fires.
-type Decision string
-
-// The decisions.
-const (
-	DecisionFireOnce Decision = "fire_once" // one catch-up run for all of them
-	DecisionSkip     Decision = "skip"      // none of them runs
-)
-
-// MostMissed bounds how many missed fires are counted one by one, which takes milliseconds;
-// a Misfire with this count stands for at least so many.
-const MostMissed = 10_000

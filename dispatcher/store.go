@@ -187,9 +187,12 @@ type DueTrigger struct {
 	Calendar     string
 	NodeLabels   Labels // of the job
 	MisfireAfter time.Duration
-	PrevFireTime time.Time // zero: none
-	NextFireTime time.Time
-	DueAt        time.Time // NextFireTime, later by the jitter
+	// MisfirePolicy and CatchUpWindow are never empty.
+	MisfirePolicy MisfirePolicy
+	CatchUpWindow time.Duration
+	PrevFireTime  time.Time // zero: none
+	NextFireTime  time.Time
+	DueAt         time.Time // NextFireTime, later by the jitter
 }
 
 // DueQuery selects the triggers that an enabled app, job and trigger, none of them paused,
@@ -218,12 +221,12 @@ type Advance struct {
 	Then, ThenDue time.Time
 }
 
-// EndedDelay is a trigger with a fixed delay whose latest run has ended, and that is to be
-// given its next fire.
+// EndedDelay is a trigger with a fixed delay whose latest run has ended, or whose latest fire
+// was missed and skipped, and that is to be given its next fire.
 type EndedDelay struct {
 	DueTrigger           // NextFireTime and DueAt are zero; Spec.Anchor is EndedAt
-	EndedAt    time.Time // when the run ended
-	Fired      int       // runs that ended before it
+	EndedAt    time.Time // when the run ended, or it was decided to skip it
+	Fired      int       // fires before it
 }
 
 // Rearming gives a fixed delay its next fire: a compare-and-swap from (Revision,
@@ -252,7 +255,8 @@ type Settlement struct {
 	Count    int
 	Decision Decision
 	Reason   string
-	// CatchUp is the scheduled instant of the catch-up run; zero: none.
+	// CatchUp is the scheduled instant of the run; zero: none. With DecisionFireAll it is Next,
+	// which is also To; the run then is of KindSchedule, and there is no misfire.
 	CatchUp time.Time
 }
 
@@ -328,8 +332,8 @@ type Dispatch interface {
 	// Held returns the live runs that node holds under token, or under any if token is 0, but
 	// for those that it has begun.
 	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
-	// Settle advances triggers, inserts misfires and catch-up runs in one statement, and
-	// returns the catch-up runs that were won. As with Claim, a lost one is no error.
+	// Settle advances triggers, inserts misfires and their runs in one statement, and
+	// returns the runs that were won. As with Claim, a lost one is no error.
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)
 	// Adopt gives a node the runs that are queued, or held by a dead node, oldest first, and
 	// counts their attempt up. The attempt of a dead node is recorded as lost. Runs of a
@@ -348,7 +352,8 @@ type Dispatch interface {
 	// late result of its attempt. Recording the same outcome again changes nothing.
 	Record(ctx context.Context, records []Record) error
 	// EndedDelays returns triggers with a fixed delay, of enabled jobs, that have no next fire
-	// while their latest run has ended: those among ids, or without ids any, at most limit.
+	// while their latest run has ended or was skipped as missed: those among ids, or without ids
+	// any, at most limit.
 	EndedDelays(ctx context.Context, ids []int64, limit int) ([]EndedDelay, error)
 	// Rearm gives fixed delays their next fires and counts the ended runs. One that is out of
 	// date changes nothing, and is no error.

@@ -13,6 +13,11 @@ type Trigger struct {
 	Schedule
 	// MisfireAfter is how late a fire may be before it counts as missed; 0 means 60s.
 	MisfireAfter Duration `json:"misfire_after,omitempty"`
+	// MisfirePolicy says what becomes of missed fires; empty means FireOnce.
+	MisfirePolicy MisfirePolicy `json:"misfire_policy"`
+	// CatchUpWindow is how old a missed instant may be to be caught up, from MisfireAfter to
+	// MaxCatchUpWindow, which 0 means. Older ones are skipped.
+	CatchUpWindow Duration `json:"catch_up_window,omitempty"`
 	// Enabled is whether the trigger fires; see Job.Enabled.
 	Enabled bool `json:"enabled"`
 
@@ -30,7 +35,7 @@ type Trigger struct {
 	// AnchorAt is when the schedule was declared or last changed: intervals without a start
 	// and repeat counts are counted from it. A fixed delay counts from the end of its latest run.
 	AnchorAt time.Time `json:"anchor_at"`
-	// Fired counts the runs of a fixed delay that have ended, against RepeatCount.
+	// Fired counts the fires of a fixed delay that have ended or were skipped, against RepeatCount.
 	Fired int `json:"-"`
 }
 
@@ -51,13 +56,14 @@ const (
 // SetDefaults gives a decoded trigger the values of fields that its JSON leaves out.
 func (t *Trigger) SetDefaults() {
 	t.Enabled = true
-	t.MisfireAfter = DefaultMisfireAfter
+	t.MisfireAfter, t.MisfirePolicy, t.CatchUpWindow = DefaultMisfireAfter, FireOnce, MaxCatchUpWindow
 }
 
 // check adds everything wrong with t, which is named identity.
 func (t Trigger) check(faults *Faults, identity string) {
 	t.Schedule.check(faults, identity)
 	t.MisfireAfter.check(faults, "/misfire_after", time.Second, MaxDuration)
+	t.checkMisfires(faults)
 }
 
 // arm sets the first fire after now; without one the trigger is complete.

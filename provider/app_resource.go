@@ -83,8 +83,8 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
 				MarkdownDescription: "Whether the jobs of the app fire. Runs in flight finish in any case. Fires that come due meanwhile are " +
 					"owed, as during a pause of a job, trigger or node: when the app is switched on again, those later than " +
-					"`misfire_after` are settled as one catch-up run, and those within it fire late, each one. To owe nothing, " +
-					"set `enabled` of the job or trigger to `false` instead. Default: `true`.",
+					"`misfire_after` are settled by the `misfire_policy` of their trigger, and those within it fire late, each one. " +
+					"To owe nothing, set `enabled` of the job or trigger to `false` instead. Default: `true`.",
 			},
 			"weight": schema.NumberAttribute{
 				Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(1)),

@@ -38,20 +38,22 @@ type targetModel struct {
 }
 
 type triggerModel struct {
-	Expression   types.String    `tfsdk:"expression"`
-	Dialect      types.String    `tfsdk:"dialect"`
-	Timezone     types.String    `tfsdk:"timezone"`
-	StartAt      text[instants]  `tfsdk:"start_at"`
-	EndAt        text[instants]  `tfsdk:"end_at"`
-	RepeatCount  types.Number    `tfsdk:"repeat_count"`
-	Gap          types.String    `tfsdk:"gap"`
-	Overlap      types.String    `tfsdk:"overlap"`
-	DriftHour    types.Bool      `tfsdk:"drift_hour"`
-	Calendar     types.String    `tfsdk:"calendar"`
-	OnExcluded   types.String    `tfsdk:"on_excluded"`
-	Jitter       text[durations] `tfsdk:"jitter"`
-	MisfireAfter text[durations] `tfsdk:"misfire_after"`
-	Enabled      types.Bool      `tfsdk:"enabled"`
+	Expression    types.String    `tfsdk:"expression"`
+	Dialect       types.String    `tfsdk:"dialect"`
+	Timezone      types.String    `tfsdk:"timezone"`
+	StartAt       text[instants]  `tfsdk:"start_at"`
+	EndAt         text[instants]  `tfsdk:"end_at"`
+	RepeatCount   types.Number    `tfsdk:"repeat_count"`
+	Gap           types.String    `tfsdk:"gap"`
+	Overlap       types.String    `tfsdk:"overlap"`
+	DriftHour     types.Bool      `tfsdk:"drift_hour"`
+	Calendar      types.String    `tfsdk:"calendar"`
+	OnExcluded    types.String    `tfsdk:"on_excluded"`
+	Jitter        text[durations] `tfsdk:"jitter"`
+	MisfireAfter  text[durations] `tfsdk:"misfire_after"`
+	MisfirePolicy types.String    `tfsdk:"misfire_policy"`
+	CatchUpWindow text[durations] `tfsdk:"catch_up_window"`
+	Enabled       types.Bool      `tfsdk:"enabled"`
 }
 
 // readJob returns the job that a model describes.
@@ -145,6 +147,16 @@ func readTrigger(ctx context.Context, read *reader, pointer string, object types
 	readWord(read, pointer+"/on_excluded", m.OnExcluded, &t.OnExcluded)
 	t.Jitter = read.duration(pointer+"/jitter", m.Jitter, 0)
 	t.MisfireAfter = read.duration(pointer+"/misfire_after", m.MisfireAfter, t.MisfireAfter)
+	if m.MisfireAfter.IsUnknown() {
+		read.unknown(pointer+"/catch_up_window", m.MisfireAfter) // whose least it is
+	}
+	if !m.MisfirePolicy.IsNull() {
+		readWord(read, pointer+"/misfire_policy", m.MisfirePolicy, &t.MisfirePolicy)
+	}
+	t.CatchUpWindow = read.duration(pointer+"/catch_up_window", m.CatchUpWindow, t.CatchUpWindow)
+	if t.CatchUpWindow == 0 {
+		read.faults.Add(pointer+"/catch_up_window", dispatcher.CodeDurationMin, "duration 0s is less than misfire_after, so nothing would be caught up; for that, set misfire_policy to skip")
+	}
 	t.Enabled = read.bool(pointer+"/enabled", m.Enabled, t.Enabled)
 	return t
 }
@@ -219,20 +231,22 @@ func newStrings(ctx context.Context, diags *diag.Diagnostics, texts map[string]s
 
 func newTriggerModel(t dispatcher.Trigger) triggerModel {
 	return triggerModel{
-		Expression:   types.StringValue(t.Expression),
-		Dialect:      word(t.Dialect),
-		Timezone:     word(t.Timezone),
-		StartAt:      newInstant(t.StartAt),
-		EndAt:        newInstant(t.EndAt),
-		RepeatCount:  types.NumberValue(big.NewFloat(float64(t.RepeatCount))),
-		Gap:          word(t.Gap),
-		Overlap:      word(t.Overlap),
-		DriftHour:    types.BoolValue(t.DriftHour),
-		Calendar:     word(t.Calendar),
-		OnExcluded:   word(t.OnExcluded),
-		Jitter:       newText[durations](formatDuration(t.Jitter)),
-		MisfireAfter: newText[durations](formatDuration(t.MisfireAfter)),
-		Enabled:      types.BoolValue(t.Enabled),
+		Expression:    types.StringValue(t.Expression),
+		Dialect:       word(t.Dialect),
+		Timezone:      word(t.Timezone),
+		StartAt:       newInstant(t.StartAt),
+		EndAt:         newInstant(t.EndAt),
+		RepeatCount:   types.NumberValue(big.NewFloat(float64(t.RepeatCount))),
+		Gap:           word(t.Gap),
+		Overlap:       word(t.Overlap),
+		DriftHour:     types.BoolValue(t.DriftHour),
+		Calendar:      word(t.Calendar),
+		OnExcluded:    word(t.OnExcluded),
+		Jitter:        newText[durations](formatDuration(t.Jitter)),
+		MisfireAfter:  newText[durations](formatDuration(t.MisfireAfter)),
+		MisfirePolicy: types.StringValue(string(t.MisfirePolicy)),
+		CatchUpWindow: newText[durations](formatDuration(t.CatchUpWindow)),
+		Enabled:       types.BoolValue(t.Enabled),
 	}
 }
 

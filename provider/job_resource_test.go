@@ -57,6 +57,8 @@ const fullJob = `
       gap           = "next"
       overlap       = "first"
       misfire_after = "2h0m"
+      misfire_policy  = "fire_all"
+      catch_up_window = "48h"
       enabled       = true
     }
     interval = { expression = "rate(5 minutes)" }
@@ -82,6 +84,8 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 				expect("next_fire_times", "once").stored("2099-01-01T00:00:00Z"),
 				expect("triggers", "cron", "start_at").stored("2030-03-01T00:00:00+01:00"),
 				expect("triggers", "cron", "misfire_after").stored("2h0m"),
+				expect("triggers", "cron", "misfire_policy").stored("fire_all"),
+				expect("triggers", "cron", "catch_up_window").stored("48h"),
 			},
 		},
 		resource.TestStep{

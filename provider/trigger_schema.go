@@ -3,6 +3,7 @@ package provider
 import (
 	"maps"
 	"math/big"
+	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
@@ -15,7 +16,7 @@ import (
 )
 
 func triggerAttributes() map[string]schema.Attribute {
-	misfireAfter := formatDuration(dispatcher.DefaultMisfireAfter)
+	misfireAfter, window := formatDuration(dispatcher.DefaultMisfireAfter), formatDuration(dispatcher.MaxCatchUpWindow)
 	attributes := scheduleAttributes()
 	maps.Copy(attributes, map[string]schema.Attribute{
 		"misfire_after": schema.StringAttribute{
@@ -23,6 +24,19 @@ func triggerAttributes() map[string]schema.Attribute {
 			CustomType: textType[durations]{},
 			MarkdownDescription: "How late a fire may be before it counts as missed and is settled by a recorded decision: a duration " +
 				"from `1s` to `24h`. Default: `" + misfireAfter + "`.",
+			PlanModifiers: []planmodifier.String{keepIfSame[durations]{}},
+		},
+		"misfire_policy": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(string(dispatcher.FireOnce)),
+			MarkdownDescription: "What becomes of missed fires: `fire_once` (one catch-up run stands for all of them, and says so), " +
+				"`fire_all` (each runs late, one after the other with pauses, the latest " + strconv.Itoa(dispatcher.MostCaughtUp) +
+				" at most) or `skip` (none runs). What does not run is recorded. Default: `fire_once`.",
+		},
+		"catch_up_window": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(window),
+			CustomType: textType[durations]{},
+			MarkdownDescription: "How old a missed fire may be to be caught up; older ones are skipped, and recorded: a duration from " +
+				"`misfire_after` to `" + window + "`. Default: `" + window + "`.",
 			PlanModifiers: []planmodifier.String{keepIfSame[durations]{}},
 		},
 		"enabled": schema.BoolAttribute{

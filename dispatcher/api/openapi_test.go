@@ -149,6 +149,7 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		"Signing": reflect.TypeFor[dispatcher.Signing](), "Secret": reflect.TypeFor[dispatcher.Secret](),
 		"Run": reflect.TypeFor[dispatcher.Run](), "Attempt": reflect.TypeFor[dispatcher.Attempt](), "Outcome": reflect.TypeFor[dispatcher.Outcome](),
 		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](), "Fault": reflect.TypeFor[dispatcher.Fault](),
+		"MissedRange":    reflect.TypeFor[dispatcher.MissedRange](),
 		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),
 		"AppList": reflect.TypeFor[list[dispatcher.App]](), "JobList": reflect.TypeFor[list[dispatcher.Job]](),
 		"RunList": reflect.TypeFor[list[dispatcher.Run]](), "MisfireList": reflect.TypeFor[list[dispatcher.Misfire]](),

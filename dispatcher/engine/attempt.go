@@ -53,7 +53,7 @@ func stopped(stop <-chan struct{}) bool {
 // fire makes one attempt and hands its outcome to the recorder.
 func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
-	call, err := e.callOf(ctx, run.HeldRun)
+	call, err := e.callOf(ctx, run)
 	switch {
 	case err == nil && e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun):
 		// It is another's, or nobody knows; either way whoever adopts or ends it accounts for it.
@@ -95,17 +95,36 @@ func unmade(state dispatcher.RunState, class dispatcher.Class, reason error) dis
 
 // callOf finds what to call, in the cache or, for a run that waited long, in the database,
 // which it asks until it answers.
-func (e *Engine) callOf(ctx context.Context, run dispatcher.HeldRun) (dispatcher.Call, error) {
-	call, err := e.jobs.call(run)
-	for pause := 100 * time.Millisecond; errors.Is(err, errGone); pause = min(2*pause, 5*time.Second) {
-		readErr := e.jobs.read(ctx, []int64{run.JobID})
-		if readErr == nil || ctx.Err() != nil {
-			return e.jobs.call(run)
-		}
-		e.logIf(ctx, "read job", readErr)
-		sleep(ctx, pause)
+func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, error) {
+	call, err := e.jobs.call(run.HeldRun)
+	if errors.Is(err, errGone) {
+		e.ask(ctx, "read job", func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
+		call, err = e.jobs.call(run.HeldRun)
+	}
+	call.Missed = run.missed
+	if err == nil && run.Kind == dispatcher.KindCatchUp && run.missed == nil {
+		// Another node took the decision.
+		e.ask(ctx, "read catch-up run", func() error {
+			found, err := e.store.Run(ctx, run.String())
+			if call.Missed = found.Missed; errors.Is(err, dispatcher.ErrNotFound) {
+				return nil // past its retention: the recorder finds out
+			}
+			return err
+		})
 	}
 	return call, err
+}
+
+// ask asks the database until it answers or ctx ends.
+func (e *Engine) ask(ctx context.Context, what string, do func() error) {
+	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
+		err := do()
+		if err == nil {
+			return
+		}
+		e.logIf(ctx, what, err)
+		sleep(ctx, pause)
+	}
 }
 
 // sleep waits, or returns early when ctx ends.

@@ -77,7 +77,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	for i, d := range due {
 		batch.Advances[i] = d.advance()
 		if then, ok := d.schedule.Next(d.NextFireTime); ok {
-			batch.Advances[i].Then, batch.Advances[i].ThenDue = then, d.dueAfter(then)
+			batch.Advances[i] = d.advanceTo(then, d.dueAfter(then, now))
 		}
 	}
 	held, err := e.store.Claim(ctx, batch)
@@ -115,9 +115,19 @@ func (e *entry) advance() dispatcher.Advance {
 	}
 }
 
+// advanceTo is advance with what follows.
+func (e *entry) advanceTo(then, due time.Time) dispatcher.Advance {
+	advance := e.advance()
+	advance.Then, advance.ThenDue = then, due
+	return advance
+}
+
 // dueAfter returns when the fire that follows e is due. Jitter may let it be due earlier than
 // e, but a trigger fires in order, and waiting for its turn is no lateness.
-func (e *entry) dueAfter(then time.Time) time.Time {
+func (e *entry) dueAfter(then, now time.Time) time.Time {
+	if e.late() {
+		return e.pacedAfter(then, now)
+	}
 	due := then.Add(e.schedule.Delay(then))
 	if due.Before(e.DueAt) {
 		return e.DueAt

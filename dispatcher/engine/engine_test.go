@@ -112,8 +112,8 @@ func (r *rig) poll(until time.Duration) int {
 	return n
 }
 
-// settled waits until all that was claimed is recorded, and returns the runs, oldest first.
-func (r *rig) settled() []dispatcher.Run {
+// quiet waits until all that was claimed is recorded.
+func (r *rig) quiet() {
 	r.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for r.pool.held() > 0 {
@@ -125,6 +125,12 @@ func (r *rig) settled() []dispatcher.Run {
 	if !r.recorder.drain(20 * time.Second) {
 		r.t.Fatal("outcomes are not recorded")
 	}
+}
+
+// settled is quiet, and returns the runs, oldest first.
+func (r *rig) settled() []dispatcher.Run {
+	r.t.Helper()
+	r.quiet()
 	found, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
 	if err != nil {
 		r.t.Fatal(err)

@@ -75,7 +75,7 @@ func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*he
 	for i, run := range runs {
 		held[i] = &heldRun{HeldRun: run, node: node, due: run.ScheduledAt, delayed: run.TriggerID != run.JobID}
 		held[i].lane, held[i].weight = e.laneOf(run.JobID)
-		held[i].lane.slow = e.pool.slow.is(run.JobID)
+		held[i].lane.slow, held[i].lane.late = e.pool.slow.is(run.JobID), run.Kind == dispatcher.KindCatchUp
 	}
 	return held
 }

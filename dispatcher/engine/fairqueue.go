@@ -1,8 +1,8 @@
 package engine
 
 // fairQueue orders what waits to be claimed, or for a worker: apps take turns by their
-// weights, within an app the higher priority goes first, and of one priority what was queued
-// first. Things of one lane leave in the order in which they came. It is not safe for
+// weights, within an app what is on time goes before what catches up, then the higher priority
+// goes first, and of one priority what was queued first. Things of one lane leave in the order in which they came. It is not safe for
 // concurrent use.
 type fairQueue[T any] struct {
 	lines map[lane]*line[T]
@@ -17,6 +17,7 @@ type lane struct {
 	app, host string
 	priority  int // higher goes first
 	slow      bool
+	late      bool // it catches up
 }
 
 // line is what waits in one lane, in the order in which it came.
@@ -117,11 +118,22 @@ func (t *turn[T]) best() (best *line[T]) {
 		if l.closed {
 			continue
 		}
-		if best == nil || l.priority > best.priority || l.priority == best.priority && l.items[0].at < best.items[0].at {
+		if best == nil || l.before(best) {
 			best = l
 		}
 	}
 	return best
+}
+
+// before tells whether the head of l goes before that of another line of the app.
+func (l *line[T]) before(other *line[T]) bool {
+	switch {
+	case l.late != other.late:
+		return other.late
+	case l.priority != other.priority:
+		return l.priority > other.priority
+	}
+	return l.items[0].at < other.items[0].at
 }
 
 // remove takes out what matches, wherever it stands.

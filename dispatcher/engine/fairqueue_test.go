@@ -130,3 +130,16 @@ func TestFairQueueLosesNothingAndKeepsLanesInOrder(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatCatchesUpGoesBehindWhatIsOnTime(t *testing.T) {
+	t.Parallel()
+	q := newFairQueue[string]()
+	q.push("late and urgent", lane{app: "a", priority: 9, late: true}, 1)
+	q.push("late", lane{app: "a", late: true}, 1)
+	q.push("on time", lane{app: "a"}, 1)
+	q.push("on time and urgent", lane{app: "a", priority: 5}, 1)
+	want := []string{"on time and urgent", "on time", "late and urgent", "late"}
+	if diff := cmp.Diff(want, takeAll(q, 4)); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}

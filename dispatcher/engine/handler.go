@@ -80,72 +80,14 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	}
 	if len(mine) > 0 {
 		e.log.WarnContext(ctx, "runs reclaimed", "node", node.String(), "count", len(mine))
-		e.pool.place(e.heldBy(node, mine), 0)
+		e.pool.place(e.heldBy(node, mine), promise{})
 	}
 	return nil
-}
-
-// settleBatch bounds what one statement settles: counting the missed fires of a trigger
-// takes up to some milliseconds, and what was decided should not wait long to be stored.
-const settleBatch = 100
-
-// settle decides about every trigger that is later than its threshold: one catch-up run
-// stands for all its missed fires.
-func (e *Engine) settle(ctx context.Context, now time.Time) error {
-	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: now, Overdue: true, Now: now}
-	for query.Limit = e.awaitRoom(ctx, settleBatch); query.Limit > 0; query.Limit = e.awaitRoom(ctx, settleBatch) {
-		page, err := e.store.Due(ctx, query)
-		if err != nil || len(page) == 0 {
-			e.pool.place(nil, query.Limit)
-			return err
-		}
-		last := page[len(page)-1]
-		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool { return !e.opts.Labels.Have(d.NodeLabels) })
-		missed, err := e.evaluate(ctx, page)
-		if err != nil {
-			e.pool.place(nil, query.Limit)
-			return err
-		}
-		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: dispatcher.Token(random63())}
-		for i := range missed {
-			batch.Settlements = append(batch.Settlements, missed[i].decide(now))
-		}
-		held, err := e.store.Settle(ctx, batch)
-		if err != nil {
-			held = e.reconcile(ctx, batch.Node, batch.Token, err)
-		}
-		e.metrics.misfires.Add(float64(len(batch.Settlements)))
-		e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "catch_up_runs", len(held))
-		e.pool.place(e.heldBy(batch.Node, held), query.Limit)
-		// What follows the settled fires may be due before the next poll.
-		wake(e.wakePoll)
-		query.AfterTime, query.AfterID = last.DueAt, last.ID
-	}
-	return nil
-}
-
-// decide settles the missed fires of one trigger by fire_once. Instants so recent that
-// jitter may not have let them be due yet are left to fire.
-func (e *entry) decide(now time.Time) dispatcher.Settlement {
-	until := now.Add(-e.Spec.Jitter)
-	if until.Before(e.NextFireTime) {
-		until = e.NextFireTime
-	}
-	last, count, next := dispatcher.Missed(e.schedule, e.NextFireTime, until)
-	settlement := dispatcher.Settlement{
-		Advance: e.advance(),
-		To:      last, Count: count, CatchUp: last, Decision: dispatcher.DecisionFireOnce,
-		Reason: fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, dispatcher.FormatInstant(e.DueAt)),
-	}
-	if next != nil {
-		settlement.Then, settlement.ThenDue = *next, next.Add(e.schedule.Delay(*next))
-	}
-	return settlement
 }
 
 // adopt takes runs that nobody works on, as many as the pool has room for.
 func (e *Engine) adopt(ctx context.Context) error {
-	for room := e.awaitRoom(ctx, e.opts.Batch); room > 0; room = e.awaitRoom(ctx, e.opts.Batch) {
+	for room := e.awaitRoom(ctx, e.opts.Batch, false); room > 0; room = e.awaitRoom(ctx, e.opts.Batch, false) {
 		query := dispatcher.AdoptQuery{Apps: e.opts.Apps, Labels: e.opts.Labels, Node: e.fleet.id(), Token: dispatcher.Token(random63()), Limit: room}
 		held, err := e.store.Adopt(ctx, query)
 		if err != nil {
@@ -155,7 +97,7 @@ func (e *Engine) adopt(ctx context.Context) error {
 			e.log.InfoContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held))
 			e.refresh(ctx, held)
 		}
-		e.pool.place(e.heldBy(query.Node, held), room)
+		e.pool.place(e.heldBy(query.Node, held), promise{any: room})
 		if len(held) < room {
 			return nil
 		}
@@ -173,11 +115,11 @@ func (e *Engine) refresh(ctx context.Context, held []dispatcher.HeldRun) {
 	e.logIf(ctx, "read jobs of adopted runs", e.jobs.read(ctx, slices.Collect(maps.Keys(ids))))
 }
 
-// awaitRoom waits until the pool promises room, and returns for how many runs; 0 if the
-// node may not claim.
-func (e *Engine) awaitRoom(ctx context.Context, limit int) int {
+// awaitRoom waits until the pool promises room, in its part for catching up if late, and returns
+// for how many runs; 0 if the node may not claim.
+func (e *Engine) awaitRoom(ctx context.Context, limit int, late bool) int {
 	for ctx.Err() == nil && e.fleet.active() {
-		if room := e.pool.reserve(limit); room > 0 {
+		if room := e.pool.reserve(limit, late); room > 0 {
 			return room
 		}
 		sleep(ctx, leasePause)

@@ -8,23 +8,25 @@ type inLine struct {
 
 // enqueue queues a run behind the others of its job. They wait in one lane, for lanes overtake
 // each other: a job that has become slow takes along what it has waiting, and one that has
-// recovered stays in the slow share until nothing of it waits there. p.mu is held.
+// recovered stays in the slow share until nothing of it waits there. What catches up is taken
+// along by what is on time. p.mu is held.
 func (p *pool) enqueue(run *heldRun) {
 	at := p.inLine[run.JobID]
 	if at == nil {
 		at = &inLine{lane: run.lane}
 		p.inLine[run.JobID] = at
 	}
-	switch {
-	case at.lane == run.lane:
-	case at.lane.slow:
-		p.move(run, at.lane)
-	default:
-		at.lane = run.lane
+	to := run.lane
+	to.slow, to.late = run.lane.slow || at.lane.slow, run.lane.late && at.lane.late
+	if at.lane != to {
+		at.lane = to
 		for _, one := range p.queue.remove(func(one *heldRun) bool { return one.JobID == run.JobID }) {
-			p.move(one, run.lane)
+			p.move(one, to)
 			p.queue.push(one, one.lane, one.weight)
 		}
+	}
+	if run.lane != to {
+		p.move(run, to)
 	}
 	at.runs++
 	p.queue.push(run, run.lane, run.weight)

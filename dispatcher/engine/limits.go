@@ -1,8 +1,8 @@
 package engine
 
-// limits bound what is under way, so that no app and no host takes all of it.
+// limits bound what is under way, so that no app, no host and no catching up takes all of it.
 type limits struct {
-	total           bound
+	total, late     bound
 	perApp, perHost int // most of one
 	inBatches       bool
 	apps, hosts     map[string]*bound
@@ -15,9 +15,12 @@ func newLimits(total, perApp, perHost int, inBatches bool) *limits {
 		inBatches: inBatches, perApp: min(perApp, total), perHost: min(perHost, total),
 		apps: map[string]*bound{}, hosts: map[string]*bound{},
 	}
-	l.total = l.bound(total)
+	l.total, l.late = l.bound(total), l.bound(max(total/lateShare, 1))
 	return l
 }
+
+// lateShare is which part of all places catching up may take: fires on time find the others.
+const lateShare = 4
 
 func (l *limits) bound(most int) bound {
 	if l.inBatches {
@@ -51,12 +54,10 @@ func (b *bound) release() bool {
 // admit takes a place in a lane, unless a bound of it is closed.
 func (l *limits) admit(in lane) bool {
 	app, host := l.named(l.apps, in.app, l.perApp), l.named(l.hosts, in.host, l.perHost)
-	if l.total.closed || app.closed || host.closed {
+	if l.total.closed || app.closed || host.closed || in.late && l.late.closed {
 		return false
 	}
-	l.total.add()
-	app.add()
-	host.add()
+	l.force(in)
 	return true
 }
 
@@ -65,12 +66,18 @@ func (l *limits) force(in lane) {
 	l.total.add()
 	l.named(l.apps, in.app, l.perApp).add()
 	l.named(l.hosts, in.host, l.perHost).add()
+	if in.late {
+		l.late.add()
+	}
 }
 
 // release gives a place back, and tells whether what has to wait may have one now.
 func (l *limits) release(in lane) bool {
 	opened := l.total.release()
 	opened = free(l.apps, in.app) || opened
+	if in.late {
+		opened = l.late.release() || opened
+	}
 	return free(l.hosts, in.host) || opened
 }
 

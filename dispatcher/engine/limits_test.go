@@ -61,3 +61,23 @@ func TestSharesDoNotWaitForEachOther(t *testing.T) {
 		t.Errorf("places taken: %d, want 1 slow and 2 fast", s.total())
 	}
 }
+
+// What catches up takes a quarter of the places at most; what is on time may take all.
+func TestCatchingUpLeavesPlaces(t *testing.T) {
+	t.Parallel()
+	l := newLimits(8, 8, 8, false)
+	late, onTime := lane{app: "a", host: "x", late: true}, lane{app: "a", host: "x"}
+	for l.admit(late) {
+	}
+	if l.late.n != 2 {
+		t.Errorf("catching up got %d places, want 2 of 8", l.late.n)
+	}
+	for range 6 {
+		if !l.admit(onTime) {
+			t.Fatalf("a fire on time found no place among 8 of which %d are taken", l.total.n)
+		}
+	}
+	if !l.release(late) || l.late.n != 1 || l.total.n != 7 {
+		t.Errorf("after a place was given back %d are taken, %d by what catches up; want 7 and 1", l.total.n, l.late.n)
+	}
+}

@@ -35,9 +35,9 @@ type pool struct {
 	done        sync.WaitGroup
 
 	mu        sync.Mutex
-	claimed   shares // places of runs that are claimed, or about to be
-	executing shares // places of runs that are being executed
-	promised  int    // places of the fast share that awaitRoom gave out
+	claimed   shares  // places of runs that are claimed, or about to be
+	executing shares  // places of runs that are being executed
+	promised  promise // places of the fast share that awaitRoom gave out
 	pending   runHeap
 	alarm     *time.Timer // of the head of pending
 	queue     *fairQueue[*heldRun]
@@ -66,7 +66,8 @@ type heldRun struct {
 	delayed bool
 	// slowed tells that its attempt has taken so long that it moved to the slow share.
 	slowed bool
-	cancel context.CancelFunc // while a worker has it
+	missed *dispatcher.MissedRange // what a catch-up run stands for, if it is known
+	cancel context.CancelFunc      // while a worker has it
 }
 
 // attemptKey tells attempts of a run apart: one that was cancelled may still be in flight
@@ -140,27 +141,38 @@ func (p *pool) release(lanes ...lane) {
 	}
 }
 
+// promise is how many places are promised: any, and of the part for catching up.
+type promise struct{ any, late int }
+
 // reserve promises places to whoever does not know the lanes yet, at most limit, and returns
 // how many; place redeems the promise. It is 0 while there is too little room to be worth it.
-func (p *pool) reserve(limit int) int {
+func (p *pool) reserve(limit int, late bool) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	total := &p.claimed.fast.total
-	if p.stopping || total.closed {
+	fast := p.claimed.fast
+	if p.stopping || fast.total.closed || late && fast.late.closed {
 		return 0
 	}
-	n := min(limit, total.most-total.n-p.promised)
-	if n <= 0 {
-		return 0
+	n := min(limit, fast.total.most-fast.total.n-p.promised.any-p.promised.late)
+	if late {
+		n = min(n, fast.late.most-fast.late.n-p.promised.late)
 	}
-	p.promised += n
+	switch {
+	case n <= 0:
+		return 0
+	case late:
+		p.promised.late += n
+	default:
+		p.promised.any += n
+	}
 	return n
 }
 
 // place takes places for runs that were won on a promise of so many.
-func (p *pool) place(runs []*heldRun, promised int) {
+func (p *pool) place(runs []*heldRun, promised promise) {
 	p.mu.Lock()
-	p.promised -= promised
+	p.promised.any -= promised.any
+	p.promised.late -= promised.late
 	for _, run := range runs {
 		p.claimed.force(run.lane)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
@@ -62,12 +64,12 @@ func TestPoolPromisesOnlyTheRoomItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p, _ := poolOf(t, 8, 8, func(context.Context) { <-release })
-		if got := p.reserve(100); got != 16 {
+		if got := p.reserve(100, false); got != 16 {
 			t.Errorf("room = %d in an empty pool, want 16", got)
 		}
-		p.place(held(runs(16)), 16)
+		p.place(held(runs(16)), promise{any: 16})
 		synctest.Wait()
-		if got := p.reserve(100); got != 0 {
+		if got := p.reserve(100, false); got != 0 {
 			t.Errorf("room = %d in a full pool, want 0", got)
 		}
 		close(release)
@@ -77,7 +79,7 @@ func TestPoolPromisesOnlyTheRoomItHas(t *testing.T) {
 		default:
 			t.Error("nobody was told that there is room again")
 		}
-		if got := p.reserve(5); got != 5 {
+		if got := p.reserve(5, false); got != 5 {
 			t.Errorf("room = %d, want the limit of 5", got)
 		}
 		p.stop()
@@ -89,7 +91,7 @@ func TestStoppedPoolHandsBackWhatWasNotBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, fired := poolOf(t, 4, 10, func(ctx context.Context) { <-time.After(5 * time.Second) })
-		p.place(held(runs(10)), 0)
+		p.place(held(runs(10)), promise{})
 		synctest.Wait()
 		unsent := p.stop()
 		if len(unsent) != 6 || size(fired) != 4 {
@@ -106,7 +108,7 @@ func TestPoolCutsOffWhatOutlastsTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
 		p, _ := poolOf(t, 1, 1, func(ctx context.Context) { <-ctx.Done(); cause = context.Cause(ctx) })
-		p.place(held(runs(1)), 0)
+		p.place(held(runs(1)), promise{})
 		synctest.Wait()
 		p.stop()
 		if cut := p.wait(time.Second); cut != 1 || !errors.Is(cause, errCutOff) {
@@ -121,7 +123,7 @@ func TestCancelledRunThatWaitsIsNeverBegun(t *testing.T) {
 		release := make(chan struct{})
 		p, fired := poolOf(t, 1, 4, func(context.Context) { <-release })
 		three := runs(3)
-		p.place(held(three), 0)
+		p.place(held(three), promise{})
 		synctest.Wait()
 		p.cancel(three[1].RunKey)
 		close(release)
@@ -138,9 +140,9 @@ func TestOverdrawnPoolStillStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := poolOf(t, 2, 2, func(ctx context.Context) { <-ctx.Done() })
-		p.place(held(runs(50)), 4)
+		p.place(held(runs(50)), promise{any: 4})
 		synctest.Wait()
-		if got := p.reserve(1); got != 0 {
+		if got := p.reserve(1, false); got != 0 {
 			t.Errorf("%d places were promised in an overdrawn pool", got)
 		}
 		if unsent, cut := p.stop(), p.wait(time.Second); len(unsent) != 48 || cut != 2 {
@@ -159,7 +161,7 @@ func TestCancelEndsOneRunOnly(t *testing.T) {
 			}
 		})
 		both := runs(2)
-		p.place(held(both), 0)
+		p.place(held(both), promise{})
 		synctest.Wait()
 		p.cancel(both[0].RunKey)
 		synctest.Wait()
@@ -179,7 +181,7 @@ func TestPoolGrowsWithWhatWaitsAndShrinksWhenIdle(t *testing.T) {
 		p.hold = func(context.Context, heldRun, <-chan struct{}) bool { return true }
 		p.fire = func(context.Context, heldRun) { <-release }
 		p.start(t.Context())
-		p.place(held(runs(64)), 0)
+		p.place(held(runs(64)), promise{})
 		synctest.Wait()
 		if got := p.size(); got != 2 {
 			t.Errorf("%d workers at once, want the least, 2", got)
@@ -216,9 +218,9 @@ func TestRunsThatHangLeaveRoomForOthers(t *testing.T) {
 		for _, run := range hanging {
 			run.JobID = 1
 		}
-		p.place(hanging, 0)
+		p.place(hanging, promise{})
 		good := held(runs(8)[4:])
-		p.place(good, 0)
+		p.place(good, promise{})
 		<-time.After(slowAfter + 100*time.Millisecond)
 		if got := size(&done); got != 4 {
 			t.Errorf("%d good runs are done while 4 hang, want all 4", got)
@@ -282,7 +284,7 @@ func TestJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
 					run.lane.slow = (i <= busy) == firstIsSlow
 				}
 				for _, run := range all {
-					p.place([]*heldRun{run}, 0)
+					p.place([]*heldRun{run}, promise{})
 				}
 				<-time.After(time.Second)
 				if !slices.IsSorted(order) || len(order) != len(all) {
@@ -296,4 +298,37 @@ func TestJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is on time overtakes what other jobs catch up, but nothing of its own job.
+func TestWhatCatchesUpIsOvertakenByOtherJobsOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(poolSize{least: 1, most: 1, queue: 20, perApp: 1, perHost: 1})
+		var order []int64
+		p.hold = func(context.Context, heldRun, <-chan struct{}) bool { return true }
+		p.fire = func(_ context.Context, run heldRun) {
+			order = append(order, run.TriggerID)
+			<-time.After(100 * time.Millisecond)
+		}
+		p.start(t.Context())
+		all := held(runs(6))
+		for i, of := range []struct {
+			job  int64
+			late bool
+		}{{1, false}, {2, true}, {3, true}, {3, false}, {4, false}, {3, true}} {
+			all[i].JobID, all[i].lane.late = of.job, of.late
+			p.place([]*heldRun{all[i]}, promise{})
+		}
+		<-time.After(time.Second)
+		want := []int64{all[0].TriggerID, all[2].TriggerID, all[3].TriggerID, all[4].TriggerID, all[5].TriggerID, all[1].TriggerID}
+		if diff := cmp.Diff(want, order); diff != "" {
+			t.Errorf("begun (-want +got):\n%s", diff)
+		}
+		p.stop()
+		p.wait(time.Second)
+		if p.claimed.total() != 0 || p.claimed.fast.late.n != 0 {
+			t.Errorf("%d places are left, %d of them of what catches up", p.claimed.total(), p.claimed.fast.late.n)
+		}
+	})
 }

@@ -84,11 +84,11 @@ func TestFiresThatJitterWouldTurnRoundWaitForTheirTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{DueTrigger: dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start))}, schedule: s}
+	e := entry{DueTrigger: dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start)), Spec: s.Spec()}, schedule: s}
 	turned := 0
 	for range 100 {
 		then, _ := s.Next(e.NextFireTime)
-		due := e.dueAfter(then)
+		due := e.dueAfter(then, e.DueAt)
 		if due.Before(e.DueAt) {
 			t.Fatalf("fire at %v is due at %v, before the one it follows", then, due)
 		}

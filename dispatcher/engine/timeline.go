@@ -19,6 +19,7 @@ type timeline struct {
 	mu      sync.Mutex
 	heap    entries
 	due     *fairQueue[*entry]
+	onTime  int // of due, those that do not catch up
 	byID    map[int64]*entry
 	changed chan struct{} // the head may be earlier than before
 
@@ -93,11 +94,17 @@ func (t *timeline) take(until time.Time, limit int, admit func(lane) bool, relea
 	defer t.mu.Unlock()
 	for len(t.heap) > 0 && !t.heap[0].DueAt.After(until) {
 		e := heap.Pop(&t.heap).(*entry)
-		e.index, e.lane.slow = -1, t.slow(e.JobID)
+		e.index, e.lane.slow, e.lane.late = -1, t.slow(e.JobID), e.late()
+		if !e.lane.late {
+			t.onTime++
+		}
 		t.due.push(e, e.lane, e.weight)
 	}
 	var due []*entry
 	for _, e := range t.due.take(limit, admit) {
+		if !e.lane.late {
+			t.onTime--
+		}
 		if e.stale {
 			release(e.lane)
 			continue
@@ -142,11 +149,12 @@ func (t *timeline) reading() (done func()) {
 	}
 }
 
-// overdue tells whether fires that were due by then still wait to be claimed.
+// overdue tells whether fires that were due by then still wait to be claimed; those that catch
+// up may.
 func (t *timeline) overdue(then time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.due.len() > 0 || len(t.heap) > 0 && t.heap[0].DueAt.Before(then)
+	return t.onTime > 0 || len(t.heap) > 0 && t.heap[0].DueAt.Before(then)
 }
 
 // waiting returns how many fires are due that found no place yet.

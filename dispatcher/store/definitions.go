@@ -60,7 +60,7 @@ func (j *jobRow) decode(target, payload, triggers string) error {
 const triggerColumns = `t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, t.start_at, t.end_at,
 	t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled, t.paused, t.job_paused, t.state, t.error,
 	t.prev_fire_time, t.next_fire_time, t.due_at, t.anchor_at, t.jitter, t.fired, t.drift_hour, t.calendar, t.on_excluded,
-	t.calendar_revision, t.app_id, t.node_labels`
+	t.calendar_revision, t.app_id, t.node_labels, coalesce(t.misfire_policy, 'fire_once'), t.catch_up_window`
 
 // triggerRow is a trigger with its keys.
 type triggerRow struct {
@@ -71,15 +71,19 @@ type triggerRow struct {
 
 func scanTrigger(row scanner) (triggerRow, error) {
 	var t triggerRow
-	var start, end, prev, next, due *int64
+	var start, end, prev, next, due, window *int64
 	var misfireAfter, anchor, jitter int64
 	var jobPaused bool
 	err := row.Scan(&t.id, &t.jobID, &t.revision, &t.name, &t.Expression, &t.Dialect, &t.Timezone, &start, &end,
 		&t.RepeatCount, &t.Gap, &t.Overlap, &misfireAfter, &t.Enabled, &t.Paused, &jobPaused, &t.State, &t.Error,
-		&prev, &next, &due, &anchor, &jitter, &t.Fired, &t.DriftHour, &t.Calendar, &t.OnExcluded, &t.calendars, &t.appID, &t.nodeLabels)
+		&prev, &next, &due, &anchor, &jitter, &t.Fired, &t.DriftHour, &t.Calendar, &t.OnExcluded, &t.calendars, &t.appID, &t.nodeLabels,
+		&t.MisfirePolicy, &window)
 	t.StartAt, t.EndAt, t.PrevFireTime, t.NextFireTime = optional(start), optional(end), optional(prev), optional(next)
 	t.DueAt, t.Jitter = optional(due), dispatcher.Duration(time.Duration(jitter)*time.Millisecond)
-	t.MisfireAfter = dispatcher.Duration(time.Duration(misfireAfter) * time.Millisecond)
+	t.MisfireAfter, t.CatchUpWindow = dispatcher.Duration(time.Duration(misfireAfter)*time.Millisecond), dispatcher.MaxCatchUpWindow
+	if window != nil {
+		t.CatchUpWindow = dispatcher.Duration(time.Duration(*window) * time.Millisecond)
+	}
 	t.AnchorAt = instant(anchor)
 	if t.State == dispatcher.TriggerWaiting && (t.Paused || jobPaused) {
 		t.State = dispatcher.TriggerPaused

@@ -19,7 +19,9 @@ const (
 	claimExtra = `next AS run_at, 1 AS kind, 'waiting' AS waiting`
 	claimedRow = `t.id, t.job_id, t.revision, b.run_at, b.kind, b.now`
 
-	settleExtra = `3 AS kind, 'waiting' AS waiting`
+	// A fire that is caught up by itself has a run of kind schedule, and else there is one of kind
+	// catch_up.
+	settleExtra = `CASE WHEN decision = 'fire_all' THEN 1 ELSE 3 END AS kind, 'waiting' AS waiting`
 	settledRow  = claimedRow + `, b.next, b.to_at, b.missed, b.decision, b.reason`
 
 	// $1 node, $2 token
@@ -30,8 +32,8 @@ const (
 
 	// $1 node
 	insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, catch_up, node, decided_at)
-		SELECT c.next, c.to_at, c.id, c.job_id, c.missed, c.decision, c.reason, c.run_at, $1, c.now FROM c WHERE 1 = 1
-		ON CONFLICT DO NOTHING`
+		SELECT c.next, c.to_at, c.id, c.job_id, c.missed, c.decision, c.reason, c.run_at, $1, c.now FROM c
+		WHERE c.decision <> 'fire_all' ON CONFLICT DO NOTHING`
 
 	// heldColumns are a HeldRun.
 	heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt`
@@ -128,13 +130,14 @@ const (
 	dueOrder = ` ORDER BY t.due_at, t.id LIMIT $5`
 
 	// endedColumns are a trigger and the end of its latest run.
-	endedColumns = ` SELECT ` + triggerColumns + `, r.ended_at FROM `
+	endedColumns = ` SELECT ` + triggerColumns + `, coalesce(r.ended_at, m.decided_at) FROM `
 
 	// latestRun joins jobs and the latest runs to triggers: those that a claim or a settlement
-	// has made, which advanced the trigger to their instant.
+	// has made, which advanced the trigger to their instant. A fire that was skipped ended then.
 	latestRun = ` JOIN jobs AS j ON j.id = t.job_id
-			JOIN runs AS r ON r.scheduled_at = t.prev_fire_time AND r.trigger_id = t.id AND r.kind IN (1, 3)
-		WHERE j.enabled AND j.deleted_at IS NULL AND NOT r.live AND r.ended_at IS NOT NULL AND `
+			LEFT JOIN runs AS r ON r.scheduled_at = t.prev_fire_time AND r.trigger_id = t.id AND r.kind IN (1, 3)
+			LEFT JOIN misfires AS m ON m.from_at = t.prev_fire_time AND m.trigger_id = t.id AND m.decision = 'skip' AND m.node <> 0
+		WHERE j.enabled AND j.deleted_at IS NULL AND (NOT r.live AND r.ended_at IS NOT NULL OR m.decided_at IS NOT NULL) AND `
 
 	// anyEnded finds all fixed delays that await the end of a run by triggers_delayed.
 	// $1 limit

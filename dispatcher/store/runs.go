@@ -14,9 +14,11 @@ import (
 // runQuery completes a query for rows of runs, named r, to one for runs with their names.
 func runQuery(picked string) string {
 	return `SELECT i.id, a.name, j.name, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state,
-			r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at, r.http_status, r.class, r.error
+			r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at, r.http_status, r.class, r.error, m.from_at, m.to_at, m.count
 		FROM (` + picked + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
+		LEFT JOIN misfires AS m ON m.job_id = CASE WHEN r.kind = 3 THEN r.job_id END AND m.from_at <= r.scheduled_at
+			AND m.trigger_id = r.trigger_id AND m.catch_up = r.scheduled_at
 		CROSS JOIN installation AS i
 		ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DESC`
 }
@@ -28,9 +30,10 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	var at int64
 	var kind byte
 	var node dispatcher.NodeID
-	var claimed, started, ended *int64
+	var claimed, started, ended, from, to, missed *int64
 	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, &at, &key.TriggerID, &kind, &run.Revision, &run.State,
-		&run.Attempt, &node, &claimed, &started, &ended, &run.HTTPStatus, &run.Class, &run.Error)
+		&run.Attempt, &node, &claimed, &started, &ended, &run.HTTPStatus, &run.Class, &run.Error,
+		&from, &to, &missed)
 	if err != nil {
 		return run, err
 	}
@@ -41,6 +44,9 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	run.ClaimedAt, run.StartedAt, run.EndedAt = optional(claimed), optional(started), optional(ended)
 	if node != 0 {
 		run.Node = &node
+	}
+	if from != nil && to != nil && missed != nil {
+		run.Missed = &dispatcher.MissedRange{From: instant(*from), To: instant(*to), Count: int(*missed)}
 	}
 	return run, nil
 }

@@ -56,6 +56,11 @@ func (i *Invoker) identify(h http.Header, call dispatcher.Call, now time.Time) {
 	for n, name := range identity {
 		h[name] = values[n : n+1 : n+1]
 	}
+	if m := call.Missed; m != nil {
+		h["Carillon-Missed-From"] = []string{dispatcher.FormatInstant(m.From)}
+		h["Carillon-Missed-To"] = []string{dispatcher.FormatInstant(m.To)}
+		h["Carillon-Missed-Count"] = []string{strconv.Itoa(m.Count)}
+	}
 }
 
 // identity are the headers that say what a request is. Those of Standard Webhooks come first:

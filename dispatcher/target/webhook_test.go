@@ -48,6 +48,7 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 	defer server.Close()
 	call := callTo(server.URL+"/hook", "POST", 5*time.Second)
 	call.Payload = []byte(`{"n": 1}`)
+	call.Missed = &dispatcher.MissedRange{From: call.Key.ScheduledAt.Add(-time.Hour), To: call.Key.ScheduledAt, Count: 61}
 	if o := newInvoker(t).Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || o.EndedAt.Before(o.StartedAt) {
 		t.Fatalf("outcome = %+v, want success with 200", o)
 	}
@@ -55,6 +56,7 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 		"Webhook-Id": "evt_1", "Carillon-App": "demo", "Carillon-Job": "ping", "Carillon-Trigger": "fast",
 		"Carillon-Run": call.Key.String(), "Carillon-Kind": "schedule", "Carillon-Attempt": "2",
 		"Carillon-Scheduled-At": "2026-05-01T10:00:00.000Z", "Carillon-Fence": "1777629600000002", "Traceparent": call.Traceparent(), "User-Agent": "carillon/1.2.3", "X-Own": "yes", "Content-Type": "text/x-own",
+		"Carillon-Missed-From": "2026-05-01T09:00:00.000Z", "Carillon-Missed-To": "2026-05-01T10:00:00.000Z", "Carillon-Missed-Count": "61",
 	}
 	for name, value := range want {
 		if got.Header.Get(name) != value {

@@ -91,6 +91,8 @@ CREATE TABLE triggers (
   on_excluded       TEXT     NOT NULL,
   error             TEXT     NOT NULL,    -- why the state is error
   node_labels       TEXT     NOT NULL,    -- copy of the job's, so that a poll reads one table
+  misfire_policy    TEXT,                 -- NULL: fire_once
+  catch_up_window   BIGINT,               -- milliseconds; NULL: the longest there is
   deleted_at        BIGINT
 ) WITH (fillfactor = 70);
 CREATE INDEX triggers_due ON triggers (due_at, id)

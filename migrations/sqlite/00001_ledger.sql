@@ -75,6 +75,8 @@ CREATE TABLE triggers (
   on_excluded TEXT NOT NULL,
   error TEXT NOT NULL,
   node_labels TEXT NOT NULL,
+  misfire_policy TEXT,
+  catch_up_window INTEGER,
   deleted_at INTEGER
 ) STRICT;
 CREATE INDEX triggers_due ON triggers (due_at, id)

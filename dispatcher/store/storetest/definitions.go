@@ -87,7 +87,8 @@ func testJobs(t *testing.T, f *fixture) {
 		"eu": every(time.Minute, t0.Add(time.Hour)),
 		"us": {
 			Schedule:     dispatcher.Schedule{Expression: "0 30 9 * * ?", Timezone: "America/New_York"},
-			MisfireAfter: dispatcher.Duration(90 * time.Second),
+			MisfireAfter: dispatcher.Duration(90 * time.Second), MisfirePolicy: dispatcher.FireAll,
+			CatchUpWindow: dispatcher.Duration(2 * time.Hour),
 		},
 	})
 	declared.Priority = 3

@@ -1,0 +1,127 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// A fire that is caught up by itself has a run of its own kind and no misfire; whoever else
+// tries the same is too late, whether by a settlement or by a claim.
+func testSettleOneByOne(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	now := t0.Add(10 * time.Minute)
+	a := f.nextAdvance()
+	a.ThenDue = now.Add(time.Second)
+	batch := dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: now, Settlements: []dispatcher.Settlement{{
+		Advance: a, To: a.Next, Count: 1, Decision: dispatcher.DecisionFireAll, Reason: "late", CatchUp: a.Next,
+	}}}
+	held, err := f.Settle(ctx, batch)
+	f.must(err)
+	key := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: dispatcher.KindSchedule}
+	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1}}, held); diff != "" {
+		t.Error("run (-want +got):\n" + diff)
+	}
+	if again, err := f.Settle(ctx, batch); err != nil || len(again) != 0 {
+		t.Errorf("settled twice: got %v, %v, want none", again, err)
+	}
+	if again := f.claim(a); len(again) != 0 {
+		t.Errorf("claimed after it was settled: got %v, want none", again)
+	}
+	if misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}}); err != nil || len(misfires) != 0 {
+		t.Errorf("misfires = %v, %v, want none", misfires, err)
+	}
+	// What follows is due later than its instant, and so late only after that.
+	next := f.nextAdvance()
+	if !next.Next.Equal(a.Then) {
+		t.Errorf("next is %s, want %s", next.Next, a.Then)
+	}
+	for _, tt := range []struct {
+		now  time.Time
+		want int
+	}{{a.ThenDue.Add(dispatcher.DefaultMisfireAfter.Std()), 0}, {a.ThenDue.Add(dispatcher.DefaultMisfireAfter.Std() + time.Millisecond), 1}} {
+		overdue, err := f.Due(ctx, dispatcher.DueQuery{Until: tt.now, Now: tt.now, Overdue: true, Limit: 5})
+		f.must(err)
+		if len(overdue) != tt.want {
+			t.Errorf("overdue at %v: got %d, want %d", tt.now, len(overdue), tt.want)
+		}
+	}
+}
+
+// The window reads what the policy of a trigger is, and a catch-up run tells what it stands for.
+func testMisfirePolicies(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	for _, policy := range []dispatcher.MisfirePolicy{"", dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip} {
+		trigger := every(time.Minute, t0.Add(time.Minute))
+		trigger.MisfirePolicy, trigger.CatchUpWindow = policy, dispatcher.Duration(time.Hour)
+		if policy == "" {
+			trigger.CatchUpWindow = 0
+		}
+		f.put(job("tick", map[string]dispatcher.Trigger{"tick": trigger}), t0)
+		wantPolicy, wantWindow := policy, time.Hour
+		if policy == "" {
+			wantPolicy, wantWindow = dispatcher.FireOnce, dispatcher.MaxCatchUpWindow.Std()
+		}
+		due := f.dueAll(t0.Add(time.Hour))
+		if len(due) != 1 || due[0].MisfirePolicy != wantPolicy || due[0].CatchUpWindow != wantWindow {
+			t.Errorf("policy %q: due %+v, want %s within %s", policy, due, wantPolicy, wantWindow)
+		}
+	}
+	a := f.nextAdvance()
+	a.Then = t0.Add(6 * time.Minute)
+	held, err := f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: t0.Add(5 * time.Minute), Settlements: []dispatcher.Settlement{{
+		Advance: a, To: t0.Add(5 * time.Minute), Count: 5, Decision: dispatcher.DecisionFireOnce, Reason: "late", CatchUp: t0.Add(5 * time.Minute),
+	}}})
+	f.must(err)
+	own := f.claim(f.nextAdvance())
+	if len(held) != 1 || len(own) != 1 {
+		t.Fatalf("got %d catch-up runs and %d of the fire after them, want one each", len(held), len(own))
+	}
+	want := &dispatcher.MissedRange{From: t0.Add(time.Minute), To: t0.Add(5 * time.Minute), Count: 5}
+	if diff := cmp.Diff(want, f.run(held[0].RunKey).Missed); diff != "" {
+		t.Error("what the catch-up stands for (-want +got):\n" + diff)
+	}
+	if got := f.run(own[0].RunKey).Missed; got != nil {
+		t.Errorf("a fire on time stands for %+v, want nothing but itself", got)
+	}
+	listed, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	if len(listed) != 2 || listed[0].Missed != nil || !cmp.Equal(want, listed[1].Missed) {
+		t.Errorf("listed: %+v, want the range with the catch-up only", listed)
+	}
+}
+
+// No run of a skipped fixed delay ends, so the decision to skip it is what its next fire is
+// counted from.
+func testSkippedDelays(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.put(job("tick", map[string]dispatcher.Trigger{"tick": {
+		Schedule:     dispatcher.Schedule{Expression: "delay(1m)"},
+		MisfireAfter: dispatcher.DefaultMisfireAfter, MisfirePolicy: dispatcher.Skip, Enabled: true,
+	}}), t0)
+	a := f.nextAdvance()
+	a.Then = time.Time{}
+	decided := a.Next.Add(time.Hour)
+	f.must(f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: decided, Settlements: []dispatcher.Settlement{{
+		Advance: a, To: a.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late",
+	}}}))
+	for _, ids := range [][]int64{nil, {a.TriggerID}} {
+		ended, err := f.EndedDelays(ctx, ids, 10)
+		f.must(err)
+		if len(ended) != 1 || !ended[0].EndedAt.Equal(decided) || ended[0].Fired != 0 || !ended[0].PrevFireTime.Equal(a.Next) {
+			t.Fatalf("ended delays of %v = %+v, want the one that was skipped at %v", ids, ended, decided)
+		}
+	}
+	next := decided.Add(time.Minute)
+	f.must(f.Rearm(ctx, []dispatcher.Rearming{{TriggerID: a.TriggerID, Revision: a.Revision, Prev: a.Next, Anchor: decided, Next: next, Due: next}}))
+	if again, err := f.EndedDelays(ctx, nil, 10); err != nil || len(again) != 0 {
+		t.Errorf("after it was armed: %v, %v, want none", again, err)
+	}
+	if got := f.nextAdvance(); !got.Next.Equal(next) {
+		t.Errorf("next fire at %v, want %v", got.Next, next)
+	}
+}
