@@ -20,6 +20,8 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrNodeDead says that a node was declared dead; it must register anew.
 	ErrNodeDead = errors.New("node was declared dead")
+	// ErrKeyMissing says that there is no key for secrets that are stored.
+	ErrKeyMissing = errors.New("a key-encryption key is missing")
 	// ErrSchemaTooNew says that the database was migrated by a newer version.
 	ErrSchemaTooNew = errors.New("schema is newer than this version knows")
 )

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -131,6 +132,9 @@ func (j Job) Warn(calendars Calendars) []Fault {
 	var faults Faults
 	if w := j.Target.Webhook; w != nil && w.sendsNoBody() && len(j.Payload) > 0 {
 		faults.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
+	}
+	if w := j.Target.Webhook; w != nil && w.Auth != nil && w.Auth.SigV4 == nil && strings.HasPrefix(strings.ToLower(w.URL), "http://") {
+		faults.Add("/target/webhook/auth", CodeAuthPlaintext, "URL is http, so the secret is sent where it can be read on the way; use https")
 	}
 	for _, name := range sortedKeys(j.Triggers) {
 		warnings := j.Triggers[name].warn(Identity(j.App, j.Name, name), calendars, j.UpdatedAt)

@@ -4,16 +4,24 @@ import (
 	"io/fs"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
-// Secret is something that only the caller of a target may know, by reference to where each
-// node finds it.
+// Secret is something that only the caller of a target may know. One of its fields is set.
 type Secret struct {
 	// Reference is env:NAME, a variable of the node's environment whose name begins with
 	// SecretEnvPrefix, or file:PATH, a file below the node's directory of secrets. It is looked
 	// up when a call is made.
-	Reference string `json:"reference"`
+	Reference string `json:"reference,omitempty"`
+	// Value is the secret itself, of at most MaxSecret bytes. It goes in, is stored encrypted and
+	// never comes out.
+	Value Sensitive `json:"value,omitzero"`
+	// Stored stands for a value that was given before. Who puts it keeps that value.
+	Stored bool `json:"stored,omitempty"`
 }
+
+// MaxSecret bounds the value of a secret, in bytes; certificates are the longest.
+const MaxSecret = 64 << 10
 
 // SecretEnvPrefix begins the names of variables that jobs may refer to: who may declare a job
 // must not thereby read the whole environment of a node.
@@ -21,14 +29,31 @@ const SecretEnvPrefix = "SECRET_"
 
 var secretVariable = regexp.MustCompile(`^` + SecretEnvPrefix + `[A-Za-z0-9_]{1,128}$`)
 
-// check reports what is wrong with s under path.
-func (s Secret) check(faults *Faults, at string) {
-	at += "/reference"
-	name, isEnv := strings.CutPrefix(s.Reference, "env:")
-	file, isFile := strings.CutPrefix(s.Reference, "file:")
+// check reports what is wrong with s under path; form, if not nil, judges a value.
+func (s Secret) check(faults *Faults, at string, form func(string) error) {
+	given := 0
+	for _, is := range []bool{s.Reference != "", !s.Value.IsZero(), s.Stored} {
+		if is {
+			given++
+		}
+	}
 	switch {
-	case s.Reference == "":
-		faults.Add(at, CodeRequired, "secret is missing; refer to it as env:%sNAME or file:PATH", SecretEnvPrefix)
+	case given == 0:
+		faults.Add(at, CodeRequired, "secret is missing; refer to it as env:%sNAME or file:PATH, or give its value", SecretEnvPrefix)
+	case given > 1:
+		faults.Add(at, CodeSecretForm, "secret has more than one of reference, value and stored; give one")
+	case s.Reference != "":
+		checkReference(faults, at+"/reference", s.Reference)
+	case !s.Value.IsZero():
+		checkSecretValue(faults, at+"/value", s.Value.Reveal(), form)
+	}
+}
+
+// checkReference never echoes what is no reference.
+func checkReference(faults *Faults, at, reference string) {
+	name, isEnv := strings.CutPrefix(reference, "env:")
+	file, isFile := strings.CutPrefix(reference, "file:")
+	switch {
 	case isEnv && secretVariable.MatchString(name):
 	case isEnv:
 		faults.Add(at, CodeSecretReference, "variable %s is not one that jobs may refer to; its name has to begin with %s", Echo(name), SecretEnvPrefix)
@@ -39,4 +64,58 @@ func (s Secret) check(faults *Faults, at string) {
 	case !fs.ValidPath(file) || file == ".":
 		faults.Add(at, CodeSecretReference, "path %s is not below the nodes' directory of secrets; write it relative to that, without ..", Echo(file))
 	}
+}
+
+func checkSecretValue(faults *Faults, at, value string, form func(string) error) {
+	switch {
+	case value == "":
+		faults.Add(at, CodeSecretLength, "value of a secret is empty; the length is 1 byte to 64 KiB")
+	case len(value) > MaxSecret:
+		faults.Add(at, CodeSecretLength, "value of a secret has %d bytes; the maximum is 64 KiB", len(value))
+	case !utf8.ValidString(value):
+		faults.Add(at, CodeTextInvalid, "value of a secret is not UTF-8")
+	case form != nil:
+		faults.AddError(at, form(value))
+	}
+}
+
+// eachSecret returns a copy of t with each secret replaced; f is given its JSON pointer in
+// the target.
+func (t Target) eachSecret(f func(path string, s Secret) Secret) Target {
+	if t.Webhook != nil {
+		w := t.Webhook.eachSecret(func(path string, s Secret) Secret { return f("/webhook"+path, s) })
+		t.Webhook = &w
+	}
+	return t
+}
+
+// Secrets returns the secrets of a target by their JSON pointers in it.
+func (t Target) Secrets() map[string]Secret {
+	all := map[string]Secret{}
+	t.eachSecret(func(path string, s Secret) Secret {
+		all[path] = s
+		return s
+	})
+	return all
+}
+
+// WithSecrets returns a copy of t in which those that with has, by their JSON pointers, have
+// taken the place of its secrets.
+func (t Target) WithSecrets(with map[string]Secret) Target {
+	return t.eachSecret(func(path string, s Secret) Secret {
+		if other, ok := with[path]; ok {
+			return other
+		}
+		return s
+	})
+}
+
+// ForWire returns a copy of j whose JSON holds the values of its secrets. It is for sending it
+// to the API and nothing else.
+func (j Job) ForWire() Job {
+	j.Target = j.Target.eachSecret(func(_ string, s Secret) Secret {
+		s.Value.wired = true
+		return s
+	})
+	return j
 }

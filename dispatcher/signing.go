@@ -1,10 +1,16 @@
 package dispatcher
 
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
 // Signing says how requests are signed, by Standard Webhooks.
 type Signing struct {
 	// Secrets are one to MaxSigningSecrets by name. A request has one signature for each, so
-	// that receivers go on verifying while one is replaced. whsec_ and base64 of 24 to 64 bytes
-	// makes HMAC-SHA256 signatures (v1), whsk_ and base64 of a private key ed25519 ones (v1a).
+	// that receivers go on verifying while one is replaced. See ParseSigningKey.
 	Secrets map[string]Secret `json:"secrets"`
 }
 
@@ -26,7 +32,59 @@ func (s *Signing) check(faults *Faults, path string) {
 	for _, name := range sortedKeys(s.Secrets) {
 		at := path + Pointer(name)
 		CheckName(faults, at, name)
-		s.Secrets[name].check(faults, at)
+		s.Secrets[name].check(faults, at, func(value string) error {
+			_, err := ParseSigningKey(value)
+			return err
+		})
+	}
+}
+
+func (s *Signing) eachSecret(f func(path string, s Secret) Secret) *Signing {
+	if s == nil {
+		return nil
+	}
+	secrets := make(map[string]Secret, len(s.Secrets))
+	for name, secret := range s.Secrets {
+		secrets[name] = f("/secrets"+Pointer(name), secret)
+	}
+	return &Signing{Secrets: secrets}
+}
+
+// SigningKey is what a signing secret holds: one of the two.
+type SigningKey struct {
+	HMAC    []byte
+	Private ed25519.PrivateKey
+}
+
+// ParseSigningKey reads a signing secret: whsec_ and base64 of 24 to 64 bytes for HMAC-SHA256
+// (v1), or whsk_ and base64 of an ed25519 private key (v1a), its seed or both halves. The error
+// is a *Fault without a path, which holds none of the text.
+func ParseSigningKey(text string) (SigningKey, error) {
+	fault := func(code, format string, args ...any) (SigningKey, error) {
+		return SigningKey{}, &Fault{Code: code, Message: fmt.Sprintf(format, args...)}
+	}
+	encoded, symmetric := strings.CutPrefix(text, "whsec_")
+	if !symmetric {
+		var private bool
+		if encoded, private = strings.CutPrefix(text, "whsk_"); !private {
+			return fault(CodeSecretForm, "signing secret begins with neither whsec_ nor whsk_")
+		}
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return fault(CodeSecretLength, "what follows the prefix of the signing secret is not base64 of a key")
+	}
+	switch n := len(raw); {
+	case symmetric && (n < 24 || n > 64):
+		return fault(CodeSecretLength, "signing secret has %d bytes; the length is 24 to 64", n)
+	case symmetric:
+		return SigningKey{HMAC: raw}, nil
+	case n == ed25519.SeedSize:
+		return SigningKey{Private: ed25519.NewKeyFromSeed(raw)}, nil
+	case n == ed25519.PrivateKeySize:
+		return SigningKey{Private: raw}, nil
+	default:
+		return fault(CodeSecretLength, "signing secret has %d bytes; an ed25519 private key has 32, or 64 with the public one", n)
 	}
 }
 

@@ -56,8 +56,8 @@ type Definitions interface {
 	DeleteApp(ctx context.Context, name string, change Change) error
 
 	// PutJob creates or replaces a job with its triggers in one transaction, by the rules of
-	// Revise, and returns it as stored. ErrNotFound: the app does not exist. Faults: the
-	// definition is wrong.
+	// Revise, and returns it as stored, with secrets that only say so. ErrNotFound: the app does
+	// not exist. Faults: the definition is wrong, or its secrets cannot be stored.
 	PutJob(ctx context.Context, job Job, change Change) (Job, error)
 	// Job returns ErrNotFound if there is none of that name.
 	Job(ctx context.Context, app, name string) (Job, error)
@@ -82,6 +82,10 @@ type Definitions interface {
 	// DeleteCalendar returns an error that is ErrInUse, and says by what, while a trigger or a
 	// calendar refers to it.
 	DeleteCalendar(ctx context.Context, app, name string, change Change) error
+
+	// RewrapSecrets encrypts the data keys of all stored secrets by the current key, if they
+	// are not so yet, and returns how many; see ErrKeyMissing.
+	RewrapSecrets(ctx context.Context, change Change) (int, error)
 
 	// CreateToken stores a token; ErrPrecondition if its name is taken.
 	CreateToken(ctx context.Context, token APIToken) error
@@ -320,7 +324,8 @@ type Hint struct {
 type Dispatch interface {
 	// Due reads one page of the window.
 	Due(ctx context.Context, query DueQuery) ([]DueTrigger, error)
-	// JobsByID returns the jobs that still exist, in any order.
+	// JobsByID returns the jobs that still exist, in any order, with the values of their stored
+	// secrets. A secret that the keys do not open has no value.
 	JobsByID(ctx context.Context, ids []int64) ([]JobVersion, error)
 	// AppCalendars returns all calendars of an app, and the revision of the lot: whatever
 	// trigger has a lower CalendarRevision or the same, was worked out by these or older ones.

@@ -18,6 +18,8 @@ type Webhook struct {
 	Timeout Duration `json:"timeout,omitempty"`
 	// Signing signs the requests; nil: they are not.
 	Signing *Signing `json:"signing,omitempty"`
+	// Auth says who calls; nil: nobody in particular.
+	Auth *Auth `json:"auth,omitempty"`
 	// CloudEvents makes each request a CloudEvent.
 	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
 }
@@ -44,6 +46,7 @@ func (w Webhook) Validate() error {
 	w.Timeout.check(&faults, "/timeout", MinDuration, MaxDuration)
 	checkHeaders(&faults, "/headers", w.Headers, w.setsHeader)
 	w.Signing.check(&faults, "/signing")
+	w.Auth.check(&faults, "/auth", w.URL)
 	switch {
 	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
 		faults.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)), CloudEventsBinary, CloudEventsStructured)
@@ -56,7 +59,14 @@ func (w Webhook) Validate() error {
 // setsHeader tells the headers that this webhook sets, in lower case.
 func (w Webhook) setsHeader(lower string) bool {
 	return w.CloudEvents != "" && strings.HasPrefix(lower, "ce-") ||
-		w.CloudEvents == CloudEventsStructured && lower == "content-type"
+		w.CloudEvents == CloudEventsStructured && lower == "content-type" || w.Auth.setsHeader(lower)
+}
+
+// eachSecret returns a copy of w with each secret replaced; f is given its JSON pointer in w.
+func (w Webhook) eachSecret(f func(path string, s Secret) Secret) Webhook {
+	w.Signing = w.Signing.eachSecret(func(path string, s Secret) Secret { return f("/signing"+path, s) })
+	w.Auth = w.Auth.eachSecret(func(path string, s Secret) Secret { return f("/auth"+path, s) })
+	return w
 }
 
 // sendsNoBody tells the methods whose requests carry no payload.

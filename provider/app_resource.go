@@ -34,8 +34,8 @@ func newAppResource() resource.Resource {
 	r := &appResource{}
 	r.kind = "app"
 	r.api = calls[appModel, dispatcher.App]{
-		put: func(ctx context.Context, conn *connection, m appModel, cond client.Condition) (dispatcher.App, error) {
-			return conn.PutApp(ctx, readApp(&reader{}, m), cond)
+		put: func(ctx context.Context, conn *connection, w write[appModel], cond client.Condition) (dispatcher.App, error) {
+			return conn.PutApp(ctx, readApp(&reader{}, w.plan), cond)
 		},
 		read: func(ctx context.Context, conn *connection, m appModel) (dispatcher.App, error) {
 			return conn.App(ctx, m.Name.ValueString())

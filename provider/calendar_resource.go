@@ -150,9 +150,9 @@ func (r *calendarResource) ImportState(ctx context.Context, req resource.ImportS
 }
 
 // putCalendar writes the calendar of a plan; see putJob.
-func putCalendar(ctx context.Context, conn *connection, plan calendarModel, cond client.Condition) (dispatcher.Calendar, error) {
+func putCalendar(ctx context.Context, conn *connection, w write[calendarModel], cond client.Condition) (dispatcher.Calendar, error) {
 	var read reader
-	calendar := readCalendar(ctx, &read, plan)
+	calendar := readCalendar(ctx, &read, w.plan)
 	if faults := read.judge(calendar.Validate()); len(faults) > 0 {
 		return dispatcher.Calendar{}, &client.Error{Status: http.StatusUnprocessableEntity, Faults: faults}
 	}

@@ -28,7 +28,7 @@ type definition[M, T any] struct {
 
 // calls are the calls of the API about one kind of definition, and its models.
 type calls[M, T any] struct {
-	put    func(ctx context.Context, conn *connection, plan M, cond client.Condition) (T, error)
+	put    func(ctx context.Context, conn *connection, w write[M], cond client.Condition) (T, error)
 	read   func(ctx context.Context, conn *connection, state M) (T, error)
 	remove func(ctx context.Context, conn *connection, state M, cond client.Condition) error
 	// model returns the model of what the API answered; prior is what it takes the place of.
@@ -40,6 +40,12 @@ type calls[M, T any] struct {
 	warnings func(T) []dispatcher.Fault
 }
 
+// write is what is to be written. Write-only attributes are in the configuration alone.
+type write[M any] struct {
+	plan, config M
+	state        *M // that it replaces; nil for a new definition
+}
+
 func (d *definition[M, T]) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_" + d.kind
 }
@@ -49,12 +55,13 @@ func (d *definition[M, T]) Configure(_ context.Context, req resource.ConfigureRe
 }
 
 func (d *definition[M, T]) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan M
+	var plan, config M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	answer, err := d.api.put(ctx, d.conn, plan, client.Condition{Absent: true})
+	answer, err := d.api.put(ctx, d.conn, write[M]{plan: plan, config: config}, client.Condition{Absent: true})
 	switch id := d.api.id(plan); {
 	case errors.Is(err, dispatcher.ErrPrecondition):
 		reportExisting(&resp.Diagnostics, d.kind, id)
@@ -89,13 +96,14 @@ func (d *definition[M, T]) Read(ctx context.Context, req resource.ReadRequest, r
 }
 
 func (d *definition[M, T]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan, state M
+	var plan, config, state M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	answer, err := d.api.put(ctx, d.conn, plan, client.Condition{Revision: d.api.revision(state).ValueInt64()})
+	answer, err := d.api.put(ctx, d.conn, write[M]{plan, config, &state}, client.Condition{Revision: d.api.revision(state).ValueInt64()})
 	switch {
 	case errors.Is(err, dispatcher.ErrPrecondition) || absent(err):
 		d.stale(ctx, &resp.Diagnostics, state)

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/provider"
 )
 
@@ -41,7 +42,11 @@ func newFixture(t *testing.T) *fixture {
 	if err := store.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), database, store.Options{})
+	keys, err := seal.Parse("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), database, store.Options{Keys: keys})
 	if err != nil {
 		t.Fatal(err)
 	}

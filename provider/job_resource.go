@@ -51,11 +51,36 @@ func (r *jobResource) ImportState(ctx context.Context, req resource.ImportStateR
 
 // putJob writes the job of a plan. What was unknown at plan is judged here for the first time:
 // by us as well as by the API, because the wire has no form for a text that is no duration.
-func putJob(ctx context.Context, conn *connection, plan jobModel, cond client.Condition) (dispatcher.Job, error) {
+func putJob(ctx context.Context, conn *connection, w write[jobModel], cond client.Condition) (dispatcher.Job, error) {
 	var read reader
-	job := readJob(ctx, &read, plan)
+	job := readJob(ctx, &read, w.plan)
+	job.Target = job.Target.WithSecrets(writtenSecrets(ctx, &read, job, w))
 	if faults := read.judge(job.Validate()); len(faults) > 0 {
 		return dispatcher.Job{}, &client.Error{Status: http.StatusUnprocessableEntity, Faults: faults}
 	}
 	return conn.PutJob(ctx, job, cond)
+}
+
+// writtenSecrets returns the secrets of a planned job by their pointers in its target: of those
+// that are no references, the value if its version is another than before, else that it stays.
+func writtenSecrets(ctx context.Context, read *reader, job dispatcher.Job, w write[jobModel]) map[string]dispatcher.Secret {
+	var old dispatcher.Target
+	var before reader
+	if w.state != nil {
+		old = readJob(ctx, &before, *w.state).Target
+	}
+	stored, configured := old.Secrets(), readJob(ctx, &reader{}, w.config).Target.Secrets()
+	secrets := job.Target.Secrets()
+	for path, secret := range secrets {
+		if secret.Reference != "" {
+			continue
+		}
+		prior, had := stored[path]
+		if at := "/target" + path; had && prior.Reference == "" && before.versions[at].Equal(read.versions[at]) {
+			secrets[path] = dispatcher.Secret{Stored: true}
+		} else {
+			secrets[path] = configured[path]
+		}
+	}
+	return secrets
 }

@@ -27,6 +27,8 @@ type reader struct {
 	// partial are the pointers of what cannot be judged as a whole, because a part of it is
 	// not known yet; its other parts can be.
 	partial []string
+	// versions are those of the values of secrets, by their pointers.
+	versions map[string]types.String
 }
 
 // unknown notes what is not known yet, and tells whether v is.

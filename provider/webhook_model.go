@@ -15,15 +15,12 @@ type webhookModel struct {
 	Headers     types.Map       `tfsdk:"headers"`
 	Timeout     text[durations] `tfsdk:"timeout"`
 	Signing     types.Object    `tfsdk:"signing"`
+	Auth        types.Object    `tfsdk:"auth"`
 	CloudEvents types.String    `tfsdk:"cloud_events"`
 }
 
 type signingModel struct {
 	Secrets types.Map `tfsdk:"secrets"`
-}
-
-type secretModel struct {
-	Reference types.String `tfsdk:"reference"`
 }
 
 // readWebhook returns nil where there is none to read.
@@ -41,6 +38,7 @@ func readWebhook(ctx context.Context, read *reader, pointer string, object types
 	w.Timeout = read.duration(pointer+"/timeout", m.Timeout, w.Timeout)
 	w.Headers = readStrings(read, pointer+"/headers", m.Headers)
 	w.Signing = readSigning(ctx, read, pointer+"/signing", m.Signing)
+	w.Auth = readAuth(ctx, read, pointer+"/auth", m.Auth)
 	readWord(read, pointer+"/cloud_events", m.CloudEvents, &w.CloudEvents)
 	if m.CloudEvents.IsUnknown() || m.Method.IsUnknown() {
 		read.partial = append(read.partial, pointer+"/cloud_events") // the two have to agree
@@ -64,14 +62,6 @@ func readSigning(ctx context.Context, read *reader, pointer string, object types
 	return &s
 }
 
-func readSecret(ctx context.Context, read *reader, pointer string, object types.Object) dispatcher.Secret {
-	var m secretModel
-	if !read.object(ctx, pointer, object, &m) {
-		return dispatcher.Secret{}
-	}
-	return dispatcher.Secret{Reference: read.required(pointer+"/reference", m.Reference)}
-}
-
 // newWebhook makes the model of a webhook; prior is what it takes the place of.
 func newWebhook(ctx context.Context, diags *diag.Diagnostics, w *dispatcher.Webhook, prior types.Object) types.Object {
 	if w == nil {
@@ -79,24 +69,27 @@ func newWebhook(ctx context.Context, diags *diag.Diagnostics, w *dispatcher.Webh
 	}
 	var before webhookModel
 	(&reader{}).object(ctx, "", prior, &before)
+	var read reader
+	readWebhook(ctx, &read, "", prior) // for the versions of secrets
 	return objectFrom(ctx, diags, webhookType(), webhookModel{
 		URL:         types.StringValue(w.URL),
 		Method:      types.StringValue(w.Method),
 		Headers:     newStrings(ctx, diags, w.Headers, before.Headers),
 		Timeout:     newText[durations](formatDuration(w.Timeout)),
-		Signing:     newSigning(ctx, diags, w.Signing),
+		Signing:     newSigning(ctx, diags, w.Signing, read.versions),
+		Auth:        newAuth(ctx, diags, w.Auth, read.versions),
 		CloudEvents: word(w.CloudEvents),
 	})
 }
 
-func newSigning(ctx context.Context, diags *diag.Diagnostics, s *dispatcher.Signing) types.Object {
+func newSigning(ctx context.Context, diags *diag.Diagnostics, s *dispatcher.Signing, versions map[string]types.String) types.Object {
 	of := nested(webhookType(), "signing")
 	if s == nil {
 		return types.ObjectNull(of.AttrTypes)
 	}
 	secrets := map[string]secretModel{}
 	for name, secret := range s.Secrets {
-		secrets[name] = secretModel{Reference: types.StringValue(secret.Reference)}
+		secrets[name] = newSecret(secret, versions["/signing/secrets"+dispatcher.Pointer(name)])
 	}
 	element := of.AttrTypes["secrets"].(types.MapType).ElemType
 	return objectFrom(ctx, diags, of, signingModel{Secrets: mapFrom(ctx, diags, element, secrets)})

@@ -57,22 +57,12 @@ func webhookAttribute() schema.Attribute {
 					},
 				},
 			},
+			"auth": authAttribute(),
 			"cloud_events": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Makes each request a CloudEvent 1.0: `binary` puts its attributes into headers, `structured` " +
 					"puts an envelope around the payload. Default: it is none.",
 			},
-		},
-	}
-}
-
-// secretAttributes are those of a secret.
-func secretAttributes() map[string]schema.Attribute {
-	return map[string]schema.Attribute{
-		"reference": schema.StringAttribute{
-			Required: true,
-			MarkdownDescription: "Where each node finds it when it makes a call: `env:NAME` for a variable of its environment whose name begins " +
-				"with `" + dispatcher.SecretEnvPrefix + "`, or `file:PATH` for a file below the directory of `carillon serve --secret-dir`.",
 		},
 	}
 }

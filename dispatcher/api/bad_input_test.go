@@ -102,12 +102,17 @@ var (
 		{raw + `5`, "json_type"}, {raw + `null`, "required"},
 	}
 	badReferences = []row{
-		{"", "required"}, {"SECRET_X", "secret_reference"}, {"whsec_aHVudGVyMg==", "secret_reference"}, {"env:PATH", "secret_reference"},
+		{"SECRET_X", "secret_reference"}, {"whsec_aHVudGVyMg==", "secret_reference"}, {"env:PATH", "secret_reference"},
 		{"env:SECRET_", "secret_reference"}, {"env:SECRET_A B", "secret_reference"}, {"env:secret_x", "secret_reference"}, {"env:", "secret_reference"},
 		{"ENV:SECRET_X", "secret_reference"}, {"file:", "secret_reference"}, {"file:/etc/shadow", "secret_reference"}, {"file:../x", "secret_reference"},
 		{"file:a/../../x", "secret_reference"}, {"file:a//b", "secret_reference"}, {"file:.", "secret_reference"}, {"file:a\x00", "secret_reference"},
-		{"file:" + strings.Repeat("a", 513), "secret_reference"}, {"vault:x", "secret_reference"}, {raw + `5`, "json_type"}, {raw + `null`, "required"},
+		{"file:" + strings.Repeat("a", 513), "secret_reference"}, {"vault:x", "secret_reference"},
 	}
+	badSigning = []row{
+		{"", "secret_length"}, {"hunter2", "secret_form"}, {"whsec_aHVudGVyMg==", "secret_length"}, {"whsec_hunter2!", "secret_length"},
+		{"whsk_aHVudGVyMg==", "secret_length"}, {strings.Repeat("x", 65<<10), "secret_length"},
+	}
+	badToken = []row{{"", "secret_length"}, {"a\nb", "header_value"}, {strings.Repeat("x", 65<<10), "secret_length"}}
 	badNames = []row{
 		{strings.Repeat("a", 300), "name_format"}, {"../x", "name_format"}, {"a b", "name_format"}, {"\u202etxt", "name_format"},
 		{"a\u200bb", "name_format"}, {"🔔", "name_format"}, {"A", "name_format"}, {"-a", "name_format"}, {"a\x00", "name_format"}, {"a\n", "name_format"},
@@ -148,6 +153,13 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 		{append(webhook, "signing"), []row{{"whsec_x", "json_type"}}},
 		{append(webhook, "signing", "secrets", "current", "reference"), badReferences},
 		{append(webhook, "signing", "secrets"), []row{{raw + `{}`, "required"}, {raw + `[]`, "json_type"}}},
+		{append(webhook, "signing", "secrets", "current", "value"), badSigning},
+		{append(webhook, "auth", "bearer", "token", "value"), badToken},
+		{append(webhook, "auth", "bearer", "token"), []row{
+			{raw + `{}`, "required"}, {raw + `{"reference":"env:SECRET_X","stored":true}`, "secret_form"}, {"hunter2", "json_type"},
+		}},
+		{append(webhook, "auth"), []row{{raw + `{}`, "auth_form"}, {"basic", "json_type"}}},
+		{append(webhook, "auth", "api_key"), []row{{raw + `{"key":{"reference":"env:SECRET_X"}}`, "auth_form"}}},
 		{append(webhook, "cloud_events"), []row{{"both", "enum"}, {"Binary", "enum"}, {raw + `true`, "json_type"}}},
 		{[]string{"target", "webhook"}, []row{{raw + `"https://example.com"`, "json_type"}, {raw + `null`, "required"}}},
 		{[]string{"triggers"}, []row{{raw + `[]`, "json_type"}}},
@@ -253,6 +265,41 @@ func TestBadInputAsAWhole(t *testing.T) {
 		"six secrets to sign by": {
 			with(t, `{"a":{},"b":{},"c":{},"d":{},"e":{},"f":{}}`, "target", "webhook", "signing", "secrets"), nil, 422,
 			[]string{"/target/webhook/signing/secrets too_many"},
+		},
+		"basic auth with everything wrong": {
+			with(t, `{"basic":{"username":"a:b","password":{"value":"hunter2\r"}},"bearer":{"token":{"stored":true}}}`, "target", "webhook", "auth"), nil, 422,
+			[]string{"/target/webhook/auth auth_form", "/target/webhook/auth/basic/password/value header_value", "/target/webhook/auth/basic/username text_invalid"},
+		},
+		"api keys that cannot be sent": {
+			with(t, `{"header":"Webhook-Id","query":"a b","key":{"reference":"env:SECRET_X"}}`, "target", "webhook", "auth", "api_key"), nil, 422,
+			[]string{"/target/webhook/auth/api_key auth_form"},
+		},
+		"a reserved api key": {
+			with(t, `{"header":"Webhook-Id","key":{"reference":"env:SECRET_X"}}`, "target", "webhook", "auth", "api_key"), nil, 422,
+			[]string{"/target/webhook/auth/api_key/header header_reserved"},
+		},
+		"a parameter that is there": {
+			with(t, `{"url":"https://example.com/?key=1","auth":{"api_key":{"query":"key","key":{"reference":"env:SECRET_X"}}}}`, "target", "webhook"), nil, 422,
+			[]string{"/target/webhook/auth/api_key/query auth_form"},
+		},
+		"sigv4 with everything wrong": {
+			with(t, `{"service":"","region":"eu/1","credentials":{"access_key_id":"secret","secret_access_key":{}}}`, "target", "webhook", "auth", "sigv4"), nil, 422,
+			[]string{
+				"/target/webhook/auth/sigv4/credentials/access_key_id text_invalid", "/target/webhook/auth/sigv4/credentials/secret_access_key required",
+				"/target/webhook/auth/sigv4/region text_invalid", "/target/webhook/auth/sigv4/service text_invalid",
+			},
+		},
+		"two who authorize": {
+			with(t, `{"url":"https://example.com/","headers":{"authorization":"x","X-Amz-Date":"x"},"auth":{"bearer":{"token":{"reference":"env:SECRET_X"}}}}`, "target", "webhook"), nil, 422,
+			[]string{"/target/webhook/headers/authorization header_reserved"},
+		},
+		"a value and no key to store it": {
+			with(t, `{"token":{"value":"hunter2"}}`, "target", "webhook", "auth", "bearer"), nil, 422,
+			[]string{"/target/webhook/auth/bearer/token/value secret_keys"},
+		},
+		"a kept value that is not there": {
+			with(t, `{"token":{"stored":true}}`, "target", "webhook", "auth", "bearer"), nil, 422,
+			[]string{"/target/webhook/auth/bearer/token/stored secret_missing"},
 		},
 		"a structured event without a body": {
 			with(t, `{"url":"https://example.com/","method":"GET","cloud_events":"structured"}`, "target", "webhook"), nil, 422,

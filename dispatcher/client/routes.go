@@ -51,7 +51,7 @@ func (c *Client) Jobs(ctx context.Context, app string, page dispatcher.Page) (Li
 
 // PutJob creates or replaces a job with its triggers.
 func (c *Client) PutJob(ctx context.Context, job dispatcher.Job, cond Condition) (dispatcher.Job, error) {
-	return call[dispatcher.Job](ctx, c, http.MethodPut, path("apps", job.App, "jobs", job.Name), job, cond, isJob(job.App, job.Name))
+	return call[dispatcher.Job](ctx, c, http.MethodPut, path("apps", job.App, "jobs", job.Name), job.ForWire(), cond, isJob(job.App, job.Name))
 }
 
 // Job reads a job.

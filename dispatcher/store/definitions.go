@@ -224,7 +224,7 @@ func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	for i := range rows {
 		versions[i] = rows[i].JobVersion
 	}
-	return versions, nil
+	return versions, s.openSecrets(ctx, s.read, versions)
 }
 
 // triggerNames returns the names of a job's triggers as its row keeps them.

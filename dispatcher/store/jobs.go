@@ -43,7 +43,15 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 		if err != nil {
 			return err
 		}
-		if err := t.writeJob(ctx, old, revised, revision); err != nil {
+		revised, secrets, err := s.sealSecrets(old, revised)
+		if err != nil {
+			return err
+		}
+		err = t.writeJob(ctx, old, revised, revision)
+		if err == nil {
+			err = t.writeSecrets(ctx, old, revised, secrets)
+		}
+		if err != nil {
 			return fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
 		}
 		if err := t.insertMisfires(ctx, missed); err != nil {
@@ -134,6 +142,10 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatch
 		// $1 now, $2 id
 		const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]' WHERE id = $2`
 		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.JobID(app, name)); err != nil {
+			return err
+		}
+		// $1 job
+		if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE job_id = $1`, dispatcher.JobID(app, name)); err != nil {
 			return err
 		}
 		if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
 // Options tunes a store. The zero value works.
@@ -17,8 +18,11 @@ type Options struct {
 	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats and one to
 	// listen; default 8, or pool_max_conns of the URL.
 	MaxConns int
-	// Beside opens a SQLite database that a node may be using, for tools that manage tokens.
-	// Nothing that fires may be opened so. PostgreSQL makes no difference.
+	// Keys encrypt the values of secrets; nil: none can be stored.
+	Keys *seal.Keys
+	// Beside is for tools that manage tokens or nodes: it opens a SQLite database that a node may
+	// be using, and any database whose secrets are stored under other keys. Nothing that fires
+	// may be opened so.
 	Beside bool
 	// Metrics is where the metrics of PostgreSQL's connections are registered; nil: nowhere.
 	Metrics prometheus.Registerer
@@ -38,6 +42,7 @@ type store struct {
 	write *sql.DB // transactions; SQLite has one connection here
 	read  *sql.DB
 	beat  *sql.DB // heartbeats, which must not queue behind anything
+	keys  *seal.Keys
 	flavour
 	hot statements
 }
@@ -97,7 +102,8 @@ type statements struct {
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
-// ErrSchemaTooNew if a newer version has migrated it.
+// ErrSchemaTooNew if a newer version has migrated it, ErrKeyMissing if it has secrets that the
+// keys do not open.
 func Open(ctx context.Context, database string, o Options) (dispatcher.Store, error) {
 	a, err := parse(database)
 	if err != nil {
@@ -112,10 +118,14 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot = s.statements()
+	s.hot, s.keys = s.statements(), o.Keys
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if err := checkSchema(ctx, s.read, a); err != nil {
+	err = checkSchema(ctx, s.read, a)
+	if err == nil && !o.Beside {
+		err = s.checkKeys(ctx)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
 	}
 	return s, nil

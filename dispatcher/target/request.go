@@ -1,6 +1,7 @@
 package target
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -16,7 +17,7 @@ type request struct {
 }
 
 // build makes the request of an attempt at now. The user's headers come first and ours win.
-func (i *Invoker) build(w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
+func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
 	r := request{method: w.Method, url: w.URL, header: make(http.Header, len(w.Headers)+20), body: w.BodyOf(call.Body())}
 	r.header["Content-Type"] = []string{"application/json"}
 	for name, value := range w.Headers {
@@ -41,7 +42,10 @@ func (i *Invoker) build(w *dispatcher.Webhook, call dispatcher.Call, now time.Ti
 		}
 		r.header["Webhook-Signature"] = []string{signature}
 	}
-	return r, nil
+	if w.Auth == nil {
+		return r, nil
+	}
+	return r, i.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the others
 }
 
 // identify sets the headers that say what is sent, by whom and why. Names are in the form that

@@ -13,13 +13,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const (
-	// secretPatience is for how long a secret that was looked up is used: a rotated one comes
-	// into use within it, and a busy job does not read a file for every request.
-	secretPatience = 10 * time.Second
-	// mostSecret bounds a secret, in bytes; certificates are the longest.
-	mostSecret = 64 << 10
-)
+// secretPatience is for how long a secret that was looked up is used: a rotated one comes into
+// use within it, and a busy job does not read a file for every request.
+const secretPatience = 10 * time.Second
 
 // secrets looks up what jobs refer to.
 type secrets struct {
@@ -37,6 +33,12 @@ func newSecrets(dir string) *secrets { return &secrets{dir: dir, of: map[string]
 
 // reveal returns what a secret is at now. Its error never holds any of it.
 func (s *secrets) reveal(secret dispatcher.Secret, now time.Time) (string, error) {
+	switch {
+	case !secret.Value.IsZero():
+		return secret.Value.Reveal(), nil
+	case secret.Stored:
+		return "", errors.New("it is stored under a key that this node does not have")
+	}
 	s.mu.Lock()
 	found, ok := s.of[secret.Reference]
 	s.mu.Unlock()
@@ -90,14 +92,14 @@ func (s *secrets) readFile(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !info.Mode().IsRegular() || info.Size() > mostSecret {
-		return "", fmt.Errorf("it is no file of at most %d KiB", mostSecret>>10)
+	if !info.Mode().IsRegular() || info.Size() > dispatcher.MaxSecret {
+		return "", fmt.Errorf("it is no file of at most %d KiB", dispatcher.MaxSecret>>10)
 	}
 	file, err := root.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostSecret))
+	text, err := io.ReadAll(io.LimitReader(file, dispatcher.MaxSecret))
 	return strings.TrimRight(string(text), "\r\n"), err
 }

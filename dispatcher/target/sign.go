@@ -5,8 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -48,48 +46,21 @@ func (i *Invoker) sign(s *dispatcher.Signing, id string, at time.Time, body []by
 
 // appendSignature signs head and body by a secret.
 func appendSignature(b *strings.Builder, secret, head string, body []byte) error {
-	key, private, err := parseSigningSecret(secret)
+	key, err := dispatcher.ParseSigningKey(secret)
 	if err != nil {
 		return err
 	}
 	var signature []byte
-	if private != nil {
+	if key.Private != nil {
 		b.WriteString("v1a,")
-		signature = ed25519.Sign(private, append([]byte(head), body...))
+		signature = ed25519.Sign(key.Private, append([]byte(head), body...))
 	} else {
 		b.WriteString("v1,")
-		mac := hmac.New(sha256.New, key)
+		mac := hmac.New(sha256.New, key.HMAC)
 		mac.Write([]byte(head))
 		mac.Write(body)
 		signature = mac.Sum(nil)
 	}
 	b.WriteString(base64.StdEncoding.EncodeToString(signature))
 	return nil
-}
-
-// parseSigningSecret returns what a secret signs with: a key for HMAC or a private one.
-func parseSigningSecret(text string) (key []byte, private ed25519.PrivateKey, err error) {
-	encoded, symmetric := strings.CutPrefix(text, "whsec_")
-	if !symmetric {
-		var ok bool
-		if encoded, ok = strings.CutPrefix(text, "whsk_"); !ok {
-			return nil, nil, errors.New("it begins with neither whsec_ nor whsk_")
-		}
-	}
-	raw, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil, nil, errors.New("what follows its prefix is not base64")
-	}
-	switch n := len(raw); {
-	case symmetric && (n < 24 || n > 64):
-		return nil, nil, fmt.Errorf("it has %d bytes; the length is 24 to 64", n)
-	case symmetric:
-		return raw, nil, nil
-	case n == ed25519.SeedSize:
-		return nil, ed25519.NewKeyFromSeed(raw), nil
-	case n == ed25519.PrivateKeySize:
-		return nil, raw, nil
-	default:
-		return nil, nil, fmt.Errorf("it has %d bytes; an ed25519 key has 32, or 64 with the public one", n)
-	}
 }

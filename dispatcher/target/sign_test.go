@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,17 +24,19 @@ import (
 
 // received is one request as a receiver sees it.
 type received struct {
+	method string
+	url    *url.URL
 	header http.Header
 	body   []byte
 }
 
 // recorder answers each request with 200 and keeps it.
-func recorder(t *testing.T) (url string, requests chan received) {
+func recorder(t *testing.T) (address string, requests chan received) {
 	t.Helper()
 	requests = make(chan received, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		requests <- received{r.Header, body}
+		requests <- received{r.Method, r.URL, r.Header, body}
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, requests
@@ -148,10 +151,10 @@ func tamper(r received) map[string]received {
 	with := func(name, value string) received {
 		header := r.header.Clone()
 		header.Set(name, value)
-		return received{header, r.body}
+		return received{header: header, body: r.body}
 	}
 	return map[string]received{
-		"the body is longer":     {r.header, append(append([]byte{}, r.body...), 'x')},
+		"the body is longer":     {header: r.header, body: append(append([]byte{}, r.body...), 'x')},
 		"the id differs":         with("webhook-id", "evt_2"),
 		"the time is later":      with("webhook-timestamp", fmt.Sprint(time.Now().Unix()+2)),
 		"the signature is cut":   with("webhook-signature", r.header.Get("webhook-signature")[:10]),

@@ -43,6 +43,7 @@ type Invoker struct {
 	fresh   *resty.Client // dials for each request
 	agent   string
 	secrets *secrets
+	node    awsNode
 }
 
 // New returns an Invoker. Close it to release its connections.
@@ -115,12 +116,12 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 	if webhook == nil {
 		return failed(dispatcher.ClassOther, "the target is of a kind that this version does not know")
 	}
-	r, err := i.build(webhook, call, started)
+	bounded, cancel := context.WithTimeout(ctx, webhook.Timeout.Std())
+	defer cancel()
+	r, err := i.build(bounded, webhook, call, started)
 	if err != nil {
 		return unsent(err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, webhook.Timeout.Std())
-	defer cancel()
 
 	client := i.kept
 	if resendable(webhook.Method) {

@@ -44,6 +44,17 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 
+-- Values of secrets in targets, encrypted: each by a data key of its own, which is encrypted by
+-- the key of that id. No key is in any database.
+CREATE TABLE secrets (
+  job_id     BIGINT NOT NULL REFERENCES jobs (id),
+  path       TEXT   NOT NULL,             -- JSON pointer in the target
+  key_id     TEXT   NOT NULL,
+  data_key   BYTEA  NOT NULL,
+  ciphertext BYTEA  NOT NULL,
+  PRIMARY KEY (job_id, path)
+);
+
 -- HOT. One row is rewritten by every fire, so it holds only what a poll or a claim reads.
 --
 -- Indexes: each one beside the primary key costs every claim one more entry, because a claim
@@ -286,4 +297,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, api_tokens, audit, trigger_revisions, calendar_revisions, calendars, nodes, misfires, attempts, runs, triggers, jobs, apps;
+DROP TABLE installation, api_tokens, secrets, audit, trigger_revisions, calendar_revisions, calendars, nodes, misfires, attempts, runs, triggers, jobs, apps;

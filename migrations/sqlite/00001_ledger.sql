@@ -43,6 +43,15 @@ CREATE TABLE jobs (
 ) STRICT;
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 
+CREATE TABLE secrets (
+  job_id INTEGER NOT NULL REFERENCES jobs (id),
+  path TEXT NOT NULL,
+  key_id TEXT NOT NULL,
+  data_key BLOB NOT NULL,
+  ciphertext BLOB NOT NULL,
+  PRIMARY KEY (job_id, path)
+) STRICT;
+
 CREATE TABLE triggers (
   id INTEGER NOT NULL PRIMARY KEY,
   job_id INTEGER NOT NULL REFERENCES jobs (id),
@@ -232,6 +241,7 @@ CREATE TABLE api_tokens (
 -- +goose Down
 DROP TABLE installation;
 DROP TABLE api_tokens;
+DROP TABLE secrets;
 DROP TABLE audit;
 DROP TABLE trigger_revisions;
 DROP TABLE calendar_revisions;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
@@ -72,10 +74,14 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	if err := api.Close(); err != nil {
 		return err
 	}
+	keys, err := d.keys()
+	if err != nil {
+		return err
+	}
 	database := "sqlite:" + filepath.Join(d.Dir, "carillon.db")
 	out.say("data in %s, log in %s", d.Dir, logFile.Name())
 	err = serveNode(ctx, nodeOptions{
-		database: database, migrate: true, listen: address, log: log,
+		database: database, keys: keys, migrate: true, listen: address, log: log,
 		engine: engine.Options{Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, OnOutcome: out.fire},
 		target: target.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets")},
 		ready: func(ctx context.Context, s dispatcher.Store, address string) {
@@ -172,4 +178,15 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
+}
+
+// keys returns the key of stored secrets, made at the first start.
+func (d *devCommand) keys() (*seal.Keys, error) {
+	name := filepath.Join(d.Dir, "secret.key")
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		if err := os.WriteFile(name, []byte(newKey()+"\n"), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return keysFlag{SecretKeysFile: name}.keys()
 }

@@ -18,12 +18,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/target"
 )
 
 // nodeOptions is what one process needs to be a node.
 type nodeOptions struct {
 	database    string
+	keys        *seal.Keys
 	migrate     bool
 	listen      string
 	certificate *tls.Certificate // nil: plain HTTP
@@ -35,15 +37,19 @@ type nodeOptions struct {
 }
 
 // openStore opens the database, migrated if so wanted. A fault here is one of the flag.
-func openStore(ctx context.Context, database string, migrate bool, metrics prometheus.Registerer) (dispatcher.Store, error) {
-	if migrate {
-		if err := store.Migrate(ctx, database); err != nil {
-			return nil, databaseError(database, err)
+func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
+	if o.migrate {
+		if err := store.Migrate(ctx, o.database); err != nil {
+			return nil, databaseError(o.database, err)
 		}
 	}
-	s, err := store.Open(ctx, database, store.Options{Metrics: metrics})
+	s, err := store.Open(ctx, o.database, store.Options{Metrics: metrics, Keys: o.keys})
+	if errors.Is(err, dispatcher.ErrKeyMissing) {
+		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
+			"without it, the node could not send what its jobs say", err)}
+	}
 	if err != nil {
-		return nil, databaseError(database, err)
+		return nil, databaseError(o.database, err)
 	}
 	return s, nil
 }
@@ -65,7 +71,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s, err := openStore(ctx, o.database, o.migrate, registry)
+	s, err := openStore(ctx, o, registry)
 	if err != nil {
 		return err
 	}

@@ -87,13 +87,14 @@ func maskPairs(database, otherwise string) string {
 // serveCommand is a dispatcher node.
 type serveCommand struct {
 	databaseFlag
-	Migrate   bool     `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Bring the schema up to date at the start."`
-	Listen    string   `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
-	TLSCert   string   `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API; with --tls-key."`
-	TLSKey    string   `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate."`
-	NodeName  string   `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Label of this node; default the host's name."`
-	Apps      []string `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves; default all."`
-	SecretDir string   `env:"CARILLON_SECRET_DIR" default:"/run/secrets" placeholder:"DIR" help:"Directory of the files that jobs may refer to as secrets, as file:PATH. Whoever may declare jobs may use all of them."`
+	Migrate  bool     `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Bring the schema up to date at the start."`
+	Listen   string   `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
+	TLSCert  string   `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API; with --tls-key."`
+	TLSKey   string   `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate."`
+	NodeName string   `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Label of this node; default the host's name."`
+	Apps     []string `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves; default all."`
+	keysFlag
+	SecretDir string `env:"CARILLON_SECRET_DIR" default:"/run/secrets" placeholder:"DIR" help:"Directory of the files that jobs may refer to as secrets, as file:PATH. Whoever may declare jobs may use all of them."`
 
 	Labels map[string]string `env:"CARILLON_NODE_LABELS" mapsep:"," placeholder:"NAME=VALUE,..." help:"What this node is or has, which jobs may require by node_labels, such as zone=a,disk=ssd."`
 
@@ -147,6 +148,9 @@ func (s *serveCommand) Validate() error {
 	for _, app := range s.Apps {
 		dispatcher.CheckName(&names, "--apps", app)
 	}
+	if _, err := s.keys(); err != nil {
+		faults = append(faults, err)
+	}
 	names.AddError("--labels", dispatcher.Labels(s.Labels).Validate())
 	if _, err := s.certificate(); err != nil {
 		faults = append(faults, err)
@@ -177,8 +181,12 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	keys, err := s.keys()
+	if err != nil {
+		return &usageError{err}
+	}
 	return serveNode(ctx, nodeOptions{
-		database: s.Database, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
+		database: s.Database, keys: keys, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
 		target: target.Options{Version: version, SecretDir: s.SecretDir},
 		engine: engine.Options{
 			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps, Labels: s.Labels,

@@ -1,0 +1,60 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// Sensitive is a text that shows itself nowhere: not in JSON, logs, errors or any format of
+// fmt. Only Reveal returns it. The zero value is no text.
+type Sensitive struct {
+	// A pointer, because fmt prints the fields of what it cannot call methods of.
+	text  *string
+	wired bool // JSON holds the text; see Job.ForWire
+}
+
+// NewSensitive returns a text that does not show itself.
+func NewSensitive(text string) Sensitive { return Sensitive{text: &text} }
+
+const redacted = "[redacted]"
+
+// Reveal returns the text.
+func (s Sensitive) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// IsZero tells whether there is no text; an empty one is a text.
+func (s Sensitive) IsZero() bool { return s.text == nil }
+
+// Equal compares the texts.
+func (s Sensitive) Equal(other Sensitive) bool {
+	return s.IsZero() == other.IsZero() && s.Reveal() == other.Reveal()
+}
+
+// String says that there is something to hide.
+func (s Sensitive) String() string { return redacted }
+
+// Format is String for every verb.
+func (s Sensitive) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// LogValue is String.
+func (s Sensitive) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalJSON is String, but for what is on its way to the API.
+func (s Sensitive) MarshalJSON() ([]byte, error) {
+	if s.wired {
+		return json.Marshal(s.Reveal())
+	}
+	return json.Marshal(redacted)
+}
+
+// UnmarshalText takes the text.
+func (s *Sensitive) UnmarshalText(text []byte) error {
+	*s = NewSensitive(string(text))
+	return nil
+}

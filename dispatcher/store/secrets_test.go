@@ -1,0 +1,212 @@
+package store_test
+
+import (
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+)
+
+// onBothDatabases runs a test on a new database of each kind.
+func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
+	t.Helper()
+	for name, make := range map[string]func(testing.TB) string{
+		"SQLite": newFile, "PostgreSQL": func(t testing.TB) string { return pgtest.New(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, make(t))
+		})
+	}
+}
+
+// sealKeys returns keys of 32 equal letters each.
+func sealKeys(t *testing.T, letters string) *seal.Keys {
+	t.Helper()
+	var all []string
+	for _, letter := range letters {
+		all = append(all, base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(letter), 32))))
+	}
+	keys, err := seal.Parse(strings.Join(all, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func openWith(t *testing.T, database string, keys *seal.Keys) dispatcher.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), database, store.Options{Keys: keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+const (
+	first, other = "whsec_Zmlyc3QgZmlyc3QgZmlyc3QgZmlyc3QgZmlyc3Qg", "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIg"
+	tokenPath    = "/webhook/auth/bearer/token"
+	signingPath  = "/webhook/signing/secrets/current"
+)
+
+func value(text string) dispatcher.Secret {
+	return dispatcher.Secret{Value: dispatcher.NewSensitive(text)}
+}
+
+// secretJob is a job with these secrets.
+func secretJob(signing, token dispatcher.Secret) dispatcher.Job {
+	w := dispatcher.Webhook{
+		URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
+		Auth:    &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: token}},
+		Signing: &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"current": signing}},
+	}
+	return dispatcher.Job{App: "demo", Name: "ping", Enabled: true, Target: dispatcher.Target{Webhook: &w}}
+}
+
+func put(t *testing.T, s dispatcher.Store, job dispatcher.Job) dispatcher.Job {
+	t.Helper()
+	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := s.PutJob(t.Context(), job, dispatcher.Change{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// opened returns the values as a node gets them.
+func opened(t *testing.T, s dispatcher.Store) map[string]string {
+	t.Helper()
+	jobs, err := s.JobsByID(t.Context(), []int64{dispatcher.JobID("demo", "ping")})
+	if err != nil || len(jobs) != 1 || jobs[0].Err != nil {
+		t.Fatalf("jobs = %+v, %v", jobs, err)
+	}
+	values := map[string]string{}
+	for path, secret := range jobs[0].Target.Secrets() {
+		values[path] = secret.Value.Reveal()
+	}
+	return values
+}
+
+func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		kept, reference := dispatcher.Secret{Stored: true}, dispatcher.Secret{Reference: "env:SECRET_X"}
+		stored := put(t, s, secretJob(value(first), value("hunter2")))
+		read, err := s.Job(t.Context(), "demo", "ping")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, job := range map[string]dispatcher.Job{"put": stored, "read": read} {
+			if diff := cmp.Diff(map[string]dispatcher.Secret{tokenPath: kept, signingPath: kept}, job.Target.Secrets()); diff != "" {
+				t.Errorf("secrets as %s (-want +got):\n%s", what, diff)
+			}
+		}
+		for _, step := range []struct {
+			what           string
+			signing, token dispatcher.Secret
+			want           map[string]string
+		}{
+			{"as they were given", kept, kept, map[string]string{signingPath: first, tokenPath: "hunter2"}},
+			{"one replaced", kept, value("hunter3"), map[string]string{signingPath: first, tokenPath: "hunter3"}},
+			{"one by reference", value(other), reference, map[string]string{signingPath: other, tokenPath: ""}},
+			{"given again", kept, value("hunter4"), map[string]string{signingPath: other, tokenPath: "hunter4"}},
+		} {
+			put(t, s, secretJob(step.signing, step.token))
+			if diff := cmp.Diff(step.want, opened(t, s)); diff != "" {
+				t.Errorf("%s: values (-want +got):\n%s", step.what, diff)
+			}
+		}
+		put(t, s, secretJob(reference, reference))
+		if _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); faultOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+			t.Errorf("to keep what is not there = %v", err)
+		}
+		put(t, s, secretJob(reference, value("hunter5")))
+		if err := s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); faultOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+			t.Errorf("to keep what a deleted job had = %v", err)
+		}
+	})
+}
+
+func faultOf(err error) string {
+	var faults dispatcher.Faults
+	if !errors.As(err, &faults) || len(faults) != 1 {
+		return fmt.Sprint(err)
+	}
+	return faults[0].Path + " " + faults[0].Code
+}
+
+func TestSecretsNeedTheirKeys(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		without := openWith(t, database, nil)
+		put(t, without, secretJob(dispatcher.Secret{Reference: "env:SECRET_X"}, dispatcher.Secret{Reference: "file:x"}))
+		if _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:x"}), dispatcher.Change{}); faultOf(err) != "/target"+signingPath+"/value secret_keys" {
+			t.Errorf("a value without a key = %v", err)
+		}
+		_ = without.Close()
+		s := openWith(t, database, sealKeys(t, "a"))
+		put(t, s, secretJob(value(first), value("hunter2")))
+		_ = s.Close()
+		for name, keys := range map[string]*seal.Keys{"no key": nil, "another key": sealKeys(t, "b")} {
+			if _, err := store.Open(t.Context(), database, store.Options{Keys: keys}); !errors.Is(err, dispatcher.ErrKeyMissing) {
+				t.Errorf("opened with %s: %v, want that a key is missing", name, err)
+			}
+		}
+		// A tool that opens it beside sees no values, and does not take them for something else.
+		beside, err := store.Open(t.Context(), database, store.Options{Beside: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]string{signingPath: "", tokenPath: ""}, opened(t, beside)); diff != "" {
+			t.Errorf("values without the key (-want +got):\n%s", diff)
+		}
+		_ = beside.Close()
+
+		both := openWith(t, database, sealKeys(t, "ba"))
+		for _, want := range []int{2, 0} {
+			if n, err := both.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != want || err != nil {
+				t.Errorf("rewrapped %d, %v, want %d", n, err, want)
+			}
+		}
+		_ = both.Close()
+		if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter2"}, opened(t, openWith(t, database, sealKeys(t, "b")))); diff != "" {
+			t.Errorf("values under the new key (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A row that is copied to another job, as by somebody who can write to the database but has no
+// key, is worth nothing there.
+func TestSecretsOfOneJobAreNothingToAnother(t *testing.T) {
+	t.Parallel()
+	database := newFile(t)
+	s := openWith(t, database, sealKeys(t, "a"))
+	put(t, s, secretJob(value(first), value("hunter2")))
+	db, err := sql.Open("sqlite", strings.TrimPrefix(database, "sqlite:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `UPDATE secrets SET path = CASE path WHEN $1 THEN 'x' ELSE $1 END`, tokenPath); err != nil {
+		t.Fatal(err)
+	}
+	if got := opened(t, s)[tokenPath]; got != "" {
+		t.Errorf("the signing secret opens as token: %q", got)
+	}
+}

@@ -1,0 +1,147 @@
+package provider_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// secretJob is a job whose secrets come from a variable that Terraform keeps nowhere.
+func secretJob(version int) string {
+	secret := func(value string) string { return fmt.Sprintf("{ value = %s, value_version = %d }", value, version) }
+	return job(fmt.Sprintf(`target = {
+		webhook = {
+			url     = "https://example.com/hook"
+			signing = { secrets = { a = %s, b = { reference = "env:SECRET_B" } } }
+			auth    = { sigv4 = { service = "lambda", region = "eu-west-1", credentials = {
+				access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = %s, session_token = %s
+			} } }
+		}
+	}
+	`, secret(`"whsec_${base64encode("${var.canary} 0123456789 0123456789")}"`), secret(`"${var.canary}-key"`), secret(`"${var.canary}-token"`))+daily) + `
+	variable "canary" {
+		type      = string
+		ephemeral = true
+	}
+	`
+}
+
+// stored returns the secrets of the job as a node gets them.
+func (f *fixture) stored(t *testing.T) map[string]string {
+	t.Helper()
+	jobs, err := f.store.JobsByID(t.Context(), []int64{dispatcher.JobID("crm", "nightly")})
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("jobs = %v, %v", jobs, err)
+	}
+	values := map[string]string{}
+	for path, secret := range jobs[0].Target.Secrets() {
+		values[path[strings.LastIndex(path, "/")+1:]] = secret.Reference + secret.Value.Reveal()
+	}
+	return values
+}
+
+func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(secretJob(1)))
+	file := filepath.Join(d.path, "file0.tf")
+	var printed strings.Builder
+	for _, step := range []struct {
+		value          string
+		version        int
+		changes, holds string
+	}{
+		{"CANARY1", 1, "2 added", "CANARY1"},
+		{"CANARY1", 1, "0 added, 0 changed", "CANARY1"},
+		{"CANARY2", 1, "0 added, 0 changed", "CANARY1"},
+		{"CANARY2", 2, "0 added, 1 changed", "CANARY2"},
+	} {
+		write(t, file, f.config(secretJob(step.version)))
+		with := d.with("TF_VAR_canary=" + step.value)
+		printed.WriteString(with.must(t, "plan", "-out=saved.plan"))
+		printed.WriteString(with.must(t, "show", "-json", "saved.plan"))
+		applied := with.must(t, "apply", "-auto-approve")
+		mustSay(t, applied, step.changes)
+		printed.WriteString(applied)
+		got := f.stored(t)
+		delete(got, "a") // of which the API has checked the form
+		want := map[string]string{"b": "env:SECRET_B", "secret_access_key": step.holds + "-key", "session_token": step.holds + "-token"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s version %d: stored (-want +got):\n%s", step.value, step.version, diff)
+		}
+	}
+	// Another attribute changes: what is stored stays.
+	write(t, file, strings.Replace(f.config(secretJob(2)), "/hook", "/hook2", 1))
+	d = d.with("TF_VAR_canary=CANARY3")
+	printed.WriteString(d.must(t, "apply", "-auto-approve"))
+	if got := f.stored(t)["session_token"]; got != "CANARY2-token" {
+		t.Errorf("after another change: stored %q", got)
+	}
+	printed.WriteString(d.must(t, "state", "pull"))
+	mustNotHold(t, "what terraform printed", printed.String())
+	for name, text := range files(t, d.path) {
+		mustNotHold(t, name, text)
+	}
+}
+
+func mustNotHold(t *testing.T, what, text string) {
+	t.Helper()
+	for _, canary := range []string{"CANARY", "Q0FOQVJZ"} {
+		if at := strings.Index(text, canary); at >= 0 {
+			t.Errorf("%s holds a secret: …%s", what, text[max(0, at-200):at+20])
+		}
+	}
+}
+
+// files returns the texts of all files below a directory.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		texts[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSecretsThatAreNoneAreRefusedAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for attributes, says := range map[string]string{
+		`auth = { bearer = { token = {} } }`:                                          "(required)",
+		`auth = { bearer = { token = { value = "x", reference = "env:SECRET_X" } } }`: "(secret_form)",
+		`auth = { bearer = { token = { reference = "CANARY" } } }`:                    "(secret_reference)",
+		`auth = {}`: "(auth_form)",
+		`signing = { secrets = { a = { value = "CANARY" } } }`: "(secret_form)",
+		`cloud_events = "both"`:                                "(enum)",
+	} {
+		output, err := f.directory(t, f.config(job(`target = { webhook = { url = "https://example.com/", `+attributes+` } }
+		`+daily))).terraform(t, "plan")
+		if err == nil || !strings.Contains(output, says) {
+			t.Errorf("plan of %s = %v, want an error with %s:\n%s", attributes, err, says, output)
+		}
+		// Terraform itself shows the line of the configuration at fault.
+		mustNotHold(t, attributes, strings.ReplaceAll(output, attributes, ""))
+	}
+}
