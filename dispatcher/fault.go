@@ -15,6 +15,8 @@ const (
 	CodeAtPast          = "at_past"
 	CodeAppDisabled     = "app_disabled"
 	CodeAppNotEmpty     = "app_not_empty"
+	CodeAttemptsRange   = "attempts_range"
+	CodeBackoffOrder    = "backoff_order"
 	CodeBodyMethod      = "body_method"
 	CodeCalendarBase    = "calendar_base"
 	CodeCalendarInUse   = "calendar_in_use"
