@@ -108,7 +108,7 @@ func (c Class) Repeatable(httpStatus int) bool {
 // CertainlyUnsent tells the failures that come before the first byte of a request.
 func (c Class) CertainlyUnsent() bool {
 	switch c {
-	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassCircuitOpen, ClassHostRate:
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassCircuitOpen, ClassHostRate:
 		return true
 	}
 	return false
