@@ -16,7 +16,8 @@
 // # States and who changes them
 //
 // A trigger is "waiting" with a next fire time (without one while it is disabled), or
-// "complete" without one, or in "error" with a reason when it cannot be evaluated. Only three writes move it: a claim, the
+// "complete" without one, or in "error" with a reason when it cannot be evaluated or its target
+// has answered that it is gone. Only three writes move its times: a claim, the
 // settlement of a misfire, and a change of its definition. Each names the state, revision,
 // previous and next fire time it expects (compare-and-swap), so that of any number of
 // nodes exactly one succeeds.
@@ -26,6 +27,9 @@
 // That is why a crash cannot lose a fire. The run holds the claim's token; whoever
 // records an outcome must present it. A node that lost its runs to another, because it was
 // taken for dead, presents an old token: its result is kept beside the run, never over it.
+//
+// A run whose attempt failed may be "retrying": still live, but without a token, so that nobody can
+// record it, until some node adopts it at its time. The record of the failure makes it so.
 //
 // What an operator wants (enabled, paused) has its own columns, which no scheduler writes.
 //

@@ -17,6 +17,8 @@ const (
 	CodeAppNotEmpty     = "app_not_empty"
 	CodeAuthForm        = "auth_form"
 	CodeAuthPlaintext   = "auth_plaintext"
+	CodeAttemptsRange   = "attempts_range"
+	CodeBackoffOrder    = "backoff_order"
 	CodeBodyMethod      = "body_method"
 	CodeCalendarBase    = "calendar_base"
 	CodeCalendarInUse   = "calendar_in_use"

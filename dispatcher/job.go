@@ -24,6 +24,8 @@ type Job struct {
 	NodeLabels Labels `json:"node_labels,omitempty"`
 	// Delivery says what is done about an attempt of which nobody can say how it ended.
 	Delivery Delivery `json:"delivery"`
+	// Retry says whether and when a failed run is attempted again.
+	Retry Retry `json:"retry,omitzero"`
 	// Target is what a run calls.
 	Target Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
@@ -44,7 +46,10 @@ type Job struct {
 }
 
 // SetDefaults gives a decoded job the values of fields that its JSON leaves out.
-func (j *Job) SetDefaults() { j.Enabled, j.Delivery = true, AtLeastOnce }
+func (j *Job) SetDefaults() {
+	j.Enabled, j.Delivery = true, AtLeastOnce
+	j.Retry.SetDefaults()
+}
 
 // Delivery is a policy for attempts whose node died or was cut off. Empty means AtLeastOnce.
 type Delivery string
@@ -110,6 +115,7 @@ func (j Job) Validate() error {
 	if j.Delivery != "" && j.Delivery != AtLeastOnce && j.Delivery != AtMostOnce {
 		faults.Add("/delivery", CodeEnum, "delivery %s is not one of %s, %s", Echo(string(j.Delivery)), AtLeastOnce, AtMostOnce)
 	}
+	j.Retry.check(&faults, "/retry")
 	faults.AddError("/target", j.Target.Validate())
 	checkPayload(&faults, j.Payload)
 	if len(j.Triggers) > MaxTriggers {

@@ -28,6 +28,7 @@ func Revise(old *Job, declared Job, prior int64, calendars Calendars, now time.T
 	if job.Delivery == "" {
 		job.Delivery = AtLeastOnce
 	}
+	job.Retry = job.Retry.orDefault()
 	job.Triggers = maps.Clone(declared.Triggers)
 	if job.Triggers == nil {
 		job.Triggers = map[string]Trigger{}

@@ -27,6 +27,8 @@ type Run struct {
 	ClaimedAt *time.Time `json:"claimed_at,omitempty"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	// NextAttemptAt is when a retrying run is attempted next. Class and Error say why it waits.
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	// HTTPStatus is the answer's status, 0 if none came.
 	HTTPStatus int `json:"http_status,omitempty"`
 	// Class says how the attempt failed; empty if it did not.
@@ -91,6 +93,7 @@ const (
 	RunQueued    RunState = "queued"    // asked for; no node has it yet
 	RunClaimed   RunState = "claimed"   // a node has it
 	RunRunning   RunState = "running"   // of at_most_once jobs: its request may have been sent
+	RunRetrying  RunState = "retrying"  // to be attempted, or attempted again, at NextAttemptAt
 	RunSucceeded RunState = "succeeded" // final, as all below
 	RunFailed    RunState = "failed"
 	RunTimedOut  RunState = "timed_out"
@@ -99,7 +102,7 @@ const (
 )
 
 // RunStates are all of them, in the order of their lives.
-var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost}
+var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost}
 
 // Class says how an attempt failed. The list is closed.
 type Class string
@@ -119,6 +122,8 @@ const (
 	ClassProtocol       Class = "protocol"      // an answer that is not HTTP
 	ClassEgressDenied   Class = "egress_denied" // an address that is never called
 	ClassCancelled      Class = "cancelled"     // stopped by an operator or a shutdown
+	ClassCircuitOpen    Class = "circuit_open"  // put off: the host has failed too often
+	ClassHostRate       Class = "host_rate"     // put off: enough requests to the host
 	ClassPanic          Class = "panic"         // a fault of ours
 	ClassJobDeleted     Class = "job_deleted"   // nothing left to call
 	ClassSecret         Class = "secret"        // the node has not, or cannot use, what a secret refers to
@@ -133,4 +138,6 @@ type Outcome struct {
 	HTTPStatus int       `json:"http_status,omitempty"`
 	Class      Class     `json:"class,omitempty"`
 	Error      string    `json:"error,omitempty"`
+	// RetryAfter is how long the target asks to wait, nil if it does not.
+	RetryAfter *time.Duration `json:"-"`
 }

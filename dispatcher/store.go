@@ -20,6 +20,7 @@ type Store interface {
 	Accounts
 	Fleet
 	Dispatch
+	Retries
 	// Close releases the database.
 	Close() error
 }
@@ -120,7 +121,8 @@ type Ledger interface {
 	// RequestRun queues a manual run of a job, to be adopted by any node. Its scheduled
 	// instant is the present.
 	RequestRun(ctx context.Context, app, job string, change Change) (Run, error)
-	// RetryRun queues a finished run again, as its next attempt. ErrConflict: it is not finished.
+	// RetryRun queues a finished or retrying run, as its next attempt, with all the attempts that
+	// its job allows. ErrConflict: it is queued or under way.
 	RetryRun(ctx context.Context, id string, change Change) (Run, error)
 	// CancelRun ends a live run as cancelled; the result of a request in flight becomes a
 	// late result. ErrConflict: it is finished.
@@ -280,6 +282,9 @@ type AdoptQuery struct {
 	Token  Token
 	Limit  int
 	Now    time.Time
+	// Retries asks instead for retrying runs that are due, of jobs and triggers that are neither
+	// paused nor disabled.
+	Retries bool
 }
 
 // HeldRun is a run that a node holds and is to execute.
@@ -289,6 +294,10 @@ type HeldRun struct {
 	Revision int64 // the job's when the run was claimed, requested or retried
 	Token    Token
 	Attempt  int
+	// Failures are the attempts that count against the job's Retry, and RetryUntil is when the
+	// run is given up; zero before the first of them.
+	Failures   int
+	RetryUntil time.Time
 }
 
 // Record is the outcome of one attempt, to be stored against the token of its run.
@@ -298,6 +307,8 @@ type Record struct {
 	Token   Token
 	Attempt int
 	Outcome Outcome
+	// Next is when the run is attempted again; nil: the outcome is its end.
+	Next *NextAttempt
 }
 
 // JobVersion is a job as the engine runs it: without Triggers, which the window poll reads as they
@@ -354,7 +365,8 @@ type Dispatch interface {
 	// Forfeit ends as lost the begun runs of dead nodes, and returns how many.
 	Forfeit(ctx context.Context, now time.Time) (int, error)
 	// Record ends attempts, fenced by token: a record whose token is not the run's becomes the
-	// late result of its attempt. Recording the same outcome again changes nothing.
+	// late result of its attempt. Recording the same outcome again changes nothing. A run that is
+	// to be attempted again is retrying from the same statement on.
 	Record(ctx context.Context, records []Record) error
 	// EndedDelays returns triggers with a fixed delay, of enabled jobs, that have no next fire
 	// while their latest run has ended or was skipped as missed: those among ids, or without ids

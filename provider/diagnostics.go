@@ -40,7 +40,7 @@ func located(f dispatcher.Fault) string {
 }
 
 // lists are the attributes that hold lists.
-var lists = []string{"rules", "dates", "weekdays", "days_of_month", "bases"}
+var lists = []string{"rules", "dates", "weekdays", "days_of_month", "bases", "delays"}
 
 // attributePath turns a JSON pointer of the API into the path of the attribute that it
 // comes from: "/triggers/nightly/expression" into triggers["nightly"].expression. The two

@@ -24,6 +24,7 @@ type jobModel struct {
 	Enabled       types.Bool      `tfsdk:"enabled"`
 	Priority      types.Number    `tfsdk:"priority"`
 	Delivery      types.String    `tfsdk:"delivery"`
+	Retry         types.Object    `tfsdk:"retry"`
 	NodeLabels    types.Map       `tfsdk:"node_labels"`
 	Target        types.Object    `tfsdk:"target"`
 	Payload       text[documents] `tfsdk:"payload"`
@@ -68,6 +69,7 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 	if !m.Delivery.IsNull() {
 		readWord(read, "/delivery", m.Delivery, &job.Delivery)
 	}
+	job.Retry = readRetry(ctx, read, m.Retry)
 	job.NodeLabels = readStrings(read, "/node_labels", m.NodeLabels)
 	job.Target = readTarget(ctx, read, m.Target)
 	job.Payload = []byte(read.text("/payload", m.Payload))
@@ -190,6 +192,7 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 		Enabled:     types.BoolValue(job.Enabled),
 		Priority:    types.NumberValue(big.NewFloat(float64(job.Priority))),
 		Delivery:    types.StringValue(string(job.Delivery)),
+		Retry:       newRetry(ctx, &diags, job.Retry, prior.Retry),
 		NodeLabels:  newStrings(ctx, &diags, job.NodeLabels, prior.NodeLabels),
 		Target:      newTarget(ctx, &diags, job.Target, prior.Target),
 		Payload:     text[documents]{types.StringNull()},

@@ -28,6 +28,14 @@ const fullJob = `
   priority    = 7
   delivery    = "at_most_once"
   node_labels = { zone = "a", disk = "ssd" }
+  retry = {
+    max_attempts      = 5
+    base              = "1s"
+    cap               = "60m"
+    delays            = ["0s", "90s", "1h0m"]
+    max_age           = "2h"
+    stop_at_next_fire = true
+  }
   target = {
     webhook = {
       url     = "https://example.com/hook"
@@ -92,7 +100,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
 			// The API answers in its own words; that they mean the same is the next step.
 			ImportStateVerifyIgnore: []string{
-				"payload", "target.webhook.timeout", "triggers.cron.misfire_after", "triggers.cron.start_at",
+				"payload", "target.webhook.timeout", "retry.cap", "retry.delays.1", "retry.delays.2", "triggers.cron.misfire_after", "triggers.cron.start_at",
 			},
 		},
 	)

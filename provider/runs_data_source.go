@@ -44,6 +44,7 @@ type runModel struct {
 	ScheduledAt timetypes.RFC3339 `tfsdk:"scheduled_at"`
 	StartedAt   timetypes.RFC3339 `tfsdk:"started_at"`
 	EndedAt     timetypes.RFC3339 `tfsdk:"ended_at"`
+	NextAttempt timetypes.RFC3339 `tfsdk:"next_attempt_at"`
 	Revision    types.Int64       `tfsdk:"revision"`
 	EventID     types.String      `tfsdk:"event_id"`
 	Attempt     types.Int64       `tfsdk:"attempt"`
@@ -104,20 +105,21 @@ func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, r
 
 func runAttributes(states []string) map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"id":           computedString("Id of the run."),
-		"job":          computedString("Name of the job."),
-		"trigger":      computedString("Name of the trigger; empty for a run that was asked for by hand."),
-		"kind":         computedString("What asked for the run: `schedule`, `manual` or `catch_up` (it stands for missed fires)."),
-		"state":        computedString(codes(states) + "."),
-		"scheduled_at": computedTime("The instant that the run executes."),
-		"started_at":   computedTime("When the latest attempt began; null until it does."),
-		"ended_at":     computedTime("When the latest attempt ended; null until it does."),
-		"revision":     computedInt("Revision of the job when the run was claimed."),
-		"event_id":     computedString("What the receiver gets as `webhook-id`, the same on every attempt."),
-		"attempt":      computedInt("Number of the latest attempt, from 1; 0 while no node has taken the run."),
-		"http_status":  computedInt("Status of the answer; null if none came."),
-		"class":        computedString("How the latest attempt failed, such as `timeout` or `http_5xx`; null if it did not."),
-		"error":        computedString("The failure in words; null if there is none."),
+		"id":              computedString("Id of the run."),
+		"job":             computedString("Name of the job."),
+		"trigger":         computedString("Name of the trigger; empty for a run that was asked for by hand."),
+		"kind":            computedString("What asked for the run: `schedule`, `manual` or `catch_up` (it stands for missed fires)."),
+		"state":           computedString(codes(states) + "."),
+		"scheduled_at":    computedTime("The instant that the run executes."),
+		"started_at":      computedTime("When the latest attempt began; null until it does."),
+		"ended_at":        computedTime("When the latest attempt ended; null until it does."),
+		"next_attempt_at": computedTime("When a retrying run is attempted next; null in every other state."),
+		"revision":        computedInt("Revision of the job when the run was claimed."),
+		"event_id":        computedString("What the receiver gets as `webhook-id`, the same on every attempt."),
+		"attempt":         computedInt("Number of the latest attempt, from 1; 0 while no node has taken the run."),
+		"http_status":     computedInt("Status of the answer; null if none came."),
+		"class":           computedString("How the latest attempt failed, such as `timeout` or `http_5xx`; null if it did not."),
+		"error":           computedString("The failure in words; null if there is none."),
 	}
 }
 
@@ -202,6 +204,7 @@ func newRunModel(run dispatcher.Run) runModel {
 		ScheduledAt: timetypes.NewRFC3339TimeValue(run.ScheduledAt),
 		StartedAt:   timetypes.NewRFC3339TimePointerValue(run.StartedAt),
 		EndedAt:     timetypes.NewRFC3339TimePointerValue(run.EndedAt),
+		NextAttempt: timetypes.NewRFC3339TimePointerValue(run.NextAttemptAt),
 		Revision:    types.Int64Value(run.Revision),
 		EventID:     types.StringValue(run.EventID),
 		Attempt:     types.Int64Value(int64(run.Attempt)),

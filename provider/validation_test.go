@@ -150,6 +150,18 @@ var badJobs = map[string]badDefinition{
 	"app":                     {hook + daily + `app = "../x"`, []string{`name_format app`}},
 	"description":             {hook + daily + `description = "` + strings.Repeat("x", 1025) + `"`, []string{`text_too_long description`}},
 	"description of control":  {hook + daily + `description = "\u001b[2J"`, []string{`text_invalid description`}},
+	"attempts none":           {retry(`max_attempts = 0`), []string{`attempts_range retry.max_attempts`}},
+	"attempts less than none": {retry(`max_attempts = -1`), []string{`attempts_range retry.max_attempts`}},
+	"attempts a billion":      {retry(`max_attempts = 1000000000`), []string{`attempts_range retry.max_attempts`}},
+	"attempts of a half":      {retry(`max_attempts = 1.5`), []string{`attempts_range retry.max_attempts`}},
+	"attempts beyond numbers": {retry(`max_attempts = 1e30`), []string{`attempts_range retry.max_attempts`}},
+	"backoff order":           {retry(`base = "1m", cap = "30s"`), []string{`backoff_order retry.cap`}},
+	"backoff base zero":       {retry(`base = "0s"`), []string{`duration_min retry.base`}},
+	"backoff cap of days":     {retry(`cap = "1d"`), []string{`duration_unit retry.cap`}},
+	"backoff too long":        {retry(`max_age = "25h"`), []string{`duration_max retry.max_age`}},
+	"delays too many":         {retry(`delays = ["1s", "2s", "3s"]`), []string{`attempts_range retry.delays`}},
+	"delays at fault":         {retry(`delays = ["5", "-1s"]`), []string{`duration_unit retry.delays[0]`, `duration_min retry.delays[1]`}},
+	"delays null":             {retry(`delays = ["5s", null]`), []string{`required retry.delays[1]`}},
 	"all at once": {
 		`name = "A"
 		 target = { webhook = { url = "ftp://x/", timeout = "5", headers = { Host = "x" } } }
@@ -165,6 +177,8 @@ var badJobs = map[string]badDefinition{
 func trigger(attributes string) string {
 	return hook + "triggers = { t = { " + attributes + " } }\n"
 }
+
+func retry(attributes string) string { return hook + daily + "retry = { " + attributes + " }\n" }
 
 func nightly(attributes string) string { return trigger(`expression = "0 0 2 * * ?", ` + attributes) }
 

@@ -55,6 +55,8 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
 	call, err := e.callOf(ctx, run)
 	switch {
+	case err == nil && e.putOff(ctx, run):
+		return
 	case err == nil && e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun):
 		// It is another's, or nobody knows; either way whoever adopts or ends it accounts for it.
 		e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
@@ -79,9 +81,11 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 		e.delays.begun(run.TriggerID)
 	}
 	outcome.StartedAt, outcome.EndedAt = e.clock.of(outcome.StartedAt), e.clock.of(outcome.EndedAt)
-	e.recorder.put(ctx, dispatcher.Record{
-		RunKey: run.RunKey, Node: run.node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome,
-	})
+	record := dispatcher.Record{RunKey: run.RunKey, Node: run.node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome}
+	if err == nil {
+		record.Next = e.judge(ctx, run, outcome)
+	}
+	e.recorder.put(ctx, record)
 	if e.opts.OnOutcome != nil && err == nil {
 		e.opts.OnOutcome(call, outcome)
 	}

@@ -59,6 +59,7 @@ func (d *delays) take() []int64 {
 func (e *Engine) recorded(records []dispatcher.Record) {
 	e.pool.recorded(records)
 	e.delays.recorded(records)
+	e.retries.recorded(records, e.clock.until)
 }
 
 // delayLoop arms fixed delays as soon as their runs are recorded.

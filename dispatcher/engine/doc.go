@@ -21,6 +21,11 @@
 // adopted: those of dead nodes, those handed back, those requested by hand; and fixed delays
 // whose run has ended without this node's knowing are given their next fire.
 //
+// An attempt that failed is recorded together with the time of the next, if there is one: the run is
+// retrying, and nobody's. The node that recorded it is woken at that time and adopts what is due; the
+// others look a grace later. Before an attempt begins, the gate says whether its host may be called
+// now; if not, the run is put off by the same record, and its attempt is not consumed.
+//
 // Every ten minutes, on its own, the clean-up makes the partitions of the days to come and
 // removes history past its retention. It waits for nobody, so claims never wait for it.
 //

@@ -55,6 +55,11 @@ type Options struct {
 	AppWorkers, HostWorkers int
 	// Queue is how many claimed runs may wait for a worker; default 2048.
 	Queue int
+	// BreakerFailures is how many failures of a host in a row make the node leave it alone for a
+	// while; default 20, less than 0: never.
+	BreakerFailures int
+	// HostRate is how many requests per second the node makes to one host; 0: no limit.
+	HostRate int
 	// Batch is how many fires one statement claims or records at most; default 500.
 	Batch int
 	// Logger defaults to slog.Default().
@@ -90,6 +95,7 @@ func (o Options) withDefaults() Options {
 	count(&o.AppWorkers, max(o.Workers*3/4, 1))
 	count(&o.HostWorkers, max(o.Workers/2, 1))
 	count(&o.Queue, 2048)
+	count(&o.BreakerFailures, 20)
 	count(&o.Batch, 500)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -117,6 +123,8 @@ type Engine struct {
 	intents   *intents
 	recorder  *recorder
 	delays    *delays
+	retries   *retries
+	gate      *gate
 	metrics   *metrics
 	work      tally
 	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
@@ -143,6 +151,7 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 	e.pool = newPool(poolSize{least: o.MinWorkers, most: o.Workers, queue: o.Queue, perApp: o.AppWorkers, perHost: o.HostWorkers})
 	e.timeline = newTimeline(e.pool.slow.is)
 	e.delays, e.intents = newDelays(), newIntents(store, o.Batch, o.Logger)
+	e.retries, e.gate = newRetries(), newGate(o.BreakerFailures, o.HostRate)
 	e.recorder = newRecorder(store, e.recorded, e.pool.busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, o.Metrics)
 	e.pool.hold, e.pool.fire, e.pool.until = e.hold, e.fire, e.clock.until
@@ -161,7 +170,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beats, endBeats := context.WithCancel(life)
 	defer endBeats()
 	var claiming, beating, living sync.WaitGroup
-	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.delayLoop, e.slowLoop, e.tidyLoop} {
+	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.slowLoop, e.tidyLoop} {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(beats) })

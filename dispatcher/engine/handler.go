@@ -86,15 +86,19 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 }
 
 // adopt takes runs that nobody works on, as many as the pool has room for.
-func (e *Engine) adopt(ctx context.Context) error {
+func (e *Engine) adopt(ctx context.Context) error { return e.adoptAll(ctx, dispatcher.AdoptQuery{}) }
+
+// adoptAll takes runs of the kind that query asks for.
+func (e *Engine) adoptAll(ctx context.Context, query dispatcher.AdoptQuery) error {
+	query.Apps, query.Labels = e.opts.Apps, e.opts.Labels
 	for room := e.awaitRoom(ctx, e.opts.Batch, false); room > 0; room = e.awaitRoom(ctx, e.opts.Batch, false) {
-		query := dispatcher.AdoptQuery{Apps: e.opts.Apps, Labels: e.opts.Labels, Node: e.fleet.id(), Token: dispatcher.Token(random63()), Limit: room}
+		query.Node, query.Token, query.Limit = e.fleet.id(), dispatcher.Token(random63()), room
 		held, err := e.store.Adopt(ctx, query)
 		if err != nil {
 			held = e.reconcile(ctx, query.Node, query.Token, err)
 		}
 		if len(held) > 0 {
-			e.log.InfoContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held))
+			e.log.DebugContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held), "retries", query.Retries)
 			e.refresh(ctx, held)
 		}
 		e.pool.place(e.heldBy(query.Node, held), promise{any: room})

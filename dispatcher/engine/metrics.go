@@ -12,6 +12,7 @@ import (
 type metrics struct {
 	claims   *prometheus.CounterVec // by result
 	attempts *prometheus.CounterVec // by state
+	retries  *prometheus.CounterVec // by reason
 	misfires prometheus.Counter
 	removed  *prometheus.CounterVec // by kind
 	lateness prometheus.Histogram
@@ -41,6 +42,9 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_attempts_total", Help: "Attempts that ended, by state.",
 		}, []string{"state"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "carillon_retries_total", Help: "Runs that this node planned to attempt again, by reason: failed, or put off because the host's circuit is open or its rate is used up.",
+		}, []string{"reason"}),
 		misfires: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "carillon_misfires_total", Help: "Misfire decisions that this node took; each may stand for many instants.",
 		}),
@@ -64,10 +68,13 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	for _, state := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunCancelled} {
 		m.attempts.WithLabelValues(string(state))
 	}
+	for _, reason := range []string{retryFailed, string(dispatcher.ClassCircuitOpen), string(dispatcher.ClassHostRate)} {
+		m.retries.WithLabelValues(reason)
+	}
 	for _, kind := range []string{removedRun, removedMisfire, removedPartition} {
 		m.removed.WithLabelValues(kind)
 	}
-	registry.MustRegister(m.claims, m.attempts, m.misfires, m.removed, m.lateness, m.polls, m.drift)
+	registry.MustRegister(m.claims, m.attempts, m.retries, m.misfires, m.removed, m.lateness, m.polls, m.drift)
 	gauge := func(name, help string, read func() int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
 	}
@@ -75,6 +82,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	gauge("carillon_timeline_waiting_fires", "Planned fires that are due and found no place in the pool: above 0 for long, the node is saturated.", e.timeline.waiting)
 	gauge("carillon_pool_runs", "Runs that the node holds.", e.pool.held)
 	gauge("carillon_pool_slow_runs", "Of these, runs in the share of slow attempts and jobs.", e.pool.heldSlow)
+	gauge("carillon_circuits_open", "Hosts that the node leaves alone because they failed too often in a row.", e.gate.open)
 	gauge("carillon_pool_workers", "Workers there are.", e.pool.size)
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "carillon_clock_offset_seconds", Help: "How far the node's wall clock is ahead of the database's.",

@@ -122,7 +122,7 @@ func TestFixedDelayCountsFromTheEndOfItsRun(t *testing.T) {
 	// The runs ended a while ago, so that the test need not wait for the next.
 	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
 		ended := time.Now().Add(-10 * time.Second)
-		return dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: ended, EndedAt: ended}
+		return dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP4xx, StartedAt: ended, EndedAt: ended}
 	}
 	r.declare("delayed", "delay(1s)", func(t *dispatcher.Trigger) { t.RepeatCount = 2 })
 	for n := 1; n <= 2; n++ {

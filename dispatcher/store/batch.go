@@ -43,6 +43,8 @@ var (
 	recordColumns = append(keyColumns[:5:5],
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
 		column{"state", text}, column{"class", text}, column{"error", text})
+	againColumns = append(recordColumns[:12:12],
+		column{"next_at", bigint}, column{"until_at", bigint}, column{"spent", integer}, column{"unmade", integer}, column{"stops", boolean})
 	lateColumns  = append(recordColumns[:12:12], column{"late", text})
 	rearmColumns = []column{
 		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"anchor", bigint}, {"next", bigint}, {"due", bigint},

@@ -13,7 +13,7 @@ import (
 )
 
 // jobColumns belong to a query over jobs AS j and apps AS a.
-const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.target, j.payload, j.trigger_names,
+const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.retry, j.target, j.payload, j.trigger_names,
 	j.revision, j.created_at, j.updated_at`
 
 // jobRow is a job without its triggers.
@@ -21,15 +21,15 @@ type jobRow struct{ dispatcher.JobVersion }
 
 func scanJob(row scanner) (jobRow, error) {
 	var j jobRow
-	var labels, target, payload, triggers string
+	var labels, retry, target, payload, triggers string
 	var created, updated int64
-	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &j.Delivery, &target, &payload, &triggers,
+	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &j.Delivery, &retry, &target, &payload, &triggers,
 		&j.Revision, &created, &updated)
 	if err != nil {
 		return j, err
 	}
 	j.CreatedAt, j.UpdatedAt, j.NodeLabels = instant(created), instant(updated), dispatcher.ParseLabels(labels)
-	if err := j.decode(target, payload, triggers); err != nil {
+	if err := j.decode(retry, target, payload, triggers); err != nil {
 		j.Target, j.Payload, j.TriggerNames = dispatcher.Target{}, nil, nil
 		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
 	}
@@ -37,7 +37,10 @@ func scanJob(row scanner) (jobRow, error) {
 }
 
 // decode reads what a job's row holds as JSON.
-func (j *jobRow) decode(target, payload, triggers string) error {
+func (j *jobRow) decode(retry, target, payload, triggers string) error {
+	if err := json.Unmarshal([]byte(retry), &j.Retry); err != nil {
+		return fmt.Errorf("retry: %w", err)
+	}
 	if err := json.Unmarshal([]byte(target), &j.Target); err != nil {
 		return fmt.Errorf("target: %w", err)
 	}

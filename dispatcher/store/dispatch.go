@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -56,9 +57,10 @@ func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement,
 		_, err := s.run(ctx, hot, args, func(row scanner) error {
 			var run dispatcher.HeldRun
 			var at int64
+			var until *int64
 			var kind int16
-			err := row.Scan(&at, &run.TriggerID, &kind, &run.JobID, &run.Revision, &run.Token, &run.Attempt)
-			run.ScheduledAt = instant(at)
+			err := row.Scan(&at, &run.TriggerID, &kind, &run.JobID, &run.Revision, &run.Token, &run.Attempt, &run.Failures, &until)
+			run.ScheduledAt, run.RetryUntil = instant(at), zeroable(optional(until))
 			run.Kind, _ = dispatcher.KindOfCode(byte(kind))
 			held = append(held, run)
 			return err
@@ -153,14 +155,18 @@ func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispa
 	}
 	args := append([]any{nil, nil, int64(query.Node), int64(query.Token), orZero(query.Now), int64(query.Limit), int64(len(query.Apps))},
 		s.batch(names, served)...)
-	found, err := s.setDays(ctx, s.hot.adoptable, args)
+	find, adopt := s.hot.adoptable, s.hot.adopt
+	if query.Retries {
+		find, adopt = s.hot.retriable, s.hot.adoptRetries
+	}
+	found, err := s.setDays(ctx, find, args)
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
 	}
 	if !found {
 		return nil, nil
 	}
-	held, err := s.heldRuns(ctx, otherTimeout, s.hot.adopt, args)
+	held, err := s.heldRuns(ctx, otherTimeout, adopt, args)
 	if err != nil {
 		return nil, fmt.Errorf("adopt runs: %w", err)
 	}
@@ -257,16 +263,22 @@ func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 	return begun, nil
 }
 
-// forfeitBatch bounds what one statement ends; the next round ends the rest.
-const forfeitBatch = 1000
+// endBatch bounds what one statement ends; the next round ends the rest.
+const endBatch = 1000
 
 func (s *store) Forfeit(ctx context.Context, now time.Time) (int, error) {
-	args := append([]any{nil, nil, orZero(now), int64(forfeitBatch)}, s.batch([]int64{0})...)
-	if found, err := s.setDays(ctx, s.hot.forfeitable, args); err != nil || !found {
+	return s.endRuns(ctx, s.hot.forfeitable, s.hot.forfeit, now)
+}
+
+// endRuns ends runs that nobody works on, in the days in which find finds some, and returns how
+// many.
+func (s *store) endRuns(ctx context.Context, find, end statement, now time.Time) (int, error) {
+	args := append([]any{nil, nil, orZero(now), int64(endBatch)}, s.batch([]int64{0})...)
+	if found, err := s.setDays(ctx, find, args); err != nil || !found {
 		return 0, err
 	}
-	lost, err := s.heldRuns(ctx, otherTimeout, s.hot.forfeit, args)
-	if err != nil || len(lost) == 0 {
+	ended, err := s.heldRuns(ctx, otherTimeout, end, args)
+	if err != nil || len(ended) == 0 {
 		return 0, err
 	}
 	// Fixed delays go on from here.
@@ -274,7 +286,7 @@ func (s *store) Forfeit(ctx context.Context, now time.Time) (int, error) {
 		t.tell("")
 		return nil
 	})
-	return len(lost), err
+	return len(ended), err
 }
 
 func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
@@ -285,16 +297,29 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 	for i := range sorted {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
 	}
-	columns := outcomes(sorted)
-	recorded, err := s.exec(ctx, s.hot.record, s.dated(columns...))
-	if err == nil && int(recorded) < len(records) {
-		// Some were fenced off. If this is interrupted, the caller records them again.
-		err = s.recordLate(ctx, sorted, columns)
-	}
-	if err != nil {
+	ended, again := partRetries(sorted)
+	if err := errors.Join(s.recordAll(ctx, s.hot.record, ended), s.recordAll(ctx, s.hot.again, again)); err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)
 	}
 	return nil
+}
+
+// recordAll stores records, sorted, by one hot statement.
+func (s *store) recordAll(ctx context.Context, by statement, records []dispatcher.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	columns := outcomes(records)
+	all := columns
+	if records[0].Next != nil {
+		all = append(columns[:len(columns):len(columns)], nextAttempts(records)...)
+	}
+	recorded, err := s.exec(ctx, by, s.dated(all...))
+	if err == nil && int(recorded) < len(records) {
+		// Some were fenced off. If this is interrupted, the caller records them again.
+		err = s.recordLate(ctx, records, columns)
+	}
+	return err
 }
 
 // storable returns what of a text a database takes: PostgreSQL refuses NUL and what is not

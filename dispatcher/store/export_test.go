@@ -22,6 +22,13 @@ func ExplainEnded(ctx context.Context, s dispatcher.Store) (string, error) {
 	return own.explain(ctx, own.hot.ended.parts[0], []any{int64(500)})
 }
 
+// ExplainRetries returns the plan of the search for retrying runs that are due at now.
+func ExplainRetries(ctx context.Context, s dispatcher.Store, now int64) (string, error) {
+	own := s.(*store)
+	args := []any{int64(0), int64(1) << 60, int64(1), int64(1), now, int64(500), int64(0)}
+	return own.explain(ctx, own.hot.retriable.parts[0], append(args, own.batch([]string{""}, []string{""})...))
+}
+
 // ExplainRun returns the plan of finding a run by its key.
 func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) (string, error) {
 	return s.(*store).explain(ctx, runQuery(oneRun), []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})

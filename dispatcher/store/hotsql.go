@@ -36,7 +36,7 @@ const (
 		WHERE c.decision <> 'fire_all' ON CONFLICT DO NOTHING`
 
 	// heldColumns are a HeldRun.
-	heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt`
+	heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until`
 
 	// adoptable chooses runs that nobody works on. Its order lets none starve. Those of a
 	// disabled app wait until it is enabled, and those of a job that requires labels for a node
@@ -46,10 +46,13 @@ const (
 			r.node AS dead, r.claimed_at AS since, n.now
 		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
-		WHERE r.state <> 'running' AND j.app_id IN (SELECT id FROM apps WHERE enabled AND ($7 = 0 OR name IN (SELECT name FROM b)))
-			AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
-			AND EXISTS (SELECT 1 FROM nodes WHERE id = $3 AND state = 'active')` + within + `
+		WHERE r.state NOT IN ('running', 'retrying') AND ` + mayRun + within + `
 		ORDER BY r.scheduled_at, r.trigger_id LIMIT $6`
+
+	// mayRun tells the runs r, of job j, that a node may adopt.
+	mayRun = `j.app_id IN (SELECT id FROM apps WHERE enabled AND ($7 = 0 OR name IN (SELECT name FROM b)))
+			AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+			AND EXISTS (SELECT 1 FROM nodes WHERE id = $3 AND state = 'active')`
 
 	insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 		SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', 'the node died'
@@ -57,7 +60,7 @@ const (
 
 	// $3 node, $4 token
 	adoptRuns = ` UPDATE runs AS r SET node = $3, token = $4, claimed_at = c.now, started_at = NULL, attempt = c.over + 1,
-			state = 'claimed'
+			state = 'claimed', next_attempt_at = NULL, http_status = 0, class = '', error = ''
 		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind` + within + `
 		RETURNING ` + heldColumns
 
@@ -103,7 +106,7 @@ const (
 
 	// $1 node, $2 token, 0 for any
 	heldRuns = `SELECT ` + heldColumns + ` FROM runs
-		WHERE live AND node = $1 AND (token = $2 OR $2 = 0) AND state <> 'running'`
+		WHERE live AND node = $1 AND (token = $2 OR $2 = 0) AND state NOT IN ('running', 'retrying')`
 
 	releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, attempt = r.attempt - 1
 		FROM b WHERE` + fence

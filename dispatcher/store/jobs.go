@@ -76,6 +76,10 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	if err != nil {
 		return err
 	}
+	retry, err := json.Marshal(job.Retry)
+	if err != nil {
+		return err
+	}
 	names, err := triggerNames(job)
 	if err != nil {
 		return err
@@ -83,17 +87,17 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	jobID, appID := dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App)
 	// $1 id, $2 app, $3 name, $4 description, $5 enabled, $6 paused, $7 target, $8 payload,
 	// $9 names of the triggers, $10 revision, $11 created, $12 updated, $13 priority,
-	// $14 node labels, $15 delivery
+	// $14 node labels, $15 delivery, $16 retry
 	const put = `INSERT INTO jobs (id, app_id, name, description, enabled, paused, target, payload, trigger_names,
-			revision, created_at, updated_at, priority, node_labels, delivery)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+			revision, created_at, updated_at, priority, node_labels, delivery, retry)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
 			paused = excluded.paused, priority = excluded.priority, node_labels = excluded.node_labels,
-			delivery = excluded.delivery, target = excluded.target, payload = excluded.payload,
+			delivery = excluded.delivery, retry = excluded.retry, target = excluded.target, payload = excluded.payload,
 			trigger_names = excluded.trigger_names, revision = excluded.revision,
 			created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL`
 	_, err = t.ExecContext(ctx, put, jobID, appID, job.Name, job.Description, job.Enabled, job.Paused, string(target),
-		string(job.Payload), names, job.Revision, job.CreatedAt.UnixMilli(), job.UpdatedAt.UnixMilli(), job.Priority, job.NodeLabels.String(), job.Delivery)
+		string(job.Payload), names, job.Revision, job.CreatedAt.UnixMilli(), job.UpdatedAt.UnixMilli(), job.Priority, job.NodeLabels.String(), job.Delivery, string(retry))
 	if err != nil {
 		return err
 	}
@@ -183,12 +187,17 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 			job.Triggers[trigger] = one
 			subject += " trigger " + trigger
 		}
-		job.Revision++
 		cause := dispatcher.CauseResume
 		if paused {
 			cause = dispatcher.CausePause
 		}
-		if err := t.writePauses(ctx, job); err != nil {
+		if !paused && inError(job, trigger) {
+			err = s.rearmJob(ctx, t, &job)
+		} else {
+			job.Revision++
+			err = t.writePauses(ctx, job)
+		}
+		if err != nil {
 			return fmt.Errorf("pause job %s/%s: %w", app, name, err)
 		}
 		if err := t.remember(ctx, cause, triggerIDs(job)); err != nil {
@@ -220,4 +229,31 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	}
 	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused)...)...)
 	return err
+}
+
+// inError tells whether a trigger of a job, or without a name any, is in state error.
+func inError(job dispatcher.Job, trigger string) bool {
+	for name, one := range job.Triggers {
+		if one.State == dispatcher.TriggerError && (trigger == "" || trigger == name) {
+			return true
+		}
+	}
+	return false
+}
+
+// rearmJob writes a job, its triggers in state error armed anew as if it had been declared again.
+func (s *store) rearmJob(ctx context.Context, t *tx, job *dispatcher.Job) error {
+	revision, calendars, err := calendarsOf(ctx, t, job.App, *job)
+	if err != nil {
+		return err
+	}
+	revised, missed, err := dispatcher.Revise(job, *job, 0, calendars, t.now)
+	if err != nil {
+		return err
+	}
+	if err := t.writeJob(ctx, job, revised, revision); err != nil {
+		return err
+	}
+	*job = revised
+	return t.insertMisfires(ctx, missed)
 }

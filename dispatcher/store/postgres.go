@@ -127,6 +127,14 @@ func (p *postgres) statements() statements {
 		`, l AS (` + insertLost + `)` + adoptRuns)
 	all.forfeit = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + forfeitRuns)
+	// Locked first: a run that is cancelled meanwhile must not get an attempt that has failed, too.
+	all.again = write(p.rows(0, 3, "", againColumns...) + chosen(again+` FOR NO KEY UPDATE OF r`) +
+		`, l AS (` + insertFailed + `)` + retryRuns)
+	retry, over := p.rows(5, 8, "", adoptColumns...), p.rows(3, 5, "", idColumns...)
+	all.retriable = read(retry + chosen(retriable(within)) + adoptableSpan)
+	all.adoptRetries = write(retry + chosen(retriable(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + adoptRuns)
+	all.outdated = read(over + chosen(outdated(within)) + chosenSpan)
+	all.giveUp = write(over + chosen(outdated(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + giveUpRuns)
 	return all
 }
 

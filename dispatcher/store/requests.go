@@ -51,7 +51,7 @@ func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64) 
 
 func (s *store) RetryRun(ctx context.Context, id string, change dispatcher.Change) (dispatcher.Run, error) {
 	return s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-		if run.EndedAt == nil {
+		if run.EndedAt == nil && run.State != dispatcher.RunRetrying {
 			return fmt.Errorf("run %s is not finished: %w", id, dispatcher.ErrConflict)
 		}
 		if n := len(run.Attempts); n > 0 {
@@ -61,7 +61,7 @@ func (s *store) RetryRun(ctx context.Context, id string, change dispatcher.Chang
 		}
 		// $1 scheduled instant, $2 trigger, $3 kind. The retry runs the job as it is now.
 		const queue = `UPDATE runs SET live = TRUE, state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
-				ended_at = NULL, http_status = 0, class = '', error = '',
+				ended_at = NULL, failures = 0, next_attempt_at = NULL, retry_until = NULL, http_status = 0, class = '', error = '',
 				revision = (SELECT j.revision FROM jobs AS j WHERE j.id = runs.job_id)
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 		_, err := t.ExecContext(ctx, queue, key...)
@@ -75,7 +75,7 @@ func (s *store) CancelRun(ctx context.Context, id string, change dispatcher.Chan
 			return fmt.Errorf("run %s is finished: %w", id, dispatcher.ErrConflict)
 		}
 		const why = "cancelled on request"
-		if run.Node != nil && run.ClaimedAt != nil {
+		if run.Node != nil && run.ClaimedAt != nil && run.State != dispatcher.RunRetrying {
 			// The row of the attempt takes its late result.
 			ended := dispatcher.Attempt{
 				Attempt: run.Attempt, Node: *run.Node, State: dispatcher.RunCancelled, StartedAt: *run.ClaimedAt, EndedAt: t.now,
@@ -86,7 +86,7 @@ func (s *store) CancelRun(ctx context.Context, id string, change dispatcher.Chan
 			}
 		}
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 now, $5 class, $6 why
-		const cancel = `UPDATE runs SET live = FALSE, state = 'cancelled', token = 0, ended_at = $4, class = $5, error = $6
+		const cancel = `UPDATE runs SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL, ended_at = $4, class = $5, error = $6
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 		if _, err := t.ExecContext(ctx, cancel, append(key, t.now.UnixMilli(), dispatcher.ClassCancelled, why)...); err != nil {
 			return err

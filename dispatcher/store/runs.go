@@ -14,7 +14,7 @@ import (
 // runQuery completes a query for rows of runs, named r, to one for runs with their names.
 func runQuery(picked string) string {
 	return `SELECT i.id, a.name, j.name, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state,
-			r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at, r.http_status, r.class, r.error, m.from_at, m.to_at, m.count
+			r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at, r.next_attempt_at, r.http_status, r.class, r.error, m.from_at, m.to_at, m.count
 		FROM (` + picked + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		LEFT JOIN misfires AS m ON m.job_id = CASE WHEN r.kind = 3 THEN r.job_id END AND m.from_at <= r.scheduled_at
@@ -30,9 +30,9 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	var at int64
 	var kind byte
 	var node dispatcher.NodeID
-	var claimed, started, ended, from, to, missed *int64
+	var claimed, started, ended, next, from, to, missed *int64
 	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, &at, &key.TriggerID, &kind, &run.Revision, &run.State,
-		&run.Attempt, &node, &claimed, &started, &ended, &run.HTTPStatus, &run.Class, &run.Error,
+		&run.Attempt, &node, &claimed, &started, &ended, &next, &run.HTTPStatus, &run.Class, &run.Error,
 		&from, &to, &missed)
 	if err != nil {
 		return run, err
@@ -42,6 +42,7 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	run.ID, run.Kind, run.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
 	run.EventID = dispatcher.EventID(installation, run.App, run.Job, run.Trigger, run.ScheduledAt, run.Kind)
 	run.ClaimedAt, run.StartedAt, run.EndedAt = optional(claimed), optional(started), optional(ended)
+	run.NextAttemptAt = optional(next)
 	if node != 0 {
 		run.Node = &node
 	}

@@ -130,6 +130,11 @@ func (s *sqlite) statements() statements {
 	all.adopt = writeAt(5, adopt+insertLost, adopt+adoptRuns)
 	forfeit := s.rows(3, 5, "", idColumns...) + chosen(forfeited)
 	all.forfeit = writeAt(3, forfeit+insertLost, forfeit+forfeitRuns)
+	failed := s.rows(0, 3, "", againColumns...) + chosen(again)
+	all.again = write(failed+insertFailed, failed+retryRuns)
+	retry, over := s.rows(5, 8, "", adoptColumns...)+chosen(retriable("")), s.rows(3, 5, "", idColumns...)+chosen(outdated(""))
+	all.retriable, all.adoptRetries = read(retry+adoptableSpan), write(retry+adoptRuns)
+	all.outdated, all.giveUp = read(over+chosenSpan), write(over+giveUpRuns)
 	return all
 }
 

@@ -127,16 +127,26 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 	if resendable(webhook.Method) {
 		client = i.fresh
 	}
-	status, written, err := i.send(bounded, client, r)
+	got, written, err := i.send(bounded, client, r)
 	if err != nil && !written && bounded.Err() == nil && client == i.kept {
 		// The kept connection had been closed by the server and not one byte went out, so
 		// this is still the first request on the wire.
-		status, _, err = i.send(bounded, i.fresh, r)
+		got, _, err = i.send(bounded, i.fresh, r)
 	}
 	if err != nil {
 		return classify(ctx, bounded, err, webhook.Timeout)
 	}
-	return judge(status)
+	outcome = judge(got.status)
+	if outcome.State != dispatcher.RunSucceeded {
+		outcome.RetryAfter = got.retryAfter
+	}
+	return outcome
+}
+
+// answer is what is kept of one.
+type answer struct {
+	status     int
+	retryAfter *time.Duration
 }
 
 // resendable tells the methods that net/http repeats by itself when a kept connection dies.
@@ -145,7 +155,7 @@ func resendable(method string) bool { return method == http.MethodGet || method 
 // send makes one request and reads its answer to the end. written tells whether any byte of
 // it may have left, or whether the connection was new, so that failing to write means more
 // than a stale connection.
-func (i *Invoker) send(ctx context.Context, client *resty.Client, r request) (status int, written bool, err error) {
+func (i *Invoker) send(ctx context.Context, client *resty.Client, r request) (got answer, written bool, err error) {
 	// The transport writes in a goroutine of its own, which may outlive a failed request.
 	var out atomic.Bool
 	trace := &httptrace.ClientTrace{
@@ -158,14 +168,14 @@ func (i *Invoker) send(ctx context.Context, client *resty.Client, r request) (st
 		request.SetBody(bytes.NewReader(r.body))
 		request.Header.Set("Content-Length", strconv.Itoa(len(r.body)))
 	}
-	answer, err := request.Execute(r.method, r.url)
+	response, err := request.Execute(r.method, r.url)
 	if err != nil {
-		return 0, out.Load(), err
+		return answer{}, out.Load(), err
 	}
-	defer answer.RawBody().Close()
-	_, err = io.CopyN(io.Discard, answer.RawBody(), mostAnswer)
+	defer response.RawBody().Close()
+	_, err = io.CopyN(io.Discard, response.RawBody(), mostAnswer)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return answer.StatusCode(), true, err
+	return answer{response.StatusCode(), retryAfter(response.Header(), time.Now())}, true, err
 }

@@ -32,6 +32,7 @@ CREATE TABLE jobs (
   priority INTEGER NOT NULL,
   node_labels TEXT NOT NULL,
   delivery TEXT NOT NULL,
+  retry TEXT NOT NULL,
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
@@ -110,6 +111,9 @@ CREATE TABLE runs (
   http_status INTEGER NOT NULL DEFAULT 0,
   kind INTEGER NOT NULL,
   live INTEGER NOT NULL,
+  failures INTEGER NOT NULL DEFAULT 0,
+  next_attempt_at INTEGER,
+  retry_until INTEGER,
   state TEXT NOT NULL,
   class TEXT NOT NULL DEFAULT '',
   error TEXT NOT NULL DEFAULT '',
@@ -117,6 +121,7 @@ CREATE TABLE runs (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX runs_live ON runs (node, job_id) WHERE live;
 CREATE INDEX runs_ended ON runs (job_id, scheduled_at) WHERE NOT live;
+CREATE INDEX runs_retrying ON runs (next_attempt_at) WHERE state = 'retrying';
 
 CREATE TABLE attempts (
   scheduled_at INTEGER NOT NULL,

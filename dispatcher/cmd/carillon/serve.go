@@ -109,6 +109,8 @@ type serveCommand struct {
 	MinWorkers      int                 `env:"CARILLON_MIN_WORKERS" placeholder:"N" help:"Workers that there always are; default 16."`
 	AppWorkers      int                 `env:"CARILLON_APP_WORKERS" placeholder:"N" help:"How many attempts are made at once for one app; default three quarters of --workers."`
 	HostWorkers     int                 `env:"CARILLON_HOST_WORKERS" placeholder:"N" help:"How many attempts are made at once to one host; default half of --workers."`
+	BreakerFailures int                 `env:"CARILLON_BREAKER_FAILURES" default:"20" help:"How many failures of a host in a row make this node leave it alone, for five seconds at first and two minutes at most, 0 to 10000; 0: never."`
+	HostRate        int                 `env:"CARILLON_HOST_RATE" default:"0" help:"How many requests per second this node makes to one host, 0 to 100000; 0: no limit. Runs beyond it are put off."`
 	Queue           int                 `env:"CARILLON_QUEUE" default:"2048" help:"How many claimed runs may wait for a worker, 1 to 100000."`
 
 	LogLevel  string `env:"CARILLON_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"One of debug, info, warn, error."`
@@ -140,6 +142,12 @@ func (s *serveCommand) Validate() error {
 		if n < 0 || n > s.Workers {
 			faults = append(faults, fmt.Errorf("--%s: %d is not between 1 and --workers, which is %d", flag, n, s.Workers))
 		}
+	}
+	if s.BreakerFailures < 0 || s.BreakerFailures > 10_000 {
+		faults = append(faults, fmt.Errorf("--breaker-failures: %d is not between 0 and 10000", s.BreakerFailures))
+	}
+	if s.HostRate < 0 || s.HostRate > 100_000 {
+		faults = append(faults, fmt.Errorf("--host-rate: %d is not between 0 and 100000", s.HostRate))
 	}
 	if s.Queue < 1 || s.Queue > 100_000 {
 		faults = append(faults, fmt.Errorf("--queue: %d is not between 1 and 100000", s.Queue))
@@ -185,6 +193,9 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	if s.BreakerFailures == 0 {
+		s.BreakerFailures = -1 // none, and not the default
+	}
 	return serveNode(ctx, nodeOptions{
 		database: s.Database, keys: keys, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
 		target: target.Options{Version: version, SecretDir: s.SecretDir},
@@ -193,6 +204,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 			Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
 			DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(), Drain: s.DrainTimeout.Std(),
 			Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,
+			BreakerFailures: s.BreakerFailures, HostRate: s.HostRate,
 			Logger: log,
 		},
 	})

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// A node is killed while some of its runs await their next attempt, some are being attempted, and
+// some have failed and are not recorded yet. Each of them still comes to its third answer.
+func TestKilledNodeLosesNoRetry(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		const runs, tries = 60, 3
+		var mu sync.Mutex
+		hits := map[string]int{} // by event
+		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+			mu.Lock()
+			defer mu.Unlock()
+			if hits[a.event]++; hits[a.event] < tries {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		token := newToken(t, database)
+		args := append(quick(), "--breaker-failures=0")
+		n := startNode(t, database, token, args...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "retry", Enabled: true}, client.Condition{}))
+		job := webhookJob("retry", "flaky", r.URL, nil)
+		job.Retry.SetDefaults()
+		job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(time.Second)}, tries
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		var ids []string
+		for range runs {
+			ids = append(ids, must[dispatcher.Run](t)(n.RunJob(t.Context(), "retry", "flaky")).ID)
+		}
+		r.await(t, "half of the second attempts", func(all []arrival) bool { return len(all) >= runs+runs/2 })
+		next := n
+		if strings.HasPrefix(database, "postgres") {
+			next = startNode(t, database, token, args...) // which lives on
+		}
+		n.kill()
+		if next == n {
+			next = startNode(t, database, token, args...)
+		}
+		until(t, "every run to succeed", func() bool {
+			return !slices.ContainsFunc(next.allRuns("retry"), func(run dispatcher.Run) bool { return run.State != dispatcher.RunSucceeded })
+		})
+		sent := map[string]bool{}
+		for _, a := range r.all() {
+			key := fmt.Sprint(a.run, a.attempt)
+			if sent[key] {
+				t.Errorf("attempt %d of run %s was sent twice", a.attempt, a.run)
+			}
+			sent[key] = true
+		}
+		var late []time.Duration
+		for _, id := range ids {
+			run := must[dispatcher.Run](t)(next.Run(t.Context(), id))
+			failed := 0
+			for i, attempt := range run.Attempts {
+				if attempt.Attempt != i+1 {
+					t.Errorf("attempts of run %s = %+v, want them numbered from 1 on", id, run.Attempts)
+				}
+				if attempt.State != dispatcher.RunFailed {
+					continue
+				}
+				failed++
+				wait := run.Attempts[i+1].StartedAt.Sub(attempt.EndedAt) - job.Retry.Delays[0].Std()
+				if late = append(late, wait); wait < 0 && run.Attempts[i+1].State != dispatcher.RunLost {
+					t.Errorf("attempt %d of run %s came %s early", i+2, id, -wait)
+				}
+			}
+			if failed > tries-1 || hits[run.EventID] < tries {
+				t.Errorf("run %s failed %d times under %d requests, want at most %d failures", id, failed, hits[run.EventID], tries-1)
+			}
+		}
+		slices.Sort(late)
+		t.Logf("%d retries, late by %s at the median and %s at most", len(late), late[len(late)/2], late[len(late)-1])
+	})
+}
+
+func TestGoneTargetIsShownAndResumed(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusGone) })
+		n := startNode(t, database, newToken(t, database), quick()...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "gone", Enabled: true}, client.Condition{}))
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("gone", "job", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+		tick := func() dispatcher.Trigger {
+			return must[dispatcher.Job](t)(n.Job(t.Context(), "gone", "job")).Triggers["tick"]
+		}
+		until(t, "the trigger to be silenced", func() bool { return tick().State == dispatcher.TriggerError })
+		if reason := tick().Error; !strings.Contains(reason, "410") {
+			t.Errorf("reason = %q, want the answer", reason)
+		}
+		hits := len(r.all())
+		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "gone", "job", "tick", false, client.Condition{}))
+		until(t, "another answer", func() bool { return len(r.all()) > hits && tick().State == dispatcher.TriggerError })
+	})
+}

@@ -1,0 +1,417 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// broken is a failure of the target's host.
+func broken() dispatcher.Outcome {
+	return dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 503, Class: dispatcher.ClassHTTP5xx, Error: "broken"}
+}
+
+// request puts a job without triggers and asks for a run of it.
+func (r *rig) request(name string, change func(*dispatcher.Job)) string {
+	r.t.Helper()
+	job := dispatcher.Job{App: "app", Name: name}
+	job.SetDefaults()
+	job.Retry.Delays = []dispatcher.Duration{0}
+	job.Target.Webhook = &dispatcher.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	if change != nil {
+		change(&job)
+	}
+	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+		r.t.Fatal(err)
+	}
+	run, err := r.store.RequestRun(r.t.Context(), "app", name, dispatcher.Change{Actor: "test"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.adopt(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.settled()
+	return run.ID
+}
+
+// retry adopts what is to be attempted again by now, and returns the run.
+func (r *rig) retry(id string) dispatcher.Run {
+	r.t.Helper()
+	if err := r.retryOnce(r.t.Context(), r.clock.now()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.settled()
+	return r.read(id)
+}
+
+func (r *rig) read(id string) dispatcher.Run {
+	r.t.Helper()
+	run, err := r.store.Run(r.t.Context(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return run
+}
+
+func TestFailedRunIsAttemptedAgainUnderItsEventID(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+		if call.Attempt < 3 {
+			return broken()
+		}
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	}
+	id := r.request("flaky", nil)
+	if run := r.read(id); run.State != dispatcher.RunRetrying || run.NextAttemptAt == nil {
+		t.Fatalf("after the first attempt: %+v, want it retrying", run)
+	}
+	r.retry(id)
+	run := r.retry(id)
+	if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 3 {
+		t.Errorf("run = %+v, want success at the third attempt", run)
+	}
+	for i, call := range r.calls {
+		if call.Attempt != i+1 || call.EventID != run.EventID {
+			t.Errorf("call %d is attempt %d under %s, want them in order under %s", i+1, call.Attempt, call.EventID, run.EventID)
+		}
+	}
+}
+
+func TestRunEndsAfterItsLastAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome { return broken() }
+	id := r.request("broken", nil)
+	for range 5 {
+		r.retry(id)
+	}
+	run := r.read(id)
+	if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassHTTP5xx || len(run.Attempts) != 3 || len(r.calls) != 3 {
+		t.Errorf("run = %+v after %d calls, want it failed after 3", run, len(r.calls))
+	}
+}
+
+// The alarm is what wakes the node: the next look at the window would come after the test.
+func TestRetryIsWokenWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.opts.Window = time.Hour
+	const wait = 300 * time.Millisecond
+	done := make(chan time.Time, 1)
+	var failed time.Time
+	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+		if call.Attempt == 1 {
+			failed = time.Now()
+			return broken()
+		}
+		done <- time.Now()
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	ctx, end := context.WithCancel(t.Context())
+	looping := make(chan struct{})
+	go func() { r.retryLoop(ctx); close(looping) }()
+	defer func() { end(); <-looping }()
+	r.request("woken", func(j *dispatcher.Job) { j.Retry.Delays = []dispatcher.Duration{dispatcher.Duration(wait)} })
+	select {
+	case at := <-done:
+		if at.Sub(failed) < wait {
+			t.Errorf("attempted again after %s, want %s at least", at.Sub(failed), wait)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("not attempted again")
+	}
+}
+
+// What another node has left is found by its row alone.
+func TestRetryOfAnotherNodeIsFound(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	var calls atomic.Int32
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		if calls.Add(1) == 1 {
+			return broken()
+		}
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	id := r.request("left", nil)
+	r.retries.own = nil
+	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil { // the node before it is dead thereby
+		t.Fatal(err)
+	}
+	if err := r.heartbeatOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if run := r.retry(id); run.State != dispatcher.RunSucceeded || run.Attempt != 2 || *run.Node != r.fleet.id() {
+		t.Errorf("run = %+v, want success by node %s", run, r.fleet.id())
+	}
+}
+
+func TestWhatIsAttemptedAgain(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	ended := began.Add(time.Second)
+	after := func(d time.Duration) *time.Duration { return &d }
+	for name, tt := range map[string]struct {
+		class  dispatcher.Class
+		status int
+		after  *time.Duration
+		change func(*dispatcher.Job, *dispatcher.HeldRun)
+		want   time.Duration // after the end; less than 0: never
+	}{
+		"a server error":                     {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
+		"no answer in time":                  {class: dispatcher.ClassTimeout, want: 4 * time.Second},
+		"nobody listens":                     {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
+		"a request time-out":                 {class: dispatcher.ClassHTTP4xx, status: 408, want: 4 * time.Second},
+		"too early":                          {class: dispatcher.ClassHTTP4xx, status: 425, want: 4 * time.Second},
+		"too many requests":                  {class: dispatcher.ClassRateLimited, status: 429, want: 4 * time.Second},
+		"a bad request":                      {class: dispatcher.ClassHTTP4xx, status: 400, want: -1},
+		"not found":                          {class: dispatcher.ClassHTTP4xx, status: 404, want: -1},
+		"gone":                               {class: dispatcher.ClassHTTP4xx, status: 410, want: -1},
+		"a redirect":                         {class: dispatcher.ClassHTTP3xx, status: 302, want: -1},
+		"a forbidden address":                {class: dispatcher.ClassEgressDenied, want: -1},
+		"cancelled":                          {class: dispatcher.ClassCancelled, want: -1},
+		"a panic":                            {class: dispatcher.ClassPanic, want: -1},
+		"Retry-After beyond the wait":        {class: dispatcher.ClassRateLimited, after: after(30 * time.Second), want: 30 * time.Second},
+		"Retry-After within the wait":        {class: dispatcher.ClassRateLimited, after: after(0), want: 4 * time.Second},
+		"Retry-After beyond the cap":         {class: dispatcher.ClassHTTP5xx, after: after(1e9 * time.Second), want: 5 * time.Minute},
+		"the last attempt":                   {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Job, run *dispatcher.HeldRun) { run.Failures = 2 }, want: -1},
+		"lost attempts do not count":         {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Job, run *dispatcher.HeldRun) { run.Attempt = 9 }, want: 4 * time.Second},
+		"waits grow with failures":           {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Job, run *dispatcher.HeldRun) { run.Failures = 1 }, want: 8 * time.Second},
+		"one attempt":                        {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Job, _ *dispatcher.HeldRun) { j.Retry.MaxAttempts = 1 }, want: -1},
+		"too old":                            {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Job, _ *dispatcher.HeldRun) { j.Retry.MaxAge = dispatcher.Duration(time.Second) }, want: -1},
+		"given up before":                    {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Job, run *dispatcher.HeldRun) { run.RetryUntil = ended }, want: -1},
+		"at most once, perhaps sent":         {class: dispatcher.ClassTimeout, change: atMostOnce, want: -1},
+		"at most once, answered":             {class: dispatcher.ClassHTTP5xx, change: atMostOnce, want: -1},
+		"at most once, connection reset":     {class: dispatcher.ClassReset, change: atMostOnce, want: -1},
+		"at most once, handshake":            {class: dispatcher.ClassTLS, change: atMostOnce, want: -1},
+		"at most once, certainly not sent":   {class: dispatcher.ClassDNS, change: atMostOnce, want: 4 * time.Second},
+		"at most once, connection not there": {class: dispatcher.ClassConnectTimeout, change: atMostOnce, want: 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var job dispatcher.Job
+			job.SetDefaults()
+			run := dispatcher.HeldRun{Attempt: 1}
+			if tt.change != nil {
+				tt.change(&job, &run)
+			}
+			o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: ended, Class: tt.class, HTTPStatus: tt.status, RetryAfter: tt.after}
+			next := nextAttempt(job, run, o, 0.8)
+			if tt.want < 0 {
+				if next != nil {
+					t.Errorf("next = %+v, want none", next)
+				}
+				return
+			}
+			until := run.RetryUntil
+			if until.IsZero() {
+				until = began.Add(24 * time.Hour)
+			}
+			want := &dispatcher.NextAttempt{At: ended.Add(tt.want), Until: until, Spent: true}
+			if diff := cmp.Diff(want, next); diff != "" {
+				t.Errorf("next (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func atMostOnce(j *dispatcher.Job, _ *dispatcher.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
+
+// One host is left alone after some failures; nothing is sent to it, no attempt is spent, and
+// others go on.
+func TestHostThatFailsIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.gate.threshold = 2
+	healthy := false
+	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+		if call.Job == "sick" && !healthy {
+			return broken()
+		}
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	}
+	once := func(j *dispatcher.Job) { j.Retry.MaxAttempts, j.Retry.Delays = 1, nil }
+	for range 2 {
+		r.request("sick", once)
+	}
+	id := r.request("sick", once)
+	run := r.read(id)
+	if run.State != dispatcher.RunRetrying || run.Class != dispatcher.ClassCircuitOpen || run.Attempt != 0 || run.Error == "" || len(r.calls) != 2 {
+		t.Fatalf("run = %+v after %d calls, want it put off with the reason", run, len(r.calls))
+	}
+	if wait := run.NextAttemptAt.Sub(r.clock.now()); wait <= 0 || wait > 2*firstPause {
+		t.Errorf("put off for %s, want some seconds", wait)
+	}
+	if other := r.read(r.request("well", once)); other.State != dispatcher.RunSucceeded {
+		t.Errorf("run at another host = %+v, want success", other)
+	}
+	// An operator does not wait for it; as long as the circuit is open, it is put off again.
+	r.gate.circuits["sick"].until = time.Now()
+	healthy = true
+	if _, err := r.store.RetryRun(t.Context(), id, dispatcher.Change{Actor: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.settled()
+	if run := r.read(id); run.State != dispatcher.RunSucceeded || run.Attempt != 1 || r.gate.open() != 0 {
+		t.Errorf("run = %+v with %d circuits open, want success at attempt 1 and none", run, r.gate.open())
+	}
+}
+
+func TestJobThatIsPutOffForTooLongFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.gate.threshold = 1
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome { return broken() }
+	short := func(j *dispatcher.Job) {
+		j.Retry.MaxAttempts, j.Retry.Delays, j.Retry.MaxAge = 1, nil, dispatcher.Duration(time.Second)
+	}
+	r.request("sick", short)
+	if run := r.read(r.request("sick", short)); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(r.calls) != 1 {
+		t.Errorf("run = %+v after %d calls, want it failed without a call", run, len(r.calls))
+	}
+}
+
+func TestGoneTargetSilencesItsTrigger(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		return dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 410, Class: dispatcher.ClassHTTP4xx, Error: "gone"}
+	}
+	r.declare("gone", "rate(1s)", nil)
+	r.poll(5 * time.Second)
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	found := r.settled()
+	job, err := r.store.Job(t.Context(), "app", "gone")
+	if err != nil || len(found) != 1 || found[0].State != dispatcher.RunFailed {
+		t.Fatalf("runs = %+v, %v, want one that failed", found, err)
+	}
+	if only := job.Triggers["only"]; only.State != dispatcher.TriggerError || only.Error == "" || job.State != dispatcher.JobError {
+		t.Errorf("trigger = %+v, want it in error with the reason", only)
+	}
+	if r.claimOnce(t.Context(), r.now.Add(5*time.Second)); len(r.calls) != 1 {
+		t.Errorf("%d calls were made, want no more after the first", len(r.calls))
+	}
+}
+
+// A fixed delay counts from the end of its run, and a run that retries has not ended.
+func TestFixedDelayAwaitsTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	fail := true
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		if fail {
+			return broken()
+		}
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	job := dispatcher.Job{App: "app", Name: "delayed"}
+	job.SetDefaults()
+	job.Retry.Delays = []dispatcher.Duration{0}
+	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	only := dispatcher.Trigger{}
+	only.SetDefaults()
+	only.Expression = "delay(1s)"
+	job.Triggers = map[string]dispatcher.Trigger{"only": only}
+	if _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	r.poll(5 * time.Second)
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	id := r.settled()[0].ID
+	armed := func() bool {
+		t.Helper()
+		if err := r.rearm(t.Context(), nil, r.now); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := r.store.Job(t.Context(), "app", "delayed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored.Triggers["only"].NextFireTime != nil
+	}
+	if armed() {
+		t.Error("the delay was armed while its run retries")
+	}
+	fail = false
+	if run := r.retry(id); run.State != dispatcher.RunSucceeded || !armed() {
+		t.Errorf("run = %+v, want success, and its delay armed", run)
+	}
+}
+
+func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
+	t.Parallel()
+	g, now := newGate(3, 0), time.Now()
+	run := dispatcher.RunKey{TriggerID: 1}
+	waits := func() bool { wait, _, _ := g.admit("h", run, now); return wait > 0 }
+	var got []string
+	note := func(what string) { got = append(got, fmt.Sprintf("%s: waits %v", what, waits())) }
+	for range 2 {
+		g.report("h", broken(), now)
+	}
+	note("two failures")
+	g.report("h", dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP4xx}, now)
+	for range 2 {
+		g.report("h", broken(), now)
+	}
+	note("two more after an answer")
+	g.report("h", broken(), now)
+	note("three in a row")
+	g.report("h", broken(), now.Add(time.Second))
+	now = now.Add(firstPause)
+	note("the first after the pause")
+	note("the second")
+	g.report("h", broken(), now)
+	now = now.Add(2*firstPause - 1)
+	note("just before twice the pause")
+	now = now.Add(1)
+	note("after it")
+	g.report("h", dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled}, now)
+	note("cancelled")
+	g.report("h", dispatcher.Outcome{State: dispatcher.RunSucceeded}, now)
+	note("a success")
+	want := []string{
+		"two failures: waits false", "two more after an answer: waits false", "three in a row: waits true",
+		"the first after the pause: waits false", "the second: waits true", "just before twice the pause: waits true",
+		"after it: waits false", "cancelled: waits true", "a success: waits false",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRateOfAHostIsKept(t *testing.T) {
+	t.Parallel()
+	const rate = 10
+	g, begin := newGate(-1, rate), time.Now()
+	turns := map[time.Duration]int{} // by the second in which a request is made
+	for i := range 100 {
+		run := dispatcher.RunKey{TriggerID: int64(i)}
+		now := begin
+		for wait, class, reason := g.admit("h", run, now); wait > 0; wait, _, _ = g.admit("h", run, now) {
+			if class != dispatcher.ClassHostRate || reason == nil {
+				t.Fatalf("class %s, reason %v", class, reason)
+			}
+			now = now.Add(wait)
+		}
+		turns[now.Sub(begin)/time.Second]++
+	}
+	for second, n := range turns {
+		if n > rate+1 { // and one more that falls on the edge of the burst
+			t.Errorf("%d requests in second %d, want %d", n, second, rate)
+		}
+	}
+	if len(turns) < 9 || len(g.promised) != 0 {
+		t.Errorf("100 requests took %d s and left %d promises, want 10 s and none", len(turns), len(g.promised))
+	}
+}

@@ -1,0 +1,354 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// failure is a time-out that took a second.
+func failure(start time.Time) dispatcher.Outcome {
+	return dispatcher.Outcome{
+		State: dispatcher.RunTimedOut, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: 503,
+		Class: dispatcher.ClassTimeout, Error: "slow",
+	}
+}
+
+// again records that a run is attempted again, or put off if unmade.
+func (f *fixture) again(held dispatcher.HeldRun, o dispatcher.Outcome, next dispatcher.NextAttempt) {
+	f.Helper()
+	r := record(held, o)
+	r.Next = &next
+	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
+}
+
+// adoptRetries adopts what is due for nodeA under token2.
+func (f *fixture) adoptRetries(now time.Time) []dispatcher.HeldRun {
+	f.Helper()
+	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: now, Retries: true})
+	f.must(err)
+	return held
+}
+
+// adoptIdle adopts runs that nobody works on.
+func (f *fixture) adoptIdle(node dispatcher.NodeID, now time.Time) []dispatcher.HeldRun {
+	f.Helper()
+	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: node, Token: token2, Limit: 10, Now: now})
+	f.must(err)
+	return held
+}
+
+// spentAt is the usual next attempt.
+func spentAt(at time.Time) dispatcher.NextAttempt {
+	return dispatcher.NextAttempt{At: at, Until: at.Add(time.Hour), Spent: true}
+}
+
+func testRetrying(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+	due := start.Add(5 * time.Second)
+	for range 2 { // again, after its answer was lost
+		f.again(held, failure(start), spentAt(due))
+	}
+	run := f.run(held.RunKey)
+	if run.State != dispatcher.RunRetrying || run.Attempt != 1 || run.EndedAt != nil || run.NextAttemptAt == nil || !run.NextAttemptAt.Equal(due) ||
+		run.Class != dispatcher.ClassTimeout || run.Error != "slow" || run.HTTPStatus != 503 {
+		t.Errorf("after a failure: got %+v, want it retrying at %s", run, due)
+	}
+	want := []dispatcher.Attempt{{
+		Attempt: 1, Node: nodeA, State: dispatcher.RunTimedOut, StartedAt: start, EndedAt: start.Add(time.Second),
+		HTTPStatus: 503, Class: dispatcher.ClassTimeout, Error: "slow",
+	}}
+	if diff := cmp.Diff(want, run.Attempts); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	if listed, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunRetrying, Page: dispatcher.Page{Limit: 10}}); err != nil || len(listed) != 1 {
+		t.Errorf("retrying runs of the job: got %d, %v, want 1", len(listed), err)
+	}
+	// Nobody holds it, and nobody takes it before its time.
+	if ours, err := f.Held(ctx, nodeA, 0); err != nil || len(ours) != 0 {
+		t.Errorf("held: got %v, %v", ours, err)
+	}
+	for _, after := range []time.Time{t0, due.Add(-time.Millisecond)} {
+		if at, err := f.NextRetry(ctx, after); err != nil || !at.Equal(due) {
+			t.Errorf("next retry after %s: got %s, %v, want %s", after, at, err, due)
+		}
+	}
+	if at, err := f.NextRetry(ctx, due); err != nil || !at.IsZero() {
+		t.Errorf("next retry after the last: got %s, %v", at, err)
+	}
+	if early := append(f.adoptRetries(due.Add(-time.Millisecond)), f.adoptIdle(nodeA, due.Add(time.Hour))...); len(early) != 0 {
+		t.Errorf("adopted: got %v, want it left alone until it is due", early)
+	}
+	second := f.adoptRetries(due)
+	if len(second) != 1 || second[0].Attempt != 2 || second[0].Failures != 1 || !second[0].RetryUntil.Equal(due.Add(time.Hour)) || second[0].Token != token2 {
+		t.Fatalf("adopted when due: got %+v, want attempt 2 after 1 failure", second)
+	}
+	if more := f.adoptRetries(due); len(more) != 0 {
+		t.Errorf("adopted twice: %v", more)
+	}
+	if run := f.run(held.RunKey); run.State != dispatcher.RunClaimed || run.NextAttemptAt != nil || run.Class != "" || run.Error != "" || run.HTTPStatus != 0 {
+		t.Errorf("under way again: got %+v", run)
+	}
+	f.again(held, failure(start), spentAt(due)) // fenced
+	f.must(f.Record(ctx, []dispatcher.Record{record(second[0], outcome(due))}))
+	run = f.run(held.RunKey)
+	if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 2 || run.Attempts[0].Late != nil || run.Attempts[1].Attempt != 2 || run.NextAttemptAt != nil {
+		t.Errorf("at the end: got %+v, want a time-out and a success", run)
+	}
+}
+
+// A batch may hold ends and retries together, and each is fenced on its own.
+func testRetryBatch(t *testing.T, f *fixture) {
+	start := t0.Add(time.Minute)
+	var records []dispatcher.Record
+	var keys []dispatcher.RunKey
+	for i := range 6 {
+		held := f.claimOne(fmt.Sprintf("job%d", i))
+		r := record(held, failure(start))
+		if i%2 == 0 {
+			next := spentAt(start.Add(time.Duration(i+1) * time.Second))
+			r.Next = &next
+		}
+		if i >= 4 {
+			r.Token = token2
+		}
+		records, keys = append(records, r), append(keys, held.RunKey)
+	}
+	f.must(f.Record(t.Context(), records))
+	var got []dispatcher.RunState
+	for _, key := range keys {
+		got = append(got, f.run(key).State)
+	}
+	want := []dispatcher.RunState{
+		dispatcher.RunRetrying, dispatcher.RunTimedOut, dispatcher.RunRetrying, dispatcher.RunTimedOut, dispatcher.RunClaimed, dispatcher.RunClaimed,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	if adopted := f.adoptRetries(start.Add(time.Second)); len(adopted) != 1 || adopted[0].RunKey != keys[0] {
+		t.Errorf("adopted: got %+v, want the one that is due", adopted)
+	}
+}
+
+// What is put off consumes neither the number of an attempt nor one of those that the policy allows.
+func testPutOff(t *testing.T, f *fixture) {
+	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+	open := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen, Error: "open"}
+	at := start
+	for range 3 {
+		at = at.Add(time.Second)
+		f.again(held, open, dispatcher.NextAttempt{At: at, Until: start.Add(time.Hour), Unmade: true})
+		if run := f.run(held.RunKey); run.State != dispatcher.RunRetrying || run.Attempt != 0 || len(run.Attempts) != 0 || run.Class != dispatcher.ClassCircuitOpen {
+			t.Fatalf("put off: got %+v, want no attempt and the reason", run)
+		}
+		adopted := f.adoptRetries(at)
+		if len(adopted) != 1 || adopted[0].Attempt != 1 || adopted[0].Failures != 0 {
+			t.Fatalf("adopted: got %+v, want attempt 1", adopted)
+		}
+		held = adopted[0]
+	}
+	// A target that was too busy has had a request: an attempt, but none of the policy's.
+	f.again(held, failure(at), dispatcher.NextAttempt{At: at.Add(time.Second), Until: start.Add(time.Hour)})
+	if adopted := f.adoptRetries(at.Add(time.Second)); len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Failures != 0 {
+		t.Errorf("adopted: got %+v, want attempt 2 without a failure", adopted)
+	}
+}
+
+func testStopAtNextFire(t *testing.T, f *fixture) {
+	held, start := f.claimOne("tick"), t0.Add(time.Minute) // the next fire is at t0 plus two minutes
+	next := spentAt(start.Add(59 * time.Second))
+	next.StopAtNextFire = true
+	f.again(held, failure(start), next)
+	second := f.adoptRetries(next.At)
+	if len(second) != 1 || !second[0].RetryUntil.Equal(t0.Add(2*time.Minute-time.Millisecond)) {
+		t.Fatalf("before the next fire: got %+v, want it given up just before that", second)
+	}
+	next.At = t0.Add(2 * time.Minute)
+	f.again(second[0], failure(start), next)
+	run := f.run(held.RunKey)
+	if run.State != dispatcher.RunTimedOut || run.EndedAt == nil || run.NextAttemptAt != nil || len(run.Attempts) != 2 || run.Attempts[1].State != dispatcher.RunTimedOut {
+		t.Errorf("at the next fire: got %+v, want its end", run)
+	}
+
+	late := f.claimOne("late")
+	for _, d := range f.dueAll(t0.Add(time.Hour)) {
+		if d.ID == late.TriggerID {
+			f.claim(f.advance(d))
+		}
+	}
+	f.again(late, failure(start), dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Hour), Spent: true, StopAtNextFire: true})
+	if run := f.run(late.RunKey); run.State != dispatcher.RunTimedOut || len(run.Attempts) != 1 {
+		t.Errorf("after the next fire: got %+v, want its end", run)
+	}
+}
+
+// A run whose time is over ends as its latest attempt did, whoever notices.
+func testGiveUp(t *testing.T, f *fixture) {
+	ctx, start := t.Context(), t0.Add(time.Minute)
+	held, off := f.claimOne("tick"), f.claimOne("off")
+	next := dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Minute), Spent: true}
+	f.again(held, failure(start), next)
+	next.Unmade, next.Spent = true, false
+	f.again(off, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen, Error: "open"}, next)
+	if n, err := f.GiveUp(ctx, next.Until); err != nil || n != 0 {
+		t.Errorf("in time: gave up %d, %v", n, err)
+	}
+	over := next.Until.Add(time.Millisecond)
+	if n, err := f.GiveUp(ctx, over); err != nil || n != 2 {
+		t.Errorf("gave up %d, %v, want 2", n, err)
+	}
+	if run := f.run(held.RunKey); run.State != dispatcher.RunTimedOut || !run.EndedAt.Equal(over) || len(run.Attempts) != 1 || run.Class != dispatcher.ClassTimeout {
+		t.Errorf("given up: got %+v, want the outcome of its attempt", run)
+	}
+	if run := f.run(off.RunKey); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(run.Attempts) != 0 {
+		t.Errorf("put off for too long: got %+v, want failed with the reason", run)
+	}
+}
+
+// Retrying runs wait while their app, job or trigger may not fire, and end when it is gone.
+func testHeldRetries(t *testing.T, f *fixture) {
+	ctx, start := t.Context(), t0.Add(time.Minute)
+	due := start.Add(time.Second)
+	for _, name := range []string{"job", "trigger", "off", "gone"} {
+		f.again(f.claimOne(name), failure(start), spentAt(due))
+	}
+	manual, err := f.RequestRun(ctx, "shop", "job", at(t0))
+	f.must(err)
+	held := f.adoptIdle(nodeA, t0)
+	if len(held) != 1 || held[0].String() != manual.ID {
+		t.Fatalf("adopted: got %+v, want the manual run", held)
+	}
+	f.again(held[0], failure(start), spentAt(due))
+	f.must(f.PauseJob(ctx, "shop", "job", "", true, at(t0)))
+	f.must(f.PauseJob(ctx, "shop", "trigger", "tick", true, at(t0)))
+	off := job("off", nil)
+	off.Enabled = false
+	stored, err := f.Job(ctx, "shop", "off")
+	f.must(err)
+	off.Triggers = stored.Triggers
+	f.put(off, t0)
+	f.must(f.DeleteJob(ctx, "shop", "gone", at(t0)))
+	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop"}, at(t0)))
+	if got := f.adoptRetries(due); len(got) != 0 {
+		t.Errorf("of a disabled app: adopted %+v", got)
+	}
+	f.putApp("shop")
+	jobs := map[int64]string{}
+	for _, name := range []string{"job", "trigger", "off", "gone"} {
+		jobs[dispatcher.JobID("shop", name)] = name
+	}
+	adopted := func() map[string]dispatcher.RunKind {
+		got := map[string]dispatcher.RunKind{}
+		for _, run := range f.adoptRetries(due) {
+			got[jobs[run.JobID]] = run.Kind
+		}
+		return got
+	}
+	want := map[string]dispatcher.RunKind{"job": dispatcher.KindManual, "gone": dispatcher.KindSchedule}
+	if diff := cmp.Diff(want, adopted()); diff != "" {
+		t.Errorf("while paused and off (-want +got):\n%s", diff)
+	}
+	f.must(f.PauseJob(ctx, "shop", "job", "", false, at(t0)))
+	f.must(f.PauseJob(ctx, "shop", "trigger", "tick", false, at(t0)))
+	off.Enabled = true
+	f.put(off, t0)
+	want = map[string]dispatcher.RunKind{"job": dispatcher.KindSchedule, "trigger": dispatcher.KindSchedule, "off": dispatcher.KindSchedule}
+	if diff := cmp.Diff(want, adopted()); diff != "" {
+		t.Errorf("resumed (-want +got):\n%s", diff)
+	}
+}
+
+// The death of the node that failed loses no retry, nor does that of the one that repeats.
+func testRetryOfTheDead(t *testing.T, f *fixture) {
+	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+	due := start.Add(time.Second)
+	f.again(held, failure(start), spentAt(due))
+	f.register(nodeB)
+	f.must(f.Resign(t.Context(), nodeA))
+	if early := f.adoptIdle(nodeB, due); len(early) != 0 {
+		t.Errorf("adopted at the death of its node: %+v, want it to wait for its time", early)
+	}
+	second, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: due, Retries: true})
+	if err != nil || len(second) != 1 || second[0].Attempt != 2 {
+		t.Fatalf("adopted by another node: got %+v, %v, want attempt 2", second, err)
+	}
+	f.register(nodeC)
+	f.must(f.Resign(t.Context(), nodeB))
+	third := f.adoptIdle(nodeC, due)
+	if len(third) != 1 || third[0].Attempt != 3 || third[0].Failures != 1 || third[0].RetryUntil.IsZero() {
+		t.Fatalf("adopted from the dead: got %+v, want attempt 3 after 1 failure", third)
+	}
+	var states []dispatcher.RunState
+	for _, a := range f.run(held.RunKey).Attempts {
+		states = append(states, a.State)
+	}
+	if diff := cmp.Diff([]dispatcher.RunState{dispatcher.RunTimedOut, dispatcher.RunLost}, states); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+}
+
+// An operator may hasten or cancel what retries. A fixed delay goes on only after its end.
+func testRetryRequests(t *testing.T, f *fixture) {
+	ctx, start := t.Context(), t0.Add(time.Minute)
+	f.putDelay("slow")
+	held := f.claim(f.nextAdvance())[0]
+	f.again(held, failure(start), spentAt(start.Add(time.Hour)))
+	if ended := f.ended(); len(ended) != 0 {
+		t.Errorf("while it retries: got %d ended delays, want none", len(ended))
+	}
+	run, err := f.RetryRun(ctx, held.String(), at(start))
+	f.must(err)
+	if run.State != dispatcher.RunQueued || run.NextAttemptAt != nil || len(run.Attempts) != 1 {
+		t.Errorf("hastened: got %+v, want it queued", run)
+	}
+	second := f.adoptIdle(nodeA, start)
+	if len(second) != 1 || second[0].Attempt != 2 || second[0].Failures != 0 || !second[0].RetryUntil.IsZero() {
+		t.Fatalf("adopted: got %+v, want attempt 2 with the whole policy before it", second)
+	}
+	f.again(second[0], failure(start), spentAt(start.Add(time.Hour)))
+	run, err = f.CancelRun(ctx, held.String(), at(start.Add(time.Minute)))
+	f.must(err)
+	if run.State != dispatcher.RunCancelled || run.NextAttemptAt != nil || len(run.Attempts) != 2 {
+		t.Errorf("cancelled: got %+v, want both attempts and no next", run)
+	}
+	if got := f.adoptRetries(start.Add(2 * time.Hour)); len(got) != 0 {
+		t.Errorf("adopted a cancelled run: %+v", got)
+	}
+	if ended := f.ended(); len(ended) != 1 {
+		t.Errorf("after its end: got %d ended delays, want 1", len(ended))
+	}
+}
+
+// A target that wants no more calls silences its trigger until somebody resumes it.
+func testDisable(t *testing.T, f *fixture) {
+	ctx, now := t.Context(), t0.Add(90*time.Second)
+	held := f.claimOne("tick")
+	for range 2 {
+		f.must(f.Disable(ctx, held.RunKey, "gone", now))
+	}
+	f.must(f.Disable(ctx, dispatcher.RunKey{TriggerID: dispatcher.JobID("shop", "tick"), ScheduledAt: t0, Kind: dispatcher.KindManual}, "gone", now))
+	shown, err := f.Job(ctx, "shop", "tick")
+	f.must(err)
+	if tick := shown.Triggers["tick"]; tick.State != dispatcher.TriggerError || tick.Error != "gone" || shown.State != dispatcher.JobError {
+		t.Errorf("disabled: got %+v, want it in error with the reason", tick)
+	}
+	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 0 {
+		t.Errorf("due: got %d, want none", len(due))
+	}
+	for range 2 {
+		resumed, err := f.PauseJob(ctx, "shop", "tick", "tick", false, at(now.Add(10*time.Minute)))
+		f.must(err)
+		if tick := resumed.Triggers["tick"]; tick.State != dispatcher.TriggerWaiting || tick.Error != "" || !tick.NextFireTime.Equal(t0.Add(12*time.Minute)) {
+			t.Errorf("resumed: got %+v, want the next instant", tick)
+		}
+	}
+	missed, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	if err != nil || len(missed) != 1 || missed[0].Count != 10 {
+		t.Errorf("misfires: got %+v, %v, want those of the ten minutes between", missed, err)
+	}
+}
