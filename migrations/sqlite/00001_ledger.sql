@@ -155,6 +155,14 @@ CREATE TABLE nodes (
   clock_offset INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE locks (
+  name TEXT NOT NULL PRIMARY KEY,
+  holder INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  locked_until INTEGER NOT NULL,
+  free_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE calendars (
   app_id INTEGER NOT NULL REFERENCES apps (id),
   name TEXT NOT NULL,
@@ -236,6 +244,7 @@ DROP TABLE audit;
 DROP TABLE trigger_revisions;
 DROP TABLE calendar_revisions;
 DROP TABLE calendars;
+DROP TABLE locks;
 DROP TABLE nodes;
 DROP TABLE misfires;
 DROP TABLE attempts;
