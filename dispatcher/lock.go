@@ -37,6 +37,7 @@ type Lock struct {
 const (
 	LockFleet   = "fleet"   // the care for nodes
 	LockHistory = "history" // the clean-up of the ledger
+	LockStates  = "states"  // the states of jobs
 )
 
 // LockApp is the name of the lock of an app.

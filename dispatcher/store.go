@@ -19,6 +19,7 @@ type Store interface {
 	History
 	Accounts
 	Locks
+	States
 	Fleet
 	Dispatch
 	// Close releases the database.
@@ -153,6 +154,20 @@ type Beat struct {
 	State NodeState
 	// Live are all nodes that may claim, by id; the node itself among them if so.
 	Live []Node
+}
+
+// RolledUp is what one call of RollUp looked at.
+type RolledUp struct {
+	Changed int   // states that were written
+	Last    int64 // the id of the last job
+	More    bool  // there are jobs after it
+}
+
+// States are those of jobs, as people see them.
+type States interface {
+	// RollUp works out the states of the jobs after an id, limit at most in the order of ids, and
+	// writes those that are others now. It is for the handler, under LockStates.
+	RollUp(ctx context.Context, after int64, limit int) (RolledUp, error)
 }
 
 // Fleet is the nodes.
@@ -300,7 +315,7 @@ type Record struct {
 }
 
 // JobVersion is a job as the engine runs it: without Triggers, which the window poll reads as they
-// are due, and without State and Warnings, which are for people.
+// are due, and without Warnings, which are for people.
 type JobVersion struct {
 	ID int64
 	Job

@@ -120,6 +120,7 @@ type Engine struct {
 	metrics   *metrics
 	work      tally
 	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
+	rolledTo  int64                           // the last job whose state was rolled up; 0: begin anew
 
 	lost      atomic.Bool   // own fires, since the last sweep
 	wakePoll  chan struct{} // a hint came: look at the database now

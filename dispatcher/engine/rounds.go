@@ -36,7 +36,9 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 	for _, step := range []struct {
 		what string
 		do   func(context.Context, time.Time) error
-	}{{"care for the fleet", e.tendFleet}, {"settle misfires", e.tendApps}, {"reclaim runs", e.reclaim}} {
+	}{
+		{"care for the fleet", e.tendFleet}, {"settle misfires", e.tendApps}, {"reclaim runs", e.reclaim}, {"roll up states", e.rollUp},
+	} {
 		if err := step.do(ctx, now); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", step.what, err))
 		}
@@ -102,6 +104,33 @@ func (e *Engine) forfeit(ctx context.Context) error {
 		e.log.WarnContext(ctx, "runs of dead nodes lost, for they may have been sent and are wanted at most once", "count", lost)
 	}
 	return nil
+}
+
+// The states of jobs are rolled up some thousands a round, so that the cost of a round is bounded
+// however many there are.
+const (
+	rollUpPage  = 1000
+	rollUpPages = 5
+)
+
+// rollUp keeps the states of jobs true, from where the round before ended.
+func (e *Engine) rollUp(ctx context.Context, _ time.Time) error {
+	return e.locked(ctx, []string{dispatcher.LockStates}, func(ctx context.Context, _ []string) error {
+		for range rollUpPages {
+			rolled, err := e.store.RollUp(ctx, e.rolledTo, rollUpPage)
+			if err != nil {
+				return err
+			}
+			if rolled.Changed > 0 {
+				e.log.DebugContext(ctx, "states of jobs changed", "count", rolled.Changed)
+			}
+			if e.rolledTo = rolled.Last; !rolled.More {
+				e.rolledTo = 0
+				return nil
+			}
+		}
+		return nil
+	})
 }
 
 // tendApps settles the misfires of the apps that have any.

@@ -61,7 +61,7 @@ func TestWorkOfAnAppIsDoneOnceInAWindow(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	round("nothing to do: no lock is taken, nothing is written")
+	round("nothing to do but to look", "lock states")
 	miss := func(name string) {
 		r.declare(name, "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
 	}
@@ -72,7 +72,6 @@ func TestWorkOfAnAppIsDoneOnceInAWindow(t *testing.T) {
 	miss("second")
 	r.now = r.now.Add(7 * time.Second)
 	round("another within the window, as by a node whose loop is seconds behind")
-	r.opts.Handler = time.Millisecond // from the next lock on
 	if _, err := r.store.Lock(t.Context(), dispatcher.LockRequest{Node: 99, Names: []string{"app/app"}, AtMost: time.Minute, Now: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}

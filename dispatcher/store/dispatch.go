@@ -382,7 +382,12 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 		// $1 id, $2 revision, $3 reason. The next fire time stays: a change of the definition
 		// accounts for what was due.
 		const quarantine = `UPDATE triggers SET state = 'error', error = $3 WHERE id = $1 AND revision = $2 AND state = 'waiting'`
-		_, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason))
+		if _, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason)); err != nil {
+			return err
+		}
+		// $1 id of the trigger
+		const ofJob = `UPDATE jobs SET state = 'ERROR' WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
+		_, err := t.ExecContext(ctx, ofJob, triggerID)
 		t.tell("")
 		return err
 	})

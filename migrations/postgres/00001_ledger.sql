@@ -36,6 +36,7 @@ CREATE TABLE jobs (
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
+  state         TEXT    NOT NULL DEFAULT 'INIT', -- for people: the roll-up of triggers and live runs
   revision      BIGINT  NOT NULL,
   created_at    BIGINT  NOT NULL,
   updated_at    BIGINT  NOT NULL,

@@ -35,6 +35,7 @@ CREATE TABLE jobs (
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'INIT',
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
