@@ -46,6 +46,6 @@
 //
 // The engine is at-least-once: a crash between a request and its record repeats the request
 // under the same event id, as the next attempt of the same run. At shutdown it stops
-// claiming, hands back what was not begun, waits for what is in flight, records, and leaves
+// claiming and beginning at once, hands back what was not begun, waits for what is in flight, records, and leaves
 // the fleet.
 package engine
