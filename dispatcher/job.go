@@ -35,7 +35,9 @@ type Job struct {
 
 	// Paused is an operator's pause of the whole job. Read-only, as all below.
 	Paused bool `json:"paused"`
-	// State is the roll-up of the job's triggers.
+	// State is the roll-up of the job's triggers and live runs, for people: no fire depends on it. It
+	// is written with each change of the definition, and else follows within a handler's interval or,
+	// among many thousands of jobs, some of them.
 	State JobState `json:"state"`
 	// Revision counts the changes of the job; it is its ETag.
 	Revision  int64     `json:"revision"`
@@ -60,21 +62,21 @@ const (
 	AtMostOnce  Delivery = "at_most_once"  // if it may have been sent, the run ends as lost
 )
 
-// JobState is the roll-up of a job's triggers, as people see it.
+// JobState is the roll-up of a job's triggers and runs, as people see it.
 type JobState string
 
 // The states of a job. Of several that hold, the first in this order is shown.
 const (
 	JobError     JobState = "ERROR"     // a trigger cannot be evaluated
-	JobExecuting JobState = "EXECUTING" // a trigger is armed
+	JobExecuting JobState = "EXECUTING" // a trigger is armed, or a run is live
 	JobPaused    JobState = "PAUSED"    // what would be armed is paused
 	JobComplete  JobState = "COMPLETE"  // the triggers have no further fire
 	JobInit      JobState = "INIT"      // nothing is scheduled: no trigger, or none enabled
 )
 
-// RollUp returns the state of the job by its triggers.
-func (j Job) RollUp() JobState {
-	seen := map[JobState]bool{}
+// RollUp returns the state of the job by its triggers, and by whether it has a live run.
+func (j Job) RollUp(live bool) JobState {
+	seen := map[JobState]bool{JobExecuting: live}
 	for _, t := range j.Triggers {
 		switch {
 		case t.State == TriggerError:

@@ -19,6 +19,7 @@ func TestRollUpShowsTheFirstThatHolds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		triggers         []dispatcher.Trigger
 		disabled, paused bool
+		live             bool
 		want             dispatcher.JobState
 	}{
 		"no trigger":                        {want: dispatcher.JobInit},
@@ -29,13 +30,16 @@ func TestRollUpShowsTheFirstThatHolds(t *testing.T) {
 		"the rest paused":                   {triggers: []dispatcher.Trigger{complete, paused}, want: dispatcher.JobPaused},
 		"a paused job":                      {triggers: []dispatcher.Trigger{waiting, complete}, paused: true, want: dispatcher.JobPaused},
 		"a paused job with nothing to come": {triggers: []dispatcher.Trigger{complete}, paused: true, want: dispatcher.JobComplete},
+		"the last run is live":              {triggers: []dispatcher.Trigger{complete}, live: true, want: dispatcher.JobExecuting},
+		"run by hand":                       {live: true, paused: true, want: dispatcher.JobExecuting},
+		"one in error, with a live run":     {triggers: []dispatcher.Trigger{broken}, live: true, want: dispatcher.JobError},
 		"one in error":                      {triggers: []dispatcher.Trigger{waiting, broken}, paused: true, want: dispatcher.JobError},
 	} {
 		job := dispatcher.Job{Enabled: !tt.disabled, Paused: tt.paused, Triggers: map[string]dispatcher.Trigger{}}
 		for i, trigger := range tt.triggers {
 			job.Triggers[string(rune('a'+i))] = trigger
 		}
-		if got := job.RollUp(); got != tt.want {
+		if got := job.RollUp(tt.live); got != tt.want {
 			t.Errorf("%s: state %s, want %s", name, got, tt.want)
 		}
 	}

@@ -51,7 +51,7 @@ func Revise(old *Job, declared Job, prior int64, calendars Calendars, now time.T
 			}
 		}
 	}
-	job.State, job.Warnings = job.RollUp(), job.Warn(calendars)
+	job.State, job.Warnings = job.RollUp(false), job.Warn(calendars)
 	return job, missed, nil
 }
 

@@ -18,6 +18,8 @@ type Store interface {
 	Ledger
 	History
 	Accounts
+	Locks
+	States
 	Fleet
 	Dispatch
 	Retries
@@ -137,6 +139,8 @@ type Tidied struct {
 	Runs, Misfires int
 	// More tells that there is more to remove, at once.
 	More bool
+	// Busy tells that another node is at it, so that nothing was done.
+	Busy bool
 }
 
 // History is how far back the ledger goes.
@@ -145,9 +149,9 @@ type History interface {
 	// their scheduled instant and end, misfires by their last instant and decision. What is
 	// live stays, and the run from whose end a fixed delay is yet to count on. On PostgreSQL
 	// a day goes as a partition once it is older than the longest retention of all apps;
-	// Tidy also makes the partitions of the days to come. A call is bounded, and it waits for
-	// nobody: what is locked, or what another node is at, is left for a later call.
-	Tidy(ctx context.Context, now time.Time) (Tidied, error)
+	// Tidy also makes the partitions of the days to come. A call is bounded, it is made under
+	// LockHistory, and it waits for nobody: what is locked is left for a later call.
+	Tidy(ctx context.Context, node NodeID, now time.Time) (Tidied, error)
 }
 
 // Beat is what a heartbeat returns.
@@ -156,6 +160,20 @@ type Beat struct {
 	State NodeState
 	// Live are all nodes that may claim, by id; the node itself among them if so.
 	Live []Node
+}
+
+// RolledUp is what one call of RollUp looked at.
+type RolledUp struct {
+	Changed int   // states that were written
+	Last    int64 // the id of the last job
+	More    bool  // there are jobs after it
+}
+
+// States are those of jobs, as people see them.
+type States interface {
+	// RollUp works out the states of the jobs after an id, limit at most in the order of ids, and
+	// writes those that are others now. It is for the handler, under LockStates.
+	RollUp(ctx context.Context, after int64, limit int) (RolledUp, error)
 }
 
 // Fleet is the nodes.
@@ -312,7 +330,7 @@ type Record struct {
 }
 
 // JobVersion is a job as the engine runs it: without Triggers, which the window poll reads as they
-// are due, and without State and Warnings, which are for people.
+// are due, and without Warnings, which are for people.
 type JobVersion struct {
 	ID int64
 	Job
@@ -348,6 +366,9 @@ type Dispatch interface {
 	// Held returns the live runs that node holds under token, or under any if token is 0, but
 	// for those that it has begun.
 	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
+	// OverdueApps returns those of apps, empty: all, that are enabled and have triggers which are
+	// later than their MisfireAfter, of jobs that require no other labels.
+	OverdueApps(ctx context.Context, apps []string, labels Labels, now time.Time) ([]string, error)
 	// Settle advances triggers, inserts misfires and their runs in one statement, and
 	// returns the runs that were won. As with Claim, a lost one is no error.
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)

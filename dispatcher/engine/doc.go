@@ -15,9 +15,10 @@
 // its own, and so do later ones of its job until it recovers. The pool has as many workers as
 // runs wait for, between a least and a most.
 //
-// Beside it, every 15 s, the handler declares dead the nodes whose heartbeat stayed out,
-// settles misfires, and reclaims runs that the database gives to this node and that it does
-// not have. At the same rhythm, and at once when a hint comes, runs that nobody works on are
+// Beside it, every 15 s give or take a tenth, the handler declares dead the nodes whose heartbeat
+// stayed out and settles misfires, under locks: one for the fleet and one for each app that needs
+// it, so that of all nodes one does the work of a window. For itself it reclaims runs that the
+// database gives to this node and that it does not have. At the same rhythm, and at once when a hint comes, runs that nobody works on are
 // adopted: those of dead nodes, those handed back, those requested by hand; and fixed delays
 // whose run has ended without this node's knowing are given their next fire.
 //
@@ -50,6 +51,6 @@
 //
 // The engine is at-least-once: a crash between a request and its record repeats the request
 // under the same event id, as the next attempt of the same run. At shutdown it stops
-// claiming, hands back what was not begun, waits for what is in flight, records, and leaves
+// claiming and beginning at once, hands back what was not begun, waits for what is in flight, records, and leaves
 // the fleet.
 package engine

@@ -128,6 +128,7 @@ type Engine struct {
 	metrics   *metrics
 	work      tally
 	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
+	rolledTo  int64                           // the last job whose state was rolled up; 0: begin anew
 
 	lost      atomic.Bool   // own fires, since the last sweep
 	wakePoll  chan struct{} // a hint came: look at the database now
@@ -179,6 +180,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.pool.start(life)
 
 	<-ctx.Done()
+	// Before whatever the database may keep waiting for: it may be why we are stopped.
+	e.pool.halt()
 	claiming.Wait()
 	e.drain(life, func() {
 		// A heartbeat after the node has left would register it anew.
@@ -227,14 +230,18 @@ func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
 // the next node that adopts it can say that its outcome is unknown. stopBeats is called
 // before the node leaves.
 func (e *Engine) drain(ctx context.Context, stopBeats func()) {
-	id := e.fleet.id()
-	_, err := e.store.SetNodeState(ctx, id, dispatcher.NodeDraining, dispatcher.Change{Actor: "system"})
-	e.logIf(ctx, "announce drain", err)
-	unsent := e.pool.stop()
-	if len(unsent) > 0 {
-		e.logIf(ctx, "hand back unsent runs", e.store.Release(ctx, unsent))
-	}
+	id, unsent := e.fleet.id(), e.pool.stop()
+	told := make(chan struct{})
+	go func() { // what is in flight has its time, whatever becomes of this
+		defer close(told)
+		if len(unsent) > 0 {
+			e.logIf(ctx, "hand back unsent runs", e.store.Release(ctx, unsent))
+		}
+		_, err := e.store.SetNodeState(ctx, id, dispatcher.NodeDraining, dispatcher.Change{Actor: "system"})
+		e.logIf(ctx, "announce drain", err)
+	}()
 	cut := e.pool.wait(e.opts.Drain)
+	<-told
 	recorded := e.recorder.drain(recordPatience)
 	stopBeats()
 	e.logIf(ctx, "leave the fleet", e.store.Resign(ctx, id))

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,45 +10,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// handlerLoop is the cluster and misfire handler. Its first round is the node's start-up:
-// it settles what a stop left behind.
-func (e *Engine) handlerLoop(ctx context.Context) {
-	e.every(ctx, "handler", e.opts.Handler, nil, e.handleOnce)
-}
-
 // adoptLoop takes runs that nobody works on, and arms fixed delays that a run left behind
 // without its node, at once when a hint says that there may be some.
 func (e *Engine) adoptLoop(ctx context.Context) {
 	e.every(ctx, "adopt", e.opts.Handler, e.wakeAdopt, func(ctx context.Context, now time.Time) error {
 		return errors.Join(e.adopt(ctx), e.rearm(ctx, nil, now))
 	})
-}
-
-// handleOnce makes one round. Every write in it is a compare-and-swap, so that rounds of
-// several nodes at once do no harm.
-func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
-	if e.fleet.mayBury() {
-		buried, err := e.store.Bury(ctx, e.fleet.id(), e.opts.DeadAfter, time.Time{})
-		if err != nil {
-			return fmt.Errorf("declare nodes dead: %w", err)
-		}
-		if buried > 0 {
-			e.log.WarnContext(ctx, "nodes declared dead", "count", buried)
-			wake(e.wakeAdopt)
-		}
-	}
-	if lost, err := e.store.Forfeit(ctx, time.Time{}); err != nil {
-		return fmt.Errorf("end begun runs of dead nodes: %w", err)
-	} else if lost > 0 {
-		e.log.WarnContext(ctx, "runs of dead nodes lost, for they may have been sent and are wanted at most once", "count", lost)
-	}
-	if err := e.settle(ctx, now); err != nil {
-		return fmt.Errorf("settle misfires: %w", err)
-	}
-	if err := e.reclaim(ctx, now); err != nil {
-		return fmt.Errorf("reclaim runs: %w", err)
-	}
-	return nil
 }
 
 // reclaim executes runs that the database gives to this node and that the node does not

@@ -16,14 +16,14 @@ const settleBatch = 100
 // catchUpPause is the longest pause between two fires of a trigger that fire_all catches up.
 const catchUpPause = time.Second
 
-// settle decides about every trigger that is later than its threshold, by its policy. It waits
+// settle decides about every trigger of apps that is later than its threshold, by its policy. It waits
 // for places in the pool's part for catching up, so that fires on time find theirs; what it does
 // not get to within a round is for the next one, for the handler has other things to do.
-func (e *Engine) settle(ctx context.Context, now time.Time) error {
+func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error {
 	waiting, cancel := context.WithTimeout(ctx, e.opts.Handler)
 	defer cancel()
 	room := func() int { return e.awaitRoom(waiting, settleBatch, true) }
-	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: now, Overdue: true, Now: now}
+	query := dispatcher.DueQuery{Apps: apps, Until: now, Overdue: true, Now: now}
 	for query.Limit = room(); query.Limit > 0; query.Limit = room() {
 		page, err := e.store.Due(ctx, query)
 		if err != nil || len(page) == 0 {

@@ -21,7 +21,7 @@ func (r *rig) began(ago time.Duration) { r.now = r.now.Add(-ago) }
 func (r *rig) work(now time.Time) {
 	r.t.Helper()
 	r.now = now
-	if err := errors.Join(r.settle(r.t.Context(), now), r.adopt(r.t.Context())); err != nil {
+	if err := errors.Join(r.settle(r.t.Context(), nil, now), r.adopt(r.t.Context())); err != nil {
 		r.t.Fatal(err)
 	}
 	r.poll(r.opts.Window)

@@ -280,14 +280,24 @@ func (p *pool) forget(run *heldRun) {
 	}
 }
 
-// stop begins no more runs and returns those that it had and did not begin. Nobody may
-// submit afterwards.
-func (p *pool) stop() []dispatcher.HeldRun {
+// halt begins no more runs and has no more places, from now on. What is submitted later is for
+// stop to return.
+func (p *pool) halt() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.stopping {
+		return
+	}
 	p.stopping = true
 	close(p.stopped)
 	p.alarm.Stop()
+}
+
+// stop halts and returns the runs that were submitted and not begun. Nobody may submit afterwards.
+func (p *pool) stop() []dispatcher.HeldRun {
+	p.halt()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for p.waiting > 0 {
 		p.changed.Wait()
 	}

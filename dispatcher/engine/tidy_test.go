@@ -20,7 +20,7 @@ type tidied struct {
 	answers []dispatcher.Tidied
 }
 
-func (s *tidied) Tidy(context.Context, time.Time) (dispatcher.Tidied, error) {
+func (s *tidied) Tidy(context.Context, dispatcher.NodeID, time.Time) (dispatcher.Tidied, error) {
 	s.calls <- time.Now()
 	if len(s.answers) == 0 {
 		return dispatcher.Tidied{More: true}, errors.New("no connection")
@@ -33,17 +33,18 @@ func (s *tidied) Tidy(context.Context, time.Time) (dispatcher.Tidied, error) {
 func TestCleanUpGoesOnAtOnceOnlyWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &tidied{calls: make(chan time.Time), answers: []dispatcher.Tidied{{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3}}}
+		s := &tidied{calls: make(chan time.Time), answers: []dispatcher.Tidied{{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3}, {Busy: true}}}
 		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		start := time.Now()
 		go e.tidyLoop(ctx)
 		for i, want := range []struct{ least, most time.Duration }{
-			{0, 0},                              // at the start
-			{tidyPause, tidyPause},              // there was more
-			{9 * time.Minute, 11 * time.Minute}, // there was not
-			{9 * time.Minute, 11 * time.Minute}, // it failed
+			{0, 0},                               // at the start
+			{tidyPause, tidyPause},               // there was more
+			{9 * time.Minute, 11 * time.Minute},  // there was not
+			{54 * time.Second, 66 * time.Second}, // another was at it
+			{9 * time.Minute, 11 * time.Minute},  // it failed
 		} {
 			at := <-s.calls
 			if after := at.Sub(start); after < want.least || after > want.most {

@@ -55,6 +55,7 @@ var (
 	}
 	idColumns   = []column{{"id", bigint}}
 	nameColumns = []column{{"name", text}}
+	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
 	// Two lists side by side, the shorter filled up with empty texts.
 	adoptColumns = []column{{"name", text}, {"labels", text}}
 )

@@ -3,10 +3,14 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // dayMillis is a day: the ledger of PostgreSQL has partitions of one UTC day each.
@@ -40,21 +44,16 @@ func parsePartition(name string) (p partition, ok bool) {
 
 // giveWay: who waits for a lock makes the claims that come after it wait, too, so it gives up
 // after the lead by which fires are claimed.
-func (p *postgres) giveWay(ctx context.Context, tx *sql.Tx) (bool, error) {
+func (p *postgres) giveWay(ctx context.Context, tx *sql.Tx) error {
 	// Without statistics the planner would read a whole day to find that nothing in it is live.
-	if _, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`); err != nil {
-		return false, err
-	}
-	const cleanUp = 0x74696479 // any number, the same for all nodes
-	// $1 number of the lock
-	alone, _, err := first(ctx, tx, scanInt, `SELECT CASE WHEN pg_try_advisory_xact_lock($1) THEN 1 ELSE 0 END`, cleanUp)
-	return alone == 1, err
+	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)
+	return err
 }
 
-func (p *postgres) turnDays(ctx context.Context, db *sql.DB, now, horizon int64) (dropped int, done bool, err error) {
-	there, err := partitions(ctx, db)
+func (p *postgres) turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error) {
+	there, err := partitions(ctx, c.db)
 	if err == nil {
-		err = p.makeDays(ctx, db, there, now)
+		err = makeDays(ctx, c, there, now)
 	}
 	done = true
 	for _, one := range there {
@@ -62,7 +61,7 @@ func (p *postgres) turnDays(ctx context.Context, db *sql.DB, now, horizon int64)
 			break // they are in the order of their days
 		}
 		gone := false
-		done, err = aside(ctx, db, p, func(ctx context.Context, tx *sql.Tx) (err error) {
+		done, err = c.aside(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			gone, err = one.drop(ctx, tx)
 			return err
 		})
@@ -95,27 +94,33 @@ func partitions(ctx context.Context, q querier) ([]partition, error) {
 }
 
 // firstDays makes the first partitions of a database, so that no day begins in the default one.
+// Who starts at the same time leaves it to the first.
 func (p *postgres) firstDays(ctx context.Context, db *sql.DB) error {
+	s := &store{write: db, read: db, flavour: p}
+	c, err := s.cleaner(ctx, dispatcher.NodeID(rand.Int64()), time.Time{})
+	if err != nil || c == nil {
+		return err
+	}
 	now, err := p.clock(ctx, db)
 	if err != nil {
-		return err
+		return errors.Join(err, c.end(ctx))
 	}
 	there, err := partitions(ctx, db)
-	if err != nil {
-		return err
+	if err == nil {
+		err = makeDays(ctx, *c, there, now.UnixMilli())
 	}
-	return p.makeDays(ctx, db, there, now.UnixMilli())
+	return errors.Join(err, c.end(ctx))
 }
 
 // makeDays makes the partitions that are missing.
-func (p *postgres) makeDays(ctx context.Context, db *sql.DB, there []partition, now int64) error {
+func makeDays(ctx context.Context, c cleaner, there []partition, now int64) error {
 	for n := -daysBehind; n <= daysAhead; n++ {
 		for _, table := range []string{"runs", "attempts"} {
 			one := partition{table: table, day: day(now) + int64(n)*dayMillis}
 			if slices.Contains(there, one) {
 				continue
 			}
-			done, err := aside(ctx, db, p, one.attach)
+			done, err := c.aside(ctx, one.attach)
 			if err != nil {
 				return fmt.Errorf("make partition %s: %w", one.name(), err)
 			}

@@ -48,7 +48,7 @@ func openWithout(t testing.TB, database string) dispatcher.Store {
 
 func tidy(t testing.TB, s dispatcher.Store, now time.Time) dispatcher.Tidied {
 	t.Helper()
-	removed, err := s.Tidy(t.Context(), now)
+	removed, err := s.Tidy(t.Context(), 1, now)
 	must(t, err)
 	return removed
 }
@@ -126,7 +126,7 @@ func TestConcurrentTidy(t *testing.T) {
 		node := open(t, database)
 		wg.Go(func() {
 			for n := range 20 {
-				if _, err := node.Tidy(t.Context(), may1.Add(days(n))); err != nil {
+				if _, err := node.Tidy(t.Context(), dispatcher.NodeID(n+1), may1.Add(days(n))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -153,7 +153,6 @@ func TestTidyGivesWay(t *testing.T) {
 		"a write":   `UPDATE runs SET error = 'x'`,
 		"an export": `LOCK TABLE runs, attempts IN ACCESS SHARE MODE`,
 		"a change":  `LOCK TABLE runs IN ACCESS EXCLUSIVE MODE`,
-		"clean-up":  `SELECT pg_advisory_xact_lock(1953064057)`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,6 +184,36 @@ func TestTidyGivesWay(t *testing.T) {
 	}
 }
 
+// One node at a time cleans up, and one that froze meanwhile and wakes removes nothing.
+func TestOneNodeTidiesAtATime(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testOneTidies(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testOneTidies(t, open(t, pgtest.New(t))) })
+}
+
+func testOneTidies(t *testing.T, s dispatcher.Store) {
+	job := declareApp(t, s, "app", days(10))
+	insertRuns(t, s, job, may1, 10, false)
+	now := may1.Add(days(12))
+	var other []dispatcher.Lock
+	removed, err := store.TidyMeanwhile(t.Context(), s, 1, now, func(wake time.Time) {
+		var err error
+		other, err = s.Lock(t.Context(), dispatcher.LockRequest{Node: 2, Names: []string{dispatcher.LockHistory}, AtMost: time.Minute, Now: wake})
+		must(t, err)
+	})
+	if err != nil || len(other) != 1 || removed.Runs+removed.Partitions != 0 {
+		t.Errorf("who woke without its lock removed %+v, %v, while %v held it; want nothing", removed, err, other)
+	}
+	if busy, err := s.Tidy(t.Context(), 1, now.Add(time.Minute)); err != nil || !busy.Busy || busy.Runs != 0 {
+		t.Errorf("beside another: %+v, %v, want it busy", busy, err)
+	}
+	must(t, s.Unlock(t.Context(), other))
+	tidy(t, s, now.Add(time.Minute))
+	if n := count(t, s, `SELECT count(*) FROM runs`); n != 0 {
+		t.Errorf("%d runs are left once the lock is free, want none", n)
+	}
+}
+
 // Fires are claimed while days are made, filled and dropped.
 func TestClaimsGoOnWhileDaysTurn(t *testing.T) {
 	t.Parallel()
@@ -208,7 +237,7 @@ func TestClaimsGoOnWhileDaysTurn(t *testing.T) {
 	go func() {
 		dropped := 0
 		for n := 0; ; n++ {
-			removed, err := other.Tidy(t.Context(), may1.Add(days(n%(fires/24))))
+			removed, err := other.Tidy(t.Context(), 2, may1.Add(days(n%(fires/24))))
 			if err != nil {
 				t.Error(err)
 			}

@@ -14,7 +14,7 @@ import (
 
 // jobColumns belong to a query over jobs AS j and apps AS a.
 const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.retry, j.target, j.payload, j.trigger_names,
-	j.revision, j.created_at, j.updated_at`
+	j.state, j.revision, j.created_at, j.updated_at`
 
 // jobRow is a job without its triggers.
 type jobRow struct{ dispatcher.JobVersion }
@@ -24,7 +24,7 @@ func scanJob(row scanner) (jobRow, error) {
 	var labels, retry, target, payload, triggers string
 	var created, updated int64
 	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &j.Delivery, &retry, &target, &payload, &triggers,
-		&j.Revision, &created, &updated)
+		&j.State, &j.Revision, &created, &updated)
 	if err != nil {
 		return j, err
 	}
@@ -127,7 +127,7 @@ func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 	return all, nil
 }
 
-// complete adds to jobs of one app what people see of them: states and warnings.
+// complete adds to jobs of one app the warnings that people see.
 func (s *store) complete(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
 	bare := make([]dispatcher.Job, len(jobs))
 	for i, job := range jobs {
@@ -139,15 +139,17 @@ func (s *store) complete(ctx context.Context, q querier, app string, jobs []disp
 	}
 	for i := range jobs {
 		job := &jobs[i]
-		if job.State = dispatcher.JobError; job.Err == nil {
-			job.State, job.Warnings = job.RollUp(), job.Warn(calendars)
+		if job.Err != nil {
+			job.State = dispatcher.JobError
+		} else {
+			job.Warnings = job.Warn(calendars)
 		}
 	}
 	return nil
 }
 
-// findJob returns ErrNotFound if there is no such job. State and Warnings, which are for
-// people and take long to work out, are left out. lock is a flavour's lock, or empty.
+// findJob returns ErrNotFound if there is no such job. Warnings, which are for people and take
+// long to work out, are left out. lock is a flavour's lock, or empty.
 func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
 	// $1 id
 	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1 AND j.deleted_at IS NULL`
@@ -168,7 +170,7 @@ func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) 
 	return jobs[0].Job, jobs[0].Err
 }
 
-// shownJob is findJob with State and Warnings.
+// shownJob is findJob with Warnings.
 func (s *store) shownJob(ctx context.Context, q querier, app, name string) (dispatcher.Job, error) {
 	job, err := s.findJob(ctx, q, app, name, "")
 	if err != nil {

@@ -36,6 +36,23 @@ func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatche
 	return due, err
 }
 
+func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, now time.Time) ([]string, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	names, served, err := s.adoptLists(ctx, apps, labels)
+	if err != nil {
+		return nil, fmt.Errorf("look for overdue triggers: %w", err)
+	}
+	// $1 now, $2 number of apps, from $3 on: adoptColumns
+	query := s.rows(1, 3, "", adoptColumns...) + ` SELECT DISTINCT a.name FROM triggers AS t JOIN apps AS a ON a.id = t.app_id
+		WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL AND t.due_at <= (SELECT now FROM n)` + tooLate + `
+			AND a.enabled AND ($2 = 0 OR a.name IN (SELECT name FROM b)) AND (t.node_labels = '' OR t.node_labels IN (SELECT labels FROM b))`
+	return collect(ctx, s.read, func(row scanner) (name string, err error) {
+		err = row.Scan(&name)
+		return name, err
+	}, query, append([]any{orZero(now), int64(len(apps))}, s.batch(names, served)...)...)
+}
+
 // due returns a trigger as the engine plans it.
 func (t triggerRow) due() dispatcher.DueTrigger {
 	return dispatcher.DueTrigger{
@@ -142,16 +159,9 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 }
 
 func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
-	served, err := s.servedLabels(ctx, query.Labels)
+	names, served, err := s.adoptLists(ctx, query.Apps, query.Labels)
 	if err != nil {
 		return nil, fmt.Errorf("adopt runs: %w", err)
-	}
-	names := append([]string{}, query.Apps...)
-	for len(names) < len(served) {
-		names = append(names, "")
-	}
-	for len(served) < len(names) {
-		served = append(served, "")
 	}
 	args := append([]any{nil, nil, int64(query.Node), int64(query.Token), orZero(query.Now), int64(query.Limit), int64(len(query.Apps))},
 		s.batch(names, served)...)
@@ -186,6 +196,21 @@ func (s *store) setDays(ctx context.Context, find statement, args []any) (found 
 	}
 	args[0], args[1] = day(*first), day(*last)+dayMillis
 	return true, nil
+}
+
+// adoptLists returns adoptColumns for a node of these apps and labels.
+func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher.Labels) (names, served []string, err error) {
+	if served, err = s.servedLabels(ctx, labels); err != nil {
+		return nil, nil, err
+	}
+	names = append([]string{}, apps...)
+	for len(names) < len(served) {
+		names = append(names, "")
+	}
+	for len(served) < len(names) {
+		served = append(served, "")
+	}
+	return names, served, nil
 }
 
 // servedLabels returns those sets of labels that jobs require and a node with these labels has.
@@ -382,7 +407,12 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 		// $1 id, $2 revision, $3 reason. The next fire time stays: a change of the definition
 		// accounts for what was due.
 		const quarantine = `UPDATE triggers SET state = 'error', error = $3 WHERE id = $1 AND revision = $2 AND state = 'waiting'`
-		_, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason))
+		if _, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason)); err != nil {
+			return err
+		}
+		// $1 id of the trigger
+		const ofJob = `UPDATE jobs SET state = 'ERROR' WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
+		_, err := t.ExecContext(ctx, ofJob, triggerID)
 		t.tell("")
 		return err
 	})

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -64,6 +66,20 @@ func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar disp
 	}
 	do()
 	return own.putPlanned(ctx, calendar, plan, change)
+}
+
+// TidyMeanwhile is Tidy of a node that freezes once it has the lock, calls do, and wakes when
+// its time has passed.
+func TidyMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.NodeID, now time.Time, do func(wake time.Time)) (dispatcher.Tidied, error) {
+	c, err := s.(*store).cleaner(ctx, node, now)
+	if err != nil {
+		return dispatcher.Tidied{}, err
+	}
+	c.now = now.Add(cleanUpTime)
+	do(c.now)
+	t := tidying{cleaner: *c}
+	err = errors.Join(t.run(ctx, c.now), c.end(ctx))
+	return t.result, err
 }
 
 func (s *store) explain(ctx context.Context, query string, args []any) (string, error) {

@@ -41,9 +41,12 @@ const (
 	// adoptable chooses runs that nobody works on. Its order lets none starve. Those of a
 	// disabled app wait until it is enabled, and those of a job that requires labels for a node
 	// that has them.
+	// What a dead node had claimed may have been sent, unless its job wants a request at most once:
+	// then it would have been begun before. Such an attempt was none, and its number is used again.
 	// $3 node, $6 limit, $7 number of apps. SQLite's RETURNING knows no "r.", hence the names.
-	adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
-			r.node AS dead, r.claimed_at AS since, n.now
+	adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
+			CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
+			CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since, n.now
 		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
 		WHERE r.state NOT IN ('running', 'retrying') AND ` + mayRun + within + `
@@ -53,6 +56,9 @@ const (
 	mayRun = `j.app_id IN (SELECT id FROM apps WHERE enabled AND ($7 = 0 OR name IN (SELECT name FROM b)))
 			AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
 			AND EXISTS (SELECT 1 FROM nodes WHERE id = $3 AND state = 'active')`
+
+	// unsent tells of the runs of dead nodes that were surely not sent: their node knew the job as it is.
+	unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
 
 	insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 		SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', 'the node died'

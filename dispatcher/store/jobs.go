@@ -63,7 +63,7 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 		if stored, err = s.findJob(ctx, t, job.App, job.Name, ""); err != nil {
 			return err
 		}
-		stored.State, stored.Warnings = revised.State, revised.Warnings
+		stored.Warnings = revised.Warnings
 		return t.audit(ctx, "put", job.App, "job "+job.Name, revised.Revision)
 	})
 	return stored, err
@@ -99,6 +99,9 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	_, err = t.ExecContext(ctx, put, jobID, appID, job.Name, job.Description, job.Enabled, job.Paused, string(target),
 		string(job.Payload), names, job.Revision, job.CreatedAt.UnixMilli(), job.UpdatedAt.UnixMilli(), job.Priority, job.NodeLabels.String(), job.Delivery, string(retry))
 	if err != nil {
+		return err
+	}
+	if err := t.writeState(ctx, job); err != nil {
 		return err
 	}
 	if err := t.writeTriggers(ctx, job, calendars); err != nil || old == nil {
@@ -217,6 +220,10 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4 WHERE id = $1`
 	jobID := dispatcher.JobID(job.App, job.Name)
 	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli()); err != nil {
+		return err
+	}
+	job.State = job.RollUp(false)
+	if err := t.writeState(ctx, job); err != nil {
 		return err
 	}
 	// $1 job paused, $2 revision, from $3 on: id, paused

@@ -194,9 +194,9 @@ func (s *sqlite) listen(ctx context.Context, hint func(dispatcher.Hint)) error {
 	return nil
 }
 
-func (s *sqlite) giveWay(context.Context, *sql.Tx) (bool, error) { return true, nil }
+func (s *sqlite) giveWay(context.Context, *sql.Tx) error { return nil }
 
-func (s *sqlite) turnDays(context.Context, *sql.DB, int64, int64) (int, bool, error) {
+func (s *sqlite) turnDays(context.Context, cleaner, int64, int64) (int, bool, error) {
 	return 0, true, nil
 }
 

@@ -70,12 +70,11 @@ type flavour interface {
 	committed(hints []dispatcher.Hint)
 	// listen is Store.Listen.
 	listen(ctx context.Context, hint func(dispatcher.Hint)) error
-	// giveWay makes a transaction of the clean-up wait for locks only a moment, and tells
-	// whether it is the only one of the database.
-	giveWay(ctx context.Context, tx *sql.Tx) (alone bool, err error)
+	// giveWay makes a transaction of the clean-up wait for locks only a moment.
+	giveWay(ctx context.Context, tx *sql.Tx) error
 	// turnDays makes partitions for the days about now and drops those before horizon. done is
 	// false if some of these are to be dropped by a later call. Both are Unix milliseconds.
-	turnDays(ctx context.Context, db *sql.DB, now, horizon int64) (dropped int, done bool, err error)
+	turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one process can use the database.

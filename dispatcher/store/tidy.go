@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,18 +50,48 @@ const (
 		WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
 )
 
-// aside runs do in a transaction that gives way to all others. done is false if it had to, and
-// nothing was changed.
-func aside(ctx context.Context, db *sql.DB, f flavour, do func(context.Context, *sql.Tx) error) (done bool, err error) {
+// cleaner is who has the lock of the clean-up.
+type cleaner struct {
+	*store
+	db   *sql.DB
+	lock dispatcher.Lock
+	now  time.Time // zero: the database's clock
+}
+
+// cleanUpTime is how long a call may clean up. Who froze beyond it finds that it writes nothing
+// any more.
+const cleanUpTime = time.Minute
+
+// cleaner takes the lock; nil: another node has it.
+func (s *store) cleaner(ctx context.Context, node dispatcher.NodeID, now time.Time) (*cleaner, error) {
+	locks, err := s.Lock(ctx, dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: cleanUpTime, Now: now})
+	if err != nil || len(locks) == 0 {
+		return nil, err
+	}
+	return &cleaner{store: s, db: s.write, lock: locks[0], now: now}, nil
+}
+
+// end gives the lock back.
+func (c *cleaner) end(ctx context.Context) error {
+	return c.Unlock(ctx, []dispatcher.Lock{c.lock})
+}
+
+// aside runs do in a transaction that gives way to all others. done is false if it had to, or if
+// the lock is lost, and nothing was changed.
+func (c *cleaner) aside(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	tx, err := db.BeginTx(ctx, nil)
+	tx, err := c.db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback()
-	alone, err := f.giveWay(ctx, tx)
-	if err == nil && !alone {
+	err = c.giveWay(ctx, tx)
+	held := false
+	if err == nil {
+		held, err = holds(ctx, tx, c.flavour, c.lock, c.now)
+	}
+	if err == nil && !held {
 		return false, nil
 	}
 	if err == nil {
@@ -69,15 +100,22 @@ func aside(ctx context.Context, db *sql.DB, f flavour, do func(context.Context, 
 	if err == nil {
 		err = tx.Commit()
 	}
-	if err != nil && f.transient(err) {
+	if err != nil && c.transient(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (s *store) Tidy(ctx context.Context, now time.Time) (dispatcher.Tidied, error) {
-	t := tidying{store: s}
-	if err := t.run(ctx, now); err != nil {
+func (s *store) Tidy(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Tidied, error) {
+	c, err := s.cleaner(ctx, node, now)
+	if err != nil {
+		return dispatcher.Tidied{}, fmt.Errorf("tidy history: %w", err)
+	}
+	if c == nil {
+		return dispatcher.Tidied{Busy: true}, nil
+	}
+	t := tidying{cleaner: *c}
+	if err := errors.Join(t.run(ctx, now), c.end(ctx)); err != nil {
 		return t.result, fmt.Errorf("tidy history: %w", err)
 	}
 	return t.result, nil
@@ -85,7 +123,7 @@ func (s *store) Tidy(ctx context.Context, now time.Time) (dispatcher.Tidied, err
 
 // tidying is one call of Tidy.
 type tidying struct {
-	*store
+	cleaner
 	result  dispatcher.Tidied
 	batches int
 	stopped bool // somebody was in the way
@@ -107,7 +145,7 @@ func (t *tidying) run(ctx context.Context, now time.Time) error {
 	}
 	before := day(present - longest)
 	var done bool
-	if t.result.Partitions, done, err = t.turnDays(ctx, t.write, present, before); err != nil {
+	if t.result.Partitions, done, err = t.turnDays(ctx, t.cleaner, present, before); err != nil {
 		return err
 	}
 	// A day that only waits to be dropped is not worth deleting row by row.
@@ -146,7 +184,7 @@ func (t *tidying) retentions(ctx context.Context, now time.Time) (apps []retenti
 func (t *tidying) repeat(ctx context.Context, batch func(context.Context, *sql.Tx) (removed int, err error)) error {
 	for removed := tidyRows; removed >= tidyRows && !t.stopped && !t.result.More; {
 		before := t.result
-		done, err := aside(ctx, t.write, t.flavour, func(ctx context.Context, tx *sql.Tx) (err error) {
+		done, err := t.aside(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			removed, err = batch(ctx, tx)
 			return err
 		})

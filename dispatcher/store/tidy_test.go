@@ -61,7 +61,7 @@ func testTidyIsBounded(t *testing.T, s dispatcher.Store) {
 	insertRuns(t, s, short, may1.Add(days(12)), 3000, false)
 	insertRuns(t, s, long, may1.Add(days(12)), 100, false)
 	for _, want := range []dispatcher.Tidied{{Runs: 10_000, More: true}, {Runs: 1000}, {}} {
-		got, err := s.Tidy(t.Context(), may1.Add(days(14)))
+		got, err := s.Tidy(t.Context(), 1, may1.Add(days(14)))
 		must(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error("removed (-want +got):\n" + diff)

@@ -37,6 +37,7 @@ CREATE TABLE jobs (
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
+  state         TEXT    NOT NULL DEFAULT 'INIT', -- for people: the roll-up of triggers and live runs
   revision      BIGINT  NOT NULL,
   created_at    BIGINT  NOT NULL,
   updated_at    BIGINT  NOT NULL,
@@ -222,6 +223,16 @@ CREATE TABLE nodes (
   clock_offset BIGINT  NOT NULL            -- milliseconds, against this database's clock
 ) WITH (fillfactor = 50);
 
+-- Who does what for all nodes. A lock is free once locked_until has passed; to give it back sets
+-- that to free_at, or to the present if that is later. Rows stay, for their fences go on.
+CREATE TABLE locks (
+  name         TEXT   NOT NULL PRIMARY KEY,
+  holder       BIGINT NOT NULL,           -- a node
+  fence        BIGINT NOT NULL,           -- counts the holders
+  locked_until BIGINT NOT NULL,
+  free_at      BIGINT NOT NULL            -- nobody takes it again before
+) WITH (fillfactor = 50);
+
 -- Named exclusions. Deleted softly, so that a name's revision goes on.
 CREATE TABLE calendars (
   app_id      BIGINT NOT NULL REFERENCES apps (id),
@@ -305,4 +316,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, api_tokens, secrets, audit, trigger_revisions, calendar_revisions, calendars, nodes, misfires, attempts, runs, triggers, jobs, apps;
+DROP TABLE installation, api_tokens, secrets, audit, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, attempts, runs, triggers, jobs, apps;

@@ -36,6 +36,7 @@ CREATE TABLE jobs (
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'INIT',
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -169,6 +170,14 @@ CREATE TABLE nodes (
   clock_offset INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE locks (
+  name TEXT NOT NULL PRIMARY KEY,
+  holder INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  locked_until INTEGER NOT NULL,
+  free_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE calendars (
   app_id INTEGER NOT NULL REFERENCES apps (id),
   name TEXT NOT NULL,
@@ -251,6 +260,7 @@ DROP TABLE audit;
 DROP TABLE trigger_revisions;
 DROP TABLE calendar_revisions;
 DROP TABLE calendars;
+DROP TABLE locks;
 DROP TABLE nodes;
 DROP TABLE misfires;
 DROP TABLE attempts;

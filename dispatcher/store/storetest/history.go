@@ -49,7 +49,7 @@ func (f *fixture) end(run dispatcher.HeldRun, at time.Time) {
 func (f *fixture) tidy(now time.Time) (removed dispatcher.Tidied) {
 	f.Helper()
 	for more := true; more; {
-		one, err := f.Tidy(f.Context(), now)
+		one, err := f.Tidy(f.Context(), nodeA, now)
 		f.must(err)
 		removed.Runs, removed.Misfires, more = removed.Runs+one.Runs, removed.Misfires+one.Misfires, one.More
 	}

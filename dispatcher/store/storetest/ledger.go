@@ -369,6 +369,39 @@ func testMisfires(t *testing.T, f *fixture) {
 }
 
 // What was begun may have been sent: of a dead node it ends as lost, and nobody repeats it.
+// What a node surely did not send is handed on, and its attempt is not consumed.
+func testAdoptUnsent(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	for _, name := range []string{"same", "changed"} {
+		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(1))})
+		j.Delivery = dispatcher.AtMostOnce
+		f.put(j, t0)
+	}
+	for _, d := range f.dueAll(minutes(1)) {
+		if held := f.claim(f.advance(d)); len(held) != 1 || held[0].Attempt != 1 {
+			t.Fatalf("claimed %+v, want the first attempt", held)
+		}
+	}
+	f.must(f.PauseJob(ctx, "shop", "changed", "", true, at(minutes(1)))) // of which the node may not have known
+	f.register(nodeB)
+	f.must(f.Resign(ctx, nodeA))
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: t0.Add(time.Hour)})
+	f.must(err)
+	if len(adopted) != 2 {
+		t.Fatalf("adopted %+v, want both", adopted)
+	}
+	for _, held := range adopted {
+		run := f.run(held.RunKey)
+		attempt, lost := 1, 0
+		if run.Job == "changed" {
+			attempt, lost = 2, 1
+		}
+		if held.Attempt != attempt || run.Attempt != attempt || len(run.Attempts) != lost {
+			t.Errorf("job %s: attempt %d, and %d that are over; want %d and %d", run.Job, held.Attempt, len(run.Attempts), attempt, lost)
+		}
+	}
+}
+
 func testBegin(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	begun, waiting := f.claimOne("begun"), f.claimOne("waiting")
@@ -393,6 +426,10 @@ func testBegin(t *testing.T, f *fixture) {
 	f.must(err)
 	if len(adopted) != 1 || adopted[0].RunKey != waiting.RunKey {
 		t.Errorf("adopted: got %+v, want only what was not begun", adopted)
+	}
+	// Of a job that does not say before it sends, nobody knows; see testAdoptUnsent for the others.
+	if run := f.run(waiting.RunKey); run.Attempt != 2 || len(run.Attempts) != 1 {
+		t.Errorf("adopted: got %+v, want its second attempt", run)
 	}
 	if n, err := f.Forfeit(ctx, t0.Add(time.Hour)); err != nil || n != 1 {
 		t.Errorf("forfeit: got %d, %v, want 1", n, err)

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// A node that is told to stop claims nothing more, hands back what it has not begun as if it had
+// never had it, finishes what it has begun, and leaves the fleet.
+func TestTerminatedNodeHandsBackWhatItDidNotBegin(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		const jobs = 30
+		sent, release := make(chan arrival, jobs), make(chan struct{})
+		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+			sent <- a
+			<-release
+			w.WriteHeader(http.StatusNoContent)
+		})
+		token := newToken(t, database)
+		n := startNode(t, database, token, "--workers=1", "--min-workers=1", "--drain-timeout=20s")
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "stop", Enabled: true}, client.Condition{}))
+		for i := range jobs {
+			job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("stop", fmt.Sprintf("job-%d", i), r.URL, nil), client.Condition{}))
+			must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+		}
+		receive(t, sent)
+		until(t, "the node to hold the others", func() bool {
+			claimed := 0
+			for _, run := range n.allRuns("stop") {
+				if run.State == dispatcher.RunClaimed {
+					claimed++
+				}
+			}
+			return claimed == jobs
+		})
+		began := len(sent) + 1 // slow ones may have moved aside for others
+		if err := n.command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the node to say that it is not ready", func() bool {
+			answer, err := http.Get(n.endpoint + "/readyz")
+			if err != nil {
+				return false
+			}
+			_ = answer.Body.Close()
+			return answer.StatusCode == http.StatusServiceUnavailable
+		})
+		queued := 0
+		until(t, "the others to be handed back", func() bool {
+			queued = 0
+			for _, run := range n.allRuns("stop") {
+				if run.State == dispatcher.RunQueued && run.Attempt == 0 && run.Node == nil {
+					queued++
+				}
+			}
+			return queued >= jobs-began-1
+		})
+		inFlight := jobs - queued
+		close(release)
+		if err := <-n.exited; err != nil {
+			t.Errorf("node ended with %v, want exit code 0", err)
+		}
+		if got := len(r.all()); got != inFlight {
+			t.Errorf("%d requests were sent, want the %d that were in flight and no more after the signal", got, inFlight)
+		}
+
+		n = startNode(t, database, token)
+		nodes := must[client.List[dispatcher.Node]](t)(n.Nodes(t.Context()))
+		if len(nodes.Items) != 2 {
+			t.Errorf("nodes = %+v, want both", nodes.Items)
+		}
+		for _, node := range nodes.Items {
+			if gone := node.StartedAt.Before(nodes.Items[1].StartedAt); gone && node.State != dispatcher.NodeDead {
+				t.Errorf("the node that left is %s", node.State)
+			}
+		}
+		until(t, "all runs to end", func() bool {
+			for _, run := range n.allRuns("stop") {
+				if run.State != dispatcher.RunSucceeded {
+					return false
+				}
+			}
+			return true
+		})
+		for _, run := range n.allRuns("stop") {
+			if run.Attempt != 1 {
+				t.Errorf("run of %s has attempt %d, want none consumed by the shutdown", run.Job, run.Attempt)
+			}
+		}
+		if got := len(r.all()); got != jobs {
+			t.Errorf("%d requests arrived, want one for each of %d runs", got, jobs)
+		}
+	})
+}
+
+func TestDrainEndsWithItsTime(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		sent, hang := make(chan arrival, 4), make(chan struct{})
+		r := newReceiver(t, func(_ http.ResponseWriter, a arrival) {
+			sent <- a
+			if a.attempt == 1 {
+				<-hang
+			}
+		})
+		defer close(hang)
+		token := newToken(t, database)
+		n := startNode(t, database, token, "--drain-timeout=1s")
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "cut", Enabled: true}, client.Condition{}))
+		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("cut", "hangs", r.URL, nil), client.Condition{}))
+		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+		receive(t, sent)
+		n.terminate()
+		n = startNode(t, database, token, quick()...)
+		if again := receive(t, sent); again.attempt != 2 || again.event != run.EventID {
+			t.Errorf("after the cut: %+v, want the second attempt under the same event id", again)
+		}
+		until(t, "the run to end", func() bool { return must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)).EndedAt != nil })
+		if run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)); len(run.Attempts) != 2 || run.Attempts[0].State != dispatcher.RunLost {
+			t.Errorf("attempts = %+v, want the first lost: nobody knows how it ended", run.Attempts)
+		}
+	})
+}
+
+func TestSecondSignalEndsTheProcessAtOnce(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		sent, hang := make(chan arrival, 1), make(chan struct{})
+		r := newReceiver(t, func(_ http.ResponseWriter, a arrival) {
+			sent <- a
+			<-hang
+		})
+		defer close(hang)
+		n := startNode(t, database, newToken(t, database), "--drain-timeout=1h")
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "now", Enabled: true}, client.Condition{}))
+		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("now", "hangs", r.URL, nil), client.Condition{}))
+		must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+		receive(t, sent)
+		if err := n.command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the drain to begin", func() bool {
+			answer, err := http.Get(n.endpoint + "/readyz")
+			if err != nil {
+				return false
+			}
+			_ = answer.Body.Close()
+			return answer.StatusCode == http.StatusServiceUnavailable
+		})
+		if err := n.command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-n.exited:
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+				t.Errorf("node ended with %v, want it ended by the signal", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("the second signal did not end the process, which had an hour to drain")
+		}
+	})
+}

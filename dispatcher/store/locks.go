@@ -1,0 +1,84 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The statements of locks. The present is that of the statement's begin: who then waits for
+// another's statement judges by an earlier one, which errs on the safe side.
+const (
+	// What is held is not touched at all: a row that is locked in vain is written, too. What is held
+	// for far longer than anybody asks for is from before the clock was set back, and is free.
+	// $1 now, $2 holder, $3 at most and $4 at least in milliseconds, from $5 on: names
+	takeLocks = ` INSERT INTO locks AS l (name, holder, fence, locked_until, free_at)
+		SELECT b.name, $2, 1, b.now + $3, b.now + $4 FROM b LEFT JOIN locks AS o ON o.name = b.name
+		WHERE o.name IS NULL OR o.locked_until <= b.now OR o.locked_until > b.now + 2 * $3 ORDER BY b.name
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, fence = l.fence + 1, locked_until = excluded.locked_until,
+			free_at = excluded.free_at
+		WHERE l.locked_until <= excluded.locked_until - $3 OR l.locked_until > excluded.locked_until + $3
+		RETURNING name, fence`
+
+	// From $1 on: lockColumns
+	freeLocks = ` UPDATE locks AS l SET locked_until = l.free_at FROM b WHERE l.name = b.name AND l.holder = b.holder AND l.fence = b.fence`
+
+	// $1 name, $2 holder, $3 fence, $4 now
+	lockHeld = `SELECT 1 FROM locks WHERE name = $1 AND holder = $2 AND fence = $3 AND locked_until > $4`
+)
+
+func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks []dispatcher.Lock, err error) {
+	if len(request.Names) == 0 {
+		return nil, nil
+	}
+	// In order, so that two nodes that ask for the same cannot deadlock.
+	names := slices.Compact(slices.Sorted(slices.Values(request.Names)))
+	args := append([]any{orZero(request.Now), request.Node, request.AtMost.Milliseconds(), request.AtLeast.Milliseconds()}, s.batch(names)...)
+	err = s.change(ctx, dispatcher.Change{Now: request.Now}, func(ctx context.Context, t *tx) error {
+		locks, err = collect(ctx, t, func(row scanner) (dispatcher.Lock, error) {
+			lock := dispatcher.Lock{Node: request.Node}
+			return lock, row.Scan(&lock.Name, &lock.Fence)
+		}, s.rows(1, 5, "", nameColumns...)+takeLocks, args...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take %d locks: %w", len(names), err)
+	}
+	return locks, nil
+}
+
+func (s *store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
+	if len(locks) == 0 {
+		return nil
+	}
+	var names []string
+	var holders, fences []int64
+	for _, lock := range slices.SortedFunc(slices.Values(locks), func(a, b dispatcher.Lock) int { return cmp.Compare(a.Name, b.Name) }) {
+		names, holders, fences = append(names, lock.Name), append(holders, int64(lock.Node)), append(fences, lock.Fence)
+	}
+	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		_, err := t.ExecContext(ctx, s.rows(0, 1, "", lockColumns...)+freeLocks, s.batch(names, holders, fences)...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("give back %d locks: %w", len(locks), err)
+	}
+	return nil
+}
+
+// holds tells whether a lock is still its holder's, which stays so until the transaction ends: who
+// wants to take it waits for that.
+func holds(ctx context.Context, q querier, f flavour, lock dispatcher.Lock, now time.Time) (bool, error) {
+	if now.IsZero() {
+		var err error
+		if now, err = f.clock(ctx, q); err != nil {
+			return false, err
+		}
+	}
+	_, held, err := first(ctx, q, scanInt, lockHeld+f.lock(), lock.Name, lock.Node, lock.Fence, now.UnixMilli())
+	return held, err
+}

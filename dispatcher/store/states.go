@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// writeState writes the state that a change of the definition makes. Whether a run is live is for
+// the next roll-up to see.
+func (t *tx) writeState(ctx context.Context, job dispatcher.Job) error {
+	// $1 id, $2 state
+	_, err := t.ExecContext(ctx, `UPDATE jobs SET state = $2 WHERE id = $1`, dispatcher.JobID(job.App, job.Name), job.State)
+	return err
+}
+
+// stateRow is a job as its state is worked out from.
+type stateRow struct {
+	dispatcher.Job
+	id       int64
+	names    string // of the triggers, as JSON
+	triggers []int64
+}
+
+func (s *store) RollUp(ctx context.Context, after int64, limit int) (rolled dispatcher.RolledUp, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 last id of the page before, $2 limit
+	const page = `SELECT j.id, a.name, j.name, j.enabled, j.paused, j.trigger_names, j.revision, j.state FROM jobs AS j
+		JOIN apps AS a ON a.id = j.app_id WHERE j.id > $1 AND j.deleted_at IS NULL ORDER BY j.id LIMIT $2`
+	jobs, err := collect(ctx, s.read, func(row scanner) (j stateRow, err error) {
+		err = row.Scan(&j.id, &j.App, &j.Name, &j.Enabled, &j.Paused, &j.names, &j.Revision, &j.State)
+		return j, err
+	}, page, after, limit)
+	if err != nil || len(jobs) == 0 {
+		return rolled, err
+	}
+	rolled.Last, rolled.More = jobs[len(jobs)-1].id, len(jobs) == limit
+	triggers, err := s.triggerStates(ctx, jobs)
+	if err != nil {
+		return rolled, fmt.Errorf("read states of triggers: %w", err)
+	}
+	busy, err := s.busyJobs(ctx)
+	if err != nil {
+		return rolled, fmt.Errorf("read live runs: %w", err)
+	}
+	var ids, revisions []int64
+	var from, to []string
+	for _, j := range jobs {
+		state := dispatcher.JobError // of names that cannot be read
+		if j.triggers != nil {
+			j.Triggers = make(map[string]dispatcher.Trigger, len(j.triggers))
+			for _, id := range j.triggers {
+				if t, found := triggers[id]; found {
+					j.Triggers[t.name] = t.Trigger
+				}
+			}
+			state = j.RollUp(busy[j.id])
+		}
+		if state != j.State {
+			ids, revisions = append(ids, j.id), append(revisions, j.Revision)
+			from, to = append(from, string(j.State)), append(to, string(state))
+		}
+	}
+	rolled.Changed, err = s.writeStates(ctx, ids, revisions, from, to)
+	return rolled, err
+}
+
+// triggerStates returns the triggers of jobs by id, with what a state is worked out from.
+func (s *store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]triggerRow, error) {
+	var ids []int64
+	for i := range jobs {
+		var names []string
+		if err := json.Unmarshal([]byte(jobs[i].names), &names); err != nil {
+			continue // the job is in error
+		}
+		jobs[i].triggers = make([]int64, 0, len(names))
+		for _, name := range names {
+			jobs[i].triggers = append(jobs[i].triggers, dispatcher.TriggerID(jobs[i].App, jobs[i].Name, name))
+		}
+		ids = append(ids, jobs[i].triggers...)
+	}
+	slices.Sort(ids)
+	states := make(map[int64]triggerRow, len(ids))
+	// From $1 on: ids
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, t.state FROM b JOIN triggers AS t ON t.id = b.id`
+	for some := range slices.Chunk(ids, movesAtOnce) {
+		_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+			var t triggerRow
+			err := row.Scan(&t.id, &t.name, &t.Enabled, &t.Paused, &t.State)
+			states[t.id] = t
+			return struct{}{}, err
+		}, query, s.batch(some)...)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
+}
+
+// busyJobs returns the jobs that have live runs, which are as many as there is work in flight.
+func (s *store) busyJobs(ctx context.Context) (map[int64]bool, error) {
+	const live = `SELECT DISTINCT r.job_id FROM (SELECT 0 AS id UNION ALL SELECT id FROM nodes) AS n JOIN runs AS r ON r.node = n.id WHERE r.live`
+	ids, err := collect(ctx, s.read, scanInt, live)
+	busy := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		busy[id] = true
+	}
+	return busy, err
+}
+
+// writeStates writes those states that are not out of date, and returns how many.
+func (s *store) writeStates(ctx context.Context, ids, revisions []int64, from, to []string) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	// From $1 on: the columns
+	write := s.rows(0, 1, "", column{"id", bigint}, column{"revision", bigint}, column{"before", text}, column{"after", text}) +
+		` UPDATE jobs AS j SET state = b.after FROM b WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
+	var changed int64
+	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		result, err := t.ExecContext(ctx, write, s.batch(ids, revisions, from, to)...)
+		if err == nil {
+			changed, err = result.RowsAffected()
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("write states of %d jobs: %w", len(ids), err)
+	}
+	return int(changed), nil
+}
