@@ -36,8 +36,10 @@ func checkURL(faults *Faults, path, text string) {
 		faults.Add(path, CodeURLScheme, "URL scheme %s is not http or https", Echo(u.Scheme))
 	case !validHost(u):
 		faults.Add(path, CodeURLHost, "URL has no valid host; write it as https://host/path")
-	case linkLocal(u.Hostname()):
-		faults.Add(path, CodeEgressDenied, "host %s is link-local, where clouds keep their metadata and credentials; it is never called", u.Hostname())
+	case neverCalledHost(u.Hostname()):
+		faults.Add(path, CodeEgressDenied, "host %s is never called: it is where clouds keep their metadata and credentials, or reserved", Echo(u.Hostname()))
+	case OddAddress(u.Hostname()):
+		faults.Add(path, CodeEgressDenied, "host %s is an address in a form that not everybody reads alike; write it as 192.0.2.1", Echo(u.Hostname()))
 	}
 	if u.Fragment != "" || strings.HasSuffix(text, "#") {
 		faults.Add(path, CodeURLFragment, "URL has a fragment, which is never sent; remove the part from # on")
@@ -67,7 +69,7 @@ func validHost(u *url.URL) bool {
 	return true
 }
 
-func linkLocal(host string) bool {
+func neverCalledHost(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLinkLocalUnicast()
+	return err == nil && NeverCalled(addr) || MetadataName(host)
 }

@@ -83,7 +83,9 @@ var (
 		{"http:///x", "url_host"}, {"http:x", "url_host"}, {"//host/", "url_host"}, {"http://user:pw@host/", "url_userinfo"},
 		{"http://exa mple/", "url_syntax"}, {"http://example.com/\r\nX: y", "url_syntax"}, {"http://example.com/%zz", "url_syntax"},
 		{"http://example.com/" + strings.Repeat("a", 9<<10), "url_too_long"}, {"http://169.254.169.254/", "egress_denied"},
-		{"http://[::ffff:a9fe:a9fe]/", "egress_denied"}, {"http://a..b/", "url_host"}, {"http://-a/", "url_host"}, {"http://xn--/", "url_host"},
+		{"http://[::ffff:a9fe:a9fe]/", "egress_denied"}, {"http://127.1/", "egress_denied"}, {"http://2130706433/", "egress_denied"},
+		{"http://0x7f.1/", "egress_denied"}, {"http://0177.0.0.1/", "egress_denied"}, {"http://[fd00:ec2::254]/", "egress_denied"}, {"http://[64:ff9b::a9fe:a9fe]/", "egress_denied"},
+		{"http://metadata.google.internal/", "egress_denied"}, {"http://0.0.0.0/", "egress_denied"}, {"http://[ff02::1]/", "egress_denied"}, {"http://a..b/", "url_host"}, {"http://-a/", "url_host"}, {"http://xn--/", "url_host"},
 		{"http://host:99999/", "url_host"}, {"https://example.com/#frag", "url_fragment"}, {"", "required"},
 		{raw + `null`, "required"}, {raw + `5`, "json_type"},
 	}

@@ -123,7 +123,7 @@ func TestSigV4TakesTheNodesOwnCredentials(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
 	t.Setenv("AWS_SESSION_TOKEN", "session")
-	i := target.New(target.Options{})
+	i := target.New(target.Options{Egress: target.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
 	call := callTo(url, "POST", 5*time.Second)

@@ -28,8 +28,12 @@ func failed(class dispatcher.Class, message string) dispatcher.Outcome {
 // unsent is the outcome of an attempt whose request could not be made.
 func unsent(err error) dispatcher.Outcome {
 	var secret *secretError
-	if errors.As(err, &secret) {
+	var denied *deniedError
+	switch {
+	case errors.As(err, &secret):
 		return failed(dispatcher.ClassSecret, err.Error())
+	case errors.As(err, &denied):
+		return failed(dispatcher.ClassEgressDenied, err.Error())
 	}
 	return failed(dispatcher.ClassOther, err.Error())
 }

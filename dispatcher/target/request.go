@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -19,6 +20,9 @@ type request struct {
 // build makes the request of an attempt at now. The user's headers come first and ours win.
 func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
 	r := request{method: w.Method, url: w.URL, header: make(http.Header, len(w.Headers)+20), body: w.BodyOf(call.Body())}
+	if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return r, &deniedError{"URL", "it is neither http nor https"}
+	}
 	r.header["Content-Type"] = []string{"application/json"}
 	for name, value := range w.Headers {
 		r.header.Set(name, value)
@@ -32,6 +36,9 @@ func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatc
 			return r, err
 		}
 		r.body = body
+		if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+			return r, &deniedError{"URL", "it is neither http nor https"}
+		}
 		r.header["Content-Type"] = []string{"application/cloudevents+json"}
 	}
 	i.identify(r.header, call, now)

@@ -51,7 +51,7 @@ func withSecrets(t *testing.T, files map[string]string) *target.Invoker {
 			t.Fatal(err)
 		}
 	}
-	i := target.New(target.Options{SecretDir: dir})
+	i := target.New(target.Options{SecretDir: dir, Egress: target.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	return i
 }
@@ -198,7 +198,7 @@ func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
 	if err := os.Symlink("../outside", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	i := target.New(target.Options{SecretDir: dir})
+	i := target.New(target.Options{SecretDir: dir, Egress: target.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
 	for reference, says := range map[string]string{

@@ -25,6 +25,10 @@ type Options struct {
 	Version string
 	// SecretDir is the directory below which jobs may refer to files; default /run/secrets.
 	SecretDir string
+	// Egress says which addresses may be called.
+	Egress Egress
+	// Resolver resolves the names of hosts; default net.DefaultResolver.
+	Resolver *net.Resolver
 	// ConnsPerHost is how many idle connections are kept to one host; default 64.
 	ConnsPerHost int
 }
@@ -57,10 +61,10 @@ func New(o Options) *Invoker {
 	if o.ConnsPerHost == 0 {
 		o.ConnsPerHost = 64
 	}
-	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, ControlContext: checkDial}
+	guard := newGuard(o.Egress, &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: o.Resolver})
 	kept := &http.Transport{
 		Proxy:                  nil, // the environment must not reroute what jobs say
-		DialContext:            dialer.DialContext,
+		DialContext:            guard.dial,
 		TLSHandshakeTimeout:    connectTimeout,
 		MaxIdleConns:           16 * o.ConnsPerHost,
 		MaxIdleConnsPerHost:    o.ConnsPerHost,

@@ -32,7 +32,7 @@ func callTo(url, method string, timeout time.Duration) dispatcher.Call {
 
 func newInvoker(t *testing.T) *target.Invoker {
 	t.Helper()
-	i := target.New(target.Options{Version: "1.2.3"})
+	i := target.New(target.Options{Version: "1.2.3", Egress: target.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	return i
 }

@@ -83,7 +83,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	err = serveNode(ctx, nodeOptions{
 		database: database, keys: keys, migrate: true, listen: address, log: log,
 		engine: engine.Options{Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, OnOutcome: out.fire},
-		target: target.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets")},
+		target: target.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: target.Egress{Loopback: true}},
 		ready: func(ctx context.Context, s dispatcher.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
 			if err := apply.run(ctx, s); err != nil && ctx.Err() == nil {

@@ -215,7 +215,7 @@ func startNodeWith(t *testing.T, database, token string, env []string, args ...s
 	if n.Client, err = client.New(n.endpoint, token, client.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	n.command = exec.Command(filepath.Join(binaries, "carillon"), append([]string{"serve", "--database", database, "--listen", address}, args...)...)
+	n.command = exec.Command(filepath.Join(binaries, "carillon"), append([]string{"serve", "--database", database, "--listen", address, "--egress-loopback"}, args...)...)
 	n.command.Stderr, n.command.Env = n.logs, append(os.Environ(), env...)
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)

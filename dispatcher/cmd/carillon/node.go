@@ -76,6 +76,10 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return err
 	}
 	defer s.Close()
+	o.target.Egress.Own = ownAddresses(ctx, listener.Addr(), o.database)
+	if o.target.Egress.Loopback {
+		o.log.WarnContext(ctx, "targets on the node itself are called, as --egress-loopback says: whoever may declare jobs reaches all that listens here")
+	}
 	invoker := target.New(o.target)
 	defer invoker.Close()
 	o.engine.Metrics = registry

@@ -94,6 +94,7 @@ type serveCommand struct {
 	NodeName string   `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Label of this node; default the host's name."`
 	Apps     []string `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves; default all."`
 	keysFlag
+	egressFlags
 	SecretDir string `env:"CARILLON_SECRET_DIR" default:"/run/secrets" placeholder:"DIR" help:"Directory of the files that jobs may refer to as secrets, as file:PATH. Whoever may declare jobs may use all of them."`
 
 	Labels map[string]string `env:"CARILLON_NODE_LABELS" mapsep:"," placeholder:"NAME=VALUE,..." help:"What this node is or has, which jobs may require by node_labels, such as zone=a,disk=ssd."`
@@ -198,7 +199,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	}
 	return serveNode(ctx, nodeOptions{
 		database: s.Database, keys: keys, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
-		target: target.Options{Version: version, SecretDir: s.SecretDir},
+		target: target.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 		engine: engine.Options{
 			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps, Labels: s.Labels,
 			Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),

@@ -61,7 +61,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 		if err != nil {
 			return nil, errors.Join(err, n.store.Close())
 		}
-		n.invoker = target.New(target.Options{Version: "bench", ConnsPerHost: 512, SecretDir: n.secrets})
+		n.invoker = target.New(target.Options{Version: "bench", ConnsPerHost: 512, SecretDir: n.secrets, Egress: target.Egress{Loopback: true}})
 		invoker = n.invoker
 	}
 	life, end := context.WithCancel(ctx)
