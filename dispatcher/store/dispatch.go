@@ -410,11 +410,8 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 		if _, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason)); err != nil {
 			return err
 		}
-		// $1 id of the trigger
-		const ofJob = `UPDATE jobs SET state = 'ERROR' WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
-		_, err := t.ExecContext(ctx, ofJob, triggerID)
 		t.tell("")
-		return err
+		return t.writeError(ctx, triggerID)
 	})
 }
 
