@@ -53,7 +53,7 @@ func TestThroughputIsMeasuredBesideItsCeilings(t *testing.T) {
 		"webhook": {pgtest.New(t), "postgresql", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options, results := brief(t, tt.database, time.Second)
+			options, results := brief(t, tt.database, 3*time.Second)
 			options.Peer = `test -n "$BENCH_DATABASE" && echo noise && echo "{\"value\": $BENCH_SECONDS}"`
 			if err := Run(t.Context(), name, options); err != nil {
 				t.Fatal(err)

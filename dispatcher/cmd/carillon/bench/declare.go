@@ -16,9 +16,10 @@ type declaration struct {
 	app      string
 	triggers int
 	perJob   int // triggers of one job
-	// target and schedule are of a job and a trigger by number.
+	start    time.Time
+	// target and schedule are of a job and a trigger by number; the first fires are after start.
 	target   func(job int) dispatcher.Target
-	schedule func(trigger int) dispatcher.Schedule
+	schedule func(trigger int, start time.Time) dispatcher.Schedule
 }
 
 var byBench = dispatcher.Change{Actor: "bench"}
@@ -51,7 +52,7 @@ func (d declaration) job(first int) dispatcher.Job {
 		Triggers: make(map[string]dispatcher.Trigger, d.perJob),
 	}
 	for i := first; i < min(first+d.perJob, d.triggers); i++ {
-		t := dispatcher.Trigger{Schedule: d.schedule(i)}
+		t := dispatcher.Trigger{Schedule: d.schedule(i, d.start)}
 		t.SetDefaults()
 		t.MisfireAfter = dispatcher.Duration(dispatcher.MaxDuration) // late is late here, and never missed
 		job.Triggers[fmt.Sprintf("t%d", i)] = t
@@ -60,8 +61,8 @@ func (d declaration) job(first int) dispatcher.Job {
 }
 
 // everySecond fires each second from an instant on.
-func everySecond(from time.Time) func(int) dispatcher.Schedule {
-	return func(int) dispatcher.Schedule { return dispatcher.Schedule{Expression: "rate(1s)", StartAt: &from} }
+func everySecond(_ int, from time.Time) dispatcher.Schedule {
+	return dispatcher.Schedule{Expression: "rate(1s)", StartAt: &from}
 }
 
 // to is a target for all jobs.

@@ -21,7 +21,7 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int) error {
 	schedule := dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", scalePeriod), StartAt: &start}
 	d := declaration{
 		app: app, triggers: 1, perJob: 1, target: to("http://127.0.0.1"),
-		schedule: func(int) dispatcher.Schedule { return schedule },
+		schedule: func(int, time.Time) dispatcher.Schedule { return schedule },
 	}
 	if err := declare(ctx, b.database, d); err != nil {
 		return err

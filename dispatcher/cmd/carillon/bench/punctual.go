@@ -19,47 +19,54 @@ func (b *bench) lateness(ctx context.Context) error {
 		return err
 	}
 	defer receiver.close()
-	start := nextSecond(8 * time.Second)
-	d := declaration{app: "steady", triggers: lateRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: spread(start, lateRate)}
-	end := start.Add(b.Time)
-	if err := b.run(ctx, until(end.Add(time.Second)), d); err != nil {
+	d := declaration{app: "steady", triggers: lateRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: spread(lateRate)}
+	start, err := b.run(ctx, b.measured, d)
+	if err != nil {
 		return err
 	}
-	l := latenciesOf(receiver.notedBefore(end))
+	l := latenciesOf(receiver.notedBefore(start.Add(b.Time)))
 	all := lateRate * int(b.Time/time.Second)
 	r := Result{Bench: "lateness", Database: b.kind, Unit: "fires/s", Value: float64(len(l)) / b.Time.Seconds(), Triggers: some(lateRate), Missing: some(all - len(l))}
 	r.lateness(l)
 	return b.Report(r)
 }
 
-// spread fires each second, the triggers one after the other.
-func spread(start time.Time, rate int) func(int) dispatcher.Schedule {
-	return func(i int) dispatcher.Schedule {
-		return everySecond(start.Add(time.Duration(i) * time.Second / time.Duration(rate)))(i)
+// spread fires each second, the triggers one after the other, from the moment on that run chooses.
+func spread(rate int) func(int, time.Time) dispatcher.Schedule {
+	return func(i int, start time.Time) dispatcher.Schedule {
+		return everySecond(i, start.Add(time.Duration(i)*time.Second/time.Duration(rate)))
 	}
 }
 
-// until waits for an instant.
-func until(end time.Time) func(context.Context) error {
-	return func(ctx context.Context) error { return pause(ctx, time.Until(end)) }
-}
-
-// run declares jobs, and runs a node for as long as wait waits.
-func (b *bench) run(ctx context.Context, wait func(context.Context) error, declarations ...declaration) error {
+// run declares jobs, and runs a node for as long as wait waits. However long the declarations
+// take, the first fire is due when the node has started: they begin in an hour, which then is
+// brought near.
+func (b *bench) run(ctx context.Context, wait func(ctx context.Context, start time.Time) error, declarations ...declaration) (start time.Time, err error) {
+	declared := nextSecond(time.Hour)
 	for _, d := range declarations {
+		d.start = declared
 		if err := declare(ctx, b.database, d); err != nil {
-			return err
+			return start, err
 		}
+	}
+	start = nextSecond(4 * time.Second)
+	if err := b.shift(ctx, start.Sub(declared)); err != nil {
+		return start, err
 	}
 	n, err := startNode(ctx, nodeOptions{database: b.database, sends: true})
 	if err != nil {
-		return err
+		return start, err
 	}
 	defer func() { _ = n.stop() }() // a second call says the same
-	if err := wait(ctx); err != nil {
-		return err
+	if err := wait(ctx, start); err != nil {
+		return start, err
 	}
-	return n.stop()
+	return start, n.stop()
+}
+
+// measured waits for the time of the benchmark, and for what comes late.
+func (b *bench) measured(ctx context.Context, start time.Time) error {
+	return pause(ctx, time.Until(start.Add(b.Time+time.Second)))
 }
 
 // burstSize is how many fires are due at once.
@@ -74,18 +81,18 @@ func (b *bench) burst(ctx context.Context) error {
 		return err
 	}
 	defer receiver.close()
-	due := nextSecond(10 * time.Second)
-	once := func(i int) dispatcher.Schedule {
-		s := everySecond(due)(i)
+	once := func(i int, start time.Time) dispatcher.Schedule {
+		s := everySecond(i, start)
 		if s.RepeatCount = 1; i%100 == 0 {
 			s.RepeatCount = 3
 		}
 		return s
 	}
 	crowd := declaration{app: "crowd", triggers: burstSize, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: once}
-	alone := declaration{app: "alone", triggers: 1, perJob: 1, target: to(receiver.url), schedule: func(int) dispatcher.Schedule { s := everySecond(due)(0); s.RepeatCount = 1; return s }}
+	alone := declaration{app: "alone", triggers: 1, perJob: 1, target: to(receiver.url), schedule: func(_ int, start time.Time) dispatcher.Schedule { return once(1, start) }}
 	const all = burstSize + 1 + 2*burstSize/100
-	if err := b.run(ctx, func(ctx context.Context) error { return receiver.await(ctx, all, time.Minute) }, crowd, alone); err != nil {
+	due, err := b.run(ctx, func(ctx context.Context, _ time.Time) error { return receiver.await(ctx, all, time.Minute) }, crowd, alone)
+	if err != nil {
 		return err
 	}
 	notes := receiver.notedBefore(due.Add(time.Hour))
@@ -147,20 +154,19 @@ func (b *bench) hang(ctx context.Context) error {
 		defer hanging.close()
 		urls = append(urls, hanging.url)
 	}
-	start := nextSecond(5 * time.Second)
 	d := declaration{
-		app: "hanging", triggers: hangTriggers, perJob: 1, schedule: spread(start, hangTriggers),
+		app: "hanging", triggers: hangTriggers, perJob: 1, schedule: spread(hangTriggers),
 		target: func(job int) dispatcher.Target {
 			t := webhookTo(urls[job%hangHosts])
 			t.Webhook.Timeout = hangTimeout
 			return t
 		},
 	}
-	end := start.Add(b.Time)
-	if err := b.run(ctx, until(end.Add(time.Second)), d); err != nil {
+	start, err := b.run(ctx, b.measured, d)
+	if err != nil {
 		return err
 	}
-	l := latenciesOf(receiver.notedBefore(end))
+	l := latenciesOf(receiver.notedBefore(start.Add(b.Time)))
 	healthy := hangTriggers / hangHosts * int(b.Time/time.Second)
 	r := Result{Bench: "hang", Database: b.kind, Unit: "healthy fires/s", Value: float64(len(l)) / b.Time.Seconds(), Triggers: some(hangTriggers), Missing: some(healthy - len(l))}
 	r.lateness(l)
