@@ -410,13 +410,15 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 		if _, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason)); err != nil {
 			return err
 		}
-		// $1 id of the trigger
-		const ofJob = `UPDATE jobs SET state = 'ERROR' WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
-		_, err := t.ExecContext(ctx, ofJob, triggerID)
+		_, err := t.ExecContext(ctx, jobInError, triggerID)
 		t.tell("")
 		return err
 	})
 }
+
+// jobInError lets the job of a trigger show that the trigger is in error.
+// $1 id of the trigger
+const jobInError = `UPDATE jobs SET state = 'ERROR' WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
 
 func (s *store) Listen(ctx context.Context, hint func(dispatcher.Hint)) error {
 	return s.listen(ctx, hint)

@@ -128,6 +128,9 @@ func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason strin
 		if err != nil || !found {
 			return err
 		}
+		if _, err := t.ExecContext(ctx, jobInError, run.TriggerID); err != nil {
+			return err
+		}
 		// $1 trigger
 		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id WHERE t.id = $1`
 		_, _, err = first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&app, &job, &trigger) }, names, run.TriggerID)
