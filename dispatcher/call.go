@@ -16,6 +16,9 @@ type Call struct {
 	Missed            *MissedRange // what a catch-up run stands for; nil for other runs
 	Target            Target
 	Payload           json.RawMessage
+	// Delivery and Retry are for who makes the call: they say what becomes of it if it fails.
+	Delivery Delivery
+	Retry    Retry
 }
 
 // Body returns the payload, or, for a job without one, a description of the fire. It is

@@ -55,9 +55,9 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
 	call, err := e.callOf(ctx, run)
 	switch {
-	case err == nil && e.putOff(ctx, run):
+	case err == nil && e.putOff(ctx, run, call):
 		return
-	case err == nil && e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun):
+	case err == nil && call.Delivery == dispatcher.AtMostOnce && !e.intents.commit(ctx, run.HeldRun):
 		// It is another's, or nobody knows; either way whoever adopts or ends it accounts for it.
 		e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
 		return
@@ -83,7 +83,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	outcome.StartedAt, outcome.EndedAt = e.clock.of(outcome.StartedAt), e.clock.of(outcome.EndedAt)
 	record := dispatcher.Record{RunKey: run.RunKey, Node: run.node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome}
 	if err == nil {
-		record.Next = e.judge(ctx, run, outcome)
+		record.Next = e.judge(ctx, run, call, outcome)
 	}
 	e.recorder.put(ctx, record)
 	if e.opts.OnOutcome != nil && err == nil {

@@ -115,7 +115,7 @@ const retryFailed = "failed"
 
 // judge draws the conclusions of an attempt that was made, and returns when there is another; nil:
 // this was the last.
-func (e *Engine) judge(ctx context.Context, run heldRun, o dispatcher.Outcome) *dispatcher.NextAttempt {
+func (e *Engine) judge(ctx context.Context, run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
 	e.gate.report(run.lane.host, o, time.Now())
 	if o.State == dispatcher.RunSucceeded {
 		return nil
@@ -124,11 +124,7 @@ func (e *Engine) judge(ctx context.Context, run heldRun, o dispatcher.Outcome) *
 		reason := fmt.Sprintf("the target answered 410 (Gone) to run %s: it wants no more calls; resume the trigger when it does", run.RunKey)
 		e.logIf(ctx, "disable trigger", e.store.Disable(ctx, run.RunKey, reason, time.Time{}))
 	}
-	d, ok := e.jobs.get(run.JobID, 0)
-	if !ok {
-		return nil
-	}
-	next := nextAttempt(d.Job, run.HeldRun, o, rand.Float64())
+	next := nextAttempt(call, run.HeldRun, o, rand.Float64())
 	if next != nil {
 		e.metrics.retries.WithLabelValues(retryFailed).Inc()
 	}
@@ -136,12 +132,12 @@ func (e *Engine) judge(ctx context.Context, run heldRun, o dispatcher.Outcome) *
 }
 
 // nextAttempt returns when a run is attempted again that failed; nil if it is not to be.
-func nextAttempt(job dispatcher.Job, run dispatcher.HeldRun, o dispatcher.Outcome, draw float64) *dispatcher.NextAttempt {
-	policy, failures := job.Retry, run.Failures+1
+func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outcome, draw float64) *dispatcher.NextAttempt {
+	policy, failures := call.Retry, run.Failures+1
 	switch {
 	case !o.Class.Repeatable(o.HTTPStatus), failures >= policy.MaxAttempts:
 		return nil
-	case job.Delivery == dispatcher.AtMostOnce && !o.Class.CertainlyUnsent():
+	case call.Delivery == dispatcher.AtMostOnce && !o.Class.CertainlyUnsent():
 		return nil // it may have been sent
 	}
 	wait := policy.Delay(failures, draw)
@@ -168,11 +164,7 @@ func retryFrom(policy dispatcher.Retry, run dispatcher.HeldRun, began time.Time)
 
 // putOff records that an attempt is made later, if its host may not be called now, and tells
 // whether that is so. The attempt is not consumed.
-func (e *Engine) putOff(ctx context.Context, run heldRun) bool {
-	d, ok := e.jobs.get(run.JobID, 0)
-	if !ok {
-		return false
-	}
+func (e *Engine) putOff(ctx context.Context, run heldRun, call dispatcher.Call) bool {
 	now := time.Now()
 	wait, class, reason := e.gate.admit(run.lane.host, run.RunKey, now)
 	if wait <= 0 {
@@ -181,7 +173,7 @@ func (e *Engine) putOff(ctx context.Context, run heldRun) bool {
 	record := dispatcher.Record{RunKey: run.RunKey, Node: run.node, Token: run.Token, Attempt: run.Attempt, Outcome: unmade(dispatcher.RunFailed, class, reason)}
 	o := &record.Outcome
 	o.StartedAt, o.EndedAt = e.clock.of(now), e.clock.of(now)
-	record.Next = retryFrom(d.Retry, run.HeldRun, o.StartedAt)
+	record.Next = retryFrom(call.Retry, run.HeldRun, o.StartedAt)
 	record.Next.At, record.Next.Unmade = o.EndedAt.Add(wait).Truncate(time.Millisecond).Add(time.Millisecond), true
 	if record.Next.At.After(record.Next.Until) {
 		record.Next = nil

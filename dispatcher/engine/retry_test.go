@@ -163,7 +163,7 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 		class  dispatcher.Class
 		status int
 		after  *time.Duration
-		change func(*dispatcher.Job, *dispatcher.HeldRun)
+		change func(*dispatcher.Call, *dispatcher.HeldRun)
 		want   time.Duration // after the end; less than 0: never
 	}{
 		"a server error":                     {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
@@ -182,12 +182,12 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 		"Retry-After beyond the wait":        {class: dispatcher.ClassRateLimited, after: after(30 * time.Second), want: 30 * time.Second},
 		"Retry-After within the wait":        {class: dispatcher.ClassRateLimited, after: after(0), want: 4 * time.Second},
 		"Retry-After beyond the cap":         {class: dispatcher.ClassHTTP5xx, after: after(1e9 * time.Second), want: 5 * time.Minute},
-		"the last attempt":                   {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Job, run *dispatcher.HeldRun) { run.Failures = 2 }, want: -1},
-		"lost attempts do not count":         {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Job, run *dispatcher.HeldRun) { run.Attempt = 9 }, want: 4 * time.Second},
-		"waits grow with failures":           {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Job, run *dispatcher.HeldRun) { run.Failures = 1 }, want: 8 * time.Second},
-		"one attempt":                        {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Job, _ *dispatcher.HeldRun) { j.Retry.MaxAttempts = 1 }, want: -1},
-		"too old":                            {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Job, _ *dispatcher.HeldRun) { j.Retry.MaxAge = dispatcher.Duration(time.Second) }, want: -1},
-		"given up before":                    {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Job, run *dispatcher.HeldRun) { run.RetryUntil = ended }, want: -1},
+		"the last attempt":                   {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Failures = 2 }, want: -1},
+		"lost attempts do not count":         {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Attempt = 9 }, want: 4 * time.Second},
+		"waits grow with failures":           {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Failures = 1 }, want: 8 * time.Second},
+		"one attempt":                        {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Retry.MaxAttempts = 1 }, want: -1},
+		"too old":                            {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Retry.MaxAge = dispatcher.Duration(time.Second) }, want: -1},
+		"given up before":                    {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.RetryUntil = ended }, want: -1},
 		"at most once, perhaps sent":         {class: dispatcher.ClassTimeout, change: atMostOnce, want: -1},
 		"at most once, answered":             {class: dispatcher.ClassHTTP5xx, change: atMostOnce, want: -1},
 		"at most once, connection reset":     {class: dispatcher.ClassReset, change: atMostOnce, want: -1},
@@ -197,14 +197,14 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var job dispatcher.Job
-			job.SetDefaults()
+			var call dispatcher.Call
+			call.Retry.SetDefaults()
 			run := dispatcher.HeldRun{Attempt: 1}
 			if tt.change != nil {
-				tt.change(&job, &run)
+				tt.change(&call, &run)
 			}
 			o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: ended, Class: tt.class, HTTPStatus: tt.status, RetryAfter: tt.after}
-			next := nextAttempt(job, run, o, 0.8)
+			next := nextAttempt(call, run, o, 0.8)
 			if tt.want < 0 {
 				if next != nil {
 					t.Errorf("next = %+v, want none", next)
@@ -223,7 +223,21 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 	}
 }
 
-func atMostOnce(j *dispatcher.Job, _ *dispatcher.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
+func atMostOnce(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
+
+// The definition may leave the cache while an attempt is under way: each hint turns it.
+func TestRetryDoesNotHangOnTheCache(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		r.jobs.turn()
+		r.jobs.turn()
+		return broken()
+	}
+	if run := r.read(r.request("forgotten", nil)); run.State != dispatcher.RunRetrying {
+		t.Errorf("run = %+v, want it retrying", run)
+	}
+}
 
 // One host is left alone after some failures; nothing is sent to it, no attempt is spent, and
 // others go on.
