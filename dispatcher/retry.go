@@ -99,7 +99,7 @@ func (c Class) Repeatable(httpStatus int) bool {
 	switch c {
 	case ClassHTTP4xx:
 		return httpStatus == 408 || httpStatus == 425
-	case ClassHTTP3xx, ClassEgressDenied, ClassCancelled, ClassPanic, ClassJobDeleted:
+	case ClassRedirect, ClassEgressDenied, ClassCancelled, ClassPanic, ClassJobDeleted:
 		return false
 	}
 	return true

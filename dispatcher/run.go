@@ -51,6 +51,8 @@ type Attempt struct {
 	HTTPStatus int       `json:"http_status,omitempty"`
 	Class      Class     `json:"class,omitempty"`
 	Error      string    `json:"error,omitempty"`
+	// Answer is what is kept of the answer, nil if nothing is.
+	Answer *Answer `json:"answer,omitempty"`
 	// Late holds a result that came after the run had been taken from the node.
 	Late *Outcome `json:"late_result,omitempty"`
 }
@@ -115,18 +117,22 @@ const (
 	ClassTLS            Class = "tls"
 	ClassReset          Class = "reset"
 	ClassTimeout        Class = "timeout"
-	ClassHTTP3xx        Class = "http_3xx"
+	ClassRedirect       Class = "redirect" // 3xx: redirects are not followed
+	ClassHTTP2xx        Class = "http_2xx" // which success_codes does not have
 	ClassHTTP4xx        Class = "http_4xx"
 	ClassHTTP5xx        Class = "http_5xx"
 	ClassRateLimited    Class = "rate_limited"
-	ClassProtocol       Class = "protocol"      // an answer that is not HTTP
-	ClassEgressDenied   Class = "egress_denied" // an address that is never called
-	ClassCancelled      Class = "cancelled"     // stopped by an operator or a shutdown
-	ClassCircuitOpen    Class = "circuit_open"  // put off: the host has failed too often
-	ClassHostRate       Class = "host_rate"     // put off: enough requests to the host
-	ClassPanic          Class = "panic"         // a fault of ours
-	ClassJobDeleted     Class = "job_deleted"   // nothing left to call
-	ClassSecret         Class = "secret"        // the node has not, or cannot use, what a secret refers to
+	ClassProtocol       Class = "protocol"         // an answer that is not HTTP
+	ClassHeaderTooLarge Class = "header_too_large" // an answer whose header is longer than 64 KiB
+	ClassBody           Class = "body"             // a body that is not as expected
+	ClassBodyTooLarge   Class = "body_too_large"   // nor can it be, within the 64 KiB that are read
+	ClassEgressDenied   Class = "egress_denied"    // an address that is never called
+	ClassCancelled      Class = "cancelled"        // stopped by an operator or a shutdown
+	ClassCircuitOpen    Class = "circuit_open"     // put off: the host has failed too often
+	ClassHostRate       Class = "host_rate"        // put off: enough requests to the host
+	ClassPanic          Class = "panic"            // a fault of ours
+	ClassJobDeleted     Class = "job_deleted"      // nothing left to call
+	ClassSecret         Class = "secret"           // the node has not, or cannot use, what a secret refers to
 	ClassOther          Class = "other"
 )
 
@@ -140,4 +146,6 @@ type Outcome struct {
 	Error      string    `json:"error,omitempty"`
 	// RetryAfter is how long the target asks to wait, nil if it does not.
 	RetryAfter *time.Duration `json:"-"`
+	// Answer is what is kept of the answer, nil if nothing is.
+	Answer *Answer `json:"answer,omitempty"`
 }

@@ -20,6 +20,12 @@ type Webhook struct {
 	Signing *Signing `json:"signing,omitempty"`
 	// Auth says who calls; nil: nobody in particular.
 	Auth *Auth `json:"auth,omitempty"`
+	// TLS tunes https; nil: as the node's system has it.
+	TLS *TLS `json:"tls,omitempty"`
+	// SuccessCodes are the statuses that count as success; empty: 2xx.
+	SuccessCodes []SuccessCode `json:"success_codes,omitempty"`
+	// ExpectBody is a regular expression (RE2) that the body of a success has to match.
+	ExpectBody string `json:"expect_body,omitempty"`
 	// CloudEvents makes each request a CloudEvent.
 	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
 }
@@ -47,6 +53,8 @@ func (w Webhook) Validate() error {
 	checkHeaders(&faults, "/headers", w.Headers, w.setsHeader)
 	w.Signing.check(&faults, "/signing")
 	w.Auth.check(&faults, "/auth", w.URL)
+	w.TLS.check(&faults, "/tls")
+	w.checkExpectations(&faults)
 	switch {
 	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
 		faults.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)), CloudEventsBinary, CloudEventsStructured)
@@ -66,6 +74,7 @@ func (w Webhook) setsHeader(lower string) bool {
 func (w Webhook) eachSecret(f func(path string, s Secret) Secret) Webhook {
 	w.Signing = w.Signing.eachSecret(func(path string, s Secret) Secret { return f("/signing"+path, s) })
 	w.Auth = w.Auth.eachSecret(func(path string, s Secret) Secret { return f("/auth"+path, s) })
+	w.TLS = w.TLS.eachSecret(func(path string, s Secret) Secret { return f("/tls"+path, s) })
 	return w
 }
 

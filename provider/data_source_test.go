@@ -1,12 +1,16 @@
 package provider_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/statecheck"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 func TestDataSourcesReadRunsAndNodes(t *testing.T) {
@@ -64,4 +68,53 @@ func TestRunQueriesAreChecked(t *testing.T) {
 		d := f.directory(t, providerBlock(""), "data \"carillon_runs\" \"all\" {\n "+query+"\n}\n")
 		d.mustFail(t, []string{"plan"}, want)
 	}
+}
+
+func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	record := func(ctx context.Context) error {
+		if err := f.fire(ctx); err != nil {
+			return err
+		}
+		held, err := f.store.Held(ctx, 1, 1)
+		if err != nil {
+			return err
+		}
+		now := time.Now().UTC()
+		return f.store.Record(ctx, []dispatcher.Record{{
+			RunKey: held[0].RunKey, Node: 1, Token: held[0].Token, Attempt: held[0].Attempt,
+			Outcome: dispatcher.Outcome{
+				State: dispatcher.RunFailed, StartedAt: now, EndedAt: now, HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "the target answered 500",
+				Answer: &dispatcher.Answer{
+					RequestID: "req-1", Headers: map[string]string{"server": "x"}, Body: "sorry",
+					Phases: dispatcher.Phases{Connect: dispatcher.Duration(time.Millisecond), LastByte: dispatcher.Duration(time.Second)},
+				},
+			},
+		}})
+	}
+	f.run(t,
+		resource.TestStep{Config: f.config(job(hook + daily))},
+		resource.TestStep{
+			PreConfig: do(t, record),
+			Config: f.config(job(hook+daily) + `
+				data "carillon_runs" "all" { app = "crm" }
+				data "carillon_run" "one" { id = data.carillon_runs.all.runs[0].id }
+			`),
+			ConfigStateChecks: []statecheck.StateCheck{
+				statecheck.ExpectKnownValue("data.carillon_run.one", tfjsonpath.New("job"), knownvalue.StringExact("nightly")),
+				statecheck.ExpectKnownValue("data.carillon_run.one", tfjsonpath.New("attempts").AtSliceIndex(0), knownvalue.ObjectPartial(map[string]knownvalue.Check{
+					"attempt": knownvalue.Int64Exact(1), "http_status": knownvalue.Int64Exact(500), "class": knownvalue.StringExact("http_5xx"),
+					"answer": knownvalue.ObjectExact(map[string]knownvalue.Check{
+						"request_id": knownvalue.StringExact("req-1"), "body": knownvalue.StringExact("sorry"), "body_truncated": knownvalue.Bool(false),
+						"headers": knownvalue.MapExact(map[string]knownvalue.Check{"server": knownvalue.StringExact("x")}),
+						"phases": knownvalue.ObjectExact(map[string]knownvalue.Check{
+							"dns": knownvalue.Null(), "connect": knownvalue.StringExact("1ms"), "tls": knownvalue.Null(),
+							"first_byte": knownvalue.Null(), "last_byte": knownvalue.StringExact("1s"),
+						}),
+					}),
+				})),
+			},
+		},
+	)
 }

@@ -50,7 +50,10 @@ const fullJob = `
           next    = { reference = "file:crm/next" }
         }
       }
-      cloud_events = "binary"
+      cloud_events  = "binary"
+      success_codes = ["2xx", "404"]
+      expect_body   = "^ok"
+      tls           = { min_version = "1.3" }
     }
   }
   payload = jsonencode({ b = [1, 2.5, "<&>"], a = { c = null } })

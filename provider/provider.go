@@ -85,7 +85,7 @@ func (p *carillonProvider) Resources(context.Context) []func() resource.Resource
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{newNodesDataSource, newRunsDataSource}
+	return []func() datasource.DataSource{newNodesDataSource, newRunDataSource, newRunsDataSource}
 }
 
 // connect judges the settings and returns the connection. A setting that is not known yet

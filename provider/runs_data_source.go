@@ -63,10 +63,7 @@ const (
 )
 
 func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
-	states := make([]string, len(dispatcher.RunStates))
-	for i, state := range dispatcher.RunStates {
-		states[i] = string(state)
-	}
+	states := runStates()
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The runs of an app, latest scheduled first.",
 		Attributes: map[string]schema.Attribute{
@@ -101,6 +98,15 @@ func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, r
 			},
 		},
 	}
+}
+
+// runStates are the states of runs as texts.
+func runStates() []string {
+	states := make([]string, len(dispatcher.RunStates))
+	for i, state := range dispatcher.RunStates {
+		states[i] = string(state)
+	}
+	return states
 }
 
 func runAttributes(states []string) map[string]schema.Attribute {

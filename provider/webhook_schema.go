@@ -58,11 +58,42 @@ func webhookAttribute() schema.Attribute {
 				},
 			},
 			"auth": authAttribute(),
+			"tls":  tlsAttribute(),
+			"success_codes": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: fmt.Sprintf("Statuses that count as success, such as `\"204\"`, or classes of them, such as `\"2xx\"`; at most %d. "+
+					"Default: `[\"2xx\"]`.", dispatcher.MaxSuccessCodes),
+			},
+			"expect_body": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "A regular expression (RE2) that the body of a success has to match, within its first 64 KiB; else the attempt " +
+					"fails. Default: any body will do.",
+			},
 			"cloud_events": schema.StringAttribute{
 				Optional: true,
 				MarkdownDescription: "Makes each request a CloudEvent 1.0: `binary` puts its attributes into headers, `structured` " +
 					"puts an envelope around the payload. Default: it is none.",
 			},
+		},
+	}
+}
+
+func tlsAttribute() schema.Attribute {
+	return schema.SingleNestedAttribute{
+		Optional:            true,
+		MarkdownDescription: "Tunes the connections of `https`. " + dropsUnknown + " Default: as the nodes' system has it, TLS 1.2 or later.",
+		Attributes: map[string]schema.Attribute{
+			"ca_certificates": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "PEM certificates of those who may vouch for the target, instead of those that the nodes' system trusts. " +
+					"Default: those of the system.",
+			},
+			"client_certificate": schema.StringAttribute{Optional: true, MarkdownDescription: "PEM chain that the node shows. Default: none."},
+			"client_key": schema.SingleNestedAttribute{
+				Optional: true, Attributes: secretAttributes(),
+				MarkdownDescription: "PEM private key of the client certificate. Default: none.",
+			},
+			"min_version": schema.StringAttribute{Optional: true, MarkdownDescription: "`1.2` or `1.3`. Default: `1.2`."},
 		},
 	}
 }

@@ -162,6 +162,10 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 		}},
 		{append(webhook, "auth"), []row{{raw + `{}`, "auth_form"}, {"basic", "json_type"}}},
 		{append(webhook, "auth", "api_key"), []row{{raw + `{"key":{"reference":"env:SECRET_X"}}`, "auth_form"}}},
+		{append(webhook, "success_codes"), []row{{raw + `"2xx"`, "json_type"}}},
+		{append(webhook, "expect_body"), []row{{"(", "regexp"}, {"a{2000}", "regexp"}, {strings.Repeat("a", 1025), "text_too_long"}, {raw + `1`, "json_type"}}},
+		{append(webhook, "tls", "min_version"), []row{{"1.1", "enum"}, {"TLS1.2", "enum"}}},
+		{append(webhook, "tls", "ca_certificates"), []row{{"hunter2", "tls_certificate"}, {strings.Repeat("x", 65<<10), "text_too_long"}}},
 		{append(webhook, "cloud_events"), []row{{"both", "enum"}, {"Binary", "enum"}, {raw + `true`, "json_type"}}},
 		{[]string{"target", "webhook"}, []row{{raw + `"https://example.com"`, "json_type"}, {raw + `null`, "required"}}},
 		{[]string{"triggers"}, []row{{raw + `[]`, "json_type"}}},
@@ -267,6 +271,17 @@ func TestBadInputAsAWhole(t *testing.T) {
 		"six secrets to sign by": {
 			with(t, `{"a":{},"b":{},"c":{},"d":{},"e":{},"f":{}}`, "target", "webhook", "signing", "secrets"), nil, 422,
 			[]string{"/target/webhook/signing/secrets too_many"},
+		},
+		"success codes that are none": {
+			with(t, `["200","299.5","6xx","2XX","",99]`, "target", "webhook", "success_codes"), nil, 400,
+			[]string{
+				"/target/webhook/success_codes/1 status_code", "/target/webhook/success_codes/2 status_code", "/target/webhook/success_codes/3 status_code",
+				"/target/webhook/success_codes/4 status_code", "/target/webhook/success_codes/5 json_type",
+			},
+		},
+		"a client certificate without a key": {
+			with(t, `{"client_certificate":"x"}`, "target", "webhook", "tls"), nil, 422,
+			[]string{"/target/webhook/tls tls_certificate", "/target/webhook/tls/client_certificate tls_certificate"},
 		},
 		"basic auth with everything wrong": {
 			with(t, `{"basic":{"username":"a:b","password":{"value":"hunter2\r"}},"bearer":{"token":{"stored":true}}}`, "target", "webhook", "auth"), nil, 422,

@@ -25,6 +25,9 @@ type recorder struct {
 const (
 	// recordBuffer is how many outcomes may wait to be stored.
 	recordBuffer = 8192
+	// mostAnswered is how many of them may wait with what was answered, up to 64 KiB each: what is
+	// only there to be read gives way when the database lags.
+	mostAnswered = 512
 	// recordLinger is how long a batch may fill. If the node dies meanwhile, its requests are
 	// repeated, so it is short beside what a request takes.
 	recordLinger = 25 * time.Millisecond
@@ -37,6 +40,9 @@ func newRecorder(store dispatcher.Store, stored func([]dispatcher.Record), busy 
 // put hands over an outcome. While the buffer is full it waits, but not beyond the end of
 // the attempt: then the outcome is dropped, and whoever adopts the run accounts for it.
 func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
+	if len(r.inbox) > mostAnswered {
+		record.Outcome.Answer = nil
+	}
 	r.pending.Add(1)
 	select {
 	case r.inbox <- record:

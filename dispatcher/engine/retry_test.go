@@ -175,7 +175,7 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 		"a bad request":                      {class: dispatcher.ClassHTTP4xx, status: 400, want: -1},
 		"not found":                          {class: dispatcher.ClassHTTP4xx, status: 404, want: -1},
 		"gone":                               {class: dispatcher.ClassHTTP4xx, status: 410, want: -1},
-		"a redirect":                         {class: dispatcher.ClassHTTP3xx, status: 302, want: -1},
+		"a redirect":                         {class: dispatcher.ClassRedirect, status: 302, want: -1},
 		"a forbidden address":                {class: dispatcher.ClassEgressDenied, want: -1},
 		"cancelled":                          {class: dispatcher.ClassCancelled, want: -1},
 		"a panic":                            {class: dispatcher.ClassPanic, want: -1},

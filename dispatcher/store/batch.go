@@ -45,8 +45,9 @@ var (
 		column{"state", text}, column{"class", text}, column{"error", text})
 	againColumns = append(recordColumns[:12:12],
 		column{"next_at", bigint}, column{"until_at", bigint}, column{"spent", integer}, column{"unmade", integer}, column{"stops", boolean})
-	lateColumns  = append(recordColumns[:12:12], column{"late", text})
-	rearmColumns = []column{
+	answerColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"attempt", integer}, {"answer", text}}
+	lateColumns   = append(recordColumns[:12:12], column{"late", text})
+	rearmColumns  = []column{
 		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"anchor", bigint}, {"next", bigint}, {"due", bigint},
 	}
 	misfireColumns = []column{

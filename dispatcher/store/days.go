@@ -28,7 +28,7 @@ const (
 
 // partition is one day of a table.
 type partition struct {
-	table string // runs or attempts
+	table string // runs, attempts or answers
 	day   int64  // its first instant
 }
 
@@ -72,10 +72,10 @@ func (p *postgres) turnDays(ctx context.Context, c cleaner, now, horizon int64) 
 	return dropped, done, err
 }
 
-// partitions returns those that there are, the runs of each day before its attempts.
+// partitions returns those that there are, the runs of each day first.
 func partitions(ctx context.Context, q querier) ([]partition, error) {
 	const list = `SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-		WHERE i.inhparent IN (CAST('runs' AS regclass), CAST('attempts' AS regclass))
+		WHERE i.inhparent IN (CAST('runs' AS regclass), CAST('attempts' AS regclass), CAST('answers' AS regclass))
 		ORDER BY right(c.relname, 8), c.relname DESC`
 	names, err := collect(ctx, q, func(row scanner) (name string, err error) {
 		err = row.Scan(&name)
@@ -115,7 +115,7 @@ func (p *postgres) firstDays(ctx context.Context, db *sql.DB) error {
 // makeDays makes the partitions that are missing.
 func makeDays(ctx context.Context, c cleaner, there []partition, now int64) error {
 	for n := -daysBehind; n <= daysAhead; n++ {
-		for _, table := range []string{"runs", "attempts"} {
+		for _, table := range []string{"runs", "attempts", "answers"} {
 			one := partition{table: table, day: day(now) + int64(n)*dayMillis}
 			if slices.Contains(there, one) {
 				continue
@@ -161,7 +161,7 @@ func (p partition) attached(ctx context.Context, tx *sql.Tx) (bool, error) {
 // drop drops a partition unless it holds what must stay. What no claim writes to is locked
 // first, for as long as it takes to look; the table itself only to take the partition out.
 func (p partition) drop(ctx context.Context, tx *sql.Tx) (dropped bool, err error) {
-	// Attempts go when none of their day's runs is left, wherever those are.
+	// The others go when none of their day's runs is left, wherever those are.
 	// $1 from, $2 to
 	held, bounds := `SELECT 1 FROM runs WHERE scheduled_at >= $1 AND scheduled_at < $2 LIMIT 1`, []any{p.day, p.day + dayMillis}
 	if p.table == "runs" {

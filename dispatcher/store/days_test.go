@@ -22,7 +22,7 @@ import (
 func partitionsOf(first time.Time, n int) (names []string) {
 	for i := range n {
 		date := first.Add(days(i)).Format("20060102")
-		names = append(names, "runs_"+date, "attempts_"+date)
+		names = append(names, "runs_"+date, "attempts_"+date, "answers_"+date)
 	}
 	return names
 }
@@ -77,13 +77,13 @@ func TestPartitionsComeAndGo(t *testing.T) {
 	insertRuns(t, s, short, may1.Add(days(1)), 10, true)
 	insertRuns(t, s, long, may1.Add(days(1)).Add(time.Hour), 10, false)
 	insertRuns(t, s, short, may1.Add(days(2)), 10, false)
-	if n := count(t, s, `SELECT (SELECT count(*) FROM runs_default) + (SELECT count(*) FROM attempts_default)`); n != 0 {
+	if n := count(t, s, `SELECT (SELECT count(*) FROM runs_default) + (SELECT count(*) FROM attempts_default) + (SELECT count(*) FROM answers_default)`); n != 0 {
 		t.Errorf("%d rows went to the default partitions, want none", n)
 	}
 	if got := tidy(t, s, may1.Add(days(11)).Add(-time.Millisecond)); got != (dispatcher.Tidied{Runs: 10}) {
 		t.Errorf("before the longest retention: removed %+v, want the ended runs of the other app", got)
 	}
-	if got := tidy(t, s, may1.Add(days(11))); got != (dispatcher.Tidied{Partitions: 2}) {
+	if got := tidy(t, s, may1.Add(days(11))); got != (dispatcher.Tidied{Partitions: 3}) {
 		t.Errorf("a day after its retention: removed %+v, want its partitions", got)
 	}
 	// The next day holds live runs: it stays, and what is not live goes one by one.
@@ -91,7 +91,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 		t.Errorf("a day with live runs: removed %+v, want the ended ones", got)
 	}
 	must(t, store.Exec(t.Context(), s, `UPDATE runs SET live = FALSE`))
-	if got := tidy(t, s, may1.Add(days(12))); got != (dispatcher.Tidied{Partitions: 2}) {
+	if got := tidy(t, s, may1.Add(days(12))); got != (dispatcher.Tidied{Partitions: 3}) {
 		t.Errorf("once they have ended: removed %+v, want the partitions", got)
 	}
 	wantPartitions(t, "at last", s, append(partitionsOf(may1.Add(days(2)), 3), partitionsOf(may1.Add(days(9)), 7)...))
@@ -109,7 +109,7 @@ func TestDayWithRowsInTheDefaultPartition(t *testing.T) {
 		}
 		wantPartitions(t, "beside the default", s, append(partitionsOf(may1.Add(-days(1)), 1), partitionsOf(may1.Add(days(1)), 3)...))
 	}
-	if got := tidy(t, s, may1.Add(days(11))); got.Runs != 10 || got.Partitions != 2 {
+	if got := tidy(t, s, may1.Add(days(11))); got.Runs != 10 || got.Partitions != 3 {
 		t.Errorf("after its retention: removed %+v, want the runs, and the empty day before", got)
 	}
 }
@@ -169,7 +169,7 @@ func TestTidyGivesWay(t *testing.T) {
 			_, err = tx.Exec(t.Context(), lock)
 			must(t, err)
 			begin := time.Now()
-			if got := tidy(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 2 {
+			if got := tidy(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 3 {
 				t.Errorf("beside a lock: removed %+v, want nothing but the empty day", got)
 			}
 			if took := time.Since(begin); took > time.Second {

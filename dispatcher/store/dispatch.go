@@ -323,7 +323,11 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
 	}
 	ended, again := partRetries(sorted)
-	if err := errors.Join(s.recordAll(ctx, s.hot.record, ended), s.recordAll(ctx, s.hot.again, again)); err != nil {
+	err := errors.Join(s.recordAll(ctx, s.hot.record, ended), s.recordAll(ctx, s.hot.again, again))
+	if err == nil {
+		err = s.recordAnswers(ctx, sorted)
+	}
+	if err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)
 	}
 	return nil
@@ -373,6 +377,7 @@ func outcomes(records []dispatcher.Record) []any {
 func (s *store) recordLate(ctx context.Context, records []dispatcher.Record, columns []any) error {
 	late := make([]string, len(records))
 	for i, r := range records {
+		r.Outcome.Answer = nil // which is kept with those of all attempts
 		outcome, err := json.Marshal(r.Outcome)
 		if err != nil {
 			return err

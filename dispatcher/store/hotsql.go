@@ -191,6 +191,7 @@ func common(f flavour) statements {
 		release:     write(keys + releaseRuns),
 		begin:       write(keys + chosen(beginnable) + beginRuns),
 		record:      write(f.rows(0, 3, "", recordColumns...) + recordRuns),
+		answers:     write(f.rows(0, 1, "", answerColumns...) + keepAnswers),
 		late:        write(f.rows(0, 3, "", lateColumns...) + recordLate),
 		ended:       read(anyEnded),
 		endedOf:     read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),

@@ -172,7 +172,7 @@ func findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) 
 	if latest, ok := latestAttempt(run); ok {
 		run.Attempts = append(run.Attempts, latest)
 	}
-	return run, nil
+	return run, addAnswers(ctx, q, run.Attempts, args)
 }
 
 func scanAttempt(row scanner) (dispatcher.Attempt, error) {

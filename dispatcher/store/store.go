@@ -97,8 +97,8 @@ type statement struct {
 
 // statements are the hot statements.
 type statements struct {
-	due, overdue, claim, settle, adoptable, adopt, held, release, begin, forfeitable, forfeit, record, late, ended, endedOf, rearm statement
-	again, retriable, adoptRetries, outdated, giveUp                                                                               statement
+	due, overdue, claim, settle, adoptable, adopt, held, release, begin, forfeitable, forfeit, record, late, answers, ended, endedOf, rearm statement
+	again, retriable, adoptRetries, outdated, giveUp                                                                                        statement
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is

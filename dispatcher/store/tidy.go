@@ -46,8 +46,9 @@ const (
 	// A run of the batch may have been retried meanwhile.
 	deleteRuns = ` DELETE FROM runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
 		AND NOT r.live` + within + ` RETURNING scheduled_at, trigger_id, kind`
-	deleteAttempts = ` DELETE FROM attempts AS r
-		WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
+	deleteAttempts = ` DELETE FROM attempts AS r` + ofRuns
+	deleteAnswers  = ` DELETE FROM answers AS r` + ofRuns
+	ofRuns         = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
 )
 
 // cleaner is who has the lock of the clean-up.
@@ -299,7 +300,7 @@ func scanKey(row scanner) (k expiredKey, err error) {
 	return k, err
 }
 
-// removeRuns deletes runs that are not live, and their attempts.
+// removeRuns deletes runs that are not live, with their attempts and answers.
 func (t *tidying) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) error {
 	if len(keys) == 0 {
 		return nil
@@ -309,7 +310,11 @@ func (t *tidying) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey)
 		return err
 	}
 	t.result.Runs += len(removed)
-	_, err = tx.ExecContext(ctx, t.rows(0, 3, "", keyColumns[:3]...)+deleteAttempts, t.expired(removed)...)
+	for _, statement := range []string{deleteAttempts, deleteAnswers} {
+		if _, err := tx.ExecContext(ctx, t.rows(0, 3, "", keyColumns[:3]...)+statement, t.expired(removed)...); err != nil {
+			return err
+		}
+	}
 	return err
 }
 

@@ -37,6 +37,8 @@ func insertRuns(t *testing.T, s dispatcher.Store, job int64, at time.Time, n int
 		WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < %[3]d)
 		SELECT %[2]d + n, %[1]d, %[1]d, 1, 1, 0, 0, 2, %[4]t, 'succeeded', %[2]d + n FROM n;
 		INSERT INTO attempts SELECT scheduled_at, trigger_id, kind, 1, 1, ended_at, ended_at, 0, 'failed', '', '', NULL
+		FROM runs WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d;
+		INSERT INTO answers SELECT scheduled_at, trigger_id, kind, 2, '{}'
 		FROM runs WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d`, job, at.UnixMilli(), n-1, live)))
 }
 
@@ -67,7 +69,7 @@ func testTidyIsBounded(t *testing.T, s dispatcher.Store) {
 			t.Error("removed (-want +got):\n" + diff)
 		}
 	}
-	for _, table := range []string{"runs", "attempts"} {
+	for _, table := range []string{"runs", "attempts", "answers"} {
 		if got := count(t, s, `SELECT count(*) FROM `+table); got != 100 {
 			t.Errorf("%d %s are left, want 100", got, table)
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,13 +22,15 @@ import (
 func (i *Invoker) authorize(ctx context.Context, r *request, a *dispatcher.Auth, now time.Time) error {
 	switch {
 	case a.Basic != nil:
-		password, err := i.reveal("auth basic password", a.Basic.Password, now)
+		password, err := i.reveal(r, "auth basic password", a.Basic.Password, now)
 		if err != nil {
 			return err
 		}
-		r.header["Authorization"] = []string{"Basic " + base64.StdEncoding.EncodeToString([]byte(a.Basic.Username+":"+password))}
+		both := base64.StdEncoding.EncodeToString([]byte(a.Basic.Username + ":" + password))
+		r.hide(both)
+		r.header["Authorization"] = []string{"Basic " + both}
 	case a.Bearer != nil:
-		token, err := i.reveal("auth bearer token", a.Bearer.Token, now)
+		token, err := i.reveal(r, "auth bearer token", a.Bearer.Token, now)
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ func (i *Invoker) authorize(ctx context.Context, r *request, a *dispatcher.Auth,
 }
 
 func (i *Invoker) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time) error {
-	key, err := i.reveal("auth api_key key", a.Key, now)
+	key, err := i.reveal(r, "auth api_key key", a.Key, now)
 	if err != nil {
 		return err
 	}
@@ -51,6 +52,7 @@ func (i *Invoker) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time)
 		r.header.Set(a.Header, key)
 		return nil
 	}
+	r.hide(url.QueryEscape(key))
 	u, err := url.Parse(r.url)
 	if err != nil {
 		return err // which Validate refuses
@@ -63,20 +65,8 @@ func (i *Invoker) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time)
 	return nil
 }
 
-// reveal returns what a secret is; field names it in the error.
-func (i *Invoker) reveal(field string, secret dispatcher.Secret, now time.Time) (string, error) {
-	text, err := i.secrets.reveal(secret, now)
-	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
-		err = errors.New("it holds a control character such as CR, LF or NUL")
-	}
-	if err != nil {
-		return "", &secretError{field, err}
-	}
-	return text, nil
-}
-
 func (i *Invoker) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Auth, now time.Time) error {
-	credentials, err := i.awsCredentials(ctx, a.Credentials, now)
+	credentials, err := i.awsCredentials(ctx, r, a.Credentials, now)
 	if err != nil {
 		return err
 	}
@@ -90,7 +80,7 @@ func (i *Invoker) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Aut
 }
 
 // awsCredentials returns the credentials that a target names, or those of the node.
-func (i *Invoker) awsCredentials(ctx context.Context, c *dispatcher.AWSCredentials, now time.Time) (aws.Credentials, error) {
+func (i *Invoker) awsCredentials(ctx context.Context, r *request, c *dispatcher.AWSCredentials, now time.Time) (aws.Credentials, error) {
 	if c == nil {
 		found, err := i.node.retrieve(ctx)
 		if err != nil {
@@ -98,13 +88,13 @@ func (i *Invoker) awsCredentials(ctx context.Context, c *dispatcher.AWSCredentia
 		}
 		return found, nil
 	}
-	key, err := i.reveal("auth sigv4 secret_access_key", c.SecretAccessKey, now)
+	key, err := i.reveal(r, "auth sigv4 secret_access_key", c.SecretAccessKey, now)
 	if err != nil {
 		return aws.Credentials{}, err
 	}
 	found := aws.Credentials{AccessKeyID: c.AccessKeyID, SecretAccessKey: key}
 	if c.SessionToken != nil {
-		found.SessionToken, err = i.reveal("auth sigv4 session_token", *c.SessionToken, now)
+		found.SessionToken, err = i.reveal(r, "auth sigv4 session_token", *c.SessionToken, now)
 	}
 	return found, err
 }

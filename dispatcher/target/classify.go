@@ -38,27 +38,6 @@ func unsent(err error) dispatcher.Outcome {
 	return failed(dispatcher.ClassOther, err.Error())
 }
 
-// judge turns an answer's status into an outcome: 2xx is success.
-func judge(status int) dispatcher.Outcome {
-	if status >= 200 && status <= 299 {
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: status}
-	}
-	class := dispatcher.ClassProtocol
-	switch {
-	case status == 429:
-		class = dispatcher.ClassRateLimited
-	case status >= 300 && status <= 399:
-		class = dispatcher.ClassHTTP3xx
-	case status >= 400 && status <= 499:
-		class = dispatcher.ClassHTTP4xx
-	case status >= 500 && status <= 599:
-		class = dispatcher.ClassHTTP5xx
-	}
-	outcome := failed(class, fmt.Sprintf("the target answered %d", status))
-	outcome.HTTPStatus = status
-	return outcome
-}
-
 // classify turns the error of a request into an outcome. outer is the attempt's context
 // without its timeout, bounded the one with it.
 func classify(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
@@ -101,12 +80,16 @@ func classOf(err error) dispatcher.Class {
 		return dispatcher.ClassConnectRefused
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
 		return dispatcher.ClassConnectTimeout
+	case strings.Contains(err.Error(), "response headers exceeded"), strings.Contains(err.Error(), "header list larger"):
+		return dispatcher.ClassHeaderTooLarge
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
-		errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "server closed idle connection"):
+		errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "server closed idle connection"),
+		strings.Contains(err.Error(), "stream error"), strings.Contains(err.Error(), "GOAWAY"), strings.Contains(err.Error(), "client connection lost"):
 		return dispatcher.ClassReset
 	case errors.Is(err, context.DeadlineExceeded):
 		return dispatcher.ClassTimeout
-	case strings.Contains(err.Error(), "malformed"):
+	case strings.Contains(err.Error(), "malformed"), strings.Contains(err.Error(), "1xx informational"), strings.Contains(err.Error(), "bad Content-Length"),
+		strings.Contains(err.Error(), "transfer encoding"), strings.Contains(err.Error(), "invalid"), strings.Contains(err.Error(), "transport connection broken"):
 		return dispatcher.ClassProtocol
 	}
 	return dispatcher.ClassOther

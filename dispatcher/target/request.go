@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,6 +16,8 @@ type request struct {
 	method, url string
 	header      http.Header
 	body        []byte // nil: none
+	clients     *clients
+	revealed    []string // the secrets in it, which an answer may repeat
 }
 
 // build makes the request of an attempt at now. The user's headers come first and ours win.
@@ -42,8 +45,11 @@ func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatc
 		r.header["Content-Type"] = []string{"application/cloudevents+json"}
 	}
 	i.identify(r.header, call, now)
+	if err := i.connect(&r, w.TLS, now); err != nil {
+		return r, err
+	}
 	if w.Signing != nil {
-		signature, err := i.sign(w.Signing, call.EventID, now, r.body)
+		signature, err := i.sign(&r, w.Signing, call.EventID, now)
 		if err != nil {
 			return r, err
 		}
@@ -53,6 +59,18 @@ func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatc
 		return r, nil
 	}
 	return r, i.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the others
+}
+
+// connect chooses the connections of a request.
+func (i *Invoker) connect(r *request, t *dispatcher.TLS, now time.Time) (err error) {
+	key := ""
+	if t != nil && t.ClientKey != nil {
+		if key, err = i.secrets.reveal(*t.ClientKey, now); err != nil {
+			return &secretError{"tls client_key", err}
+		}
+	}
+	r.clients, err = i.pool.with(t, key, now)
+	return err
 }
 
 // identify sets the headers that say what is sent, by whom and why. Names are in the form that
@@ -80,4 +98,26 @@ var identity = []string{
 	"User-Agent", "Webhook-Id", "Webhook-Timestamp", "Traceparent",
 	"Carillon-App", "Carillon-Job", "Carillon-Trigger", "Carillon-Run", "Carillon-Kind",
 	"Carillon-Scheduled-At", "Carillon-Attempt", "Carillon-Fence",
+}
+
+// reveal returns what a secret of a request is; field names it in the error.
+func (i *Invoker) reveal(r *request, field string, secret dispatcher.Secret, now time.Time) (string, error) {
+	text, err := i.secrets.reveal(secret, now)
+	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
+		err = errors.New("it holds a control character such as CR, LF or NUL")
+	}
+	if err != nil {
+		return "", &secretError{field, err}
+	}
+	r.hide(text)
+	return text, nil
+}
+
+// hide has a text taken out of what is kept of the answer. What is very short is in many texts
+// by chance.
+func (r *request) hide(text string) {
+	const least = 4
+	if len(text) >= least {
+		r.revealed = append(r.revealed, text)
+	}
 }

@@ -26,18 +26,18 @@ func (e *secretError) Unwrap() error { return e.err }
 
 // sign returns webhook-signature of Standard Webhooks: a signature for each secret, in the
 // order of their names.
-func (i *Invoker) sign(s *dispatcher.Signing, id string, at time.Time, body []byte) (string, error) {
+func (i *Invoker) sign(r *request, s *dispatcher.Signing, id string, at time.Time) (string, error) {
 	var b strings.Builder
 	head := id + "." + strconv.FormatInt(at.Unix(), 10) + "."
 	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
-		text, err := i.secrets.reveal(s.Secrets[name], at)
-		if err == nil {
-			if b.Len() > 0 {
-				b.WriteByte(' ')
-			}
-			err = appendSignature(&b, text, head, body)
-		}
+		text, err := i.reveal(r, "signing "+name, s.Secrets[name], at)
 		if err != nil {
+			return "", err
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		if err := appendSignature(&b, text, head, r.body); err != nil {
 			return "", &secretError{"signing " + name, err}
 		}
 	}

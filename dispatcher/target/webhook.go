@@ -4,14 +4,12 @@ package target
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/http/httptrace"
+	"regexp"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -35,7 +33,6 @@ type Options struct {
 
 // Bounds of a call.
 const (
-	mostAnswer     = 64 << 10         // bytes read of an answer; more closes the connection
 	mostHeader     = 64 << 10         // bytes of an answer's header
 	connectTimeout = 10 * time.Second // for one dial, within the attempt's own timeout
 	idleTimeout    = 30 * time.Second // shorter than servers commonly keep connections
@@ -43,11 +40,13 @@ const (
 
 // Invoker calls webhooks. It is safe for concurrent use.
 type Invoker struct {
-	kept    *resty.Client // keeps connections
-	fresh   *resty.Client // dials for each request
+	pool    *pool
 	agent   string
 	secrets *secrets
 	node    awsNode
+
+	mu           sync.Mutex
+	expectations map[string]*regexp.Regexp
 }
 
 // New returns an Invoker. Close it to release its connections.
@@ -62,49 +61,14 @@ func New(o Options) *Invoker {
 		o.ConnsPerHost = 64
 	}
 	guard := newGuard(o.Egress, &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: o.Resolver})
-	kept := &http.Transport{
-		Proxy:                  nil, // the environment must not reroute what jobs say
-		DialContext:            guard.dial,
-		TLSHandshakeTimeout:    connectTimeout,
-		MaxIdleConns:           16 * o.ConnsPerHost,
-		MaxIdleConnsPerHost:    o.ConnsPerHost,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: mostHeader,
-		ForceAttemptHTTP2:      true,
-		DisableCompression:     true,
+	return &Invoker{
+		pool: newPool(guard.dial, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir),
+		expectations: map[string]*regexp.Regexp{},
 	}
-	fresh := kept.Clone()
-	fresh.DisableKeepAlives = true
-	return &Invoker{kept: restyOver(kept), fresh: restyOver(fresh), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir)}
 }
 
 // Close closes idle connections.
-func (i *Invoker) Close() {
-	i.kept.GetClient().CloseIdleConnections()
-	i.fresh.GetClient().CloseIdleConnections()
-}
-
-// restyOver returns a client that follows no redirect, keeps no cookie and sends a request
-// once: with GetBody absent, net/http cannot send a body a second time.
-func restyOver(transport http.RoundTripper) *resty.Client {
-	c := resty.NewWithClient(&http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	})
-	c.SetLogger(silent{})
-	c.SetPreRequestHook(func(_ *resty.Client, r *http.Request) error {
-		r.GetBody = nil
-		return nil
-	})
-	return c
-}
-
-// silent keeps resty's warnings from standard error; errors are in the outcome.
-type silent struct{}
-
-func (silent) Errorf(string, ...any) {}
-func (silent) Warnf(string, ...any)  {}
-func (silent) Debugf(string, ...any) {}
+func (i *Invoker) Close() { i.pool.close() }
 
 // Invoke makes one attempt and says how it ended. It never panics and never returns later
 // than the target's timeout, or the end of ctx, plus the time to close a connection.
@@ -126,47 +90,42 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 	if err != nil {
 		return unsent(err)
 	}
+	return i.attempt(ctx, bounded, webhook, r, started)
+}
 
-	client := i.kept
-	if resendable(webhook.Method) {
-		client = i.fresh
+// attempt sends a request and judges what comes. ctx is the attempt's without its timeout,
+// bounded the one with it.
+func (i *Invoker) attempt(ctx, bounded context.Context, w *dispatcher.Webhook, r request, started time.Time) dispatcher.Outcome {
+	client := r.clients.kept
+	if len(r.body) == 0 {
+		client = r.clients.fresh // net/http repeats by itself what has no body when a kept connection dies
 	}
-	got, written, err := i.send(bounded, client, r)
-	if err != nil && !written && bounded.Err() == nil && client == i.kept {
+	watch := &stopwatch{start: started}
+	got, err := send(bounded, client, r, watch)
+	if err != nil && !watch.sent() && bounded.Err() == nil && client == r.clients.kept {
 		// The kept connection had been closed by the server and not one byte went out, so
 		// this is still the first request on the wire.
-		got, _, err = i.send(bounded, i.fresh, r)
+		got, err = send(bounded, r.clients.fresh, r, watch)
 	}
+	var outcome dispatcher.Outcome
 	if err != nil {
-		return classify(ctx, bounded, err, webhook.Timeout)
+		outcome = classify(ctx, bounded, err, w.Timeout)
+		outcome.HTTPStatus = got.status
+	} else {
+		outcome = i.judge(w, got)
+		if outcome.State != dispatcher.RunSucceeded {
+			outcome.RetryAfter = retryAfter(got.header, time.Now())
+		}
 	}
-	outcome = judge(got.status)
-	if outcome.State != dispatcher.RunSucceeded {
-		outcome.RetryAfter = got.retryAfter
-	}
+	outcome.Error = hide(outcome.Error, r.revealed)
+	outcome.Answer = keep(outcome, got, watch.seen(err == nil), r.revealed)
 	return outcome
 }
 
-// answer is what is kept of one.
-type answer struct {
-	status     int
-	retryAfter *time.Duration
-}
-
-// resendable tells the methods that net/http repeats by itself when a kept connection dies.
-func resendable(method string) bool { return method == http.MethodGet || method == http.MethodHead }
-
-// send makes one request and reads its answer to the end. written tells whether any byte of
-// it may have left, or whether the connection was new, so that failing to write means more
-// than a stale connection.
-func (i *Invoker) send(ctx context.Context, client *resty.Client, r request) (got answer, written bool, err error) {
-	// The transport writes in a goroutine of its own, which may outlive a failed request.
-	var out atomic.Bool
-	trace := &httptrace.ClientTrace{
-		GotConn:          func(info httptrace.GotConnInfo) { out.Store(!info.Reused) },
-		WroteHeaderField: func(string, []string) { out.Store(true) },
-	}
-	request := client.R().SetContext(httptrace.WithClientTrace(ctx, trace)).SetDoNotParseResponse(true)
+// send makes one request and reads its answer, as much of it as is kept. With an error, the
+// answer is what came of it.
+func send(ctx context.Context, client *resty.Client, r request, watch *stopwatch) (answer, error) {
+	request := client.R().SetContext(httptrace.WithClientTrace(ctx, watch.trace())).SetDoNotParseResponse(true)
 	request.Header = r.header
 	if r.body != nil {
 		request.SetBody(bytes.NewReader(r.body))
@@ -174,12 +133,8 @@ func (i *Invoker) send(ctx context.Context, client *resty.Client, r request) (go
 	}
 	response, err := request.Execute(r.method, r.url)
 	if err != nil {
-		return answer{}, out.Load(), err
+		return answer{}, err
 	}
 	defer response.RawBody().Close()
-	_, err = io.CopyN(io.Discard, response.RawBody(), mostAnswer)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return answer{response.StatusCode(), retryAfter(response.Header(), time.Now())}, true, err
+	return readAnswer(response.RawResponse)
 }

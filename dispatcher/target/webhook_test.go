@@ -71,7 +71,7 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 func TestAnswersAreJudged(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]dispatcher.Class{
-		200: "", 204: "", 301: dispatcher.ClassHTTP3xx, 404: dispatcher.ClassHTTP4xx, 429: dispatcher.ClassRateLimited, 503: dispatcher.ClassHTTP5xx,
+		200: "", 204: "", 301: dispatcher.ClassRedirect, 404: dispatcher.ClassHTTP4xx, 429: dispatcher.ClassRateLimited, 503: dispatcher.ClassHTTP5xx,
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()

@@ -193,6 +193,18 @@ CREATE TABLE attempts (
 ) PARTITION BY RANGE (scheduled_at);
 CREATE TABLE attempts_default PARTITION OF attempts DEFAULT;
 
+-- What attempts were answered, if there is anything to keep of it; see dispatcher.Answer. Apart from the
+-- hot rows, so that a fire with nothing to keep costs what it did. Partitions as those of runs.
+CREATE TABLE answers (
+  scheduled_at BIGINT   NOT NULL,
+  trigger_id   BIGINT   NOT NULL,
+  kind         SMALLINT NOT NULL,
+  attempt      INTEGER  NOT NULL,
+  answer       TEXT     NOT NULL,         -- JSON
+  PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
+) PARTITION BY RANGE (scheduled_at);
+CREATE TABLE answers_default PARTITION OF answers DEFAULT;
+
 CREATE TABLE misfires (
   from_at    BIGINT NOT NULL,             -- first and last missed instant, inclusive
   to_at      BIGINT NOT NULL,
@@ -316,4 +328,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, api_tokens, secrets, audit, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, attempts, runs, triggers, jobs, apps;
+DROP TABLE installation, api_tokens, secrets, audit, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, answers, attempts, runs, triggers, jobs, apps;

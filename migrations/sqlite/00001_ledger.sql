@@ -140,6 +140,15 @@ CREATE TABLE attempts (
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE answers (
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  answer TEXT NOT NULL,
+  PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE misfires (
   from_at INTEGER NOT NULL,
   to_at INTEGER NOT NULL,
@@ -263,6 +272,7 @@ DROP TABLE calendars;
 DROP TABLE locks;
 DROP TABLE nodes;
 DROP TABLE misfires;
+DROP TABLE answers;
 DROP TABLE attempts;
 DROP TABLE runs;
 DROP TABLE triggers;

@@ -37,6 +37,7 @@ type cli struct {
 	Explain   explainCommand   `cmd:"" help:"Say what became of one instant of a trigger, and why."`
 	Audit     auditCommand     `cmd:"" help:"Reconcile the ledger of an app with its schedules; fails if an instant is unaccounted for."`
 	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
+	Runs      runCommand       `cmd:"" name:"run" help:"Show single runs."`
 	Secret    secretCommand    `cmd:"" help:"Make and replace the keys of stored secrets."`
 	Bench     benchCommand     `cmd:"" help:"Measure Carillon beside the ceilings of this machine and its database."`
 	BenchNode benchNodeCommand `cmd:"" hidden:""`

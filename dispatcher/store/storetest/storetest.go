@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"skipped fixed delays":   testSkippedDelays,
 		"quarantine":             testQuarantine,
 		"record":                 testRecord,
+		"answers":                testAnswers,
 		"record any text":        testRecordAnyText,
 		"release":                testRelease,
 		"adopt":                  testAdopt,
