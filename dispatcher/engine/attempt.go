@@ -57,7 +57,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	switch {
 	case err == nil && e.putOff(ctx, run):
 		return
-	case err == nil && e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun):
+	case err == nil && !e.begin(ctx, run):
 		// It is another's, or nobody knows; either way whoever adopts or ends it accounts for it.
 		e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
 		return
@@ -89,6 +89,17 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	if e.opts.OnOutcome != nil && err == nil {
 		e.opts.OnOutcome(call, outcome)
 	}
+}
+
+// begin tells whether the request of a run may be sent. Where it is wanted at most once, that is
+// committed first.
+func (e *Engine) begin(ctx context.Context, run heldRun) bool {
+	if e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun) {
+		return false
+	}
+	// The node may have been frozen since it last looked, or the database away: what it then
+	// held is another's, or may be. A lease that comes back finds the run still its own.
+	return run.node == e.fleet.id() && e.fleet.leased() || e.hold(ctx, run, nil)
 }
 
 // unmade is the outcome of an attempt that could not be made.
