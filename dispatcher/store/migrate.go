@@ -68,6 +68,9 @@ func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, 
 	db := stdlib.OpenDB(*config.ConnConfig)
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLockTimeout(200*time.Millisecond, 1500),
+		// Who starts after a node that was killed in the middle waits for the end of its lease.
+		lock.WithTableLeaseDuration(5*time.Second),
+		lock.WithTableHeartbeatInterval(time.Second),
 		lock.WithTableUnlockTimeout(200*time.Millisecond, 50),
 		lock.WithTableLogger(slog.New(slog.DiscardHandler)), // what matters is in the error
 	)
