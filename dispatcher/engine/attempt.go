@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // leasePause is how often a node without a lease looks whether it has one again.
@@ -68,6 +69,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 			e.metrics.lateness.Observe(late.Seconds())
 		}
 		outcome = e.invoker.Invoke(ctx, call)
+		failpoint.Hit(failpoint.AfterAnswer)
 	case errors.Is(err, errGone):
 		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
 	default:
@@ -97,6 +99,7 @@ func (e *Engine) begin(ctx context.Context, run heldRun) bool {
 	if e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun) {
 		return false
 	}
+	failpoint.Hit(failpoint.BeforeSend)
 	// The node may have been frozen since it last looked, or the database away: what it then
 	// held is another's, or may be. A lease that comes back finds the run still its own.
 	return run.node == e.fleet.id() && e.fleet.leased() || e.hold(ctx, run, nil)

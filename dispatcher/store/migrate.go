@@ -16,6 +16,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/migrations"
 )
 
@@ -42,6 +43,7 @@ func migrate(ctx context.Context, a address) error {
 	if err != nil {
 		return errors.Join(err, done())
 	}
+	failpoint.During(failpoint.DuringMigration)
 	if _, err = provider.Up(ctx); err == nil {
 		err = checkSchema(ctx, db, a)
 	}

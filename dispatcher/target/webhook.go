@@ -17,6 +17,7 @@ import (
 	"github.com/go-resty/resty/v2"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // Options tunes an Invoker. The zero value works.
@@ -165,6 +166,9 @@ func (i *Invoker) send(ctx context.Context, client *resty.Client, r request) (go
 	trace := &httptrace.ClientTrace{
 		GotConn:          func(info httptrace.GotConnInfo) { out.Store(!info.Reused) },
 		WroteHeaderField: func(string, []string) { out.Store(true) },
+	}
+	if failpoint.Enabled {
+		trace.WroteRequest = func(httptrace.WroteRequestInfo) { failpoint.Hit(failpoint.AfterSend) }
 	}
 	request := client.R().SetContext(httptrace.WithClientTrace(ctx, trace)).SetDoNotParseResponse(true)
 	request.Header = r.header
