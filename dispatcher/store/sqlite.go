@@ -126,9 +126,11 @@ func (s *sqlite) statements() statements {
 		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
 		settle+` `+advance,
 	)
-	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable)
+	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable(""))
+	all.adoptable = read(adopt + adoptableSpan)
 	all.adopt = writeAt(5, adopt+insertLost, adopt+adoptRuns)
-	forfeit := s.rows(3, 5, "", idColumns...) + chosen(forfeited)
+	forfeit := s.rows(3, 5, "", idColumns...) + chosen(forfeited(""))
+	all.forfeitable = read(forfeit + chosenSpan)
 	all.forfeit = writeAt(3, forfeit+insertLost, forfeit+forfeitRuns)
 	failed := s.rows(0, 3, "", againColumns...) + chosen(again)
 	all.again = write(failed+insertFailed, failed+retryRuns)
