@@ -25,7 +25,8 @@ type Server struct {
 	bin, dir string
 	settings []string
 	lifeline io.Closer
-	ended    chan struct{} // closed when the server that was started last has ended
+	keeper   int  // the process that was started last, which ends with the server
+	ended    bool // it is known to have
 }
 
 // Find returns the directory of initdb: that in PATH, or the newest of Debian's.
@@ -100,15 +101,10 @@ func (s *Server) Start(ctx context.Context, remove string) error {
 	if err := run.Start(); err != nil {
 		return err
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = run.Wait() // how it ended is in its log
-		close(ended)
-	}()
 	if s.lifeline != nil {
 		_ = s.lifeline.Close() // that of a server which has stopped
 	}
-	s.lifeline, s.ended = lifeline, ended
+	s.lifeline, s.keeper, s.ended = lifeline, run.Process.Pid, false
 	return s.await(ctx)
 }
 
@@ -145,12 +141,16 @@ func (s *Server) Stop(ctx context.Context, by syscall.Signal) error {
 	if err := syscall.Kill(pid, by); err != nil {
 		return err
 	}
-	select {
-	case <-s.ended:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for s.Running() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
 	}
+	return nil
 }
 
 // Close lets go of a server that has ended, or ends it, as the end of this process would.
@@ -158,12 +158,13 @@ func (s *Server) Close() error { return s.lifeline.Close() }
 
 // Running tells whether the server has not ended.
 func (s *Server) Running() bool {
-	select {
-	case <-s.ended:
+	if s.lifeline == nil || s.ended {
 		return false
-	default:
-		return s.ended != nil
 	}
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(s.keeper, &status, syscall.WNOHANG, nil)
+	s.ended = pid == s.keeper || errors.Is(err, syscall.ECHILD)
+	return !s.ended
 }
 
 // pid returns the postmaster's, which is the first line of a file that it keeps.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/tools/chaos/history"
@@ -101,7 +102,14 @@ func (j *judge) checkLoss(t try) {
 		return
 	}
 	j.recovery = append(j.recovery, t.ended-from)
+	if t.ended-t.began > mostHeld {
+		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodeNames[t.node], t.number, time.Duration(t.ended-t.began)*time.Millisecond)
+	}
 }
+
+// mostHeld is how long an attempt may be neither over nor known to be lost: a request's timeout,
+// a node's death and a database that is away for a while come after one another.
+const mostHeld = 15_000
 
 // checkOutcome requires that a run ended as its job's delivery allows.
 func (j *judge) checkOutcome(r run) {
@@ -188,7 +196,10 @@ func (j *judge) checkRequest(q *request, t try) {
 	if at < t.began-slack || t.started != 0 && at < t.started-slack {
 		j.add(unexplained, "%s: the request of attempt %d came at %s, before it began at %s", j.name(q.fire), t.number, instant(at), instant(max(t.began, t.started)))
 	}
-	if t.state == "lost" && at > t.ended+mostOnTheWay && !j.woke(q, t.node) {
+	switch late := t.state == "lost" && at > t.ended+mostOnTheWay; {
+	case late && j.woke(q, t.node):
+		j.waking++
+	case late:
 		j.add(overlaps, "%s: the request of attempt %d was sent at %s, when it had been taken from node %s at %s", j.name(q.fire), t.number, instant(at), j.nodeNames[t.node], instant(t.ended))
 	}
 	if t.state != "lost" && t.ended != 0 && at > t.ended+slack {
@@ -196,13 +207,13 @@ func (j *judge) checkRequest(q *request, t try) {
 	}
 }
 
-// woke tells whether a request left its node as it woke, after it had been frozen at a moment
-// that nobody chose: then that was, now and then, between its last look at its lease and the write
-// of the request, which nothing can prevent. At the points where nodes are frozen on
-// purpose they look again.
+// woke tells whether a request left its node as it woke, and was due when it froze: then the node
+// froze, as it may, between its last look at its lease and the write of the request, which nothing
+// can prevent. What was not due yet when it froze must wait for a new lease.
 func (j *judge) woke(q *request, node int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return f.Kind == "freeze anywhere" && f.Node == j.nodeNames[node] && q.At.Sub(f.To).Abs() < mostOnTheWay*time.Millisecond
+		return strings.HasPrefix(f.Kind, "freeze") && f.Node == j.nodeNames[node] && q.At.Sub(f.To).Abs() < mostOnTheWay*time.Millisecond &&
+			!q.ScheduledAt.After(f.From)
 	})
 }
 
@@ -224,7 +235,6 @@ func (j *judge) checkRepeats(f fire, requests []*request, tries []try) {
 		before := requests[i-1]
 		switch {
 		case q.Attempt < before.Attempt && q.Attempt <= len(tries) && j.woke(q, tries[q.Attempt-1].node):
-			j.waking++
 		case q.Attempt < before.Attempt:
 			j.add(overlaps, "%s: attempt %d came after attempt %d", j.name(f), q.Attempt, before.Attempt)
 		case before.Attempt <= len(tries) && before.Attempt > 0 && tries[before.Attempt-1].state == "succeeded":
