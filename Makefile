@@ -111,6 +111,14 @@ chaos-mutants:
 	@tools/postgres.sh
 	@go run ./tools/chaos -mutants $(ARGS)
 
+## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays
+SEED       ?= 1
+NODE_YEARS ?= 10
+FIRES      ?= 100000
+.PHONY: simulate
+simulate:
+	@go test -count=1 -timeout 60m -v ./dispatcher/engine/simulate -seed $(SEED) -node-years $(NODE_YEARS) -fires $(FIRES)
+
 ## docs: write the provider's pages from its schema and examples, and statements into docs; make test checks them
 .PHONY: docs
 docs:

@@ -57,7 +57,7 @@ func migrate(ctx context.Context, a address) error {
 // start together apart; on SQLite the lock file does.
 func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, func() error, error) {
 	if a.path != "" {
-		s, err := openSQLite(ctx, a, false)
+		s, err := openSQLite(ctx, a, Options{})
 		if err != nil {
 			return nil, nil, nil, err
 		}
