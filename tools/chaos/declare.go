@@ -37,6 +37,7 @@ type job struct {
 	app, name, path string
 	once            bool // at most once
 	misfireAfter    string
+	policy          string // of misfires
 	expression      string
 	timezone        string
 }
@@ -58,7 +59,9 @@ func (d *declarer) standing(ctx context.Context) error {
 	}
 	several(5, job{app: "north", name: "dense", path: "/ok", expression: "rate(1s)"})
 	several(2, job{app: "south", name: "dense", path: "/ok", expression: "rate(1s)"})
-	several(3, job{app: "north", name: "brief", path: "/ok", expression: "rate(1s)", misfireAfter: "1s"})
+	for _, policy := range []string{"fire_once", "fire_all", "skip"} {
+		several(1, job{app: "north", name: "brief_" + policy, path: "/ok", expression: "rate(1s)", misfireAfter: "1s", policy: policy})
+	}
 	several(3, job{app: "north", name: "payout", path: "/slow", expression: "*/2 * * * * ?", once: true})
 	several(2, job{app: "south", name: "payout", path: "/ok", expression: "1/3 * * * * ?", once: true, misfireAfter: "2s"})
 	several(2, job{app: "north", name: "slow", path: "/slow", expression: "rate(2s)"})
@@ -115,7 +118,7 @@ func (d *declarer) end(ctx context.Context) error {
 
 // put declares a job.
 func (d *declarer) put(ctx context.Context, j job, enabled bool) error {
-	declaration := history.Declaration{App: j.app, Job: j.name, Enabled: enabled, Delivery: "at_least_once", MisfireAfter: j.misfireAfter, Path: j.path}
+	declaration := history.Declaration{App: j.app, Job: j.name, Enabled: enabled, Delivery: "at_least_once", MisfireAfter: j.misfireAfter, MisfirePolicy: j.policy, Path: j.path}
 	if j.once {
 		declaration.Delivery = "at_most_once"
 	}
@@ -153,6 +156,9 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 			}
 			if of.MisfireAfter != "" {
 				trigger["misfire_after"] = of.MisfireAfter
+			}
+			if of.MisfirePolicy != "" {
+				trigger["misfire_policy"] = of.MisfirePolicy
 			}
 			triggers[name] = trigger
 		}

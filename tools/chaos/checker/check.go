@@ -111,7 +111,7 @@ func (j *judge) reconstruct() error {
 	}
 	for _, c := range j.audit {
 		k := key{c.app, c.subject[len("job "):]}
-		at := slices.IndexFunc(declared[k], func(d history.Declaration) bool { return d.Begun.UnixMilli() > c.at+slack })
+		at := slices.IndexFunc(declared[k], func(d history.Declaration) bool { return d.Begun.UnixMilli() > c.at })
 		if at < 0 {
 			at = len(declared[k])
 		}

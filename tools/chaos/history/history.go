@@ -61,9 +61,10 @@ type Declaration struct {
 	Deleted  bool      `json:"deleted,omitempty"`
 	Enabled  bool      `json:"enabled"`
 	Delivery string    `json:"delivery"`
-	// MisfireAfter and Path are as they were put.
-	MisfireAfter string `json:"misfire_after,omitempty"`
-	Path         string `json:"path"`
+	// These are as they were put.
+	MisfireAfter  string `json:"misfire_after,omitempty"`
+	MisfirePolicy string `json:"misfire_policy,omitempty"`
+	Path          string `json:"path"`
 	// Triggers are by name.
 	Triggers map[string]Trigger `json:"triggers"`
 }
