@@ -102,13 +102,14 @@ func (d *declarer) change(ctx context.Context) {
 	}
 }
 
-// end disables all jobs.
+// end puts off all fires to a day that the run does not see. Jobs stay enabled, so that runs which
+// wait for their next attempt go on.
 func (d *declarer) end(ctx context.Context) error {
 	for _, was := range maps.Clone(d.declared) {
 		if was.Deleted {
 			continue
 		}
-		was.Enabled = false
+		was.Enabled, was.Triggers = true, map[string]history.Trigger{"t": {Expression: "at(2099-01-01T00:00:00Z)"}}
 		if err := d.write(ctx, was, http.MethodPut, d.bodies(was)); err != nil {
 			return err
 		}
@@ -162,10 +163,14 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 			}
 			triggers[name] = trigger
 		}
-		return map[string]any{
+		job := map[string]any{
 			"enabled": of.Enabled, "delivery": of.Delivery, "payload": map[string]any{"put": put}, "triggers": triggers,
 			"target": map[string]any{"webhook": map[string]any{"url": d.receiver.url + of.Path, "timeout": "5s"}},
 		}
+		if of.Delivery == "at_least_once" {
+			job["retry"] = map[string]any{"max_attempts": 3, "base": "200ms", "cap": "1s"}
+		}
+		return job
 	}
 }
 

@@ -260,7 +260,7 @@ const patience = 8000
 func (j *judge) accountDelay(t trigger) {
 	segments := j.segments[t.id]
 	s := segments[0]
-	if len(segments) > 2 || len(segments) == 2 && segments[1].on {
+	if len(segments) > 2 || len(segments) == 2 && segments[1].delay > 0 {
 		j.add(unexplained, "%s/%s: a fixed delay that was changed, of which the checker knows nothing", t.app, t.job)
 		return
 	}

@@ -71,8 +71,12 @@ func (v *verdict) print(w io.Writer, h *record) {
 	for _, state := range slices.Sorted(maps.Keys(states)) {
 		fmt.Fprintf(table, "runs %s\t%d\n", state, states[state])
 	}
-	fmt.Fprintf(table, "attempts lost with their node\t%d\nlate results kept beside\t%d\nnode starts\t%d\n", len(h.attempts), v.late, len(h.nodes))
-	fmt.Fprintf(table, "\nof the receiver\t\nrequests\t%d\nrepeated, and explained by a lost attempt\t%d\nof them late, for their node froze as it wrote them\t%d\n", v.requested, v.repeats, v.waking)
+	tries := map[string]int{}
+	for _, a := range h.attempts {
+		tries[a.state]++
+	}
+	fmt.Fprintf(table, "attempts lost with their node\t%d\nattempts that failed and were made again\t%d\nlate results kept beside\t%d\nnode starts\t%d\n", tries["lost"], len(h.attempts)-tries["lost"], v.late, len(h.nodes))
+	fmt.Fprintf(table, "\nof the receiver\t\nrequests\t%d\nrepeated, and explained by a lost or failed attempt\t%d\nof them late, for their node froze as it wrote them\t%d\n", v.requested, v.repeats, v.waking)
 	fmt.Fprintf(table, "\nrequests after their instant\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50), percentile(v.lateness, 99), percentile(v.lateness, 100))
 	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.recovery, 50), percentile(v.recovery, 99), percentile(v.recovery, 100))
 	_ = table.Flush() // to a terminal that is gone
