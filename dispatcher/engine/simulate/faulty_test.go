@@ -170,8 +170,21 @@ func (f *faulty) SetNodeState(ctx context.Context, id dispatcher.NodeID, state d
 	return call(ctx, f, "SetNodeState", func() (dispatcher.Node, error) { return f.Store.SetNodeState(ctx, id, state, change) })
 }
 
-func (f *faulty) Tidy(ctx context.Context, now time.Time) (dispatcher.Tidied, error) {
-	return call(ctx, f, "Tidy", func() (dispatcher.Tidied, error) { return f.Store.Tidy(ctx, present(now)) })
+func (f *faulty) Tidy(ctx context.Context, id dispatcher.NodeID, now time.Time) (dispatcher.Tidied, error) {
+	return call(ctx, f, "Tidy", func() (dispatcher.Tidied, error) { return f.Store.Tidy(ctx, id, present(now)) })
+}
+
+func (f *faulty) Lock(ctx context.Context, request dispatcher.LockRequest) ([]dispatcher.Lock, error) {
+	request.Now = present(request.Now)
+	return call(ctx, f, "Lock", func() ([]dispatcher.Lock, error) { return f.Store.Lock(ctx, request) })
+}
+
+func (f *faulty) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
+	return act(ctx, f, "Unlock", func() error { return f.Store.Unlock(ctx, locks) })
+}
+
+func (f *faulty) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, now time.Time) ([]string, error) {
+	return call(ctx, f, "OverdueApps", func() ([]string, error) { return f.Store.OverdueApps(ctx, apps, labels, now) })
 }
 
 func (f *faulty) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {

@@ -33,8 +33,12 @@ func (j *judge) tries() map[fire][]try {
 	for _, r := range j.runs {
 		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended), started: orZero(r.started), state: r.state}
 		if n := len(all[r.fire]); n > 0 && all[r.fire][n-1].number == r.attempt {
-			// A run that was given up has its last attempt in both.
-			all[r.fire][n-1].started = last.started
+			// A run that was given up has its last attempt in both; there it begins with its intent.
+			both := &all[r.fire][n-1]
+			both.started = last.started
+			if both.began = min(both.began, last.began); last.began == 0 {
+				both.began = last.started
+			}
 			continue
 		}
 		all[r.fire] = append(all[r.fire], last)
@@ -77,10 +81,10 @@ func (j *judge) checkAttempts() {
 	}
 }
 
-// handedBack tells whether a run may have been handed back by a node that drained: who adopts it
-// then counts the same attempt, and claims it anew.
+// handedBack tells whether a run may have been handed back by a node that drained, or have been
+// left unsent by one that died: who adopts it then counts the same attempt, and claims it anew.
 func (j *judge) handedBack(t try) bool {
-	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
+	return j.triggersByID[t.trigger].once || slices.ContainsFunc(j.faults, func(f history.Fault) bool {
 		drained := f.Kind == "SIGTERM" || f.Kind == "kill K18" || f.Kind == "start or drain ended"
 		return drained && f.To.UnixMilli() > t.at-1000 && f.From.UnixMilli() < t.began+1000
 	})
