@@ -31,12 +31,13 @@ var mutants = []mutant{
 	{
 		name: "split_claim", what: "the trigger is advanced in one statement and the run inserted in another", kills: "K3", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/postgres.go", "all.claim = write(p.rows(3, 5, claimExtra, advanceColumns...) + chosen(advance+` RETURNING `+claimedRow) + insertRuns)",
-				"all.claim = write(p.rows(3, 5, claimExtra, advanceColumns...)+` `+advance+` AND $2::bigint <> 0`,\n" +
-					"\t\tp.rows(3, 5, claimExtra, advanceColumns...)+chosen(`SELECT `+claimedRow+` FROM b JOIN triggers AS t ON t.id = b.id AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+insertRuns)"},
-			{"dispatcher/store/postgres.go", "	rows, err := p.pool.Query(ctx, hot.parts[0],",
-				"	if len(hot.parts) > 1 {\n\t\tif _, err := p.pool.Exec(ctx, hot.parts[0], slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...); err != nil {\n\t\t\treturn 0, err\n\t\t}\n\t}\n" +
-					"	rows, err := p.pool.Query(ctx, hot.parts[len(hot.parts)-1],"},
+			{"dispatcher/store/postgres.go", "	all.claim = write(claim + insertNewRuns)\n	all.claim.orElse = claim + insertRuns\n",
+				"	_ = claim\n	all.claim = write(p.rows(3, 5, claimExtra, advanceColumns...)+` `+advance+` AND $2::bigint <> 0`,\n" +
+					"		p.rows(3, 5, claimExtra, advanceColumns...)+chosen(`SELECT `+claimedRow+` FROM b JOIN triggers AS t ON t.id = b.id" +
+					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+insertRuns)\n"},
+			{"dispatcher/store/postgres.go", "	affected, err := p.query(ctx, hot.parts[0], args, scan)\n",
+				"	if len(hot.parts) > 1 {\n		if _, err := p.query(ctx, hot.parts[0], args, scan); err != nil {\n			return 0, err\n		}\n	}\n" +
+					"	affected, err := p.query(ctx, hot.parts[len(hot.parts)-1], args, scan)\n"},
 		},
 	},
 	{
