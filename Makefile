@@ -71,7 +71,9 @@ test-race: $(GOTESTSUM)
 .PHONY: lint
 lint: $(GOLANGCI)
 	go vet ./...
+	go vet -tags chaos ./dispatcher/... ./tools/...
 	$(GOLANGCI) run --allow-parallel-runners ./...
+	$(GOLANGCI) run --allow-parallel-runners --build-tags chaos ./dispatcher/failpoint/...
 	go mod tidy -diff
 	tools/lint.sh
 
@@ -95,6 +97,27 @@ bench: bin/carillon
 bench-go:
 	@tools/postgres.sh
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m $(BENCHPKGS)
+
+## chaos: kill, freeze, cut off and starve three nodes, then audit all they did; SECONDS=60 bounds it
+SECONDS ?= 60
+.PHONY: chaos
+chaos:
+	@tools/postgres.sh
+	@go run ./tools/chaos -seconds $(SECONDS) $(ARGS)
+
+## chaos-mutants: break the product's promises one by one, and require that chaos notices each
+.PHONY: chaos-mutants
+chaos-mutants:
+	@tools/postgres.sh
+	@go run ./tools/chaos -mutants $(ARGS)
+
+## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays
+SEED       ?= 1
+NODE_YEARS ?= 10
+FIRES      ?= 100000
+.PHONY: simulate
+simulate:
+	@go test -count=1 -timeout 60m -v ./dispatcher/engine/simulate -seed $(SEED) -node-years $(NODE_YEARS) -fires $(FIRES)
 
 ## docs: write the provider's pages from its schema and examples, and statements into docs; make test checks them
 .PHONY: docs

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // leasePause is how often a node without a lease looks whether it has one again.
@@ -57,7 +58,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	switch {
 	case err == nil && e.putOff(ctx, run, call):
 		return
-	case err == nil && call.Delivery == dispatcher.AtMostOnce && !e.intents.commit(ctx, run.HeldRun):
+	case err == nil && !e.begin(ctx, run, call):
 		// It is another's, or nobody knows; either way whoever adopts or ends it accounts for it.
 		e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
 		return
@@ -68,6 +69,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 			e.metrics.lateness.Observe(late.Seconds())
 		}
 		outcome = e.invoker.Invoke(ctx, call)
+		failpoint.Hit(failpoint.AfterAnswer)
 	case errors.Is(err, errGone):
 		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
 	default:
@@ -89,6 +91,18 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	if e.opts.OnOutcome != nil && err == nil {
 		e.opts.OnOutcome(call, outcome)
 	}
+}
+
+// begin tells whether the request of a run may be sent. Where it is wanted at most once, that is
+// committed first.
+func (e *Engine) begin(ctx context.Context, run heldRun, call dispatcher.Call) bool {
+	if call.Delivery == dispatcher.AtMostOnce && !e.intents.commit(ctx, run.HeldRun) {
+		return false
+	}
+	failpoint.Hit(failpoint.BeforeSend)
+	// The node may have been frozen since it last looked, or the database away: what it then
+	// held is another's, or may be. A lease that comes back finds the run still its own.
+	return run.node == e.fleet.id() && e.fleet.leased() || e.hold(ctx, run, nil)
 }
 
 // unmade is the outcome of an attempt that could not be made.

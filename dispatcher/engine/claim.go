@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // claimLoop sleeps until the head of the timeline is about to be due, and claims: a lone fire at
@@ -80,7 +81,9 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 			batch.Advances[i] = d.advanceTo(then, d.dueAfter(then, now))
 		}
 	}
+	failpoint.Hit(failpoint.BeforeClaim)
 	held, err := e.store.Claim(ctx, batch)
+	failpoint.Hit(failpoint.AfterClaim)
 	if err != nil {
 		held = e.reconcile(ctx, batch.Node, batch.Token, err)
 	}
@@ -102,7 +105,9 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	}
 	e.work.claimed(len(won))
 	e.metrics.claimed(len(won), len(lost))
+	failpoint.Hit(failpoint.BeforeQueue)
 	e.pool.submit(won)
+	failpoint.Hit(failpoint.InPool)
 	e.pool.release(lost...)
 	return len(due)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // delays are the triggers with a fixed delay whose runs this node ends. Their next fires
@@ -71,6 +72,7 @@ func (e *Engine) delayLoop(ctx context.Context) {
 		case <-e.delays.wake:
 		}
 		if ended := e.delays.take(); len(ended) > 0 {
+			failpoint.Hit(failpoint.BeforeRearm)
 			e.logIf(ctx, "arm fixed delays", e.rearm(ctx, ended, e.clock.now()))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -231,6 +232,7 @@ func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
 // before the node leaves.
 func (e *Engine) drain(ctx context.Context, stopBeats func()) {
 	id, unsent := e.fleet.id(), e.pool.stop()
+	failpoint.Hit(failpoint.InDrain)
 	told := make(chan struct{})
 	go func() { // what is in flight has its time, whatever becomes of this
 		defer close(told)

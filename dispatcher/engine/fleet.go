@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // fleet is what a node knows of itself and of the others.
@@ -155,6 +156,7 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 		return err
 	}
 	e.warnOfSkew(ctx)
+	failpoint.Hit(failpoint.InHeartbeat)
 	sent := time.Now()
 	beat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.report(), time.Time{})
 	if errors.Is(err, dispatcher.ErrNodeDead) {

@@ -96,3 +96,34 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 		t.Errorf("%d requests were sent, want 1", len(r.calls))
 	}
 }
+
+// slowBegin lets something happen between an intent and its request.
+type slowBegin struct {
+	dispatcher.Store
+	meanwhile func()
+}
+
+func (s *slowBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	begun, err := s.Store.Begin(ctx, runs)
+	s.meanwhile()
+	return begun, err
+}
+
+// A node that freezes between its look at its lease and its request finds, on waking, that its
+// runs are another's.
+func TestNodeThatWasTakenForDeadBeforeItSentSendsNothing(t *testing.T) {
+	t.Parallel()
+	store := &slowBegin{}
+	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { store.Store = s; return store })
+	store.meanwhile = func() { r.fleet.joined(r.fleet.id()+1, dispatcher.NodeActive, time.Now()) }
+	r.declare("payout", "rate(1s)", nil)
+	r.atMostOnce("payout")
+	r.poll(time.Second)
+	if tried := r.claimOnce(t.Context(), r.now.Add(time.Second)); tried != 1 {
+		t.Fatalf("%d fires were claimed, want 1", tried)
+	}
+	r.settled()
+	if len(r.calls) != 0 {
+		t.Errorf("%d requests were sent, want none", len(r.calls))
+	}
+}

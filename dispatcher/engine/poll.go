@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // pageSize bounds one read of the poll and of the handler.
@@ -54,6 +55,7 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 // pollOnce plans the fires due by until whose triggers are wanted, and whose jobs require no
 // label that the node lacks, and returns how many.
 func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func(dispatcher.DueTrigger) bool) (int, error) {
+	failpoint.Hit(failpoint.BeforePoll)
 	defer e.timeline.reading()()
 	planned := 0
 	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: until, Now: now, Limit: pageSize}

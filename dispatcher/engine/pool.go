@@ -200,6 +200,9 @@ func (p *pool) wakePending() {
 
 // schedulePending queues what is due and sets the timer to what is next. p.mu is held.
 func (p *pool) schedulePending() {
+	if p.alarm == nil {
+		return // start does it
+	}
 	for len(p.pending) > 0 && !p.stopping {
 		if wait := p.until(p.pending[0].due); wait > 0 {
 			p.alarm.Reset(wait)

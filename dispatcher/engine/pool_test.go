@@ -36,6 +36,13 @@ func held(runs []dispatcher.HeldRun) []*heldRun {
 
 // poolOf returns a started pool whose runs begin at once and last as long as fire says.
 func poolOf(t *testing.T, workers, queue int, fire func(context.Context)) (*pool, *sync.Map) {
+	p, fired := newPoolOf(workers, queue, fire)
+	p.start(t.Context())
+	return p, fired
+}
+
+// newPoolOf is poolOf without the start.
+func newPoolOf(workers, queue int, fire func(context.Context)) (*pool, *sync.Map) {
 	p := newPool(poolSize{least: workers, most: workers, queue: queue, perApp: workers, perHost: workers})
 	fired := &sync.Map{}
 	p.hold = func(ctx context.Context, _ heldRun, stop <-chan struct{}) bool {
@@ -50,8 +57,33 @@ func poolOf(t *testing.T, workers, queue int, fire func(context.Context)) (*pool
 		fired.Store(run.TriggerID, true)
 		fire(ctx)
 	}
-	p.start(t.Context())
 	return p, fired
+}
+
+// A node may win a fire before its pool has begun its work.
+func TestPoolKeepsWhatComesBeforeItsStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, fired := newPoolOf(2, 2, func(context.Context) {})
+		early := held(runs(3))
+		early[2].due = time.Now().Add(time.Minute)
+		for _, run := range early {
+			p.admit(run.lane)
+		}
+		p.submit(early)
+		p.start(t.Context())
+		synctest.Wait()
+		if n := size(fired); n != 2 {
+			t.Errorf("%d runs were executed at the start, want the 2 that are due", n)
+		}
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual
+		synctest.Wait()
+		if n := size(fired); n != 3 {
+			t.Errorf("%d runs were executed a minute later, want all 3", n)
+		}
+		p.stop()
+		p.wait(0)
+	})
 }
 
 func size(m *sync.Map) (n int) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // recorder stores outcomes in batches, one batch at a time: a lone outcome at once, under
@@ -97,6 +98,7 @@ func (r *recorder) fill(ctx context.Context, first dispatcher.Record) []dispatch
 func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := r.store.Record(ctx, records)
+		failpoint.Hit(failpoint.AfterRecord)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // handlerLoop is the cluster and misfire handler. Its first round is the node's start-up: it
@@ -60,6 +61,7 @@ func (e *Engine) locked(ctx context.Context, names []string, do func(ctx context
 	if err != nil || len(locks) == 0 {
 		return err
 	}
+	failpoint.Hit(failpoint.LockTaken)
 	won := make([]string, len(locks))
 	for i, lock := range locks {
 		won[i] = lock.Name
@@ -69,6 +71,7 @@ func (e *Engine) locked(ctx context.Context, names []string, do func(ctx context
 	timer := time.AfterFunc(time.Until(e.fleet.leaseFrom(sent)), func() { end(errLockEnd) })
 	defer timer.Stop()
 	err = do(within, won)
+	failpoint.Hit(failpoint.BeforeUnlock)
 	if errors.Is(context.Cause(within), errLockEnd) {
 		e.log.InfoContext(ctx, "the time of a lock has passed; the next round goes on", "node", e.fleet.id().String(), "locks", len(locks))
 		return nil // somebody else may have them by now
@@ -91,6 +94,7 @@ func (e *Engine) tendFleet(ctx context.Context, _ time.Time) error {
 			e.log.WarnContext(ctx, "nodes declared dead", "count", buried)
 			wake(e.wakeAdopt)
 		}
+		failpoint.Hit(failpoint.UnderLock)
 		return e.forfeit(ctx)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
@@ -125,6 +126,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), batch.Lead.Milliseconds()},
 		s.batch(a.columns()...)...)
+	failpoint.During(failpoint.DuringClaim)
 	held, err := s.heldRuns(ctx, claimTimeout, s.hot.claim, args)
 	if err != nil {
 		return nil, fmt.Errorf("claim %d fires: %w", len(sorted), err)

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +31,20 @@ func ExplainRetries(ctx context.Context, s dispatcher.Store, now int64) (string,
 	own := s.(*store)
 	args := []any{int64(0), int64(1) << 60, int64(1), int64(1), now, int64(500), int64(0)}
 	return own.explain(ctx, own.hot.retriable.parts[0], append(args, own.batch([]string{""}, []string{""})...))
+}
+
+// ExplainAbandoned returns the plans of the searches for runs that nobody works on and for those
+// that dead nodes have begun.
+func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
+	own := s.(*store)
+	all := []any{int64(0), int64(math.MaxInt64)}
+	adopt, err := own.explain(ctx, own.hot.adoptable.parts[0],
+		slices.Concat(all, []any{int64(1), int64(1), int64(0), int64(500), int64(0)}, own.batch([]string{""}, []string{""})))
+	if err != nil {
+		return "", err
+	}
+	forfeit, err := own.explain(ctx, own.hot.forfeitable.parts[0], slices.Concat(all, []any{int64(0), int64(500)}, own.batch([]int64{0})))
+	return adopt + forfeit, err
 }
 
 // ExplainRun returns the plan of finding a run by its key.

@@ -38,20 +38,6 @@ const (
 	// heldColumns are a HeldRun.
 	heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until`
 
-	// adoptable chooses runs that nobody works on. Its order lets none starve. Those of a
-	// disabled app wait until it is enabled, and those of a job that requires labels for a node
-	// that has them.
-	// What a dead node had claimed may have been sent, unless its job wants a request at most once:
-	// then it would have been begun before. Such an attempt was none, and its number is used again.
-	// $3 node, $6 limit, $7 number of apps. SQLite's RETURNING knows no "r.", hence the names.
-	adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
-			CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
-			CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since, n.now
-		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
-			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
-		WHERE r.state NOT IN ('running', 'retrying') AND ` + mayRun + within + `
-		ORDER BY r.scheduled_at, r.trigger_id LIMIT $6`
-
 	// mayRun tells the runs r, of job j, that a node may adopt.
 	mayRun = `j.app_id IN (SELECT id FROM apps WHERE enabled AND ($7 = 0 OR name IN (SELECT name FROM b)))
 			AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
@@ -100,11 +86,6 @@ const (
 		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within + `
 		RETURNING ` + heldColumns
 
-	// forfeited chooses the begun runs of dead nodes. $4 limit
-	forfeited = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
-			r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, n.now
-		FROM n CROSS JOIN nodes AS gone JOIN runs AS r ON r.node = gone.id AND r.live
-		WHERE gone.state = 'dead' AND r.state = 'running'` + within + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
 	forfeitRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, class = 'other',
 			error = 'the node died when the request may have been sent, and the job wants it at most once'
 		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
@@ -168,6 +149,31 @@ const (
 			AND t.prev_fire_time = b.prev AND (t.next_fire_time IS NULL) = b.yes AND t.delayed = b.yes`
 )
 
+// adoptable chooses runs that nobody works on. Its order lets none starve. Those of a
+// disabled app wait until it is enabled, and those of a job that requires labels for a node
+// that has them. days is within where it helps: SQLite has no partitions, and would read all
+// runs between the bounds rather than look into runs_live.
+// What a dead node had claimed may have been sent, unless its job wants a request at most once:
+// then it would have been begun before. Such an attempt was none, and its number is used again.
+// $3 node, $6 limit, $7 number of apps. SQLite's RETURNING knows no "r.", hence the names.
+func adoptable(days string) string {
+	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
+			CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
+			CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since, n.now
+		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
+			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
+		WHERE r.state NOT IN ('running', 'retrying') AND ` + mayRun + days + `
+		ORDER BY r.scheduled_at, r.trigger_id LIMIT $6`
+}
+
+// forfeited chooses the begun runs of dead nodes. $4 limit
+func forfeited(days string) string {
+	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
+			r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, n.now
+		FROM n CROSS JOIN nodes AS gone JOIN runs AS r ON r.node = gone.id AND r.live
+		WHERE gone.state = 'dead' AND r.state = 'running'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
+}
+
 // chosen makes a common table expression c of a query or a statement that returns rows.
 func chosen(query string) string { return `, c AS (` + query + `)` }
 
@@ -195,8 +201,8 @@ func common(f flavour) statements {
 		late:        write(f.rows(0, 3, "", lateColumns...) + recordLate),
 		ended:       read(anyEnded),
 		endedOf:     read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
-		adoptable:   read(f.rows(5, 8, "", adoptColumns...) + chosen(adoptable) + adoptableSpan),
-		forfeitable: read(f.rows(3, 5, "", idColumns...) + chosen(forfeited) + chosenSpan),
+		adoptable:   read(f.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)) + adoptableSpan),
+		forfeitable: read(f.rows(3, 5, "", idColumns...) + chosen(forfeited(within)) + chosenSpan),
 		rearm:       write(f.rows(0, 1, waitingExtra, rearmColumns...) + rearm),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, err error) {
@@ -104,6 +105,7 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	if err := t.writeState(ctx, job); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.InDefinition)
 	if err := t.writeTriggers(ctx, job, calendars); err != nil || old == nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/migrations"
 )
 
@@ -42,6 +43,7 @@ func migrate(ctx context.Context, a address) error {
 	if err != nil {
 		return errors.Join(err, done())
 	}
+	failpoint.During(failpoint.DuringMigration)
 	if _, err = provider.Up(ctx); err == nil {
 		err = checkSchema(ctx, db, a)
 	}
@@ -55,7 +57,7 @@ func migrate(ctx context.Context, a address) error {
 // start together apart; on SQLite the lock file does.
 func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, func() error, error) {
 	if a.path != "" {
-		s, err := openSQLite(ctx, a, false)
+		s, err := openSQLite(ctx, a, Options{})
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -68,6 +70,9 @@ func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, 
 	db := stdlib.OpenDB(*config.ConnConfig)
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLockTimeout(200*time.Millisecond, 1500),
+		// Who starts after a node that was killed in the middle waits for the end of its lease.
+		lock.WithTableLeaseDuration(5*time.Second),
+		lock.WithTableHeartbeatInterval(time.Second),
 		lock.WithTableUnlockTimeout(200*time.Millisecond, 50),
 		lock.WithTableLogger(slog.New(slog.DiscardHandler)), // what matters is in the error
 	)

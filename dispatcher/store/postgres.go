@@ -123,9 +123,9 @@ func (p *postgres) statements() statements {
 	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advance+` RETURNING `+settledRow) +
 		`, m AS (` + insertDecisions + `)` + insertRuns)
 	// What another node is adopting is passed over.
-	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable+` FOR UPDATE OF r SKIP LOCKED`) +
+	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + adoptRuns)
-	all.forfeit = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited+` FOR UPDATE OF r SKIP LOCKED`) +
+	all.forfeit = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited(within)+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + forfeitRuns)
 	// Locked first: a run that is cancelled meanwhile must not get an attempt that has failed, too.
 	all.again = write(p.rows(0, 3, "", againColumns...) + chosen(again+` FOR NO KEY UPDATE OF r`) +

@@ -25,11 +25,13 @@ type sqlite struct {
 	read  *sql.DB
 	hub   *hub
 	guard *os.File // holds the lock for as long as it is open; nil beside a node
+	// shared tells that several nodes of this process use the database.
+	shared bool
 }
 
-func openSQLite(ctx context.Context, a address, beside bool) (_ *store, err error) {
+func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error) {
 	var guard *os.File // closing a nil one is a harmless error
-	if !beside {
+	if !o.Beside {
 		if guard, err = lockFile(a.path + ".lock"); err != nil {
 			return nil, err
 		}
@@ -50,7 +52,8 @@ func openSQLite(ctx context.Context, a address, beside bool) (_ *store, err erro
 		return nil, errors.Join(err, write.Close(), guard.Close())
 	}
 	read.SetMaxOpenConns(4)
-	return &store{write: write, read: read, beat: write, flavour: &sqlite{write: write, read: read, hub: newHub(), guard: guard}}, nil
+	read.SetMaxIdleConns(4) // to open one takes longer than to read
+	return &store{write: write, read: read, beat: write, flavour: &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared}}, nil
 }
 
 // lockFile makes and locks a file, or says which one is in the way.
@@ -126,9 +129,11 @@ func (s *sqlite) statements() statements {
 		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
 		settle+` `+advance,
 	)
-	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable)
+	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable(""))
+	all.adoptable = read(adopt + adoptableSpan)
 	all.adopt = writeAt(5, adopt+insertLost, adopt+adoptRuns)
-	forfeit := s.rows(3, 5, "", idColumns...) + chosen(forfeited)
+	forfeit := s.rows(3, 5, "", idColumns...) + chosen(forfeited(""))
+	all.forfeitable = read(forfeit + chosenSpan)
 	all.forfeit = writeAt(3, forfeit+insertLost, forfeit+forfeitRuns)
 	failed := s.rows(0, 3, "", againColumns...) + chosen(again)
 	all.again = write(failed+insertFailed, failed+retryRuns)
@@ -203,7 +208,7 @@ func (s *sqlite) turnDays(context.Context, cleaner, int64, int64) (int, bool, er
 // transient is false: the lock that would be busy is this process's own, and it waits for it.
 func (s *sqlite) transient(error) bool { return false }
 
-func (s *sqlite) single() bool { return true }
+func (s *sqlite) single() bool { return !s.shared }
 
 func (s *sqlite) close() error {
 	if s.guard == nil {

@@ -24,6 +24,9 @@ type Options struct {
 	// be using, and any database whose secrets are stored under other keys. Nothing that fires
 	// may be opened so.
 	Beside bool
+	// Shared says that several nodes of this process use a SQLite database, as simulations have
+	// it; otherwise a node that registers is the only one. PostgreSQL makes no difference.
+	Shared bool
 	// Metrics is where the metrics of PostgreSQL's connections are registered; nil: nowhere.
 	Metrics prometheus.Registerer
 }
@@ -77,7 +80,7 @@ type flavour interface {
 	turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
-	// single tells whether only one process can use the database.
+	// single tells whether only one node can use the database.
 	single() bool
 	close() error
 }
@@ -111,7 +114,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	}
 	var s *store
 	if a.path != "" {
-		s, err = openSQLite(ctx, a, o.Beside)
+		s, err = openSQLite(ctx, a, o)
 	} else {
 		s, err = openPostgres(ctx, a, o)
 	}

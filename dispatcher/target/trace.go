@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // stopwatch notes how an attempt goes. The transport calls it from goroutines of its own,
@@ -22,7 +23,7 @@ type stopwatch struct {
 
 // trace has the transport tell the stopwatch.
 func (s *stopwatch) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
+	trace := &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { s.note(func(time.Time) { s.written = s.written || !info.Reused }) },
 		WroteHeaderField: func(string, []string) {
 			s.mu.Lock()
@@ -51,6 +52,10 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 		},
 		GotFirstResponseByte: func() { s.note(func(now time.Time) { s.phases.FirstByte = since(s.start, now) }) },
 	}
+	if failpoint.Enabled {
+		trace.WroteRequest = func(httptrace.WroteRequestInfo) { failpoint.Hit(failpoint.AfterSend) }
+	}
+	return trace
 }
 
 func (s *stopwatch) note(what func(now time.Time)) {

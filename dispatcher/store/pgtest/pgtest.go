@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
 )
 
 // Option changes what New gives.
@@ -53,7 +54,7 @@ func New(t testing.TB, options ...Option) (databaseURL string) {
 		durable = durable || o == Fsync
 	}
 	s := shared.server(t, durable)
-	return create(t, s.url("postgres"), s.template)
+	return create(t, s.URL("postgres"), s.template)
 }
 
 // server returns the running server, after starting it if it is the first call.
@@ -64,7 +65,7 @@ func (s *servers) server(t testing.TB, durable bool) *server {
 	if running := s.durable[durable]; running != nil {
 		return running
 	}
-	bin, ok := findBin()
+	bin, ok := pgserver.Find()
 	if !ok {
 		const install = "no initdb on this machine and no DATABASE_URL; install PostgreSQL: apt-get install -y postgresql"
 		if os.Getenv("CI") != "" {

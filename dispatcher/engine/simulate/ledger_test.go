@@ -1,0 +1,138 @@
+package simulate
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// auditor compares the ledger of the triggers with their schedules, from where it stood last.
+type auditor struct {
+	*world
+	from  map[string]time.Time // the first instant that is yet to be accounted for, by job
+	fires int
+}
+
+func newAuditor(w *world) *auditor { return &auditor{world: w, from: map[string]time.Time{}} }
+
+// account requires of each trigger that every instant before its next one is in the ledger
+// exactly once, and nothing else. It returns how far behind the most overdue trigger is.
+func (a *auditor) account() (behind time.Duration) {
+	a.t.Helper()
+	armed := map[int64]dispatcher.DueTrigger{}
+	for _, overdue := range []bool{false, true} {
+		due, err := a.store.Due(a.t.Context(), dispatcher.DueQuery{Until: time.Now().AddDate(100, 0, 0), Overdue: overdue, Now: time.Now(), Limit: 10_000})
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, d := range due {
+			armed[d.ID] = d
+		}
+	}
+	for name, compared := range a.declared {
+		if !compared {
+			continue
+		}
+		if d, ok := armed[dispatcher.TriggerID("app", name, "t")]; ok {
+			behind = max(behind, time.Since(d.DueAt))
+			a.accountTrigger(name, d)
+		}
+	}
+	return behind
+}
+
+func (a *auditor) accountTrigger(job string, d dispatcher.DueTrigger) {
+	a.t.Helper()
+	next, from, known := d.NextFireTime, d.Spec.Anchor.Add(time.Millisecond), false
+	if last, ok := a.from[job]; ok {
+		from, known = last, true
+	}
+	if known && !next.After(from) {
+		return
+	}
+	a.from[job] = next
+	d.Spec.Identity = dispatcher.Identity("app", job, "t")
+	s, err := schedule.Parse(d.Spec)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	found := a.ledger(job, from, next)
+	missed := a.ranges(job, from, next)
+	for at, ok := s.Next(from.Add(-time.Millisecond)); ok && at.Before(next); at, ok = s.Next(at) {
+		a.fires++
+		n := found[at]
+		for _, r := range missed {
+			if !at.Before(r.From) && !at.After(r.To) {
+				n++
+			}
+		}
+		if n != 1 {
+			a.t.Errorf("%s at %s: %d entries in the ledger, want 1", job, dispatcher.FormatInstant(at), n)
+		}
+		delete(found, at)
+	}
+	for at := range found {
+		a.t.Errorf("%s at %s: in the ledger, but no instant of %s", job, dispatcher.FormatInstant(at), d.Spec.Expression)
+	}
+}
+
+// ledger returns how many scheduled runs there are of each instant in [from, to).
+func (a *auditor) ledger(job string, from, to time.Time) map[time.Time]int {
+	a.t.Helper()
+	found := map[time.Time]int{}
+	query := dispatcher.RunQuery{App: "app", Job: job, From: from, To: to.Add(-time.Millisecond), Page: dispatcher.Page{Limit: 1000}}
+	for {
+		page, err := a.store.Runs(a.t.Context(), query)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, r := range page {
+			if r.Kind == dispatcher.KindSchedule {
+				found[r.ScheduledAt]++
+			}
+		}
+		if len(page) < query.Page.Limit {
+			return found
+		}
+		query.Page.Cursor = page[len(page)-1].ID
+	}
+}
+
+// ranges returns the misfires of a job that touch [from, to).
+func (a *auditor) ranges(job string, from, to time.Time) []dispatcher.Misfire {
+	a.t.Helper()
+	all, err := a.store.Misfires(a.t.Context(), dispatcher.RunQuery{App: "app", Job: job, From: from, To: to.Add(-time.Millisecond), Page: dispatcher.Page{Limit: 1000}})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return all
+}
+
+// ended requires that every run that is as old as age comes to its end, given time.
+func (a *auditor) ended(age time.Duration) {
+	a.t.Helper()
+	var left []dispatcher.Run
+	for wait := time.Second; wait < 24*time.Hour; wait *= 2 {
+		if left = a.live(age); len(left) == 0 {
+			return
+		}
+		<-time.After(wait)
+	}
+	for _, r := range left {
+		a.t.Errorf("%s at %s: still %s, attempt %d", r.Job, dispatcher.FormatInstant(r.ScheduledAt), r.State, r.Attempt)
+	}
+}
+
+// live returns some runs of that age that have not ended.
+func (a *auditor) live(age time.Duration) (left []dispatcher.Run) {
+	a.t.Helper()
+	for _, state := range []dispatcher.RunState{dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning} {
+		page, err := a.store.Runs(a.t.Context(), dispatcher.RunQuery{App: "app", State: state, To: time.Now().Add(-age), Page: dispatcher.Page{Limit: 10}})
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		left = append(left, page...)
+	}
+	return left
+}

@@ -1,0 +1,62 @@
+// Package simulate runs whole fleets in virtual time: the real engine with its pool, handler and
+// recorder, over the real SQLite store, with faults drawn from a seed. A day takes
+// milliseconds. It has only tests; see the target simulate of the Makefile.
+package simulate
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+)
+
+// Every method of the store that the engine calls fails now and then: before it was executed,
+// after, or by taking long. A hundred thousand fires must come out of it, each once.
+func TestNoFireIsLostOrAddedWhenTheStoreFails(t *testing.T) {
+	t.Parallel()
+	triggers := min(max(*fires/20, 20), 250)
+	for _, percent := range []int64{1, 5, 20} {
+		t.Run(fmt.Sprint(percent, " %"), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, *seed+uint64(percent), engine.Options{Tidy: time.Hour})
+				for i := range triggers {
+					delivery := dispatcher.AtLeastOnce
+					if i%5 == 0 {
+						delivery = dispatcher.AtMostOnce
+					}
+					w.declare(fmt.Sprintf("job-%d", i), "rate(1s)", delivery, nil)
+				}
+				a := newAuditor(w)
+				for i := range 3 {
+					w.add(fmt.Sprintf("n%d", i), percent*10)
+				}
+				for a.fires < *fires {
+					<-time.After(20 * time.Second)
+					a.account()
+				}
+				injected := map[string]int{}
+				for _, n := range w.nodes {
+					n.store.rate.Store(0)
+					for kind, count := range n.store.injected {
+						injected[kind] += count
+					}
+				}
+				// Dead after 60 s, handler 15 s, window 5 s.
+				<-time.After(80 * time.Second)
+				if behind := a.account(); behind > time.Second {
+					t.Errorf("80s after the last fault a trigger is %s behind", behind)
+				}
+				a.ended(5 * time.Second)
+				for _, n := range w.nodes {
+					n.drain()
+				}
+				t.Logf("%d fires, %d requests; calls that failed before %d, after %d, slow %d",
+					a.fires, len(w.requests), injected["before"], injected["after"], injected["slow"])
+			})
+		})
+	}
+}

@@ -1,0 +1,33 @@
+// Command checker judges a chaos run by what the database and the receiver remember of it.
+//
+// It imports nothing of the product: it reads the tables as they are, knows the meaning of the
+// headers of a request, and works out when a schedule fires by trying every second. Its last line
+// is its verdict, and it fails unless nothing was lost, unexplained, early, overlapping or
+// unrecovered.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	database := flag.String("database", "", "URL of the database, whose nodes have ended")
+	dir := flag.String("dir", "", "directory with what the run wrote down")
+	flag.Parse()
+	h, err := load(context.Background(), *database, *dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "checker:", err)
+		os.Exit(2)
+	}
+	v, err := check(h)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "checker:", err)
+		os.Exit(2)
+	}
+	if v.print(os.Stdout, h); !v.passed() {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// points are what is done to a node at which point, and at which visit at most. A point that is
+// passed often gets a later visit, so that the node has done something before it dies. Who is
+// stopped is killed by nobody, and wakes when its runs are others'.
+var points = []struct {
+	name string
+	most int
+}{
+	{"K1", 12}, {"K2", 30}, {"K3", 30}, {"stop K7", 15}, {"K4", 30}, {"K5", 30}, {"K6", 30}, {"K7", 40}, {"stop K5", 10}, {"K8", 40}, {"K9", 40},
+	{"K10", 30}, {"K11", 2}, {"stop K9", 15}, {"K12", 4}, {"K13", 4}, {"K14", 4}, {"stop K2", 10}, {"K15", 4}, {"K16", 1}, {"K17", 2}, {"K18", 1},
+	{"stop K8", 15}, {"stop K4", 10}, {"stop K12", 4}, {"stop K14", 4},
+}
+
+// patience is how long a node may live without reaching its point.
+const patience = 5 * time.Second
+
+// kill lets a node live and die, again and again: at one point after the other, each node
+// beginning with another.
+func (c *chaos) kill(ctx context.Context, n *node, first int) {
+	var names []string
+	most := map[string]int{}
+	for _, p := range points {
+		names, most[p.name] = append(names, p.name), p.most
+	}
+	names = listed(c.kills, names)
+	if len(names) == 0 {
+		return
+	}
+	for i := first * 9; ctx.Err() == nil; i++ {
+		name := names[i%len(names)]
+		nth := 1 + c.intN(most[name])
+		if point, stops := strings.CutPrefix(name, "stop "); stops {
+			c.stopAt(ctx, n, point, nth)
+			continue
+		}
+		c.killAt(ctx, n, name, nth)
+		pause(ctx, c.between(50*time.Millisecond, 800*time.Millisecond))
+	}
+}
+
+// renew ends the present incarnation and starts one with a failpoint.
+func (c *chaos) renew(n *node, failpoint string) error {
+	select {
+	case <-n.end():
+	default:
+		n.signal(syscall.SIGKILL)
+		<-n.end()
+		c.note("kill anywhere", n.name, time.Now(), time.Now())
+	}
+	return n.start(failpoint)
+}
+
+// killAt starts a node that dies at a point, and sees to it that it does.
+func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
+	if err := c.renew(n, fmt.Sprintf("%s:kill,nth=%d", point, nth)); err != nil {
+		c.trouble(err)
+		return
+	}
+	if point == "K18" {
+		pause(ctx, c.between(500*time.Millisecond, 2*time.Second))
+		n.signal(syscall.SIGTERM)
+	}
+	kind := "kill " + point
+	for deadline := time.Now().Add(patience); ; {
+		select {
+		case <-n.end():
+			if !n.exec.ProcessState.Exited() {
+				c.note(kind, n.name, time.Now(), time.Now())
+				return
+			}
+			// As when the database was away at its start; a supervisor starts it again.
+			c.note("start or drain ended", n.name, time.Now(), time.Now())
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) && !n.isFrozen() {
+			kind = "kill anywhere"
+			n.signal(syscall.SIGKILL)
+		}
+	}
+}
+
+// stopAt starts a node that freezes at a point, and thaws it when it has been declared dead.
+func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
+	if err := c.renew(n, fmt.Sprintf("%s:stop,nth=%d", point, nth)); err != nil {
+		c.trouble(err)
+		return
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); pause(ctx, 20*time.Millisecond) {
+		if ctx.Err() != nil {
+			return
+		}
+		if !n.stopped() || n.isFrozen() {
+			continue
+		}
+		from := time.Now()
+		n.freeze(true)
+		pause(ctx, c.between(2500*time.Millisecond, 4*time.Second))
+		n.signal(syscall.SIGCONT)
+		n.freeze(false)
+		c.note("freeze "+point, n.name, from, time.Now())
+		// It must go on as if nothing had been.
+		pause(ctx, time.Second)
+		return
+	}
+}

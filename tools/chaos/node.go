@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// node is one of the three, through all its incarnations.
+type node struct {
+	name    string
+	program string
+	args    []string
+	env     []string
+	listen  string
+	clock   string // the file that holds its clock's shift
+	log     *os.File
+	proxy   *proxy
+	spawn   chan<- func()
+
+	mu     sync.Mutex
+	exec   *exec.Cmd
+	exited chan struct{} // closed when the present incarnation has ended
+	frozen bool
+}
+
+// spawner returns where to send what starts processes: one thread does, for the kernel kills
+// the nodes when the thread that started them ends, and this one ends with the process.
+func spawner() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for one := range work {
+			one()
+		}
+	}()
+	return work
+}
+
+func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
+	name := fmt.Sprintf("n%d", i)
+	p, err := startProxy(ctx, c.database.address())
+	if err != nil {
+		return nil, err
+	}
+	listen, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(c.dir, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	n := &node{name: name, program: c.program, listen: listen, log: log, proxy: p, spawn: c.spawn, clock: filepath.Join(c.dir, name+".clock")}
+	n.args = append([]string{"serve"}, constants...)
+	n.env = append(os.Environ(),
+		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
+		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)
+	return n, nil
+}
+
+// constants are the node's settings: poll window 0.2 s, handler 0.5 s, dead after 2 s.
+var constants = []string{
+	"--poll-window=200ms", "--handler-interval=500ms", "--heartbeat=400ms", "--dead-after=2s", "--share-grace=200ms",
+	"--drain-timeout=3s", "--workers=64", "--queue=256", "--egress-loopback",
+}
+
+// freeAddress returns an address that nobody listens on.
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// start starts a new incarnation with these failpoints.
+func (n *node) start(failpoints string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	command := exec.Command(n.program, n.args...) //nolint:noctx // it is ended by signals, which are what is tried here
+	command.Env = append(n.env, "CHAOS="+failpoints)
+	command.Stdout, command.Stderr = n.log, n.log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error)
+	n.spawn <- func() { started <- command.Start() }
+	if err := <-started; err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	n.exec, n.exited, n.frozen = command, exited, false
+	go func() {
+		_ = command.Wait() // how it ended is in its state
+		close(exited)
+	}()
+	return nil
+}
+
+// end returns a channel that is closed when the present incarnation has ended.
+func (n *node) end() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.exited
+}
+
+func (n *node) signal(s syscall.Signal) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.exec != nil {
+		_ = n.exec.Process.Signal(s)
+	}
+}
+
+// stopped tells whether the process halts by SIGSTOP.
+func (n *node) stopped() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.exec.Process.Pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "T")
+}
+
+// freeze notes that the node is frozen by somebody who will thaw it.
+func (n *node) freeze(frozen bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.frozen = frozen
+}
+
+func (n *node) isFrozen() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.frozen
+}
+
+// shift sets the node's clock off, now and for the incarnations to come.
+func (n *node) shift(by time.Duration) error {
+	err := os.WriteFile(n.clock, []byte(by.String()), 0o600)
+	n.signal(syscall.SIGUSR2)
+	return err
+}
+
+// ready waits until the node says that it can dispatch.
+func (n *node) ready(ctx context.Context) error {
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.listen+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if answer, err := http.DefaultClient.Do(request); err == nil {
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node %s is not ready: %w", n.name, ctx.Err())
+		case <-n.end():
+			return fmt.Errorf("node %s ended: %s", n.name, n.exec.ProcessState)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// terminate asks the node to drain, and waits for its end.
+func (n *node) terminate(atMost time.Duration) error {
+	n.signal(syscall.SIGTERM)
+	select {
+	case <-n.end():
+	case <-time.After(atMost):
+		return fmt.Errorf("node %s did not end within %s of SIGTERM", n.name, atMost)
+	}
+	if code := n.exec.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("node %s ended with %s after SIGTERM", n.name, n.exec.ProcessState)
+	}
+	return nil
+}
+
+// destroy ends whatever is left.
+func (n *node) destroy() error {
+	n.proxy.close()
+	if n.exec != nil {
+		n.signal(syscall.SIGKILL)
+		<-n.end()
+	}
+	return errors.Join(n.log.Close())
+}
