@@ -55,11 +55,13 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
 	call, err := e.callOf(ctx, run)
 	switch {
+	case err == nil && !e.acquire(ctx, run):
+		e.drop(run)
+		return
 	case err == nil && e.putOff(ctx, run):
 		return
-	case err == nil && e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun):
-		// It is another's, or nobody knows; either way whoever adopts or ends it accounts for it.
-		e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
+	case err == nil && !e.begin(ctx, run):
+		e.drop(run)
 		return
 	case err == nil:
 		late := -e.clock.until(run.due)
@@ -89,6 +91,24 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	if e.opts.OnOutcome != nil && err == nil {
 		e.opts.OnOutcome(call, outcome)
 	}
+}
+
+// begin commits that the request of a run is about to be sent, where its job wants that, and tells
+// whether it may be.
+func (e *Engine) begin(ctx context.Context, run heldRun) bool {
+	if !e.jobs.atMostOnce(run.JobID) || e.intents.commit(ctx, run.HeldRun) {
+		return true
+	}
+	if e.jobs.bounded(run.JobID) {
+		e.slots.leave(run.HeldRun)
+	}
+	return false
+}
+
+// drop lets go of a run that may not begin. It is another's, or over, or nobody knows; either way
+// whoever adopts or ends it accounts for it.
+func (e *Engine) drop(run heldRun) {
+	e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
 }
 
 // unmade is the outcome of an attempt that could not be made.
