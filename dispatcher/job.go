@@ -26,6 +26,14 @@ type Job struct {
 	Delivery Delivery `json:"delivery"`
 	// Retry says whether and when a failed run is attempted again.
 	Retry Retry `json:"retry,omitzero"`
+	// ConcurrencyPolicy says what becomes of a run that finds all slots taken; empty means
+	// ConcurrencyAllow.
+	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy"`
+	// MaxConcurrency is how many runs of the job there may be at once, over all nodes, at most
+	// MaxMaxConcurrency; 0: no bound with ConcurrencyAllow, and else one.
+	MaxConcurrency int `json:"max_concurrency"`
+	// QueueLimit is how many runs may wait for a slot; 0 means DefaultQueueLimit.
+	QueueLimit int `json:"queue_limit"`
 	// Target is what a run calls.
 	Target Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
@@ -51,6 +59,7 @@ type Job struct {
 func (j *Job) SetDefaults() {
 	j.Enabled, j.Delivery = true, AtLeastOnce
 	j.Retry.SetDefaults()
+	j.ConcurrencyPolicy, j.QueueLimit = ConcurrencyAllow, DefaultQueueLimit
 }
 
 // Delivery is a policy for attempts whose node died or was cut off. Empty means AtLeastOnce.
@@ -118,6 +127,7 @@ func (j Job) Validate() error {
 		faults.Add("/delivery", CodeEnum, "delivery %s is not one of %s, %s", Echo(string(j.Delivery)), AtLeastOnce, AtMostOnce)
 	}
 	j.Retry.check(&faults, "/retry")
+	j.checkConcurrency(&faults)
 	faults.AddError("/target", j.Target.Validate())
 	checkPayload(&faults, j.Payload)
 	if len(j.Triggers) > MaxTriggers {

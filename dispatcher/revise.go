@@ -29,6 +29,12 @@ func Revise(old *Job, declared Job, prior int64, calendars Calendars, now time.T
 		job.Delivery = AtLeastOnce
 	}
 	job.Retry = job.Retry.orDefault()
+	if job.ConcurrencyPolicy == "" {
+		job.ConcurrencyPolicy = ConcurrencyAllow
+	}
+	if job.QueueLimit == 0 {
+		job.QueueLimit = DefaultQueueLimit
+	}
 	job.Triggers = maps.Clone(declared.Triggers)
 	if job.Triggers == nil {
 		job.Triggers = map[string]Trigger{}

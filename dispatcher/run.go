@@ -33,7 +33,8 @@ type Run struct {
 	HTTPStatus int `json:"http_status,omitempty"`
 	// Class says how the attempt failed; empty if it did not.
 	Class Class `json:"class,omitempty"`
-	// Error is the failure in words, of at most 1024 characters.
+	// Error is the failure in words, or why the run was cancelled or skipped, of at most 1024
+	// characters.
 	Error string `json:"error,omitempty"`
 	// Missed is what a catch-up run stands for, nil for other runs.
 	Missed *MissedRange `json:"missed,omitempty"`
@@ -92,7 +93,7 @@ type RunState string
 
 // The states of a run.
 const (
-	RunQueued    RunState = "queued"    // asked for; no node has it yet
+	RunQueued    RunState = "queued"    // no node has it: it was asked for, or waits for a slot
 	RunClaimed   RunState = "claimed"   // a node has it
 	RunRunning   RunState = "running"   // of at_most_once jobs: its request may have been sent
 	RunRetrying  RunState = "retrying"  // to be attempted, or attempted again, at NextAttemptAt
@@ -100,11 +101,12 @@ const (
 	RunFailed    RunState = "failed"
 	RunTimedOut  RunState = "timed_out"
 	RunCancelled RunState = "cancelled"
-	RunLost      RunState = "lost" // its node died, so nobody can say how it ended
+	RunLost      RunState = "lost"    // its node died, so nobody can say how it ended
+	RunSkipped   RunState = "skipped" // it found no slot, and never began
 )
 
 // RunStates are all of them, in the order of their lives.
-var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost}
+var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost, RunSkipped}
 
 // Class says how an attempt failed. The list is closed.
 type Class string

@@ -116,6 +116,8 @@ type Ledger interface {
 	Runs(ctx context.Context, query RunQuery) ([]Run, error)
 	// Run returns one run with its attempts.
 	Run(ctx context.Context, id string) (Run, error)
+	// Slots lists the slots of a job that are taken, in the order of their runs.
+	Slots(ctx context.Context, app, job string) ([]Slot, error)
 	// Misfires lists the decisions of an app, latest first, optionally of one job and trigger.
 	// The cursor is Misfire.Cursor of the last item.
 	Misfires(ctx context.Context, query RunQuery) ([]Misfire, error)
@@ -347,6 +349,8 @@ type JobVersion struct {
 type Hint struct {
 	// Run is the id of a run that was cancelled; empty: definitions changed, or runs wait.
 	Run string
+	// Adopt tells that runs wait to be adopted, and that nothing else has changed.
+	Adopt bool
 }
 
 // Dispatch is the engine's part: hot, batched, each write a compare-and-swap.
@@ -383,6 +387,17 @@ type Dispatch interface {
 	// their node still holds: only these may be sent. Doing it again changes nothing. It is for
 	// jobs that want a request at most once; for the others the claim is enough.
 	Begin(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
+	// Acquire gives runs that are about to begin the slots that their jobs have for them, and
+	// returns those that may begin: it is for jobs that bound how many there may be at once. By the
+	// policy of the job the others wait, are skipped, or have earlier ones cancelled first. A run
+	// keeps its slot until it has ended, whichever node works on it, so one that asks again may
+	// begin; unless an attempt of it is still in flight elsewhere.
+	Acquire(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
+	// Vacate says that attempts under slots are over. The slots of runs that have ended pass to
+	// those that wait, which are then to be adopted.
+	Vacate(ctx context.Context, runs []HeldRun) error
+	// PassSlots does for all jobs what a node that died before its Vacate did not come to.
+	PassSlots(ctx context.Context) error
 	// Forfeit ends as lost the begun runs of dead nodes, and returns how many.
 	Forfeit(ctx context.Context, now time.Time) (int, error)
 	// Record ends attempts, fenced by token: a record whose token is not the run's becomes the

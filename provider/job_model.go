@@ -17,21 +17,24 @@ import (
 // jobModel is a carillon_job as configuration, plan and state hold it. Target and triggers
 // are Terraform values and not structs, because any of them may be unknown at plan.
 type jobModel struct {
-	ID            types.String    `tfsdk:"id"`
-	App           types.String    `tfsdk:"app"`
-	Name          types.String    `tfsdk:"name"`
-	Description   types.String    `tfsdk:"description"`
-	Enabled       types.Bool      `tfsdk:"enabled"`
-	Priority      types.Number    `tfsdk:"priority"`
-	Delivery      types.String    `tfsdk:"delivery"`
-	Retry         types.Object    `tfsdk:"retry"`
-	NodeLabels    types.Map       `tfsdk:"node_labels"`
-	Target        types.Object    `tfsdk:"target"`
-	Payload       text[documents] `tfsdk:"payload"`
-	Triggers      types.Map       `tfsdk:"triggers"`
-	State         types.String    `tfsdk:"state"`
-	Revision      types.Int64     `tfsdk:"revision"`
-	NextFireTimes types.Map       `tfsdk:"next_fire_times"`
+	ID                types.String    `tfsdk:"id"`
+	App               types.String    `tfsdk:"app"`
+	Name              types.String    `tfsdk:"name"`
+	Description       types.String    `tfsdk:"description"`
+	Enabled           types.Bool      `tfsdk:"enabled"`
+	Priority          types.Number    `tfsdk:"priority"`
+	Delivery          types.String    `tfsdk:"delivery"`
+	ConcurrencyPolicy types.String    `tfsdk:"concurrency_policy"`
+	MaxConcurrency    types.Number    `tfsdk:"max_concurrency"`
+	QueueLimit        types.Number    `tfsdk:"queue_limit"`
+	Retry             types.Object    `tfsdk:"retry"`
+	NodeLabels        types.Map       `tfsdk:"node_labels"`
+	Target            types.Object    `tfsdk:"target"`
+	Payload           text[documents] `tfsdk:"payload"`
+	Triggers          types.Map       `tfsdk:"triggers"`
+	State             types.String    `tfsdk:"state"`
+	Revision          types.Int64     `tfsdk:"revision"`
+	NextFireTimes     types.Map       `tfsdk:"next_fire_times"`
 }
 
 type targetModel struct {
@@ -70,6 +73,7 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 		readWord(read, "/delivery", m.Delivery, &job.Delivery)
 	}
 	job.Retry = readRetry(ctx, read, m.Retry)
+	readConcurrency(read, m, &job)
 	job.NodeLabels = readStrings(read, "/node_labels", m.NodeLabels)
 	job.Target = readTarget(ctx, read, m.Target)
 	job.Payload = []byte(read.text("/payload", m.Payload))
@@ -199,6 +203,7 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 		State:       types.StringValue(string(job.State)),
 		Revision:    types.Int64Value(job.Revision),
 	}
+	m.setConcurrency(job)
 	if len(job.Payload) > 0 {
 		m.Payload = newText[documents](string(job.Payload))
 	}

@@ -27,6 +27,9 @@ const fullJob = `
   enabled     = true
   priority    = 7
   delivery    = "at_most_once"
+  concurrency_policy = "queue"
+  max_concurrency    = 2
+  queue_limit        = 7
   node_labels = { zone = "a", disk = "ssd" }
   retry = {
     max_attempts      = 5

@@ -78,7 +78,7 @@ func TestAReadTokenChangesNothing(t *testing.T) {
 		w.do(method, path, `{}`).refused(http.StatusForbidden, " forbidden")
 	}
 	for _, path := range []string{
-		"/v1/apps", oneApp, oneApp + "/jobs", oneJob, oneApp + "/runs", oneApp + "/misfires", "/v1/runs/" + run.ID, "/v1/nodes",
+		"/v1/apps", oneApp, oneApp + "/jobs", oneJob, oneJob + "/slots", oneApp + "/runs", oneApp + "/misfires", "/v1/runs/" + run.ID, "/v1/nodes",
 	} {
 		w.must(http.StatusOK, "GET", path, "")
 	}

@@ -145,6 +145,7 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 			{raw + `1e3`, "json_type"}, {raw + `9223372036854775808`, "json_type"}, {"5", "json_type"}, {raw + `null`, "required"},
 		}},
 		{append(trigger, "misfire_after"), []row{{"500ms", "duration_min"}, {"25h", "duration_max"}, {"60", "duration_unit"}}},
+		{[]string{"concurrency_policy"}, []row{{"Forbid", "enum"}, {"skip", "enum"}}},
 		{append(trigger, "misfire_policy"), []row{{"FIRE_ONCE", "enum"}, {"ignore", "enum"}}},
 		{append(trigger, "catch_up_window"), []row{{"59s", "duration_min"}, {"-1h", "duration_min"}, {"8761h", "duration_max"}, {"7d", "duration_unit"}}},
 		{append(trigger, "enabled"), []row{{"true", "json_type"}, {raw + `1`, "json_type"}, {raw + `null`, "required"}}},

@@ -91,3 +91,12 @@ func (a *API) runJob(r *request) (answer, error) {
 	}
 	return answer{status: http.StatusAccepted, body: run, header: map[string]string{"Location": "/v1/runs/" + run.ID}}, nil
 }
+
+func (a *API) listSlots(r *request) (answer, error) {
+	app, job := r.PathValue("app"), r.PathValue("job")
+	slots, err := a.store.Slots(r.Context(), app, job)
+	if slots == nil {
+		slots = []dispatcher.Slot{}
+	}
+	return answer{body: list[dispatcher.Slot]{Items: slots}}, err
+}

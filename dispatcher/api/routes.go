@@ -58,6 +58,7 @@ var routes = []route{
 	{method: "GET", path: jobPath, scope: read, serve: (*API).getJob},
 	{method: "PUT", path: jobPath, scope: write, serve: (*API).putJob},
 	{method: "DELETE", path: jobPath, scope: write, serve: (*API).deleteJob},
+	{method: "GET", path: jobPath + "/slots", scope: read, serve: (*API).listSlots},
 	{method: "POST", path: jobPath + "/run", scope: write, serve: (*API).runJob},
 	{method: "POST", path: jobPath + "/pause", scope: write, serve: pause(true)},
 	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},

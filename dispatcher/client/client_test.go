@@ -152,6 +152,9 @@ func testLedger(t *testing.T, c *client.Client) {
 	if got, err := c.Runs(ctx, query); err != nil || len(got.Items) != 1 {
 		t.Errorf("Runs = %+v, %v", got, err)
 	}
+	if got, err := c.Slots(ctx, "crm", "sync"); err != nil || len(got.Items) != 0 {
+		t.Errorf("slots = %+v, %v, want none", got, err)
+	}
 	if got, err := c.Misfires(ctx, dispatcher.RunQuery{App: "crm"}); err != nil || len(got.Items) != 0 {
 		t.Errorf("Misfires = %+v, %v", got, err)
 	}
@@ -404,6 +407,7 @@ func TestAnAnswerThatIsNotCarillonsIsRefused(t *testing.T) {
 				"CancelRun": func() error { _, err := c.CancelRun(ctx, "crm"); return err },
 				"RetryRun":  func() error { _, err := c.RetryRun(ctx, "crm"); return err },
 				"Runs":      func() error { _, err := c.Runs(ctx, dispatcher.RunQuery{App: "crm"}); return err },
+				"Slots":     func() error { _, err := c.Slots(ctx, "crm", "sync"); return err },
 				"Misfires":  func() error { _, err := c.Misfires(ctx, dispatcher.RunQuery{App: "crm"}); return err },
 				"Nodes":     func() error { _, err := c.Nodes(ctx); return err },
 				"Preview":   func() error { _, err := c.Preview(ctx, dispatcher.PreviewRequest{}); return err },

@@ -105,6 +105,11 @@ func (c *Client) RunJob(ctx context.Context, app, job string) (dispatcher.Run, e
 	return call(ctx, c, http.MethodPost, path("apps", app, "jobs", job, "run"), nil, Condition{}, queued)
 }
 
+// Slots lists the slots of a job that are taken.
+func (c *Client) Slots(ctx context.Context, app, job string) (List[dispatcher.Slot], error) {
+	return call[List[dispatcher.Slot]](ctx, c, http.MethodGet, path("apps", app, "jobs", job, "slots"), nil, Condition{}, isList)
+}
+
 // Runs lists runs of an app, latest first; query holds the parameters of the route.
 func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Run], error) {
 	return call[List[dispatcher.Run]](ctx, c, http.MethodGet, path("apps", query.App, "runs")+params(query), nil, Condition{}, isList)

@@ -56,11 +56,13 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
 	call, err := e.callOf(ctx, run)
 	switch {
+	case err == nil && !e.acquire(ctx, run):
+		e.drop(run)
+		return
 	case err == nil && e.putOff(ctx, run, call):
 		return
 	case err == nil && !e.begin(ctx, run, call):
-		// It is another's, or nobody knows; either way whoever adopts or ends it accounts for it.
-		e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
+		e.drop(run)
 		return
 	case err == nil:
 		late := -e.clock.until(run.due)
@@ -94,15 +96,25 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 }
 
 // begin tells whether the request of a run may be sent. Where it is wanted at most once, that is
-// committed first.
+// committed first. A run that may not leaves its slot.
 func (e *Engine) begin(ctx context.Context, run heldRun, call dispatcher.Call) bool {
-	if call.Delivery == dispatcher.AtMostOnce && !e.intents.commit(ctx, run.HeldRun) {
-		return false
+	may := call.Delivery != dispatcher.AtMostOnce || e.intents.commit(ctx, run.HeldRun)
+	if may {
+		failpoint.Hit(failpoint.BeforeSend)
+		// The node may have been frozen since it last looked, or the database away: what it then
+		// held is another's, or may be. A lease that comes back finds the run still its own.
+		may = run.node == e.fleet.id() && e.fleet.leased() || e.hold(ctx, run, nil)
 	}
-	failpoint.Hit(failpoint.BeforeSend)
-	// The node may have been frozen since it last looked, or the database away: what it then
-	// held is another's, or may be. A lease that comes back finds the run still its own.
-	return run.node == e.fleet.id() && e.fleet.leased() || e.hold(ctx, run, nil)
+	if !may && e.jobs.bounded(run.JobID) {
+		e.slots.leave(run.HeldRun)
+	}
+	return may
+}
+
+// drop lets go of a run that may not begin. It is another's, or over, or nobody knows; either way
+// whoever adopts or ends it accounts for it.
+func (e *Engine) drop(run heldRun) {
+	e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
 }
 
 // unmade is the outcome of an attempt that could not be made.

@@ -61,6 +61,7 @@ func (e *Engine) recorded(records []dispatcher.Record) {
 	e.pool.recorded(records)
 	e.delays.recorded(records)
 	e.retries.recorded(records, e.clock.until)
+	e.slots.recorded(records)
 }
 
 // delayLoop arms fixed delays as soon as their runs are recorded.

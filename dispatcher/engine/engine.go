@@ -121,7 +121,8 @@ type Engine struct {
 	schedules *schedule.Cache
 	timeline  *timeline
 	pool      *pool
-	intents   *intents
+	intents   *intents // of at_most_once jobs
+	slots     *slots
 	recorder  *recorder
 	delays    *delays
 	retries   *retries
@@ -152,7 +153,8 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 	}
 	e.pool = newPool(poolSize{least: o.MinWorkers, most: o.Workers, queue: o.Queue, perApp: o.AppWorkers, perHost: o.HostWorkers})
 	e.timeline = newTimeline(e.pool.slow.is)
-	e.delays, e.intents = newDelays(), newIntents(store, o.Batch, o.Logger)
+	e.delays, e.intents = newDelays(), newIntents(store, "begin runs", dispatcher.Store.Begin, o.Batch, o.Logger)
+	e.slots = newSlots(store, o.Batch, o.Logger)
 	e.retries, e.gate = newRetries(), newGate(o.BreakerFailures, o.HostRate)
 	e.recorder = newRecorder(store, e.recorded, e.pool.busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, o.Metrics)
@@ -178,6 +180,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	beating.Go(func() { e.heartbeatLoop(beats) })
 	living.Go(func() { e.recorder.run(life) })
 	living.Go(func() { e.intents.run(life) })
+	living.Go(func() { e.slots.run(life) })
 	e.pool.start(life)
 
 	<-ctx.Done()

@@ -69,14 +69,16 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	life, end := context.WithCancel(context.WithoutCancel(t.Context()))
 	recording := make(chan struct{})
 	go func() { r.recorder.run(life); close(recording) }()
-	beginning := make(chan struct{})
+	beginning, slotting := make(chan struct{}), make(chan struct{})
 	go func() { r.intents.run(life); close(beginning) }()
+	go func() { r.slots.run(life); close(slotting) }()
 	r.pool.start(life)
 	t.Cleanup(func() {
 		r.drain(life, func() {})
 		end()
 		<-recording
 		<-beginning
+		<-slotting
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -8,15 +8,22 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// intents commit, before the first byte, that requests of at_most_once jobs are about to be
-// sent, in batches as the recorder does. A run that was begun is never repeated: if its node
-// dies, it ends as lost.
+// intents ask the database, before the first byte, whether runs may begin, in batches as the
+// recorder does. There are two kinds. Those of at_most_once jobs commit that their requests are
+// about to be sent: a run that was begun is never repeated, and if its node dies, it ends as lost.
+// Those of jobs that bound how many runs there may be at once get slots.
 type intents struct {
 	store dispatcher.Store
+	what  string
+	ask   question
 	batch int
 	log   *slog.Logger
 	inbox chan intent
 }
+
+// question asks a store about runs, and returns those that may begin: dispatcher.Store.Begin, or
+// dispatcher.Store.Acquire.
+type question func(dispatcher.Store, context.Context, []dispatcher.HeldRun) ([]dispatcher.HeldRun, error)
 
 // intent is a run that wants to begin, and where the answer goes.
 type intent struct {
@@ -24,12 +31,12 @@ type intent struct {
 	begun chan bool // has room for the answer
 }
 
-func newIntents(store dispatcher.Store, batch int, log *slog.Logger) *intents {
-	return &intents{store: store, batch: batch, log: log, inbox: make(chan intent, batch)}
+func newIntents(store dispatcher.Store, what string, ask question, batch int, log *slog.Logger) *intents {
+	return &intents{store: store, what: what, ask: ask, batch: batch, log: log, inbox: make(chan intent, batch)}
 }
 
-// commit tells whether the request of a run may be sent. It waits for the database; false
-// means that the run is another's by now, or that ctx ended.
+// commit tells whether a run may begin. It waits for the database; false means that it may not, as
+// when the run is another's by now, or that ctx ended.
 func (n *intents) commit(ctx context.Context, run dispatcher.HeldRun) bool {
 	one := intent{run, make(chan bool, 1)}
 	select {
@@ -70,14 +77,14 @@ func (n *intents) begin(ctx context.Context, batch []intent) {
 	}
 	begun := map[attemptKey]bool{}
 	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
-		held, err := n.store.Begin(ctx, runs)
+		held, err := n.ask(n.store, ctx, runs)
 		if err == nil {
 			for _, run := range held {
 				begun[keyOf(run)] = true
 			}
 			break
 		}
-		n.log.WarnContext(ctx, "begin runs", "count", len(runs), "err", err)
+		n.log.WarnContext(ctx, "ask whether runs may begin", "step", n.what, "count", len(runs), "err", err)
 		sleep(ctx, pause)
 	}
 	for _, one := range batch {

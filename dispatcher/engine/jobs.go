@@ -108,6 +108,12 @@ func (j *jobs) identity(trigger dispatcher.DueTrigger) (identity, app string, ok
 	return dispatcher.Identity(d.App, d.Name, name), d.App, ok
 }
 
+// bounded tells whether a job bounds how many of its runs there may be at once.
+func (j *jobs) bounded(job int64) bool {
+	d, ok := j.get(job, 0)
+	return ok && d.Slots() > 0
+}
+
 // call returns what an attempt of run needs. The error is errGone if its job or trigger is
 // not there, or why its definition cannot be read.
 func (j *jobs) call(run dispatcher.HeldRun) (dispatcher.Call, error) {

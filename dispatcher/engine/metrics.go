@@ -13,6 +13,7 @@ type metrics struct {
 	claims   *prometheus.CounterVec // by result
 	attempts *prometheus.CounterVec // by state
 	retries  *prometheus.CounterVec // by reason
+	slots    *prometheus.CounterVec // by result
 	misfires prometheus.Counter
 	removed  *prometheus.CounterVec // by kind
 	lateness prometheus.Histogram
@@ -45,6 +46,9 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_retries_total", Help: "Runs that this node planned to attempt again, by reason: failed, or put off because the host's circuit is open or its rate is used up.",
 		}, []string{"reason"}),
+		slots: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "carillon_slots_total", Help: "Runs of jobs with a bound that asked for a slot, by result: won, or lost: they wait, or are skipped or cancelled.",
+		}, []string{"result"}),
 		misfires: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "carillon_misfires_total", Help: "Misfire decisions that this node took; each may stand for many instants.",
 		}),
@@ -64,6 +68,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	}
 	for _, result := range []string{claimWon, claimLost} {
 		m.claims.WithLabelValues(result)
+		m.slots.WithLabelValues(result)
 	}
 	for _, state := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunCancelled} {
 		m.attempts.WithLabelValues(string(state))
@@ -74,7 +79,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	for _, kind := range []string{removedRun, removedMisfire, removedPartition} {
 		m.removed.WithLabelValues(kind)
 	}
-	registry.MustRegister(m.claims, m.attempts, m.retries, m.misfires, m.removed, m.lateness, m.polls, m.drift)
+	registry.MustRegister(m.claims, m.attempts, m.retries, m.slots, m.misfires, m.removed, m.lateness, m.polls, m.drift)
 	gauge := func(name, help string, read func() int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
 	}

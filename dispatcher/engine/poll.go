@@ -95,7 +95,9 @@ func (e *Engine) listenLoop(ctx context.Context) {
 				e.pool.cancel(run)
 				return
 			}
-			wake(e.wakePoll)
+			if !hint.Adopt {
+				wake(e.wakePoll)
+			}
 			wake(e.wakeAdopt)
 		})
 	})

@@ -83,7 +83,7 @@ func (e *Engine) locked(ctx context.Context, names []string, do func(ctx context
 // dead leaves the lock to those who may.
 func (e *Engine) tendFleet(ctx context.Context, _ time.Time) error {
 	if !e.fleet.mayBury() {
-		return e.forfeit(ctx)
+		return e.takeOver(ctx)
 	}
 	return e.locked(ctx, []string{dispatcher.LockFleet}, func(ctx context.Context, _ []string) error {
 		buried, err := e.store.Bury(ctx, e.fleet.id(), e.opts.DeadAfter, time.Time{})
@@ -95,11 +95,12 @@ func (e *Engine) tendFleet(ctx context.Context, _ time.Time) error {
 			wake(e.wakeAdopt)
 		}
 		failpoint.Hit(failpoint.UnderLock)
-		return e.forfeit(ctx)
+		return e.takeOver(ctx)
 	})
 }
 
-func (e *Engine) forfeit(ctx context.Context) error {
+// takeOver ends what dead nodes may have sent and must not be repeated, and passes their slots on.
+func (e *Engine) takeOver(ctx context.Context) error {
 	lost, err := e.store.Forfeit(ctx, time.Time{})
 	if err != nil {
 		return fmt.Errorf("end begun runs of dead nodes: %w", err)
@@ -107,7 +108,7 @@ func (e *Engine) forfeit(ctx context.Context) error {
 	if lost > 0 {
 		e.log.WarnContext(ctx, "runs of dead nodes lost, for they may have been sent and are wanted at most once", "count", lost)
 	}
-	return nil
+	return e.store.PassSlots(ctx)
 }
 
 // The states of jobs are rolled up some thousands a round, so that the cost of a round is bounded

@@ -54,6 +54,8 @@ var (
 		{"from_at", bigint}, {"to_at", bigint}, {"trigger_id", bigint}, {"job_id", bigint}, {"missed", bigint},
 		{"decision", text}, {"reason", text}, {"decided_at", bigint},
 	}
+	endColumns  = append(keyColumns[:5:5], column{"error", text})
+	slotColumns = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
 	idColumns   = []column{{"id", bigint}}
 	nameColumns = []column{{"name", text}}
 	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}

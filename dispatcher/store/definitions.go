@@ -13,7 +13,7 @@ import (
 )
 
 // jobColumns belong to a query over jobs AS j and apps AS a.
-const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.retry, j.target, j.payload, j.trigger_names,
+const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.retry, j.target, j.payload, j.trigger_names,
 	j.state, j.revision, j.created_at, j.updated_at`
 
 // jobRow is a job without its triggers.
@@ -23,7 +23,7 @@ func scanJob(row scanner) (jobRow, error) {
 	var j jobRow
 	var labels, retry, target, payload, triggers string
 	var created, updated int64
-	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &j.Delivery, &retry, &target, &payload, &triggers,
+	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &j.Delivery, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit, &retry, &target, &payload, &triggers,
 		&j.State, &j.Revision, &created, &updated)
 	if err != nil {
 		return j, err

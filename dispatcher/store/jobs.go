@@ -88,17 +88,19 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	jobID, appID := dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App)
 	// $1 id, $2 app, $3 name, $4 description, $5 enabled, $6 paused, $7 target, $8 payload,
 	// $9 names of the triggers, $10 revision, $11 created, $12 updated, $13 priority,
-	// $14 node labels, $15 delivery, $16 retry
+	// $14 node labels, $15 delivery, $16 concurrency policy, $17 most at once, $18 queue limit, $19 retry
 	const put = `INSERT INTO jobs (id, app_id, name, description, enabled, paused, target, payload, trigger_names,
-			revision, created_at, updated_at, priority, node_labels, delivery, retry)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+			revision, created_at, updated_at, priority, node_labels, delivery, concurrency_policy, max_concurrency, queue_limit, retry)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
 			paused = excluded.paused, priority = excluded.priority, node_labels = excluded.node_labels,
-			delivery = excluded.delivery, retry = excluded.retry, target = excluded.target, payload = excluded.payload,
+			delivery = excluded.delivery, concurrency_policy = excluded.concurrency_policy,
+			max_concurrency = excluded.max_concurrency, queue_limit = excluded.queue_limit, retry = excluded.retry, target = excluded.target, payload = excluded.payload,
 			trigger_names = excluded.trigger_names, revision = excluded.revision,
 			created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL`
 	_, err = t.ExecContext(ctx, put, jobID, appID, job.Name, job.Description, job.Enabled, job.Paused, string(target),
-		string(job.Payload), names, job.Revision, job.CreatedAt.UnixMilli(), job.UpdatedAt.UnixMilli(), job.Priority, job.NodeLabels.String(), job.Delivery, string(retry))
+		string(job.Payload), names, job.Revision, job.CreatedAt.UnixMilli(), job.UpdatedAt.UnixMilli(), job.Priority, job.NodeLabels.String(), job.Delivery,
+		job.ConcurrencyPolicy, job.MaxConcurrency, job.QueueLimit, string(retry))
 	if err != nil {
 		return err
 	}

@@ -145,8 +145,8 @@ func TestDuePlan(t *testing.T) {
 func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded string) {
 	t.Helper()
 	const fill = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at) SELECT 1, 'a', '', TRUE, 1, 1, 1, 0, 0;
-		INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority, node_labels, delivery, retry, target, payload, trigger_names, revision, created_at, updated_at)
-			SELECT 1, 1, 'j', '', TRUE, FALSE, 0, '', '', '{}', '{}', '', '[]', 1, 0, 0;
+		INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority, node_labels, delivery, retry, concurrency_policy, max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at)
+			SELECT 1, 1, 'j', '', TRUE, FALSE, 0, '', '', '{}', 'allow', 0, 0, '{}', '', '[]', 1, 0, 0;
 		INSERT INTO triggers (id, job_id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, anchor_at, jitter,
 			repeat_count, fired, enabled, paused, job_paused, delayed, drift_hour, state, name, expression, dialect, timezone, gap,
 			overlap, calendar, on_excluded, error, node_labels)

@@ -27,6 +27,9 @@ type postgres struct {
 // channel is where notifications go. They are heard in one database only.
 const channel = "carillon"
 
+// adoptPayload is the payload of Hint.Adopt; no run has such an id.
+const adoptPayload = "adopt"
+
 // session is what each connection sets. Without it (as behind a pooler that drops it) all works,
 // only less well: nobody waits long for a lock that an administrator holds, and no statement
 // runs on after its caller gave up. A batch is always small beside the table that it is joined to,
@@ -165,7 +168,11 @@ func (p *postgres) query(ctx context.Context, statement string, args []any, scan
 
 func (p *postgres) hint(ctx context.Context, tx *sql.Tx, hint dispatcher.Hint) error {
 	// $1 channel, $2 run. PostgreSQL sends it at commit, and equal ones once.
-	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, hint.Run)
+	payload := hint.Run
+	if hint.Adopt {
+		payload = adoptPayload
+	}
+	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload)
 	return err
 }
 
@@ -193,6 +200,10 @@ func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error
 		}
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
+		}
+		if n.Payload == adoptPayload {
+			hint(dispatcher.Hint{Adopt: true})
+			continue
 		}
 		hint(dispatcher.Hint{Run: n.Payload})
 	}

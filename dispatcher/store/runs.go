@@ -43,7 +43,7 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	run.EventID = dispatcher.EventID(installation, run.App, run.Job, run.Trigger, run.ScheduledAt, run.Kind)
 	run.ClaimedAt, run.StartedAt, run.EndedAt = optional(claimed), optional(started), optional(ended)
 	run.NextAttemptAt = optional(next)
-	if node != 0 {
+	if node != 0 && node != waitingNode {
 		run.Node = &node
 	}
 	if from != nil && to != nil && missed != nil {
@@ -85,7 +85,7 @@ func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatch
 	switch {
 	case query.Job != "":
 		w.add("r.job_id = %s", dispatcher.JobID(query.App, query.Job))
-		const held = ` AND r.node IN (SELECT 0 UNION ALL SELECT id FROM nodes)`
+		const held = ` AND r.node IN (` + holders + `)`
 		return collect(ctx, s.read, scanRun, runQuery(`SELECT * FROM (
 			SELECT * FROM (SELECT * FROM runs AS r WHERE NOT r.live`+w.and()+limit+`) AS ended UNION ALL
 			SELECT * FROM (SELECT * FROM runs AS r WHERE r.live`+w.and()+held+limit+`) AS live) AS r`+limit), w.args...)

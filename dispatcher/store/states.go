@@ -111,7 +111,7 @@ func (s *store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]t
 
 // busyJobs returns the jobs that have live runs, which are as many as there is work in flight.
 func (s *store) busyJobs(ctx context.Context) (map[int64]bool, error) {
-	const live = `SELECT DISTINCT r.job_id FROM (SELECT 0 AS id UNION ALL SELECT id FROM nodes) AS n JOIN runs AS r ON r.node = n.id WHERE r.live`
+	const live = `SELECT DISTINCT r.job_id FROM (` + holders + `) AS n JOIN runs AS r ON r.node = n.id WHERE r.live`
 	ids, err := collect(ctx, s.read, scanInt, live)
 	busy := make(map[int64]bool, len(ids))
 	for _, id := range ids {

@@ -34,6 +34,9 @@ CREATE TABLE jobs (
   node_labels   TEXT    NOT NULL,         -- name=value,...: what a node must have
   delivery      TEXT    NOT NULL,
   retry         TEXT    NOT NULL,         -- JSON
+  concurrency_policy TEXT NOT NULL,
+  max_concurrency INTEGER NOT NULL,       -- 0: as the policy has it
+  queue_limit   INTEGER NOT NULL,
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
@@ -152,7 +155,7 @@ CREATE TABLE runs (
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run
   job_id       BIGINT   NOT NULL,
   revision     BIGINT   NOT NULL,         -- of the job when claimed, requested or retried
-  node         BIGINT   NOT NULL,         -- 0: nobody works on it
+  node         BIGINT   NOT NULL,         -- 0: nobody works on it; -1: it waits for a slot
   token        BIGINT   NOT NULL,         -- fence; 0: nobody may record
   claimed_at   BIGINT,
   started_at   BIGINT,
@@ -204,6 +207,20 @@ CREATE TABLE answers (
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
 ) PARTITION BY RANGE (scheduled_at);
 CREATE TABLE answers_default PARTITION OF answers DEFAULT;
+
+-- The runs that are among those that their job may have at once. Only jobs with a bound have any.
+-- A row outlives its run until whoever made the attempt says that it is over, or is dead; so a run
+-- that was cancelled keeps its slot until its request has been given up.
+CREATE TABLE slots (
+  job_id       BIGINT   NOT NULL,
+  scheduled_at BIGINT   NOT NULL,
+  trigger_id   BIGINT   NOT NULL,
+  kind         SMALLINT NOT NULL,
+  node         BIGINT   NOT NULL,         -- makes an attempt; 0: none does at present
+  token        BIGINT   NOT NULL,         -- of that attempt
+  since        BIGINT   NOT NULL,
+  PRIMARY KEY (job_id, scheduled_at, trigger_id, kind)
+);
 
 CREATE TABLE misfires (
   from_at    BIGINT NOT NULL,             -- first and last missed instant, inclusive
@@ -328,4 +345,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, api_tokens, secrets, audit, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, answers, attempts, runs, triggers, jobs, apps;
+DROP TABLE installation, api_tokens, secrets, audit, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, answers, attempts, runs, triggers, jobs, apps;

@@ -33,6 +33,9 @@ CREATE TABLE jobs (
   node_labels TEXT NOT NULL,
   delivery TEXT NOT NULL,
   retry TEXT NOT NULL,
+  concurrency_policy TEXT NOT NULL,
+  max_concurrency INTEGER NOT NULL,
+  queue_limit INTEGER NOT NULL,
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
@@ -147,6 +150,17 @@ CREATE TABLE answers (
   attempt INTEGER NOT NULL,
   answer TEXT NOT NULL,
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE slots (
+  job_id INTEGER NOT NULL,
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  since INTEGER NOT NULL,
+  PRIMARY KEY (job_id, scheduled_at, trigger_id, kind)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE misfires (
@@ -273,6 +287,7 @@ DROP TABLE locks;
 DROP TABLE nodes;
 DROP TABLE misfires;
 DROP TABLE answers;
+DROP TABLE slots;
 DROP TABLE attempts;
 DROP TABLE runs;
 DROP TABLE triggers;

@@ -40,6 +40,7 @@ type cli struct {
 	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
 	Runs      runCommand       `cmd:"" name:"run" help:"Show single runs."`
 	Secret    secretCommand    `cmd:"" help:"Make and replace the keys of stored secrets."`
+	Slot      slotCommand      `cmd:"" help:"List the runs that are among those that a job may have at once."`
 	Bench     benchCommand     `cmd:"" help:"Measure Carillon beside the ceilings of this machine and its database."`
 	BenchNode benchNodeCommand `cmd:"" hidden:""`
 	Version   versionCommand   `cmd:"" help:"Print the version."`

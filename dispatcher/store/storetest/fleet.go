@@ -147,46 +147,59 @@ func testNodesCleanUp(t *testing.T, f *fixture) {
 	}
 }
 
-func testListen(t *testing.T, f *fixture) {
-	ctx, cancel := context.WithCancel(t.Context())
-	hints := make(chan dispatcher.Hint, 100)
-	ended := make(chan error)
+// listening hears the hints of a store.
+type listening chan dispatcher.Hint
+
+// listen hears hints until the end of the test.
+func (f *fixture) listen() listening {
+	ctx, cancel := context.WithCancel(f.Context())
+	hints, ended := make(listening, 100), make(chan error)
 	go func() { ended <- f.Listen(ctx, func(h dispatcher.Hint) { hints <- h }) }()
-	// The first hint says that listening has begun.
-	await := func(what string, want dispatcher.Hint) {
-		t.Helper()
-		for {
-			select {
-			case got := <-hints:
-				if got == want {
-					return
-				}
-			case <-time.After(10 * time.Second):
-				t.Fatalf("%s: no hint %+v", what, want)
+	f.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.Errorf("listen ended with %v, want nil", err)
+		}
+	})
+	hints.await(f.T, dispatcher.Hint{}) // the first says that listening has begun
+	return hints
+}
+
+// await passes over hints until the one that is wanted.
+func (l listening) await(t *testing.T, want dispatcher.Hint) {
+	t.Helper()
+	for {
+		select {
+		case got := <-l:
+			if got == want {
+				return
 			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no hint %+v", want)
 		}
 	}
-	drain := func() {
-		for len(hints) > 0 {
-			<-hints
-		}
+}
+
+// drain forgets what was heard.
+func (l listening) drain() {
+	for len(l) > 0 {
+		<-l
 	}
-	await("begin", dispatcher.Hint{})
+}
+
+func testListen(t *testing.T, f *fixture) {
+	hints := f.listen()
 	f.putEvery("tick", time.Minute)
-	await("put a job", dispatcher.Hint{})
-	drain()
+	hints.await(t, dispatcher.Hint{})
+	hints.drain()
 	f.putCalendar(calendar("freeze"), t0)
-	await("put a calendar", dispatcher.Hint{})
-	drain()
+	hints.await(t, dispatcher.Hint{})
+	hints.drain()
 	run, err := f.RequestRun(t.Context(), "shop", "tick", at(t0))
 	f.must(err)
-	await("request a run", dispatcher.Hint{})
+	hints.await(t, dispatcher.Hint{})
 	f.must(f.CancelRun(t.Context(), run.ID, at(t0)))
-	await("cancel a run", dispatcher.Hint{Run: run.ID})
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("listen ended with %v, want nil", err)
-	}
+	hints.await(t, dispatcher.Hint{Run: run.ID})
 }
 
 func testDue(t *testing.T, f *fixture) {

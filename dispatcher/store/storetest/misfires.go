@@ -9,6 +9,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// misfireTests are those of the policies for misfires.
+func misfireTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"settle one by one":    testSettleOneByOne,
+		"misfire policies":     testMisfirePolicies,
+		"skipped fixed delays": testSkippedDelays,
+	}
+}
+
 // A fire that is caught up by itself has a run of its own kind and no misfire; whoever else
 // tries the same is too late, whether by a settlement or by a claim.
 func testSettleOneByOne(t *testing.T, f *fixture) {

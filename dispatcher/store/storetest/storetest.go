@@ -5,6 +5,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // Run runs the suite. open returns a store over a new, migrated database, and sees to it that
 // both are gone after the test.
 func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
-	for name, test := range map[string]func(*testing.T, *fixture){
+	tests := map[string]func(*testing.T, *fixture){
 		"apps":                   testApps,
 		"jobs":                   testJobs,
 		"revisions":              testRevisions,
@@ -52,9 +53,6 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"settle as time passes":  testSettleAsTimePasses,
 		"held":                   testHeld,
 		"settle":                 testSettle,
-		"settle one by one":      testSettleOneByOne,
-		"misfire policies":       testMisfirePolicies,
-		"skipped fixed delays":   testSkippedDelays,
 		"quarantine":             testQuarantine,
 		"record":                 testRecord,
 		"answers":                testAnswers,
@@ -89,7 +87,10 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"retention of retries":   testRetentionOfRetries,
 		"retention of misfires":  testRetentionOfMisfires,
 		"retention and delays":   testRetentionOfDelays,
-	} {
+	}
+	maps.Copy(tests, misfireTests())
+	maps.Copy(tests, slotTests())
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newFixture(t, open(t)))

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// waitingNode is the node of runs that wait for a slot: nobody adopts them, and they are found
+// by runs_live, by job. They were roused when they are of node 0.
+const waitingNode = -1
+
+// holders are the nodes that live runs can be of: nobody, whoever waits for a slot, and those in
+// the table, dead ones too.
+const holders = `SELECT 0 AS id UNION ALL SELECT -1 UNION ALL SELECT id FROM nodes`
+
+// The statements of slots. Whoever changes the slots of a job has locked the job's row, so that
+// of any number of nodes one at a time decides. From $1 on: ids of jobs, unless they say otherwise.
+const (
+	lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
+
+	// heldSlots are the slots, and what has become of their runs and nodes.
+	heldSlots = ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, s.node, s.token, coalesce(r.token, 0), coalesce(o.state, 'dead')
+		FROM b JOIN slots AS s ON s.job_id = b.id
+			LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
+			LEFT JOIN nodes AS o ON o.id = s.node`
+
+	liveRuns = ` SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
+		FROM (` + holders + `) AS g
+			CROSS JOIN b JOIN runs AS r ON r.node = g.id AND r.job_id = b.id AND r.live`
+
+	// From $1 on: slotColumns
+	grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
+		SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.node, b.token, b.now FROM b WHERE 1 = 1
+		ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node, token = excluded.token`
+
+	// From here on: $1 and $2 those of within, from $3 on keyColumns, with error where it is named.
+	freeSlots = ` DELETE FROM slots AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
+
+	// An attempt that is over leaves the slot to its run, which may have others.
+	leaveSlots = ` UPDATE slots AS r SET node = 0, token = 0 FROM b WHERE` + sameRun + ` AND r.token = b.token`
+
+	waitRuns = ` UPDATE runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
+		FROM b WHERE` + fence
+
+	rouseRuns = ` UPDATE runs AS r SET node = 0 FROM b WHERE` + sameRun + ` AND r.node = -1 AND r.live = b.yes`
+
+	// A run that is skipped has made no attempt.
+	skipRuns = ` UPDATE runs AS r SET live = FALSE, state = 'skipped', token = 0, ended_at = b.now, error = b.error,
+			attempt = CASE WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END, node = CASE WHEN r.node = -1 THEN 0 ELSE r.node END
+		FROM b WHERE` + fence
+
+	// The row of a cancelled attempt takes its late result.
+	cancelAttempts = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
+		SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, coalesce(r.started_at, r.claimed_at), b.now, 0, 'cancelled', 'cancelled', b.error
+		FROM b JOIN runs AS r ON` + fence + ` WHERE r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' ON CONFLICT DO NOTHING`
+
+	cancelRuns = ` UPDATE runs AS r SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL, ended_at = b.now, class = 'cancelled', error = b.error
+		FROM b WHERE` + fence
+
+	// contested are jobs of which runs wait, or slots are left of runs that have ended.
+	contested = `SELECT r.job_id FROM runs AS r WHERE r.live AND r.node = -1
+		UNION SELECT s.job_id FROM slots AS s
+			LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
+		WHERE coalesce(r.live, FALSE) = FALSE`
+)
+
+// slotsAtOnce is of how many jobs one transaction decides.
+const slotsAtOnce = 100
+
+func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted []dispatcher.HeldRun, err error) {
+	for part := range slices.Chunk(sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), slotsAtOnce) {
+		var began []dispatcher.HeldRun
+		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+			var err error
+			began, err = s.contest(ctx, t, jobsOf(part), part)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("acquire slots for %d runs: %w", len(runs), err)
+		}
+		granted = append(granted, began...)
+	}
+	return granted, nil
+}
+
+func (s *store) Vacate(ctx context.Context, runs []dispatcher.HeldRun) error {
+	for part := range slices.Chunk(sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), slotsAtOnce) {
+		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+			if _, err := t.lockJobs(ctx, jobsOf(part)); err != nil {
+				return err
+			}
+			leave := t.rows(0, 3, "", keyColumns...) + leaveSlots
+			if _, err := t.ExecContext(ctx, leave, s.keysOf(part)...); err != nil {
+				return err
+			}
+			_, err := s.contest(ctx, t, jobsOf(part), nil)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("vacate slots of %d runs: %w", len(runs), err)
+		}
+	}
+	return nil
+}
+
+func (s *store) PassSlots(ctx context.Context) error {
+	find, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	jobs, err := collect(find, s.read, scanInt, contested)
+	if err != nil {
+		return fmt.Errorf("look for slots to pass on: %w", err)
+	}
+	for part := range slices.Chunk(jobs, slotsAtOnce) {
+		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+			_, err := s.contest(ctx, t, part, nil)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("pass slots of %d jobs on: %w", len(part), err)
+		}
+	}
+	return nil
+}
+
+func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if err := s.known(ctx, app, job, ""); err != nil {
+		return nil, err
+	}
+	// $1 job. A slot whose run has ended and whose node is dead is nobody's.
+	const list = `SELECT s.scheduled_at, s.trigger_id, s.kind, coalesce(o.id, 0), s.since
+		FROM slots AS s LEFT JOIN nodes AS o ON o.id = s.node AND o.state <> 'dead'
+			LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
+		WHERE s.job_id = $1 AND (coalesce(r.live, FALSE) OR o.id IS NOT NULL AND r.token <> s.token)
+		ORDER BY s.scheduled_at, s.trigger_id, s.kind`
+	return collect(ctx, s.read, func(row scanner) (slot dispatcher.Slot, err error) {
+		var at, since int64
+		var kind byte
+		var key dispatcher.RunKey
+		var node dispatcher.NodeID
+		err = row.Scan(&at, &key.TriggerID, &kind, &node, &since)
+		key.ScheduledAt = instant(at)
+		key.Kind, _ = dispatcher.KindOfCode(kind)
+		slot.Run, slot.Since = key.String(), instant(since)
+		if node != 0 {
+			slot.Node = &node
+		}
+		return slot, err
+	}, list, dispatcher.JobID(app, job))
+}
+
+// jobsOf returns the jobs of runs, each once, in the order in which they are locked.
+func jobsOf(runs []dispatcher.HeldRun) []int64 {
+	ids := make([]int64, len(runs))
+	for i, run := range runs {
+		ids[i] = run.JobID
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// lockJobs locks jobs and returns what bounds their runs, by id.
+func (t *tx) lockJobs(ctx context.Context, ids []int64) (map[int64]dispatcher.Job, error) {
+	query := t.rows(0, 1, "", idColumns...) + lockBounds
+	if lock := t.lock(); lock != "" {
+		query += lock + ` OF j`
+	}
+	jobs := make(map[int64]dispatcher.Job, len(ids))
+	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+		var id int64
+		var j dispatcher.Job
+		err := row.Scan(&id, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit)
+		jobs[id] = j
+		return struct{}{}, err
+	}, query, t.batch(ids)...)
+	return jobs, err
+}
