@@ -166,14 +166,14 @@ func zoo(t *testing.T, good tls.Certificate, done <-chan struct{}) map[string]an
 		"a body byte by byte":       {behave: func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n"); drip(c, "x", done) }, state: timedOut, class: dispatcher.ClassTimeout, requests: true},
 		"a gigabyte":                {behave: func(c net.Conn) { endless(c, "HTTP/1.1 200 OK\r\n\r\n") }, state: succeeded, requests: true},
 		"a gigabyte that fails":     {behave: func(c net.Conn) { endless(c, "HTTP/1.1 500 No\r\nContent-Length: 1073741824\r\n\r\n") }, state: failed, class: dispatcher.ClassHTTP5xx, requests: true},
-		"a bomb":                    {behave: answer(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", bomb.Len(), bomb.String())), state: succeeded, requests: true},
+		"a bomb":                    {behave: answer(fmt.Sprintf("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", bomb.Len(), bomb.String())), state: succeeded, requests: true},
 		"a header of a megabyte":    {behave: answer("HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), state: failed, class: dispatcher.ClassHeaderTooLarge, requests: true},
 		"an endless header":         {behave: func(c net.Conn) { endless(c, "HTTP/1.1 200 OK\r\nX-Long: ") }, state: failed, class: dispatcher.ClassHeaderTooLarge, requests: true},
 		"a flood of 1xx": {behave: func(c net.Conn) {
 			for _, err := io.WriteString(c, ""); err == nil; _, err = io.WriteString(c, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 1000)) {
 			}
 		}, state: failed, class: dispatcher.ClassHeaderTooLarge, requests: true},
-		"a loop of redirects":      {behave: answer("HTTP/1.1 307 Again\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), state: failed, class: dispatcher.ClassRedirect, requests: true},
+		"a loop of redirects":      {behave: answer("HTTP/1.1 307 Again\r\nConnection: close\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), state: failed, class: dispatcher.ClassRedirect, requests: true},
 		"a length too long":        {behave: answer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"), state: failed, class: dispatcher.ClassReset, requests: true},
 		"two lengths":              {behave: answer("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"), state: failed, class: dispatcher.ClassProtocol, requests: true},
 		"a length that is none":    {behave: answer("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), state: failed, class: dispatcher.ClassProtocol, requests: true},

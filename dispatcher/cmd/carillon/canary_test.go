@@ -1,0 +1,220 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// mark is in every secret of the test.
+const mark = "CANARY"
+
+// pair makes a certificate and its key as PEM.
+func pair(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
+	raw, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := func(kind string, b []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
+	}
+	return encode("CERTIFICATE", raw), encode("PRIVATE KEY", secret)
+}
+
+// secretive are jobs that have, together, a marked value in each field that is secret.
+func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher.Job {
+	t.Helper()
+	value := func(name string) dispatcher.Secret {
+		return dispatcher.Secret{Value: dispatcher.NewSensitive(mark + "-" + name)}
+	}
+	token, clientKey := value("session"), dispatcher.Secret{Value: dispatcher.NewSensitive(key)}
+	signing := "whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789"))
+	jobs := map[string]dispatcher.Job{}
+	for name, auth := range map[string]*dispatcher.Auth{
+		"basic":  {Basic: &dispatcher.BasicAuth{Username: "ann", Password: value("password")}},
+		"bearer": {Bearer: &dispatcher.BearerAuth{Token: value("token")}},
+		"header": {APIKey: &dispatcher.APIKeyAuth{Header: "X-Api-Key", Key: value("header")}},
+		"query":  {APIKey: &dispatcher.APIKeyAuth{Query: "key", Key: value("query &=")}},
+		"env":    {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_MARKED"}}},
+		"sigv4": {SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &dispatcher.AWSCredentials{
+			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: value("secret"), SessionToken: &token,
+		}}},
+	} {
+		job := webhookJob("canary", name, url+"/"+name, nil)
+		job.Target.Webhook.Auth = auth
+		job.Target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"a": {Value: dispatcher.NewSensitive(signing)}}}
+		job.Target.Webhook.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &clientKey}
+		jobs[name] = job
+	}
+	return jobs
+}
+
+// Nothing that the system writes holds a secret, though the target repeats all that it is sent.
+func TestNoSecretIsWrittenAnywhere(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		var mu sync.Mutex
+		var sent strings.Builder
+		echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			text := fmt.Sprintf("%s %v\n", r.URL, r.Header)
+			mu.Lock()
+			sent.WriteString(text)
+			mu.Unlock()
+			w.Header().Set("Location", r.URL.String())
+			w.Header().Set("X-Request-Id", r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"))
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, text)
+		}))
+		t.Cleanup(echo.Close)
+		certificate, key := pair(t)
+		token := newToken(t, database)
+		keys := filepath.Join(t.TempDir(), "keys")
+		made, _, _ := carillon(t, nil, "secret", "key")
+		if err := os.WriteFile(keys, []byte(made), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n := startNodeWith(t, database, token, []string{"SECRET_MARKED=" + mark + "-env"}, append(quick(), "--secret-keys-file="+keys, "--log-level=debug")...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true}, client.Condition{}))
+		var written strings.Builder
+		jobs := secretive(t, echo.URL, certificate, key)
+		for name, job := range jobs {
+			stored, err := json.Marshal(must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{})))
+			written.Write(stored)
+			wrong := job
+			wrong.Description = strings.Repeat("x", 2000)
+			_, refused := n.PutJob(t.Context(), wrong, client.Condition{})
+			fmt.Fprint(&written, err, refused)
+			run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "canary", name))
+			until(t, "an attempt of "+name, func() bool {
+				run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
+				return len(run.Attempts) > 0 && run.Attempts[0].Answer != nil
+			})
+			text, _ := json.Marshal(run)
+			written.Write(text)
+			shown, _, code := carillon(t, nil, "run", "show", "--database", database, run.ID)
+			if written.WriteString(shown); code != 0 || !strings.Contains(shown, "[redacted]") || !strings.Contains(shown, "first byte") {
+				t.Errorf("run show: exit %d:\n%s", code, shown)
+			}
+		}
+		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/openapi.json"} {
+			written.WriteString(n.get(t, path))
+		}
+		n.terminate()
+		written.WriteString(n.logs.String())
+		written.WriteString(dump(t, database))
+		for _, secret := range []string{mark, "Q0FOQVJZ", "NBTkFSW", "DQU5BUl", hex.EncodeToString([]byte(mark)), strings.Split(key, "\n")[1]} {
+			if at := strings.Index(written.String(), secret); at >= 0 {
+				t.Errorf("%s is written: …%s…", secret, written.String()[max(0, at-300):at+40])
+			}
+		}
+		for _, name := range []string{"password", "token", "header", "query", "session", "env"} {
+			if name == "password" {
+				continue // within base64
+			}
+			if !strings.Contains(sent.String(), mark+"-"+name) {
+				t.Errorf("the %s did not reach the target: %s", name, sent.String())
+			}
+		}
+		// Without the key, no node starts.
+		if _, errs, code := carillon(t, nil, "serve", "--database", database, "--listen=127.0.0.1:0"); code != exitUsage || !strings.Contains(errs, "--secret-keys-file") {
+			t.Errorf("without the key: exit %d: %s, want %d that names the flag", code, errs, exitUsage)
+		}
+	})
+}
+
+// get reads a route of the API.
+func (n *node) get(t *testing.T, path string) string {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.endpoint+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+n.token)
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %d, %v", path, answer.StatusCode, err)
+	}
+	return string(text)
+}
+
+// dump returns all that a database holds.
+func dump(t *testing.T, database string) string {
+	t.Helper()
+	var all strings.Builder
+	if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
+		files, err := filepath.Glob(path + "*")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("files of %s: %v, %v", path, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
+		return all.String()
+	}
+	c, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	texts := func(query string) []string {
+		rows, err := c.Query(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for _, table := range texts(`SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()`) {
+		for _, row := range texts(`SELECT CAST(t AS text) FROM ` + pgx.Identifier{table}.Sanitize() + ` AS t`) {
+			all.WriteString(row)
+		}
+	}
+	if !strings.Contains(all.String(), "[redacted]") {
+		t.Error("the dump holds no answer")
+	}
+	return all.String()
+}
