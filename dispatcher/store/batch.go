@@ -54,8 +54,11 @@ var (
 		{"from_at", bigint}, {"to_at", bigint}, {"trigger_id", bigint}, {"job_id", bigint}, {"missed", bigint},
 		{"decision", text}, {"reason", text}, {"decided_at", bigint},
 	}
-	idColumns   = []column{{"id", bigint}}
-	nameColumns = []column{{"name", text}}
+	idColumns     = []column{{"id", bigint}}
+	nameColumns   = []column{{"name", text}}
+	rezoneColumns = []column{
+		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"from_at", bigint}, {"next", bigint}, {"due", bigint}, {"state", text}, {"error", text},
+	}
 	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
 	// Two lists side by side, the shorter filled up with empty texts.
 	adoptColumns = []column{{"name", text}, {"labels", text}}
