@@ -27,6 +27,9 @@ func spread(interval time.Duration) time.Duration {
 	return interval - interval/10 + rand.N(interval/5+1)
 }
 
+// jittered returns half of a pause, or up to all of it.
+func jittered(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2+1) }
+
 // handleOnce makes one round: the care for the fleet and for apps that need it, each under its
 // lock, so that of all nodes one does it in a window; and what concerns this node alone. Every
 // write in it is a compare-and-swap, so that a node which was frozen under a lock, and wakes when
