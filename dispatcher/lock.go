@@ -38,6 +38,7 @@ const (
 	LockFleet   = "fleet"   // the care for nodes
 	LockHistory = "history" // the clean-up of the ledger
 	LockStates  = "states"  // the states of jobs
+	LockZones   = "zones"   // fire times, when the time zone database has changed
 )
 
 // LockApp is the name of the lock of an app.

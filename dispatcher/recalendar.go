@@ -36,3 +36,21 @@ func Recalendar(job Job, changed map[string]bool, before, after Calendars, now t
 	}
 	return triggers, missed
 }
+
+// Rezone returns a trigger of job, which is armed, as another time zone database arms it at now.
+// A fire that is due stays so if it is still an instant; else it comes back as a misfire.
+func Rezone(job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire) {
+	t := job.Triggers[name]
+	t.State = t.storedState()
+	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	if err != nil {
+		t.State, t.Error = TriggerError, err.Error()
+		return t, nil
+	}
+	if !t.NextFireTime.After(now) && s.Matches(*t.NextFireTime) {
+		return t, nil
+	}
+	missed := dropDue(job, name, calendars, now, "the time zone database was changed")
+	t.arm(s, t.afterLast(now))
+	return t, missed
+}

@@ -20,6 +20,7 @@ type Store interface {
 	Accounts
 	Locks
 	States
+	Zones
 	Fleet
 	Dispatch
 	Retries
@@ -176,6 +177,24 @@ type States interface {
 	// RollUp works out the states of the jobs after an id, limit at most in the order of ids, and
 	// writes those that are others now. It is for the handler, under LockStates.
 	RollUp(ctx context.Context, after int64, limit int) (RolledUp, error)
+}
+
+// Rezoned is what one call of Rezone looked at.
+type Rezoned struct {
+	Moved int   // triggers that fire at another time now
+	Last  int64 // the id of the last trigger
+	More  bool  // there may be triggers after it
+}
+
+// Zones are the rules of time zones, which are part of the program.
+type Zones interface {
+	// ZonesChanged tells whether fire times may have been worked out with another time zone
+	// database than this program's, and no node is left that uses one.
+	ZonesChanged(ctx context.Context) (bool, error)
+	// Rezone works out the fire times of the triggers after an id, limit at most in the order of
+	// ids, that depend on zones, and leaves an audit of each that is another now. When there are no
+	// more, it notes that all are by this program's zones.
+	Rezone(ctx context.Context, after int64, limit int, now time.Time) (Rezoned, error)
 }
 
 // Fleet is the nodes.

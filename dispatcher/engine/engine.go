@@ -162,11 +162,19 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 	return e
 }
 
-// Run dispatches until ctx ends, then drains and returns nil. It returns an error only if
-// the database cannot be reached at the start.
-func (e *Engine) Run(ctx context.Context) error {
-	if err := e.start(ctx); err != nil {
-		return err
+// Run dispatches until ctx ends, then drains. A database that is away it waits for, at the start
+// as later.
+func (e *Engine) Run(ctx context.Context) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := e.start(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		e.logIf(ctx, "start", err)
+		sleep(ctx, jittered(pause))
 	}
 	// Heartbeats and records must go on while runs in flight finish.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -194,7 +202,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 	end()
 	living.Wait()
-	return nil
 }
 
 // start learns who and when we are.
@@ -268,10 +275,12 @@ func (e *Engine) every(ctx context.Context, name string, interval time.Duration,
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
+		pause := shortestPause
 		if err := step(ctx, e.clock.now()); err != nil && ctx.Err() == nil {
 			e.log.ErrorContext(ctx, "step failed", "step", name, "node", e.fleet.id().String(), "err", err)
+			pause += jittered(min(interval, time.Second)) / 2 // nodes do not come back all at once
 		}
-		sleep(ctx, shortestPause)
+		sleep(ctx, pause)
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:

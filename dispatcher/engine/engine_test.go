@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type rig struct {
 	*Engine
 	t     *testing.T
 	now   time.Time // the present of the test
+	file  string    // of the database
 	mu    sync.Mutex
 	calls []dispatcher.Call
 	// invoke overrides what a call does; nil: it succeeds.
@@ -61,7 +63,7 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	if wrap != nil {
 		s = wrap(s)
 	}
-	r := &rig{t: t, now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
+	r := &rig{t: t, file: strings.TrimPrefix(database, "sqlite:"), now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
 	r.Engine = New(s, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Workers: 8, Queue: 56})
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)

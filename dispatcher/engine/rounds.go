@@ -28,6 +28,9 @@ func spread(interval time.Duration) time.Duration {
 	return interval - interval/10 + rand.N(interval/5+1)
 }
 
+// jittered returns half of a pause, or up to all of it.
+func jittered(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2+1) }
+
 // handleOnce makes one round: the care for the fleet and for apps that need it, each under its
 // lock, so that of all nodes one does it in a window; and what concerns this node alone. Every
 // write in it is a compare-and-swap, so that a node which was frozen under a lock, and wakes when
@@ -38,7 +41,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		what string
 		do   func(context.Context, time.Time) error
 	}{
-		{"care for the fleet", e.tendFleet}, {"settle misfires", e.tendApps}, {"reclaim runs", e.reclaim}, {"roll up states", e.rollUp},
+		{"care for the fleet", e.tendFleet}, {"follow time zones", e.rezone}, {"settle misfires", e.tendApps}, {"reclaim runs", e.reclaim}, {"roll up states", e.rollUp},
 	} {
 		if err := step.do(ctx, now); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", step.what, err))
@@ -134,6 +137,28 @@ func (e *Engine) rollUp(ctx context.Context, _ time.Time) error {
 				return nil
 			}
 		}
+		return nil
+	})
+}
+
+// rezone works the fire times out anew that another time zone database may have given, as when a
+// fleet has been brought to another version. Fires go on meanwhile: for each that moves, it is
+// a compare-and-swap against its claim.
+func (e *Engine) rezone(ctx context.Context, _ time.Time) error {
+	changed, err := e.store.ZonesChanged(ctx)
+	if err != nil || !changed {
+		return err
+	}
+	return e.locked(ctx, []string{dispatcher.LockZones}, func(ctx context.Context, _ []string) error {
+		moved := 0
+		for after, more := int64(0), true; more; {
+			done, err := e.store.Rezone(ctx, after, rollUpPage, time.Time{})
+			if err != nil {
+				return err
+			}
+			moved, after, more = moved+done.Moved, done.Last, done.More
+		}
+		e.log.InfoContext(ctx, "fire times worked out with this program's time zones", "node", e.fleet.id().String(), "moved", moved)
 		return nil
 	})
 }

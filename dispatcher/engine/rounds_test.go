@@ -61,7 +61,8 @@ func TestWorkOfAnAppIsDoneOnceInAWindow(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	round("nothing to do but to look", "lock states")
+	round("the first: fire times are made sure of", "lock zones", "lock states")
+	round("nothing to do but to look")
 	miss := func(name string) {
 		r.declare(name, "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
 	}

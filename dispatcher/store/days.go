@@ -74,6 +74,8 @@ func (p *postgres) turnDays(ctx context.Context, c cleaner, now, horizon int64) 
 
 // partitions returns those that there are, the runs of each day first.
 func partitions(ctx context.Context, q querier) ([]partition, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
 	const list = `SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
 		WHERE i.inhparent IN (CAST('runs' AS regclass), CAST('attempts' AS regclass), CAST('answers' AS regclass))
 		ORDER BY right(c.relname, 8), c.relname DESC`

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 const nodeColumns = `id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag, clock_offset`
@@ -55,11 +56,11 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 				return err
 			}
 		}
-		// $1 id, $2 name, $3 version, $4 state, $5 now, $6 apps, $7 labels
-		const insert = `INSERT INTO nodes (id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag, clock_offset)
-			VALUES ($1, $2, $3, $4, $6, $7, $5, $5, 0, 0, 0, 0)`
+		// $1 id, $2 name, $3 version, $4 state, $5 now, $6 apps, $7 labels, $8 zones
+		const insert = `INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag, clock_offset)
+			VALUES ($1, $2, $3, $4, $6, $7, $8, $5, $5, 0, 0, 0, 0)`
 		_, err := t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, node.State, t.now.UnixMilli(),
-			strings.Join(node.Apps, ","), node.Labels.String())
+			strings.Join(node.Apps, ","), node.Labels.String(), schedule.ZonesVersion())
 		t.tell("")
 		return err
 	})

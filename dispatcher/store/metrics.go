@@ -18,18 +18,16 @@ func (s statementCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pg
 
 func (s statementCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// newStatementCounter registers the counter.
-func newStatementCounter(registry prometheus.Registerer) statementCounter {
-	c := statementCounter{prometheus.NewCounter(prometheus.CounterOpts{
+// newStatementCounter returns the counter.
+func newStatementCounter() statementCounter {
+	return statementCounter{prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "carillon_database_statements_total", Help: "Statements that this node sent to PostgreSQL.",
 	})}
-	registry.MustRegister(c)
-	return c
 }
 
-// watchPool registers how many connections are in use.
-func watchPool(registry prometheus.Registerer, pool *pgxpool.Pool) {
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+// poolGauge tells how many connections are in use.
+func poolGauge(pool *pgxpool.Pool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "carillon_database_connections_in_use", Help: "Connections to PostgreSQL that are in use, besides those for heartbeats and to listen.",
-	}, func() float64 { return float64(pool.Stat().AcquiredConns()) }))
+	}, func() float64 { return float64(pool.Stat().AcquiredConns()) })
 }

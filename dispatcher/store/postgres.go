@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -51,8 +52,9 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.PgConn().Exec(ctx, session).Close()
 	}
+	statements := newStatementCounter()
 	if o.Metrics != nil {
-		config.ConnConfig.Tracer = newStatementCounter(o.Metrics)
+		config.ConnConfig.Tracer = statements
 	}
 	forBeats := config.Copy()
 	forBeats.MaxConns, forBeats.MinConns = 1, 0
@@ -64,11 +66,11 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 		p.pool.Close()
 		return nil, err
 	}
-	if o.Metrics != nil {
-		watchPool(o.Metrics, p.pool)
-	}
 	db := stdlib.OpenDBFromPool(p.pool)
-	return &store{write: db, read: db, beat: stdlib.OpenDBFromPool(p.beats), flavour: p}, nil
+	return &store{
+		write: db, read: db, beat: stdlib.OpenDBFromPool(p.beats), flavour: p,
+		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
+	}, nil
 }
 
 func poolConfig(a address) (*pgxpool.Config, error) {
@@ -83,6 +85,7 @@ func poolConfig(a address) (*pgxpool.Config, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
 	}
+	hardened(config)
 	return config, nil
 }
 
@@ -188,7 +191,7 @@ func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error
 		defer cancel()
 		_ = conn.Close(ctx) // nothing to lose: the connection only listened
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	if err := p.subscribe(ctx, conn); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	// What happened before this moment was not heard.
@@ -207,6 +210,15 @@ func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error
 		}
 		hint(dispatcher.Hint{Run: n.Payload})
 	}
+}
+
+// subscribe gives up on a server that hangs; waiting for notifications has no end of its own, and
+// keep-alives notice that the server has vanished.
+func (p *postgres) subscribe(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	_, err := conn.Exec(ctx, "LISTEN "+channel)
+	return err
 }
 
 func (p *postgres) transient(err error) bool {

@@ -47,7 +47,8 @@ type store struct {
 	beat  *sql.DB // heartbeats, which must not queue behind anything
 	keys  *seal.Keys
 	flavour
-	hot statements
+	hot     statements
+	metrics []prometheus.Collector // of a database that is open
 }
 
 // flavour is what differs between the databases.
@@ -130,6 +131,9 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
+	}
+	if o.Metrics != nil {
+		o.Metrics.MustRegister(s.metrics...)
 	}
 	return s, nil
 }

@@ -242,10 +242,12 @@ func (t *tidying) sweep(ctx context.Context, app, before int64) error {
 	for last, page := "", tidyJobs; page == tidyJobs && !t.stopped && !t.result.More; {
 		// $1 app, $2 last name of the page before, $3 limit
 		const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
-		ids, err := collect(ctx, t.read, func(row scanner) (id int64, err error) {
+		listing, cancel := bound(ctx, otherTimeout)
+		ids, err := collect(listing, t.read, func(row scanner) (id int64, err error) {
 			err = row.Scan(&id, &last)
 			return id, err
 		}, jobs, app, last, tidyJobs)
+		cancel()
 		if err != nil {
 			return err
 		}

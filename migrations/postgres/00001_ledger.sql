@@ -2,7 +2,9 @@
 
 -- The random name of this database, in every event id it sends.
 CREATE TABLE installation (
-  id TEXT NOT NULL
+  id       TEXT   NOT NULL,
+  zones    TEXT   NOT NULL DEFAULT '',    -- the time zone database by which fire times were worked out
+  zoned_at BIGINT NOT NULL DEFAULT 0      -- when that was last made sure of
 );
 INSERT INTO installation (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''));
 
@@ -244,6 +246,7 @@ CREATE TABLE nodes (
   state        TEXT    NOT NULL CHECK (state IN ('active', 'paused', 'draining', 'dead')),
   apps         TEXT    NOT NULL,           -- those that it serves; empty: all
   labels       TEXT    NOT NULL,           -- name=value,...
+  zones        TEXT    NOT NULL,           -- its time zone database
   started_at   BIGINT  NOT NULL,
   heartbeat_at BIGINT  NOT NULL,
   in_flight    INTEGER NOT NULL,

@@ -3,7 +3,9 @@
 -- The same tables as PostgreSQL's, where each is explained.
 
 CREATE TABLE installation (
-  id TEXT NOT NULL
+  id TEXT NOT NULL,
+  zones TEXT NOT NULL DEFAULT '',
+  zoned_at INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO installation (id) VALUES (lower(hex(randomblob(16))));
 
@@ -185,6 +187,7 @@ CREATE TABLE nodes (
   state TEXT NOT NULL CHECK (state IN ('active', 'paused', 'draining', 'dead')),
   apps TEXT NOT NULL,
   labels TEXT NOT NULL,
+  zones TEXT NOT NULL,
   started_at INTEGER NOT NULL,
   heartbeat_at INTEGER NOT NULL,
   in_flight INTEGER NOT NULL,

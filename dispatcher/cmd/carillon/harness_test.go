@@ -205,6 +205,21 @@ func startNode(t *testing.T, database, token string, args ...string) *node {
 // startNodeWith is startNode with further environment variables.
 func startNodeWith(t *testing.T, database, token string, env []string, args ...string) *node {
 	t.Helper()
+	n := launchNode(t, database, token, env, args...)
+	until(t, "the node to be ready", func() bool {
+		answer, err := http.Get(n.endpoint + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+	return n
+}
+
+// launchNode starts a node and does not wait for it.
+func launchNode(t *testing.T, database, token string, env []string, args ...string) *node {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -226,14 +241,6 @@ func startNodeWith(t *testing.T, database, token string, env []string, args ...s
 		if t.Failed() {
 			t.Logf("log of node %s:\n%s", address, n.logs)
 		}
-	})
-	until(t, "the node to be ready", func() bool {
-		answer, err := http.Get(n.endpoint + "/readyz")
-		if err != nil {
-			return false
-		}
-		_ = answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
 	})
 	return n
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,31 +73,23 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s, err := openStore(ctx, o, registry)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	o.target.Egress.Own = ownAddresses(ctx, listener.Addr(), o.database)
 	if o.target.Egress.Loopback {
 		o.log.WarnContext(ctx, "targets on the node itself are called, as --egress-loopback says: whoever may declare jobs reaches all that listens here")
 	}
-	invoker := target.New(o.target)
-	defer invoker.Close()
-	o.engine.Metrics = registry
-	node := engine.New(s, invoker, o.engine)
-
+	var handler switchable
+	handler.set(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}))
 	server := &http.Server{
-		Handler: api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
-			if ctx.Err() != nil {
-				return errors.New("the node is shutting down")
-			}
-			return node.Ready()
-		}}),
+		Handler:           &handler,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
 	}
+	var database dispatcher.Store // the API uses it until it is shut down
+	defer func() {
+		if database != nil {
+			_ = database.Close() // nobody uses it any more
+		}
+	}()
 	group, running := errgroup.WithContext(context.WithoutCancel(ctx))
 	stopping, stop := context.WithCancel(ctx)
 	defer stop()
@@ -108,16 +102,72 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	})
 	group.Go(func() error {
 		defer closeServer(running, server)
-		return node.Run(stopping)
-	})
-	o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
-	if o.ready != nil {
-		group.Go(func() error {
-			o.ready(stopping, s, listener.Addr().String())
-			return nil
+		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
+			database = s
+			handler.set(api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
+				if ctx.Err() != nil {
+					return errors.New("the node is shutting down")
+				}
+				return node.Ready()
+			}}))
+			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
+			if o.ready != nil {
+				group.Go(func() error {
+					o.ready(stopping, s, listener.Addr().String())
+					return nil
+				})
+			}
 		})
-	}
+	})
 	return group.Wait()
+}
+
+// dispatch runs the engine over the database until ctx ends. opened is called once the database
+// has been opened, before the engine begins.
+func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *prometheus.Registry, opened func(dispatcher.Store, *engine.Engine)) error {
+	s, err := awaitStore(ctx, o, registry)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was told to stop while it waited
+		}
+		return err
+	}
+	// Only now is it sure that the database's name can be resolved.
+	o.target.Egress.Own = ownAddresses(ctx, listen, o.database)
+	invoker := target.New(o.target)
+	o.engine.Metrics = registry
+	node := engine.New(s, invoker, o.engine)
+	opened(s, node)
+	node.Run(ctx)
+	invoker.Close()
+	return nil
+}
+
+// awaitStore opens the database, and waits for one that is away: what is only a matter of time
+// ends no process. What time does not mend is a fault of the flag.
+func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		s, err := openStore(ctx, o, metrics)
+		if err == nil || !store.Away(err) {
+			return s, err
+		}
+		o.log.WarnContext(ctx, "waiting for the database", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}
+
+// switchable is a handler that is replaced while it serves.
+type switchable struct{ current atomic.Pointer[http.Handler] }
+
+func (s *switchable) set(h http.Handler) { s.current.Store(&h) }
+
+// ServeHTTP lets the current handler serve.
+func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.current.Load()).ServeHTTP(w, r)
 }
 
 // closeServer lets requests finish for a few seconds.

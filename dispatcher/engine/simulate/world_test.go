@@ -130,9 +130,7 @@ func (n *node) start(rate int64) {
 	n.stop, n.done = stop, make(chan struct{})
 	go func() {
 		defer close(n.done)
-		for ctx.Err() == nil && e.Run(ctx) != nil { // a supervisor starts it again
-			<-time.After(10 * time.Minute)
-		}
+		e.Run(ctx)
 	}()
 }
 

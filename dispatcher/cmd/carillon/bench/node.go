@@ -65,18 +65,20 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 		invoker = n.invoker
 	}
 	life, end := context.WithCancel(ctx)
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	e := engine.New(n.store, invoker, options)
-	go func() { ended <- e.Run(life) }()
+	go func() {
+		defer close(ended)
+		e.Run(life)
+	}()
 	n.stop = sync.OnceValue(func() error {
 		end()
-		err := <-ended
+		<-ended
 		if n.invoker != nil {
 			n.invoker.Close()
 			_ = os.RemoveAll(n.secrets)
 		}
-		_ = n.store.Close() // all is recorded
-		return err
+		return n.store.Close()
 	})
 	return n, nil
 }

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// gate is a way to a PostgreSQL that can be closed.
+type gate struct {
+	t        *testing.T
+	address  string
+	server   func() (net.Conn, error)
+	mu       sync.Mutex
+	listener net.Listener
+	conns    map[net.Conn]bool
+}
+
+// newGate returns a closed gate to a database, and the URL of the database behind it.
+func newGate(t *testing.T, database string) (*gate, string) {
+	t.Helper()
+	config := must[*pgx.ConnConfig](t)(pgx.ParseConfig(database))
+	network, address := pgconn.NetworkAddress(config.Host, config.Port)
+	g := &gate{t: t, conns: map[net.Conn]bool{}}
+	g.server = func() (net.Conn, error) { return config.DialFunc(t.Context(), network, address) }
+	listener := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	g.address = listener.Addr().String()
+	_ = listener.Close()
+	t.Cleanup(g.close)
+	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, "hunter2"), Host: g.address, Path: "/" + config.Database, RawQuery: "sslmode=disable"}
+	return g, through.String()
+}
+
+// open lets connections through.
+func (g *gate) open() {
+	g.t.Helper()
+	listener := must[net.Listener](g.t)(net.Listen("tcp", g.address))
+	g.mu.Lock()
+	g.listener = listener
+	g.mu.Unlock()
+	go func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := g.server()
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			g.mu.Lock()
+			g.conns[in], g.conns[out] = true, true
+			g.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				go func() {
+					_, _ = io.Copy(pair[0], pair[1])
+					_ = pair[0].Close()
+				}()
+			}
+		}
+	}()
+}
+
+// close refuses new connections and cuts those there are.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.listener != nil {
+		_ = g.listener.Close()
+	}
+	for conn := range g.conns {
+		_ = conn.Close()
+	}
+	g.listener, g.conns = nil, map[net.Conn]bool{}
+}
+
+// status is what a probe answers, 0 without an answer.
+func (n *node) status(path string) int {
+	answer, err := http.Get(n.endpoint + path)
+	if err != nil {
+		return 0
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// A database that is away stops no process, at its start or later. Readiness follows it and
+// liveness does not, and when it is back all goes on by itself.
+func TestNodeOutlivesItsDatabase(t *testing.T) {
+	t.Parallel()
+	direct := pgtest.New(t)
+	token := newToken(t, direct)
+	g, database := newGate(t, direct)
+	r := newReceiver(t, nil)
+	n := launchNode(t, database, token, nil, quick()...)
+	alive := func(what string) {
+		t.Helper()
+		if live := n.status("/livez"); live != http.StatusOK {
+			t.Errorf("%s: /livez is %d, want 200", what, live)
+		}
+	}
+	until(t, "the node to serve without its database", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
+	alive("before the database has come")
+	if route := n.status("/v1/apps"); route != http.StatusServiceUnavailable {
+		t.Errorf("before the database has come: /v1/apps is %d, want 503", route)
+	}
+	g.open()
+	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "away", Enabled: true}, client.Condition{}))
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("away", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
+
+	g.close()
+	until(t, "the node not to be ready", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
+	alive("while the database is away")
+	g.open()
+	until(t, "the node to be ready again", func() bool { return n.status("/readyz") == http.StatusOK })
+	before := len(r.all())
+	r.await(t, "fires after the outage", func(all []arrival) bool { return len(all) >= before+3 })
+
+	// What can only be read, as a standby, is as good as away: it shows what was.
+	admin := must[*pgx.Conn](t)(pgx.Connect(t.Context(), direct))
+	defer admin.Close(t.Context())
+	name := admin.Config().Database
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := admin.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`ALTER DATABASE ` + name + ` SET default_transaction_read_only = on`)
+	g.close()
+	g.open()
+	until(t, "the node not to be ready beside a standby", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
+	exec(`SET default_transaction_read_only = off`)
+	exec(`ALTER DATABASE ` + name + ` RESET default_transaction_read_only`)
+	until(t, "the node to be ready once more", func() bool { return n.status("/readyz") == http.StatusOK })
+	before = len(r.all())
+	r.await(t, "fires after the promotion", func(all []arrival) bool { return len(all) >= before+3 })
+
+	out, errs, code := carillon(t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "audit", "--app=away")
+	if code != 0 {
+		t.Errorf("audit: exit %d: %s%s", code, out, errs)
+	}
+	n.terminate()
+	if strings.Contains(n.logs.String(), "hunter2") {
+		t.Error("the log shows the password")
+	}
+}

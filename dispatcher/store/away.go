@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Away tells an error by which a database is away for now from one that waiting will not mend,
+// such as a wrong password or a schema that is too new. A file is never away.
+func Away(err error) bool {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		for _, class := range []string{
+			"08",    // connection exceptions
+			"53",    // too many connections, disk full
+			"57P",   // shutting down, starting up
+			"25006", // read-only: a standby, or a server that protects itself
+		} {
+			if strings.HasPrefix(refused.Code, class) {
+				return true
+			}
+		}
+		return false
+	}
+	// A net.Error would not do: the errors of system calls are such, also those of files.
+	var network *net.OpError
+	var connect *pgconn.ConnectError
+	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// userTimeout is for how long sent data may stay unacknowledged before a connection counts as
+// broken. Without it Linux takes a quarter of an hour to notice that a server has vanished.
+const userTimeout = 10 * time.Second
+
+// hardened makes connections notice servers that vanish, and shun those that can only be read:
+// a standby shows what was, and takes no claim.
+func hardened(config *pgxpool.Config) {
+	dialer := &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
+		Control:         boundUnacknowledged,
+	}
+	config.ConnConfig.DialFunc = dialer.DialContext
+	if config.ConnConfig.ValidateConnect == nil {
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	// The server says when its state changes, so that this costs nothing.
+	config.AfterRelease = func(conn *pgx.Conn) bool {
+		return conn.PgConn().ParameterStatus("in_hot_standby") != "on" && conn.PgConn().ParameterStatus("default_transaction_read_only") != "on"
+	}
+}
