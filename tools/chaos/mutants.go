@@ -67,7 +67,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no_intent", what: "requests wanted once at most are sent without being begun", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/attempt.go", "if e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun) {", "if e.jobs == nil {"}},
+		edits: []edit{{"dispatcher/engine/attempt.go", "if delivery == dispatcher.AtMostOnce && !e.intents.commit(ctx, run.HeldRun) {", "if delivery == \"\" {"}},
 	},
 	{
 		name: "new_event_id", what: "each attempt has an event id of its own", kills: "K8,K9", faults: "none",
