@@ -67,7 +67,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no_intent", what: "requests wanted once at most are sent without being begun", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/attempt.go", "if delivery == dispatcher.AtMostOnce && !e.intents.commit(ctx, run.HeldRun) {", "if delivery == \"\" {"}},
+		edits: []edit{{"dispatcher/engine/attempt.go", "may := call.Delivery != dispatcher.AtMostOnce || e.intents.commit(ctx, run.HeldRun)", "may := call.Delivery != \"\" || e.intents.commit(ctx, run.HeldRun)"}},
 	},
 	{
 		name: "new_event_id", what: "each attempt has an event id of its own", kills: "K8,K9", faults: "none",
