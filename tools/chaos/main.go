@@ -28,6 +28,7 @@ type options struct {
 	kills, faults    string
 	keep, mutants    bool
 	only             string
+	args             []string // of the nodes, besides constants
 }
 
 func main() {

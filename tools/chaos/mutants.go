@@ -17,6 +17,7 @@ type mutant struct {
 	name, what    string
 	edits         []edit
 	kills, faults string
+	args          []string // of the nodes, besides the usual
 }
 
 // edit replaces a text that a file has once.
@@ -41,7 +42,8 @@ var mutants = []mutant{
 		},
 	},
 	{
-		name: "no_lease", what: "a node sends without looking at its lease", kills: "stop K4,stop K5", faults: "none",
+		name: "no_lease", what: "a node sends without looking at its lease", kills: "stop K5,stop K4", faults: "none",
+		args:  []string{"--claim-lead=200ms"}, // so that what is claimed waits for its instant as the node freezes
 		edits: []edit{{"dispatcher/engine/fleet.go", "	return time.Now().Before(f.leaseUntil)\n", "	return true\n"}},
 	},
 	{
@@ -65,7 +67,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no_intent", what: "requests wanted once at most are sent without being begun", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/attempt.go", "if e.jobs.atMostOnce(run.JobID) && !e.intents.commit(ctx, run.HeldRun) {", "if e.jobs == nil {"}},
+		edits: []edit{{"dispatcher/engine/attempt.go", "may := call.Delivery != dispatcher.AtMostOnce || e.intents.commit(ctx, run.HeldRun)", "may := call.Delivery != \"\" || e.intents.commit(ctx, run.HeldRun)"}},
 	},
 	{
 		name: "new_event_id", what: "each attempt has an event id of its own", kills: "K8,K9", faults: "none",
@@ -118,7 +120,7 @@ func (m mutant) run(ctx context.Context, o options) (verdict string, err error) 
 		}
 		sources[e.file] = strings.Replace(source, e.old, e.new, 1)
 	}
-	o.program = filepath.Join(o.dir, "carillon")
+	o.program, o.args = filepath.Join(o.dir, "carillon"), m.args
 	if err := buildNode(ctx, o.program, o.dir, sources); err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -62,7 +63,7 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 		return nil, err
 	}
 	n := &node{name: name, program: c.program, listen: listen, log: log, proxy: p, spawn: c.spawn, clock: filepath.Join(c.dir, name+".clock")}
-	n.args = append([]string{"serve"}, constants...)
+	n.args = slices.Concat([]string{"serve"}, constants, c.args)
 	n.env = append(os.Environ(),
 		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
 		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)
