@@ -53,6 +53,11 @@ bin/terraform-provider-carillon: FORCE
 	@echo "building $@ $(VERSION)"
 	@$(GOBUILD) -o $@ ./provider/cmd/terraform-provider-carillon
 
+## lambda-sample: bin/lambda/bootstrap, the sample function for AWS Lambda (provided.al2023, arm64)
+.PHONY: lambda-sample
+lambda-sample:
+	GOOS=linux GOARCH=arm64 go build -trimpath -buildvcs=false -tags lambda.norpc -ldflags '-s -w' -o bin/lambda/bootstrap ./lambda/sample
+
 ## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform
 .PHONY: test
 test: $(GOTESTSUM)

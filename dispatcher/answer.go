@@ -10,8 +10,14 @@ type Answer struct {
 	// Body is its beginning, of at most 64 KiB; what is not UTF-8 is replaced.
 	Body string `json:"body,omitempty"`
 	// BodyTruncated tells that the body went on.
-	BodyTruncated bool   `json:"body_truncated,omitempty"`
-	Phases        Phases `json:"phases,omitzero"`
+	BodyTruncated bool `json:"body_truncated,omitempty"`
+	// FunctionError is Handled or Unhandled, of a Lambda function that failed.
+	FunctionError string `json:"function_error,omitempty"`
+	// ExecutedVersion is the version of the function that an alias led to.
+	ExecutedVersion string `json:"executed_version,omitempty"`
+	// LogTail is the end of the function's log, without what looks like a secret.
+	LogTail string `json:"log_tail,omitempty"`
+	Phases  Phases `json:"phases,omitzero"`
 }
 
 // Phases are how long the parts of an attempt took; 0: there was no such part, as on a

@@ -27,10 +27,6 @@ func (c Call) Body() []byte {
 	if len(c.Payload) > 0 {
 		return c.Payload
 	}
-	var missed *missedText
-	if m := c.Missed; m != nil {
-		missed = &missedText{FormatInstant(m.From), FormatInstant(m.To), m.Count}
-	}
 	// No field of this struct can fail to marshal.
 	body, _ := json.Marshal(struct {
 		App         string      `json:"app"`
@@ -40,7 +36,7 @@ func (c Call) Body() []byte {
 		Kind        RunKind     `json:"kind"`
 		ScheduledAt string      `json:"scheduled_at"`
 		Missed      *missedText `json:"missed,omitempty"`
-	}{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), missed})
+	}{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), c.missed()})
 	return body
 }
 
@@ -71,4 +67,12 @@ type missedText struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
 	Count int    `json:"count"`
+}
+
+// missed returns what a catch-up run stands for; nil for other runs.
+func (c Call) missed() *missedText {
+	if m := c.Missed; m != nil {
+		return &missedText{FormatInstant(m.From), FormatInstant(m.To), m.Count}
+	}
+	return nil
 }

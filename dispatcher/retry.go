@@ -99,16 +99,17 @@ func (c Class) Repeatable(httpStatus int) bool {
 	switch c {
 	case ClassHTTP4xx:
 		return httpStatus == 408 || httpStatus == 425
-	case ClassRedirect, ClassEgressDenied, ClassCancelled, ClassPanic, ClassJobDeleted:
+	case ClassRedirect, ClassConfig, ClassEgressDenied, ClassCancelled, ClassPanic, ClassJobDeleted:
 		return false
 	}
 	return true
 }
 
-// CertainlyUnsent tells the failures that come before the first byte of a request.
+// CertainlyUnsent tells the failures that come before the first byte of a request, or before its
+// target would act on it.
 func (c Class) CertainlyUnsent() bool {
 	switch c {
-	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassCircuitOpen, ClassHostRate:
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassCredentials, ClassThrottled, ClassCircuitOpen, ClassHostRate:
 		return true
 	}
 	return false

@@ -132,6 +132,11 @@ const (
 	ClassCancelled      Class = "cancelled"        // stopped by an operator or a shutdown
 	ClassCircuitOpen    Class = "circuit_open"     // put off: the host has failed too often
 	ClassHostRate       Class = "host_rate"        // put off: enough requests to the host
+	ClassThrottled      Class = "throttled"        // Lambda had no room; it costs no attempt of the policy
+	ClassFunctionError  Class = "function_error"
+	ClassFunctionTime   Class = "function_timeout" // the function's own, not the attempt's
+	ClassCredentials    Class = "credentials"      // the node has none that AWS takes
+	ClassConfig         Class = "config"           // AWS refuses the call as it is: no such function, no permission, a key, a network
 	ClassPanic          Class = "panic"            // a fault of ours
 	ClassJobDeleted     Class = "job_deleted"      // nothing left to call
 	ClassSecret         Class = "secret"           // the node has not, or cannot use, what a secret refers to

@@ -93,6 +93,8 @@ func full(typ reflect.Type) reflect.Value {
 		return v
 	}
 	switch typ.Kind() {
+	case reflect.Uint8: // of a text that has to be JSON
+		v.SetUint('1')
 	case reflect.Pointer:
 		v.Set(reflect.New(typ.Elem()))
 		v.Elem().Set(full(typ.Elem()))

@@ -1,17 +1,34 @@
 package dispatcher
 
+import "net/url"
+
 // Target is what a run calls. Exactly one of its fields is set.
 type Target struct {
 	Webhook *Webhook `json:"webhook,omitempty"`
+	Lambda  *Lambda  `json:"lambda,omitempty"`
 }
 
 // Validate returns everything wrong with t, as Faults with JSON pointers, or nil.
 func (t Target) Validate() error {
 	var faults Faults
-	if t.Webhook == nil {
-		faults.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook")
-		return faults
+	switch {
+	case t.Webhook == nil && t.Lambda == nil:
+		faults.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook, or a lambda")
+	case t.Webhook != nil && t.Lambda != nil:
+		faults.Add("/lambda", CodeTargetKind, "target has a webhook and a lambda; a job calls one thing")
+	case t.Lambda != nil:
+		faults.AddError("/lambda", t.Lambda.Validate())
+	default:
+		faults.AddError("/webhook", t.Webhook.Validate())
 	}
-	faults.AddError("/webhook", t.Webhook.Validate())
 	return faults.Err()
+}
+
+// hostOf returns the host of a URL with its port; empty if there is none.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }

@@ -39,6 +39,7 @@ type jobModel struct {
 
 type targetModel struct {
 	Webhook types.Object `tfsdk:"webhook"`
+	Lambda  types.Object `tfsdk:"lambda"`
 }
 
 type triggerModel struct {
@@ -104,7 +105,12 @@ func readTarget(ctx context.Context, read *reader, object types.Object) dispatch
 	if !read.object(ctx, "/target", object, &m) {
 		return dispatcher.Target{}
 	}
-	return dispatcher.Target{Webhook: readWebhook(ctx, read, "/target/webhook", m.Webhook)}
+	if m.Webhook.IsUnknown() || m.Lambda.IsUnknown() { // whether there is exactly one
+		read.partial = append(read.partial, "/target/webhook", "/target/lambda")
+	}
+	return dispatcher.Target{
+		Webhook: readWebhook(ctx, read, "/target/webhook", m.Webhook), Lambda: readLambda(ctx, read, "/target/lambda", m.Lambda),
+	}
 }
 
 // readStrings reads a map of texts; nil where there is nothing to read.
@@ -222,7 +228,9 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 func newTarget(ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object) types.Object {
 	var before targetModel
 	(&reader{}).object(ctx, "", prior, &before)
-	return objectFrom(ctx, diags, targetType(), targetModel{Webhook: newWebhook(ctx, diags, target.Webhook, before.Webhook)})
+	return objectFrom(ctx, diags, targetType(), targetModel{
+		Webhook: newWebhook(ctx, diags, target.Webhook, before.Webhook), Lambda: newLambda(ctx, diags, target.Lambda, before.Lambda),
+	})
 }
 
 // newStrings makes a map of texts. Without any it is null, unless prior was an empty map: the

@@ -104,8 +104,8 @@ const dropsUnknown = "**Terraform silently drops attributes in here that are mis
 func targetAttribute() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		Required:            true,
-		MarkdownDescription: "What a run calls. " + dropsUnknown,
-		Attributes:          map[string]schema.Attribute{"webhook": webhookAttribute()},
+		MarkdownDescription: "What a run calls: `webhook` or `lambda`. " + dropsUnknown,
+		Attributes:          map[string]schema.Attribute{"webhook": webhookAttribute(), "lambda": lambdaAttribute()},
 	}
 }
 

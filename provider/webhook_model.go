@@ -100,7 +100,7 @@ func readSigning(ctx context.Context, read *reader, pointer string, object types
 // newWebhook makes the model of a webhook; prior is what it takes the place of.
 func newWebhook(ctx context.Context, diags *diag.Diagnostics, w *dispatcher.Webhook, prior types.Object) types.Object {
 	if w == nil {
-		w = &dispatcher.Webhook{} // a target of another kind; the difference to the configuration shows
+		return types.ObjectNull(webhookType().AttrTypes)
 	}
 	var before webhookModel
 	(&reader{}).object(ctx, "", prior, &before)

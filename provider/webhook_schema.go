@@ -15,8 +15,9 @@ func webhookAttribute() schema.Attribute {
 	var defaults dispatcher.Webhook
 	defaults.SetDefaults()
 	return schema.SingleNestedAttribute{
-		Required:            true,
-		MarkdownDescription: "An HTTP request to make. Any 2xx answer is a success; redirects are not followed. " + dropsUnknown,
+		Optional: true,
+		MarkdownDescription: "An HTTP request to make. Any 2xx answer is a success; redirects are not followed. Default: none; give " +
+			"this or `lambda`. " + dropsUnknown,
 		Attributes: map[string]schema.Attribute{
 			"url": schema.StringAttribute{
 				Required: true,

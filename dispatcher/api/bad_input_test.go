@@ -182,7 +182,7 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 		{[]string{"trigers"}, []row{{raw + `{}`, "json_unknown_field"}}},
 		{append(trigger, "cron"), []row{{"* * * * *", "json_unknown_field"}}},
 		{append(webhook, "body"), []row{{"x", "json_unknown_field"}}},
-		{[]string{"target", "lambda"}, []row{{raw + `{}`, "json_unknown_field"}}},
+		{[]string{"target", "lambda"}, []row{{raw + `{}`, "target_kind"}}},
 	} {
 		for _, row := range place.rows {
 			path := "/" + strings.Join(place.keys, "/")

@@ -143,7 +143,7 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 	doc := readOpenAPI(t)
 	types := map[string]reflect.Type{
 		"App": reflect.TypeFor[dispatcher.App](), "Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
-		"Retry": reflect.TypeFor[dispatcher.Retry](), "Calendar": reflect.TypeFor[dispatcher.Calendar](), "CalendarRule": reflect.TypeFor[schedule.CalendarRule](),
+		"Retry": reflect.TypeFor[dispatcher.Retry](), "Lambda": reflect.TypeFor[dispatcher.Lambda](), "AssumeRole": reflect.TypeFor[dispatcher.AssumeRole](), "Calendar": reflect.TypeFor[dispatcher.Calendar](), "CalendarRule": reflect.TypeFor[schedule.CalendarRule](),
 		"CalendarList": reflect.TypeFor[list[dispatcher.Calendar]](),
 		"Webhook":      reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
 		"Signing": reflect.TypeFor[dispatcher.Signing](), "Secret": reflect.TypeFor[dispatcher.Secret](), "Auth": reflect.TypeFor[dispatcher.Auth](),

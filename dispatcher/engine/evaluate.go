@@ -66,7 +66,7 @@ func (e *Engine) laneOf(job int64) (lane, int) {
 	if !ok {
 		return lane{}, 1
 	}
-	return lane{app: d.App, host: d.host, priority: d.Priority}, d.AppWeight
+	return lane{app: d.App, host: d.host, atOnce: d.atOnce, priority: d.Priority}, d.AppWeight
 }
 
 // heldBy returns runs that node holds and that were not claimed here, each due at its instant.
@@ -75,7 +75,7 @@ func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*he
 	for i, run := range runs {
 		held[i] = &heldRun{HeldRun: run, node: node, due: run.ScheduledAt, delayed: run.TriggerID != run.JobID}
 		held[i].lane, held[i].weight = e.laneOf(run.JobID)
-		held[i].lane.slow, held[i].lane.late = e.pool.slow.is(run.JobID), run.Kind == dispatcher.KindCatchUp
+		held[i].lane.slow, held[i].lane.late = held[i].lane.mayBeSlow() && e.pool.slow.is(run.JobID), run.Kind == dispatcher.KindCatchUp
 	}
 	return held
 }

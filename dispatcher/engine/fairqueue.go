@@ -16,9 +16,14 @@ type fairQueue[T any] struct {
 type lane struct {
 	app, host string
 	priority  int // higher goes first
+	atOnce    int // how many of the host's may be executed at once; 0: as many as of any
 	slow      bool
 	late      bool // it catches up
 }
+
+// mayBeSlow tells whether what takes long may move to the slow share. What has a bound of its own
+// takes no more places than that, and would have it twice.
+func (l lane) mayBeSlow() bool { return l.atOnce == 0 }
 
 // line is what waits in one lane, in the order in which it came.
 type line[T any] struct {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"net/url"
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -25,6 +24,7 @@ type definition struct {
 	dispatcher.JobVersion
 	triggers map[int64]string // names by trigger id
 	host     string           // which the target is on
+	atOnce   int              // how many of its attempts may be under way; 0: as to any host
 }
 
 func newJobs(store dispatcher.Store) *jobs {
@@ -86,11 +86,7 @@ func (j *jobs) read(ctx context.Context, ids []int64) error {
 
 func define(v dispatcher.JobVersion) *definition {
 	d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.TriggerNames))}
-	if w := v.Target.Webhook; w != nil {
-		if u, err := url.Parse(w.URL); err == nil {
-			d.host = u.Host
-		}
-	}
+	d.host, d.atOnce = v.Target.Host()
 	for _, name := range v.TriggerNames {
 		d.triggers[dispatcher.TriggerID(v.App, v.Name, name)] = name
 	}

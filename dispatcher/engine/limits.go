@@ -53,7 +53,7 @@ func (b *bound) release() bool {
 
 // admit takes a place in a lane, unless a bound of it is closed.
 func (l *limits) admit(in lane) bool {
-	app, host := l.named(l.apps, in.app, l.perApp), l.named(l.hosts, in.host, l.perHost)
+	app, host := l.named(l.apps, in.app, l.perApp), l.host(in)
 	if l.total.closed || app.closed || host.closed || in.late && l.late.closed {
 		return false
 	}
@@ -65,7 +65,7 @@ func (l *limits) admit(in lane) bool {
 func (l *limits) force(in lane) {
 	l.total.add()
 	l.named(l.apps, in.app, l.perApp).add()
-	l.named(l.hosts, in.host, l.perHost).add()
+	l.host(in).add()
 	if in.late {
 		l.late.add()
 	}
@@ -92,6 +92,17 @@ func free(bounds map[string]*bound, name string) (opened bool) {
 		delete(bounds, name)
 	}
 	return opened
+}
+
+// host returns the bound of a lane's host. One of its own concerns what is executed: more may be
+// claimed, and wait here.
+func (l *limits) host(in lane) *bound {
+	if in.atOnce == 0 || l.inBatches {
+		return l.named(l.hosts, in.host, l.perHost)
+	}
+	b := l.named(l.hosts, in.host, in.atOnce)
+	b.most = min(in.atOnce, l.perHost) // a change of the job
+	return b
 }
 
 func (l *limits) named(bounds map[string]*bound, name string, most int) *bound {

@@ -81,3 +81,24 @@ func TestCatchingUpLeavesPlaces(t *testing.T) {
 		t.Errorf("after a place was given back %d are taken, %d by what catches up; want 7 and 1", l.total.n, l.late.n)
 	}
 }
+
+func TestHostWithABoundOfItsOwnKeepsToIt(t *testing.T) {
+	t.Parallel()
+	l, in := newLimits(10, 10, 5, false), lane{app: "a", host: "f", atOnce: 2}
+	taken := 0
+	for l.admit(in) {
+		taken++
+	}
+	if taken != 2 || !l.admit(lane{app: "a", host: "other"}) {
+		t.Errorf("%d places were taken, want 2, and others to find theirs", taken)
+	}
+	if !l.release(in) || !l.admit(in) || l.admit(in) {
+		t.Error("a place that was given back is not one place")
+	}
+	claimed := newLimits(10, 10, 5, true)
+	for n := range 3 {
+		if !claimed.admit(in) {
+			t.Errorf("fire %d, which waits for its turn, was not claimed", n)
+		}
+	}
+}

@@ -44,7 +44,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 			Name: "carillon_attempts_total", Help: "Attempts that ended, by state.",
 		}, []string{"state"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "carillon_retries_total", Help: "Runs that this node planned to attempt again, by reason: failed, or put off because the host's circuit is open or its rate is used up.",
+			Name: "carillon_retries_total", Help: "Runs that this node planned to attempt again, by reason: failed, throttled by Lambda, or put off because the host's circuit is open or its rate is used up.",
 		}, []string{"reason"}),
 		slots: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_slots_total", Help: "Runs of jobs with a bound that asked for a slot, by result: won, or lost: they wait, or are skipped or cancelled.",
@@ -73,7 +73,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	for _, state := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunCancelled} {
 		m.attempts.WithLabelValues(string(state))
 	}
-	for _, reason := range []string{retryFailed, string(dispatcher.ClassCircuitOpen), string(dispatcher.ClassHostRate)} {
+	for _, reason := range []string{retryFailed, string(dispatcher.ClassThrottled), string(dispatcher.ClassCircuitOpen), string(dispatcher.ClassHostRate)} {
 		m.retries.WithLabelValues(reason)
 	}
 	for _, kind := range []string{removedRun, removedMisfire, removedPartition} {

@@ -126,26 +126,38 @@ func (e *Engine) judge(ctx context.Context, run heldRun, call dispatcher.Call, o
 	}
 	next := nextAttempt(call, run.HeldRun, o, rand.Float64())
 	if next != nil {
-		e.metrics.retries.WithLabelValues(retryFailed).Inc()
+		reason := retryFailed
+		if !next.Spent {
+			reason = string(o.Class)
+		}
+		e.metrics.retries.WithLabelValues(reason).Inc()
 	}
 	return next
 }
 
+// throttlePause is the least wait after a target had no room.
+const throttlePause = time.Second
+
 // nextAttempt returns when a run is attempted again that failed; nil if it is not to be.
 func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outcome, draw float64) *dispatcher.NextAttempt {
 	policy, failures := call.Retry, run.Failures+1
+	throttled := o.Class == dispatcher.ClassThrottled
 	switch {
-	case !o.Class.Repeatable(o.HTTPStatus), failures >= policy.MaxAttempts:
+	case !o.Class.Repeatable(o.HTTPStatus), failures >= policy.MaxAttempts && !throttled:
 		return nil
 	case call.Delivery == dispatcher.AtMostOnce && !o.Class.CertainlyUnsent():
 		return nil // it may have been sent
 	}
 	wait := policy.Delay(failures, draw)
+	if throttled {
+		// It costs no attempt, so nothing but max_age ends this: the more often, the longer it waits.
+		wait = max(policy.Delay(run.Attempt, draw), min(throttlePause, policy.Cap.Std()))
+	}
 	if o.RetryAfter != nil {
 		wait = max(wait, min(*o.RetryAfter, policy.Cap.Std()))
 	}
 	next := retryFrom(policy, run, o.StartedAt)
-	next.At, next.Spent = o.EndedAt.Add(wait).Truncate(time.Millisecond), true
+	next.At, next.Spent = o.EndedAt.Add(wait).Truncate(time.Millisecond), !throttled
 	if next.At.After(next.Until) {
 		return nil
 	}

@@ -176,6 +176,11 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 		"not found":                          {class: dispatcher.ClassHTTP4xx, status: 404, want: -1},
 		"gone":                               {class: dispatcher.ClassHTTP4xx, status: 410, want: -1},
 		"a redirect":                         {class: dispatcher.ClassRedirect, status: 302, want: -1},
+		"a function error":                   {class: dispatcher.ClassFunctionError, want: 4 * time.Second},
+		"a refusal by AWS":                   {class: dispatcher.ClassConfig, want: -1},
+		"no credentials":                     {class: dispatcher.ClassCredentials, want: 4 * time.Second},
+		"at most once, function error":       {class: dispatcher.ClassFunctionError, change: atMostOnce, want: -1},
+		"at most once, no credentials":       {class: dispatcher.ClassCredentials, change: atMostOnce, want: 4 * time.Second},
 		"a forbidden address":                {class: dispatcher.ClassEgressDenied, want: -1},
 		"cancelled":                          {class: dispatcher.ClassCancelled, want: -1},
 		"a panic":                            {class: dispatcher.ClassPanic, want: -1},
@@ -220,6 +225,27 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 				t.Errorf("next (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Throttles cost no attempt of the policy, also where it allows one, or one request at most.
+func TestThrottlesDoNotCount(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	call := dispatcher.Call{Delivery: dispatcher.AtMostOnce}
+	call.Retry.SetDefaults()
+	call.Retry.MaxAttempts = 1
+	o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: began, Class: dispatcher.ClassThrottled}
+	for attempt, want := range map[int]time.Duration{1: time.Second, 2: 1250 * time.Millisecond, 5: 10 * time.Second, 50: 37500 * time.Millisecond} {
+		next := nextAttempt(call, dispatcher.HeldRun{Attempt: attempt}, o, 0.125)
+		if next == nil || next.Spent || next.At.Sub(began) != want {
+			t.Errorf("after attempt %d: %+v, want another after %s, not counted", attempt, next, want)
+		}
+	}
+	asked := 30 * time.Second
+	o.RetryAfter = &asked
+	if next := nextAttempt(call, dispatcher.HeldRun{Attempt: 1}, o, 0); next.At.Sub(began) != asked {
+		t.Errorf("next = %+v, want it when Lambda said", next)
 	}
 }
 

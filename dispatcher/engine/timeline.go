@@ -94,7 +94,7 @@ func (t *timeline) take(until time.Time, limit int, admit func(lane) bool, relea
 	defer t.mu.Unlock()
 	for len(t.heap) > 0 && !t.heap[0].DueAt.After(until) {
 		e := heap.Pop(&t.heap).(*entry)
-		e.index, e.lane.slow, e.lane.late = -1, t.slow(e.JobID), e.late()
+		e.index, e.lane.slow, e.lane.late = -1, e.lane.mayBeSlow() && t.slow(e.JobID), e.late()
 		if !e.lane.late {
 			t.onTime++
 		}

@@ -175,7 +175,7 @@ func (p *pool) slowDown(w *worker) {
 	p.slow.began(run.JobID)
 	to := run.lane
 	to.slow = true
-	if run.lane.slow || !p.executing.admit(to) {
+	if run.lane.slow || !run.lane.mayBeSlow() || !p.executing.admit(to) {
 		return
 	}
 	p.executing.release(run.lane)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/go-resty/resty/v2"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -29,6 +30,9 @@ type Options struct {
 	Resolver *net.Resolver
 	// ConnsPerHost is how many idle connections are kept to one host; default 64.
 	ConnsPerHost int
+	// LoadAWS returns the node's configuration of AWS; default that of the SDK: environment, files,
+	// and the credentials of the machine.
+	LoadAWS func(context.Context) (aws.Config, error)
 }
 
 // Bounds of a call.
@@ -38,7 +42,7 @@ const (
 	idleTimeout    = 30 * time.Second // shorter than servers commonly keep connections
 )
 
-// Invoker calls webhooks. It is safe for concurrent use.
+// Invoker calls webhooks and Lambda functions. It is safe for concurrent use.
 type Invoker struct {
 	pool    *pool
 	agent   string
@@ -47,6 +51,7 @@ type Invoker struct {
 
 	mu           sync.Mutex
 	expectations map[string]*regexp.Regexp
+	functions    *functions
 }
 
 // New returns an Invoker. Close it to release its connections.
@@ -63,12 +68,15 @@ func New(o Options) *Invoker {
 	guard := newGuard(o.Egress, &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: o.Resolver})
 	return &Invoker{
 		pool: newPool(guard.dial, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir),
-		expectations: map[string]*regexp.Regexp{},
+		expectations: map[string]*regexp.Regexp{}, functions: newFunctions(o.LoadAWS),
 	}
 }
 
 // Close closes idle connections.
-func (i *Invoker) Close() { i.pool.close() }
+func (i *Invoker) Close() {
+	i.pool.close()
+	i.functions.close()
+}
 
 // Invoke makes one attempt and says how it ended. It never panics and never returns later
 // than the target's timeout, or the end of ctx, plus the time to close a connection.
@@ -80,6 +88,9 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 		}
 		outcome.StartedAt, outcome.EndedAt = started, time.Now()
 	}()
+	if l := call.Target.Lambda; l != nil {
+		return i.functions.invoke(ctx, l, call)
+	}
 	webhook := call.Target.Webhook
 	if webhook == nil {
 		return failed(dispatcher.ClassOther, "the target is of a kind that this version does not know")

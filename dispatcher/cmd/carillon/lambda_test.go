@@ -1,0 +1,178 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// lambdaService is the Invoke API in front of the runtime API, with the sample function's binary
+// between them, as in Lambda.
+type lambdaService struct {
+	*httptest.Server
+	work chan invocation
+
+	mu        sync.Mutex
+	invokes   int
+	throttles int // how many of the next invocations are throttled
+	pending   map[string]chan functionResult
+}
+
+type invocation struct {
+	id      string
+	payload []byte
+}
+
+type functionResult struct {
+	payload []byte
+	failed  bool
+}
+
+func newLambdaService(t *testing.T) *lambdaService {
+	t.Helper()
+	s := &lambdaService{work: make(chan invocation), pending: map[string]chan functionResult{}}
+	ended := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /2015-03-31/functions/{function}/invocations", s.invoke)
+	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case next := <-s.work:
+			w.Header().Set("Lambda-Runtime-Aws-Request-Id", next.id)
+			w.Header().Set("Lambda-Runtime-Deadline-Ms", fmt.Sprint(time.Now().Add(time.Minute).UnixMilli()))
+			_, _ = w.Write(next.payload)
+		case <-r.Context().Done():
+		case <-ended:
+		}
+	})
+	for path, failed := range map[string]bool{"response": false, "error": true} {
+		mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/"+path, func(w http.ResponseWriter, r *http.Request) {
+			payload, _ := io.ReadAll(r.Body)
+			s.mu.Lock()
+			result := s.pending[r.PathValue("id")]
+			s.mu.Unlock()
+			result <- functionResult{payload, failed}
+			w.WriteHeader(http.StatusAccepted)
+		})
+	}
+	s.Server = httptest.NewServer(mux)
+	bootstrap := filepath.Join(t.TempDir(), "bootstrap")
+	build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", bootstrap, "./lambda/sample")
+	build.Dir = filepath.Join("..", "..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the sample: %v\n%s", err, out)
+	}
+	function := exec.Command(bootstrap)
+	function.Env = append(os.Environ(), "AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(s.URL, "http://"))
+	if err := function.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = function.Process.Kill()
+		_ = function.Wait()
+		close(ended)
+		s.Close()
+	})
+	return s
+}
+
+func (s *lambdaService) invoke(w http.ResponseWriter, r *http.Request) {
+	payload, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	s.invokes++
+	id, result := fmt.Sprint("req-", s.invokes), make(chan functionResult, 1)
+	s.pending[id] = result
+	throttled := s.throttles > 0
+	s.throttles--
+	s.mu.Unlock()
+	w.Header().Set("X-Amzn-Requestid", id)
+	switch {
+	case !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/"):
+		w.WriteHeader(http.StatusForbidden)
+		return
+	case throttled:
+		w.Header().Set("X-Amzn-Errortype", "TooManyRequestsException")
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, `{"Reason":"ReservedFunctionConcurrentInvocationLimitExceeded","message":"Rate Exceeded."}`)
+		return
+	}
+	s.work <- invocation{id, payload}
+	ended := <-result
+	w.Header().Set("X-Amz-Executed-Version", "$LATEST")
+	if ended.failed {
+		w.Header().Set("X-Amz-Function-Error", "Unhandled")
+	}
+	_, _ = w.Write(ended.payload)
+}
+
+func (s *lambdaService) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.invokes
+}
+
+// A function is throttled twice and invoked again later, without spending the only attempt that its
+// job has, and one that fails is invoked again and then given up: one Invoke for each attempt.
+func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := newLambdaService(t)
+		s.throttles = 2
+		n := startNodeWith(t, database, newToken(t, database), []string{
+			"AWS_ENDPOINT_URL_LAMBDA=" + s.URL, "AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY=secret",
+			"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		})
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fn", Enabled: true}, client.Condition{}))
+		call := func(name, payload string, attempts int) dispatcher.Run {
+			t.Helper()
+			job := dispatcher.Job{App: "fn", Name: name}
+			job.SetDefaults()
+			job.Target.Lambda = &dispatcher.Lambda{}
+			job.Target.Lambda.SetDefaults()
+			job.Target.Lambda.Function, job.Target.Lambda.Concurrency = "sample", 1
+			job.Payload = json.RawMessage(payload)
+			job.Retry.MaxAttempts = attempts
+			if attempts > 1 {
+				job.Retry.Delays = []dispatcher.Duration{0}
+			}
+			stored := must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+			if stored.Target.Lambda == nil || stored.Target.Lambda.Function != "sample" {
+				t.Fatalf("stored target = %+v", stored.Target)
+			}
+			id := must[dispatcher.Run](t)(n.RunJob(t.Context(), "fn", name)).ID
+			until(t, "the run to end", func() bool { return must[dispatcher.Run](t)(n.Run(t.Context(), id)).EndedAt != nil })
+			return must[dispatcher.Run](t)(n.Run(t.Context(), id))
+		}
+		run := call("adds", `{"amounts":[1,2,3]}`, 1)
+		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 3 || run.Attempts[0].Class != dispatcher.ClassThrottled || run.Attempts[1].Class != dispatcher.ClassThrottled {
+			t.Fatalf("run = %+v, want success after two throttles", run)
+		}
+		if got := run.Attempts[2].Answer; got == nil || got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" || got.RequestID == "" {
+			t.Errorf("answer = %+v, want what the function said", got)
+		}
+		failed := call("fails", `{"fail":true}`, 2)
+		if failed.State != dispatcher.RunFailed || failed.Class != dispatcher.ClassFunctionError || len(failed.Attempts) != 2 || !strings.Contains(failed.Error, "told to fail") {
+			t.Errorf("run = %+v, want two failures", failed)
+		}
+		for _, attempt := range failed.Attempts {
+			if attempt.Answer == nil || attempt.Answer.FunctionError != "Unhandled" {
+				t.Errorf("attempt = %+v, want the function's error", attempt)
+			}
+		}
+		if got := s.count(); got != len(run.Attempts)+len(failed.Attempts) {
+			t.Errorf("%d invocations for %d attempts", got, len(run.Attempts)+len(failed.Attempts))
+		}
+	})
+}
