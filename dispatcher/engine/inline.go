@@ -1,26 +1,26 @@
 package engine
 
-// inLine is where the queued runs of a job wait.
+// inLine is where the queued runs of a trigger wait.
 type inLine struct {
 	lane lane
 	runs int
 }
 
-// enqueue queues a run behind the others of its job. They wait in one lane, for lanes overtake
-// each other: a job that has become slow takes along what it has waiting, and one that has
+// enqueue queues a run behind the others of its trigger. They wait in one lane, for lanes overtake
+// each other: a trigger whose job has become slow takes along what it has waiting, and one that has
 // recovered stays in the slow share until nothing of it waits there. What catches up is taken
 // along by what is on time. p.mu is held.
 func (p *pool) enqueue(run *heldRun) {
-	at := p.inLine[run.JobID]
+	at := p.inLine[run.TriggerID]
 	if at == nil {
 		at = &inLine{lane: run.lane}
-		p.inLine[run.JobID] = at
+		p.inLine[run.TriggerID] = at
 	}
 	to := run.lane
 	to.slow, to.late = run.lane.slow || at.lane.slow, run.lane.late && at.lane.late
 	if at.lane != to {
 		at.lane = to
-		for _, one := range p.queue.remove(func(one *heldRun) bool { return one.JobID == run.JobID }) {
+		for _, one := range p.queue.remove(func(one *heldRun) bool { return one.TriggerID == run.TriggerID }) {
 			p.move(one, to)
 			p.queue.push(one, one.lane, one.weight)
 		}
@@ -44,9 +44,9 @@ func (p *pool) move(run *heldRun, to lane) {
 // left notes that runs have left the queue. p.mu is held.
 func (p *pool) left(runs ...*heldRun) {
 	for _, run := range runs {
-		at := p.inLine[run.JobID]
+		at := p.inLine[run.TriggerID]
 		if at.runs--; at.runs == 0 {
-			delete(p.inLine, run.JobID)
+			delete(p.inLine, run.TriggerID)
 		}
 	}
 }

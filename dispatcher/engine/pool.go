@@ -41,7 +41,7 @@ type pool struct {
 	pending   runHeap
 	alarm     *time.Timer // of the head of pending
 	queue     *fairQueue[*heldRun]
-	inLine    map[int64]*inLine // by job, those of which runs are in the queue
+	inLine    map[int64]*inLine // by trigger, those of which runs are in the queue
 	workers   int
 	idle      []*worker
 	allowed   int  // how many workers there may be for now

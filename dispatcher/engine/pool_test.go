@@ -287,18 +287,21 @@ func TestJobIsSlowUntilAMinuteWithoutManySlowAttempts(t *testing.T) {
 	}
 }
 
-// Lanes overtake each other, and the runs of a job must not.
-func TestJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
+// Lanes overtake each other, and the runs of a trigger must not.
+func TestTriggerOfAJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
 	t.Parallel()
 	for name, firstIsSlow := range map[string]bool{"becomes slow": false, "recovers": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				p := newPool(poolSize{least: 1, most: 1, queue: 20, perApp: 1, perHost: 1})
+				var mu sync.Mutex
 				var order []int64
 				p.hold = func(context.Context, heldRun, <-chan struct{}) bool { return true }
 				p.fire = func(_ context.Context, run heldRun) {
-					order = append(order, run.TriggerID)
+					mu.Lock()
+					order = append(order, run.ScheduledAt.Unix())
+					mu.Unlock()
 					<-time.After(100 * time.Millisecond)
 				}
 				p.start(t.Context())
@@ -309,9 +312,9 @@ func TestJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
 					busy = 2
 				}
 				for i, run := range all {
-					run.JobID = 7
-					if i < busy {
-						run.JobID = int64(i)
+					run.ScheduledAt = time.Unix(int64(i), 0)
+					if i >= busy {
+						run.TriggerID = 7
 					}
 					run.lane.slow = (i <= busy) == firstIsSlow
 				}
@@ -319,41 +322,44 @@ func TestJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
 					p.place([]*heldRun{run}, promise{})
 				}
 				<-time.After(time.Second)
+				mu.Lock()
+				defer mu.Unlock()
 				if !slices.IsSorted(order) || len(order) != len(all) {
 					t.Errorf("begun in the order %v", order)
 				}
 				p.stop()
 				p.wait(time.Second)
 				if p.claimed.total() != 0 || len(p.inLine) != 0 {
-					t.Errorf("%d places and %d jobs in line are left", p.claimed.total(), len(p.inLine))
+					t.Errorf("%d places and %d triggers in line are left", p.claimed.total(), len(p.inLine))
 				}
 			})
 		})
 	}
 }
 
-// What is on time overtakes what other jobs catch up, but nothing of its own job.
-func TestWhatCatchesUpIsOvertakenByOtherJobsOnly(t *testing.T) {
+// What is on time overtakes what other triggers catch up, but nothing of its own.
+func TestWhatCatchesUpIsOvertakenByOtherTriggersOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(poolSize{least: 1, most: 1, queue: 20, perApp: 1, perHost: 1})
 		var order []int64
 		p.hold = func(context.Context, heldRun, <-chan struct{}) bool { return true }
 		p.fire = func(_ context.Context, run heldRun) {
-			order = append(order, run.TriggerID)
+			order = append(order, run.ScheduledAt.Unix())
 			<-time.After(100 * time.Millisecond)
 		}
 		p.start(t.Context())
 		all := held(runs(6))
 		for i, of := range []struct {
-			job  int64
-			late bool
+			trigger int64
+			late    bool
 		}{{1, false}, {2, true}, {3, true}, {3, false}, {4, false}, {3, true}} {
-			all[i].JobID, all[i].lane.late = of.job, of.late
+			all[i].TriggerID, all[i].lane.late = of.trigger, of.late
+			all[i].ScheduledAt = time.Unix(int64(i), 0)
 			p.place([]*heldRun{all[i]}, promise{})
 		}
 		<-time.After(time.Second)
-		want := []int64{all[0].TriggerID, all[2].TriggerID, all[3].TriggerID, all[4].TriggerID, all[5].TriggerID, all[1].TriggerID}
+		want := []int64{0, 2, 3, 4, 5, 1}
 		if diff := cmp.Diff(want, order); diff != "" {
 			t.Errorf("begun (-want +got):\n%s", diff)
 		}
