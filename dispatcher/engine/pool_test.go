@@ -76,7 +76,7 @@ func TestPoolKeepsWhatComesBeforeItsStart(t *testing.T) {
 		if n := size(fired); n != 2 {
 			t.Errorf("%d runs were executed at the start, want the 2 that are due", n)
 		}
-		time.Sleep(time.Minute) //nolint:forbidigo // virtual
+		<-time.After(time.Minute) // virtual
 		synctest.Wait()
 		if n := size(fired); n != 3 {
 			t.Errorf("%d runs were executed a minute later, want all 3", n)

