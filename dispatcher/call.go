@@ -19,6 +19,8 @@ type Call struct {
 	// Delivery and Retry are for who makes the call: they say what becomes of it if it fails.
 	Delivery Delivery
 	Retry    Retry
+	// Slots is how many runs of its job there may be at once; 0: any number. See Job.Slots.
+	Slots int
 }
 
 // Body returns the payload, or, for a job without one, a description of the fire. It is

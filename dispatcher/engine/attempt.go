@@ -56,7 +56,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
 	call, err := e.callOf(ctx, run)
 	switch {
-	case err == nil && !e.acquire(ctx, run):
+	case err == nil && !e.acquire(ctx, run, call):
 		e.drop(run)
 		return
 	case err == nil && e.putOff(ctx, run, call):
@@ -105,7 +105,7 @@ func (e *Engine) begin(ctx context.Context, run heldRun, call dispatcher.Call) b
 		// held is another's, or may be. A lease that comes back finds the run still its own.
 		may = run.node == e.fleet.id() && e.fleet.leased() || e.hold(ctx, run, nil)
 	}
-	if !may && e.jobs.bounded(run.JobID) {
+	if !may && call.Slots > 0 {
 		e.slots.leave(run.HeldRun)
 	}
 	return may

@@ -104,12 +104,6 @@ func (j *jobs) identity(trigger dispatcher.DueTrigger) (identity, app string, ok
 	return dispatcher.Identity(d.App, d.Name, name), d.App, ok
 }
 
-// bounded tells whether a job bounds how many of its runs there may be at once.
-func (j *jobs) bounded(job int64) bool {
-	d, ok := j.get(job, 0)
-	return ok && d.Slots() > 0
-}
-
 // call returns what an attempt of run needs. The error is errGone if its job or trigger is
 // not there, or why its definition cannot be read.
 func (j *jobs) call(run dispatcher.HeldRun) (dispatcher.Call, error) {
@@ -129,7 +123,7 @@ func (j *jobs) call(run dispatcher.HeldRun) (dispatcher.Call, error) {
 	return dispatcher.Call{
 		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
 		EventID: dispatcher.EventID(j.installation, d.App, d.Name, name, run.ScheduledAt, run.Kind),
-		Target:  d.Target, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry,
+		Target:  d.Target, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
 	}, nil
 }
 

@@ -32,8 +32,8 @@ func newSlots(store dispatcher.Store, batch int, log *slog.Logger) *slots {
 }
 
 // acquire tells whether a run got its slot, or needs none.
-func (e *Engine) acquire(ctx context.Context, run heldRun) bool {
-	if !e.jobs.bounded(run.JobID) {
+func (e *Engine) acquire(ctx context.Context, run heldRun, call dispatcher.Call) bool {
+	if call.Slots == 0 {
 		return true
 	}
 	if !e.slots.requests.commit(ctx, run.HeldRun) {
