@@ -39,6 +39,7 @@ const (
 	LockHistory = "history" // the clean-up of the ledger
 	LockStates  = "states"  // the states of jobs
 	LockZones   = "zones"   // fire times, when the time zone database has changed
+	LockRewind  = "rewind"  // what an operator chose to skip, when the database was rewound
 )
 
 // LockApp is the name of the lock of an app.

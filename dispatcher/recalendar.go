@@ -50,7 +50,5 @@ func Rezone(job Job, name string, calendars Calendars, now time.Time) (Trigger, 
 	if !t.NextFireTime.After(now) && s.Matches(*t.NextFireTime) {
 		return t, nil
 	}
-	missed := dropDue(job, name, calendars, now, "the time zone database was changed")
-	t.arm(s, t.afterLast(now))
-	return t, missed
+	return SkipDue(job, name, calendars, now, "the time zone database was changed")
 }

@@ -21,6 +21,7 @@ type Store interface {
 	Locks
 	States
 	Zones
+	Rewinds
 	Fleet
 	Dispatch
 	Retries
@@ -163,6 +164,8 @@ type Beat struct {
 	State NodeState
 	// Live are all nodes that may claim, by id; the node itself among them if so.
 	Live []Node
+	// Rewound tells that the node is paused because the database was rewound.
+	Rewound bool
 }
 
 // RolledUp is what one call of RollUp looked at.
@@ -203,7 +206,8 @@ type Fleet interface {
 	Installation(ctx context.Context) (string, error)
 	// Clock returns the present by the database's clock, to the microsecond.
 	Clock(ctx context.Context) (time.Time, error)
-	// Register adds a node with heartbeat now, paused if its State says so, else active.
+	// Register adds a node with heartbeat now, paused if its State says so or the database was
+	// rewound, else active. An error also says that it is too early to tell whether it was.
 	// Where the store serves a single process (SQLite), every other node is thereby dead.
 	Register(ctx context.Context, node Node, now time.Time) error
 	// Heartbeat renews a node's row; ErrNodeDead if it was declared dead.
@@ -217,7 +221,8 @@ type Fleet interface {
 	Bury(ctx context.Context, id NodeID, after time.Duration, now time.Time) (int, error)
 	// Nodes lists the nodes, dead ones too until Bury forgets them.
 	Nodes(ctx context.Context) ([]Node, error)
-	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: it is dead.
+	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: it is dead, or it
+	// is to be resumed before a rewind is settled.
 	SetNodeState(ctx context.Context, id NodeID, state NodeState, change Change) (Node, error)
 }
 

@@ -72,7 +72,7 @@ func TestAReadTokenChangesNothing(t *testing.T) {
 		"POST " + oneJob + "/run", "POST " + oneJob + "/pause", "POST " + oneJob + "/resume",
 		"POST " + oneJob + "/triggers/nightly/pause", "POST " + oneJob + "/triggers/nightly/resume",
 		"POST /v1/runs/" + run.ID + "/cancel", "POST /v1/runs/" + run.ID + "/retry",
-		"POST /v1/nodes/0000000000000007/pause", "POST /v1/nodes/0000000000000007/resume", "POST /v1/nodes/0000000000000007/drain",
+		"POST /v1/nodes/0000000000000007/pause", "POST /v1/nodes/0000000000000007/resume", "POST /v1/nodes/0000000000000007/drain", "POST /v1/rewind/skip", "POST /v1/rewind/replay",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		w.do(method, path, `{}`).refused(http.StatusForbidden, " forbidden")

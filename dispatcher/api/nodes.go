@@ -1,6 +1,10 @@
 package api
 
-import "github.com/carillon-dev/carillon/dispatcher"
+import (
+	"errors"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
 
 func (a *API) listNodes(r *request) (answer, error) {
 	nodes, err := a.store.Nodes(r.Context())
@@ -21,6 +25,9 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (answer, error) {
 			return answer{}, dispatcher.NotFound("node", r.PathValue("node"))
 		}
 		node, err := a.store.SetNodeState(r.Context(), id, state, dispatcher.Change{Actor: r.token.Name})
+		if errors.Is(err, dispatcher.ErrRewound) {
+			return answer{}, refuse(dispatcher.CodeStateConflict, "%s", err)
+		}
 		return answer{body: node}, conflict(err, "its process registers anew under another id, if it lives")
 	}
 }

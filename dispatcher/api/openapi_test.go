@@ -161,6 +161,7 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		"Explanation": reflect.TypeFor[dispatcher.Explanation](), "Step": reflect.TypeFor[dispatcher.Step](),
 		"AuditPage": reflect.TypeFor[dispatcher.AuditPage](), "TriggerAudit": reflect.TypeFor[dispatcher.TriggerAudit](),
 		"Discrepancy": reflect.TypeFor[dispatcher.Discrepancy](),
+		"Rewind":      reflect.TypeFor[dispatcher.Rewind](),
 		"NodeList":    reflect.TypeFor[list[dispatcher.Node]](), "Problem": reflect.TypeFor[problem](),
 	}
 	for name, described := range doc.Comp.Schemas {

@@ -83,6 +83,10 @@ var routes = []route{
 	{method: "POST", path: nodePath + "/resume", scope: write, fleet: true, serve: setNode(dispatcher.NodeActive)},
 	{method: "POST", path: nodePath + "/drain", scope: write, fleet: true, serve: setNode(dispatcher.NodeDraining)},
 
+	{method: "GET", path: "/v1/rewind", scope: read, fleet: true, serve: (*API).getRewind},
+	{method: "POST", path: "/v1/rewind/skip", scope: write, fleet: true, serve: resolveRewind(dispatcher.RewindSkip)},
+	{method: "POST", path: "/v1/rewind/replay", scope: write, fleet: true, serve: resolveRewind(dispatcher.RewindReplay)},
+
 	{method: "POST", path: "/v1/schedules/preview", scope: read, serve: (*API).preview},
 }
 

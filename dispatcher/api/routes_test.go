@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -280,4 +281,26 @@ func TestMetricsAreShownToTokensOfTheFleet(t *testing.T) {
 	w.do("GET", "/metrics", "", "Authorization:").refused(401, " unauthorized")
 	bound := w.newToken("bound", dispatcher.ScopeRead, "crm")
 	w.do("GET", "/metrics", "", "Authorization: Bearer "+bound).refused(403, " forbidden")
+}
+
+func TestRewindIsShownAndSettled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.do("GET", "/v1/rewind", "").refused(http.StatusNotFound, " not_found")
+	w.do("POST", "/v1/rewind/replay", "").refused(http.StatusConflict, " state_conflict")
+	if err := w.store.Register(t.Context(), dispatcher.Node{ID: 7, Name: "host"}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.DeclareRewind(t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := into[dispatcher.Rewind](w.must(http.StatusOK, "GET", "/v1/rewind", "")); got.Reason != "restored" || got.At.IsZero() || got.Choice != "" {
+		t.Errorf("the rewind is %+v", got)
+	}
+	w.do("POST", "/v1/nodes/0000000000000007/resume", "").refused(http.StatusConflict, " state_conflict")
+	w.do("POST", "/v1/rewind/skip", `{"now":true}`).refused(http.StatusBadRequest, "/now json_unknown_field")
+	if got := into[dispatcher.Rewind](w.must(http.StatusOK, "POST", "/v1/rewind/skip", "")); got.Choice != dispatcher.RewindSkip {
+		t.Errorf("after the choice it is %+v", got)
+	}
+	w.do("POST", "/v1/rewind/replay", "").refused(http.StatusConflict, " state_conflict")
 }

@@ -168,11 +168,23 @@ func (c *Client) SetNodeState(ctx context.Context, id dispatcher.NodeID, state d
 	return call(ctx, c, http.MethodPost, path("nodes", id.String(), verb), nil, Condition{}, isNode)
 }
 
+// Rewind returns the rewind of the database that is not settled; ErrNotFound: there is none.
+func (c *Client) Rewind(ctx context.Context) (dispatcher.Rewind, error) {
+	return call(ctx, c, http.MethodGet, path("rewind"), nil, Condition{}, isRewind)
+}
+
+// ResolveRewind chooses what becomes of it; ErrConflict: there is none, or it was chosen already.
+func (c *Client) ResolveRewind(ctx context.Context, choice dispatcher.RewindChoice) (dispatcher.Rewind, error) {
+	return call(ctx, c, http.MethodPost, path("rewind", string(choice)), nil, Condition{}, isRewind)
+}
+
 // Preview tells when a schedule would fire.
 func (c *Client) Preview(ctx context.Context, asked dispatcher.PreviewRequest) (dispatcher.Preview, error) {
 	isPreview := func(preview dispatcher.Preview) bool { return preview.FireTimes != nil }
 	return call(ctx, c, http.MethodPost, path("schedules", "preview"), asked, Condition{}, isPreview)
 }
+
+func isRewind(rewind dispatcher.Rewind) bool { return !rewind.At.IsZero() }
 
 // The checks by which an answer is known to be about what was asked for.
 

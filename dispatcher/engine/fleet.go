@@ -17,6 +17,7 @@ type fleet struct {
 	mu         sync.RWMutex
 	node       dispatcher.NodeID
 	state      dispatcher.NodeState
+	rewound    bool // the node is paused because the database was rewound
 	live       []dispatcher.Node
 	leaseUntil time.Time // local, monotonic
 	rounds     int       // heartbeats in a row that came on time
@@ -35,7 +36,7 @@ func (f *fleet) id() dispatcher.NodeID {
 func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.node, f.state, f.live = id, state, nil
+	f.node, f.state, f.rewound, f.live = id, state, false, nil
 	f.rounds, f.lastBeat = 0, sent
 	f.leaseUntil = f.leaseFrom(sent)
 }
@@ -53,7 +54,7 @@ func (f *fleet) beat(b dispatcher.Beat, sent time.Time) (activated bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
-	f.state, f.live = b.State, b.Live
+	f.state, f.rewound, f.live = b.State, b.Rewound, b.Live
 	f.leaseUntil = f.leaseFrom(sent)
 	// A round counts as fresh only when the one before was recent: after an outage or a
 	// pause of our own everybody's heartbeat looks stale.
@@ -88,11 +89,18 @@ func (f *fleet) active() bool {
 	return f.state == dispatcher.NodeActive && time.Now().Before(f.leaseUntil)
 }
 
+// stranded tells whether the node is paused because the database was rewound.
+func (f *fleet) stranded() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.rewound
+}
+
 // wanted is the state that the operator last wanted the node to be in: active or paused.
 func (f *fleet) wanted() dispatcher.NodeState {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if f.state == dispatcher.NodePaused {
+	if f.state == dispatcher.NodePaused && !f.rewound {
 		return dispatcher.NodePaused
 	}
 	return dispatcher.NodeActive

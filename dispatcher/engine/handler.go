@@ -21,8 +21,12 @@ func (e *Engine) adoptLoop(ctx context.Context) {
 // reclaim executes runs that the database gives to this node and that the node does not
 // have: those of a claim that was committed after its answer had been given up and after
 // reconcile had looked. What is missing may be on its way to the pool; what is still
-// missing an interval later is not.
+// missing an interval later is not. After a rewind it may have executed them already: that is for
+// the operator to choose.
 func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
+	if e.fleet.stranded() {
+		return nil
+	}
 	node, before := e.fleet.id(), e.strays
 	held, err := e.store.Held(ctx, node, 0)
 	if err != nil {

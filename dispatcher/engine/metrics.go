@@ -19,6 +19,7 @@ type metrics struct {
 	lateness prometheus.Histogram
 	polls    prometheus.Histogram
 	drift    prometheus.Gauge
+	rewinds  prometheus.Gauge
 }
 
 // The results of a claim.
@@ -65,6 +66,9 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 		drift: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "carillon_poll_drift_seconds", Help: "How much later than its beat the latest window poll began.",
 		}),
+		rewinds: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "carillon_rewound", Help: "1 while nodes are paused because the database has lost what it had committed, else 0.",
+		}),
 	}
 	for _, result := range []string{claimWon, claimLost} {
 		m.claims.WithLabelValues(result)
@@ -79,7 +83,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	for _, kind := range []string{removedRun, removedMisfire, removedPartition} {
 		m.removed.WithLabelValues(kind)
 	}
-	registry.MustRegister(m.claims, m.attempts, m.retries, m.slots, m.misfires, m.removed, m.lateness, m.polls, m.drift)
+	registry.MustRegister(m.claims, m.attempts, m.retries, m.slots, m.misfires, m.removed, m.lateness, m.polls, m.drift, m.rewinds)
 	gauge := func(name, help string, read func() int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
 	}
@@ -112,4 +116,12 @@ func (m *metrics) tidied(t dispatcher.Tidied) {
 func (m *metrics) polled(took, late time.Duration) {
 	m.polls.Observe(took.Seconds())
 	m.drift.Set(late.Seconds())
+}
+
+// rewound notes whether there is a rewind that is not settled.
+func (m *metrics) rewound(yes bool) {
+	m.rewinds.Set(0)
+	if yes {
+		m.rewinds.Set(1)
+	}
 }

@@ -41,7 +41,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		what string
 		do   func(context.Context, time.Time) error
 	}{
-		{"care for the fleet", e.tendFleet}, {"follow time zones", e.rezone}, {"settle misfires", e.tendApps}, {"reclaim runs", e.reclaim}, {"roll up states", e.rollUp},
+		{"care for the fleet", e.tendFleet}, {"see to a rewind", e.tendRewind}, {"follow time zones", e.rezone}, {"settle misfires", e.tendApps}, {"reclaim runs", e.reclaim}, {"roll up states", e.rollUp},
 	} {
 		if err := step.do(ctx, now); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", step.what, err))

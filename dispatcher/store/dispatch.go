@@ -131,6 +131,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	if err != nil {
 		return nil, fmt.Errorf("claim %d fires: %w", len(sorted), err)
 	}
+	s.seen.won(held)
 	return held, nil
 }
 

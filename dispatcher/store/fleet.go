@@ -49,21 +49,51 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	if node.State != dispatcher.NodePaused {
 		node.State = dispatcher.NodeActive
 	}
-	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	where, err := s.where(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		rewound, err := t.rewound(ctx, where)
+		if err != nil {
+			return err
+		}
 		if t.single() {
 			// Who holds the lock file is alone: whoever is in the table is gone.
 			if _, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead'`); err != nil {
 				return err
 			}
 		}
-		// $1 id, $2 name, $3 version, $4 state, $5 now, $6 apps, $7 labels, $8 zones
-		const insert = `INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag, clock_offset)
-			VALUES ($1, $2, $3, $4, $6, $7, $8, $5, $5, 0, 0, 0, 0)`
-		_, err := t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, node.State, t.now.UnixMilli(),
-			strings.Join(node.Apps, ","), node.Labels.String(), schedule.ZonesVersion())
+		state, rewound := node.State, rewound && node.State == dispatcher.NodeActive
+		if rewound {
+			state = dispatcher.NodePaused
+		}
+		// $1 id, $2 name, $3 version, $4 state, $5 now, $6 apps, $7 labels, $8 zones, $9 rewound
+		const insert = `INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag, clock_offset, rewound)
+			VALUES ($1, $2, $3, $4, $6, $7, $8, $5, $5, 0, 0, 0, 0, $9)`
+		_, err = t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, state, t.now.UnixMilli(),
+			strings.Join(node.Apps, ","), node.Labels.String(), schedule.ZonesVersion(), rewound)
 		t.tell("")
 		return err
 	})
+	if err == nil {
+		s.seen.registered(node.ID)
+		s.mark(node.ID, 0)
+	}
+	return err
+}
+
+// rewound tells whether a node that registers is to wait, for the database was rewound.
+func (t *tx) rewound(ctx context.Context, where string) (bool, error) {
+	reason, err := t.astray(ctx, t, where)
+	if err == nil && reason != "" {
+		err = declare(ctx, t.execute, t.now, reason, "system")
+	}
+	if err != nil {
+		return false, err
+	}
+	_, found, err := unsettled(ctx, t)
+	return found, err
 }
 
 func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.Beat, error) {
@@ -76,17 +106,48 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 		}
 	}
 	// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
-	const beat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5 WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
-	node, found, err := first(ctx, s.beat, scanNode, beat, id, report.InFlight, report.Fires,
-		report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
+	const beat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, beats = beats + 1
+		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, beats, rewound`
+	type beaten struct {
+		dispatcher.Node
+		beats   int64
+		rewound bool
+	}
+	node, found, err := first(ctx, s.beat, func(row scanner) (n beaten, err error) {
+		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.beats, &n.rewound}})
+		return n, err
+	}, beat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
 		return dispatcher.Beat{}, err
 	}
 	if !found {
+		if err := s.doubt(ctx, id, now); err != nil {
+			return dispatcher.Beat{}, err
+		}
 		return dispatcher.Beat{}, fmt.Errorf("node %s: %w", id, dispatcher.ErrNodeDead)
 	}
+	if s.seen.beaten(id, node.beats) {
+		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
+		rewound, err := s.DeclareRewind(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", id), dispatcher.Change{Actor: "system", Now: now})
+		if err != nil {
+			return dispatcher.Beat{}, err
+		}
+		node.State, node.rewound = dispatcher.NodePaused, rewound.Choice == ""
+	}
+	s.mark(id, node.beats)
 	live, err := collect(ctx, s.beat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
-	return dispatcher.Beat{State: node.State, Live: live}, err
+	return dispatcher.Beat{State: node.State, Live: live, Rewound: node.rewound}, err
+}
+
+// doubt notes a rewind if the database does not know a node that it must know.
+func (s *store) doubt(ctx context.Context, id dispatcher.NodeID, now time.Time) error {
+	// $1 id
+	_, found, err := first(ctx, s.beat, scanInt, `SELECT 1 FROM nodes WHERE id = $1`, id)
+	if err != nil || found || !s.seen.knows(id) {
+		return err
+	}
+	_, err = s.DeclareRewind(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", id), dispatcher.Change{Actor: "system", Now: now})
+	return err
 }
 
 func (s *store) Resign(ctx context.Context, id dispatcher.NodeID) error {
@@ -155,8 +216,15 @@ func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 
 func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (node dispatcher.Node, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		if state == dispatcher.NodeActive {
+			if _, rewound, err := unsettled(ctx, t); err != nil {
+				return err
+			} else if rewound {
+				return fmt.Errorf("node %s stays paused: %w", id, dispatcher.ErrRewound)
+			}
+		}
 		// $1 id, $2 state
-		const set = `UPDATE nodes SET state = $2 WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
+		const set = `UPDATE nodes SET state = $2, rewound = FALSE WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
 		var found bool
 		if node, found, err = first(ctx, t, scanNode, set, id, state); err != nil {
 			return err

@@ -47,8 +47,8 @@ const (
 	unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
 
 	insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
-		SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', 'the node died'
-		FROM c WHERE c.dead <> 0 ON CONFLICT DO NOTHING`
+		SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', c.why
+		FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
 	// $3 node, $4 token
 	adoptRuns = ` UPDATE runs AS r SET node = $3, token = $4, claimed_at = c.now, started_at = NULL, attempt = c.over + 1,
@@ -159,7 +159,8 @@ const (
 func adoptable(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
 			CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
-			CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since, n.now
+			CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
+			'the node died' AS why, n.now
 		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
 		WHERE r.state NOT IN ('running', 'retrying') AND ` + mayRun + days + `
@@ -169,7 +170,7 @@ func adoptable(days string) string {
 // forfeited chooses the begun runs of dead nodes. $4 limit
 func forfeited(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
-			r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, n.now
+			r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
 		FROM n CROSS JOIN nodes AS gone JOIN runs AS r ON r.node = gone.id AND r.live
 		WHERE gone.state = 'dead' AND r.state = 'running'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
 }

@@ -23,6 +23,7 @@ import (
 type postgres struct {
 	pool, beats *pgxpool.Pool
 	config      *pgx.ConnConfig
+	seen        *witness
 }
 
 // channel is where notifications go. They are heard in one database only.
@@ -49,8 +50,12 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	} else if !strings.Contains(a.url, "pool_max_conns") {
 		config.MaxConns = 8
 	}
+	p := &postgres{config: config.ConnConfig.Copy(), seen: &witness{}}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.PgConn().Exec(ctx, session).Close()
+		if err := conn.PgConn().Exec(ctx, session).Close(); err != nil {
+			return err
+		}
+		return p.check(ctx, conn)
 	}
 	statements := newStatementCounter()
 	if o.Metrics != nil {
@@ -58,7 +63,6 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	}
 	forBeats := config.Copy()
 	forBeats.MaxConns, forBeats.MinConns = 1, 0
-	p := &postgres{config: config.ConnConfig.Copy()}
 	if p.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
@@ -68,7 +72,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	}
 	db := stdlib.OpenDBFromPool(p.pool)
 	return &store{
-		write: db, read: db, beat: stdlib.OpenDBFromPool(p.beats), flavour: p,
+		write: db, read: db, beat: stdlib.OpenDBFromPool(p.beats), flavour: p, seen: p.seen,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
 	}, nil
 }
@@ -133,6 +137,9 @@ func (p *postgres) statements() statements {
 		`, l AS (` + insertLost + `)` + adoptRuns)
 	all.forfeit = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited(within)+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + forfeitRuns)
+	all.stranded = read(p.rows(3, 5, "", idColumns...) + chosen(stranded(within)) + chosenSpan)
+	all.strand = write(p.rows(3, 5, "", idColumns...) + chosen(stranded(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) +
+		`, l AS (` + insertLost + `)` + strandRuns)
 	// Locked first: a run that is cancelled meanwhile must not get an attempt that has failed, too.
 	all.again = write(p.rows(0, 3, "", againColumns...) + chosen(again+` FOR NO KEY UPDATE OF r`) +
 		`, l AS (` + insertFailed + `)` + retryRuns)
@@ -234,6 +241,9 @@ func (p *postgres) transient(err error) bool {
 	}
 	return false
 }
+
+// mark does nothing: a server tells where it is.
+func (p *postgres) mark(dispatcher.NodeID, int64) {}
 
 func (p *postgres) single() bool { return false }
 

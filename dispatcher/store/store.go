@@ -46,6 +46,7 @@ type store struct {
 	read  *sql.DB
 	beat  *sql.DB // heartbeats, which must not queue behind anything
 	keys  *seal.Keys
+	seen  *witness
 	flavour
 	hot     statements
 	metrics []prometheus.Collector // of a database that is open
@@ -79,6 +80,12 @@ type flavour interface {
 	// turnDays makes partitions for the days about now and drops those before horizon. done is
 	// false if some of these are to be dropped by a later call. Both are Unix milliseconds.
 	turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
+	// where tells where the database is, and astray, when a node registers, why it seems to have
+	// lost what was committed; empty: it does not.
+	where(ctx context.Context) (string, error)
+	astray(ctx context.Context, t *tx, where string) (reason string, err error)
+	// mark notes beside the database how far a node has come in it.
+	mark(node dispatcher.NodeID, beats int64)
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one node can use the database.
@@ -102,7 +109,7 @@ type statement struct {
 // statements are the hot statements.
 type statements struct {
 	due, overdue, claim, settle, adoptable, adopt, held, release, begin, forfeitable, forfeit, record, late, answers, ended, endedOf, rearm statement
-	again, retriable, adoptRetries, outdated, giveUp                                                                                        statement
+	again, retriable, adoptRetries, outdated, giveUp, stranded, strand                                                                      statement
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is

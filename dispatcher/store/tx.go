@@ -75,17 +75,36 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 	})
 }
 
+// execute runs a statement in some transaction, and returns how many rows it affected.
+type execute func(ctx context.Context, statement string, args ...any) (int64, error)
+
+func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64, error) {
+	result, err := t.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 // tell adds a hint: run is the id of a run that was cancelled, or empty.
 func (t *tx) tell(run string) { t.hints = append(t.hints, dispatcher.Hint{Run: run}) }
 
 // audit records the change and tells all nodes of it.
 func (t *tx) audit(ctx context.Context, action, app, subject string, revision int64) error {
-	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision
-	const insert = `INSERT INTO audit (at, id, actor, action, app, subject, revision) VALUES ($1, $2, $3, $4, $5, $6, $7)`
-	if _, err := t.ExecContext(ctx, insert, t.now.UnixMilli(), rand.Int64(), t.by.Actor, action, app, subject, revision); err != nil {
-		return fmt.Errorf("audit %s %s: %w", action, subject, err)
+	if err := insertAudit(ctx, t.execute, t.now, t.by, action, app, subject, revision); err != nil {
+		return err
 	}
 	t.tell("")
+	return nil
+}
+
+// insertAudit writes an entry of the audit.
+func insertAudit(ctx context.Context, do execute, now time.Time, by dispatcher.Change, action, app, subject string, revision int64) error {
+	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision
+	const insert = `INSERT INTO audit (at, id, actor, action, app, subject, revision) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	if _, err := do(ctx, insert, now.UnixMilli(), rand.Int64(), by.Actor, action, app, subject, revision); err != nil {
+		return fmt.Errorf("audit %s %s: %w", action, subject, err)
+	}
 	return nil
 }
 
@@ -148,4 +167,10 @@ func first[T any](ctx context.Context, q querier, scan func(scanner) (T, error),
 func scanInt(row scanner) (n int64, err error) {
 	err = row.Scan(&n)
 	return n, err
+}
+
+// scanText scans a row of one text.
+func scanText(row scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
 }

@@ -4,7 +4,13 @@
 CREATE TABLE installation (
   id       TEXT   NOT NULL,
   zones    TEXT   NOT NULL DEFAULT '',    -- the time zone database by which fire times were worked out
-  zoned_at BIGINT NOT NULL DEFAULT 0      -- when that was last made sure of
+  zoned_at BIGINT NOT NULL DEFAULT 0,     -- when that was last made sure of
+  place    TEXT   NOT NULL DEFAULT '',    -- the server, or file, in which nodes last used it
+  -- A rewind that is not settled: when it was noticed and by what, what the operator chose and when.
+  rewound_at     BIGINT,
+  rewind_reason  TEXT NOT NULL DEFAULT '',
+  rewind_choice  TEXT NOT NULL DEFAULT '',
+  rewind_skip_to BIGINT NOT NULL DEFAULT 0
 );
 INSERT INTO installation (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''));
 
@@ -252,7 +258,9 @@ CREATE TABLE nodes (
   in_flight    INTEGER NOT NULL,
   fires        INTEGER NOT NULL,           -- claimed in the minute before the heartbeat
   lag          BIGINT  NOT NULL,           -- milliseconds
-  clock_offset BIGINT  NOT NULL            -- milliseconds, against this database's clock
+  clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
+  beats        BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats
+  rewound      BOOLEAN NOT NULL DEFAULT FALSE -- paused by a rewind, and by nobody else
 ) WITH (fillfactor = 50);
 
 -- Who does what for all nodes. A lock is free once locked_until has passed; to give it back sets

@@ -5,7 +5,12 @@
 CREATE TABLE installation (
   id TEXT NOT NULL,
   zones TEXT NOT NULL DEFAULT '',
-  zoned_at INTEGER NOT NULL DEFAULT 0
+  zoned_at INTEGER NOT NULL DEFAULT 0,
+  place TEXT NOT NULL DEFAULT '',
+  rewound_at INTEGER,
+  rewind_reason TEXT NOT NULL DEFAULT '',
+  rewind_choice TEXT NOT NULL DEFAULT '',
+  rewind_skip_to INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO installation (id) VALUES (lower(hex(randomblob(16))));
 
@@ -193,7 +198,9 @@ CREATE TABLE nodes (
   in_flight INTEGER NOT NULL,
   fires INTEGER NOT NULL,
   lag INTEGER NOT NULL,
-  clock_offset INTEGER NOT NULL
+  clock_offset INTEGER NOT NULL,
+  beats INTEGER NOT NULL DEFAULT 0,
+  rewound INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE locks (

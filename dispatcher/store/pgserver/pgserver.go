@@ -67,6 +67,21 @@ func (s *Server) Init(ctx context.Context) error {
 	return nil
 }
 
+// Follow makes the data directory as a copy of that of another server, which runs, and whose standby
+// this one is to be. Call it instead of Init.
+func (s *Server) Follow(ctx context.Context, primary *Server) error {
+	as, err := credential(s.dir)
+	if err != nil {
+		return err
+	}
+	backup := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_basebackup"), "-d", primary.URL("postgres"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "-N")
+	backup.Dir, backup.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: as}
+	if out, err := backup.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_basebackup: %w: %s", err, out)
+	}
+	return nil
+}
+
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // keeper runs PostgreSQL until its standard input ends, which the kernel sees to when the

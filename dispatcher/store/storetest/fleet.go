@@ -11,6 +11,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+func fleetTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"nodes":             testNodes,
+		"register paused":   testRegisterPaused,
+		"death":             testDeath,
+		"clean-up of nodes": testNodesCleanUp,
+		"rewind":            testRewind,
+		"rewind replay":     testReplay,
+		"rewind skip":       testSkip,
+	}
+}
+
 func testNodes(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	id, err := f.Installation(ctx)

@@ -34,10 +34,6 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"ends of fixed delays":   testDelayEnds,
 		"jitter":                 testJitter,
 		"tokens":                 testTokens,
-		"nodes":                  testNodes,
-		"register paused":        testRegisterPaused,
-		"death":                  testDeath,
-		"clean-up of nodes":      testNodesCleanUp,
 		"locks":                  testLocks,
 		"states":                 testStates,
 		"overdue apps":           testOverdueApps,
@@ -90,6 +86,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 	}
 	maps.Copy(tests, misfireTests())
 	maps.Copy(tests, slotTests())
+	maps.Copy(tests, fleetTests())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// declare notes a rewind, and pauses the nodes that are active. One that nobody has decided about
+// stands as it is.
+func declare(ctx context.Context, do execute, now time.Time, reason, actor string) error {
+	// $1 now, $2 reason
+	const note = `UPDATE installation SET rewound_at = $1, rewind_reason = $2, rewind_choice = '', rewind_skip_to = 0
+		WHERE rewound_at IS NULL OR rewind_choice <> ''`
+	noted, err := do(ctx, note, now.UnixMilli(), storable(reason))
+	if err == nil && noted > 0 {
+		err = insertAudit(ctx, do, now, dispatcher.Change{Actor: actor}, "rewound", "", storable(reason), 0)
+	}
+	if err == nil {
+		_, err = do(ctx, `UPDATE nodes SET state = 'paused', rewound = TRUE WHERE state = 'active'`)
+	}
+	if err != nil {
+		return fmt.Errorf("note that the database was rewound: %w", err)
+	}
+	return nil
+}
+
+// rewind is a rewind, and up to when instants are to be skipped.
+type rewind struct {
+	dispatcher.Rewind
+	skipTo time.Time
+}
+
+// unsettled reads the rewind that is not settled yet.
+func unsettled(ctx context.Context, q querier) (rewind, bool, error) {
+	const read = `SELECT rewound_at, rewind_reason, rewind_choice, rewind_skip_to FROM installation WHERE rewound_at IS NOT NULL`
+	return first(ctx, q, func(row scanner) (r rewind, err error) {
+		var at, skipTo int64
+		err = row.Scan(&at, &r.Reason, &r.Choice, &skipTo)
+		r.At, r.skipTo = instant(at), instant(skipTo)
+		return r, err
+	}, read)
+}
+
+func (s *store) Rewind(ctx context.Context) (*dispatcher.Rewind, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	r, found, err := unsettled(ctx, s.read)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &r.Rewind, nil
+}
+
+func (s *store) DeclareRewind(ctx context.Context, reason string, change dispatcher.Change) (done dispatcher.Rewind, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		if err := declare(ctx, t.execute, t.now, reason, change.Actor); err != nil {
+			return err
+		}
+		t.tell("")
+		r, _, err := unsettled(ctx, t)
+		done = r.Rewind
+		return err
+	})
+	return done, err
+}
+
+func (s *store) ResolveRewind(ctx context.Context, choice dispatcher.RewindChoice, change dispatcher.Change) (done dispatcher.Rewind, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		r, found, err := unsettled(ctx, t)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return fmt.Errorf("the database was not rewound, or what becomes of it is settled: %w", dispatcher.ErrConflict)
+		case r.Choice != "":
+			return fmt.Errorf("%s was chosen and is being carried out: %w", r.Choice, dispatcher.ErrConflict)
+		}
+		r.Choice = choice
+		done = r.Rewind
+		if err := t.audit(ctx, string(choice), "", "rewind", 0); err != nil {
+			return err
+		}
+		if choice == dispatcher.RewindReplay {
+			return t.settleRewind(ctx)
+		}
+		// $1 choice, $2 now
+		_, err = t.ExecContext(ctx, `UPDATE installation SET rewind_choice = $1, rewind_skip_to = $2`, choice, t.now.UnixMilli())
+		return err
+	})
+	return done, err
+}
+
+// settleRewind lets the nodes go on that the rewind had paused.
+func (t *tx) settleRewind(ctx context.Context) error {
+	for _, statement := range []string{
+		`UPDATE installation SET rewound_at = NULL, rewind_reason = '', rewind_choice = '', rewind_skip_to = 0`,
+		`UPDATE nodes SET state = 'active' WHERE rewound AND state = 'paused'`,
+		`UPDATE nodes SET rewound = FALSE WHERE rewound`,
+	} {
+		if _, err := t.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("settle the rewind: %w", err)
+		}
+	}
+	t.tell("")
+	return nil
+}
+
+func (s *store) SkipRewound(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RewindSkipped, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if now, err = s.present(ctx, now); err != nil {
+		return done, err
+	}
+	r, found, err := unsettled(ctx, s.read)
+	if err != nil || !found || r.Choice != dispatcher.RewindSkip {
+		return done, err
+	}
+	reason := fmt.Sprintf("the database was rewound, as was noticed at %s, and an operator chose to skip", dispatcher.FormatInstant(r.At))
+	// $3 up to when
+	page, err := s.rearmed(ctx, `t.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
+		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
+			moved, missed := dispatcher.SkipDue(job, name, calendars, r.skipTo, reason)
+			for i := range missed {
+				missed[i].DecidedAt = now
+			}
+			return moved, missed
+		})
+	if err != nil {
+		return done, err
+	}
+	if page.last != 0 {
+		done.Last, done.More = page.last, true
+		done.Triggers, err = s.writeRearmed(ctx, page.triggers, now, func(context.Context, *tx, []int64) error { return nil })
+		return done, err
+	}
+	done.Last = after
+	if done.Runs, err = s.endRuns(ctx, s.hot.stranded, s.hot.strand, now); err != nil {
+		return done, fmt.Errorf("end runs: %w", err)
+	}
+	if done.More = done.Runs > 0; done.More {
+		return done, nil
+	}
+	return done, s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error { return t.settleRewind(ctx) })
+}
+
+// stranded chooses the runs that were under way when the rewind was noticed. days is within where
+// it helps. $4 limit
+func stranded(days string) string {
+	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, r.node AS dead,
+			COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database was rewound' AS why, n.now
+		FROM n CROSS JOIN installation AS i JOIN runs AS r ON r.live AND r.scheduled_at <= i.rewound_at
+		WHERE i.rewind_choice = 'skip'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
+}
+
+const strandRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, next_attempt_at = NULL, class = 'other',
+		error = 'the database was rewound, and an operator chose to skip what was under way'
+	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
+	RETURNING ` + heldColumns

@@ -1,0 +1,231 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+const firstNode, secondNode dispatcher.NodeID = 0x77, 0x78
+
+// registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
+func registered(t *testing.T, database string) (dispatcher.Store, dispatcher.HeldRun) {
+	t.Helper()
+	ctx, s := t.Context(), open(t, database)
+	now := time.Now().UTC().Truncate(time.Second)
+	change := dispatcher.Change{Actor: "test", Now: now.Add(-time.Hour)}
+	_, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	_, err = s.PutJob(ctx, dispatcher.Job{
+		App: "app", Name: "job", Enabled: true,
+		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, MisfireAfter: dispatcher.Duration(24 * time.Hour), Enabled: true}},
+		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+	}, change)
+	must(t, err)
+	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
+	_, err = s.Heartbeat(ctx, firstNode, dispatcher.NodeReport{}, time.Time{})
+	must(t, err)
+	due, err := s.Due(ctx, dispatcher.DueQuery{Until: now, Now: now, Limit: 10})
+	must(t, err)
+	if len(due) != 1 {
+		t.Fatalf("%d triggers are due, want 1", len(due))
+	}
+	held, err := s.Claim(ctx, dispatcher.ClaimBatch{Node: firstNode, Token: 5, Advances: []dispatcher.Advance{{
+		TriggerID: due[0].ID, Revision: due[0].Revision, Next: due[0].NextFireTime, Then: due[0].NextFireTime.Add(time.Minute),
+	}}})
+	must(t, err)
+	if len(held) != 1 {
+		t.Fatalf("%d fires were claimed, want 1", len(held))
+	}
+	return s, held[0]
+}
+
+// A node looks on each new connection whether all is there that it knows to be committed, and what
+// others have rightly made of it is no loss.
+func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lose string // SQL
+		do   func(context.Context, dispatcher.Store, dispatcher.HeldRun) error
+		want string // of the reason; empty: no rewind
+	}{
+		"nothing":           {},
+		"a claim":           {lose: `DELETE FROM runs`, want: "has claimed run"},
+		"claimed by others": {lose: `UPDATE runs SET token = 6, node = 9`, want: "has claimed run"},
+		"a heartbeat":       {lose: `UPDATE nodes SET beats = beats - 1`, want: "has sent 1 heartbeats, and the database knows of 0"},
+		"a registration":    {lose: `DELETE FROM nodes`, want: "has registered"},
+		"too long ago":      {lose: `DELETE FROM runs; UPDATE nodes SET state = 'dead'`},
+		"recorded": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1}}})
+		}},
+		"released": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Release(ctx, []dispatcher.HeldRun{run})
+		}},
+		"cancelled": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			_, err := s.CancelRun(ctx, run.String(), dispatcher.Change{})
+			return err
+		}},
+		"retried by hand": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			_, err := s.CancelRun(ctx, run.String(), dispatcher.Change{})
+			if err == nil {
+				_, err = s.RetryRun(ctx, run.String(), dispatcher.Change{})
+			}
+			if err == nil {
+				_, err = s.Adopt(ctx, dispatcher.AdoptQuery{Node: firstNode, Token: 8, Limit: 10})
+			}
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, database := t.Context(), pgtest.New(t)
+			s, run := registered(t, database)
+			if test.do != nil {
+				must(t, test.do(ctx, s, run))
+			}
+			conn, err := pgx.Connect(ctx, database)
+			must(t, err)
+			defer conn.Close(ctx)
+			if test.lose != "" {
+				_, err = conn.Exec(ctx, test.lose)
+				must(t, err)
+			}
+			_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+			must(t, err)
+			var rewind *dispatcher.Rewind
+			for range 20 { // connections that were cut are found to be so by using them
+				if rewind, err = s.Rewind(ctx); err == nil {
+					break
+				}
+			}
+			must(t, err)
+			if got := reason(rewind); test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("the reason is %q, want one that says %q", got, test.want)
+			}
+		})
+	}
+}
+
+func reason(rewind *dispatcher.Rewind) string {
+	if rewind == nil {
+		return ""
+	}
+	return rewind.Reason
+}
+
+// A database that is at another place when a node registers was restored, unless nodes were at work
+// throughout, who say whether something is missing.
+func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s, _ := registered(t, database)
+	must(t, s.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
+	if rewind, err := s.Rewind(ctx); err != nil || rewind != nil {
+		t.Fatalf("where it was: got %+v, %v; want no rewind", rewind, err)
+	}
+	must(t, s.Close())
+
+	u, err := url.Parse(database)
+	must(t, err)
+	name := strings.TrimPrefix(u.Path, "/")
+	u.Path = "/postgres"
+	admin, err := pgx.Connect(ctx, u.String())
+	must(t, err)
+	defer admin.Close(ctx)
+	_, err = admin.Exec(ctx, fmt.Sprintf(`CREATE DATABASE %s_copy TEMPLATE %s`, name, name))
+	must(t, err)
+	u.Path = "/" + name + "_copy"
+	copied := open(t, u.String())
+	defer func() {
+		must(t, copied.Close())
+		_, err := admin.Exec(context.WithoutCancel(ctx), fmt.Sprintf(`DROP DATABASE %s_copy WITH (FORCE)`, name))
+		must(t, err)
+	}()
+	const third dispatcher.NodeID = 0x79
+	if err := copied.Register(ctx, dispatcher.Node{ID: third}, time.Time{}); err == nil || !strings.Contains(err.Error(), "have not said yet") {
+		t.Errorf("while others seem to be at work: got error %v, want one that says to wait", err)
+	}
+	if rewind, err := copied.Rewind(ctx); err != nil || rewind != nil {
+		t.Errorf("while others seem to be at work: got %+v, %v; want no rewind yet", rewind, err)
+	}
+	later := time.Now().Add(time.Minute)
+	must(t, copied.Register(ctx, dispatcher.Node{ID: third}, later))
+	if rewind, err := copied.Rewind(ctx); err != nil || !strings.Contains(reason(rewind), "it was at place ") {
+		t.Errorf("got %+v, %v; want a rewind by its place", rewind, err)
+	}
+	beat, err := copied.Heartbeat(ctx, third, dispatcher.NodeReport{}, later)
+	if err != nil || beat.State != dispatcher.NodePaused || !beat.Rewound {
+		t.Errorf("the node is told %+v, %v; want paused by a rewind", beat, err)
+	}
+	_, err = copied.ResolveRewind(ctx, dispatcher.RewindReplay, dispatcher.Change{})
+	must(t, err)
+	must(t, copied.Register(ctx, dispatcher.Node{ID: third + 1}, later))
+	if rewind, err := copied.Rewind(ctx); err != nil || rewind != nil {
+		t.Errorf("once it is settled: got %+v, %v; want no rewind", rewind, err)
+	}
+}
+
+// A file that was put back says less than the lock file beside it.
+func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
+	t.Parallel()
+	beats := func(t *testing.T, s dispatcher.Store, n int) {
+		for range n {
+			_, err := s.Heartbeat(t.Context(), firstNode, dispatcher.NodeReport{}, time.Time{})
+			must(t, err)
+		}
+	}
+	keep := func(t *testing.T, from, to string) {
+		text, err := os.ReadFile(from)
+		must(t, err)
+		must(t, os.WriteFile(to, text, 0o600))
+	}
+	for name, test := range map[string]struct {
+		between func(t *testing.T, s dispatcher.Store) // the copy and the end
+		after   func(t *testing.T, file string)        // the end and the next start
+		want    string
+	}{
+		"nothing":    {},
+		"heartbeats": {between: func(t *testing.T, s dispatcher.Store) { beats(t, s, 3) }, want: "has sent 4 heartbeats, and the database knows of 1"},
+		"a node": {between: func(t *testing.T, s dispatcher.Store) {
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: secondNode}, time.Time{}))
+		}, want: "does not know that node"},
+		"its lock file":         {after: func(t *testing.T, file string) { must(t, os.Remove(file+".lock")) }, want: "came without the lock file"},
+		"what the lock file is": {after: func(t *testing.T, file string) { must(t, os.WriteFile(file+".lock", []byte("x"), 0o600)) }, want: "came without the lock file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := newFile(t)
+			file := strings.TrimPrefix(database, "sqlite:")
+			s, _ := registered(t, database)
+			must(t, s.Close())
+			keep(t, file, file+".backup")
+			s = open(t, database)
+			if test.between != nil {
+				test.between(t, s)
+			}
+			must(t, s.Close())
+			keep(t, file+".backup", file)
+			must(t, errors.Join(os.RemoveAll(file+"-wal"), os.RemoveAll(file+"-shm")))
+			if test.after != nil {
+				test.after(t, file)
+			}
+			s = open(t, database)
+			defer s.Close()
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: 0x80}, time.Time{}))
+			rewind, err := s.Rewind(t.Context())
+			if got := reason(rewind); err != nil || test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("the reason is %q, %v; want one that says %q", got, err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// witness is what this process knows to be committed. A database that lost something lost all of
+// it from some moment on, so the latest is enough: what is there proves all that was before.
+type witness struct {
+	mu    sync.Mutex
+	node  dispatcher.NodeID // 0: none has registered
+	beats int64             // of node
+	beat  time.Time         // when the latest of them was known
+	claim claimed
+}
+
+// claimed is one of the runs that were won by a claim.
+type claimed struct {
+	run dispatcher.HeldRun
+	at  time.Time // zero: there is none
+}
+
+const (
+	// A row of a node is kept this long at least, whatever becomes of the node; see forgetAfter.
+	nodeKept = forgetAfter / 2
+	// What was claimed longer ago, heartbeats stand for; retention may have removed it.
+	claimKept = 10 * time.Minute
+)
+
+func (w *witness) registered(node dispatcher.NodeID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.node, w.beats, w.beat, w.claim = node, 0, wallClock(), claimed{}
+}
+
+// beaten notes a heartbeat, and tells whether it is one that was there already.
+func (w *witness) beaten(node dispatcher.NodeID, beats int64) (again bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if node != w.node {
+		return false
+	}
+	again = beats <= w.beats
+	w.beats, w.beat = beats, wallClock()
+	return again
+}
+
+// won notes what a claim has won.
+func (w *witness) won(held []dispatcher.HeldRun) {
+	if len(held) == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.claim = claimed{run: held[len(held)-1], at: wallClock()}
+}
+
+// knows tells whether the node must be in the database: it was not long ago.
+func (w *witness) knows(node dispatcher.NodeID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return node != 0 && node == w.node && wallClock().Sub(w.beat) < nodeKept
+}
+
+// wallClock is this process's, without its monotonic part, which stands still while a machine
+// is suspended.
+func wallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // measures how long something was kept
+
+// missing tells what of all this a server does not have; empty: nothing.
+func (w *witness) missing(ctx context.Context, conn *pgx.Conn) (string, error) {
+	w.mu.Lock()
+	node, beats, claim := w.node, w.beats, w.claim
+	w.mu.Unlock()
+	if !w.knows(node) {
+		return "", nil
+	}
+	var stored int64
+	var state dispatcher.NodeState
+	// $1 id
+	err := conn.QueryRow(ctx, `SELECT beats, state FROM nodes WHERE id = $1`, pgx.QueryExecModeExec, int64(node)).Scan(&stored, &state)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fmt.Sprintf("node %s has registered, and the database does not know it", node), nil
+	case err != nil:
+		return "", err
+	case stored < beats:
+		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", node, beats, stored), nil
+	case state == dispatcher.NodeDead, wallClock().Sub(claim.at) > claimKept:
+		return "", nil // its runs may be others' by now
+	}
+	// Whatever has become of it, an attempt of it is that one, or a later one, or nobody's.
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 token, $5 attempt
+	const there = `SELECT count(*) FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
+		AND (token = $4 OR token = 0 OR attempt > $5 OR node <= 0)`
+	var found int
+	run := claim.run
+	err = conn.QueryRow(ctx, there, pgx.QueryExecModeExec,
+		run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Kind.Code()), int64(run.Token), int64(run.Attempt)).Scan(&found)
+	if err != nil || found > 0 {
+		return "", err
+	}
+	return fmt.Sprintf("node %s has claimed run %s, and the database does not know that", node, run.RunKey), nil
+}
+
+// check looks, on a new connection and before it is used, whether the server has all that this
+// process knows to be committed: after a failover a connection is always a new one. What is
+// missing is noted as a rewind. Else, wherever the server may be, this is the database that it was.
+func (p *postgres) check(ctx context.Context, conn *pgx.Conn) error {
+	reason, err := p.seen.missing(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("look for what was committed: %w", err)
+	}
+	if reason != "" {
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			var now time.Time
+			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`, pgx.QueryExecModeExec).Scan(&now); err != nil {
+				return err
+			}
+			return declare(ctx, func(ctx context.Context, statement string, args ...any) (int64, error) {
+				done, err := tx.Exec(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
+				return done.RowsAffected(), err
+			}, now, reason, "system")
+		})
+	}
+	if err != nil || !p.seen.knows(p.seen.id()) {
+		return err
+	}
+	return p.follow(ctx, conn)
+}
+
+func (w *witness) id() dispatcher.NodeID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.node
+}
