@@ -172,7 +172,8 @@ func TestTidyGivesWay(t *testing.T) {
 			if got := tidy(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 3 {
 				t.Errorf("beside a lock: removed %+v, want nothing but the empty day", got)
 			}
-			if took := time.Since(begin); took > time.Second {
+			// Statements of others wait for two seconds, see the store's session.
+			if took := time.Since(begin); took > 1900*time.Millisecond {
 				t.Errorf("it waited %s for the lock", took)
 			}
 			must(t, tx.Commit(t.Context()))
