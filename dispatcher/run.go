@@ -14,7 +14,8 @@ type Run struct {
 	Kind RunKind `json:"kind"`
 	// ScheduledAt is the instant that the run executes.
 	ScheduledAt time.Time `json:"scheduled_at"`
-	// Revision is the job's revision when the run was claimed.
+	// Revision is the job's revision by which its latest attempt was made: that of its claim or
+	// request, and once it was adopted or attempted again, the one of that time.
 	Revision int64    `json:"revision"`
 	State    RunState `json:"state"`
 	// EventID is sent as webhook-id, the same on every attempt.

@@ -335,7 +335,7 @@ type AdoptQuery struct {
 type HeldRun struct {
 	RunKey
 	JobID    int64
-	Revision int64 // the job's when the run was claimed, requested or retried
+	Revision int64 // the job's when the run was claimed, requested, adopted or retried
 	Token    Token
 	Attempt  int
 	// Failures are the attempts that count against the job's Retry, and RetryUntil is when the

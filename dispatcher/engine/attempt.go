@@ -126,10 +126,10 @@ func unmade(state dispatcher.RunState, class dispatcher.Class, reason error) dis
 // callOf finds what to call, in the cache or, for a run that waited long, in the database,
 // which it asks until it answers.
 func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, error) {
-	call, err := e.jobs.call(run.HeldRun)
+	call, err := e.jobs.call(run)
 	if errors.Is(err, errGone) {
 		e.ask(ctx, "read job", func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
-		call, err = e.jobs.call(run.HeldRun)
+		call, err = e.jobs.call(run)
 	}
 	call.Missed = run.missed
 	if err == nil && run.Kind == dispatcher.KindCatchUp && run.missed == nil {

@@ -30,7 +30,7 @@ func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger)
 		switch s, err := e.parse(ctx, trigger); {
 		case err == nil:
 			in, weight := e.laneOf(trigger.JobID)
-			due = append(due, entry{DueTrigger: trigger, schedule: s, lane: in, weight: weight})
+			due = append(due, entry{DueTrigger: trigger, schedule: s, lane: in, weight: weight, definition: e.jobs.at(trigger.JobID, trigger.Revision)})
 		case errors.As(err, &unread):
 			return nil, err
 		case !errors.Is(err, errGone):

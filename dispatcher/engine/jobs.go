@@ -51,6 +51,14 @@ func (j *jobs) get(id, revision int64) (*definition, bool) {
 	return nil, false
 }
 
+// at returns what a job was at a revision; nil if that is not cached.
+func (j *jobs) at(id, revision int64) *definition {
+	if d, ok := j.get(id, revision); ok && d.Revision == revision {
+		return d
+	}
+	return nil
+}
+
 // load reads the definitions of wanted (revision by job id) that are not cached.
 func (j *jobs) load(ctx context.Context, wanted map[int64]int64) error {
 	var missing []int64
@@ -104,19 +112,24 @@ func (j *jobs) identity(trigger dispatcher.DueTrigger) (identity, app string, ok
 	return dispatcher.Identity(d.App, d.Name, name), d.App, ok
 }
 
-// call returns what an attempt of run needs. The error is errGone if its job or trigger is
-// not there, or why its definition cannot be read.
-func (j *jobs) call(run dispatcher.HeldRun) (dispatcher.Call, error) {
-	d, ok := j.get(run.JobID, run.Revision)
-	if !ok {
-		return dispatcher.Call{}, errGone
+// call returns what an attempt of run needs: by the definition that it was claimed with, or, of a
+// run that was adopted, as it is now. The error is errGone if its job or trigger is not there, or why
+// its definition cannot be read.
+func (j *jobs) call(run heldRun) (dispatcher.Call, error) {
+	d := run.definition
+	if d == nil {
+		var cached bool
+		if d, cached = j.get(run.JobID, run.Revision); !cached {
+			return dispatcher.Call{}, errGone
+		}
 	}
 	if d.Err != nil {
 		return dispatcher.Call{}, d.Err
 	}
 	name := ""
 	if run.TriggerID != run.JobID {
-		if name, ok = d.triggers[run.TriggerID]; !ok {
+		var there bool
+		if name, there = d.triggers[run.TriggerID]; !there {
 			return dispatcher.Call{}, errGone
 		}
 	}

@@ -61,6 +61,8 @@ type heldRun struct {
 	due    time.Time // when it may begin, by the database's clock
 	lane   lane
 	weight int // its app's
+	// definition is what its job was when it was claimed here; nil: it was not.
+	definition *definition
 	// delayed tells that its end arms a fixed delay, or, of a run that was not claimed here, that
 	// it may.
 	delayed bool

@@ -35,9 +35,12 @@ type entry struct {
 	dispatcher.DueTrigger
 	schedule *schedule.Schedule
 	lane     lane
-	weight   int  // its app's
-	index    int  // in the heap; -1: it is due
-	stale    bool // planned anew since it became due
+	weight   int // its app's
+	// definition is what its job was at the trigger's revision, so that this is what a claim
+	// executes; nil: it is another already, and the claim will be lost.
+	definition *definition
+	index      int  // in the heap; -1: it is due
+	stale      bool // planned anew since it became due
 }
 
 // mostPlanned bounds the timeline; what exceeds it is found by a later poll.

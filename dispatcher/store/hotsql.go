@@ -50,8 +50,9 @@ const (
 		SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', c.why
 		FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
+	// Who adopts a run knows its job as it is now.
 	// $3 node, $4 token
-	adoptRuns = ` UPDATE runs AS r SET node = $3, token = $4, claimed_at = c.now, started_at = NULL, attempt = c.over + 1,
+	adoptRuns = ` UPDATE runs AS r SET node = $3, token = $4, revision = c.job_revision, claimed_at = c.now, started_at = NULL, attempt = c.over + 1,
 			state = 'claimed', next_attempt_at = NULL, http_status = 0, class = '', error = ''
 		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind` + within + `
 		RETURNING ` + heldColumns
@@ -160,7 +161,7 @@ func adoptable(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
 			CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
 			CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
-			'the node died' AS why, n.now
+			'the node died' AS why, j.revision AS job_revision, n.now
 		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
 		WHERE r.state NOT IN ('running', 'retrying') AND ` + mayRun + days + `

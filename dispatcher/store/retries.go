@@ -47,7 +47,7 @@ const (
 // partitions, and would look through all days instead of the index of these runs.
 // $3 node, $6 limit, $7 number of apps
 func retriable(days string) string {
-	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, n.now
+	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, j.revision AS job_revision, n.now
 		FROM n CROSS JOIN runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		WHERE r.state = 'retrying' AND r.next_attempt_at <= n.now AND r.retry_until >= n.now AND ` + mayRun + days + `
 			AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL

@@ -162,7 +162,7 @@ CREATE TABLE runs (
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run
   job_id       BIGINT   NOT NULL,
-  revision     BIGINT   NOT NULL,         -- of the job when claimed, requested or retried
+  revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried
   node         BIGINT   NOT NULL,         -- 0: nobody works on it; -1: it waits for a slot
   token        BIGINT   NOT NULL,         -- fence; 0: nobody may record
   claimed_at   BIGINT,

@@ -118,12 +118,12 @@ func testAdopt(t *testing.T, f *fixture) {
 		t.Errorf("adopted of a disabled app: got %v, %v, want none", got, err)
 	}
 	f.putApp("shop")
-	f.putEvery("tick", time.Hour) // the run stays one of the revision that it was claimed under
+	edited := f.putEvery("tick", time.Hour) // the second attempt is made as the job is then
 	adopted, err := f.Adopt(ctx, query)
 	f.must(err)
 	second := held
-	second.Token, second.Attempt = token2, 2
-	if diff := cmp.Diff([]dispatcher.HeldRun{second}, adopted); diff != "" {
+	second.Token, second.Attempt, second.Revision = token2, 2, edited.Revision
+	if diff := cmp.Diff([]dispatcher.HeldRun{second}, adopted); diff != "" || second.Revision == held.Revision {
 		t.Fatal("adopted from the dead (-want +got):\n" + diff)
 	}
 	if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
