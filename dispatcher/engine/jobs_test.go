@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func TestRequestedRunCallsTheDefinitionOfItsRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	change := dispatcher.Change{Actor: "test"}
+	for _, url := range []string{"http://127.0.0.1/old", "http://127.0.0.1/new"} {
+		job := dispatcher.Job{App: "app", Name: "edited", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		if _, err := r.store.PutJob(t.Context(), job, change); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.store.RequestRun(t.Context(), "app", "edited", change); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.adopt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.settled()
+		if last := r.calls[len(r.calls)-1]; last.Target.Webhook.URL != url {
+			t.Errorf("the run called %s, want %s", last.Target.Webhook.URL, url)
+		}
+	}
+}
+
+// What is claimed is executed as the job was then, however late its turn comes; what is attempted
+// again later, as the job is then, and its record says so.
+func TestClaimedRunCallsTheDefinitionOfItsClaim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	change := dispatcher.Change{Actor: "test"}
+	began, end := make(chan struct{}, 8), make(chan struct{})
+	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+		if call.Job == "busy" {
+			began <- struct{}{}
+			<-end
+		}
+		if call.Attempt == 1 && call.Job == "edited" {
+			return dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, HTTPStatus: 500}
+		}
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	}
+	declare := func(name, url string) dispatcher.Job {
+		t.Helper()
+		job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{
+			"only": {Schedule: dispatcher.Schedule{Expression: "rate(10s)", StartAt: &r.now}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true},
+		}}
+		job.SetDefaults()
+		job.Retry.Delays = []dispatcher.Duration{0}
+		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		stored, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now.Add(-time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored
+	}
+	declare("busy", "http://127.0.0.1:1/")
+	for range 8 { // all workers there are
+		if _, err := r.store.RequestRun(t.Context(), "app", "busy", change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		<-began
+	}
+	old := declare("edited", "http://127.0.0.1:2/old")
+	r.poll(0)
+	for r.claimOnce(t.Context(), r.now) > 0 {
+	}
+	edited := declare("edited", "http://127.0.0.1:2/new")
+	if err := r.jobs.read(t.Context(), []int64{dispatcher.JobID("app", "edited")}); err != nil {
+		t.Fatal(err)
+	}
+	close(end)
+	var retried dispatcher.Run
+	for _, run := range r.settled() {
+		if run.Job == "edited" {
+			if run.Revision != old.Revision || run.State != dispatcher.RunRetrying {
+				t.Errorf("the run is %s at revision %d, want retrying at %d", run.State, run.Revision, old.Revision)
+			}
+			retried = r.retry(run.ID)
+		}
+	}
+	var urls []string
+	for _, call := range r.calls {
+		if call.Job == "edited" {
+			urls = append(urls, call.Target.Webhook.URL)
+		}
+	}
+	if want := []string{"http://127.0.0.1:2/old", "http://127.0.0.1:2/new"}; !slices.Equal(urls, want) {
+		t.Errorf("called %v, want %v", urls, want)
+	}
+	if retried.Revision != edited.Revision {
+		t.Errorf("after the second attempt the run is of revision %d, want %d", retried.Revision, edited.Revision)
+	}
+}
