@@ -84,7 +84,7 @@ func classOf(err error) dispatcher.Class {
 		return dispatcher.ClassHeaderTooLarge
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "server closed idle connection"),
-		strings.Contains(err.Error(), "stream error"), strings.Contains(err.Error(), "GOAWAY"), strings.Contains(err.Error(), "client connection lost"):
+		strings.Contains(err.Error(), "stream error"), strings.Contains(err.Error(), "GOAWAY"), strings.Contains(err.Error(), "http2: client conn"):
 		return dispatcher.ClassReset
 	case errors.Is(err, context.DeadlineExceeded):
 		return dispatcher.ClassTimeout

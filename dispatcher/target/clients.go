@@ -138,7 +138,8 @@ func (p *pool) newTransport(config *tls.Config) *http.Transport {
 		MaxIdleConnsPerHost:    p.connsPerHost,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: mostHeader,
-		DisableCompression:     true, // what is kept is what came
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: 2 * mostAnswer}, // else 4 MiB of each answer
+		DisableCompression:     true,                                                         // what is kept is what came
 	}
 }
 

@@ -1,7 +1,6 @@
 package target_test
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -48,62 +46,15 @@ func newCanary(t *testing.T) *canary {
 	return c
 }
 
-// nameServer answers questions for A: the addresses of a name, one list after the other.
-func nameServer(t *testing.T, answers map[string][][]string) func(ctx context.Context, network, address string) (net.Conn, error) {
-	t.Helper()
-	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		asked := map[string]int{}
-		packet := make([]byte, 1500)
-		for {
-			n, from, err := socket.ReadFrom(packet)
-			if err != nil {
-				return
-			}
-			var m dnsmessage.Message
-			if m.Unpack(packet[:n]) != nil || len(m.Questions) != 1 {
-				continue
-			}
-			q := m.Questions[0]
-			m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
-			name := strings.TrimSuffix(q.Name.String(), ".")
-			if lists := answers[name]; len(lists) == 0 {
-				m.RCode = dnsmessage.RCodeNameError
-			} else if q.Type == dnsmessage.TypeA {
-				for _, text := range lists[min(asked[name], len(lists)-1)] {
-					m.Answers = append(m.Answers, dnsmessage.Resource{
-						Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 0},
-						Body:   &dnsmessage.AResource{A: netip.MustParseAddr(text).As4()},
-					})
-				}
-				asked[name]++
-			}
-			if packed, err := m.Pack(); err == nil {
-				_, _ = socket.WriteTo(packed, from)
-			}
-		}
-	}()
-	t.Cleanup(func() { _ = socket.Close(); <-done })
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "udp", socket.LocalAddr().String())
-	}
-}
-
 // Whatever way an address is written in, and whatever resolves it: nobody is called.
 func TestNothingLeavesForWhatIsNotCalled(t *testing.T) {
 	canary := newCanary(t)
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
 		t.Setenv(name, "http://127.0.0.1:"+canary.port)
 	}
-	dns := nameServer(t, map[string][][]string{
-		"loopback.test": {{"127.0.0.1"}}, "both.test": {{"93.184.215.14", "127.0.0.1"}}, "metadata.test": {{"169.254.169.254"}},
-		"rebound.test": {{"93.184.215.14"}, {"127.0.0.1"}},
+	dns := nameServer(t, map[string]named{
+		"loopback.test": {lists: [][]string{{"127.0.0.1"}}}, "both.test": {lists: [][]string{{"93.184.215.14", "127.0.0.1"}}},
+		"metadata.test": {lists: [][]string{{"169.254.169.254"}}}, "rebound.test": {lists: [][]string{{"93.184.215.14"}, {"127.0.0.1"}}},
 	})
 	hosts := []string{
 		"127.0.0.1", "localhost", "LOCALHOST.", "x.localhost", "127.1", "127.0.1", "2130706433", "0177.0.0.1", "0x7f000001", "0x7f.0.0.1", "0x7f.1", "0", "0x0",

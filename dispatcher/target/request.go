@@ -39,9 +39,6 @@ func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatc
 			return r, err
 		}
 		r.body = body
-		if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
-			return r, &deniedError{"URL", "it is neither http nor https"}
-		}
 		r.header["Content-Type"] = []string{"application/cloudevents+json"}
 	}
 	i.identify(r.header, call, now)

@@ -175,35 +175,6 @@ func TestCancelledAttemptIsCancelledNotTimedOut(t *testing.T) {
 	}
 }
 
-// A kept connection that dies under a request must not make net/http send it again: the
-// receiver would see two requests for one attempt.
-func TestOneAttemptIsOneRequestThoughTheConnectionDies(t *testing.T) {
-	t.Parallel()
-	for _, method := range []string{"POST", "GET", "PUT", "DELETE"} {
-		t.Run(method, func(t *testing.T) {
-			t.Parallel()
-			var requests atomic.Int32
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.ReadAll(r.Body)
-				if requests.Add(1) == 2 {
-					panic(http.ErrAbortHandler) // cut the kept connection without an answer
-				}
-			}))
-			defer server.Close()
-			i := newInvoker(t)
-			if o := i.Invoke(t.Context(), callTo(server.URL, method, 5*time.Second)); o.State != dispatcher.RunSucceeded {
-				t.Fatalf("first outcome = %+v, want success", o)
-			}
-			if o := i.Invoke(t.Context(), callTo(server.URL, method, 5*time.Second)); o.Class != dispatcher.ClassReset {
-				t.Errorf("second outcome = %+v, want reset", o)
-			}
-			if requests.Load() != 2 {
-				t.Errorf("%d requests arrived for 2 attempts", requests.Load())
-			}
-		})
-	}
-}
-
 func TestHugeAnswerIsCut(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
