@@ -170,6 +170,7 @@ func (c *chaos) heal(ctx context.Context) error {
 	if err := c.declared.end(ctx); err != nil {
 		return err
 	}
+	c.receiver.hurry()
 	for range 40 {
 		live, err := c.database.count(ctx, databaseName, "SELECT count(*) FROM runs WHERE live")
 		if err == nil && live == 0 {

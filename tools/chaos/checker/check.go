@@ -20,7 +20,10 @@ type judge struct {
 	segments     map[int64][]segment // by trigger
 	runsOf       map[int64][]run
 	misfiresOf   map[int64][]misfire
-	end          int64 // the last instant that anything is known of
+	bounds       map[string]boundOf // by app/job
+	triesOf      map[fire][]try
+	sent         []*request // in the order of their arrival
+	end          int64      // the last instant that anything is known of
 }
 
 // check judges a run of chaos.
@@ -29,6 +32,7 @@ func check(h *record) (*verdict, error) {
 		record: h, verdict: &verdict{found: map[fault][]string{}},
 		triggersByID: map[int64]trigger{}, triggerOf: map[string]int64{}, nodeNames: map[int64]string{},
 		segments: map[int64][]segment{}, runsOf: map[int64][]run{}, misfiresOf: map[int64][]misfire{},
+		bounds: map[string]boundOf{},
 	}
 	for _, t := range h.triggers {
 		j.triggersByID[t.id], j.triggerOf[t.app+"/"+t.job+"/"+t.name] = t, t.id
@@ -43,6 +47,8 @@ func check(h *record) (*verdict, error) {
 	for _, m := range h.misfires {
 		j.misfiresOf[m.trigger] = append(j.misfiresOf[m.trigger], m)
 	}
+	j.readBounds()
+	j.triesOf, j.sent = j.tries(), j.requests()
 	if err := j.reconstruct(); err != nil {
 		return nil, err
 	}
@@ -59,6 +65,7 @@ func check(h *record) (*verdict, error) {
 	j.checkEnd()
 	j.checkAttempts()
 	j.checkRequests()
+	j.checkBounded()
 	return j.verdict, nil
 }
 

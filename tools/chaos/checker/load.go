@@ -16,6 +16,7 @@ type record struct {
 	misfires []misfire
 	triggers []trigger
 	nodes    []node
+	slots    []fire // which runs have one
 	audit    []change
 	hits     []history.Hit
 	faults   []history.Fault
@@ -110,6 +111,9 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return nil, err
 	}
 	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name) }, `SELECT id, name FROM nodes`); err != nil {
+		return nil, err
+	}
+	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error { return row.Scan(&f.trigger, &f.at, &f.kind) }, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {
 		return nil, err
 	}
 	if h.audit, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {

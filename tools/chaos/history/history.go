@@ -65,8 +65,22 @@ type Declaration struct {
 	MisfireAfter  string `json:"misfire_after,omitempty"`
 	MisfirePolicy string `json:"misfire_policy,omitempty"`
 	Path          string `json:"path"`
+	// Concurrency says what becomes of a run that finds another of its job; empty: nothing.
+	Concurrency string `json:"concurrency,omitempty"`
+	QueueLimit  int    `json:"queue_limit,omitempty"`
+	// Retry is what becomes of an attempt that failed; nil: of at most once, nothing.
+	Retry *Retry `json:"retry,omitempty"`
 	// Triggers are by name.
 	Triggers map[string]Trigger `json:"triggers"`
+}
+
+// Retry says how often an attempt is made, and how long after the one before: as Delays say, or up
+// to Base, and twice as much each further time, up to Cap.
+type Retry struct {
+	MaxAttempts int      `json:"max_attempts"`
+	Base        string   `json:"base,omitempty"`
+	Cap         string   `json:"cap,omitempty"`
+	Delays      []string `json:"delays,omitempty"`
 }
 
 // Trigger is a schedule as it was declared.
