@@ -74,6 +74,9 @@ func (c *chaos) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.database.watch(ctx); err != nil {
+		return err
+	}
 	for _, n := range c.nodes {
 		if err := n.start(""); err != nil {
 			return err
@@ -177,6 +180,9 @@ func (c *chaos) heal(ctx context.Context) error {
 			break
 		}
 		pause(ctx, 250*time.Millisecond)
+	}
+	if err := c.audit(ctx); err != nil {
+		return err
 	}
 	for _, n := range c.nodes {
 		if err := n.terminate(10 * time.Second); err != nil {

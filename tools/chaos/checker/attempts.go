@@ -70,6 +70,7 @@ func (j *judge) checkAttempts() {
 			}
 		}
 		j.checkOutcome(r)
+		j.checkRetries(r, tries)
 		if r.kind == scheduled && len(tries) > 0 {
 			claims[r.trigger] = append(claims[r.trigger], tries[0])
 		}
@@ -182,6 +183,7 @@ func (j *judge) checkRequests() {
 			j.add(unexplained, "%s: a request of attempt %d, of which the ledger has nothing", j.name(q.fire), q.Attempt)
 		} else {
 			j.checkRequest(q, *t)
+			j.checkLease(q, t.node)
 		}
 	}
 	for f, requests := range of {

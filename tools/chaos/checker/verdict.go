@@ -33,6 +33,7 @@ type verdict struct {
 	requested  int
 	repeats    int // requests that repeat one, and are explained
 	waking     int // requests that left as their node woke, when another had repeated them
+	retried    int // attempts that were made again, for they had failed
 	overlapped int // requests that came when an older one of their job was given up, and not answered
 	late       int // results that came after the run had been taken away
 	lateness   []int64
@@ -77,7 +78,7 @@ func (v *verdict) print(w io.Writer, h *record) {
 		tries[a.state]++
 	}
 	fmt.Fprintf(table, "attempts lost with their node\t%d\nattempts cancelled\t%d\nattempts that failed and were made again\t%d\nlate results kept beside\t%d\nnode starts\t%d\n", tries["lost"], tries["cancelled"],
-		len(h.attempts)-tries["lost"]-tries["cancelled"], v.late, len(h.nodes))
+		v.retried, v.late, len(h.nodes))
 	fmt.Fprintf(table, "\nof the receiver\t\nrequests\t%d\nrepeated, and explained by a lost or failed attempt\t%d\nof them late, for their node froze as it wrote them\t%d\n", v.requested, v.repeats, v.waking)
 	fmt.Fprintf(table, "of jobs with one run at once, while an older one that was given up hung\t%d\n", v.overlapped)
 	fmt.Fprintf(table, "\nrequests after their instant\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50), percentile(v.lateness, 99), percentile(v.lateness, 100))

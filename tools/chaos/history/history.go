@@ -19,7 +19,11 @@ const (
 	Hits         = "hits.jsonl"
 	Faults       = "faults.jsonl"
 	Declarations = "declarations.jsonl"
+	Audits       = "audits.jsonl"
 )
+
+// StoodStill is a fault that nobody injects: the machine did not get to anything.
+const StoodStill = "machine stood still"
 
 // Hit is one line of the receiver: that a request came, or that it was answered. Both are on
 // the disk before the answer leaves.
@@ -72,6 +76,13 @@ type Declaration struct {
 	Retry *Retry `json:"retry,omitempty"`
 	// Triggers are by name.
 	Triggers map[string]Trigger `json:"triggers"`
+}
+
+// Audit is what the product itself says of its ledger.
+type Audit struct {
+	App    string `json:"app"`
+	Failed bool   `json:"failed"`
+	Said   string `json:"said"`
 }
 
 // Retry says how often an attempt is made, and how long after the one before: as Delays say, or up
