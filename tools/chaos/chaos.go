@@ -74,6 +74,9 @@ func (c *chaos) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.database.watch(ctx); err != nil {
+		return err
+	}
 	for _, n := range c.nodes {
 		if err := n.start(""); err != nil {
 			return err
@@ -170,12 +173,16 @@ func (c *chaos) heal(ctx context.Context) error {
 	if err := c.declared.end(ctx); err != nil {
 		return err
 	}
+	c.receiver.hurry()
 	for range 40 {
 		live, err := c.database.count(ctx, databaseName, "SELECT count(*) FROM runs WHERE live")
 		if err == nil && live == 0 {
 			break
 		}
 		pause(ctx, 250*time.Millisecond)
+	}
+	if err := c.audit(ctx); err != nil {
+		return err
 	}
 	for _, n := range c.nodes {
 		if err := n.terminate(10 * time.Second); err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -30,52 +29,6 @@ type declarer struct {
 func newDeclarer(c *chaos, token string) (*declarer, error) {
 	log, err := history.Create(c.dir, history.Declarations, false)
 	return &declarer{chaos: c, token: token, log: log, declared: map[string]history.Declaration{}, tags: map[string]string{}}, err
-}
-
-// job is a job that a run declares.
-type job struct {
-	app, name, path string
-	once            bool // at most once
-	misfireAfter    string
-	policy          string // of misfires
-	expression      string
-	timezone        string
-}
-
-// standing declares the jobs that stay as they are during the run.
-func (d *declarer) standing(ctx context.Context) error {
-	for _, app := range []string{"north", "south"} {
-		if _, err := d.send(ctx, http.MethodPut, "/v1/apps/"+app, "*", map[string]any{"enabled": true}, nil); err != nil {
-			return err
-		}
-	}
-	var jobs []job
-	several := func(n int, j job) {
-		for i := range n {
-			one := j
-			one.name = fmt.Sprintf("%s-%d", j.name, i)
-			jobs = append(jobs, one)
-		}
-	}
-	several(5, job{app: "north", name: "dense", path: "/ok", expression: "rate(1s)"})
-	several(2, job{app: "south", name: "dense", path: "/ok", expression: "rate(1s)"})
-	for _, policy := range []string{"fire_once", "fire_all", "skip"} {
-		several(1, job{app: "north", name: "brief_" + policy, path: "/ok", expression: "rate(1s)", misfireAfter: "1s", policy: policy})
-	}
-	several(3, job{app: "north", name: "payout", path: "/slow", expression: "*/2 * * * * ?", once: true})
-	several(2, job{app: "south", name: "payout", path: "/ok", expression: "1/3 * * * * ?", once: true, misfireAfter: "2s"})
-	several(2, job{app: "north", name: "slow", path: "/slow", expression: "rate(2s)"})
-	several(2, job{app: "north", name: "flaky", path: "/flaky", expression: "rate(2s)"})
-	several(1, job{app: "north", name: "delay", path: "/ok", expression: "delay(1s)"})
-	several(1, job{app: "south", name: "delay", path: "/slow", expression: "delay(1s)", once: true})
-	several(1, job{app: "north", name: "sparse", path: "/ok", expression: "0/15 * * * * ?", timezone: "Europe/Berlin"})
-	several(1, job{app: "south", name: "sparse", path: "/ok", expression: "7,22,40 * * * * ?", timezone: "America/New_York"})
-	for _, j := range jobs {
-		if err := d.put(ctx, j, true); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // change changes definitions while the run goes on, and declares one-shots.
@@ -102,35 +55,6 @@ func (d *declarer) change(ctx context.Context) {
 	}
 }
 
-// end puts off all fires to a day that the run does not see. Jobs stay enabled, so that runs which
-// wait for their next attempt go on.
-func (d *declarer) end(ctx context.Context) error {
-	for _, was := range maps.Clone(d.declared) {
-		if was.Deleted {
-			continue
-		}
-		was.Enabled, was.Triggers = true, map[string]history.Trigger{"t": {Expression: "at(2099-01-01T00:00:00Z)"}}
-		if err := d.write(ctx, was, http.MethodPut, d.bodies(was)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// put declares a job.
-func (d *declarer) put(ctx context.Context, j job, enabled bool) error {
-	declaration := history.Declaration{App: j.app, Job: j.name, Enabled: enabled, Delivery: "at_least_once", MisfireAfter: j.misfireAfter, MisfirePolicy: j.policy, Path: j.path}
-	if j.once {
-		declaration.Delivery = "at_most_once"
-	}
-	trigger := history.Trigger{Expression: j.expression, Timezone: j.timezone}
-	if j.expression[0] == 'r' {
-		trigger.StartAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	}
-	declaration.Triggers = map[string]history.Trigger{"t": trigger}
-	return d.write(ctx, declaration, http.MethodPut, d.bodies(declaration))
-}
-
 // remove deletes a job, if it was declared.
 func (d *declarer) remove(ctx context.Context, app, name string) error {
 	d.mu.Lock()
@@ -143,56 +67,28 @@ func (d *declarer) remove(ctx context.Context, app, name string) error {
 	return d.write(ctx, was, http.MethodDelete, func(int) any { return nil })
 }
 
-// bodies returns what is sent for a declaration, by the number of the put.
-func (d *declarer) bodies(of history.Declaration) func(int) any {
-	return func(put int) any {
-		triggers := map[string]any{}
-		for name, t := range of.Triggers {
-			trigger := map[string]any{"expression": t.Expression}
-			if t.Timezone != "" {
-				trigger["timezone"] = t.Timezone
-			}
-			if !t.StartAt.IsZero() {
-				trigger["start_at"] = t.StartAt
-			}
-			if of.MisfireAfter != "" {
-				trigger["misfire_after"] = of.MisfireAfter
-			}
-			if of.MisfirePolicy != "" {
-				trigger["misfire_policy"] = of.MisfirePolicy
-			}
-			triggers[name] = trigger
-		}
-		job := map[string]any{
-			"enabled": of.Enabled, "delivery": of.Delivery, "payload": map[string]any{"put": put}, "triggers": triggers,
-			"target": map[string]any{"webhook": map[string]any{"url": d.receiver.url + of.Path, "timeout": "5s"}},
-		}
-		if of.Delivery == "at_least_once" {
-			job["retry"] = map[string]any{"max_attempts": 3, "base": "200ms", "cap": "1s"}
-		}
-		return job
-	}
-}
-
 // write declares until it is known to be done, and writes that down before and after.
 func (d *declarer) write(ctx context.Context, of history.Declaration, method string, body func(put int) any) error {
+	path := "/v1/apps/" + of.App + "/jobs/" + of.Job
 	d.mu.Lock()
 	d.puts++
 	of.Put = d.puts
 	d.declared[of.App+"/"+of.Job] = of
+	tag := d.tags[path]
 	d.mu.Unlock()
 	of.Begun, of.Answered = time.Now(), time.Time{}
 	if err := d.log.Append(of); err != nil {
 		return err
 	}
-	path := "/v1/apps/" + of.App + "/jobs/" + of.Job
-	tag, err := d.send(ctx, method, path, d.tags[path], body(of.Put), func(ctx context.Context, n *node) (string, bool, error) {
+	tag, err := d.send(ctx, method, path, tag, body(of.Put), func(ctx context.Context, n *node) (string, bool, error) {
 		return d.applied(ctx, n, path, of)
 	})
 	if err != nil {
 		return err
 	}
+	d.mu.Lock()
 	d.tags[path] = tag
+	d.mu.Unlock()
 	of.Answered = time.Now()
 	return d.log.Append(of)
 }

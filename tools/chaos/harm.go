@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/carillon-dev/carillon/tools/chaos/history"
 )
 
 // harms are the faults besides kills.
@@ -188,7 +190,7 @@ func (c *chaos) watchMachine(ctx context.Context) {
 		before := time.Now()
 		pause(ctx, beat)
 		if took := time.Since(before); took > 10*beat {
-			c.note("machine stood still", "", before, time.Now())
+			c.note(history.StoodStill, "", before, time.Now())
 		}
 	}
 }

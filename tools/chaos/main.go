@@ -26,6 +26,7 @@ type options struct {
 	seconds          int
 	seed             uint64
 	kills, faults    string
+	bounded          int // jobs of each policy of concurrency
 	keep, mutants    bool
 	only             string
 	args             []string // of the nodes, besides constants
@@ -40,6 +41,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of what is done when, as far as the machine lets it repeat")
 	flag.StringVar(&o.kills, "kills", "", "where to kill nodes, and where to stop them for a while, such as K3,stop K7; empty: everywhere; none: nowhere")
 	flag.StringVar(&o.faults, "faults", "", "other faults, such as freeze,partition; empty: all; none: no others")
+	flag.IntVar(&o.bounded, "bounded", 50, "how many jobs of each policy of concurrency there are")
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory in any case")
 	flag.BoolVar(&o.mutants, "mutants", false, "break the product on purpose, one way after the other, and require that each is noticed")
 	flag.StringVar(&o.only, "only", "", "of the mutants, only the one of this name")

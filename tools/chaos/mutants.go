@@ -73,6 +73,25 @@ var mutants = []mutant{
 		name: "new_event_id", what: "each attempt has an event id of its own", kills: "K8,K9", faults: "none",
 		edits: []edit{{"dispatcher/engine/jobs.go", "d.Name, name, run.ScheduledAt, run.Kind)", "d.Name, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
 	},
+	{
+		name: "blind_slots", what: "slots are given without looking at who has one", kills: "none", faults: "none",
+		edits: []edit{{"dispatcher/concurrency.go", "			free--\n			verdicts[i] = c.resume()\n", "			verdicts[i] = c.resume()\n"}},
+	},
+	{
+		name: "kept_slots", what: "the slot of a run that was lost with its node is not passed on", kills: "K8,K9", faults: "none",
+		edits: []edit{{"dispatcher/store/contest.go", "case busy && slot.Token != runToken:", "case slot.Token != runToken:"}},
+	},
+	{
+		name: "hasty_retries", what: "what failed is attempted again at once", kills: "none", faults: "none",
+		edits: []edit{{"dispatcher/engine/retry.go", "next.At, next.Spent = o.EndedAt.Add(wait)", "next.At, next.Spent = o.EndedAt"}},
+	},
+	{
+		name: "stolen_locks", what: "a lock is taken from whoever has it", kills: "none", faults: "none",
+		edits: []edit{
+			{"dispatcher/store/locks.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},
+			{"dispatcher/store/locks.go", "WHERE l.locked_until <= excluded.locked_until - $3 OR", "WHERE l.locked_until > 0 OR"},
+		},
+	},
 }
 
 // mutantSeconds is how long each is given to show.

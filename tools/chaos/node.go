@@ -73,7 +73,7 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 // constants are the node's settings: poll window 0.2 s, handler 0.5 s, dead after 2 s.
 var constants = []string{
 	"--poll-window=200ms", "--handler-interval=500ms", "--heartbeat=400ms", "--dead-after=2s", "--share-grace=200ms",
-	"--drain-timeout=3s", "--workers=64", "--queue=256", "--egress-loopback",
+	"--drain-timeout=3s", "--workers=128", "--queue=512", "--egress-loopback",
 }
 
 // freeAddress returns an address that nobody listens on.

@@ -21,6 +21,7 @@ type receiver struct {
 	server   *http.Server
 	log      *history.Log
 	requests atomic.Int64
+	hurried  chan struct{} // closed when all is to be answered at once
 }
 
 func startReceiver(ctx context.Context, dir string) (*receiver, error) {
@@ -32,7 +33,7 @@ func startReceiver(ctx context.Context, dir string) (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &receiver{url: "http://" + listener.Addr().String(), log: log}
+	r := &receiver{url: "http://" + listener.Addr().String(), log: log, hurried: make(chan struct{})}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	go func() { _ = r.server.Serve(listener) }() // ends with close
 	return r, nil
@@ -40,8 +41,23 @@ func startReceiver(ctx context.Context, dir string) (*receiver, error) {
 
 func (r *receiver) close() { _ = r.server.Close() }
 
-// ServeHTTP answers as the path says: /ok at once, /slow after up to a second, /flaky now and then
-// with an error or not at all.
+// hurry has what is in flight answered now, and what comes at once, so that a run need not wait
+// for it when its faults are over.
+func (r *receiver) hurry() { close(r.hurried) }
+
+// wait waits, and tells whether the caller is still there.
+func (r *receiver) wait(q *http.Request, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-r.hurried:
+	case <-q.Context().Done():
+		return false
+	}
+	return true
+}
+
+// ServeHTTP answers as the path says: /ok at once, /slow after up to a second, /long often after
+// more than its job fires, /flaky now and then with an error or not at all.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	hit := history.Hit{At: time.Now(), Request: r.requests.Add(1)}
 	body, _ := io.ReadAll(q.Body) // what is missing of it, the payload's number shows
@@ -55,13 +71,13 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if r.log.Append(hit) != nil {
 		panic(http.ErrAbortHandler) // what is not recorded is not answered
 	}
-	status := http.StatusNoContent
+	status, takes := http.StatusNoContent, time.Duration(0)
 	switch q.URL.Path {
 	case "/slow":
-		select {
-		case <-time.After(rand.N(time.Second)):
-		case <-q.Context().Done():
-			status = -1
+		takes = rand.N(time.Second)
+	case "/long":
+		if takes = rand.N(500 * time.Millisecond); rand.IntN(5) < 2 {
+			takes += 4 * time.Second
 		}
 	case "/flaky":
 		switch n := rand.IntN(20); {
@@ -70,6 +86,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		case n < 4:
 			status = http.StatusServiceUnavailable
 		}
+	}
+	if takes > 0 && !r.wait(q, takes) {
+		status = -1
 	}
 	if r.log.Append(history.Hit{At: time.Now(), Request: hit.Request, Status: status}) != nil || status < 0 {
 		panic(http.ErrAbortHandler)

@@ -31,6 +31,9 @@ func (j *judge) tries() map[fire][]try {
 		}
 	}
 	for _, r := range j.runs {
+		if r.attempt == 0 {
+			continue // it ended without any
+		}
 		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended), started: orZero(r.started), state: r.state}
 		if n := len(all[r.fire]); n > 0 && all[r.fire][n-1].number == r.attempt {
 			// A run that was given up has its last attempt in both; there it begins with its intent.
@@ -49,10 +52,9 @@ func (j *judge) tries() map[fire][]try {
 // checkAttempts requires that attempts count up without holes, follow one another, and were
 // lost only where something had happened to their node.
 func (j *judge) checkAttempts() {
-	all := j.tries()
 	claims := map[int64][]try{} // first attempts of scheduled runs, by trigger
 	for _, r := range j.runs {
-		tries := all[r.fire]
+		tries := j.triesOf[r.fire]
 		for i, t := range tries {
 			if t.number != i+1 {
 				j.add(unexplained, "%s: attempt %d where attempt %d was to come", j.name(r.fire), t.number, i+1)
@@ -68,6 +70,7 @@ func (j *judge) checkAttempts() {
 			}
 		}
 		j.checkOutcome(r)
+		j.checkRetries(r, tries)
 		if r.kind == scheduled && len(tries) > 0 {
 			claims[r.trigger] = append(claims[r.trigger], tries[0])
 		}
@@ -82,9 +85,11 @@ func (j *judge) checkAttempts() {
 }
 
 // handedBack tells whether a run may have been handed back by a node that drained, or have been
-// left unsent by one that died: who adopts it then counts the same attempt, and claims it anew.
+// left unsent by one that died, or may have waited for a slot: who adopts it then counts the same
+// attempt, and claims it anew.
 func (j *judge) handedBack(t try) bool {
-	return j.triggersByID[t.trigger].once || slices.ContainsFunc(j.faults, func(f history.Fault) bool {
+	policy := j.bound(t.trigger).policy
+	return policy == queue || policy == replace || j.triggersByID[t.trigger].once || slices.ContainsFunc(j.faults, func(f history.Fault) bool {
 		drained := f.Kind == "SIGTERM" || f.Kind == "kill K18" || f.Kind == "start or drain ended"
 		return drained && f.To.UnixMilli() > t.at-1000 && f.From.UnixMilli() < t.began+1000
 	})
@@ -121,6 +126,8 @@ func (j *judge) checkOutcome(r run) {
 	case r.live, r.state == "succeeded", r.state == "failed", r.state == "timed_out":
 	case r.state == "cancelled" && r.class == "job_deleted":
 	case r.state == "lost" && once:
+	case r.state == "skipped" && j.bound(r.trigger).policy != "":
+	case r.state == "cancelled" && j.bound(r.trigger).policy == replace:
 	default:
 		j.add(lost, "%s: ended as %s (%s), which nobody asked for", j.name(r.fire), r.state, r.class)
 	}
@@ -152,13 +159,12 @@ func (j *judge) requests() []*request {
 
 // checkRequests compares what the receiver saw with what the ledger says.
 func (j *judge) checkRequests() {
-	all := j.tries()
 	runs := map[fire]run{}
 	for _, r := range j.runs {
 		runs[r.fire] = r
 	}
 	of, events := map[fire][]*request{}, map[string]fire{}
-	for _, q := range j.requests() {
+	for _, q := range j.sent {
 		j.requested++
 		if first, known := events[q.Event]; known && first != q.fire || q.Event == "" {
 			j.add(unexplained, "%s: came under the event id of %s", j.name(q.fire), j.name(first))
@@ -170,18 +176,18 @@ func (j *judge) checkRequests() {
 		of[q.fire] = append(of[q.fire], q)
 		if ahead := q.ScheduledAt.Sub(q.At); ahead > 0 {
 			j.add(early, "%s: came %s early", j.name(q.fire), ahead)
-		} else if q.kindIs(scheduled) {
+		} else if q.kindIs(scheduled) && j.bound(q.trigger).policy == "" {
 			j.lateness = append(j.lateness, (-ahead).Milliseconds())
 		}
-		tries := all[q.fire]
-		if q.Attempt < 1 || q.Attempt > len(tries) {
+		if t := j.tryOf(q); t == nil {
 			j.add(unexplained, "%s: a request of attempt %d, of which the ledger has nothing", j.name(q.fire), q.Attempt)
-			continue
+		} else {
+			j.checkRequest(q, *t)
+			j.checkLease(q, t.node)
 		}
-		j.checkRequest(q, tries[q.Attempt-1])
 	}
 	for f, requests := range of {
-		j.checkRepeats(f, requests, all[f])
+		j.checkRepeats(f, requests, j.triesOf[f])
 	}
 	for f, r := range runs {
 		j.checkAnswers(r, of[f])
@@ -206,7 +212,8 @@ func (j *judge) checkRequest(q *request, t try) {
 	case late:
 		j.add(overlaps, "%s: the request of attempt %d was sent at %s, when it had been taken from node %s at %s", j.name(q.fire), t.number, instant(at), j.nodeNames[t.node], instant(t.ended))
 	}
-	if t.state != "lost" && t.ended != 0 && at > t.ended+slack {
+	// That a run is cancelled reaches its node later, and it keeps its slot until then.
+	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack {
 		j.add(unexplained, "%s: the request of attempt %d came at %s, after its end at %s", j.name(q.fire), t.number, instant(at), instant(t.ended))
 	}
 }
@@ -276,9 +283,7 @@ func describe(q *request) string {
 
 // disturbed tells whether something happened to the node of a run's last attempt during it.
 func (j *judge) disturbed(r run) bool {
-	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return (f.Node == "" || f.Node == j.nodeNames[r.node]) && f.From.UnixMilli() <= orZero(r.ended) && f.To.UnixMilli() >= orZero(r.claimed)-3000
-	})
+	return j.upset(r.node, orZero(r.claimed), orZero(r.ended))
 }
 
 // checkPayloads requires that a run was sent as it was defined when it was claimed, or later.

@@ -20,7 +20,12 @@ type judge struct {
 	segments     map[int64][]segment // by trigger
 	runsOf       map[int64][]run
 	misfiresOf   map[int64][]misfire
-	end          int64 // the last instant that anything is known of
+	bounds       map[string]boundOf       // by app/job
+	retries      map[int64]*history.Retry // by trigger
+	beatsOf      map[int64][]int64        // by node, in order
+	triesOf      map[fire][]try
+	sent         []*request // in the order of their arrival
+	end          int64      // the last instant that anything is known of
 }
 
 // check judges a run of chaos.
@@ -29,6 +34,7 @@ func check(h *record) (*verdict, error) {
 		record: h, verdict: &verdict{found: map[fault][]string{}},
 		triggersByID: map[int64]trigger{}, triggerOf: map[string]int64{}, nodeNames: map[int64]string{},
 		segments: map[int64][]segment{}, runsOf: map[int64][]run{}, misfiresOf: map[int64][]misfire{},
+		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, beatsOf: map[int64][]int64{},
 	}
 	for _, t := range h.triggers {
 		j.triggersByID[t.id], j.triggerOf[t.app+"/"+t.job+"/"+t.name] = t, t.id
@@ -43,6 +49,9 @@ func check(h *record) (*verdict, error) {
 	for _, m := range h.misfires {
 		j.misfiresOf[m.trigger] = append(j.misfiresOf[m.trigger], m)
 	}
+	j.readBounds()
+	j.readWatched()
+	j.triesOf, j.sent = j.tries(), j.requests()
 	if err := j.reconstruct(); err != nil {
 		return nil, err
 	}
@@ -59,6 +68,14 @@ func check(h *record) (*verdict, error) {
 	j.checkEnd()
 	j.checkAttempts()
 	j.checkRequests()
+	j.checkBounded()
+	j.checkAdvances()
+	j.checkGrants()
+	for _, a := range j.audits {
+		if a.Failed {
+			j.add(lost, "the product's own audit of app %s objects: %s", a.App, a.Said)
+		}
+	}
 	return j.verdict, nil
 }
 

@@ -62,6 +62,8 @@ func newStory() *story {
 	}
 	s.fired(once, 7250*time.Millisecond, scheduled)
 	s.gaveUp(10 * time.Second)
+	s.addBounded()
+	s.addWatched()
 	return s
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,10 +17,17 @@ type record struct {
 	misfires []misfire
 	triggers []trigger
 	nodes    []node
+	slots    []fire // which runs have one
 	audit    []change
 	hits     []history.Hit
 	faults   []history.Fault
 	declared []history.Declaration
+	audits   []history.Audit
+	advances []advance
+	grants   []grant
+	beats    []beat
+	// deadAfter is how long after its last sign of life a node is declared dead.
+	deadAfter time.Duration
 }
 
 // fire identifies a run.
@@ -112,12 +120,33 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name) }, `SELECT id, name FROM nodes`); err != nil {
 		return nil, err
 	}
+	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error { return row.Scan(&f.trigger, &f.at, &f.kind) }, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {
+		return nil, err
+	}
 	if h.audit, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {
 		return row.Scan(&c.at, &c.action, &c.app, &c.subject, &c.revision)
 	}, `SELECT at, action, app, subject, revision FROM audit WHERE subject LIKE 'job %' ORDER BY at, revision`); err != nil {
 		return nil, err
 	}
+	if err := h.watched(ctx, conn); err != nil {
+		return nil, err
+	}
 	return h, h.read(dir)
+}
+
+// watched reads what the database wrote down by itself.
+func (h *record) watched(ctx context.Context, conn *pgx.Conn) (err error) {
+	if h.advances, err = rows(ctx, conn, func(a *advance, row pgx.Rows) error { return row.Scan(&a.trigger, &a.same, &a.was, &a.next) },
+		`SELECT trigger_id, same, was, next FROM watch.advances`); err != nil {
+		return err
+	}
+	if h.grants, err = rows(ctx, conn, func(g *grant, row pgx.Rows) error {
+		return row.Scan(&g.name, &g.wasFence, &g.fence, &g.wasUntil, &g.at)
+	}, `SELECT name, was_fence, fence, was_until, at FROM watch.grants`); err != nil {
+		return err
+	}
+	h.beats, err = rows(ctx, conn, func(b *beat, row pgx.Rows) error { return row.Scan(&b.node, &b.at) }, `SELECT node, at FROM watch.beats`)
+	return err
 }
 
 // read reads what was written down beside the database.
@@ -128,7 +157,10 @@ func (h *record) read(dir string) (err error) {
 	if h.faults, err = history.Read[history.Fault](dir, history.Faults); err != nil {
 		return err
 	}
-	h.declared, err = history.Read[history.Declaration](dir, history.Declarations)
+	if h.declared, err = history.Read[history.Declaration](dir, history.Declarations); err != nil {
+		return err
+	}
+	h.audits, err = history.Read[history.Audit](dir, history.Audits)
 	return err
 }
 

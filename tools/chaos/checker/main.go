@@ -11,17 +11,20 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 )
 
 func main() {
 	database := flag.String("database", "", "URL of the database, whose nodes have ended")
 	dir := flag.String("dir", "", "directory with what the run wrote down")
+	deadAfter := flag.Duration("dead-after", 2*time.Second, "how long after its last sign of life a node is declared dead")
 	flag.Parse()
 	h, err := load(context.Background(), *database, *dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "checker:", err)
 		os.Exit(2)
 	}
+	h.deadAfter = *deadAfter
 	v, err := check(h)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "checker:", err)

@@ -27,15 +27,17 @@ var faults = []fault{lost, unexplained, early, overlaps, unrecovered}
 
 // verdict is what the checker found.
 type verdict struct {
-	found     map[fault][]string
-	expected  int
-	excused   int // instants that misfires stand for
-	requested int
-	repeats   int // requests that repeat one, and are explained
-	waking    int // requests that left as their node woke, when another had repeated them
-	late      int // results that came after the run had been taken away
-	lateness  []int64
-	recovery  []int64 // from the beginning of a fault to the adoption of what it left
+	found      map[fault][]string
+	expected   int
+	excused    int // instants that misfires stand for
+	requested  int
+	repeats    int // requests that repeat one, and are explained
+	waking     int // requests that left as their node woke, when another had repeated them
+	retried    int // attempts that were made again, for they had failed
+	overlapped int // requests that came when an older one of their job was given up, and not answered
+	late       int // results that came after the run had been taken away
+	lateness   []int64
+	recovery   []int64 // from the beginning of a fault to the adoption of what it left
 }
 
 func (v *verdict) add(f fault, format string, args ...any) {
@@ -75,8 +77,10 @@ func (v *verdict) print(w io.Writer, h *record) {
 	for _, a := range h.attempts {
 		tries[a.state]++
 	}
-	fmt.Fprintf(table, "attempts lost with their node\t%d\nattempts that failed and were made again\t%d\nlate results kept beside\t%d\nnode starts\t%d\n", tries["lost"], len(h.attempts)-tries["lost"], v.late, len(h.nodes))
+	fmt.Fprintf(table, "attempts lost with their node\t%d\nattempts cancelled\t%d\nattempts that failed and were made again\t%d\nlate results kept beside\t%d\nnode starts\t%d\n", tries["lost"], tries["cancelled"],
+		v.retried, v.late, len(h.nodes))
 	fmt.Fprintf(table, "\nof the receiver\t\nrequests\t%d\nrepeated, and explained by a lost or failed attempt\t%d\nof them late, for their node froze as it wrote them\t%d\n", v.requested, v.repeats, v.waking)
+	fmt.Fprintf(table, "of jobs with one run at once, while an older one that was given up hung\t%d\n", v.overlapped)
 	fmt.Fprintf(table, "\nrequests after their instant\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50), percentile(v.lateness, 99), percentile(v.lateness, 100))
 	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.recovery, 50), percentile(v.recovery, 99), percentile(v.recovery, 100))
 	_ = table.Flush() // to a terminal that is gone

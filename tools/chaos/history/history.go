@@ -19,7 +19,11 @@ const (
 	Hits         = "hits.jsonl"
 	Faults       = "faults.jsonl"
 	Declarations = "declarations.jsonl"
+	Audits       = "audits.jsonl"
 )
+
+// StoodStill is a fault that nobody injects: the machine did not get to anything.
+const StoodStill = "machine stood still"
 
 // Hit is one line of the receiver: that a request came, or that it was answered. Both are on
 // the disk before the answer leaves.
@@ -65,8 +69,29 @@ type Declaration struct {
 	MisfireAfter  string `json:"misfire_after,omitempty"`
 	MisfirePolicy string `json:"misfire_policy,omitempty"`
 	Path          string `json:"path"`
+	// Concurrency says what becomes of a run that finds another of its job; empty: nothing.
+	Concurrency string `json:"concurrency,omitempty"`
+	QueueLimit  int    `json:"queue_limit,omitempty"`
+	// Retry is what becomes of an attempt that failed; nil: of at most once, nothing.
+	Retry *Retry `json:"retry,omitempty"`
 	// Triggers are by name.
 	Triggers map[string]Trigger `json:"triggers"`
+}
+
+// Audit is what the product itself says of its ledger.
+type Audit struct {
+	App    string `json:"app"`
+	Failed bool   `json:"failed"`
+	Said   string `json:"said"`
+}
+
+// Retry says how often an attempt is made, and how long after the one before: as Delays say, or up
+// to Base, and twice as much each further time, up to Cap.
+type Retry struct {
+	MaxAttempts int      `json:"max_attempts"`
+	Base        string   `json:"base,omitempty"`
+	Cap         string   `json:"cap,omitempty"`
+	Delays      []string `json:"delays,omitempty"`
 }
 
 // Trigger is a schedule as it was declared.

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/tools/chaos/history"
+)
+
+// flaky is a trigger whose target fails twice at its second fire.
+const flaky = 9
+
+// addWatched makes up that fire, and what the database wrote down by itself: of each trigger one
+// advance, of one lock three grants, and signs of life of both nodes, one of which dies.
+func (s *story) addWatched() {
+	const second = time.Second
+	s.deadAfter = 2 * second
+	d := declared("north", "flaky", "at_least_once", "rate(10s)")
+	d.Retry = &history.Retry{MaxAttempts: 3, Delays: []string{"300ms", "900ms"}}
+	s.declare(flaky, d)
+	s.fired(flaky, 10*second, scheduled)
+	s.fired(flaky, 20*second, scheduled)
+	s.fired(flaky, 30*second, scheduled)
+	s.failed(flaky, 20*second, 1, 20*second, 20100*time.Millisecond)
+	s.failed(flaky, 20*second, 2, 20410*time.Millisecond, 20500*time.Millisecond)
+	r := s.run(flaky, 20*second)
+	r.attempt, r.claimed, r.started, r.ended = 3, at(21405*time.Millisecond), at(21406*time.Millisecond), at(21430*time.Millisecond)
+	first := s.hit(flaky, 20*second, 1)
+	first.Attempt, first.At = 3, base.Add(21410*time.Millisecond)
+	s.answerOf(first.Request).At = base.Add(21420 * time.Millisecond)
+	s.requested(flaky, 20*second, scheduled, 1, 20010*time.Millisecond, 503)
+	s.requested(flaky, 20*second, scheduled, 2, 20415*time.Millisecond, 503)
+
+	for _, t := range s.triggers {
+		s.advances = append(s.advances, advance{trigger: t.id, same: true, was: at(5 * second), next: at(6 * second)})
+	}
+	for i := range int64(3) {
+		from := ms(time.Duration(i) * second)
+		s.grants = append(s.grants, grant{name: "handler", wasFence: i, fence: i + 1, wasUntil: from, at: from})
+	}
+	for t := -second; t <= 32*second; t += 400 * time.Millisecond {
+		s.beats = append(s.beats, beat{n2, ms(t)})
+		if t < 10*second {
+			s.beats = append(s.beats, beat{n1, ms(t)})
+		}
+	}
+	s.audits = []history.Audit{{App: "north"}, {App: "south"}}
+}
+
+// failed is an attempt that failed.
+func (s *story) failed(id int64, due time.Duration, number int, from, until time.Duration) {
+	s.attempts = append(s.attempts, attempt{fire: fire{id, ms(due), scheduled}, attempt: number, node: n2, began: ms(from), ended: ms(until), state: "failed"})
+}
+
+// answerOf finds the answer to a request.
+func (s *story) answerOf(request int64) *history.Hit {
+	return &s.hits[slices.IndexFunc(s.hits, func(h history.Hit) bool { return h.Request == request && h.Status != 0 })]
+}
+
+// badWatched are histories with one thing wrong about retries, locks, leases or next fires.
+func badWatched() map[string]spoiled {
+	const second = time.Second
+	last := func(s *story) *attempt { return &s.attempts[len(s.attempts)-1] }
+	return map[string]spoiled{
+		"a retry too soon": {func(s *story) { s.run(flaky, 20*second).claimed = at(21300 * time.Millisecond) }, early},
+		"a retry too late": {func(s *story) { s.run(flaky, 20*second).claimed = at(24 * second) }, unrecovered},
+		"a retry too many": {func(s *story) {
+			r := s.run(flaky, 20*second)
+			r.state, r.attempt = "failed", 4
+			s.failed(flaky, 20*second, 3, 21*second, 21*second)
+		}, unexplained},
+		"a retry that was never made": {func(s *story) {
+			r := s.run(flaky, 20*second)
+			r.state, r.class, r.attempt = "failed", "http_5xx", 2
+			r.ended = &last(s).ended
+		}, lost},
+		"a trigger set back":           {func(s *story) { s.advances[0].next = at(5 * second) }, unexplained},
+		"a fence given twice":          {func(s *story) { s.grants[2].fence = 2 }, unexplained},
+		"a lock taken from its holder": {func(s *story) { s.grants[2].at = s.grants[2].wasUntil - 1 }, overlaps},
+		"a request of a node that was silent": {func(s *story) {
+			s.beats = slices.DeleteFunc(s.beats, func(b beat) bool { return b.node == n2 && b.at > ms(15*second) && b.at < ms(19*second) })
+		}, overlaps},
+		"a request of a node that never was": {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
+		"an audit that objects":              {func(s *story) { s.audits[1].Failed = true }, lost},
+	}
+}
