@@ -28,6 +28,8 @@ type Options struct {
 	// Peer is a shell command that measures something else in turn with the throughput; its last
 	// line of output is a number or an object with a "value". Empty: none.
 	Peer string
+	// Unsigned lets fire, webhook and lateness send requests without signatures.
+	Unsigned bool
 	// Program is this program: benchmarks of several nodes run each as a process of its own,
 	// as Program with NodeArgs, which must lead to RunNode.
 	Program  string

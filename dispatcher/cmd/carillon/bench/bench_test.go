@@ -206,3 +206,14 @@ func TestMediansAndRatiosAreOfRounds(t *testing.T) {
 		t.Errorf("harmonic: got %f, want 2/3", got)
 	}
 }
+
+func TestUnsignedJobsHaveNoSecrets(t *testing.T) {
+	t.Parallel()
+	for _, unsigned := range []bool{false, true} {
+		d := idleJobs("app", 1)
+		d.unsigned = unsigned
+		if got := d.job(0).Target.Webhook.Signing == nil; got != unsigned {
+			t.Errorf("unsigned %v: without signatures is %v", unsigned, got)
+		}
+	}
+}

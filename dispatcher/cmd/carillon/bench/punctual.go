@@ -19,7 +19,7 @@ func (b *bench) lateness(ctx context.Context) error {
 		return err
 	}
 	defer receiver.close()
-	d := declaration{app: "steady", triggers: lateRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: spread(lateRate)}
+	d := declaration{app: "steady", triggers: lateRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: spread(lateRate), unsigned: b.Unsigned}
 	start, err := b.run(ctx, b.measured, d)
 	if err != nil {
 		return err

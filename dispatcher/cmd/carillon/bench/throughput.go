@@ -63,7 +63,7 @@ type backlog struct {
 // been away for some minutes: each owes a fire for every second since.
 func (b *bench) newBacklog(ctx context.Context, url string, sends bool) (*backlog, error) {
 	d := idleJobs("backlog", backlogTriggers)
-	d.target = to(url)
+	d.target, d.unsigned = to(url), b.Unsigned
 	if err := declare(ctx, b.database, d); err != nil {
 		return nil, err
 	}
