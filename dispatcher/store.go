@@ -164,7 +164,7 @@ type Beat struct {
 	State NodeState
 	// Live are all nodes that may claim, by id; the node itself among them if so.
 	Live []Node
-	// Rewound tells that the node is paused because the database was rewound.
+	// Rewound tells that the database was rewound and that it is not settled what becomes of that.
 	Rewound bool
 }
 

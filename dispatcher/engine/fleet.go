@@ -17,7 +17,8 @@ type fleet struct {
 	mu         sync.RWMutex
 	node       dispatcher.NodeID
 	state      dispatcher.NodeState
-	rewound    bool // the node is paused because the database was rewound
+	rewound    bool                 // the database was, and it is not settled what becomes of that
+	asked      dispatcher.NodeState // the state that the node had before, as an operator wants it
 	live       []dispatcher.Node
 	leaseUntil time.Time // local, monotonic
 	rounds     int       // heartbeats in a row that came on time
@@ -36,7 +37,7 @@ func (f *fleet) id() dispatcher.NodeID {
 func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.node, f.state, f.rewound, f.live = id, state, false, nil
+	f.node, f.state, f.asked, f.rewound, f.live = id, state, state, false, nil
 	f.rounds, f.lastBeat = 0, sent
 	f.leaseUntil = f.leaseFrom(sent)
 }
@@ -55,6 +56,9 @@ func (f *fleet) beat(b dispatcher.Beat, sent time.Time) (activated bool) {
 	defer f.mu.Unlock()
 	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
 	f.state, f.rewound, f.live = b.State, b.Rewound, b.Live
+	if !b.Rewound {
+		f.asked = b.State
+	}
 	f.leaseUntil = f.leaseFrom(sent)
 	// A round counts as fresh only when the one before was recent: after an outage or a
 	// pause of our own everybody's heartbeat looks stale.
@@ -89,7 +93,7 @@ func (f *fleet) active() bool {
 	return f.state == dispatcher.NodeActive && time.Now().Before(f.leaseUntil)
 }
 
-// stranded tells whether the node is paused because the database was rewound.
+// stranded tells whether all nodes wait to be told what becomes of a rewind.
 func (f *fleet) stranded() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -100,7 +104,7 @@ func (f *fleet) stranded() bool {
 func (f *fleet) wanted() dispatcher.NodeState {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if f.state == dispatcher.NodePaused && !f.rewound {
+	if f.asked == dispatcher.NodePaused {
 		return dispatcher.NodePaused
 	}
 	return dispatcher.NodeActive

@@ -107,7 +107,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	}
 	// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
 	const beat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, beats = beats + 1
-		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, beats, rewound`
+		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, beats, EXISTS (SELECT 1 FROM installation WHERE rewound_at IS NOT NULL)`
 	type beaten struct {
 		dispatcher.Node
 		beats   int64
@@ -128,11 +128,11 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	}
 	if s.seen.beaten(id, node.beats) {
 		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
-		rewound, err := s.DeclareRewind(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", id), dispatcher.Change{Actor: "system", Now: now})
+		_, err := s.DeclareRewind(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", id), dispatcher.Change{Actor: "system", Now: now})
 		if err != nil {
 			return dispatcher.Beat{}, err
 		}
-		node.State, node.rewound = dispatcher.NodePaused, rewound.Choice == ""
+		node.State, node.rewound = dispatcher.NodePaused, true
 	}
 	s.mark(id, node.beats)
 	live, err := collect(ctx, s.beat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
