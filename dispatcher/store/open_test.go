@@ -202,3 +202,41 @@ func TestCallsHaveDeadlines(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 }
+
+// A file that a crash has left damaged is refused; one that it has left whole is not.
+func TestSQLiteIsCheckedAfterACrash(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		harm func(page []byte)
+		want string
+	}{
+		"whole":   {func([]byte) {}, ""},
+		"damaged": {func(page []byte) { clear(page) }, "is damaged: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := newFile(t)
+			file := strings.TrimPrefix(database, "sqlite:")
+			s := open(t, database)
+			insertRuns(t, s, declareApp(t, s, "app", days(10)), may1, 2000, false)
+			must(t, s.Close())
+			s = open(t, database)
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1)) // something for the log
+			left := map[string][]byte{}
+			for _, part := range []string{"", "-wal"} {
+				text, err := os.ReadFile(file + part)
+				must(t, err)
+				left[part] = text
+			}
+			must(t, s.Close())
+			last := left[""][len(left[""])-4096*8:]
+			test.harm(last[:4096*4])
+			for part, text := range left {
+				must(t, os.WriteFile(file+part, text, 0o600))
+			}
+			if err := openOnly(t.Context(), database); test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got error %v, want %q", err, test.want)
+			}
+		})
+	}
+}

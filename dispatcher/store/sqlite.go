@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -37,6 +36,9 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 			return nil, err
 		}
 	}
+	// Who closes the database removes the log; it is there after a crash, or beside a node.
+	log, err := os.Stat(a.path + "-wal")
+	crashed := !o.Beside && err == nil && log.Size() > 0
 	// FULL: after a loss of power nothing that was committed is missing, so no fire comes twice.
 	const pragmas = `_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)`
 	file := "file:" + (&url.URL{Path: filepath.ToSlash(a.path)}).EscapedPath() + "?"
@@ -48,6 +50,11 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	if err := write.PingContext(ctx); err != nil { // makes the file, which readers cannot
 		return nil, errors.Join(err, write.Close(), guard.Close())
 	}
+	if crashed {
+		if err := checkFile(ctx, write, a.path); err != nil {
+			return nil, errors.Join(err, write.Close(), guard.Close())
+		}
+	}
 	read, err := sql.Open("sqlite", file+pragmas+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, errors.Join(err, write.Close(), guard.Close())
@@ -55,75 +62,6 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	read.SetMaxOpenConns(4)
 	read.SetMaxIdleConns(4) // to open one takes longer than to read
 	return &store{write: write, read: read, beat: write, seen: &witness{}, flavour: &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared}}, nil
-}
-
-// lockFile makes and locks a file, or says which one is in the way.
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		err = errors.Join(err, f.Close())
-		return nil, fmt.Errorf("%s is locked: another process uses this database; stop it, or use PostgreSQL for several nodes: %w", path, err)
-	}
-	return f, nil
-}
-
-// where is what the lock file says: the node that used the database last, and how many heartbeats
-// of it are in there.
-func (s *sqlite) where(context.Context) (string, error) {
-	if s.guard == nil || s.shared {
-		return "", nil
-	}
-	said := make([]byte, 64)
-	n, err := s.guard.ReadAt(said, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("read lock file: %w", err)
-	}
-	return string(said[:n]), nil
-}
-
-// astray compares that with the database. A copy that was put into its place has less. A database
-// that comes without its lock file may be a copy of any age.
-func (s *sqlite) astray(ctx context.Context, t *tx, where string) (string, error) {
-	if s.guard == nil || s.shared {
-		return "", nil
-	}
-	latest, _, err := first(ctx, t, scanInt, `SELECT COALESCE(max(heartbeat_at), 0) FROM nodes`)
-	if err != nil || latest == 0 {
-		return "", err
-	}
-	until := "; the latest heartbeat in it is of " + instant(latest).Format(time.RFC3339)
-	var id uint64
-	var beats int64
-	if read, _ := fmt.Sscanf(where, markFormat, &id, &beats); read < 2 {
-		return "the file came without the lock file of its last use" + until, nil
-	}
-	node := dispatcher.NodeID(id)
-	// $1 id
-	stored, found, err := first(ctx, t, scanInt, `SELECT beats FROM nodes WHERE id = $1`, node)
-	switch {
-	case err != nil:
-		return "", err
-	case !found:
-		return fmt.Sprintf("node %s has used it last, and it does not know that node", node) + until, nil
-	case stored < beats:
-		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", node, beats, stored) + until, nil
-	}
-	return "", nil
-}
-
-// markFormat is the same number of bytes for each node and count, so that one mark overwrites
-// another whole.
-const markFormat = "%016x %019d\n"
-
-// mark is made after the commit of what it speaks of, so that it never promises too much. One that
-// fails, or that a loss of power takes away, leaves a rewind unnoticed, and no other harm.
-func (s *sqlite) mark(node dispatcher.NodeID, beats int64) {
-	if s.guard != nil && !s.shared {
-		_, _ = s.guard.WriteAt(fmt.Appendf(nil, markFormat, uint64(node), beats), 0)
-	}
 }
 
 // rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as
