@@ -65,6 +65,7 @@ const (
 	CodeSecretKeys      = "secret_keys"
 	CodeSecretLength    = "secret_length"
 	CodeSecretMissing   = "secret_missing"
+	CodeSecretOrigin    = "secret_origin"
 	CodeSecretReference = "secret_reference"
 	CodeStateConflict   = "state_conflict"
 	CodeStatusCode      = "status_code"

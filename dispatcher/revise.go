@@ -14,8 +14,8 @@ import (
 // A trigger whose schedule did not change keeps its fire times, also a fire that is due at
 // this very moment. Fires that were due and unclaimed under a schedule that is no more
 // come back as misfires, so that they are accounted for. calendars are those of the job's
-// app. The error is Faults: an instant that is past, an unknown calendar, or an invalid
-// definition.
+// app. The error is Faults: an instant that is past, an unknown calendar, a secret that would go
+// where it was not given for, or an invalid definition.
 func Revise(old *Job, declared Job, prior int64, calendars Calendars, now time.Time) (Job, []Misfire, error) {
 	if err := declared.Validate(); err != nil {
 		return Job{}, nil, err
@@ -46,6 +46,9 @@ func Revise(old *Job, declared Job, prior int64, calendars Calendars, now time.T
 		faults.AddError(Pointer("triggers", name), err)
 		job.Triggers[name] = t
 		missed = append(missed, dropped...)
+	}
+	if old != nil {
+		faults.AddError("/target", job.Target.CheckKept(old.Target))
 	}
 	if err := faults.Err(); err != nil {
 		return Job{}, nil, err

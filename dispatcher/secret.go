@@ -16,7 +16,8 @@ type Secret struct {
 	// Value is the secret itself, of at most MaxSecret bytes. It goes in, is stored encrypted and
 	// never comes out.
 	Value Sensitive `json:"value,omitzero"`
-	// Stored stands for a value that was given before. Who puts it keeps that value.
+	// Stored stands for a value that was given before. Who puts it keeps that value, for as long as
+	// the target keeps its Origin.
 	Stored bool `json:"stored,omitempty"`
 }
 
@@ -97,6 +98,41 @@ func (t Target) Secrets() map[string]Secret {
 		return s
 	})
 	return all
+}
+
+// Origin is what the values of secrets are bound to: scheme, host and port of the URL that they are
+// sent to. It is cut out of the text, so that every text has one. A Lambda function has none.
+func (t Target) Origin() string {
+	if t.Webhook == nil {
+		return ""
+	}
+	scheme, host, _ := strings.Cut(strings.ToLower(t.Webhook.URL), "://")
+	if end := strings.IndexAny(host, `/?#\`); end >= 0 {
+		host = host[:end]
+	}
+	switch scheme {
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	}
+	return scheme + "://" + host
+}
+
+// CheckKept returns a fault for each secret of t that is to keep the value which old has, though
+// it would be sent to another origin: who does not know a value must not learn it by
+// having it sent to a place of their own. The pointers are those in t.
+func (t Target) CheckKept(old Target) error {
+	var faults Faults
+	given, before := t.Secrets(), old.Secrets()
+	from, to := old.Origin(), t.Origin()
+	for _, path := range sortedKeys(given) {
+		if given[path].Stored && before[path].Stored && from != to {
+			faults.Add(path+"/stored", CodeSecretOrigin, "value was given for %s and is not sent to %s; give it again (in Terraform, with another value_version), "+
+				"or refer to the secret as env:%sNAME or file:PATH", Echo(from), Echo(to), SecretEnvPrefix)
+		}
+	}
+	return faults.Err()
 }
 
 // WithSecrets returns a copy of t in which those that with has, by their JSON pointers, have

@@ -87,7 +87,7 @@ func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
 			Outcome: dispatcher.Outcome{
 				State: dispatcher.RunFailed, StartedAt: now, EndedAt: now, HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "the target answered 500",
 				Answer: &dispatcher.Answer{
-					RequestID: "req-1", Headers: map[string]string{"server": "x"}, Body: "sorry",
+					RequestID: "req-1", Headers: map[string]string{"server": "x"}, Body: "sorry", FunctionError: "Handled", LogTail: "END",
 					Phases: dispatcher.Phases{Connect: dispatcher.Duration(time.Millisecond), LastByte: dispatcher.Duration(time.Second)},
 				},
 			},
@@ -107,6 +107,7 @@ func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
 					"attempt": knownvalue.Int64Exact(1), "http_status": knownvalue.Int64Exact(500), "class": knownvalue.StringExact("http_5xx"),
 					"answer": knownvalue.ObjectExact(map[string]knownvalue.Check{
 						"request_id": knownvalue.StringExact("req-1"), "body": knownvalue.StringExact("sorry"), "body_truncated": knownvalue.Bool(false),
+						"function_error": knownvalue.StringExact("Handled"), "executed_version": knownvalue.Null(), "log_tail": knownvalue.StringExact("END"),
 						"headers": knownvalue.MapExact(map[string]knownvalue.Check{"server": knownvalue.StringExact("x")}),
 						"phases": knownvalue.ObjectExact(map[string]knownvalue.Check{
 							"dns": knownvalue.Null(), "connect": knownvalue.StringExact("1ms"), "tls": knownvalue.Null(),

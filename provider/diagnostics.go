@@ -61,7 +61,7 @@ func attributePath(pointer string) path.Path {
 		default:
 			p = p.AtName(token)
 		}
-		inMap = !inMap && (token == "triggers" || token == "headers" || token == "node_labels" || token == "session_tags")
+		inMap = !inMap && (token == "triggers" || token == "headers" || token == "node_labels" || token == "session_tags" || token == "secrets")
 		inList = slices.Contains(lists, token)
 		if token == "payload" {
 			return p // an opaque text to Terraform: nothing within it has a path

@@ -60,6 +60,9 @@ func (r *jobResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 		return
 	}
 	if old != nil {
+		if importID(plan.App, plan.Name) == importID(state.App, state.Name) { // else another one takes its place
+			reportFaults(&resp.Diagnostics, checkKept(ctx, write[jobModel]{plan, config, &state}))
+		}
 		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 		if resp.Plan.Raw.Equal(req.State.Raw) {

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -59,6 +60,28 @@ func putJob(ctx context.Context, conn *connection, w write[jobModel], cond clien
 		return dispatcher.Job{}, &client.Error{Status: http.StatusUnprocessableEntity, Faults: faults}
 	}
 	return conn.PutJob(ctx, job, cond)
+}
+
+// checkKept returns the faults of secrets that keep their value though the URL that they are sent to
+// has changed, at the attribute to change.
+func checkKept(ctx context.Context, w write[jobModel]) dispatcher.Faults {
+	var read reader
+	job, old := readJob(ctx, &read, w.plan), readJob(ctx, &reader{}, *w.state)
+	stored := old.Target.Secrets()
+	for path, secret := range stored {
+		if secret.Reference == "" {
+			stored[path] = dispatcher.Secret{Stored: true}
+		}
+	}
+	var faults dispatcher.Faults
+	kept := job.Target.WithSecrets(writtenSecrets(ctx, &read, job, w))
+	if read.settled("/target/webhook/url") {
+		faults.AddError("/target", kept.CheckKept(old.Target.WithSecrets(stored)))
+	}
+	for i, f := range faults {
+		faults[i].Path = strings.TrimSuffix(f.Path, "/stored") + "/value_version"
+	}
+	return faults
 }
 
 // writtenSecrets returns the secrets of a planned job by their pointers in its target: of those

@@ -28,6 +28,7 @@ func TestPointersBecomePaths(t *testing.T) {
 		"/triggers/a~1b~0c/expression":      `triggers["a/b~c"].expression`,
 		"/target/webhook/url":               "target.webhook.url",
 		"/target/webhook/headers/X-Api-Key": `target.webhook.headers["X-Api-Key"]`,
+		"/target/webhook/signing/secrets/a": `target.webhook.signing.secrets["a"]`,
 		"/payload/a/b":                      "payload",
 		"/rules/0":                          "rules[0]",
 		"/rules/10/from":                    "rules[10].from",

@@ -44,6 +44,10 @@ type answerModel struct {
 	Body          types.String      `tfsdk:"body"`
 	BodyTruncated types.Bool        `tfsdk:"body_truncated"`
 	Phases        phasesModel       `tfsdk:"phases"`
+
+	FunctionError   types.String `tfsdk:"function_error"`
+	ExecutedVersion types.String `tfsdk:"executed_version"`
+	LogTail         types.String `tfsdk:"log_tail"`
 }
 
 type phasesModel struct {
@@ -80,6 +84,10 @@ func (d *runDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 					"headers":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Some of its headers, names in lower case."},
 					"body":           computedString("Its beginning, of at most 64 KiB."),
 					"body_truncated": schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the body went on."},
+
+					"function_error":   computedString("`Handled` or `Unhandled`, of a Lambda function that failed; else null."),
+					"executed_version": computedString("The version of the Lambda function that an alias led to; null for webhooks."),
+					"log_tail":         computedString("The end of the function's log, without what looks like a secret; null for webhooks."),
 					"phases": schema.SingleNestedAttribute{
 						Computed: true, MarkdownDescription: "How long its parts took; null where there was none, as on a connection that was kept.",
 						Attributes: map[string]schema.Attribute{
@@ -134,6 +142,7 @@ func newAttemptModel(a dispatcher.Attempt) attemptModel {
 	if kept := a.Answer; kept != nil {
 		m.Answer = &answerModel{
 			RequestID: word(kept.RequestID), Headers: kept.Headers, Body: types.StringValue(kept.Body), BodyTruncated: types.BoolValue(kept.BodyTruncated),
+			FunctionError: word(kept.FunctionError), ExecutedVersion: word(kept.ExecutedVersion), LogTail: word(kept.LogTail),
 			Phases: phasesModel{
 				DNS: phase(kept.Phases.DNS), Connect: phase(kept.Phases.Connect), TLS: phase(kept.Phases.TLS),
 				FirstByte: phase(kept.Phases.FirstByte), LastByte: phase(kept.Phases.LastByte),

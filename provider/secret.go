@@ -40,8 +40,8 @@ func secretAttributes() map[string]schema.Attribute {
 		},
 		"value_version": schema.StringAttribute{
 			Optional: true,
-			MarkdownDescription: "Any text, such as a number: `value` is sent when this is another than before. Default: none, so that " +
-				"`value` is sent once.",
+			MarkdownDescription: "Any text, such as a number: `value` is sent when this is another than before. It has to be another when the scheme, " +
+				"host or port of the URL changes. Default: none, so that `value` is sent once.",
 		},
 	}
 }

@@ -1,12 +1,20 @@
 package provider_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -91,9 +99,114 @@ func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
 	}
 }
 
-func mustNotHold(t *testing.T, what, text string) {
+// Each field that holds a secret, by value: it is stored, and in nothing that Terraform or the
+// provider writes.
+func TestNoKindOfSecretIsKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	certificate, key := clientCertificate(t)
+	token := `{ value = "${var.canary}-token" }`
+	config := app + `
+	variable "canary" {
+		type      = string
+		ephemeral = true
+	}
+	variable "key" {
+		type      = string
+		ephemeral = true
+	}
+	`
+	kinds := map[string]string{
+		"basic":  `auth = { basic = { username = "ann", password = ` + token + ` } }`,
+		"bearer": `auth = { bearer = { token = ` + token + ` } }`,
+		"header": `auth = { api_key = { header = "X-Key", key = ` + token + ` } }`,
+		"query":  `auth = { api_key = { query = "key", key = ` + token + ` } }`,
+		"sigv4":  `auth = { sigv4 = { service = "lambda", region = "eu-west-1", credentials = { access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = ` + token + ` } } }`,
+		"hmac":   `signing = { secrets = { a = { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" } } }`,
+		"ed":     `signing = { secrets = { a = { value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}" } } }`,
+		"tls":    fmt.Sprintf(`tls = { client_certificate = %q, client_key = { value = var.key } }`, certificate),
+	}
+	for name, attributes := range kinds {
+		config += fmt.Sprintf("resource \"carillon_job\" %q {\n app = carillon_app.a.name\n name = %q\n target = { webhook = { url = \"https://example.com/\"\n %s } }\n%s}\n", name, name, attributes, daily)
+	}
+	d := f.directory(t, f.config(config))
+	d = d.with("TF_VAR_canary=CANARY1", "TF_VAR_key="+key, "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+filepath.Join(d.path, "provider.log"))
+	printed := d.must(t, "plan", "-out=saved.plan") + d.must(t, "show", "-json", "saved.plan") + d.must(t, "apply", "saved.plan") + d.must(t, "plan", "-detailed-exitcode") +
+		d.must(t, "state", "pull") + d.must(t, "show", "-json")
+	broken := strings.ReplaceAll(f.config(config), `"https://example.com/"`, `"ftp://example.com/"`)
+	write(t, filepath.Join(d.path, "file0.tf"), broken)
+	output, err := d.terraform(t, "plan")
+	if err == nil {
+		t.Errorf("a plan of URLs that are none succeeded:\n%s", output)
+	}
+	mustNotHold(t, "what terraform printed", printed+output, strings.Split(key, "\n")[1])
+	for name, text := range files(t, d.path) {
+		mustNotHold(t, name, text, strings.Split(key, "\n")[1])
+	}
+	for name := range kinds {
+		jobs, err := f.store.JobsByID(t.Context(), []int64{dispatcher.JobID("crm", name)})
+		if err != nil || len(jobs) != 1 || len(jobs[0].Target.Secrets()) != 1 {
+			t.Fatalf("%s: jobs = %v, %v", name, jobs, err)
+		}
+		for path, secret := range jobs[0].Target.Secrets() {
+			if secret.Value.Reveal() == "" {
+				t.Errorf("%s: %s is not stored", name, path)
+			}
+		}
+	}
+}
+
+// clientCertificate makes one, with its key, as PEM.
+func clientCertificate(t *testing.T) (certificate, key string) {
 	t.Helper()
-	for _, canary := range []string{"CANARY", "Q0FOQVJZ"} {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
+	raw, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+}
+
+// A URL that leads elsewhere needs the values again, and the plan says so.
+func TestSecretsDoNotMoveWithTheURL(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(secretJob(1))).with("TF_VAR_canary=CANARY1")
+	file := filepath.Join(d.path, "file0.tf")
+	d.must(t, "apply", "-auto-approve")
+	moved := func(version int) string {
+		return strings.Replace(f.config(secretJob(version)), "https://example.com/", "https://example.org/", 1)
+	}
+	write(t, file, moved(1))
+	output := d.mustFail(t, []string{"plan"}, "(secret_origin)", "target.webhook.auth.sigv4.credentials.session_token.value_version", `target.webhook.signing.secrets["a"].value_version`,
+		`given for "https://example.com" and is not sent to "https://example.org"`, "with another value_version")
+	if n := strings.Count(output, "(secret_origin)"); n != 3 {
+		t.Errorf("%d errors, want one for each of three values:\n%s", n, output)
+	}
+	if got := f.stored(t)["session_token"]; got != "CANARY1-token" {
+		t.Errorf("stored %q", got)
+	}
+	write(t, file, moved(2))
+	mustSay(t, d.with("TF_VAR_canary=CANARY2").must(t, "apply", "-auto-approve"), "0 added, 1 changed")
+	if got := f.stored(t)["session_token"]; got != "CANARY2-token" {
+		t.Errorf("after the move: stored %q", got)
+	}
+	// A job of another name takes its place, and is given the values as every new one.
+	write(t, file, strings.Replace(f.config(secretJob(2)), "\"nightly\"", "\"daily\"", 1))
+	mustSay(t, d.with("TF_VAR_canary=CANARY3").must(t, "apply", "-auto-approve"), "1 added, 0 changed, 1 destroyed")
+}
+
+func mustNotHold(t *testing.T, what, text string, more ...string) {
+	t.Helper()
+	for _, canary := range append(more, "CANARY", "Q0FOQVJZ") {
 		if at := strings.Index(text, canary); at >= 0 {
 			t.Errorf("%s holds a secret: …%s", what, text[max(0, at-200):at+20])
 		}

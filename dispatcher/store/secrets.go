@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -22,8 +23,11 @@ func scanSealed(row scanner) (r sealedRow, err error) {
 	return r, row.Scan(&r.jobID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
 }
 
-// place is what a secret is bound to.
-func place(job dispatcher.Job, path string) string { return job.App + "/" + job.Name + path }
+// place is what a secret is bound to: its job, its field, and where it is sent. Who can write to the
+// database and has no key can move it to no other.
+func place(job dispatcher.Job, path string) string {
+	return job.App + "/" + job.Name + path + " " + job.Target.Origin()
+}
 
 // sealSecrets returns a job without the values of its secrets, and what is to be stored of them
 // by their paths. old is what the job replaces.
@@ -151,24 +155,28 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 	err := s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		count = 0
 		// $1 current key
-		const others = `SELECT ` + sealedColumns + `, a.name, j.name FROM secrets AS s
+		const others = `SELECT ` + sealedColumns + `, a.name, j.name, j.target FROM secrets AS s
 			JOIN jobs AS j ON j.id = s.job_id JOIN apps AS a ON a.id = j.app_id WHERE s.key_id <> $1 ORDER BY s.job_id, s.path`
 		type named struct {
 			sealedRow
-			job dispatcher.Job
+			job    dispatcher.Job
+			target string
 		}
 		lock := t.lock()
 		if lock != "" {
 			lock += " OF s"
 		}
 		rows, err := collect(ctx, t, func(row scanner) (n named, err error) {
-			n.sealedRow, err = scanSealed(wider{scanner: row, after: []any{&n.job.App, &n.job.Name}})
+			n.sealedRow, err = scanSealed(wider{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target}})
 			return n, err
 		}, others+lock, s.keys.Current())
 		if err != nil {
 			return err
 		}
 		for _, r := range rows {
+			if err := json.Unmarshal([]byte(r.target), &r.job.Target); err != nil {
+				return fmt.Errorf("job %s/%s: stored target: %w", r.job.App, r.job.Name, err)
+			}
 			if r.Sealed, err = s.keys.Rewrap(r.Sealed, place(r.job, r.path)); err != nil {
 				return fmt.Errorf("job %s/%s: secret %s: %w", r.job.App, r.job.Name, r.path, err)
 			}

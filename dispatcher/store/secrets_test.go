@@ -143,6 +143,50 @@ func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
 	})
 }
 
+// Who may declare jobs and does not know a secret cannot have it sent to a server of their own.
+func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		kept := dispatcher.Secret{Stored: true}
+		to := func(url string, signing, token dispatcher.Secret) dispatcher.Job {
+			job := secretJob(signing, token)
+			job.Target.Webhook.URL = url
+			return job
+		}
+		put(t, s, to("https://Example.com/a", value(first), value("hunter2")))
+		for _, url := range []string{
+			"http://example.com/a", "https://example.com:8443/a", "https://example.com.evil.test/a", "https://evil.test/https://example.com/a", "https://evil.test?x=https://example.com",
+		} {
+			_, err := s.PutJob(t.Context(), to(url, kept, kept), dispatcher.Change{})
+			var faults dispatcher.Faults
+			if !errors.As(err, &faults) || len(faults) != 2 || faults[0].Code != "secret_origin" || faults[0].Path != "/target"+tokenPath+"/stored" || faults[1].Path != "/target"+signingPath+"/stored" {
+				t.Errorf("moved to %s = %v, want secret_origin of both", url, err)
+			}
+			if text := fmt.Sprint(err); !strings.Contains(text, "value_version") || !strings.Contains(text, "https://example.com") {
+				t.Errorf("moved to %s = %q, want whence and the way out", url, text)
+			}
+		}
+		_, err := s.PutJob(t.Context(), to("https://other.test/", kept, value("hunter3")), dispatcher.Change{})
+		if faultOf(err) != "/target"+signingPath+"/stored secret_origin" {
+			t.Errorf("moved with one of two values = %v", err)
+		}
+		for _, url := range []string{"https://example.com/b?c=d", "https://EXAMPLE.com:443"} {
+			put(t, s, to(url, kept, kept))
+			if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter2"}, opened(t, s)); diff != "" {
+				t.Errorf("values at %s (-want +got):\n%s", url, diff)
+			}
+		}
+		put(t, s, to("https://other.test/", value(other), value("hunter3")))
+		if diff := cmp.Diff(map[string]string{signingPath: other, tokenPath: "hunter3"}, opened(t, s)); diff != "" {
+			t.Errorf("values that moved along (-want +got):\n%s", diff)
+		}
+		if n, err := s.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != 0 || err != nil {
+			t.Errorf("rewrapped %d, %v", n, err)
+		}
+	})
+}
+
 func faultOf(err error) string {
 	var faults dispatcher.Faults
 	if !errors.As(err, &faults) || len(faults) != 1 {
@@ -191,9 +235,9 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	})
 }
 
-// A row that is copied to another job, as by somebody who can write to the database but has no
+// A row that is copied to another job, or a job that is sent elsewhere, as by somebody who can write to the database but has no
 // key, is worth nothing there.
-func TestSecretsOfOneJobAreNothingToAnother(t *testing.T) {
+func TestSecretsAreNothingInAnotherPlace(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
 	s := openWith(t, database, sealKeys(t, "a"))
@@ -211,5 +255,12 @@ func TestSecretsOfOneJobAreNothingToAnother(t *testing.T) {
 	}
 	if got := opened(t, s)[tokenPath]; got != "" {
 		t.Errorf("the signing secret opens as token: %q", got)
+	}
+	put(t, s, secretJob(value(first), value("hunter2")))
+	if _, err := db.ExecContext(t.Context(), `UPDATE jobs SET target = replace(target, 'example.com', 'evil.test')`); err != nil {
+		t.Fatal(err)
+	}
+	if got := opened(t, s); got[tokenPath] != "" || got[signingPath] != "" {
+		t.Errorf("secrets open for another host: %q", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"regexp"
 	"slices"
 	"strconv"
@@ -126,8 +127,8 @@ func (f *functions) close() {
 	}
 }
 
-// invoke makes one attempt.
-func (f *functions) invoke(ctx context.Context, l *dispatcher.Lambda, call dispatcher.Call) dispatcher.Outcome {
+// invoke makes one attempt, which has started.
+func (f *functions) invoke(ctx context.Context, l *dispatcher.Lambda, call dispatcher.Call, started time.Time) dispatcher.Outcome {
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout.Std())
 	defer cancel()
 	client, err := f.client(bounded, l)
@@ -151,11 +152,18 @@ func (f *functions) invoke(ctx context.Context, l *dispatcher.Lambda, call dispa
 			input.ClientContext = aws.String(base64.StdEncoding.EncodeToString(l.ClientContext))
 		}
 	}
-	output, err := client.Invoke(bounded, input)
+	watch := &stopwatch{start: started}
+	output, err := client.Invoke(httptrace.WithClientTrace(bounded, watch.trace()), input)
+	var outcome dispatcher.Outcome
 	if err != nil {
-		return refused(ctx, bounded, err, l.Timeout)
+		outcome = refused(ctx, bounded, err, l.Timeout)
+	} else {
+		outcome = invoked(output)
 	}
-	return invoked(output)
+	if outcome.Answer != nil {
+		outcome.Answer.Phases = watch.seen(err == nil)
+	}
+	return outcome
 }
 
 // invoked judges an answer of the Invoke API. That a function failed is no error of the API.

@@ -149,7 +149,10 @@ func TestFunctionIsInvokedOnceAndItsResultKept(t *testing.T) {
 	})
 	call := invocation(func(l *dispatcher.Lambda) { l.ClientContext = json.RawMessage(`{"custom":{"a":"b"}}`) })
 	o := s.invoker().Invoke(t.Context(), call)
-	want := &dispatcher.Answer{RequestID: "req-1", Body: `{"done":true}`, ExecutedVersion: "7", LogTail: "START\npassword=*** ***\nEND\n"}
+	if o.Answer.Phases.FirstByte <= 0 || o.Answer.Phases.LastByte < o.Answer.Phases.FirstByte {
+		t.Errorf("phases = %+v, want when the first and the last byte came", o.Answer.Phases)
+	}
+	want := &dispatcher.Answer{Phases: o.Answer.Phases, RequestID: "req-1", Body: `{"done":true}`, ExecutedVersion: "7", LogTail: "START\npassword=*** ***\nEND\n"}
 	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || s.count() != 1 {
 		t.Errorf("outcome = %+v after %d invocations, want success after 1", o, s.count())
 	}

@@ -37,7 +37,7 @@ func (s *secrets) reveal(secret dispatcher.Secret, now time.Time) (string, error
 	case !secret.Value.IsZero():
 		return secret.Value.Reveal(), nil
 	case secret.Stored:
-		return "", errors.New("it is stored under a key that this node does not have")
+		return "", errors.New("what is stored does not open: this node lacks its key, or it was stored for another job, field or host")
 	}
 	s.mu.Lock()
 	found, ok := s.of[secret.Reference]

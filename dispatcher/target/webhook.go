@@ -89,7 +89,7 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 		outcome.StartedAt, outcome.EndedAt = started, time.Now()
 	}()
 	if l := call.Target.Lambda; l != nil {
-		return i.functions.invoke(ctx, l, call)
+		return i.functions.invoke(ctx, l, call, started)
 	}
 	webhook := call.Target.Webhook
 	if webhook == nil {

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -60,7 +61,10 @@ func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher
 		return dispatcher.Secret{Value: dispatcher.NewSensitive(mark + "-" + name)}
 	}
 	token, clientKey := value("session"), dispatcher.Secret{Value: dispatcher.NewSensitive(key)}
-	signing := "whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789"))
+	signing := map[string]dispatcher.Secret{
+		"a": {Value: dispatcher.NewSensitive("whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789")))},
+		"b": {Value: dispatcher.NewSensitive("whsk_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 012")))},
+	}
 	jobs := map[string]dispatcher.Job{}
 	for name, auth := range map[string]*dispatcher.Auth{
 		"basic":  {Basic: &dispatcher.BasicAuth{Username: "ann", Password: value("password")}},
@@ -68,83 +72,142 @@ func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher
 		"header": {APIKey: &dispatcher.APIKeyAuth{Header: "X-Api-Key", Key: value("header")}},
 		"query":  {APIKey: &dispatcher.APIKeyAuth{Query: "key", Key: value("query &=")}},
 		"env":    {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_MARKED"}}},
+		"file":   {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:marked"}}},
 		"sigv4": {SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &dispatcher.AWSCredentials{
 			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: value("secret"), SessionToken: &token,
 		}}},
 	} {
 		job := webhookJob("canary", name, url+"/"+name, nil)
 		job.Target.Webhook.Auth = auth
-		job.Target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"a": {Value: dispatcher.NewSensitive(signing)}}}
+		job.Target.Webhook.Signing = &dispatcher.Signing{Secrets: signing}
 		job.Target.Webhook.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &clientKey}
 		jobs[name] = job
 	}
+	function := webhookJob("canary", "function", "", nil)
+	function.Target = dispatcher.Target{Lambda: &dispatcher.Lambda{}}
+	function.Target.Lambda.SetDefaults()
+	function.Target.Lambda.Function = "marked"
+	jobs["function"] = function
 	return jobs
+}
+
+// repeater is a target that repeats all that it is sent, and notes it. As Lambda it tells what
+// functions write to their logs.
+func repeater(t *testing.T) (url string, sent func() string) {
+	t.Helper()
+	var mu sync.Mutex
+	var all strings.Builder
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := fmt.Sprintf("%s %v\n", r.URL, r.Header)
+		mu.Lock()
+		all.WriteString(text)
+		mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/invocations") {
+			w.Header().Set("X-Amz-Function-Error", "Unhandled")
+			w.Header().Set("X-Amz-Log-Result", base64.StdEncoding.EncodeToString([]byte("password="+mark+"-log Authorization: Bearer "+mark+"-log")))
+			_, _ = io.WriteString(w, `{"errorMessage":"no such invoice"}`)
+			return
+		}
+		w.Header().Set("Location", r.URL.String())
+		w.Header().Set("X-Request-Id", r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"))
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return all.String()
+	}
+}
+
+// refusals are what a node says to changes of a job with values that it must not make.
+func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
+	t.Helper()
+	if job.Target.Webhook == nil {
+		return ""
+	}
+	long := job
+	long.Description = strings.Repeat("x", 2000)
+	_, tooLong := n.PutJob(t.Context(), long, client.Condition{})
+	kept, wrong := job.Target.Secrets(), job.Target.Secrets()
+	stored := 0
+	for path, secret := range kept {
+		if wrong[path] = (dispatcher.Secret{Value: dispatcher.NewSensitive("\n" + mark)}); secret.Reference == "" {
+			kept[path] = dispatcher.Secret{Stored: true}
+			stored++
+		}
+	}
+	job.Target = job.Target.WithSecrets(wrong)
+	_, malformed := n.PutJob(t.Context(), job, client.Condition{})
+	job.Target = job.Target.WithSecrets(kept)
+	job.Target.Webhook.URL = "https://example.com/"
+	_, moved := n.PutJob(t.Context(), job, client.Condition{})
+	var refused *client.Error
+	if !errors.As(moved, &refused) || refused.Status != http.StatusUnprocessableEntity || len(refused.Faults) != stored || refused.Faults[0].Code != dispatcher.CodeSecretOrigin {
+		t.Errorf("moved to another host: %v, want secret_origin of %d secrets", moved, stored)
+	}
+	if tooLong == nil || malformed == nil {
+		t.Errorf("refusals = %v, %v, want both", tooLong, malformed)
+	}
+	return fmt.Sprint(tooLong, malformed, moved)
 }
 
 // Nothing that the system writes holds a secret, though the target repeats all that it is sent.
 func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
-		var mu sync.Mutex
-		var sent strings.Builder
-		echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			text := fmt.Sprintf("%s %v\n", r.URL, r.Header)
-			mu.Lock()
-			sent.WriteString(text)
-			mu.Unlock()
-			w.Header().Set("Location", r.URL.String())
-			w.Header().Set("X-Request-Id", r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"))
-			w.WriteHeader(http.StatusInternalServerError)
-			_, _ = io.WriteString(w, text)
-		}))
-		t.Cleanup(echo.Close)
+		echo, sent := repeater(t)
 		certificate, key := pair(t)
 		token := newToken(t, database)
-		keys := filepath.Join(t.TempDir(), "keys")
+		dir := t.TempDir()
+		keys := filepath.Join(dir, "keys")
 		made, _, _ := carillon(t, nil, "secret", "key")
-		if err := os.WriteFile(keys, []byte(made), 0o600); err != nil {
-			t.Fatal(err)
+		for file, text := range map[string]string{keys: made, filepath.Join(dir, "marked"): mark + "-file"} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		n := startNodeWith(t, database, token, []string{"SECRET_MARKED=" + mark + "-env"}, append(quick(), "--secret-keys-file="+keys, "--log-level=debug")...)
+		n := startNodeWith(t, database, token, []string{
+			"SECRET_MARKED=" + mark + "-env", "AWS_ENDPOINT_URL_LAMBDA=" + echo, "AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
+			"AWS_SECRET_ACCESS_KEY=" + mark + "-aws", "AWS_SESSION_TOKEN=" + mark + "-aws", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug")...)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true}, client.Condition{}))
 		var written strings.Builder
-		jobs := secretive(t, echo.URL, certificate, key)
+		jobs := secretive(t, echo, certificate, key)
 		for name, job := range jobs {
 			stored, err := json.Marshal(must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{})))
 			written.Write(stored)
-			wrong := job
-			wrong.Description = strings.Repeat("x", 2000)
-			_, refused := n.PutJob(t.Context(), wrong, client.Condition{})
-			fmt.Fprint(&written, err, refused)
+			fmt.Fprint(&written, err, n.refusals(t, job))
 			run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "canary", name))
 			until(t, "an attempt of "+name, func() bool {
 				run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
 				return len(run.Attempts) > 0 && run.Attempts[0].Answer != nil
 			})
+			if job.Target.Lambda != nil && !strings.Contains(run.Attempts[0].Answer.LogTail, "***") {
+				t.Errorf("answer = %+v, want the log without what looks like a secret", run.Attempts[0].Answer)
+			}
 			text, _ := json.Marshal(run)
 			written.Write(text)
 			shown, _, code := carillon(t, nil, "run", "show", "--database", database, run.ID)
-			if written.WriteString(shown); code != 0 || !strings.Contains(shown, "[redacted]") || !strings.Contains(shown, "first byte") {
+			if written.WriteString(shown); code != 0 || job.Target.Webhook != nil && !strings.Contains(shown, "[redacted]") || !strings.Contains(shown, "first byte") {
 				t.Errorf("run show: exit %d:\n%s", code, shown)
 			}
 		}
-		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/openapi.json"} {
+		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/v1/apps/canary/audit", "/v1/nodes", "/openapi.json"} {
 			written.WriteString(n.get(t, path))
 		}
 		n.terminate()
 		written.WriteString(n.logs.String())
 		written.WriteString(dump(t, database))
-		for _, secret := range []string{mark, "Q0FOQVJZ", "NBTkFSW", "DQU5BUl", hex.EncodeToString([]byte(mark)), strings.Split(key, "\n")[1]} {
+		for _, secret := range []string{mark, "Q0FOQVJZ", "NBTkFSW", "DQU5BUl", hex.EncodeToString([]byte(mark)), strings.Split(key, "\n")[1], token, strings.TrimSpace(made)} {
 			if at := strings.Index(written.String(), secret); at >= 0 {
 				t.Errorf("%s is written: …%s…", secret, written.String()[max(0, at-300):at+40])
 			}
 		}
-		for _, name := range []string{"password", "token", "header", "query", "session", "env"} {
-			if name == "password" {
-				continue // within base64
-			}
-			if !strings.Contains(sent.String(), mark+"-"+name) {
-				t.Errorf("the %s did not reach the target: %s", name, sent.String())
+		for _, name := range []string{"token", "header", "query", "session", "env", "file", "aws"} { // the password is within base64
+			if !strings.Contains(sent(), mark+"-"+name) {
+				t.Errorf("the %s did not reach the target: %s", name, sent())
 			}
 		}
 		// Without the key, no node starts.

@@ -159,7 +159,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 3 || run.Attempts[0].Class != dispatcher.ClassThrottled || run.Attempts[1].Class != dispatcher.ClassThrottled {
 			t.Fatalf("run = %+v, want success after two throttles", run)
 		}
-		if got := run.Attempts[2].Answer; got == nil || got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" || got.RequestID == "" {
+		if got := run.Attempts[2].Answer; got == nil || got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" || got.RequestID == "" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
 			t.Errorf("answer = %+v, want what the function said", got)
 		}
 		failed := call("fails", `{"fail":true}`, 2)

@@ -76,6 +76,8 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 func showAnswer(line func(name, value string), a dispatcher.Answer, body bool) {
 	line("  phases", phases(a.Phases))
 	line("  request id", plain(a.RequestID))
+	line("  version", plain(a.ExecutedVersion))
+	line("  function error", plain(a.FunctionError))
 	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
 		line("  "+plain(name), plain(a.Headers[name]))
 	}
@@ -90,6 +92,11 @@ func showAnswer(line func(name, value string), a dispatcher.Answer, body bool) {
 	}
 	if more {
 		line("  body", "…")
+	}
+	if a.LogTail != "" {
+		for one := range strings.SplitSeq(strings.TrimRight(a.LogTail, "\r\n"), "\n") {
+			line("  log", plain(one))
+		}
 	}
 }
 
