@@ -93,6 +93,48 @@ func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {
 	return time.UnixMilli(ms).UTC(), true
 }
 
+// Previous returns the last instant strictly before t, but none before 1970 or StartAt. Whether
+// the schedule had been made by then makes no difference, unless its instants count from then on.
+// A fixed delay has none: its instants follow from ends of runs.
+func (s *Schedule) Previous(t time.Time) (previous time.Time, ok bool) {
+	if s.delay > 0 {
+		return time.Time{}, false
+	}
+	at, least := floorMilli(t.Add(time.Millisecond-1)), max(s.start, 0)-1
+	found, ok := s.someBefore(at, least)
+	if !ok {
+		return time.Time{}, false
+	}
+	// The last is in [found, high]. Halving that finds it among any number of instants, and
+	// stepping on from each that is found is quick where there are few.
+	for high := at - 1; ; {
+		next, ok := s.nextMilli(found)
+		if !ok || next >= at {
+			return time.UnixMilli(found).UTC(), true
+		}
+		found = next
+		middle := found + (high-found)/2
+		if next, ok := s.nextMilli(middle); ok && next < at {
+			found = next
+		} else {
+			high = middle
+		}
+	}
+}
+
+// someBefore returns an instant in (least, at), looked for further and further back.
+func (s *Schedule) someBefore(at, least int64) (int64, bool) {
+	for back := int64(1000); ; back *= 4 {
+		low := max(at-back, least)
+		if next, ok := s.nextMilli(low); ok && next < at {
+			return next, true
+		}
+		if low == least {
+			return 0, false
+		}
+	}
+}
+
 // Delay returns the jitter of the fire at an instant: how much later than scheduled it
 // should run, in [0, Spec.Jitter). It is a function of identity and instant alone. The
 // instant itself, by which the fire is known, does not move, so order and Next are as

@@ -76,6 +76,15 @@ func zone(name string) (*timeZone, *fault) {
 	return loaded.(*timeZone), nil
 }
 
+// Location returns the zone of an IANA name by the embedded database; false: there is none.
+func Location(name string) (*time.Location, bool) {
+	z, wrong := zone(name)
+	if wrong != nil {
+		return nil, false
+	}
+	return z.loc, true
+}
+
 func loadZone(file *zip.File) (*time.Location, error) {
 	content, err := file.Open()
 	if err != nil {
