@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"time"
 )
 
 // Call is one attempt as a target sees it.
@@ -16,6 +17,10 @@ type Call struct {
 	Missed            *MissedRange // what a catch-up run stands for; nil for other runs
 	Target            Target
 	Payload           json.RawMessage
+	// Templates are those of Target, nil if it has none. Only for what they use are PreviousFire and
+	// NextFire worked out: the instants of the trigger before and after this one, zero if there is none.
+	Templates              *Templates
+	PreviousFire, NextFire time.Time
 	// Delivery and Retry are for who makes the call: they say what becomes of it if it fails.
 	Delivery Delivery
 	Retry    Retry

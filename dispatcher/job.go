@@ -128,8 +128,12 @@ func (j Job) Validate() error {
 	}
 	j.Retry.check(&faults, "/retry")
 	j.checkConcurrency(&faults)
-	faults.AddError("/target", j.Target.Validate())
+	wrong := j.Target.Validate()
+	faults.AddError("/target", wrong)
 	checkPayload(&faults, j.Payload)
+	if wrong == nil {
+		faults.AddError("/target", j.tryTemplates())
+	}
 	if len(j.Triggers) > MaxTriggers {
 		faults.Add("/triggers", CodeTooMany, "job has %d triggers; the maximum is %d", len(j.Triggers), MaxTriggers)
 		return faults
@@ -148,9 +152,7 @@ func (j Job) Validate() error {
 // Schedules are judged from UpdatedAt on.
 func (j Job) Warn(calendars Calendars) []Fault {
 	var faults Faults
-	if w := j.Target.Webhook; w != nil && w.sendsNoBody() && len(j.Payload) > 0 {
-		faults.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
-	}
+	j.warnOfBody(&faults)
 	if w := j.Target.Webhook; w != nil && w.Auth != nil && w.Auth.SigV4 == nil && strings.HasPrefix(strings.ToLower(w.URL), "http://") {
 		faults.Add("/target/webhook/auth", CodeAuthPlaintext, "URL is http, so the secret is sent where it can be read on the way; use https")
 	}
@@ -159,6 +161,25 @@ func (j Job) Warn(calendars Calendars) []Fault {
 		faults.AddError(Pointer("triggers", name), warnings.Err())
 	}
 	return faults
+}
+
+// warnOfBody adds what is given to be sent, and is not.
+func (j Job) warnOfBody(faults *Faults) {
+	w := j.Target.Webhook
+	if w == nil {
+		return
+	}
+	if w.sendsNoBody() && w.Body != "" {
+		faults.Add("/target/webhook/body", CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH", w.Method)
+	}
+	templates, err := j.Target.Templates()
+	switch used := templates.any(func(t *template) bool { return t.payload }); {
+	case err != nil || len(j.Payload) == 0 || used:
+	case w.Body != "":
+		faults.Add("/payload", CodePayloadUnused, "the webhook has a body of its own and no template that uses the payload, so it is not sent; write {{json .Payload}} where it belongs, or remove it")
+	case w.sendsNoBody():
+		faults.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
+	}
 }
 
 func checkPayload(faults *Faults, payload json.RawMessage) {

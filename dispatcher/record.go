@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -147,6 +148,50 @@ func (a *accountant) schedule(ctx context.Context, trigger string, r *TriggerRev
 		return nil, &unreadableError{err}
 	}
 	return s, nil
+}
+
+// FiresAround returns the instants of a schedule before and after one of them, zero where there is
+// none. Those of a fixed delay are not known by its schedule.
+func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) {
+	if _, delayed := s.FixedDelay(); delayed {
+		return previous, next
+	}
+	previous, _ = s.Previous(at)
+	next, _ = s.Next(at)
+	return previous, next
+}
+
+// RecordedFiresAround is FiresAround by the schedule, and calendars, that were in force when a trigger
+// owed an instant. It is a *TemplateError if this version cannot evaluate them.
+func RecordedFiresAround(ctx context.Context, ledger Accounts, app, job, trigger string, at time.Time) (previous, next time.Time, err error) {
+	records, err := ledger.TriggerRecords(ctx, app, job, at)
+	if err != nil {
+		return previous, next, err
+	}
+	for i := range records {
+		if records[i].Name != trigger {
+			continue
+		}
+		owed := records[i].at(at)
+		for _, s := range records[i].spans() {
+			if !at.Before(s.from) && !at.After(s.until) {
+				owed = s.revision
+			}
+		}
+		if owed == nil {
+			continue
+		}
+		s, err := newAccountant(ledger, app, job).schedule(ctx, trigger, owed, false)
+		var unreadable *unreadableError
+		switch {
+		case errors.As(err, &unreadable):
+			return previous, next, &TemplateError{Faults{{Path: Pointer("triggers", trigger), Code: CodeTemplateField, Message: "the schedule of the run cannot be evaluated: " + err.Error()}}}
+		case err != nil:
+			return previous, next, err
+		}
+		previous, next = FiresAround(s, at)
+	}
+	return previous, next, nil
 }
 
 // unreadableError is a definition on record that this version cannot evaluate.

@@ -99,7 +99,7 @@ func (c Class) Repeatable(httpStatus int) bool {
 	switch c {
 	case ClassHTTP4xx:
 		return httpStatus == 408 || httpStatus == 425
-	case ClassRedirect, ClassConfig, ClassEgressDenied, ClassCancelled, ClassPanic, ClassJobDeleted:
+	case ClassRedirect, ClassConfig, ClassEgressDenied, ClassCancelled, ClassPanic, ClassJobDeleted, ClassTemplate:
 		return false
 	}
 	return true
@@ -109,7 +109,7 @@ func (c Class) Repeatable(httpStatus int) bool {
 // target would act on it.
 func (c Class) CertainlyUnsent() bool {
 	switch c {
-	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassCredentials, ClassThrottled, ClassCircuitOpen, ClassHostRate:
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassCredentials, ClassThrottled, ClassCircuitOpen, ClassHostRate:
 		return true
 	}
 	return false

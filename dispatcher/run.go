@@ -141,6 +141,7 @@ const (
 	ClassPanic          Class = "panic"            // a fault of ours
 	ClassJobDeleted     Class = "job_deleted"      // nothing left to call
 	ClassSecret         Class = "secret"           // the node has not, or cannot use, what a secret refers to
+	ClassTemplate       Class = "template"         // what a template gives for this call cannot be sent
 	ClassOther          Class = "other"
 )
 

@@ -24,8 +24,11 @@ func (t Target) Validate() error {
 	return faults.Err()
 }
 
-// hostOf returns the host of a URL with its port; empty if there is none.
+// hostOf returns the host of a URL with its port; empty if there is none. It is no part of a template.
 func hostOf(text string) string {
+	if isTemplate(text) {
+		text = urlBeginning.FindString(text)
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		return ""

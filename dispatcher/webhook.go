@@ -8,12 +8,15 @@ import (
 
 // Webhook is an HTTP request to make.
 type Webhook struct {
-	// URL is absolute, http or https, of at most 2048 characters.
+	// URL is absolute, http or https, of at most 2048 characters. Its path and query may be templates.
 	URL string `json:"url"`
 	// Method is GET, POST, PUT, PATCH, DELETE or HEAD; empty means POST.
 	Method string `json:"method,omitempty"`
-	// Headers are sent with the request: at most 50, each value at most 8 KiB.
+	// Headers are sent with the request: at most 50, each value at most 8 KiB. Values may be templates.
 	Headers map[string]string `json:"headers,omitempty"`
+	// Body is a template of at most MaxPayload bytes, as what comes of it, that takes the place of
+	// the payload; empty: the payload is the body.
+	Body string `json:"body,omitempty"`
 	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
 	Timeout Duration `json:"timeout,omitempty"`
 	// Signing signs the requests; nil: they are not.
@@ -33,6 +36,13 @@ type Webhook struct {
 // DefaultTimeout bounds an attempt whose job names no timeout.
 const DefaultTimeout = Duration(30 * time.Second)
 
+// Bounds of a webhook. They hold of templates as of what comes of them.
+const (
+	maxURL         = 2048 // characters
+	maxHeaders     = 50
+	maxHeaderValue = 8 << 10 // bytes
+)
+
 // Methods are the HTTP methods a webhook may use.
 var Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
@@ -45,14 +55,16 @@ func (w *Webhook) SetDefaults() {
 // Validate returns everything wrong with w, as Faults with JSON pointers, or nil.
 func (w Webhook) Validate() error {
 	var faults Faults
-	checkURL(&faults, "/url", w.URL)
+	if !isTemplate(w.URL) {
+		checkURL(&faults, "/url", w.URL)
+	}
 	if !slices.Contains(Methods, w.Method) {
 		faults.Add("/method", CodeMethodUnknown, "method %s is not one of %s", Echo(w.Method), strings.Join(Methods, ", "))
 	}
 	w.Timeout.check(&faults, "/timeout", MinDuration, MaxDuration)
 	checkHeaders(&faults, "/headers", w.Headers, w.setsHeader)
 	w.Signing.check(&faults, "/signing")
-	w.Auth.check(&faults, "/auth", w.URL)
+	w.Auth.check(&faults, "/auth", w.checkTemplates(&faults))
 	w.TLS.check(&faults, "/tls")
 	w.checkExpectations(&faults)
 	switch {

@@ -9,9 +9,8 @@ import (
 // checkHeaders applies RFC 9110, section 5, and our bounds; also tells what is reserved besides. Values are never echoed: they
 // may be credentials.
 func checkHeaders(faults *Faults, path string, headers map[string]string, also func(lower string) bool) {
-	const most, mostBytes = 50, 8 << 10
-	if len(headers) > most {
-		faults.Add(path, CodeHeaderSize, "%d headers are given; the maximum is %d", len(headers), most)
+	if len(headers) > maxHeaders {
+		faults.Add(path, CodeHeaderSize, "%d headers are given; the maximum is %d", len(headers), maxHeaders)
 		return
 	}
 	folded := map[string]string{}
@@ -28,7 +27,7 @@ func checkHeaders(faults *Faults, path string, headers map[string]string, also f
 		}
 		folded[lower] = name
 		switch value := headers[name]; {
-		case len(value) > mostBytes:
+		case len(value) > maxHeaderValue:
 			faults.Add(at, CodeHeaderSize, "value of header %s has %d bytes; the maximum is 8 KiB", Echo(name), len(value))
 		case !httpguts.ValidHeaderFieldValue(value):
 			faults.Add(at, CodeHeaderValue, "value of header %s holds a control character such as CR, LF or NUL", Echo(name))

@@ -8,9 +8,8 @@ import (
 
 // checkURL never echoes the URL: it may hold a password or a key.
 func checkURL(faults *Faults, path, text string) {
-	const most = 2048
-	if len(text) > most {
-		faults.Add(path, CodeURLTooLong, "URL has %d characters; the maximum is %d", len(text), most)
+	if len(text) > maxURL {
+		faults.Add(path, CodeURLTooLong, "URL has %d characters; the maximum is %d", len(text), maxURL)
 		return
 	}
 	if text == "" {

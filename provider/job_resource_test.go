@@ -41,12 +41,16 @@ const fullJob = `
   }
   target = {
     webhook = {
-      url     = "https://example.com/hook"
+      url     = "https://example.com/hook/{{date \"%Y/%m\" .ScheduledAt}}?since={{.PreviousFire}}"
       method  = "PUT"
       timeout = "90s"
       headers = {
         "X-Team" = "crm"
+        "X-Run"  = "{{.Run}}"
       }
+      body = <<-EOT
+        {"data": {{json .Payload}}, "until": {{json .NextFire}}, "literal": "{{"{{"}}"}
+      EOT
       signing = {
         secrets = {
           current = { reference = "env:SECRET_CRM" }
@@ -425,6 +429,7 @@ func TestUnknownValuesAreJudgedAtApply(t *testing.T) {
 				payload     = jsonencode(terraform_data.later.output.n)
 				target = { webhook = {
 					url = terraform_data.later.output.url, timeout = terraform_data.later.output.timeout
+					body = "{{.Job}} {{json .Payload}} ${terraform_data.later.output.text}"
 					headers = { A = terraform_data.later.output.text } } }
 				triggers = {
 					t = { expression = terraform_data.later.output.text, timezone = terraform_data.later.output.zone }

@@ -13,6 +13,7 @@ type webhookModel struct {
 	URL          types.String    `tfsdk:"url"`
 	Method       types.String    `tfsdk:"method"`
 	Headers      types.Map       `tfsdk:"headers"`
+	Body         types.String    `tfsdk:"body"`
 	Timeout      text[durations] `tfsdk:"timeout"`
 	Signing      types.Object    `tfsdk:"signing"`
 	Auth         types.Object    `tfsdk:"auth"`
@@ -47,6 +48,7 @@ func readWebhook(ctx context.Context, read *reader, pointer string, object types
 	}
 	w.Timeout = read.duration(pointer+"/timeout", m.Timeout, w.Timeout)
 	w.Headers = readStrings(read, pointer+"/headers", m.Headers)
+	readWord(read, pointer+"/body", m.Body, &w.Body)
 	w.Signing = readSigning(ctx, read, pointer+"/signing", m.Signing)
 	w.Auth = readAuth(ctx, read, pointer+"/auth", m.Auth)
 	w.TLS = readTLS(ctx, read, pointer+"/tls", m.TLS)
@@ -110,6 +112,7 @@ func newWebhook(ctx context.Context, diags *diag.Diagnostics, w *dispatcher.Webh
 		URL:          types.StringValue(w.URL),
 		Method:       types.StringValue(w.Method),
 		Headers:      newStrings(ctx, diags, w.Headers, before.Headers),
+		Body:         word(w.Body),
 		Timeout:      newText[durations](formatDuration(w.Timeout)),
 		Signing:      newSigning(ctx, diags, w.Signing, read.versions),
 		Auth:         newAuth(ctx, diags, w.Auth, read.versions),

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
@@ -22,7 +23,7 @@ func webhookAttribute() schema.Attribute {
 			"url": schema.StringAttribute{
 				Required: true,
 				MarkdownDescription: "Absolute URL, `http` or `https`, of at most 2048 characters, without user, password " +
-					"and fragment.",
+					"and fragment. Behind the host it may be a template, as `body`; values are percent-encoded.",
 			},
 			"method": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(defaults.Method),
@@ -34,8 +35,16 @@ func webhookAttribute() schema.Attribute {
 				ElementType: types.StringType,
 				MarkdownDescription: "Headers to send: at most 50, each value at most 8 KiB. Those that frame the request or " +
 					"say who sends it (`Host`, `Content-Length`, `User-Agent`, `webhook-*` and the like) are " +
-					"refused. Values are kept in the state, as everything is; give those that are secret by a " +
-					"variable marked `sensitive`. Default: none.",
+					"refused. Values may be templates, as `body`. They are kept in the state, as everything is; give those that are " +
+					"secret by a variable marked `sensitive`. Default: none.",
+			},
+			"body": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "A template of what is sent in place of the payload: at most 256 KiB, and so is what comes of it. In it, " +
+					codes(actions()) + " stand for what is known of the attempt; `{{json .Job}}` and `{{urlquery .Job}}` write any of them as JSON or " +
+					"percent-encoded, `{{date \"%Y-%m-%d\" \"Europe/Berlin\" .ScheduledAt}}` an instant by strftime, and " +
+					"`{{if .PreviousFire}}…{{else}}…{{end}}` asks whether there is one. Write `{{\"{{\"}}` for braces that are meant. " +
+					"It is sent as `application/json` unless `headers` say otherwise. Default: the payload is the body.",
 			},
 			"timeout": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(formatDuration(defaults.Timeout)),
@@ -77,6 +86,15 @@ func webhookAttribute() schema.Attribute {
 			},
 		},
 	}
+}
+
+// actions are the fields of templates as they are written.
+func actions() []string {
+	var all []string
+	for _, field := range dispatcher.TemplateFields {
+		all = append(all, strings.Replace("{{."+field+"}}", ".Payload", "json .Payload", 1))
+	}
+	return all
 }
 
 func tlsAttribute() schema.Attribute {

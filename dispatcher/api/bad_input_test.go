@@ -86,8 +86,16 @@ var (
 		{"http://[::ffff:a9fe:a9fe]/", "egress_denied"}, {"http://127.1/", "egress_denied"}, {"http://2130706433/", "egress_denied"},
 		{"http://0x7f.1/", "egress_denied"}, {"http://0177.0.0.1/", "egress_denied"}, {"http://[fd00:ec2::254]/", "egress_denied"}, {"http://[64:ff9b::a9fe:a9fe]/", "egress_denied"},
 		{"http://metadata.google.internal/", "egress_denied"}, {"http://0.0.0.0/", "egress_denied"}, {"http://[ff02::1]/", "egress_denied"}, {"http://a..b/", "url_host"}, {"http://-a/", "url_host"}, {"http://xn--/", "url_host"},
+		{"https://{{.Job}}/", "template_host"}, {"https://example.com/{{.Nope}}", "template_field"}, {"https://example.com/%{{.Job}}", "url_syntax"},
+		{"ftp://example.com/{{.Job}}", "url_scheme"}, {"https://example.com/#{{.Job}}", "url_fragment"}, {"https://example.com/" + strings.Repeat("{{.Run}}", 100), "url_too_long"},
 		{"http://host:99999/", "url_host"}, {"https://example.com/#frag", "url_fragment"}, {"", "required"},
 		{raw + `null`, "required"}, {raw + `5`, "json_type"},
+	}
+	badTemplates = []row{
+		{"{{.Secret}}", "template_field"}, {"{{.}}", "template_field"}, {"{{json .Payload.a}}", "template_field"}, {"{{.Payload}}", "template_function"},
+		{`{{env "PATH"}}`, "template_function"}, {`{{printf "%d" .Attempt}}`, "template_function"}, {`{{date "2006" .ScheduledAt}}`, "template_function"},
+		{"{{range .Payload}}{{end}}", "template_form"}, {"{{with .Job}}{{end}}", "template_form"}, {`{{define "x"}}{{end}}`, "template_form"},
+		{"{{$x := .Job}}", "template_form"}, {"{{1}}", "template_form"}, {"{{", "template_syntax"}, {"{{.Job", "template_syntax"}, {"{{if .Job}}", "template_syntax"},
 	}
 	badMethods = []row{
 		{"get", "method_unknown"}, {"FOO", "method_unknown"}, {"CONNECT", "method_unknown"}, {"TRACE", "method_unknown"},
@@ -181,7 +189,9 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 		{[]string{"Name"}, []row{{"sync", "json_unknown_field"}}},
 		{[]string{"trigers"}, []row{{raw + `{}`, "json_unknown_field"}}},
 		{append(trigger, "cron"), []row{{"* * * * *", "json_unknown_field"}}},
-		{append(webhook, "body"), []row{{"x", "json_unknown_field"}}},
+		{append(webhook, "headers", "x-key"), badTemplates},
+		{append(webhook, "body"), append(badTemplates, row{raw + `{}`, "json_type"})},
+		{append(webhook, "data"), []row{{"x", "json_unknown_field"}}},
 		{[]string{"target", "lambda"}, []row{{raw + `{}`, "target_kind"}}},
 	} {
 		for _, row := range place.rows {
@@ -253,6 +263,7 @@ func TestBadInputAsAWhole(t *testing.T) {
 		"null":                     {`null`, nil, 400, []string{" json_type"}},
 		"no target":                {`{}`, nil, 422, []string{"/target/webhook required"}},
 		"null target":              {`{"target":null}`, nil, 422, []string{"/target required"}},
+		"a body that grows":        {with(t, `"`+strings.Repeat("{{.EventID}}", 10_000)+`"`, "target", "webhook", "body"), nil, 413, []string{"/target/webhook/body payload_too_large"}},
 		"a key twice":              {`{"enabled":true,"enabled":false,` + validJob[1:], nil, 400, []string{"/enabled json_duplicate_key"}},
 		"a key twice in a payload": {with(t, `{"a":{"b":1,"b":2}}`, "payload"), nil, 400, []string{"/payload/a/b json_duplicate_key"}},
 		"payload of 257 KiB":       {with(t, `"`+strings.Repeat("x", 257<<10)+`"`, "payload"), nil, 413, []string{"/payload payload_too_large"}},

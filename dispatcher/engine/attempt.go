@@ -54,6 +54,7 @@ func stopped(stop <-chan struct{}) bool {
 // fire makes one attempt and hands its outcome to the recorder.
 func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
+	var template *dispatcher.TemplateError
 	call, err := e.callOf(ctx, run)
 	switch {
 	case err == nil && !e.acquire(ctx, run, call):
@@ -74,6 +75,8 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 		failpoint.Hit(failpoint.AfterAnswer)
 	case errors.Is(err, errGone):
 		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
+	case errors.As(err, &template):
+		outcome = unmade(dispatcher.RunFailed, dispatcher.ClassTemplate, err)
 	default:
 		outcome = unmade(dispatcher.RunFailed, dispatcher.ClassOther, err)
 	}
@@ -142,7 +145,31 @@ func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, erro
 			return err
 		})
 	}
+	if err == nil && call.Templates.UseFires() && call.Trigger != "" {
+		err = e.addFires(ctx, run, &call)
+	}
 	return call, err
+}
+
+// addFires adds to a call the instants before and after its own, by the schedule that it was
+// claimed by: in memory, or on record for a run of another node or an earlier attempt.
+func (e *Engine) addFires(ctx context.Context, run heldRun, call *dispatcher.Call) error {
+	if run.schedule != nil {
+		call.PreviousFire, call.NextFire = dispatcher.FiresAround(run.schedule, run.ScheduledAt)
+		return nil
+	}
+	var template *dispatcher.TemplateError
+	e.ask(ctx, "read the schedule of a run", func() (err error) {
+		call.PreviousFire, call.NextFire, err = dispatcher.RecordedFiresAround(ctx, e.store, call.App, call.Job, call.Trigger, run.ScheduledAt)
+		if errors.As(err, &template) {
+			return nil // asking again would not change it
+		}
+		return err
+	})
+	if template != nil {
+		return template
+	}
+	return nil
 }
 
 // ask asks the database until it answers or ctx ends.

@@ -97,7 +97,9 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 		run, ok := byTrigger[d.ID]
 		if ok {
 			_, delayed := d.schedule.FixedDelay()
-			won = append(won, &heldRun{HeldRun: run, node: batch.Node, due: d.DueAt, lane: d.lane, weight: d.weight, definition: d.definition, delayed: delayed})
+			won = append(won, &heldRun{
+				HeldRun: run, node: batch.Node, due: d.DueAt, lane: d.lane, weight: d.weight, definition: d.definition, delayed: delayed, schedule: d.schedule,
+			})
 		} else {
 			lost = append(lost, d.lane)
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -25,6 +26,8 @@ type definition struct {
 	triggers map[int64]string // names by trigger id
 	host     string           // which the target is on
 	atOnce   int              // how many of its attempts may be under way; 0: as to any host
+	// templates are those of the target, read once for all its calls; nil: it has none.
+	templates *dispatcher.Templates
 }
 
 func newJobs(store dispatcher.Store) *jobs {
@@ -95,6 +98,10 @@ func (j *jobs) read(ctx context.Context, ids []int64) error {
 func define(v dispatcher.JobVersion) *definition {
 	d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.TriggerNames))}
 	d.host, d.atOnce = v.Target.Host()
+	var err error
+	if d.templates, err = v.Target.Templates(); err != nil && d.Err == nil {
+		d.Err = fmt.Errorf("job %s/%s: stored target: %w", v.App, v.Name, err)
+	}
 	for _, name := range v.TriggerNames {
 		d.triggers[dispatcher.TriggerID(v.App, v.Name, name)] = name
 	}
@@ -136,7 +143,7 @@ func (j *jobs) call(run heldRun) (dispatcher.Call, error) {
 	return dispatcher.Call{
 		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
 		EventID: dispatcher.EventID(j.installation, d.App, d.Name, name, run.ScheduledAt, run.Kind),
-		Target:  d.Target, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
+		Target:  d.Target, Templates: d.templates, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // settleBatch bounds what one statement settles: counting the missed fires of a trigger
@@ -52,12 +53,13 @@ func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) 
 	var runs []*heldRun
 	for len(missed) > 0 {
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: dispatcher.Token(random63())}
-		ranges := map[int64]*dispatcher.MissedRange{}
+		ranges, schedules := map[int64]*dispatcher.MissedRange{}, map[int64]*schedule.Schedule{}
 		var more []entry
 		for i := range missed {
 			step := missed[i].decide(now)
 			batch.Settlements = append(batch.Settlements, step)
 			ranges[step.TriggerID] = &dispatcher.MissedRange{From: step.Next, To: step.To, Count: step.Count}
+			schedules[step.TriggerID] = missed[i].schedule
 			if after, overdue := missed[i].after(step, now); overdue {
 				more = append(more, after)
 			}
@@ -68,7 +70,7 @@ func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) 
 		}
 		e.settled(ctx, batch, missed, len(held))
 		for _, run := range e.heldBy(batch.Node, held) {
-			run.due, run.lane.late = now, true // its instant is long past
+			run.due, run.lane.late, run.schedule = now, true, schedules[run.TriggerID] // its instant is long past
 			if run.Kind == dispatcher.KindCatchUp {
 				run.missed = ranges[run.TriggerID]
 			}

@@ -26,6 +26,7 @@ func TestRowsThatNobodyCanReadStopNothing(t *testing.T) {
 		"end before start":   `UPDATE triggers SET start_at = 2000000000000, end_at = 1000000000000`,
 		"target":             `UPDATE jobs SET target = '{"teleport":{}}'`,
 		"target, cut off":    `UPDATE jobs SET target = '{"web'`,
+		"template":           `UPDATE jobs SET target = json_set(target, '$.webhook.url', 'http://127.0.0.1/{{.Newer}}')`,
 		"payload":            `UPDATE jobs SET payload = '{'`,
 		"names of triggers":  `UPDATE jobs SET trigger_names = 'only'`,
 		"trigger not in job": `UPDATE jobs SET trigger_names = '[]'`,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // pool holds claimed runs until they are due, and executes them: at once while there are
@@ -69,7 +70,9 @@ type heldRun struct {
 	// slowed tells that its attempt has taken so long that it moved to the slow share.
 	slowed bool
 	missed *dispatcher.MissedRange // what a catch-up run stands for, if it is known
-	cancel context.CancelFunc      // while a worker has it
+	// schedule is that by which its instant was claimed or settled; nil: not by this node.
+	schedule *schedule.Schedule
+	cancel   context.CancelFunc // while a worker has it
 }
 
 // attemptKey tells attempts of a run apart: one that was cancelled may still be in flight

@@ -29,7 +29,10 @@ func failed(class dispatcher.Class, message string) dispatcher.Outcome {
 func unsent(err error) dispatcher.Outcome {
 	var secret *secretError
 	var denied *deniedError
+	var template *dispatcher.TemplateError
 	switch {
+	case errors.As(err, &template):
+		return failed(dispatcher.ClassTemplate, err.Error())
 	case errors.As(err, &secret):
 		return failed(dispatcher.ClassSecret, err.Error())
 	case errors.As(err, &denied):

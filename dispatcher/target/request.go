@@ -22,12 +22,16 @@ type request struct {
 
 // build makes the request of an attempt at now. The user's headers come first and ours win.
 func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
-	r := request{method: w.Method, url: w.URL, header: make(http.Header, len(w.Headers)+20), body: w.BodyOf(call.Body())}
+	url, headers, body, err := call.Request()
+	if err != nil {
+		return request{}, err
+	}
+	r := request{method: w.Method, url: url, header: make(http.Header, len(headers)+20), body: body}
 	if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
 		return r, &deniedError{"URL", "it is neither http nor https"}
 	}
 	r.header["Content-Type"] = []string{"application/json"}
-	for name, value := range w.Headers {
+	for name, value := range headers {
 		r.header.Set(name, value)
 	}
 	switch w.CloudEvents {

@@ -14,6 +14,10 @@ resource "carillon_job" "nightly_report" {
       headers = {
         "X-Team" = "billing"
       }
+      # In place of the payload, with what is known of the run put in.
+      body = <<-EOT
+        {"day": "{{date "%Y-%m-%d" "Europe/Berlin" .ScheduledAt}}", "since": {{json .PreviousFire}}, "what": {{json .Payload}}}
+      EOT
     }
   }
 

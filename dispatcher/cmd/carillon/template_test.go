@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// Each run is told of its instants by URL, header and body, the same on the attempt that fails and on
+// that of the node which comes after a crash.
+func TestTemplatesSayTheSameAfterACrash(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+			if a.attempt == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		token := newToken(t, database)
+		args := append(quick(), "--breaker-failures=0")
+		n := startNode(t, database, token, args...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "told", Enabled: true}, client.Condition{}))
+		job := webhookJob("told", "job", r.URL, map[string]string{"tick": "0/2 * * * * ?"})
+		job.Retry.SetDefaults()
+		job.Retry.Delays = []dispatcher.Duration{dispatcher.Duration(3 * time.Second)}
+		w := job.Target.Webhook
+		w.URL += `/{{.Run}}/{{.PreviousFire}}/{{date "%s%L" .ScheduledAt}}/{{.NextFire}}`
+		w.Headers, w.Body = map[string]string{"X-Attempt": "{{.Attempt}}"}, `{"at":{{json .ScheduledAt}}}`
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+
+		again := func(all []arrival) (runs int) {
+			for _, a := range all {
+				if a.attempt > 1 && a.kind == string(dispatcher.KindSchedule) {
+					runs++
+				}
+			}
+			return runs
+		}
+		r.await(t, "runs that fail", func(all []arrival) bool { return len(all) >= 2 })
+		n.kill()
+		n = startNode(t, database, token, args...)
+		r.await(t, "further attempts of those before the crash", func(all []arrival) bool { return again(all) >= 4 })
+		for _, a := range r.all() {
+			want := fmt.Sprintf("/%s/%s/%d/%s", a.run, dispatcher.FormatInstant(a.scheduled.Add(-2*time.Second)), a.scheduled.UnixMilli(), dispatcher.FormatInstant(a.scheduled.Add(2*time.Second)))
+			if a.path != want {
+				t.Errorf("attempt %d was told %s, want %s", a.attempt, a.path, want)
+			}
+		}
+
+		w.Body = "{{.Secrets}}"
+		var faults dispatcher.Faults
+		if _, err := n.PutJob(t.Context(), job, client.Condition{}); !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "/target/webhook/body" || faults[0].Code != dispatcher.CodeTemplateField {
+			t.Errorf("a bad template: %v, want template_field at its body", err)
+		}
+	})
+}
