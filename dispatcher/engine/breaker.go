@@ -117,7 +117,9 @@ func (g *gate) sweep(now time.Time) {
 
 // report notes how a request to a host ended.
 func (g *gate) report(host string, o dispatcher.Outcome, now time.Time) {
-	if o.State == dispatcher.RunCancelled || g.threshold < 0 {
+	switch {
+	case g.threshold < 0, o.State == dispatcher.RunCancelled,
+		o.Class == dispatcher.ClassSecret, o.Class == dispatcher.ClassTemplate, o.Class == dispatcher.ClassEgressDenied:
 		return // which says nothing about the host
 	}
 	of := o.Class.OfHost()

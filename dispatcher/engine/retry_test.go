@@ -418,12 +418,16 @@ func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 	note("after it")
 	g.report("h", dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled}, now)
 	note("cancelled")
+	for _, unsent := range []dispatcher.Class{dispatcher.ClassSecret, dispatcher.ClassTemplate, dispatcher.ClassEgressDenied} {
+		g.report("h", dispatcher.Outcome{State: dispatcher.RunFailed, Class: unsent}, now)
+	}
+	note("nothing sent")
 	g.report("h", dispatcher.Outcome{State: dispatcher.RunSucceeded}, now)
 	note("a success")
 	want := []string{
 		"two failures: waits false", "two more after an answer: waits false", "three in a row: waits true",
 		"the first after the pause: waits false", "the second: waits true", "just before twice the pause: waits true",
-		"after it: waits false", "cancelled: waits true", "a success: waits false",
+		"after it: waits false", "cancelled: waits true", "nothing sent: waits true", "a success: waits false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
