@@ -139,11 +139,16 @@ func (e *TemplateError) Error() string { return "template: " + e.Faults.Error() 
 
 // Request returns what a webhook's attempt sends, its templates filled in. The error is a
 // *TemplateError.
-func (c *Call) Request() (url string, headers map[string]string, body []byte, err error) {
-	w := c.Target.Webhook
-	if c.Templates == nil {
-		return w.URL, w.Headers, w.BodyOf(c.Body()), nil
+func (c Call) Request() (url string, headers map[string]string, body []byte, err error) {
+	if c.Templates != nil {
+		return c.filledIn()
 	}
+	w := c.Target.Webhook
+	return w.URL, w.Headers, w.BodyOf(c.Body()), nil
+}
+
+// filledIn is Request where there are templates. It is apart, because only here c is moved to the heap.
+func (c Call) filledIn() (url string, headers map[string]string, body []byte, err error) {
 	url, headers, body, err = c.fill(c.Templates)
 	var faults Faults
 	if errors.As(err, &faults) {

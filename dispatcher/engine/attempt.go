@@ -54,7 +54,6 @@ func stopped(stop <-chan struct{}) bool {
 // fire makes one attempt and hands its outcome to the recorder.
 func (e *Engine) fire(ctx context.Context, run heldRun) {
 	var outcome dispatcher.Outcome
-	var template *dispatcher.TemplateError
 	call, err := e.callOf(ctx, run)
 	switch {
 	case err == nil && !e.acquire(ctx, run, call):
@@ -75,10 +74,8 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 		failpoint.Hit(failpoint.AfterAnswer)
 	case errors.Is(err, errGone):
 		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
-	case errors.As(err, &template):
-		outcome = unmade(dispatcher.RunFailed, dispatcher.ClassTemplate, err)
 	default:
-		outcome = unmade(dispatcher.RunFailed, dispatcher.ClassOther, err)
+		outcome = unmade(dispatcher.RunFailed, unmadeClass(err), err)
 	}
 	if errors.Is(context.Cause(ctx), errCutOff) {
 		return // whoever adopts the run accounts for this attempt as lost
@@ -124,6 +121,15 @@ func (e *Engine) drop(run heldRun) {
 func unmade(state dispatcher.RunState, class dispatcher.Class, reason error) dispatcher.Outcome {
 	now := time.Now()
 	return dispatcher.Outcome{State: state, StartedAt: now, EndedAt: now, Class: class, Error: reason.Error()}
+}
+
+// unmadeClass is the class of an attempt for which there was no call.
+func unmadeClass(reason error) dispatcher.Class {
+	var template *dispatcher.TemplateError
+	if errors.As(reason, &template) {
+		return dispatcher.ClassTemplate
+	}
+	return dispatcher.ClassOther
 }
 
 // callOf finds what to call, in the cache or, for a run that waited long, in the database,
