@@ -220,6 +220,12 @@ func startNodeWith(t *testing.T, database, token string, env []string, args ...s
 // launchNode starts a node and does not wait for it.
 func launchNode(t *testing.T, database, token string, env []string, args ...string) *node {
 	t.Helper()
+	return launch(t, filepath.Join(binaries, "carillon"), database, token, env, args...)
+}
+
+// launch is launchNode with a program.
+func launch(t *testing.T, program, database, token string, env []string, args ...string) *node {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +236,7 @@ func launchNode(t *testing.T, database, token string, env []string, args ...stri
 	if n.Client, err = client.New(n.endpoint, token, client.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	n.command = exec.Command(filepath.Join(binaries, "carillon"), append([]string{"serve", "--database", database, "--listen", address, "--egress-loopback"}, args...)...)
+	n.command = exec.Command(program, append([]string{"serve", "--database", database, "--listen", address, "--egress-loopback"}, args...)...)
 	n.command.Stderr, n.command.Env = n.logs, append(os.Environ(), env...)
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)
@@ -338,19 +344,26 @@ func (n *node) allRuns(app string) []dispatcher.Run {
 	}
 }
 
-// workspace is a copy of the quickstart with its own state.
+// workspace is a directory of Terraform configuration with its own state.
 type workspace struct {
 	t   *testing.T
 	dir string
 	env []string
 }
 
+// newWorkspace returns a copy of the quickstart.
 func newWorkspace(t *testing.T, n *node) *workspace {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "..", "examples", "quickstart"))); err != nil {
+	w := emptyWorkspace(t, n)
+	if err := os.CopyFS(w.dir, os.DirFS(filepath.Join("..", "..", "..", "examples", "quickstart"))); err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+func emptyWorkspace(t *testing.T, n *node) *workspace {
+	t.Helper()
+	dir := t.TempDir()
 	run := terraformRun{devCommand: &devCommand{Provider: filepath.Join(binaries, "terraform-provider-carillon")}}
 	config, err := run.cliConfig(dir)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
@@ -26,7 +28,8 @@ type lambdaService struct {
 
 	mu        sync.Mutex
 	invokes   int
-	throttles int // how many of the next invocations are throttled
+	functions []string // as they were named, one for each invocation
+	throttles int      // how many of the next invocations are throttled
 	pending   map[string]chan functionResult
 }
 
@@ -91,6 +94,7 @@ func (s *lambdaService) invoke(w http.ResponseWriter, r *http.Request) {
 	payload, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
 	s.invokes++
+	s.functions = append(s.functions, r.PathValue("function"))
 	id, result := fmt.Sprint("req-", s.invokes), make(chan functionResult, 1)
 	s.pending[id] = result
 	throttled := s.throttles > 0
@@ -117,6 +121,27 @@ func (s *lambdaService) invoke(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(ended.payload)
 }
 
+// of counts the invocations of a function by the name that it was invoked by.
+func (s *lambdaService) of(function string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, one := range s.functions {
+		if one == function {
+			n++
+		}
+	}
+	return n
+}
+
+// environment is that of a node which invokes functions here.
+func (s *lambdaService) environment() []string {
+	return []string{
+		"AWS_ENDPOINT_URL_LAMBDA=" + s.URL, "AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY=hunter2hunter2",
+		"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+	}
+}
+
 func (s *lambdaService) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,10 +155,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := newLambdaService(t)
 		s.throttles = 2
-		n := startNodeWith(t, database, newToken(t, database), []string{
-			"AWS_ENDPOINT_URL_LAMBDA=" + s.URL, "AWS_REGION=eu-central-1", "AWS_ACCESS_KEY_ID=AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY=secret",
-			"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
-		})
+		n := startNodeWith(t, database, newToken(t, database), s.environment())
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fn", Enabled: true}, client.Condition{}))
 		call := func(name, payload string, attempts int) dispatcher.Run {
 			t.Helper()
@@ -159,6 +181,11 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 3 || run.Attempts[0].Class != dispatcher.ClassThrottled || run.Attempts[1].Class != dispatcher.ClassThrottled {
 			t.Fatalf("run = %+v, want success after two throttles", run)
 		}
+		for i, throttled := range run.Attempts[:2] {
+			if wait := run.Attempts[i+1].StartedAt.Sub(throttled.EndedAt); wait < time.Second {
+				t.Errorf("invoked again %s after a throttle, want a second at least", wait)
+			}
+		}
 		if got := run.Attempts[2].Answer; got == nil || got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" || got.RequestID == "" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
 			t.Errorf("answer = %+v, want what the function said", got)
 		}
@@ -174,5 +201,86 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 		if got := s.count(); got != len(run.Attempts)+len(failed.Attempts) {
 			t.Errorf("%d invocations for %d attempts", got, len(run.Attempts)+len(failed.Attempts))
 		}
+	})
+}
+
+const functions = `
+terraform {
+  required_providers {
+    carillon = {
+      source = "carillon-dev/carillon"
+    }
+  }
+}
+variable "function" { type = string }
+resource "carillon_app" "fn" {
+  name = "fn"
+}
+resource "carillon_job" "adds" {
+  app      = carillon_app.fn.name
+  name     = "adds"
+  target   = { lambda = { function = var.function, timeout = "20s", concurrency = 2 } }
+  payload  = jsonencode({ amounts = [1, 2, 3] })
+  triggers = { tick = { expression = "* * * * * ?" } }
+}
+resource "carillon_job" "elsewhere" {
+  app     = carillon_app.fn.name
+  name    = "elsewhere"
+  enabled = false
+  target = {
+    lambda = {
+      function       = "arn:aws:lambda:eu-west-1:123456789012:function:other:7"
+      client_context = jsonencode({ custom = { a = "b" } })
+      assume_role = {
+        role_arn     = "arn:aws:iam::123456789012:role/invoker"
+        external_id  = "carillon/1"
+        session_tags = { team = "billing" }
+      }
+    }
+  }
+  triggers = { tick = { expression = "0 0 3 * * ?" } }
+}
+`
+
+// Terraform declares functions, which are then invoked on schedule; another qualifier is invoked
+// once it is declared, and a plan finds nothing to do however often they were invoked.
+func TestTerraformDeclaresFunctions(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := newLambdaService(t)
+		n := startNodeWith(t, database, newToken(t, database), s.environment())
+		w := emptyWorkspace(t, n)
+		if err := os.WriteFile(filepath.Join(w.dir, "main.tf"), []byte(functions), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, function := range []string{"sample", "sample:live"} {
+			w.apply("-var=function=" + function)
+			until(t, function+" to be invoked twice", func() bool { return s.of(function) >= 2 })
+			if out, code := w.terraform("plan", "-detailed-exitcode", "-no-color", "-var=function="+function); code != 0 {
+				t.Errorf("plan after %s was invoked: exit %d, want 0, for nothing is to be changed:\n%s", function, code, out)
+			}
+		}
+		before := s.of("sample")
+		until(t, "the alias to be invoked again", func() bool { return s.of("sample:live") >= 4 })
+		if after := s.of("sample"); after != before {
+			t.Errorf("%d invocations without the qualifier came after those with it", after-before)
+		}
+		run := func() dispatcher.Run {
+			runs := n.allRuns("fn")
+			return must[dispatcher.Run](t)(n.Run(t.Context(), runs[len(runs)-1].ID))
+		}()
+		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 1 || run.Attempts[0].Answer == nil || !strings.Contains(run.Attempts[0].Answer.Body, `"total":6`) {
+			t.Errorf("the first run = %+v, want what the function said", run)
+		}
+		want := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker", ExternalID: "carillon/1", SessionTags: map[string]string{"team": "billing"}}
+		got := must[dispatcher.Job](t)(n.Job(t.Context(), "fn", "elsewhere")).Target.Lambda
+		if diff := cmp.Diff(want, got.AssumeRole); diff != "" {
+			t.Errorf("role (-want +got):\n%s", diff)
+		}
+		state, _ := w.terraform("show", "-json")
+		if !strings.Contains(state, `"external_id":"carillon/1"`) || !strings.Contains(state, `"function":"sample:live"`) || strings.Contains(state, "hunter2") {
+			t.Errorf("state = %s", state)
+		}
+		w.apply("-destroy", "-var=function=sample")
 	})
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// mortal builds a node that dies where CHAOS says, once.
+var mortal = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(binaries, "carillon-chaos")
+	build := exec.Command("go", "build", "-tags", "chaos", "-o", program, "./dispatcher/cmd/carillon")
+	build.Dir = filepath.Join("..", "..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build a node with failpoints: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
+// A node is killed between every two steps of an attempt, at the first visit and at a later one, of
+// first attempts and of retries. Each attempt is sent once at most, each run that may be repeated
+// comes to its answer, and what is wanted once at most never comes twice.
+func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	program, err := mortal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	onBothDatabases(t, func(t *testing.T, database string) {
+		var mu sync.Mutex
+		hits := map[string]int{}
+		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+			mu.Lock()
+			defer mu.Unlock()
+			if hits[a.event]++; a.path == "/flaky" && hits[a.event] < 3 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		token := newToken(t, database)
+		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
+		n := startNode(t, database, token, args...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
+		for _, name := range []string{"flaky", "once"} {
+			job := webhookJob("kill", name, r.URL+"/"+name, map[string]string{"a": "* * * * * ?", "b": "* * * * * ?", "c": "* * * * * ?"})
+			job.Retry.SetDefaults()
+			job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(300 * time.Millisecond)}, 3
+			if name == "once" {
+				job.Delivery = dispatcher.AtMostOnce
+			}
+			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		}
+		n.kill()
+		for _, at := range []failpoint.Point{
+			failpoint.AfterClaim, failpoint.BeforeQueue, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend, failpoint.AfterAnswer, failpoint.AfterRecord,
+		} {
+			for _, visit := range []int{1, 7} {
+				victim := launch(t, program, database, token, []string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
+				victim.awaitDeath(t, fmt.Sprintf("its visit %d of %s", visit, at))
+			}
+		}
+		last := startNode(t, database, token, args...)
+		checkKilled(t, last, r, last.settled(t, "kill", time.Now()))
+	})
+}
+
+// settled waits until all runs of instants before one have ended, and returns them.
+func (n *node) settled(t *testing.T, app string, before time.Time) []dispatcher.Run {
+	t.Helper()
+	var runs []dispatcher.Run
+	until(t, "all runs to end", func() bool {
+		runs = slices.DeleteFunc(n.allRuns(app), func(run dispatcher.Run) bool { return !run.ScheduledAt.Before(before) })
+		return !slices.ContainsFunc(runs, func(run dispatcher.Run) bool { return run.EndedAt == nil })
+	})
+	return runs
+}
+
+// awaitDeath waits until the node has been killed by itself; anything else, or nothing within a
+// minute, fails the test.
+func (n *node) awaitDeath(t *testing.T, where string) {
+	t.Helper()
+	select {
+	case err := <-n.exited:
+		if status, ok := n.command.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+			t.Fatalf("at %s the node ended with %v, want by SIGKILL", where, err)
+		}
+	case <-time.After(60 * time.Second):
+		t.Fatalf("the node lived on, without %s", where)
+	}
+}
+
+// checkKilled compares what was sent with what the ledger says of runs.
+func checkKilled(t *testing.T, n *node, r *receiver, runs []dispatcher.Run) {
+	t.Helper()
+	sent, ofEvent := map[string]int{}, map[string]int{}
+	for _, a := range r.all() {
+		if !slices.ContainsFunc(runs, func(run dispatcher.Run) bool { return run.ID == a.run }) {
+			continue
+		}
+		key := fmt.Sprint(a.run, " ", a.attempt)
+		ofEvent[a.event]++
+		if sent[key]++; sent[key] > 1 {
+			t.Errorf("attempt %d of run %s was sent %d times", a.attempt, a.run, sent[key])
+		}
+	}
+	states := map[string]int{}
+	for _, one := range runs {
+		run := must[dispatcher.Run](t)(n.Run(t.Context(), one.ID))
+		states[run.Job+" "+string(run.State)]++
+		for i, attempt := range run.Attempts {
+			if attempt.Attempt != i+1 {
+				t.Errorf("attempts of run %s = %+v, want them numbered from 1 on", run.ID, run.Attempts)
+			}
+			if attempt.State == dispatcher.RunLost {
+				states[run.Job+" attempts lost"]++
+			}
+			delete(sent, fmt.Sprint(run.ID, " ", attempt.Attempt))
+		}
+		switch hits := ofEvent[run.EventID]; {
+		case run.Job == "flaky" && (run.State != dispatcher.RunSucceeded || hits < 3):
+			t.Errorf("run %s is %s after %d requests, want succeeded after three: %+v", run.ID, run.State, hits, run.Attempts)
+		case run.Job == "once" && (hits > 1 || run.State == dispatcher.RunSucceeded && hits != 1 || run.State != dispatcher.RunSucceeded && run.State != dispatcher.RunLost):
+			t.Errorf("run %s, wanted once at most, is %s after %d requests: %+v", run.ID, run.State, hits, run.Attempts)
+		}
+	}
+	for attempt := range sent {
+		t.Errorf("run and attempt %s were sent, and the ledger has no such attempt", attempt)
+	}
+	t.Logf("%d runs: %v", len(runs), states)
+	if states["flaky attempts lost"] == 0 || states["once lost"] == 0 {
+		t.Errorf("states = %v, want some attempts lost: the kills met none", states)
+	}
+}
