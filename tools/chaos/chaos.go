@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ type chaos struct {
 	troubles []error
 }
 
+// nodeCount is how many nodes there are.
+const nodeCount = 3
+
 // settle is how long a run goes on after the last fault: recovery, the end of all definitions,
 // and the end of what they left in flight.
 const settle = 12 * time.Second
@@ -39,13 +43,17 @@ func newChaos(ctx context.Context, o options) (c *chaos, err error) {
 	if c.faults, err = history.Create(o.dir, history.Faults, false); err != nil {
 		return nil, err
 	}
-	if c.receiver, err = startReceiver(ctx, o.dir); err != nil {
+	near, far := "127.0.0.1:0", "127.0.0.1:0"
+	if o.separate {
+		near, far = nearAddress+":0", farAddress+":0"
+	}
+	if c.receiver, err = startReceiver(ctx, o.dir, near, far); err != nil {
 		return nil, err
 	}
 	if c.database, err = startDatabase(ctx, o.dir); err != nil {
 		return nil, err
 	}
-	for i := range 3 {
+	for i := range nodeCount {
 		n, err := newNode(ctx, c, i+1)
 		if err != nil {
 			return nil, errors.Join(err, c.close())
@@ -100,6 +108,9 @@ func (c *chaos) run(ctx context.Context) error {
 		working.Go(func() { c.kill(faulty, n, i) })
 	}
 	working.Go(func() { c.harm(faulty) })
+	if c.separate && slices.Contains(listed(c.options.faults, []string{"target"}), "target") {
+		working.Go(func() { c.cutTargets(faulty) })
+	}
 	working.Go(func() { c.watchMachine(faulty) })
 	working.Go(func() { c.declared.change(faulty) })
 	working.Wait()
@@ -201,7 +212,11 @@ func (c *chaos) trouble(err error) {
 
 // note writes a fault down.
 func (c *chaos) note(kind, node string, from, to time.Time) {
-	if err := c.faults.Append(history.Fault{Kind: kind, Node: node, From: from, To: to}); err != nil {
+	c.noteFault(history.Fault{Kind: kind, Node: node, From: from, To: to})
+}
+
+func (c *chaos) noteFault(f history.Fault) {
+	if err := c.faults.Append(f); err != nil {
 		c.trouble(err)
 	}
 }

@@ -59,33 +59,6 @@ func (c *chaos) freezeNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// partitionNode cuts a node from the database, silently or not.
-func (c *chaos) partitionNode(ctx context.Context, n *node) error {
-	from, silently := time.Now(), c.intN(2) == 0
-	n.proxy.partition(silently)
-	pause(ctx, c.between(time.Second, 4500*time.Millisecond))
-	n.proxy.heal()
-	kind := "partition, connections reset"
-	if silently {
-		kind = "partition, silent"
-	}
-	c.note(kind, n.name, from, time.Now())
-	return nil
-}
-
-// flapNode cuts a node off again and again.
-func (c *chaos) flapNode(ctx context.Context, n *node) error {
-	from := time.Now()
-	for range 6 {
-		n.proxy.partition(c.intN(2) == 0)
-		pause(ctx, c.between(50*time.Millisecond, 300*time.Millisecond))
-		n.proxy.heal()
-		pause(ctx, c.between(50*time.Millisecond, 300*time.Millisecond))
-	}
-	c.note("partition, flapping", n.name, from, time.Now())
-	return nil
-}
-
 // loseAnswers cuts all nodes' connections at writes: before the database has seen them, or
 // after it has committed them.
 func (c *chaos) loseAnswers(ctx context.Context, _ *node) error {

@@ -17,7 +17,7 @@ type try struct {
 	node         int64
 	began, ended int64 // when it was claimed; when its outcome, or its loss, was settled
 	started      int64 // 0: unknown
-	state        string
+	state, class string
 	late         bool
 }
 
@@ -25,7 +25,7 @@ type try struct {
 func (j *judge) tries() map[fire][]try {
 	all := map[fire][]try{}
 	for _, a := range j.attempts {
-		all[a.fire] = append(all[a.fire], try{fire: a.fire, number: a.attempt, node: a.node, began: a.began, ended: a.ended, state: a.state, late: a.late != nil})
+		all[a.fire] = append(all[a.fire], try{fire: a.fire, number: a.attempt, node: a.node, began: a.began, ended: a.ended, state: a.state, class: a.class, late: a.late != nil})
 		if a.late != nil {
 			j.late++
 		}
@@ -34,7 +34,7 @@ func (j *judge) tries() map[fire][]try {
 		if r.attempt == 0 {
 			continue // it ended without any
 		}
-		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended), started: orZero(r.started), state: r.state}
+		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended), started: orZero(r.started), state: r.state, class: r.class}
 		if n := len(all[r.fire]); n > 0 && all[r.fire][n-1].number == r.attempt {
 			// A run that was given up has its last attempt in both; there it begins with its intent.
 			both := &all[r.fire][n-1]
@@ -209,11 +209,13 @@ func (j *judge) checkRequest(q *request, t try) {
 	switch late := t.state == "lost" && at > t.ended+mostOnTheWay; {
 	case late && j.woke(q, t.node):
 		j.waking++
+	case late && j.held(q, t.node):
+		j.delivered++
 	case late:
 		j.add(overlaps, "%s: the request of attempt %d was sent at %s, when it had been taken from node %s at %s", j.name(q.fire), t.number, instant(at), j.nodeNames[t.node], instant(t.ended))
 	}
 	// That a run is cancelled reaches its node later, and it keeps its slot until then.
-	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack {
+	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack && !j.held(q, t.node) {
 		j.add(unexplained, "%s: the request of attempt %d came at %s, after its end at %s", j.name(q.fire), t.number, instant(at), instant(t.ended))
 	}
 }
@@ -245,7 +247,7 @@ func (j *judge) checkRepeats(f fire, requests []*request, tries []try) {
 		}
 		before := requests[i-1]
 		switch {
-		case q.Attempt < before.Attempt && q.Attempt <= len(tries) && j.woke(q, tries[q.Attempt-1].node):
+		case q.Attempt < before.Attempt && q.Attempt <= len(tries) && (j.woke(q, tries[q.Attempt-1].node) || j.held(q, tries[q.Attempt-1].node)):
 		case q.Attempt < before.Attempt:
 			j.add(overlaps, "%s: attempt %d came after attempt %d", j.name(f), q.Attempt, before.Attempt)
 		case before.Attempt <= len(tries) && before.Attempt > 0 && tries[before.Attempt-1].state == "succeeded":
@@ -283,7 +285,7 @@ func describe(q *request) string {
 
 // disturbed tells whether something happened to the node of a run's last attempt during it.
 func (j *judge) disturbed(r run) bool {
-	return j.upset(r.node, orZero(r.claimed), orZero(r.ended))
+	return j.upset(r.node, orZero(r.claimed), orZero(r.ended)) || j.cutOff(r.trigger, r.node, orZero(r.claimed), orZero(r.ended))
 }
 
 // checkPayloads requires that a run was sent as it was defined when it was claimed, or later.

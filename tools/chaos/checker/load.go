@@ -55,7 +55,7 @@ type attempt struct {
 	fire
 	attempt            int
 	node, began, ended int64
-	state              string
+	state, class       string
 	late               *string
 }
 
@@ -101,8 +101,8 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return nil, err
 	}
 	if h.attempts, err = rows(ctx, conn, func(a *attempt, row pgx.Rows) error {
-		return row.Scan(&a.trigger, &a.at, &a.kind, &a.attempt, &a.node, &a.began, &a.ended, &a.state, &a.late)
-	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, late_result FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
+		return row.Scan(&a.trigger, &a.at, &a.kind, &a.attempt, &a.node, &a.began, &a.ended, &a.state, &a.class, &a.late)
+	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, class, late_result FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
 		return nil, err
 	}
 	if h.misfires, err = rows(ctx, conn, func(m *misfire, row pgx.Rows) error {

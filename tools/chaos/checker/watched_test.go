@@ -80,7 +80,8 @@ func badWatched() map[string]spoiled {
 		"a request of a node that was silent": {func(s *story) {
 			s.beats = slices.DeleteFunc(s.beats, func(b beat) bool { return b.node == n2 && b.at > ms(15*second) && b.at < ms(19*second) })
 		}, overlaps},
-		"a request of a node that never was": {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
-		"an audit that objects":              {func(s *story) { s.audits[1].Failed = true }, lost},
+		"a request of a node that never was":  {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
+		"a target out of reach for no reason": {func(s *story) { last(s).class = "connect_timeout" }, unexplained},
+		"an audit that objects":               {func(s *story) { s.audits[1].Failed = true }, lost},
 	}
 }
