@@ -19,6 +19,7 @@ import (
 // chaos is one run.
 type chaos struct {
 	options
+	pace
 	database *database
 	receiver *receiver
 	nodes    []*node
@@ -34,12 +35,11 @@ type chaos struct {
 // nodeCount is how many nodes there are.
 const nodeCount = 3
 
-// settle is how long a run goes on after the last fault: recovery, the end of all definitions,
-// and the end of what they left in flight.
-const settle = 12 * time.Second
-
 func newChaos(ctx context.Context, o options) (c *chaos, err error) {
-	c = &chaos{options: o, spawn: spawner(), rand: rand.New(rand.NewPCG(o.seed, 1))}
+	c = &chaos{options: o, pace: quick(), spawn: spawner(), rand: rand.New(rand.NewPCG(o.seed, 1))}
+	if o.production {
+		c.pace = production()
+	}
 	if c.faults, err = history.Create(o.dir, history.Faults, false); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (c *chaos) run(ctx context.Context) error {
 	if err := c.declared.standing(ctx); err != nil {
 		return err
 	}
-	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-settle))
+	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))
 	defer end()
 	var working sync.WaitGroup
 	for i, n := range c.nodes {
@@ -179,13 +179,12 @@ func (c *chaos) heal(ctx context.Context) error {
 			c.trouble(err)
 		}
 	}
-	// Dead after 2 s, handler 0.5 s, window 0.2 s: longer than the longest recovery.
-	pause(ctx, 4*time.Second)
+	pause(ctx, c.recovery+1300*time.Millisecond)
 	if err := c.declared.end(ctx); err != nil {
 		return err
 	}
 	c.receiver.hurry()
-	for range 40 {
+	for patience := time.Now().Add(c.settle); time.Now().Before(patience); {
 		live, err := c.database.count(ctx, databaseName, "SELECT count(*) FROM runs WHERE live")
 		if err == nil && live == 0 {
 			break
@@ -196,7 +195,7 @@ func (c *chaos) heal(ctx context.Context) error {
 		return err
 	}
 	for _, n := range c.nodes {
-		if err := n.terminate(10 * time.Second); err != nil {
+		if err := n.terminate(c.drain + 7*time.Second); err != nil {
 			c.trouble(err)
 		}
 	}

@@ -52,7 +52,7 @@ func (c *chaos) freezeNode(ctx context.Context, n *node) error {
 	from := time.Now()
 	n.freeze(true)
 	n.signal(syscall.SIGSTOP)
-	pause(ctx, c.between(2500*time.Millisecond, 4*time.Second))
+	pause(ctx, c.draw(c.frozen))
 	n.signal(syscall.SIGCONT)
 	n.freeze(false)
 	c.note("freeze anywhere", n.name, from, time.Now())

@@ -31,6 +31,7 @@ type options struct {
 	only             string
 	args             []string // of the nodes, besides constants
 	separate         bool     // nodes have networks of their own
+	production       bool     // nodes have the settings of production
 }
 
 func main() {
@@ -46,6 +47,7 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory in any case")
 	flag.BoolVar(&o.mutants, "mutants", false, "break the product on purpose, one way after the other, and require that each is noticed")
 	flag.StringVar(&o.only, "only", "", "of the mutants, only the one of this name")
+	flag.BoolVar(&o.production, "production", false, "have nodes with the settings of production: window 5 s, handler 15 s, dead after 60 s; takes 300 seconds or more")
 	flag.BoolVar(&o.separate, "separate", false, "this process has networks and mounts of its own; it is started so by itself")
 	flag.Func("node-arg", "a further argument of the nodes", func(arg string) error { o.args = append(o.args, arg); return nil })
 	flag.Parse()
@@ -135,7 +137,8 @@ func runHere(ctx context.Context, o options, w io.Writer) error {
 	if err := c.run(ctx); err != nil {
 		return errors.Join(err, c.close())
 	}
-	check := exec.CommandContext(ctx, o.checker, "-database", c.database.URL(databaseName), "-dir", o.dir)
+	check := exec.CommandContext(ctx, o.checker, "-database", c.database.URL(databaseName), "-dir", o.dir,
+		"-dead-after", c.deadAfter.String(), "-drain", c.drain.String(), "-recovery", c.recovery.String())
 	check.Stdout, check.Stderr = w, w
 	err = check.Run()
 	var exit *exec.ExitError

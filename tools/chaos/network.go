@@ -40,6 +40,9 @@ func runSeparately(ctx context.Context, o options, spawn chan<- func(), w io.Wri
 		"-separate", "-program", o.program, "-checker", o.checker, "-dir", o.dir, "-seconds", strconv.Itoa(o.seconds),
 		"-seed", strconv.FormatUint(o.seed, 10), "-kills", o.kills, "-faults", o.faults, "-bounded", strconv.Itoa(o.bounded),
 	}
+	if o.production {
+		args = append(args, "-production")
+	}
 	for _, arg := range o.args {
 		args = append(args, "-node-arg", arg)
 	}

@@ -67,7 +67,7 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 		return nil, err
 	}
 	n := &node{name: name, listen: listen, log: log, proxy: p, spawn: c.spawn, clock: filepath.Join(c.dir, name+".clock")}
-	n.command = slices.Concat(command, []string{c.program, "serve"}, constants, c.args)
+	n.command = slices.Concat(command, []string{c.program, "serve"}, c.settings, c.args)
 	if !c.separate {
 		n.command = append(n.command, "--egress-loopback")
 	}
@@ -75,12 +75,6 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
 		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)
 	return n, nil
-}
-
-// constants are the node's settings: poll window 0.2 s, handler 0.5 s, dead after 2 s.
-var constants = []string{
-	"--poll-window=200ms", "--handler-interval=500ms", "--heartbeat=400ms", "--dead-after=2s", "--share-grace=200ms",
-	"--drain-timeout=3s", "--workers=128", "--queue=512",
 }
 
 // freeAddress returns an address that nobody listens on.

@@ -86,11 +86,14 @@ func (j *judge) checkAttempts() {
 
 // handedBack tells whether a run may have been handed back by a node that drained, or have been
 // left unsent by one that died, or may have waited for a slot: who adopts it then counts the same
-// attempt, and claims it anew.
+// attempt, and claims it anew. Of an attempt that was made again the claim is not known, only when it began.
 func (j *judge) handedBack(t try) bool {
+	if again := j.triesOf[t.fire]; len(again) > 1 && again[0].state != "lost" {
+		return true
+	}
 	policy := j.bound(t.trigger).policy
 	return policy == queue || policy == replace || j.triggersByID[t.trigger].once || slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		drained := f.Kind == "SIGTERM" || f.Kind == "kill K18" || f.Kind == "start or drain ended"
+		drained := f.Kind == "SIGTERM" || f.Kind == history.Drain || f.Kind == "kill K18" || f.Kind == "start or drain ended"
 		return drained && f.To.UnixMilli() > t.at-1000 && f.From.UnixMilli() < t.began+1000
 	})
 }
@@ -102,7 +105,7 @@ func (j *judge) checkLoss(t try) {
 	for _, f := range j.faults {
 		mine := f.Node == "" || f.Node == j.nodeNames[t.node]
 		// A node that was frozen or cut off is taken for dead a while after.
-		if mine && f.From.UnixMilli() <= t.ended && f.To.UnixMilli() >= t.began-3000 {
+		if mine && f.From.UnixMilli() <= t.ended && f.To.UnixMilli() >= t.began-j.notice() {
 			from = max(from, f.From.UnixMilli(), t.began)
 		}
 	}
@@ -110,15 +113,16 @@ func (j *judge) checkLoss(t try) {
 		j.add(unexplained, "%s: attempt %d of node %s was lost between %s and %s, when nothing had happened to it", j.name(t.fire), t.number, j.nodeNames[t.node], instant(t.began), instant(t.ended))
 		return
 	}
-	j.recovery = append(j.recovery, t.ended-from)
-	if t.ended-t.began > mostHeld {
+	j.adoption = append(j.adoption, t.ended-from)
+	if t.ended-t.began > mostHeld+3*j.recovery.Milliseconds() {
 		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodeNames[t.node], t.number, time.Duration(t.ended-t.began)*time.Millisecond)
 	}
 }
 
-// mostHeld is how long an attempt may be neither over nor known to be lost: a request's timeout,
-// a node's death and a database that is away for a while come after one another.
-const mostHeld = 15_000
+// mostHeld is how long, besides some recoveries, an attempt may be neither over nor known to be lost:
+// a request's timeout, a node's death, that of whoever would have noticed and a database that is away
+// for a while come after one another.
+const mostHeld = 7_000
 
 // checkOutcome requires that a run ended as its job's delivery allows.
 func (j *judge) checkOutcome(r run) {

@@ -73,6 +73,7 @@ func check(h *record) (*verdict, error) {
 	j.checkAttempts()
 	j.checkRequests()
 	j.checkBounded()
+	j.checkDrains()
 	j.checkAdvances()
 	j.checkGrants()
 	for _, a := range j.audits {
@@ -273,9 +274,9 @@ func (j *judge) checkCatchUp(m misfire, caughtUp map[int64]bool) {
 	}
 }
 
-// patience is how long after the end of a run, at most, a fixed delay may go on when faults
+// patience is how long after the end of a run, besides a recovery, a fixed delay may go on when faults
 // are over.
-const patience = 8000
+const patience = 5300
 
 // accountDelay requires of a fixed delay that each fire follows the end of the one before.
 func (j *judge) accountDelay(t trigger) {
@@ -305,7 +306,7 @@ func (j *judge) accountDelay(t trigger) {
 			due = *e.ended + s.delay.Milliseconds()
 		}
 	}
-	if len(entries) == 0 || due != 0 && due+patience < min(s.to, j.end) {
+	if len(entries) == 0 || due != 0 && due+patience+j.recovery.Milliseconds() < min(s.to, j.end) {
 		j.add(lost, "%s/%s: a fixed delay that did not go on at %s", t.app, t.job, instant(due))
 	}
 }
@@ -321,7 +322,7 @@ func (j *judge) checkEnd() {
 		switch {
 		case t.state == "error":
 			j.add(unrecovered, "%s/%s: its trigger cannot be evaluated", t.app, t.job)
-		case t.firing && t.state == "waiting" && t.due != nil && *t.due+patience < j.end:
+		case t.firing && t.state == "waiting" && t.due != nil && *t.due+patience+j.recovery.Milliseconds() < j.end:
 			j.add(unrecovered, "%s/%s: overdue since %s", t.app, t.job, instant(*t.due))
 		}
 	}

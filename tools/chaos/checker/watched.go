@@ -117,7 +117,7 @@ const mostBehind = 1500 * time.Millisecond
 // anything tells whether anything at all was wrong in a stretch of time, or shortly before.
 func (j *judge) anything(from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-5000
+		return f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-2*j.notice()
 	})
 }
 
