@@ -36,8 +36,12 @@ func (c *chaos) drainAt(ctx context.Context, n *node) {
 	n.signal(syscall.SIGTERM)
 	select {
 	case <-n.end():
-		if state := n.exec.ProcessState; state.ExitCode() != 0 {
-			f.Wrong = "it ended with " + state.String()
+		status, _ := n.exec.ProcessState.Sys().(syscall.WaitStatus)
+		switch {
+		case status.Signaled() && status.Signal() == syscall.SIGTERM:
+			f.Kind = "SIGTERM twice" // another had told it before, upon which this one ends it at once
+		case status.ExitStatus() != 0:
+			f.Wrong = "it ended with " + n.exec.ProcessState.String()
 		}
 	case <-time.After(c.drain + mostDrained):
 		f.Wrong = fmt.Sprintf("it had not ended after %s", c.drain+mostDrained)

@@ -88,6 +88,9 @@ func (j *judge) checkAttempts() {
 // left unsent by one that died, or may have waited for a slot: who adopts it then counts the same
 // attempt, and claims it anew. Of an attempt that was made again the claim is not known, only when it began.
 func (j *judge) handedBack(t try) bool {
+	if j.far[t.trigger] {
+		return true // put off while its target is left alone, which counts no attempt either
+	}
 	if again := j.triesOf[t.fire]; len(again) > 1 && again[0].state != "lost" {
 		return true
 	}
