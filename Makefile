@@ -108,12 +108,14 @@ SECONDS ?= 60
 .PHONY: chaos
 chaos:
 	@tools/postgres.sh
+	@tools/networks.sh
 	@go run ./tools/chaos -seconds $(SECONDS) $(ARGS)
 
 ## chaos-mutants: break the product's promises one by one, and require that chaos notices each
 .PHONY: chaos-mutants
 chaos-mutants:
 	@tools/postgres.sh
+	@tools/networks.sh
 	@go run ./tools/chaos -mutants $(ARGS)
 
 ## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays

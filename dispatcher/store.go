@@ -162,6 +162,8 @@ type History interface {
 type Beat struct {
 	// State is the node's state as the operator wants it.
 	State NodeState
+	// At is when it came, by the database's clock.
+	At time.Time
 	// Live are all nodes that may claim, by id; the node itself among them if so.
 	Live []Node
 	// Rewound tells that the database was rewound and that it is not settled what becomes of that.

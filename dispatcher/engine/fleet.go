@@ -23,6 +23,7 @@ type fleet struct {
 	leaseUntil time.Time // local, monotonic
 	rounds     int       // heartbeats in a row that came on time
 	lastBeat   time.Time // local
+	beatAt     time.Time // the same by the database's clock
 }
 
 func newFleet(deadAfter time.Duration) *fleet { return &fleet{deadAfter: deadAfter} }
@@ -38,7 +39,7 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.node, f.state, f.asked, f.rewound, f.live = id, state, state, false, nil
-	f.rounds, f.lastBeat = 0, sent
+	f.rounds, f.lastBeat, f.beatAt = 0, sent, time.Time{}
 	f.leaseUntil = f.leaseFrom(sent)
 }
 
@@ -61,13 +62,16 @@ func (f *fleet) beat(b dispatcher.Beat, sent time.Time) (activated bool) {
 	}
 	f.leaseUntil = f.leaseFrom(sent)
 	// A round counts as fresh only when the one before was recent: after an outage or a
-	// pause of our own everybody's heartbeat looks stale.
-	if sent.Sub(f.lastBeat) < f.deadAfter/2 {
+	// pause of our own everybody's heartbeat looks stale. So it does when the database's clock
+	// has leapt ahead.
+	passed := sent.Sub(f.lastBeat)
+	leapt := !f.beatAt.IsZero() && (b.At.Sub(f.beatAt)-passed).Abs() > f.deadAfter/4
+	if passed < f.deadAfter/2 && !leapt {
 		f.rounds++
 	} else {
 		f.rounds = 0
 	}
-	f.lastBeat = sent
+	f.lastBeat, f.beatAt = sent, b.At
 	return activated
 }
 

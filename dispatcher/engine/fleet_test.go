@@ -101,6 +101,43 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 	})
 }
 
+func TestNobodyIsBuriedRightAfterTheClockOfTheDatabaseLeapt(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		leap time.Duration
+		want bool
+	}{
+		"ahead":             {time.Hour, false},
+		"back":              {-time.Hour, false},
+		"by nothing":        {0, true},
+		"as answers differ": {500 * time.Millisecond, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(10 * time.Second)
+				f.joined(1, dispatcher.NodeActive, time.Now())
+				beat := func(leapt time.Duration) {
+					<-time.After(time.Second)
+					f.beat(dispatcher.Beat{State: dispatcher.NodeActive, At: time.Now().Add(leapt)}, time.Now())
+				}
+				for range 4 {
+					beat(0)
+				}
+				beat(tt.leap)
+				if got := f.mayBury(); got != tt.want {
+					t.Errorf("may bury others: %v, want %v", got, tt.want)
+				}
+				beat(tt.leap)
+				beat(tt.leap)
+				if !f.mayBury() {
+					t.Error("two rounds by the new time were not enough")
+				}
+			})
+		})
+	}
+}
+
 func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -136,7 +136,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	}
 	s.mark(id, node.beats)
 	live, err := collect(ctx, s.beat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
-	return dispatcher.Beat{State: node.State, Live: live, Rewound: node.rewound}, err
+	return dispatcher.Beat{State: node.State, At: now, Live: live, Rewound: node.rewound}, err
 }
 
 // doubt notes a rewind if the database does not know a node that it must know.

@@ -16,7 +16,7 @@ type stopwatch struct {
 	start time.Time
 
 	mu                            sync.Mutex
-	written                       bool
+	written, connected            bool
 	dnsBegan, connBegan, tlsBegan time.Time
 	phases                        dispatcher.Phases
 }
@@ -24,7 +24,9 @@ type stopwatch struct {
 // trace has the transport tell the stopwatch.
 func (s *stopwatch) trace() *httptrace.ClientTrace {
 	trace := &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) { s.note(func(time.Time) { s.written = s.written || !info.Reused }) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			s.note(func(time.Time) { s.written, s.connected = s.written || !info.Reused, true })
+		},
 		WroteHeaderField: func(string, []string) {
 			s.mu.Lock()
 			s.written = true
@@ -43,8 +45,10 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 				}
 			})
 		},
-		ConnectDone: func(string, string, error) {
-			s.note(func(now time.Time) { s.phases.Connect = since(s.connBegan, now) })
+		ConnectDone: func(_, _ string, err error) {
+			s.note(func(now time.Time) {
+				s.phases.Connect, s.connected = since(s.connBegan, now), s.connected || err == nil
+			})
 		},
 		TLSHandshakeStart: func() { s.note(func(now time.Time) { s.tlsBegan = now }) },
 		TLSHandshakeDone: func(tls.ConnectionState, error) {
@@ -76,6 +80,13 @@ func (s *stopwatch) sent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written
+}
+
+// unconnected tells that a connection was begun, and that there was none at any time.
+func (s *stopwatch) unconnected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.connBegan.IsZero() && !s.connected
 }
 
 // seen returns the phases so far; ended tells that the last byte of the answer has come.

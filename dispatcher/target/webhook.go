@@ -121,6 +121,10 @@ func (i *Invoker) attempt(ctx, bounded context.Context, w *dispatcher.Webhook, r
 	var outcome dispatcher.Outcome
 	if err != nil {
 		outcome = classify(ctx, bounded, err, w.Timeout)
+		if outcome.Class == dispatcher.ClassTimeout && watch.unconnected() {
+			// The attempt's time was over before that of a dial. Nothing was sent.
+			outcome = failed(dispatcher.ClassConnectTimeout, fmt.Sprintf("no connection within %s", w.Timeout))
+		}
 		outcome.HTTPStatus = got.status
 	} else {
 		outcome = i.judge(w, got)

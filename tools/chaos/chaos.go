@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 // chaos is one run.
 type chaos struct {
 	options
+	pace
 	database *database
 	receiver *receiver
 	nodes    []*node
@@ -30,22 +32,28 @@ type chaos struct {
 	troubles []error
 }
 
-// settle is how long a run goes on after the last fault: recovery, the end of all definitions,
-// and the end of what they left in flight.
-const settle = 12 * time.Second
+// nodeCount is how many nodes there are.
+const nodeCount = 3
 
 func newChaos(ctx context.Context, o options) (c *chaos, err error) {
-	c = &chaos{options: o, spawn: spawner(), rand: rand.New(rand.NewPCG(o.seed, 1))}
+	c = &chaos{options: o, pace: quick(), spawn: spawner(), rand: rand.New(rand.NewPCG(o.seed, 1))}
+	if o.production {
+		c.pace = production()
+	}
 	if c.faults, err = history.Create(o.dir, history.Faults, false); err != nil {
 		return nil, err
 	}
-	if c.receiver, err = startReceiver(ctx, o.dir); err != nil {
+	near, far := "127.0.0.1:0", "127.0.0.1:0"
+	if o.separate {
+		near, far = nearAddress+":0", farAddress+":0"
+	}
+	if c.receiver, err = startReceiver(ctx, o.dir, near, far); err != nil {
 		return nil, err
 	}
 	if c.database, err = startDatabase(ctx, o.dir); err != nil {
 		return nil, err
 	}
-	for i := range 3 {
+	for i := range nodeCount {
 		n, err := newNode(ctx, c, i+1)
 		if err != nil {
 			return nil, errors.Join(err, c.close())
@@ -93,13 +101,16 @@ func (c *chaos) run(ctx context.Context) error {
 	if err := c.declared.standing(ctx); err != nil {
 		return err
 	}
-	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-settle))
+	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))
 	defer end()
 	var working sync.WaitGroup
 	for i, n := range c.nodes {
 		working.Go(func() { c.kill(faulty, n, i) })
 	}
 	working.Go(func() { c.harm(faulty) })
+	if c.separate && slices.Contains(listed(c.options.faults, []string{"target"}), "target") {
+		working.Go(func() { c.cutTargets(faulty) })
+	}
 	working.Go(func() { c.watchMachine(faulty) })
 	working.Go(func() { c.declared.change(faulty) })
 	working.Wait()
@@ -168,13 +179,12 @@ func (c *chaos) heal(ctx context.Context) error {
 			c.trouble(err)
 		}
 	}
-	// Dead after 2 s, handler 0.5 s, window 0.2 s: longer than the longest recovery.
-	pause(ctx, 4*time.Second)
+	pause(ctx, c.recovery+1300*time.Millisecond)
 	if err := c.declared.end(ctx); err != nil {
 		return err
 	}
 	c.receiver.hurry()
-	for range 40 {
+	for patience := time.Now().Add(c.settle); time.Now().Before(patience); {
 		live, err := c.database.count(ctx, databaseName, "SELECT count(*) FROM runs WHERE live")
 		if err == nil && live == 0 {
 			break
@@ -185,7 +195,7 @@ func (c *chaos) heal(ctx context.Context) error {
 		return err
 	}
 	for _, n := range c.nodes {
-		if err := n.terminate(10 * time.Second); err != nil {
+		if err := n.terminate(c.drain + 7*time.Second); err != nil {
 			c.trouble(err)
 		}
 	}
@@ -201,7 +211,11 @@ func (c *chaos) trouble(err error) {
 
 // note writes a fault down.
 func (c *chaos) note(kind, node string, from, to time.Time) {
-	if err := c.faults.Append(history.Fault{Kind: kind, Node: node, From: from, To: to}); err != nil {
+	c.noteFault(history.Fault{Kind: kind, Node: node, From: from, To: to})
+}
+
+func (c *chaos) noteFault(f history.Fault) {
+	if err := c.faults.Append(f); err != nil {
 		c.trouble(err)
 	}
 }

@@ -115,7 +115,7 @@ func (d *declarer) send(ctx context.Context, method, path, tag string, body any,
 		return "", err
 	}
 	// What was begun is finished, also when the time for faults is over.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second+d.frozen.most)
 	defer cancel()
 	var last error
 	for first := d.intN(len(d.nodes)); ctx.Err() == nil; first++ {

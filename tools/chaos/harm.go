@@ -52,37 +52,10 @@ func (c *chaos) freezeNode(ctx context.Context, n *node) error {
 	from := time.Now()
 	n.freeze(true)
 	n.signal(syscall.SIGSTOP)
-	pause(ctx, c.between(2500*time.Millisecond, 4*time.Second))
+	pause(ctx, c.draw(c.frozen))
 	n.signal(syscall.SIGCONT)
 	n.freeze(false)
 	c.note("freeze anywhere", n.name, from, time.Now())
-	return nil
-}
-
-// partitionNode cuts a node from the database, silently or not.
-func (c *chaos) partitionNode(ctx context.Context, n *node) error {
-	from, silently := time.Now(), c.intN(2) == 0
-	n.proxy.partition(silently)
-	pause(ctx, c.between(time.Second, 4500*time.Millisecond))
-	n.proxy.heal()
-	kind := "partition, connections reset"
-	if silently {
-		kind = "partition, silent"
-	}
-	c.note(kind, n.name, from, time.Now())
-	return nil
-}
-
-// flapNode cuts a node off again and again.
-func (c *chaos) flapNode(ctx context.Context, n *node) error {
-	from := time.Now()
-	for range 6 {
-		n.proxy.partition(c.intN(2) == 0)
-		pause(ctx, c.between(50*time.Millisecond, 300*time.Millisecond))
-		n.proxy.heal()
-		pause(ctx, c.between(50*time.Millisecond, 300*time.Millisecond))
-	}
-	c.note("partition, flapping", n.name, from, time.Now())
 	return nil
 }
 

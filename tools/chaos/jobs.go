@@ -23,6 +23,7 @@ type job struct {
 	timezone        string
 	phase           time.Duration // of a rate
 	twice           bool          // a second trigger fires when the first does not
+	far             bool          // its receiver is one that nodes may be cut off from
 	retry           *history.Retry
 }
 
@@ -57,6 +58,8 @@ func (d *declarer) standing(ctx context.Context) error {
 	several(2, job{app: "north", name: "slow", path: "/slow", expression: "rate(2s)"})
 	several(2, job{app: "north", name: "flaky", path: "/flaky", expression: "rate(2s)"})
 	several(2, job{app: "south", name: "flaky", path: "/flaky", expression: "rate(1s)", retry: &steps})
+	several(4, job{app: "north", name: "far", path: "/ok", expression: "rate(1s)", far: true})
+	several(2, job{app: "south", name: "far", path: "/ok", expression: "rate(2s)", far: true, once: true})
 	several(1, job{app: "north", name: "delay", path: "/ok", expression: "delay(1s)"})
 	several(1, job{app: "south", name: "delay", path: "/slow", expression: "delay(1s)", once: true})
 	several(1, job{app: "north", name: "sparse", path: "/ok", expression: "0/15 * * * * ?", timezone: "Europe/Berlin"})
@@ -99,7 +102,7 @@ func all[T any](ctx context.Context, of []T, do func(context.Context, T) error) 
 func (d *declarer) put(ctx context.Context, j job, enabled bool) error {
 	declaration := history.Declaration{
 		App: j.app, Job: j.name, Enabled: enabled, Delivery: "at_least_once", MisfireAfter: j.misfireAfter, MisfirePolicy: j.policy,
-		Path: j.path, Concurrency: j.concurrency, Retry: j.retry,
+		Path: j.path, Concurrency: j.concurrency, Retry: j.retry, Far: j.far,
 	}
 	switch {
 	case j.once:
@@ -142,6 +145,10 @@ func (d *declarer) end(ctx context.Context) error {
 
 // bodies returns what is sent for a declaration, by the number of the put.
 func (d *declarer) bodies(of history.Declaration) func(int) any {
+	url, timeout := d.receiver.url+of.Path, requestTimeout
+	if of.Far {
+		url, timeout = d.receiver.far+of.Path, farTimeout
+	}
 	return func(put int) any {
 		triggers := map[string]any{}
 		for name, t := range of.Triggers {
@@ -162,7 +169,7 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 		}
 		job := map[string]any{
 			"enabled": of.Enabled, "delivery": of.Delivery, "payload": map[string]any{"put": put}, "triggers": triggers,
-			"target": map[string]any{"webhook": map[string]any{"url": d.receiver.url + of.Path, "timeout": requestTimeout.String()}},
+			"target": map[string]any{"webhook": map[string]any{"url": url, "timeout": timeout.String()}},
 		}
 		if of.Retry != nil {
 			job["retry"] = of.Retry
@@ -174,5 +181,9 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 	}
 }
 
-// requestTimeout is that of all jobs; the longest answers take a little less.
-const requestTimeout = 6 * time.Second
+// The timeouts of jobs: the longest answers take a little less than the one, and a node is cut off
+// from a receiver for longer than the other.
+const (
+	requestTimeout = 6 * time.Second
+	farTimeout     = 2 * time.Second
+)

@@ -10,18 +10,16 @@ import (
 
 // points are what is done to a node at which point, and at which visit at most. A point that is
 // passed often gets a later visit, so that the node has done something before it dies. Who is
-// stopped is killed by nobody, and wakes when its runs are others'.
+// stopped is killed by nobody, and wakes when its runs are others'. A drain is no point, and takes its
+// turn with them.
 var points = []struct {
 	name string
 	most int
 }{
-	{"K1", 12}, {"K2", 80}, {"K3", 80}, {"stop K7", 40}, {"K4", 80}, {"K5", 80}, {"K6", 80}, {"K7", 100}, {"stop K5", 30}, {"K8", 100}, {"K9", 100},
+	{"K1", 12}, {"K2", 80}, {"K3", 80}, {"stop K7", 40}, {"K4", 80}, {"K5", 80}, {"K6", 80}, {"K7", 100}, {"stop K5", 30}, {"drain", 1}, {"K8", 100}, {"K9", 100},
 	{"K10", 80}, {"K11", 2}, {"stop K9", 40}, {"K12", 4}, {"K13", 4}, {"K14", 4}, {"stop K2", 30}, {"K15", 4}, {"K16", 1}, {"K17", 2}, {"K18", 1},
-	{"stop K8", 40}, {"stop K4", 30}, {"stop K12", 4}, {"stop K14", 4},
+	{"drain", 1}, {"stop K8", 40}, {"stop K4", 30}, {"stop K12", 4}, {"stop K14", 4},
 }
-
-// patience is how long a node may live without reaching its point.
-const patience = 5 * time.Second
 
 // kill lets a node live and die, again and again: at one point after the other, each node
 // beginning with another.
@@ -29,7 +27,9 @@ func (c *chaos) kill(ctx context.Context, n *node, first int) {
 	var names []string
 	most := map[string]int{}
 	for _, p := range points {
-		names, most[p.name] = append(names, p.name), p.most
+		if names, most[p.name] = append(names, p.name), p.most; p.most <= 12 {
+			most[p.name] = min(p.most, c.seldom)
+		}
 	}
 	names = listed(c.kills, names)
 	if len(names) == 0 {
@@ -37,13 +37,17 @@ func (c *chaos) kill(ctx context.Context, n *node, first int) {
 	}
 	for i := first * 9; ctx.Err() == nil; i++ {
 		name := names[i%len(names)]
+		if name == "drain" {
+			c.drainAt(ctx, n)
+			continue
+		}
 		nth := 1 + c.intN(most[name])
 		if point, stops := strings.CutPrefix(name, "stop "); stops {
 			c.stopAt(ctx, n, point, nth)
 			continue
 		}
 		c.killAt(ctx, n, name, nth)
-		pause(ctx, c.between(50*time.Millisecond, 800*time.Millisecond))
+		pause(ctx, c.draw(c.rest))
 	}
 }
 
@@ -70,7 +74,7 @@ func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
 		n.signal(syscall.SIGTERM)
 	}
 	kind := "kill " + point
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(c.life); ; {
 		select {
 		case <-n.end():
 			if !n.exec.ProcessState.Exited() {
@@ -97,7 +101,7 @@ func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 		c.trouble(err)
 		return
 	}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); pause(ctx, 20*time.Millisecond) {
+	for deadline := time.Now().Add(c.life); time.Now().Before(deadline); pause(ctx, 20*time.Millisecond) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -106,7 +110,7 @@ func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 		}
 		from := time.Now()
 		n.freeze(true)
-		pause(ctx, c.between(2500*time.Millisecond, 4*time.Second))
+		pause(ctx, c.draw(c.frozen))
 		n.signal(syscall.SIGCONT)
 		n.freeze(false)
 		c.note("freeze "+point, n.name, from, time.Now())

@@ -30,6 +30,8 @@ type options struct {
 	keep, mutants    bool
 	only             string
 	args             []string // of the nodes, besides constants
+	separate         bool     // nodes have networks of their own
+	production       bool     // nodes have the settings of production
 }
 
 func main() {
@@ -45,6 +47,9 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "keep the directory in any case")
 	flag.BoolVar(&o.mutants, "mutants", false, "break the product on purpose, one way after the other, and require that each is noticed")
 	flag.StringVar(&o.only, "only", "", "of the mutants, only the one of this name")
+	flag.BoolVar(&o.production, "production", false, "have nodes with the settings of production: window 5 s, handler 15 s, dead after 60 s; takes 300 seconds or more")
+	flag.BoolVar(&o.separate, "separate", false, "this process has networks and mounts of its own; it is started so by itself")
+	flag.Func("node-arg", "a further argument of the nodes", func(arg string) error { o.args = append(o.args, arg); return nil })
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -54,7 +59,11 @@ func main() {
 	if err == nil {
 		return
 	}
-	if !errors.Is(err, errVerdict) {
+	switch {
+	case errors.Is(err, errTogether):
+		fmt.Println(err)
+		os.Exit(exitTogether)
+	case !errors.Is(err, errVerdict):
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 	}
 	os.Exit(1)
@@ -65,6 +74,12 @@ var errVerdict = errors.New("the checker objects")
 
 // run makes one run, or one for each mutant.
 func run(ctx context.Context, o options) error {
+	if o.separate {
+		if err := layCables(ctx, nodeCount); err != nil {
+			return fmt.Errorf("%w: %w", errTogether, err)
+		}
+		return runHere(ctx, o, os.Stdout)
+	}
 	if o.dir == "" {
 		dir, err := os.MkdirTemp("", "carillon-chaos-")
 		if err != nil {
@@ -103,9 +118,18 @@ func (o *options) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// runOnce makes one run, lets the checker judge it, and writes what it says.
+// runOnce makes one run, with networks of the kernel's own if that may be.
 func runOnce(ctx context.Context, o options, w io.Writer) error {
 	fmt.Fprintf(w, "chaos: %d s, seed %d\n", o.seconds, o.seed)
+	err := runSeparately(ctx, o, spawner(), w)
+	if !errors.Is(err, errTogether) {
+		return err
+	}
+	return runHere(ctx, o, w)
+}
+
+// runHere makes one run in this process, lets the checker judge it, and writes what it says.
+func runHere(ctx context.Context, o options, w io.Writer) error {
 	c, err := newChaos(ctx, o)
 	if err != nil {
 		return err
@@ -113,7 +137,8 @@ func runOnce(ctx context.Context, o options, w io.Writer) error {
 	if err := c.run(ctx); err != nil {
 		return errors.Join(err, c.close())
 	}
-	check := exec.CommandContext(ctx, o.checker, "-database", c.database.URL(databaseName), "-dir", o.dir)
+	check := exec.CommandContext(ctx, o.checker, "-database", c.database.URL(databaseName), "-dir", o.dir,
+		"-dead-after", c.deadAfter.String(), "-drain", c.drain.String(), "-recovery", c.recovery.String())
 	check.Stdout, check.Stderr = w, w
 	err = check.Run()
 	var exit *exec.ExitError

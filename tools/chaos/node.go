@@ -20,14 +20,14 @@ import (
 // node is one of the three, through all its incarnations.
 type node struct {
 	name    string
-	program string
-	args    []string
+	command []string // what starts it
 	env     []string
 	listen  string
 	clock   string // the file that holds its clock's shift
 	log     *os.File
 	proxy   *proxy
 	spawn   chan<- func()
+	network sync.Mutex // of the rules in its network
 
 	mu     sync.Mutex
 	exec   *exec.Cmd
@@ -50,11 +50,15 @@ func spawner() chan<- func() {
 
 func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	name := fmt.Sprintf("n%d", i)
-	p, err := startProxy(ctx, c.database.address())
-	if err != nil {
-		return nil, err
+	command, listen, host := []string{"ip", "netns", "exec", name}, nodeAddress(i)+":8080", hubAddress(i)
+	if !c.separate {
+		var err error
+		if listen, err = freeAddress(ctx); err != nil {
+			return nil, err
+		}
+		command, host = nil, "127.0.0.1"
 	}
-	listen, err := freeAddress(ctx)
+	p, err := startProxy(ctx, host, c.database.address())
 	if err != nil {
 		return nil, err
 	}
@@ -62,18 +66,15 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{name: name, program: c.program, listen: listen, log: log, proxy: p, spawn: c.spawn, clock: filepath.Join(c.dir, name+".clock")}
-	n.args = slices.Concat([]string{"serve"}, constants, c.args)
+	n := &node{name: name, listen: listen, log: log, proxy: p, spawn: c.spawn, clock: filepath.Join(c.dir, name+".clock")}
+	n.command = slices.Concat(command, []string{c.program, "serve"}, c.settings, c.args)
+	if !c.separate {
+		n.command = append(n.command, "--egress-loopback")
+	}
 	n.env = append(os.Environ(),
 		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
 		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)
 	return n, nil
-}
-
-// constants are the node's settings: poll window 0.2 s, handler 0.5 s, dead after 2 s.
-var constants = []string{
-	"--poll-window=200ms", "--handler-interval=500ms", "--heartbeat=400ms", "--dead-after=2s", "--share-grace=200ms",
-	"--drain-timeout=3s", "--workers=128", "--queue=512", "--egress-loopback",
 }
 
 // freeAddress returns an address that nobody listens on.
@@ -89,7 +90,7 @@ func freeAddress(ctx context.Context) (string, error) {
 func (n *node) start(failpoints string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	command := exec.Command(n.program, n.args...) //nolint:noctx // it is ended by signals, which are what is tried here
+	command := exec.Command(n.command[0], n.command[1:]...) //nolint:noctx // it is ended by signals, which are what is tried here
 	command.Env = append(n.env, "CHAOS="+failpoints)
 	command.Stdout, command.Stderr = n.log, n.log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

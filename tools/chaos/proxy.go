@@ -32,8 +32,8 @@ const (
 	closing       // nothing goes through, and who tries is told at once
 )
 
-func startProxy(ctx context.Context, to string) (*proxy, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+func startProxy(ctx context.Context, host, to string) (*proxy, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", host+":0")
 	if err != nil {
 		return nil, err
 	}

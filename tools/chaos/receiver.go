@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -14,28 +16,31 @@ import (
 	"github.com/carillon-dev/carillon/tools/chaos/history"
 )
 
-// receiver is the target of all jobs. A request is on the disk before it is answered, and so
+// receiver is the target of all jobs, at two addresses. A request is on the disk before it is answered, and so
 // is the answer before it leaves.
 type receiver struct {
-	url      string
+	url, far string
 	server   *http.Server
 	log      *history.Log
 	requests atomic.Int64
 	hurried  chan struct{} // closed when all is to be answered at once
 }
 
-func startReceiver(ctx context.Context, dir string) (*receiver, error) {
+func startReceiver(ctx context.Context, dir string, addresses ...string) (*receiver, error) {
 	log, err := history.Create(dir, history.Hits, true)
 	if err != nil {
 		return nil, err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	r := &receiver{url: "http://" + listener.Addr().String(), log: log, hurried: make(chan struct{})}
+	r := &receiver{log: log, hurried: make(chan struct{})}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
-	go func() { _ = r.server.Serve(listener) }() // ends with close
+	for _, address := range addresses {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, errors.Join(err, r.server.Close())
+		}
+		r.url, r.far = cmp.Or(r.url, "http://"+listener.Addr().String()), "http://"+listener.Addr().String()
+		go func() { _ = r.server.Serve(listener) }() // ends with close
+	}
 	return r, nil
 }
 

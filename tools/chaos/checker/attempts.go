@@ -17,7 +17,7 @@ type try struct {
 	node         int64
 	began, ended int64 // when it was claimed; when its outcome, or its loss, was settled
 	started      int64 // 0: unknown
-	state        string
+	state, class string
 	late         bool
 }
 
@@ -25,7 +25,7 @@ type try struct {
 func (j *judge) tries() map[fire][]try {
 	all := map[fire][]try{}
 	for _, a := range j.attempts {
-		all[a.fire] = append(all[a.fire], try{fire: a.fire, number: a.attempt, node: a.node, began: a.began, ended: a.ended, state: a.state, late: a.late != nil})
+		all[a.fire] = append(all[a.fire], try{fire: a.fire, number: a.attempt, node: a.node, began: a.began, ended: a.ended, state: a.state, class: a.class, late: a.late != nil})
 		if a.late != nil {
 			j.late++
 		}
@@ -34,7 +34,7 @@ func (j *judge) tries() map[fire][]try {
 		if r.attempt == 0 {
 			continue // it ended without any
 		}
-		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended), started: orZero(r.started), state: r.state}
+		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended), started: orZero(r.started), state: r.state, class: r.class}
 		if n := len(all[r.fire]); n > 0 && all[r.fire][n-1].number == r.attempt {
 			// A run that was given up has its last attempt in both; there it begins with its intent.
 			both := &all[r.fire][n-1]
@@ -86,11 +86,17 @@ func (j *judge) checkAttempts() {
 
 // handedBack tells whether a run may have been handed back by a node that drained, or have been
 // left unsent by one that died, or may have waited for a slot: who adopts it then counts the same
-// attempt, and claims it anew.
+// attempt, and claims it anew. Of an attempt that was made again the claim is not known, only when it began.
 func (j *judge) handedBack(t try) bool {
+	if j.far[t.trigger] {
+		return true // put off while its target is left alone, which counts no attempt either
+	}
+	if again := j.triesOf[t.fire]; len(again) > 1 && again[0].state != "lost" {
+		return true
+	}
 	policy := j.bound(t.trigger).policy
 	return policy == queue || policy == replace || j.triggersByID[t.trigger].once || slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		drained := f.Kind == "SIGTERM" || f.Kind == "kill K18" || f.Kind == "start or drain ended"
+		drained := f.Kind == "SIGTERM" || f.Kind == history.Drain || f.Kind == "kill K18" || f.Kind == "start or drain ended"
 		return drained && f.To.UnixMilli() > t.at-1000 && f.From.UnixMilli() < t.began+1000
 	})
 }
@@ -102,7 +108,7 @@ func (j *judge) checkLoss(t try) {
 	for _, f := range j.faults {
 		mine := f.Node == "" || f.Node == j.nodeNames[t.node]
 		// A node that was frozen or cut off is taken for dead a while after.
-		if mine && f.From.UnixMilli() <= t.ended && f.To.UnixMilli() >= t.began-3000 {
+		if mine && f.From.UnixMilli() <= t.ended && f.To.UnixMilli() >= t.began-j.notice() {
 			from = max(from, f.From.UnixMilli(), t.began)
 		}
 	}
@@ -110,15 +116,16 @@ func (j *judge) checkLoss(t try) {
 		j.add(unexplained, "%s: attempt %d of node %s was lost between %s and %s, when nothing had happened to it", j.name(t.fire), t.number, j.nodeNames[t.node], instant(t.began), instant(t.ended))
 		return
 	}
-	j.recovery = append(j.recovery, t.ended-from)
-	if t.ended-t.began > mostHeld {
+	j.adoption = append(j.adoption, t.ended-from)
+	if t.ended-t.began > mostHeld+3*j.recovery.Milliseconds() {
 		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodeNames[t.node], t.number, time.Duration(t.ended-t.began)*time.Millisecond)
 	}
 }
 
-// mostHeld is how long an attempt may be neither over nor known to be lost: a request's timeout,
-// a node's death and a database that is away for a while come after one another.
-const mostHeld = 15_000
+// mostHeld is how long, besides some recoveries, an attempt may be neither over nor known to be lost:
+// a request's timeout, a node's death, that of whoever would have noticed and a database that is away
+// for a while come after one another.
+const mostHeld = 7_000
 
 // checkOutcome requires that a run ended as its job's delivery allows.
 func (j *judge) checkOutcome(r run) {
@@ -209,11 +216,13 @@ func (j *judge) checkRequest(q *request, t try) {
 	switch late := t.state == "lost" && at > t.ended+mostOnTheWay; {
 	case late && j.woke(q, t.node):
 		j.waking++
+	case late && j.held(q, t.node):
+		j.delivered++
 	case late:
 		j.add(overlaps, "%s: the request of attempt %d was sent at %s, when it had been taken from node %s at %s", j.name(q.fire), t.number, instant(at), j.nodeNames[t.node], instant(t.ended))
 	}
 	// That a run is cancelled reaches its node later, and it keeps its slot until then.
-	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack {
+	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack && !j.held(q, t.node) {
 		j.add(unexplained, "%s: the request of attempt %d came at %s, after its end at %s", j.name(q.fire), t.number, instant(at), instant(t.ended))
 	}
 }
@@ -245,7 +254,7 @@ func (j *judge) checkRepeats(f fire, requests []*request, tries []try) {
 		}
 		before := requests[i-1]
 		switch {
-		case q.Attempt < before.Attempt && q.Attempt <= len(tries) && j.woke(q, tries[q.Attempt-1].node):
+		case q.Attempt < before.Attempt && q.Attempt <= len(tries) && (j.woke(q, tries[q.Attempt-1].node) || j.held(q, tries[q.Attempt-1].node)):
 		case q.Attempt < before.Attempt:
 			j.add(overlaps, "%s: attempt %d came after attempt %d", j.name(f), q.Attempt, before.Attempt)
 		case before.Attempt <= len(tries) && before.Attempt > 0 && tries[before.Attempt-1].state == "succeeded":
@@ -283,7 +292,7 @@ func describe(q *request) string {
 
 // disturbed tells whether something happened to the node of a run's last attempt during it.
 func (j *judge) disturbed(r run) bool {
-	return j.upset(r.node, orZero(r.claimed), orZero(r.ended))
+	return j.upset(r.node, orZero(r.claimed), orZero(r.ended)) || j.cutOff(r.trigger, r.node, orZero(r.claimed), orZero(r.ended))
 }
 
 // checkPayloads requires that a run was sent as it was defined when it was claimed, or later.

@@ -94,7 +94,7 @@ func (j *judge) checkOneAtOnce(of []*request) {
 }
 
 // mayOverlap tells whether a request may come while an older one is not answered: the older was
-// given up with its node, or cancelled as its node was away, or this one's node froze as it wrote it.
+// given up with its node, or cancelled as its node was away, or this one was and left as its node woke.
 func (j *judge) mayOverlap(older, q *request) bool {
 	was, is := j.tryOf(older), j.tryOf(q)
 	switch at := q.At.UnixMilli(); {
@@ -105,7 +105,7 @@ func (j *judge) mayOverlap(older, q *request) bool {
 	case was.state == "cancelled" && j.upset(was.node, older.At.UnixMilli(), at):
 		return true
 	default:
-		return is.state == "lost" && is.ended < at && j.woke(q, is.node)
+		return (is.state == "lost" || is.state == "cancelled") && is.ended < at && j.woke(q, is.node)
 	}
 }
 
@@ -171,6 +171,6 @@ func (j *judge) aliveAt(r run, at int64) bool {
 // upset tells whether something happened to a node, or to the database, in a stretch of time.
 func (j *judge) upset(node, from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return (f.Node == "" || f.Node == j.nodeNames[node]) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-3000
+		return (f.Node == "" || f.Node == j.nodeNames[node]) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-j.notice()
 	})
 }

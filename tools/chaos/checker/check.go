@@ -14,6 +14,7 @@ import (
 type judge struct {
 	*record
 	*verdict
+	faults       []history.Fault // but for those between nodes and targets
 	triggersByID map[int64]trigger
 	triggerOf    map[string]int64 // by app/job/name
 	nodeNames    map[int64]string
@@ -21,6 +22,8 @@ type judge struct {
 	runsOf       map[int64][]run
 	misfiresOf   map[int64][]misfire
 	bounds       map[string]boundOf       // by app/job
+	cuts         []history.Fault          // those between nodes and targets; the others are faults
+	far          map[int64]bool           // triggers whose target is one that nodes may be cut off from
 	retries      map[int64]*history.Retry // by trigger
 	beatsOf      map[int64][]int64        // by node, in order
 	triesOf      map[fire][]try
@@ -34,7 +37,7 @@ func check(h *record) (*verdict, error) {
 		record: h, verdict: &verdict{found: map[fault][]string{}},
 		triggersByID: map[int64]trigger{}, triggerOf: map[string]int64{}, nodeNames: map[int64]string{},
 		segments: map[int64][]segment{}, runsOf: map[int64][]run{}, misfiresOf: map[int64][]misfire{},
-		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, beatsOf: map[int64][]int64{},
+		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, far: map[int64]bool{}, beatsOf: map[int64][]int64{},
 	}
 	for _, t := range h.triggers {
 		j.triggersByID[t.id], j.triggerOf[t.app+"/"+t.job+"/"+t.name] = t, t.id
@@ -49,6 +52,7 @@ func check(h *record) (*verdict, error) {
 	for _, m := range h.misfires {
 		j.misfiresOf[m.trigger] = append(j.misfiresOf[m.trigger], m)
 	}
+	j.cuts, j.faults = h.faultsOf(true), h.faultsOf(false)
 	j.readBounds()
 	j.readWatched()
 	j.triesOf, j.sent = j.tries(), j.requests()
@@ -69,6 +73,7 @@ func check(h *record) (*verdict, error) {
 	j.checkAttempts()
 	j.checkRequests()
 	j.checkBounded()
+	j.checkDrains()
 	j.checkAdvances()
 	j.checkGrants()
 	for _, a := range j.audits {
@@ -269,9 +274,9 @@ func (j *judge) checkCatchUp(m misfire, caughtUp map[int64]bool) {
 	}
 }
 
-// patience is how long after the end of a run, at most, a fixed delay may go on when faults
+// patience is how long after the end of a run, besides a recovery, a fixed delay may go on when faults
 // are over.
-const patience = 8000
+const patience = 5300
 
 // accountDelay requires of a fixed delay that each fire follows the end of the one before.
 func (j *judge) accountDelay(t trigger) {
@@ -301,7 +306,7 @@ func (j *judge) accountDelay(t trigger) {
 			due = *e.ended + s.delay.Milliseconds()
 		}
 	}
-	if len(entries) == 0 || due != 0 && due+patience < min(s.to, j.end) {
+	if len(entries) == 0 || due != 0 && due+patience+j.recovery.Milliseconds() < min(s.to, j.end) {
 		j.add(lost, "%s/%s: a fixed delay that did not go on at %s", t.app, t.job, instant(due))
 	}
 }
@@ -317,7 +322,7 @@ func (j *judge) checkEnd() {
 		switch {
 		case t.state == "error":
 			j.add(unrecovered, "%s/%s: its trigger cannot be evaluated", t.app, t.job)
-		case t.firing && t.state == "waiting" && t.due != nil && *t.due+patience < j.end:
+		case t.firing && t.state == "waiting" && t.due != nil && *t.due+patience+j.recovery.Milliseconds() < j.end:
 			j.add(unrecovered, "%s/%s: overdue since %s", t.app, t.job, instant(*t.due))
 		}
 	}

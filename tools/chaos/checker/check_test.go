@@ -32,7 +32,7 @@ func TestGoodHistoryPasses(t *testing.T) {
 	}
 	var out strings.Builder
 	v.print(&out, &newStory().record)
-	const last = "\nchaos: faults=1 expected=125 runs=122 misfires=3 lost=0 unexplained=0 early=0 overlaps=0 unrecovered=0\n"
+	const last = "\nchaos: faults=2 expected=125 runs=122 misfires=3 lost=0 unexplained=0 early=0 overlaps=0 unrecovered=0\n"
 	if !strings.HasSuffix(out.String(), last) {
 		t.Errorf("the output ends in %q, want %q", out.String()[max(0, out.Len()-len(last)):], last)
 	}

@@ -28,7 +28,13 @@ type record struct {
 	beats    []beat
 	// deadAfter is how long after its last sign of life a node is declared dead.
 	deadAfter time.Duration
+	drain     time.Duration // how long a node that is told to end waits for what is in flight
+	// recovery is how long it takes at most, once a node lives, until what a dead one held goes on.
+	recovery time.Duration
 }
+
+// notice is how long after something has happened to a node its consequences are felt.
+func (h *record) notice() int64 { return h.deadAfter.Milliseconds() + 1000 }
 
 // fire identifies a run.
 type fire struct {
@@ -55,7 +61,7 @@ type attempt struct {
 	fire
 	attempt            int
 	node, began, ended int64
-	state              string
+	state, class       string
 	late               *string
 }
 
@@ -75,8 +81,9 @@ type trigger struct {
 }
 
 type node struct {
-	id   int64
-	name string
+	id      int64
+	name    string
+	started int64
 }
 
 // change is a definition's, as the audit has it.
@@ -101,8 +108,8 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return nil, err
 	}
 	if h.attempts, err = rows(ctx, conn, func(a *attempt, row pgx.Rows) error {
-		return row.Scan(&a.trigger, &a.at, &a.kind, &a.attempt, &a.node, &a.began, &a.ended, &a.state, &a.late)
-	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, late_result FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
+		return row.Scan(&a.trigger, &a.at, &a.kind, &a.attempt, &a.node, &a.began, &a.ended, &a.state, &a.class, &a.late)
+	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, class, late_result FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
 		return nil, err
 	}
 	if h.misfires, err = rows(ctx, conn, func(m *misfire, row pgx.Rows) error {
@@ -117,7 +124,7 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		FROM triggers t JOIN jobs j ON j.id = t.job_id JOIN apps a ON a.id = t.app_id ORDER BY t.id`); err != nil {
 		return nil, err
 	}
-	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name) }, `SELECT id, name FROM nodes`); err != nil {
+	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started) }, `SELECT id, name, started_at FROM nodes`); err != nil {
 		return nil, err
 	}
 	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error { return row.Scan(&f.trigger, &f.at, &f.kind) }, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {

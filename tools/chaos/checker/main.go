@@ -18,13 +18,15 @@ func main() {
 	database := flag.String("database", "", "URL of the database, whose nodes have ended")
 	dir := flag.String("dir", "", "directory with what the run wrote down")
 	deadAfter := flag.Duration("dead-after", 2*time.Second, "how long after its last sign of life a node is declared dead")
+	drain := flag.Duration("drain", 3*time.Second, "how long a node that is told to end waits for what is in flight")
+	recovery := flag.Duration("recovery", 2700*time.Millisecond, "how long it takes at most, once a node lives, until what a dead one held goes on")
 	flag.Parse()
 	h, err := load(context.Background(), *database, *dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "checker:", err)
 		os.Exit(2)
 	}
-	h.deadAfter = *deadAfter
+	h.deadAfter, h.drain, h.recovery = *deadAfter, *drain, *recovery
 	v, err := check(h)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "checker:", err)

@@ -35,9 +35,11 @@ type verdict struct {
 	waking     int // requests that left as their node woke, when another had repeated them
 	retried    int // attempts that were made again, for they had failed
 	overlapped int // requests that came when an older one of their job was given up, and not answered
+	unreached  int // attempts that did not get through to their target
+	delivered  int // requests that the kernel delivered when their attempt was over
 	late       int // results that came after the run had been taken away
 	lateness   []int64
-	recovery   []int64 // from the beginning of a fault to the adoption of what it left
+	adoption   []int64 // from the beginning of a fault to the adoption of what it left
 }
 
 func (v *verdict) add(f fault, format string, args ...any) {
@@ -81,8 +83,9 @@ func (v *verdict) print(w io.Writer, h *record) {
 		v.retried, v.late, len(h.nodes))
 	fmt.Fprintf(table, "\nof the receiver\t\nrequests\t%d\nrepeated, and explained by a lost or failed attempt\t%d\nof them late, for their node froze as it wrote them\t%d\n", v.requested, v.repeats, v.waking)
 	fmt.Fprintf(table, "of jobs with one run at once, while an older one that was given up hung\t%d\n", v.overlapped)
+	fmt.Fprintf(table, "attempts whose node was cut off from their target\t%d\nrequests that arrived when that was over, and their attempt too\t%d\n", v.unreached, v.delivered)
 	fmt.Fprintf(table, "\nrequests after their instant\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50), percentile(v.lateness, 99), percentile(v.lateness, 100))
-	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.recovery, 50), percentile(v.recovery, 99), percentile(v.recovery, 100))
+	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.adoption, 50), percentile(v.adoption, 99), percentile(v.adoption, 100))
 	_ = table.Flush() // to a terminal that is gone
 	for _, f := range faults {
 		for i, one := range v.found[f] {

@@ -56,7 +56,7 @@ func (j *judge) checkLease(q *request, node int64) {
 		j.add(unexplained, "%s: sent by node %s, which was not there", j.name(q.fire), j.nodeNames[node])
 		return
 	}
-	if since := at - beats[n-1]; since > j.deadAfter.Milliseconds()+mostOnTheWay && !j.woke(q, node) && !j.stood(beats[n-1], at) {
+	if since := at - beats[n-1]; since > j.deadAfter.Milliseconds()+mostOnTheWay && !j.woke(q, node) && !j.held(q, node) && !j.stood(beats[n-1], at) {
 		j.add(overlaps, "%s: the request of attempt %d came %s after the last sign of life of node %s", j.name(q.fire), q.Attempt, time.Duration(since)*time.Millisecond, j.nodeNames[node])
 	}
 }
@@ -77,6 +77,12 @@ func (j *judge) checkRetries(r run, tries []try) {
 	policy := j.retries[r.trigger]
 	failures := 0
 	for i, t := range tries {
+		if t.class == "connect_timeout" {
+			j.unreached++
+			if !j.cutOff(t.trigger, t.node, t.began, t.ended) {
+				j.add(unexplained, "%s: attempt %d of node %s did not get through to a target that it was not cut off from", j.name(r.fire), t.number, j.nodeNames[t.node])
+			}
+		}
 		if t.state != "failed" && t.state != "timed_out" {
 			continue
 		}
@@ -111,7 +117,7 @@ const mostBehind = 1500 * time.Millisecond
 // anything tells whether anything at all was wrong in a stretch of time, or shortly before.
 func (j *judge) anything(from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-5000
+		return f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-2*j.notice()
 	})
 }
 
@@ -146,6 +152,7 @@ func (j *judge) readWatched() {
 		}
 	}
 	for _, t := range j.triggers {
-		j.retries[t.id] = latest[t.app+"/"+t.job].Retry
+		d := latest[t.app+"/"+t.job]
+		j.retries[t.id], j.far[t.id] = d.Retry, d.Far
 	}
 }

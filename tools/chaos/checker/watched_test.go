@@ -14,7 +14,7 @@ const flaky = 9
 // advance, of one lock three grants, and signs of life of both nodes, one of which dies.
 func (s *story) addWatched() {
 	const second = time.Second
-	s.deadAfter = 2 * second
+	s.deadAfter, s.drain, s.recovery = 2*second, 3*second, 2700*time.Millisecond
 	d := declared("north", "flaky", "at_least_once", "rate(10s)")
 	d.Retry = &history.Retry{MaxAttempts: 3, Delays: []string{"300ms", "900ms"}}
 	s.declare(flaky, d)
@@ -44,6 +44,7 @@ func (s *story) addWatched() {
 			s.beats = append(s.beats, beat{n1, ms(t)})
 		}
 	}
+	s.faults = append(s.faults, history.Fault{Kind: history.Drain, Node: "n2", From: base.Add(31 * second), To: base.Add(33 * second)})
 	s.audits = []history.Audit{{App: "north"}, {App: "south"}}
 }
 
@@ -80,7 +81,17 @@ func badWatched() map[string]spoiled {
 		"a request of a node that was silent": {func(s *story) {
 			s.beats = slices.DeleteFunc(s.beats, func(b beat) bool { return b.node == n2 && b.at > ms(15*second) && b.at < ms(19*second) })
 		}, overlaps},
-		"a request of a node that never was": {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
-		"an audit that objects":              {func(s *story) { s.audits[1].Failed = true }, lost},
+		"a drain without an end": {func(s *story) { s.faults[1].To = base.Add(38 * second) }, unrecovered},
+		"a drain that failed":    {func(s *story) { s.faults[1].Wrong = "it ended with exit status 1" }, unrecovered},
+		"a drain that lost a claim": {func(s *story) {
+			r := s.run(dense, 30*second)
+			s.attempts = append(s.attempts, attempt{fire: r.fire, attempt: 1, node: n2, began: ms(30 * second), ended: ms(33 * second), state: "lost"})
+			r.attempt, r.node, r.claimed, r.started, r.ended = 2, n1, at(33*second), at(33*second), at(34*second)
+			h := s.hit(dense, 30*second, 1)
+			h.Attempt, h.At = 2, base.Add(33010*time.Millisecond)
+		}, lost},
+		"a request of a node that never was":  {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
+		"a target out of reach for no reason": {func(s *story) { last(s).class = "connect_timeout" }, unexplained},
+		"an audit that objects":               {func(s *story) { s.audits[1].Failed = true }, lost},
 	}
 }

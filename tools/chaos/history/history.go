@@ -22,8 +22,11 @@ const (
 	Audits       = "audits.jsonl"
 )
 
-// StoodStill is a fault that nobody injects: the machine did not get to anything.
-const StoodStill = "machine stood still"
+// The kinds of fault that the checker knows by name.
+const (
+	StoodStill = "machine stood still" // which nobody injects: the machine did not get to anything
+	Drain      = "SIGTERM under load"  // and the wait until the node has ended
+)
 
 // Hit is one line of the receiver: that a request came, or that it was answered. Both are on
 // the disk before the answer leaves.
@@ -49,9 +52,13 @@ type Hit struct {
 type Fault struct {
 	Kind string `json:"kind"`
 	// Node is the name of the node that it was done to, empty for the database or all.
-	Node string    `json:"node,omitempty"`
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
+	Node string `json:"node,omitempty"`
+	// Target tells that it concerns nothing but the requests to receivers that are far.
+	Target bool `json:"target,omitempty"`
+	// Wrong is what was wrong with how it went, which nobody but who injected it can see.
+	Wrong string    `json:"wrong,omitempty"`
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
 }
 
 // Declaration is a definition that was put, with when that began and was known to be done.
@@ -69,6 +76,8 @@ type Declaration struct {
 	MisfireAfter  string `json:"misfire_after,omitempty"`
 	MisfirePolicy string `json:"misfire_policy,omitempty"`
 	Path          string `json:"path"`
+	// Far tells that its receiver is one that nodes may be cut off from.
+	Far bool `json:"far,omitempty"`
 	// Concurrency says what becomes of a run that finds another of its job; empty: nothing.
 	Concurrency string `json:"concurrency,omitempty"`
 	QueueLimit  int    `json:"queue_limit,omitempty"`

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// clockOf gives a PostgreSQL database a clock that can be set, and returns what sets it so far
+// ahead. The search path of the database has a function before that
+// of PostgreSQL, so that the statements of nodes are those of production.
+func clockOf(t *testing.T, database string) func(ahead time.Duration) {
+	t.Helper()
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	const install = `CREATE TABLE public.clock_ahead (by INTERVAL NOT NULL);
+		INSERT INTO public.clock_ahead VALUES ('0');
+		CREATE FUNCTION public.clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE SQL VOLATILE AS
+			'SELECT pg_catalog.clock_timestamp() + by FROM public.clock_ahead';
+		DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET search_path = public, pg_catalog'; END $$`
+	if _, err := conn.Exec(t.Context(), install); err != nil {
+		t.Fatal(err)
+	}
+	return func(ahead time.Duration) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), `UPDATE public.clock_ahead SET by = $1`, ahead); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// jumping is a fleet of two nodes over a database whose clock jumps.
+type jumping struct {
+	*node
+	t        *testing.T
+	receiver *receiver
+	release  chan struct{}
+	set      func(time.Duration)
+}
+
+// newJumping starts the fleet with a job that fires each second, one that does each ten minutes and
+// catches up with all it misses, and with ten requests in flight.
+func newJumping(t *testing.T) *jumping {
+	t.Helper()
+	j := &jumping{t: t, release: make(chan struct{})}
+	database := pgtest.New(t)
+	j.set = clockOf(t, database)
+	j.receiver = newReceiver(t, func(w http.ResponseWriter, a arrival) {
+		if a.path == "/held" {
+			<-j.release
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	token := newToken(t, database)
+	// Rare signs of life and a busy handler: as the clock leaps, one node's are old and another's are not.
+	settings := []string{"--handler-interval=100ms", "--heartbeat=1300ms", "--dead-after=4s", "--poll-window=200ms", "--share-grace=100ms"}
+	j.node = startNode(t, database, token, settings...)
+	startNode(t, database, token, settings...)
+	must[dispatcher.App](t)(j.PutApp(t.Context(), dispatcher.App{Name: "jump", Enabled: true}, client.Condition{}))
+	for name, expression := range map[string]string{"often": "rate(1s)", "rarely": "rate(10m)", "held": "at(2099-01-01T00:00:00Z)"} {
+		job := webhookJob("jump", name, j.receiver.URL+"/"+name, map[string]string{"t": expression})
+		if name == "rarely" {
+			trigger := job.Triggers["t"]
+			trigger.MisfirePolicy = dispatcher.FireAll
+			job.Triggers["t"] = trigger
+		}
+		must[dispatcher.Job](t)(j.PutJob(t.Context(), job, client.Condition{}))
+	}
+	for range held {
+		must[dispatcher.Run](t)(j.RunJob(t.Context(), "jump", "held"))
+	}
+	j.until("the fleet to work", func(all []arrival) bool { return count(all, "/held") == held && count(all, "/often") > 2 })
+	return j
+}
+
+// held is how many requests are in flight as the clock jumps.
+const held = 10
+
+func count(all []arrival, path string) (n int) {
+	for _, a := range all {
+		if a.path == path {
+			n++
+		}
+	}
+	return n
+}
+
+func (j *jumping) until(what string, enough func([]arrival) bool) {
+	j.t.Helper()
+	j.receiver.await(j.t, what, enough)
+}
+
+// next returns when the job that fires each second is next.
+func (j *jumping) next() time.Time {
+	j.t.Helper()
+	next := must[dispatcher.Job](j.t)(j.Job(j.t.Context(), "jump", "often")).Triggers["t"].NextFireTime
+	if next == nil {
+		j.t.Fatal("the trigger has no next fire")
+	}
+	return *next
+}
+
+// check requires that no request came twice, that no node was taken for dead, and that all instants
+// are accounted for.
+func (j *jumping) check() {
+	j.t.Helper()
+	close(j.release)
+	until(j.t, "the requests in flight to be recorded", func() bool {
+		for _, run := range j.allRuns("jump") {
+			if run.Job == "held" && run.State != dispatcher.RunSucceeded {
+				return false
+			}
+		}
+		return true
+	})
+	seen := map[string]int{}
+	for _, a := range j.receiver.all() {
+		if seen[a.event]++; seen[a.event] > 1 {
+			j.t.Errorf("%s: instant %s came %d times", a.path, a.scheduled, seen[a.event])
+		}
+	}
+	nodes := must[client.List[dispatcher.Node]](j.t)(j.Nodes(j.t.Context()))
+	for _, n := range nodes.Items {
+		if n.State != dispatcher.NodeActive || len(nodes.Items) != 2 {
+			j.t.Errorf("node %s is %s, of %d nodes; want both active, and registered once", n.ID, n.State, len(nodes.Items))
+		}
+	}
+	if out, errs, code := carillon(j.t, []string{"CARILLON_ENDPOINT=" + j.endpoint, "CARILLON_TOKEN=" + j.token}, "audit", "--app", "jump"); code != 0 {
+		j.t.Errorf("audit: exit %d: %s%s", code, out, errs)
+	}
+}
+
+// An hour that the database's clock leaps over is missed, and settled as its triggers say. Nobody is
+// dead for it: signs of life that look old are so for all.
+func TestDatabaseClockLeapsAhead(t *testing.T) {
+	t.Parallel()
+	j := newJumping(t)
+	j.set(time.Hour)
+	after := time.Now().Add(time.Hour)
+	j.until("fires after the leap", func(all []arrival) bool {
+		return len(all) > 0 && all[len(all)-1].scheduled.After(after.Add(3*time.Second)) && count(all, "/rarely") >= 6
+	})
+	j.check()
+	var missed int64
+	for _, m := range must[client.List[dispatcher.Misfire]](t)(j.Misfires(t.Context(), dispatcher.RunQuery{App: "jump", Job: "often"})).Items {
+		missed += int64(m.Count)
+	}
+	if missed < 3590 || missed > 3610 {
+		t.Errorf("%d instants of the hour are in misfires, want about 3600", missed)
+	}
+}
+
+// A clock that is set back lets no trigger fire anew, and none go back: they go on when it has come as
+// far again. What has no schedule goes on at once.
+func TestDatabaseClockSetBack(t *testing.T) {
+	t.Parallel()
+	j := newJumping(t)
+	next := j.next()
+	j.set(-5 * time.Second)
+	until(t, "the clock to come as far again", func() bool {
+		now := j.next()
+		if now.Before(next) {
+			t.Fatalf("the trigger went back from %s to %s", next, now)
+		}
+		return now.After(next.Add(2 * time.Second))
+	})
+	j.set(-time.Hour)
+	beat := func() time.Time {
+		return must[client.List[dispatcher.Node]](t)(j.Nodes(t.Context())).Items[0].HeartbeatAt
+	}
+	until(t, "the nodes to have noticed", func() bool { return time.Until(beat()) < -59*time.Minute })
+	next, fired, noticed := j.next(), count(j.receiver.all(), "/often"), beat()
+	until(t, "the nodes to go on", func() bool { return beat().Sub(noticed) > 3*time.Second })
+	if now := j.next(); !now.Equal(next) || count(j.receiver.all(), "/often") != fired {
+		t.Errorf("%d fires in an hour that has been, and the next is at %s; want none, and %s", count(j.receiver.all(), "/often")-fired, now, next)
+	}
+	run := must[dispatcher.Run](t)(j.RunJob(t.Context(), "jump", "held"))
+	j.until("a run that somebody asks for", func(all []arrival) bool { return all[len(all)-1].run == run.ID })
+	j.check()
+}
