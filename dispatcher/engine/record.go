@@ -58,11 +58,14 @@ func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
 	}
 }
 
-// run stores what comes until ctx ends.
+// run stores what comes until ctx ends, when nobody hands over any more.
 func (r *recorder) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			for range len(r.inbox) {
+				r.pending.Done() // drain need not wait for what is given up
+			}
 			return
 		case first := <-r.inbox:
 			records := r.fill(ctx, first)

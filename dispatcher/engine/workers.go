@@ -84,7 +84,9 @@ func (p *pool) work(ctx context.Context, run *heldRun) {
 	}
 }
 
-// await returns the next run of a worker, nil when it is to leave.
+// await returns the next run of a worker, nil when it is to leave. One that was needed when its
+// time had passed waits without end: there are more workers than the least again only after all
+// that were idle have had a run.
 func (p *pool) await(w *worker, idle *time.Timer) *heldRun {
 	idle.Reset(idleAfter)
 	for {
@@ -108,7 +110,6 @@ func (p *pool) await(w *worker, idle *time.Timer) *heldRun {
 			return nil
 		}
 		p.mu.Unlock()
-		idle.Reset(idleAfter)
 	}
 }
 
