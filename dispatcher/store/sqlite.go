@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,9 @@ type sqlite struct {
 	guard *os.File // holds the lock for as long as it is open; nil beside a node
 	// shared tells that several nodes of this process use the database.
 	shared bool
+
+	mu       sync.Mutex
+	prepared map[string]*sql.Stmt // the parts of hot statements that were run
 }
 
 func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error) {
@@ -61,7 +65,8 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	}
 	read.SetMaxOpenConns(4)
 	read.SetMaxIdleConns(4) // to open one takes longer than to read
-	return &store{write: write, read: read, beat: write, seen: &witness{}, flavour: &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared}}, nil
+	flavour := &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
+	return &store{write: write, read: read, beat: write, seen: &witness{}, flavour: flavour}, nil
 }
 
 // rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as
@@ -141,10 +146,16 @@ func (s *sqlite) statements() statements {
 }
 
 func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
-	each := func(row scanner) (struct{}, error) { return struct{}{}, scan(row) }
-	if hot.reads {
-		_, err := collect(ctx, s.read, each, hot.parts[0], args...)
+	parts, err := s.prepare(ctx, hot)
+	if err != nil {
 		return 0, err
+	}
+	if hot.reads {
+		rows, err := parts[0].QueryContext(ctx, args...)
+		if err != nil {
+			return 0, err
+		}
+		return 0, each(rows, scan)
 	}
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
@@ -154,9 +165,10 @@ func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(s
 	if args, err = s.fixPresent(ctx, tx, hot, args); err != nil {
 		return 0, err
 	}
-	for _, part := range hot.parts {
+	for _, part := range parts {
+		part = tx.StmtContext(ctx, part) //nolint:sqlclosecheck // the end of the transaction closes it
 		if scan == nil {
-			result, err := tx.ExecContext(ctx, part, args...)
+			result, err := part.ExecContext(ctx, args...)
 			if err != nil {
 				return 0, err
 			}
@@ -165,11 +177,39 @@ func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(s
 			}
 			continue
 		}
-		if _, err := collect(ctx, tx, each, part, args...); err != nil {
+		rows, err := part.QueryContext(ctx, args...)
+		if err != nil {
+			return 0, err
+		}
+		if err := each(rows, scan); err != nil {
 			return 0, err
 		}
 	}
 	return affected, tx.Commit()
+}
+
+// prepare returns the parts of a statement, which each connection parses once: for a few rows, as
+// most batches have, that took longer than to execute them. It is for before a transaction, which
+// would keep the only connection.
+func (s *sqlite) prepare(ctx context.Context, hot statement) ([]*sql.Stmt, error) {
+	db := s.write
+	if hot.reads {
+		db = s.read
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts := make([]*sql.Stmt, len(hot.parts))
+	for i, part := range hot.parts {
+		if s.prepared[part] == nil {
+			statement, err := db.PrepareContext(ctx, part) //nolint:sqlclosecheck // it is for all calls to come; the end of db closes it
+			if err != nil {
+				return nil, err
+			}
+			s.prepared[part] = statement
+		}
+		parts[i] = s.prepared[part]
+	}
+	return parts, nil
 }
 
 // fixPresent gives all parts of a statement one present. If each read the clock, a fire that

@@ -141,16 +141,27 @@ func collect[T any](ctx context.Context, q querier, scan func(scanner) (T, error
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
 	var all []T
-	for rows.Next() {
-		one, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
+	err = each(rows, func(row scanner) error {
+		one, err := scan(row)
 		all = append(all, one)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return all, rows.Err()
+	return all, nil
+}
+
+// each calls scan for each of rows, which are closed when it returns.
+func each(rows *sql.Rows, scan func(scanner) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // first returns the first row of a query, or false.
