@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,7 +59,7 @@ func (g *gate) admit(host string, run dispatcher.RunKey, now time.Time) (wait ti
 	if c, ok := g.circuits[host]; ok && c.pause > 0 {
 		if wait := c.until.Sub(now); wait > 0 {
 			// Not all at once: the first may find the host well again, and then the others may go on.
-			wait += rand.N(c.pause / 2)
+			wait += randomBelow(c.pause / 2)
 			return wait, dispatcher.ClassCircuitOpen, fmt.Errorf("host %s failed %d times in a row and is left alone for %s", host, c.failures, wait.Round(time.Second))
 		}
 		c.pause = min(2*c.pause, mostPause)

@@ -300,6 +300,15 @@ func wake(ch chan<- struct{}) {
 	}
 }
 
+// randomBelow returns a random part of a pause, which is more than 0. It draws from the source of
+// ids, which simulations replace by one that repeats.
+func randomBelow(pause time.Duration) time.Duration {
+	return time.Duration(random63() % int64(pause))
+}
+
+// randomShare returns a random number from 0 to below 1.
+func randomShare() float64 { return float64(random63()>>10) / (1 << 53) }
+
 // random63 returns a positive random number: an id or a token.
 func random63() int64 {
 	var b [8]byte

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -124,7 +123,7 @@ func (e *Engine) judge(ctx context.Context, run heldRun, call dispatcher.Call, o
 		reason := fmt.Sprintf("the target answered 410 (Gone) to run %s: it wants no more calls; resume the trigger when it does", run.RunKey)
 		e.logIf(ctx, "disable trigger", e.store.Disable(ctx, run.RunKey, reason, time.Time{}))
 	}
-	next := nextAttempt(call, run.HeldRun, o, rand.Float64())
+	next := nextAttempt(call, run.HeldRun, o, randomShare())
 	if next != nil {
 		reason := retryFailed
 		if !next.Spent {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -25,11 +24,11 @@ func (e *Engine) handlerLoop(ctx context.Context) {
 
 // spread returns an interval give or take a tenth.
 func spread(interval time.Duration) time.Duration {
-	return interval - interval/10 + rand.N(interval/5+1)
+	return interval - interval/10 + randomBelow(interval/5+1)
 }
 
 // jittered returns half of a pause, or up to all of it.
-func jittered(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2+1) }
+func jittered(pause time.Duration) time.Duration { return pause/2 + randomBelow(pause/2+1) }
 
 // handleOnce makes one round: the care for the fleet and for apps that need it, each under its
 // lock, so that of all nodes one does it in a window; and what concerns this node alone. Every

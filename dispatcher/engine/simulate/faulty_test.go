@@ -15,59 +15,75 @@ import (
 // errInjected is what a store answers that was told to fail.
 var errInjected = errors.New("injected")
 
-// faulty is a node's way to the store: its calls fail before they are executed, or after, or take
-// long, and may be held up or refused altogether.
+// faulty is a node's way to the store: its calls fail before they are executed, or after, take long
+// to get there or to be answered, are executed when their answer is no longer awaited, so in
+// another order than they were made in, and may be held up or refused altogether.
 type faulty struct {
 	dispatcher.Store
-	name string
-	seed uint64
+	name  string
+	seed  uint64
+	begun time.Time
+	clock func() time.Time // the database's
 	// rate is of how many in a thousand calls something happens.
 	rate atomic.Int64
 	// longest is how long a slow call takes at most.
 	longest time.Duration
 
 	mu       sync.Mutex
-	calls    map[string]uint64 // by method
-	injected map[string]int    // by kind
-	gone     bool              // the node is dead: nothing that it still tries has an effect
-	cut      bool              // the node is cut off from the store
-	thawed   chan struct{}     // open while the node is frozen; nil if it is not
+	injected map[fault]int
+	gone     bool          // the node is dead: nothing that it still tries has an effect
+	cut      bool          // the node is cut off from the store
+	thawed   chan struct{} // open while the node is frozen; nil if it is not
+	trap     func()        // is called once the next call of trapped has been executed
+	trapped  string
 }
 
-func newFaulty(s dispatcher.Store, name string, seed uint64) *faulty {
-	return &faulty{Store: s, name: name, seed: seed, longest: 2 * time.Second, calls: map[string]uint64{}, injected: map[string]int{}}
+// fault is what goes wrong with a call.
+type fault string
+
+const (
+	before    fault = "before"    // fails without being executed
+	after     fault = "after"     // fails, and was executed
+	slow      fault = "slow"      // takes long to get to the store
+	late      fault = "late"      // is executed, and takes long to be answered
+	overtaken fault = "overtaken" // fails, and is executed later than what is called next
+)
+
+var faults = []fault{before, after, slow, late, overtaken}
+
+func newFaulty(w *world, name string, seed uint64) *faulty {
+	return &faulty{Store: w.store, name: name, seed: seed, clock: w.clock, longest: w.longest, begun: w.begun, injected: map[fault]int{}}
 }
 
 // fate is what becomes of one call.
 type fate struct {
-	before, after bool
-	delay         time.Duration
+	fault fault         // empty: nothing goes wrong
+	takes time.Duration // to get to the store
+	delay time.Duration // by the fault
 }
 
-// fateOf draws the fate of the next call of a method: from the seed, the node, the method and how
-// often it was called, so that it does not depend on which goroutine came first.
+// usual is how long a call takes at most of which nothing comes in the way.
+const usual = 20 * time.Millisecond
+
+// fateOf draws the fate of a call of a method: from the seed, the node, the method and the time, so
+// that it does not depend on which goroutine comes first. Hardly two calls get to the store at
+// the same time, so that what they find there does not, either.
 func (f *faulty) fateOf(method string) fate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls[method]++
-	if f.gone || f.cut {
-		return fate{before: true}
-	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(f.name + method)) // a hash never fails
-	r := rand.New(rand.NewPCG(f.seed^h.Sum64(), f.calls[method]))
-	if r.Int64N(1000) >= f.rate.Load() {
-		return fate{}
+	r := rand.New(rand.NewPCG(f.seed^h.Sum64(), uint64(time.Since(f.begun))))
+	drawn := fate{takes: time.Duration(r.Int64N(int64(usual)))}
+	switch {
+	case f.gone || f.cut:
+		drawn.fault = before
+	case r.Int64N(1000) < f.rate.Load():
+		drawn.fault = faults[r.IntN(len(faults))]
+		drawn.delay = time.Duration(r.Int64N(int64(f.longest)))
+		f.injected[drawn.fault]++
 	}
-	kind := []string{"before", "after", "slow"}[r.IntN(3)]
-	f.injected[kind]++
-	switch kind {
-	case "before":
-		return fate{before: true}
-	case "after":
-		return fate{after: true}
-	}
-	return fate{delay: time.Duration(r.Int64N(int64(f.longest)))}
+	return drawn
 }
 
 // gate waits while the node is frozen.
@@ -98,141 +114,210 @@ func (f *faulty) thaw() {
 	}
 }
 
+// dead tells whether a trap has killed the node.
+func (f *faulty) dead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gone
+}
+
 func (f *faulty) set(what *bool, to bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	*what = to
 }
 
+// crucial are the methods after which a node had better not stop, those that matter most more often.
+var crucial = []string{"Claim", "Claim", "Claim", "Begin", "Begin", "Settle", "Adopt", "Acquire", "Record", "Rearm", "Vacate", "Heartbeat", "Lock"}
+
+// trapAt has do called when the next call of a method has been executed, before its answer is seen.
+func (f *faulty) trapAt(method string, do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trapped, f.trap = method, do
+}
+
+// spring calls the trap of a method, if it is set.
+func (f *faulty) spring(method string) {
+	f.mu.Lock()
+	do := f.trap
+	if f.trapped != method {
+		do = nil
+	}
+	if do != nil {
+		f.trapped, f.trap = "", nil
+	}
+	f.mu.Unlock()
+	if do != nil {
+		do()
+	}
+}
+
 // call makes a call of a method with its fate.
-func call[T any](ctx context.Context, f *faulty, method string, do func() (T, error)) (T, error) {
+func call[T any](ctx context.Context, f *faulty, method string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	f.gate()
 	defer f.gate() // an answer is not seen by who is frozen
 	fate := f.fateOf(method)
-	if fate.before {
+	switch fate.fault {
+	case overtaken:
+		executing := context.WithoutCancel(ctx)
+		time.AfterFunc(fate.takes+fate.delay, func() { _, _ = do(executing) }) // nobody is there to see how it ends
+		return none, errInjected
+	case slow:
+		fate.takes += fate.delay
+	}
+	if err := wait(ctx, fate.takes); err != nil {
+		return none, err
+	}
+	if fate.fault == before {
 		return none, errInjected
 	}
-	if fate.delay > 0 {
-		select {
-		case <-time.After(fate.delay):
-		case <-ctx.Done():
-			return none, ctx.Err()
+	answer, err := do(ctx)
+	f.spring(method)
+	if fate.fault == late {
+		if err := wait(ctx, fate.delay); err != nil {
+			return none, err
 		}
 	}
-	answer, err := do()
-	if fate.after && err == nil {
+	if fate.fault == after && err == nil {
 		return none, errInjected
 	}
 	return answer, err
 }
 
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // act is call for methods that return an error only.
-func act(ctx context.Context, f *faulty, method string, do func() error) error {
-	_, err := call(ctx, f, method, func() (struct{}, error) { return struct{}{}, do() })
+func act(ctx context.Context, f *faulty, method string, do func(context.Context) error) error {
+	_, err := call(ctx, f, method, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
 	return err
 }
 
 // present is the database's clock where the store would ask SQLite's, which is not the
 // simulation's.
-func present(now time.Time) time.Time {
+func (f *faulty) present(now time.Time) time.Time {
 	if now.IsZero() {
-		return time.Now()
+		return f.clock()
 	}
 	return now
 }
 
 func (f *faulty) Installation(ctx context.Context) (string, error) {
-	return call(ctx, f, "Installation", func() (string, error) { return f.Store.Installation(ctx) })
+	return call(ctx, f, "Installation", func(ctx context.Context) (string, error) { return f.Store.Installation(ctx) })
 }
 
 func (f *faulty) Clock(ctx context.Context) (time.Time, error) {
-	return call(ctx, f, "Clock", func() (time.Time, error) { return f.Store.Clock(ctx) })
+	return call(ctx, f, "Clock", func(ctx context.Context) (time.Time, error) { return f.clock(), nil })
 }
 
 func (f *faulty) Register(ctx context.Context, node dispatcher.Node, now time.Time) error {
-	return act(ctx, f, "Register", func() error { return f.Store.Register(ctx, node, now) })
+	return act(ctx, f, "Register", func(ctx context.Context) error { return f.Store.Register(ctx, node, f.present(now)) })
 }
 
 func (f *faulty) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.Beat, error) {
-	return call(ctx, f, "Heartbeat", func() (dispatcher.Beat, error) { return f.Store.Heartbeat(ctx, id, report, now) })
+	return call(ctx, f, "Heartbeat", func(ctx context.Context) (dispatcher.Beat, error) {
+		return f.Store.Heartbeat(ctx, id, report, f.present(now))
+	})
 }
 
 func (f *faulty) Resign(ctx context.Context, id dispatcher.NodeID) error {
-	return act(ctx, f, "Resign", func() error { return f.Store.Resign(ctx, id) })
+	return act(ctx, f, "Resign", func(ctx context.Context) error { return f.Store.Resign(ctx, id) })
 }
 
 func (f *faulty) Bury(ctx context.Context, id dispatcher.NodeID, after time.Duration, now time.Time) (int, error) {
-	return call(ctx, f, "Bury", func() (int, error) { return f.Store.Bury(ctx, id, after, present(now)) })
+	return call(ctx, f, "Bury", func(ctx context.Context) (int, error) { return f.Store.Bury(ctx, id, after, f.present(now)) })
 }
 
 func (f *faulty) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (dispatcher.Node, error) {
-	return call(ctx, f, "SetNodeState", func() (dispatcher.Node, error) { return f.Store.SetNodeState(ctx, id, state, change) })
+	return call(ctx, f, "SetNodeState", func(ctx context.Context) (dispatcher.Node, error) {
+		return f.Store.SetNodeState(ctx, id, state, change)
+	})
 }
 
 func (f *faulty) Tidy(ctx context.Context, id dispatcher.NodeID, now time.Time) (dispatcher.Tidied, error) {
-	return call(ctx, f, "Tidy", func() (dispatcher.Tidied, error) { return f.Store.Tidy(ctx, id, present(now)) })
+	return call(ctx, f, "Tidy", func(ctx context.Context) (dispatcher.Tidied, error) { return f.Store.Tidy(ctx, id, f.present(now)) })
 }
 
 func (f *faulty) Lock(ctx context.Context, request dispatcher.LockRequest) ([]dispatcher.Lock, error) {
-	request.Now = present(request.Now)
-	return call(ctx, f, "Lock", func() ([]dispatcher.Lock, error) { return f.Store.Lock(ctx, request) })
+	return call(ctx, f, "Lock", func(ctx context.Context) ([]dispatcher.Lock, error) {
+		request.Now = f.present(request.Now)
+		return f.Store.Lock(ctx, request)
+	})
 }
 
 func (f *faulty) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
-	return act(ctx, f, "Unlock", func() error { return f.Store.Unlock(ctx, locks) })
+	return act(ctx, f, "Unlock", func(ctx context.Context) error { return f.Store.Unlock(ctx, locks) })
 }
 
 func (f *faulty) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, now time.Time) ([]string, error) {
-	return call(ctx, f, "OverdueApps", func() ([]string, error) { return f.Store.OverdueApps(ctx, apps, labels, now) })
+	return call(ctx, f, "OverdueApps", func(ctx context.Context) ([]string, error) { return f.Store.OverdueApps(ctx, apps, labels, now) })
 }
 
 func (f *faulty) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
-	return call(ctx, f, "Due", func() ([]dispatcher.DueTrigger, error) { return f.Store.Due(ctx, query) })
+	return call(ctx, f, "Due", func(ctx context.Context) ([]dispatcher.DueTrigger, error) { return f.Store.Due(ctx, query) })
 }
 
 func (f *faulty) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
-	return call(ctx, f, "JobsByID", func() ([]dispatcher.JobVersion, error) { return f.Store.JobsByID(ctx, ids) })
+	return call(ctx, f, "JobsByID", func(ctx context.Context) ([]dispatcher.JobVersion, error) { return f.Store.JobsByID(ctx, ids) })
 }
 
 func (f *faulty) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Claim", func() ([]dispatcher.HeldRun, error) { return f.Store.Claim(ctx, batch) })
+	return call(ctx, f, "Claim", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
+		batch.Now = f.present(batch.Now)
+		return f.Store.Claim(ctx, batch)
+	})
 }
 
 func (f *faulty) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Held", func() ([]dispatcher.HeldRun, error) { return f.Store.Held(ctx, node, token) })
+	return call(ctx, f, "Held", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Held(ctx, node, token) })
 }
 
 func (f *faulty) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Settle", func() ([]dispatcher.HeldRun, error) { return f.Store.Settle(ctx, batch) })
+	return call(ctx, f, "Settle", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
+		batch.Now = f.present(batch.Now)
+		return f.Store.Settle(ctx, batch)
+	})
 }
 
 func (f *faulty) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Adopt", func() ([]dispatcher.HeldRun, error) { return f.Store.Adopt(ctx, query) })
+	return call(ctx, f, "Adopt", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
+		query.Now = f.present(query.Now)
+		return f.Store.Adopt(ctx, query)
+	})
 }
 
 func (f *faulty) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
-	return act(ctx, f, "Release", func() error { return f.Store.Release(ctx, runs) })
+	return act(ctx, f, "Release", func(ctx context.Context) error { return f.Store.Release(ctx, runs) })
 }
 
 func (f *faulty) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
-	return call(ctx, f, "Begin", func() ([]dispatcher.HeldRun, error) { return f.Store.Begin(ctx, runs) })
+	return call(ctx, f, "Begin", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Begin(ctx, runs) })
 }
 
 func (f *faulty) Forfeit(ctx context.Context, now time.Time) (int, error) {
-	return call(ctx, f, "Forfeit", func() (int, error) { return f.Store.Forfeit(ctx, now) })
+	return call(ctx, f, "Forfeit", func(ctx context.Context) (int, error) { return f.Store.Forfeit(ctx, f.present(now)) })
 }
 
 func (f *faulty) Record(ctx context.Context, records []dispatcher.Record) error {
-	return act(ctx, f, "Record", func() error { return f.Store.Record(ctx, records) })
+	return act(ctx, f, "Record", func(ctx context.Context) error { return f.Store.Record(ctx, records) })
 }
 
 func (f *faulty) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
-	return call(ctx, f, "EndedDelays", func() ([]dispatcher.EndedDelay, error) { return f.Store.EndedDelays(ctx, ids, limit) })
+	return call(ctx, f, "EndedDelays", func(ctx context.Context) ([]dispatcher.EndedDelay, error) {
+		return f.Store.EndedDelays(ctx, ids, limit)
+	})
 }
 
 func (f *faulty) Rearm(ctx context.Context, rearmings []dispatcher.Rearming) error {
-	return act(ctx, f, "Rearm", func() error { return f.Store.Rearm(ctx, rearmings) })
+	return act(ctx, f, "Rearm", func(ctx context.Context) error { return f.Store.Rearm(ctx, rearmings) })
 }
 
 func (f *faulty) AppCalendars(ctx context.Context, app string) (revision int64, all []dispatcher.Calendar, err error) {
@@ -240,7 +325,7 @@ func (f *faulty) AppCalendars(ctx context.Context, app string) (revision int64, 
 		revision int64
 		all      []dispatcher.Calendar
 	}
-	a, err := call(ctx, f, "AppCalendars", func() (a answer, err error) {
+	a, err := call(ctx, f, "AppCalendars", func(ctx context.Context) (a answer, err error) {
 		a.revision, a.all, err = f.Store.AppCalendars(ctx, app)
 		return a, err
 	})
@@ -248,5 +333,48 @@ func (f *faulty) AppCalendars(ctx context.Context, app string) (revision int64, 
 }
 
 func (f *faulty) Quarantine(ctx context.Context, triggerID, revision int64, reason string) error {
-	return act(ctx, f, "Quarantine", func() error { return f.Store.Quarantine(ctx, triggerID, revision, reason) })
+	return act(ctx, f, "Quarantine", func(ctx context.Context) error { return f.Store.Quarantine(ctx, triggerID, revision, reason) })
+}
+
+func (f *faulty) Acquire(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	return call(ctx, f, "Acquire", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Acquire(ctx, runs) })
+}
+
+func (f *faulty) Vacate(ctx context.Context, runs []dispatcher.HeldRun) error {
+	return act(ctx, f, "Vacate", func(ctx context.Context) error { return f.Store.Vacate(ctx, runs) })
+}
+
+func (f *faulty) PassSlots(ctx context.Context) error {
+	return act(ctx, f, "PassSlots", func(ctx context.Context) error { return f.Store.PassSlots(ctx) })
+}
+
+func (f *faulty) NextRetry(ctx context.Context, now time.Time) (time.Time, error) {
+	return call(ctx, f, "NextRetry", func(ctx context.Context) (time.Time, error) { return f.Store.NextRetry(ctx, now) })
+}
+
+func (f *faulty) GiveUp(ctx context.Context, now time.Time) (int, error) {
+	return call(ctx, f, "GiveUp", func(ctx context.Context) (int, error) { return f.Store.GiveUp(ctx, f.present(now)) })
+}
+
+func (f *faulty) RollUp(ctx context.Context, after int64, limit int) (dispatcher.RolledUp, error) {
+	return call(ctx, f, "RollUp", func(ctx context.Context) (dispatcher.RolledUp, error) { return f.Store.RollUp(ctx, after, limit) })
+}
+
+func (f *faulty) ZonesChanged(ctx context.Context) (bool, error) {
+	return call(ctx, f, "ZonesChanged", func(ctx context.Context) (bool, error) { return f.Store.ZonesChanged(ctx) })
+}
+
+// Listen loses hints, and passes some on twice.
+func (f *faulty) Listen(ctx context.Context, hint func(dispatcher.Hint)) error {
+	return f.Store.Listen(ctx, func(one dispatcher.Hint) {
+		f.gate()
+		switch fate := f.fateOf("Listen"); fate.fault {
+		case before, after:
+		case slow, late, overtaken:
+			hint(one)
+			hint(one)
+		default:
+			hint(one)
+		}
+	})
 }

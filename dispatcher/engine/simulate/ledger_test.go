@@ -22,7 +22,7 @@ func (a *auditor) account() (behind time.Duration) {
 	a.t.Helper()
 	armed := map[int64]dispatcher.DueTrigger{}
 	for _, overdue := range []bool{false, true} {
-		due, err := a.store.Due(a.t.Context(), dispatcher.DueQuery{Until: time.Now().AddDate(100, 0, 0), Overdue: overdue, Now: time.Now(), Limit: 10_000})
+		due, err := a.store.Due(a.t.Context(), dispatcher.DueQuery{Until: a.clock().AddDate(100, 0, 0), Overdue: overdue, Now: a.clock(), Limit: 10_000})
 		if err != nil {
 			a.t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func (a *auditor) account() (behind time.Duration) {
 			continue
 		}
 		if d, ok := armed[dispatcher.TriggerID("app", name, "t")]; ok {
-			behind = max(behind, time.Since(d.DueAt))
+			behind = max(behind, a.clock().Sub(d.DueAt))
 			a.accountTrigger(name, d)
 		}
 	}
@@ -127,8 +127,8 @@ func (a *auditor) ended(age time.Duration) {
 // live returns some runs of that age that have not ended.
 func (a *auditor) live(age time.Duration) (left []dispatcher.Run) {
 	a.t.Helper()
-	for _, state := range []dispatcher.RunState{dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning} {
-		page, err := a.store.Runs(a.t.Context(), dispatcher.RunQuery{App: "app", State: state, To: time.Now().Add(-age), Page: dispatcher.Page{Limit: 10}})
+	for _, state := range []dispatcher.RunState{dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning, dispatcher.RunRetrying} {
+		page, err := a.store.Runs(a.t.Context(), dispatcher.RunQuery{App: "app", State: state, To: a.clock().Add(-age), Page: dispatcher.Page{Limit: 10}})
 		if err != nil {
 			a.t.Fatal(err)
 		}

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
-	"hash/fnv"
+	"math"
 	"math/rand/v2"
+	"net/http"
 	"os"
-	"strconv"
+	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/cryptotest"
@@ -35,8 +37,37 @@ var unhurried = engine.Options{
 // simulated is how many nodes a simulation has.
 const simulated = 3
 
+// longest is how many years one simulation takes at most. What goes beyond is for further seeds,
+// which find more, are quicker to replay, and take a processor each.
+const longest = 1
+
 func TestSimulation(t *testing.T) {
-	simulate(t, *seed, *years)
+	if *years <= longest {
+		simulate(t, *seed, *years)
+		return
+	}
+	t.Parallel()
+	n := math.Ceil(*years / longest)
+	for i := range uint64(n) {
+		t.Run(fmt.Sprint(*seed+i), func(t *testing.T) {
+			t.Parallel()
+			// Of its own process, for there is one source of random numbers in each.
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), self, "-test.run=^TestSimulation$", "-test.v", "-test.timeout=30m",
+				"-seed", fmt.Sprint(*seed+i), "-node-years", fmt.Sprint(*years/n)).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for line := range strings.Lines(string(out)) {
+				if _, summary, ok := strings.Cut(line, "seed "); ok {
+					t.Log("seed " + strings.TrimSpace(summary))
+				}
+			}
+		})
+	}
 }
 
 // Seeds that once found a fault, and some that never did.
@@ -51,35 +82,46 @@ func TestSimulationOfSeedsThatFailedOnce(t *testing.T) {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Run(text, func(t *testing.T) { simulate(t, seed, 0.1) })
+		t.Run(text, func(t *testing.T) {
+			var seed uint64
+			var years float64
+			if _, err := fmt.Sscanln(text, &seed, &years); err != nil {
+				t.Fatal(err)
+			}
+			simulate(t, seed, years)
+		})
 	}
 }
 
-// simulate lets some nodes live for so many years, taken together, in which everything happens to them that
-// does happen, and accounts for every fire after each step.
+// simulate lets some nodes live for so many years, taken together, in which everything happens to
+// them that does happen, and accounts for every fire after each step.
+//
+// The seed decides what is done to whom and when, how long each call takes and how it fails, and all
+// that the engine draws. A replay differs only by what the runtime leaves open: the case that a
+// select takes of several that are ready, and who is first of two in the same nanosecond.
 func simulate(t *testing.T, seed uint64, years float64) {
 	// Ids and tokens are drawn at random, and from the ids follows who prefers which fires.
 	cryptotest.SetGlobalRandom(t, seed)
+	// Virtual time does not pass any faster with more, and locks are not contended with one.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(t *testing.T) {
-		trace := fnv.New64a()
+		r := rand.New(rand.NewPCG(seed, 0))
 		w := newWorld(t, seed, unhurried)
-		w.fenced, w.log = true, trace
-		w.latency = func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(3*time.Minute)) }
+		w.fenced, w.longest, w.answer = true, 2*time.Hour, answers
+		w.skew = time.Duration(r.Int64N(int64(400 * 24 * time.Hour)))
 		w.declareAll()
 		a := newAuditor(w)
 		for i := range simulated {
 			w.add(fmt.Sprintf("n%d", i), 20)
+			<-time.After(time.Minute)
 		}
-		r := rand.New(rand.NewPCG(seed, 0))
 		span, steps := time.Duration(years/simulated*365.25*24*float64(time.Hour)), 0
-		for time.Since(w.begun) < span && !t.Failed() {
+		for at := time.Duration(0); at < span && !t.Failed(); steps++ {
 			w.happen(r)
+			at += time.Duration(r.ExpFloat64() * float64(12*time.Hour))
+			<-time.After(time.Until(w.begun.Add(at)))
+			w.bury()
 			a.account()
-			steps++
 		}
 		w.recover()
 		// Dead after 18 h, handler 6 h, window 3 h, and the misfires that come of it.
@@ -87,65 +129,123 @@ func simulate(t *testing.T, seed uint64, years float64) {
 		if behind := a.account(); behind > 6*time.Hour {
 			t.Errorf("three days after the last fault a trigger is %s behind", behind)
 		}
-		a.ended(0)
+		a.ended(3 * 24 * time.Hour)
 		for _, n := range w.nodes {
 			n.drain()
 		}
 		if t.Failed() {
 			t.Errorf("replay with: make simulate SEED=%d NODE_YEARS=%g", seed, years)
 		}
-		t.Logf("seed %d: %.1f node-years, %d steps, %d fires, %d requests, trace %x",
-			seed, time.Since(w.begun).Hours()*simulated/24/365.25, steps, a.fires, len(w.requests), trace.Sum64())
+		t.Logf("seed %d: %.1f node-years, %d steps, %d fires, %d requests",
+			seed, time.Since(w.begun).Hours()*simulated/24/365.25, steps, a.fires, len(w.requests))
 	})
 }
 
-// declareAll declares jobs of many kinds of schedules.
-func (w *world) declareAll() {
-	in := func(zone string) func(*dispatcher.Trigger) {
-		return func(t *dispatcher.Trigger) { t.Timezone, t.MisfireAfter = zone, dispatcher.Duration(3*time.Hour) }
+// answers is how the targets of declareAll answer: within minutes, some after hours, and some badly.
+func answers(job string, r *rand.Rand) (takes time.Duration, status int) {
+	mean, status := 3*time.Minute, http.StatusOK
+	switch job {
+	case "skipped", "queued", "replaced":
+		mean = 2 * time.Hour
+	case "flaky":
+		if r.IntN(3) == 0 {
+			status = http.StatusInternalServerError
+		}
 	}
-	w.declare("hourly", "0 0 * * * ?", dispatcher.AtLeastOnce, in("UTC"))
-	w.declare("steady", "rate(5h)", dispatcher.AtMostOnce, nil)
-	w.declare("nightly", "0 30 2 * * ?", dispatcher.AtLeastOnce, in("America/New_York"))
-	w.declare("twice", "0 15 1,13 * * ?", dispatcher.AtMostOnce, in("Australia/Lord_Howe"))
-	w.declare("weekly", "0 0 9 ? * MON", dispatcher.AtLeastOnce, in("Europe/Berlin"))
-	w.declare("monthly", "0 0 0 L * ?", dispatcher.AtMostOnce, in("Asia/Kathmandu"))
-	w.declare("spread", "0 H H * * ?", dispatcher.AtLeastOnce, nil)
-	w.declare("late", "0 0 6 * * ?", dispatcher.AtLeastOnce, func(t *dispatcher.Trigger) { t.Jitter = dispatcher.Duration(40 * time.Minute) })
-	w.declare("patient", "rate(36h)", dispatcher.AtLeastOnce, func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(24 * time.Hour) })
-	w.declare("delay", "delay(11h)", dispatcher.AtLeastOnce, nil)
-	w.declare("payout", "delay(17h)", dispatcher.AtMostOnce, nil)
+	return time.Duration(r.ExpFloat64() * float64(mean)), status
 }
 
-// happen lets something happen to a node, and some time pass.
+// declareAll declares jobs of many kinds: of schedules, of deliveries, and of what they want when a
+// fire comes before the run of the one before has ended.
+func (w *world) declareAll() {
+	type job = *dispatcher.Job
+	type trigger = *dispatcher.Trigger
+	in := func(zone string, delivery dispatcher.Delivery) func(job, trigger) {
+		return func(j job, t trigger) {
+			j.Delivery, t.Timezone, t.MisfireAfter = delivery, zone, dispatcher.Duration(3*time.Hour)
+		}
+	}
+	once := func(j job, _ trigger) { j.Delivery = dispatcher.AtMostOnce }
+	w.declare("hourly", "0 0 * * * ?", in("UTC", dispatcher.AtLeastOnce))
+	w.declare("steady", "rate(5h)", once)
+	w.declare("nightly", "0 30 2 * * ?", in("America/New_York", dispatcher.AtLeastOnce))
+	w.declare("twice", "0 15 1,13 * * ?", in("Australia/Lord_Howe", dispatcher.AtMostOnce))
+	w.declare("weekly", "0 0 9 ? * MON", in("Europe/Berlin", dispatcher.AtLeastOnce))
+	w.declare("monthly", "0 0 0 L * ?", in("Asia/Kathmandu", dispatcher.AtMostOnce))
+	w.declare("spread", "0 H H * * ?", nil)
+	w.declare("late", "0 0 6 * * ?", func(_ job, t trigger) { t.Jitter = dispatcher.Duration(40 * time.Minute) })
+	w.declare("patient", "rate(36h)", func(_ job, t trigger) { t.MisfireAfter = dispatcher.Duration(24 * time.Hour) })
+	w.declare("delay", "delay(11h)", nil)
+	w.declare("payout", "delay(17h)", once)
+	w.declare("flaky", "rate(7h)", func(j job, _ trigger) {
+		j.Retry = dispatcher.Retry{MaxAttempts: 4, Base: dispatcher.Duration(time.Hour), Cap: dispatcher.Duration(4 * time.Hour), MaxAge: dispatcher.Duration(24 * time.Hour)}
+	})
+	for name, policy := range map[string]dispatcher.ConcurrencyPolicy{
+		"skipped": dispatcher.ConcurrencyForbid, "queued": dispatcher.ConcurrencyQueue, "replaced": dispatcher.ConcurrencyReplace,
+	} {
+		w.declare(name, "rate(3h)", func(j job, _ trigger) { j.ConcurrencyPolicy, j.QueueLimit = policy, 2 })
+	}
+}
+
+// happen lets something happen to a node. It draws the same whatever the nodes have come to.
 func (w *world) happen(r *rand.Rand) {
 	n := w.nodes[r.IntN(len(w.nodes))]
-	what := []string{"nothing", "kill", "kill", "drain", "freeze", "freeze", "cut", "cut", "rate"}[r.IntN(9)]
-	fmt.Fprintln(w.log, time.Since(w.begun), n.name, what)
+	what := []string{"nothing", "kill", "kill", "drain", "freeze", "freeze", "cut", "cut", "rate", "clock"}[r.IntN(10)]
+	at := crucial[r.IntN(len(crucial))]
+	if r.IntN(2) == 0 {
+		at = ""
+	}
+	rate := r.Int64N(300)
 	// Half of them are over before the node is declared dead.
 	lasts := time.Duration(r.ExpFloat64() * float64(18*time.Hour))
+	back := time.Duration(r.ExpFloat64() * float64(20*time.Minute))
 	switch store := n.store; {
 	case store == nil:
-		n.start(int64(r.IntN(100)))
+		n.start(rate / 3)
+	case what == "kill" && at != "":
+		store.trapAt(at, func() { store.set(&store.gone, true) })
 	case what == "kill":
 		n.kill()
 	case what == "drain":
 		n.drain()
 	case what == "freeze":
-		store.freeze()
-		time.AfterFunc(lasts, store.thaw)
+		freeze := func() {
+			store.freeze()
+			time.AfterFunc(lasts, store.thaw)
+		}
+		if at == "" {
+			freeze()
+		} else {
+			store.trapAt(at, freeze)
+		}
 	case what == "cut":
 		store.set(&store.cut, true)
 		time.AfterFunc(lasts, func() { store.set(&store.cut, false) })
+	case what == "clock":
+		w.setBack(back)
 	case what == "rate":
-		store.rate.Store(int64(r.IntN(300)))
+		store.rate.Store(rate)
 		time.AfterFunc(lasts, func() { store.rate.Store(20) })
 	}
-	<-time.After(time.Duration(r.ExpFloat64() * float64(12*time.Hour)))
+}
+
+// bury ends the processes of nodes that a trap has killed.
+func (w *world) bury() {
+	for _, n := range w.nodes {
+		if n.store != nil && n.store.dead() {
+			n.kill()
+		}
+	}
 }
 
 // recover ends all faults.
 func (w *world) recover() {
+	for _, n := range w.nodes {
+		if n.store != nil {
+			n.store.trapAt("", nil)
+		}
+	}
+	w.bury()
 	for _, n := range w.nodes {
 		if n.store == nil {
 			n.start(0)

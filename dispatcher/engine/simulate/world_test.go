@@ -3,9 +3,9 @@ package simulate
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,13 +30,18 @@ type world struct {
 	declared map[string]bool
 	// fenced has the store asked at each request whose run it is.
 	fenced bool
+	// longest is how long a slow call to the store takes at most.
+	longest time.Duration
+	// answer draws how a target answers; nil: at once, and well.
+	answer func(job string, r *rand.Rand) (takes time.Duration, status int)
 
 	mu       sync.Mutex
+	skew     time.Duration // of the database's clock from that of all nodes
+	setBy    time.Duration // what of it came of being set back
+	furthest time.Time     // that the database's clock has shown
 	requests map[attempt]time.Time
 	sent     map[dispatcher.RunKey]int
-	log      io.Writer // of what was done to the nodes; for replays
-	// latency draws how long a target takes; nil: no time.
-	latency func(*rand.Rand) time.Duration
+	serial   map[string]map[attempt]dispatcher.NodeID // requests in flight of jobs that have one slot
 }
 
 // attempt identifies a request.
@@ -81,7 +86,8 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 		}
 	})
 	o.Logger = slog.New(slog.DiscardHandler)
-	w := &world{t: t, seed: seed, store: s, options: o, begun: time.Now(), declared: map[string]bool{}, requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, log: io.Discard}
+	w := &world{t: t, seed: seed, store: s, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
+		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
 	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true, Weight: 1, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}, byTest); err != nil {
 		t.Fatal(err)
 	}
@@ -99,21 +105,44 @@ func memory() string {
 	return shm
 }
 
+// clock is the database's.
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now().Add(w.skew)
+	if now.After(w.furthest) {
+		w.furthest = now
+	}
+	return now
+}
+
+// setBack sets the database's clock back.
+func (w *world) setBack(by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.skew -= by
+	w.setBy -= by
+}
+
 // declare puts a job with one trigger.
-func (w *world) declare(name, expression string, delivery dispatcher.Delivery, change func(*dispatcher.Trigger)) {
+func (w *world) declare(name, expression string, change func(*dispatcher.Job, *dispatcher.Trigger)) {
 	w.t.Helper()
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = expression
-	if change != nil {
-		change(&trigger)
-	}
-	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Delivery: delivery, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
+	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Delivery: dispatcher.AtLeastOnce}
 	job.Target.Webhook = &dispatcher.Webhook{}
 	job.Target.Webhook.SetDefaults()
 	job.Target.Webhook.URL = "http://127.0.0.1/"
-	if _, err := w.store.PutJob(w.t.Context(), job, byTest); err != nil {
+	if change != nil {
+		change(&job, &trigger)
+	}
+	job.Triggers = map[string]dispatcher.Trigger{"t": trigger}
+	if _, err := w.store.PutJob(w.t.Context(), job, dispatcher.Change{Actor: byTest.Actor, Now: w.clock()}); err != nil {
 		w.t.Fatal(err)
+	}
+	if job.Slots() == 1 {
+		w.serial[name] = map[attempt]dispatcher.NodeID{}
 	}
 	// The instants of a fixed delay follow from its runs.
 	w.declared[name] = !strings.HasPrefix(expression, "delay(")
@@ -121,11 +150,11 @@ func (w *world) declare(name, expression string, delivery dispatcher.Delivery, c
 
 // start adds a node, or starts one that is down.
 func (n *node) start(rate int64) {
-	n.store = newFaulty(n.world.store, n.name, n.seed^uint64(time.Since(n.begun)))
+	n.store = newFaulty(n.world, n.name, n.seed^uint64(time.Since(n.begun)))
 	n.store.rate.Store(rate)
 	options := n.options
 	options.Name = n.name
-	e := engine.New(n.store, &invoker{node: n, store: n.store, rand: rand.New(rand.NewPCG(n.seed, uint64(time.Since(n.begun))))}, options)
+	e := engine.New(n.store, &invoker{node: n, store: n.store}, options)
 	ctx, stop := context.WithCancel(context.WithoutCancel(n.t.Context()))
 	n.stop, n.done = stop, make(chan struct{})
 	go func() {
@@ -162,57 +191,95 @@ func (n *node) drain() {
 type invoker struct {
 	*node
 	store *faulty
-	mu    sync.Mutex
-	rand  *rand.Rand
 }
 
 // Invoke notes the request, and answers after a while. Who is dead sends nothing.
 func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
 	began := time.Now()
-	i.store.mu.Lock()
-	gone := i.store.gone
-	i.store.mu.Unlock()
-	if gone {
+	if i.store.dead() {
 		return dispatcher.Outcome{State: dispatcher.RunCancelled, StartedAt: began, EndedAt: began}
 	}
-	i.world.request(call, began)
-	if i.latency != nil {
-		i.mu.Lock()
-		takes := i.latency(i.rand)
-		i.mu.Unlock()
-		select {
-		case <-time.After(takes):
-		case <-ctx.Done():
+	over := i.request(call)
+	outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: http.StatusOK, StartedAt: began}
+	if i.answer != nil {
+		r := rand.New(rand.NewPCG(i.seed^uint64(call.Key.TriggerID), uint64(call.Key.ScheduledAt.UnixMilli())+uint64(call.Attempt)))
+		var takes time.Duration
+		if takes, outcome.HTTPStatus = i.answer(call.Job, r); outcome.HTTPStatus != http.StatusOK {
+			outcome.State, outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
+		}
+		if err := wait(ctx, takes); err != nil {
+			outcome.State, outcome.HTTPStatus = dispatcher.RunCancelled, 0
 		}
 	}
+	over()
 	i.store.gate()
-	return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200, StartedAt: began, EndedAt: time.Now()}
+	outcome.EndedAt = time.Now()
+	return outcome
 }
 
-// request checks what must hold of every request as it is sent.
-func (w *world) request(call dispatcher.Call, now time.Time) {
+// request checks what must hold of every request as it is sent, and returns what to call when
+// its connection ends.
+func (w *world) request(call dispatcher.Call) (over func()) {
+	key, now := attempt{call.Key, call.Attempt}, w.clock()
 	var run dispatcher.Run
-	var err error
+	var dead map[dispatcher.NodeID]bool
 	if w.fenced {
-		run, err = w.store.Run(w.t.Context(), call.Key.String())
+		var err error
+		if run, err = w.store.Run(w.t.Context(), call.Key.String()); err != nil {
+			w.t.Errorf("%s: sent without a run: %v", call.Key, err)
+			return func() {}
+		}
+		if w.serial[call.Job] != nil {
+			dead = w.dead()
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := attempt{call.Key, call.Attempt}
-	before, twice := w.requests[key]
+	sent, twice := w.requests[key]
 	w.requests[key] = now
 	w.sent[call.Key]++
 	what := fmt.Sprintf("%s/%s at %s, attempt %d", call.Job, call.Trigger, dispatcher.FormatInstant(call.Key.ScheduledAt), call.Attempt)
+	furthest := w.furthest
+	if call.Key.Kind == dispatcher.KindCatchUp {
+		// How much was missed is decided by the clock as the node last saw it, before it was set back.
+		furthest = now.Add(-w.setBy)
+	}
 	switch {
-	case err != nil:
-		w.t.Errorf("%s: sent without a run: %v", what, err)
 	case twice:
-		w.t.Errorf("%s: sent at %s and again at %s", what, before, now)
-	case now.Before(call.Key.ScheduledAt):
+		w.t.Errorf("%s: sent at %s and again at %s", what, sent, now)
+	case furthest.Before(call.Key.ScheduledAt):
 		w.t.Errorf("%s: sent early, at %s", what, now)
 	case w.fenced && run.Attempt != call.Attempt:
 		w.t.Errorf("%s: sent at %s, when the run was another's, in attempt %d", what, now, run.Attempt)
-	case run.State == dispatcher.RunRunning && w.sent[call.Key] > 1:
+	case call.Delivery == dispatcher.AtMostOnce && w.sent[call.Key] > 1:
 		w.t.Errorf("%s: wanted once at most, and sent %d times", what, w.sent[call.Key])
 	}
+	serial := w.serial[call.Job]
+	if serial == nil || run.Node == nil {
+		return func() {}
+	}
+	for other, node := range serial {
+		if !dead[node] {
+			w.t.Errorf("%s: sent at %s, when %s, attempt %d was still in flight from a node that is alive", what, now, other.RunKey, other.number)
+		}
+	}
+	serial[key] = *run.Node
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(serial, key)
+	}
+}
+
+// dead are the nodes that the store holds dead.
+func (w *world) dead() map[dispatcher.NodeID]bool {
+	nodes, err := w.store.Nodes(w.t.Context())
+	if err != nil {
+		w.t.Error(err)
+	}
+	dead := map[dispatcher.NodeID]bool{}
+	for _, n := range nodes {
+		dead[n.ID] = n.State == dispatcher.NodeDead
+	}
+	return dead
 }
