@@ -42,6 +42,9 @@ const (
 	DefaultRetention = Duration(30 * 24 * time.Hour)
 )
 
+// AuditKept is how long the audit is kept at least, however short the retention of all apps is.
+const AuditKept = 365 * 24 * time.Hour
+
 // Validate returns everything wrong with a, as Faults, or nil.
 func (a App) Validate() error {
 	var faults Faults

@@ -34,6 +34,9 @@ type Job struct {
 	MaxConcurrency int `json:"max_concurrency"`
 	// QueueLimit is how many runs may wait for a slot; 0 means DefaultQueueLimit.
 	QueueLimit int `json:"queue_limit"`
+	// DeleteAfterCompletion is how long after State has become COMPLETE the job is deleted, from
+	// MinDeleteAfter to MaxRetention; 0: never. A job that is not complete throughout stays.
+	DeleteAfterCompletion Duration `json:"delete_after_completion,omitempty"`
 	// Target is what a run calls.
 	Target Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
@@ -107,12 +110,24 @@ func (j Job) RollUp(live bool) JobState {
 	return JobInit
 }
 
+// Complete tells whether no trigger of the job has a further fire, and there is one at all. Unlike for
+// JobComplete, a trigger that is disabled is not over.
+func (j Job) Complete() bool {
+	for _, t := range j.Triggers {
+		if t.State != TriggerComplete {
+			return false
+		}
+	}
+	return len(j.Triggers) > 0
+}
+
 // Bounds of a job.
 const (
 	MaxTriggers     = 100
 	MaxPayload      = 256 << 10 // bytes
 	MaxPayloadDepth = 32
 	MaxPriority     = 9
+	MinDeleteAfter  = time.Minute
 )
 
 // Validate returns everything wrong with j, as Faults with JSON pointers, or nil. What
@@ -128,6 +143,9 @@ func (j Job) Validate() error {
 	}
 	j.Retry.check(&faults, "/retry")
 	j.checkConcurrency(&faults)
+	if j.DeleteAfterCompletion != 0 {
+		j.DeleteAfterCompletion.check(&faults, "/delete_after_completion", MinDeleteAfter, MaxRetention)
+	}
 	wrong := j.Target.Validate()
 	faults.AddError("/target", wrong)
 	checkPayload(&faults, j.Payload)

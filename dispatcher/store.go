@@ -141,6 +141,10 @@ type Tidied struct {
 	Partitions int
 	// Runs, with their attempts, and Misfires were deleted one by one.
 	Runs, Misfires int
+	// Audits are entries of the audit.
+	Audits int
+	// Jobs were deleted some time after their completion, as they were declared to be.
+	Jobs int
 	// More tells that there is more to remove, at once.
 	More bool
 	// Busy tells that another node is at it, so that nothing was done.
@@ -155,6 +159,9 @@ type History interface {
 	// a day goes as a partition once it is older than the longest retention of all apps;
 	// Tidy also makes the partitions of the days to come. A call is bounded, it is made under
 	// LockHistory, and it waits for nobody: what is locked is left for a later call.
+	//
+	// It also deletes jobs whose DeleteAfterCompletion has passed, and, beyond the longest retention, what
+	// is on record of definitions that are no more; beyond AuditKept as well, the audit.
 	Tidy(ctx context.Context, node NodeID, now time.Time) (Tidied, error)
 }
 

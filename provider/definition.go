@@ -38,6 +38,8 @@ type calls[M, T any] struct {
 	revision func(M) types.Int64
 	current  func(T) int64
 	warnings func(T) []dispatcher.Fault
+	// gone warns of a definition that was not deleted by Terraform; nil: there is nothing to say.
+	gone func(*diag.Diagnostics, M)
 }
 
 // write is what is to be written. Write-only attributes are in the configuration alone.
@@ -87,6 +89,9 @@ func (d *definition[M, T]) Read(ctx context.Context, req resource.ReadRequest, r
 	answer, err := d.api.read(ctx, d.conn, state)
 	switch {
 	case absent(err):
+		if d.api.gone != nil {
+			d.api.gone(&resp.Diagnostics, state)
+		}
 		resp.State.RemoveResource(ctx)
 	case err != nil:
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read %s %q", d.kind, d.api.id(state)), err)

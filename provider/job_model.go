@@ -28,6 +28,7 @@ type jobModel struct {
 	MaxConcurrency    types.Number    `tfsdk:"max_concurrency"`
 	QueueLimit        types.Number    `tfsdk:"queue_limit"`
 	Retry             types.Object    `tfsdk:"retry"`
+	DeleteAfter       text[durations] `tfsdk:"delete_after_completion"`
 	NodeLabels        types.Map       `tfsdk:"node_labels"`
 	Target            types.Object    `tfsdk:"target"`
 	Payload           text[documents] `tfsdk:"payload"`
@@ -75,6 +76,7 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 	}
 	job.Retry = readRetry(ctx, read, m.Retry)
 	readConcurrency(read, m, &job)
+	readDeleteAfter(read, m, &job)
 	job.NodeLabels = readStrings(read, "/node_labels", m.NodeLabels)
 	job.Target = readTarget(ctx, read, m.Target)
 	job.Payload = []byte(read.text("/payload", m.Payload))
@@ -210,6 +212,7 @@ func newJobModel(ctx context.Context, job dispatcher.Job, prior jobModel) (jobMo
 		Revision:    types.Int64Value(job.Revision),
 	}
 	m.setConcurrency(job)
+	m.setDeleteAfter(job)
 	if len(job.Payload) > 0 {
 		m.Payload = newText[documents](string(job.Payload))
 	}

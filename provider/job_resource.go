@@ -42,6 +42,7 @@ func newJobResource() resource.Resource {
 		revision: func(m jobModel) types.Int64 { return m.Revision },
 		current:  func(job dispatcher.Job) int64 { return job.Revision },
 		warnings: func(job dispatcher.Job) []dispatcher.Fault { return job.Warnings },
+		gone:     warnOfDeleted,
 	}
 	return r
 }

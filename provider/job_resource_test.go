@@ -30,6 +30,7 @@ const fullJob = `
   concurrency_policy = "queue"
   max_concurrency    = 2
   queue_limit        = 7
+  delete_after_completion = "168h"
   node_labels = { zone = "a", disk = "ssd" }
   retry = {
     max_attempts      = 5

@@ -59,10 +59,11 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 					"`at_least_once` repeats it under the same event id; `at_most_once` commits before it sends, which costs a write to the " +
 					"database, and ends the run as lost. Default: `at_least_once`.",
 			},
-			"retry":              retryAttribute(),
-			"concurrency_policy": concurrencyPolicyAttribute(),
-			"max_concurrency":    maxConcurrencyAttribute(),
-			"queue_limit":        queueLimitAttribute(),
+			"retry":                   retryAttribute(),
+			"concurrency_policy":      concurrencyPolicyAttribute(),
+			"max_concurrency":         maxConcurrencyAttribute(),
+			"queue_limit":             queueLimitAttribute(),
+			"delete_after_completion": deleteAfterAttribute(),
 			"node_labels": schema.MapAttribute{
 				Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Labels that a node must have to run the job, such as `{ zone = \"a\" }`; nodes get theirs from " +

@@ -146,3 +146,15 @@ func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
 		}
 	}
 }
+
+func TestDeletedJobGivesAWarningIfItWasToBeDeleted(t *testing.T) {
+	t.Parallel()
+	m := jobModel{App: types.StringValue("billing"), Name: types.StringValue("once"), DeleteAfter: newText[durations]("24h")}
+	var told, silent diag.Diagnostics
+	warnOfDeleted(&told, m)
+	m.DeleteAfter = text[durations]{types.StringNull()}
+	warnOfDeleted(&silent, m)
+	if told.WarningsCount() != 1 || told.HasError() || len(silent) != 0 {
+		t.Errorf("with delete_after_completion: %v, without: %v, want one warning and nothing", told, silent)
+	}
+}

@@ -32,6 +32,8 @@ const (
 const (
 	removedRun       = "run"
 	removedMisfire   = "misfire"
+	removedJob       = "job"
+	removedAudit     = "audit"
 	removedPartition = "partition"
 )
 
@@ -80,7 +82,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	for _, reason := range []string{retryFailed, string(dispatcher.ClassThrottled), string(dispatcher.ClassCircuitOpen), string(dispatcher.ClassHostRate)} {
 		m.retries.WithLabelValues(reason)
 	}
-	for _, kind := range []string{removedRun, removedMisfire, removedPartition} {
+	for _, kind := range []string{removedRun, removedMisfire, removedPartition, removedJob, removedAudit} {
 		m.removed.WithLabelValues(kind)
 	}
 	registry.MustRegister(m.claims, m.attempts, m.retries, m.slots, m.misfires, m.removed, m.lateness, m.polls, m.drift, m.rewinds)
@@ -109,6 +111,8 @@ func (m *metrics) claimed(won, lost int) {
 func (m *metrics) tidied(t dispatcher.Tidied) {
 	m.removed.WithLabelValues(removedRun).Add(float64(t.Runs))
 	m.removed.WithLabelValues(removedMisfire).Add(float64(t.Misfires))
+	m.removed.WithLabelValues(removedJob).Add(float64(t.Jobs))
+	m.removed.WithLabelValues(removedAudit).Add(float64(t.Audits))
 	m.removed.WithLabelValues(removedPartition).Add(float64(t.Partitions))
 }
 

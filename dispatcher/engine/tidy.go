@@ -29,9 +29,9 @@ func (e *Engine) tidyLoop(ctx context.Context) {
 func (e *Engine) tidyOnce(ctx context.Context) (pause time.Duration, err error) {
 	removed, err := e.store.Tidy(ctx, e.fleet.id(), time.Time{})
 	e.metrics.tidied(removed)
-	if removed.Partitions+removed.Runs+removed.Misfires > 0 {
+	if removed.Partitions+removed.Runs+removed.Misfires+removed.Jobs+removed.Audits > 0 {
 		e.log.InfoContext(ctx, "history removed", "node", e.fleet.id().String(),
-			"partitions", removed.Partitions, "runs", removed.Runs, "misfires", removed.Misfires)
+			"partitions", removed.Partitions, "runs", removed.Runs, "misfires", removed.Misfires, "jobs", removed.Jobs, "audits", removed.Audits)
 	}
 	switch {
 	case err == nil && removed.More:

@@ -33,7 +33,7 @@ func (s *tidied) Tidy(context.Context, dispatcher.NodeID, time.Time) (dispatcher
 func TestCleanUpGoesOnAtOnceOnlyWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &tidied{calls: make(chan time.Time), answers: []dispatcher.Tidied{{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3}, {Busy: true}}}
+		s := &tidied{calls: make(chan time.Time), answers: []dispatcher.Tidied{{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3, Jobs: 2, Audits: 7}, {Busy: true}}}
 		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
@@ -52,7 +52,7 @@ func TestCleanUpGoesOnAtOnceOnlyWhileThereIsMore(t *testing.T) {
 			}
 			start = at
 		}
-		for kind, want := range map[string]float64{removedPartition: 2, removedRun: 501, removedMisfire: 3} {
+		for kind, want := range map[string]float64{removedPartition: 2, removedRun: 501, removedMisfire: 3, removedJob: 2, removedAudit: 7} {
 			if got := testutil.ToFloat64(e.metrics.removed.WithLabelValues(kind)); got != want {
 				t.Errorf("removed %s = %v, want %v", kind, got, want)
 			}

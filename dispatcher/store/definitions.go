@@ -14,7 +14,7 @@ import (
 
 // jobColumns belong to a query over jobs AS j and apps AS a.
 const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.retry, j.target, j.payload, j.trigger_names,
-	j.state, j.revision, j.created_at, j.updated_at`
+	j.delete_after_completion, j.state, j.revision, j.created_at, j.updated_at`
 
 // jobRow is a job without its triggers.
 type jobRow struct{ dispatcher.JobVersion }
@@ -22,12 +22,13 @@ type jobRow struct{ dispatcher.JobVersion }
 func scanJob(row scanner) (jobRow, error) {
 	var j jobRow
 	var labels, retry, target, payload, triggers string
-	var created, updated int64
+	var created, updated, deleteAfter int64
 	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &j.Delivery, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit, &retry, &target, &payload, &triggers,
-		&j.State, &j.Revision, &created, &updated)
+		&deleteAfter, &j.State, &j.Revision, &created, &updated)
 	if err != nil {
 		return j, err
 	}
+	j.DeleteAfterCompletion = dispatcher.Duration(deleteAfter * int64(time.Millisecond))
 	j.CreatedAt, j.UpdatedAt, j.NodeLabels = instant(created), instant(updated), dispatcher.ParseLabels(labels)
 	if err := j.decode(retry, target, payload, triggers); err != nil {
 		j.Target, j.Payload, j.TriggerNames = dispatcher.Target{}, nil, nil

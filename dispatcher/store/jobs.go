@@ -88,19 +88,22 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	jobID, appID := dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App)
 	// $1 id, $2 app, $3 name, $4 description, $5 enabled, $6 paused, $7 target, $8 payload,
 	// $9 names of the triggers, $10 revision, $11 created, $12 updated, $13 priority,
-	// $14 node labels, $15 delivery, $16 concurrency policy, $17 most at once, $18 queue limit, $19 retry
+	// $14 node labels, $15 delivery, $16 concurrency policy, $17 most at once, $18 queue limit, $19 retry,
+	// $20 milliseconds after completion
 	const put = `INSERT INTO jobs (id, app_id, name, description, enabled, paused, target, payload, trigger_names,
-			revision, created_at, updated_at, priority, node_labels, delivery, concurrency_policy, max_concurrency, queue_limit, retry)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+			revision, created_at, updated_at, priority, node_labels, delivery, concurrency_policy, max_concurrency, queue_limit, retry,
+			delete_after_completion)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
 			paused = excluded.paused, priority = excluded.priority, node_labels = excluded.node_labels,
 			delivery = excluded.delivery, concurrency_policy = excluded.concurrency_policy,
-			max_concurrency = excluded.max_concurrency, queue_limit = excluded.queue_limit, retry = excluded.retry, target = excluded.target, payload = excluded.payload,
+			max_concurrency = excluded.max_concurrency, queue_limit = excluded.queue_limit, retry = excluded.retry,
+			delete_after_completion = excluded.delete_after_completion, target = excluded.target, payload = excluded.payload,
 			trigger_names = excluded.trigger_names, revision = excluded.revision,
 			created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL`
 	_, err = t.ExecContext(ctx, put, jobID, appID, job.Name, job.Description, job.Enabled, job.Paused, string(target),
 		string(job.Payload), names, job.Revision, job.CreatedAt.UnixMilli(), job.UpdatedAt.UnixMilli(), job.Priority, job.NodeLabels.String(), job.Delivery,
-		job.ConcurrencyPolicy, job.MaxConcurrency, job.QueueLimit, string(retry))
+		job.ConcurrencyPolicy, job.MaxConcurrency, job.QueueLimit, string(retry), job.DeleteAfterCompletion.Std().Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -150,27 +153,33 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatch
 		if err := t.allow(job.Revision); err != nil {
 			return err
 		}
-		// $1 now, $2 id
-		const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]' WHERE id = $2`
-		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.JobID(app, name)); err != nil {
-			return err
-		}
-		// $1 job
-		if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE job_id = $1`, dispatcher.JobID(app, name)); err != nil {
-			return err
-		}
-		if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {
-			return fmt.Errorf("delete job %s/%s: %w", app, name, err)
-		}
-		_, calendars, err := calendarsOf(ctx, t, app, job)
-		if err != nil {
-			return err
-		}
-		if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
-			return err
-		}
-		return t.audit(ctx, "delete", app, "job "+name, job.Revision)
+		return t.removeJob(ctx, job, "delete")
 	})
+}
+
+// removeJob deletes a job; action is what the audit calls it.
+func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) error {
+	id := dispatcher.JobID(job.App, job.Name)
+	// $1 now, $2 id
+	const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]' WHERE id = $2`
+	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id); err != nil {
+		return err
+	}
+	// $1 job
+	if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE job_id = $1`, id); err != nil {
+		return err
+	}
+	if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {
+		return fmt.Errorf("delete job %s/%s: %w", job.App, job.Name, err)
+	}
+	_, calendars, err := calendarsOf(ctx, t, job.App, job)
+	if err != nil {
+		return err
+	}
+	if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
+		return err
+	}
+	return t.audit(ctx, action, job.App, "job "+job.Name, job.Revision)
 }
 
 func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool, change dispatcher.Change) (stored dispatcher.Job, err error) {

@@ -12,8 +12,13 @@ import (
 // writeState writes the state that a change of the definition makes. Whether a run is live is for
 // the next roll-up to see.
 func (t *tx) writeState(ctx context.Context, job dispatcher.Job) error {
-	// $1 id, $2 state
-	_, err := t.ExecContext(ctx, `UPDATE jobs SET state = $2 WHERE id = $1`, dispatcher.JobID(job.App, job.Name), job.State)
+	// $1 id, $2 state, $3 when it became COMPLETE
+	const write = `UPDATE jobs SET state = $2, completed_at = $3 WHERE id = $1`
+	var completed *int64
+	if job.State == dispatcher.JobComplete {
+		completed = orNull(t.now)
+	}
+	_, err := t.ExecContext(ctx, write, dispatcher.JobID(job.App, job.Name), job.State, completed)
 	return err
 }
 
@@ -28,7 +33,7 @@ type stateRow struct {
 // writeError writes the state of the job of a trigger that may be in error.
 func (t *tx) writeError(ctx context.Context, triggerID int64) error {
 	// $1 id of the trigger
-	const ofJob = `UPDATE jobs SET state = 'ERROR' WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
+	const ofJob = `UPDATE jobs SET state = 'ERROR', completed_at = NULL WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
 	_, err := t.ExecContext(ctx, ofJob, triggerID)
 	return err
 }
@@ -125,12 +130,12 @@ func (s *store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	// From $1 on: the columns
-	write := s.rows(0, 1, "", column{"id", bigint}, column{"revision", bigint}, column{"before", text}, column{"after", text}) +
-		` UPDATE jobs AS j SET state = b.after FROM b WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
+	// $1 now, from $2 on: the columns
+	write := s.rows(1, 2, "", column{"id", bigint}, column{"revision", bigint}, column{"before", text}, column{"after", text}) +
+		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64
 	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-		result, err := t.ExecContext(ctx, write, s.batch(ids, revisions, from, to)...)
+		result, err := t.ExecContext(ctx, write, append([]any{t.now.UnixMilli()}, s.batch(ids, revisions, from, to)...)...)
 		if err == nil {
 			changed, err = result.RowsAffected()
 		}

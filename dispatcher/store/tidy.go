@@ -156,12 +156,19 @@ func (t *tidying) run(ctx context.Context, now time.Time) error {
 	if err == nil {
 		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeRevisions(ctx, tx, before) })
 	}
+	if err == nil {
+		audited := min(before, day(present-dispatcher.AuditKept.Milliseconds()))
+		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeAudit(ctx, tx, audited) })
+	}
+	if err == nil {
+		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeDeleted(ctx, tx, before) })
+	}
 	for _, app := range apps {
 		if err == nil && app.kept < longest {
 			err = t.sweep(ctx, app.app, day(present-app.kept))
 		}
 	}
-	return err
+	return errors.Join(err, t.removeSpent(ctx, present))
 }
 
 // retentions returns those of all apps, also of deleted ones, longest first, and the present.
@@ -212,29 +219,6 @@ func (t *tidying) removeOldest(ctx context.Context, tx *sql.Tx, before int64) (i
 	}
 	misfires, err := t.removeMisfires(ctx, tx, expiredMisfires+oldestMisfires, before, tidyRows)
 	return max(len(keys), misfires), err
-}
-
-// removeRevisions removes the definitions that ceased to be before all that is kept. Of no
-// retention in particular: there are few of them.
-func (t *tidying) removeRevisions(ctx context.Context, tx *sql.Tx, before int64) (removed int, err error) {
-	// $1 before, $2 limit
-	for _, statement := range []string{
-		`DELETE FROM trigger_revisions WHERE (job_id, id, revision, calendar_revision, from_at, cause) IN (
-			SELECT job_id, id, revision, calendar_revision, from_at, cause FROM trigger_revisions WHERE to_at < $1 ORDER BY to_at LIMIT $2)`,
-		`DELETE FROM calendar_revisions WHERE (app_id, name, calendar_revision) IN (
-			SELECT app_id, name, calendar_revision FROM calendar_revisions WHERE to_at < $1 ORDER BY to_at LIMIT $2)`,
-	} {
-		result, err := tx.ExecContext(ctx, statement, before, tidyRows)
-		if err != nil {
-			return 0, err
-		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return 0, err
-		}
-		removed = max(removed, int(n))
-	}
-	return removed, nil
 }
 
 // sweep removes the expired history of one app, some of its jobs at a time.

@@ -75,3 +75,58 @@ func testTidyIsBounded(t *testing.T, s dispatcher.Store) {
 		}
 	}
 }
+
+// The audit outlives the ledger, and then what is on record of definitions goes, too.
+func TestTidyForgets(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testTidyForgets(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testTidyForgets(t, open(t, pgtest.New(t))) })
+}
+
+func testTidyForgets(t *testing.T, s dispatcher.Store) {
+	t.Helper()
+	ctx := t.Context()
+	must(t, s.Register(ctx, dispatcher.Node{ID: 1, Name: "a"}, may1))
+	job := declareApp(t, s, "shop", days(2))
+	declareApp(t, s, "office", days(2))
+	on := func(n int) dispatcher.Change { return dispatcher.Change{Actor: "test", Now: may1.Add(days(n))} }
+	for n, enabled := range []bool{false, true, false} {
+		_, err := s.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled, Retention: dispatcher.Duration(days(2))}, on(n))
+		must(t, err)
+	}
+	must(t, s.DeleteJob(ctx, "shop", "job", on(3)))
+	insertRuns(t, s, job, may1.Add(days(4)), 1, false)
+	must(t, store.Exec(ctx, s, fmt.Sprintf(`INSERT INTO audit (at, id, actor, action, app, subject, revision)
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200) SELECT %d + n, n, 'test', 'put', 'shop', 'job job', n FROM n`, may1.UnixMilli())))
+	tidy := func(n int) (removed int) {
+		t.Helper()
+		for more := true; more; {
+			tidied, err := s.Tidy(ctx, 1, may1.Add(days(n)))
+			must(t, err)
+			removed, more = removed+tidied.Audits, tidied.More
+		}
+		return removed
+	}
+	rows := func() [2]int64 {
+		t.Helper()
+		return [2]int64{count(t, s, `SELECT count(*) FROM jobs WHERE name = 'job'`), count(t, s, `SELECT count(*) FROM audit`)}
+	}
+	all := rows()[1]
+	if n := tidy(6); n != 0 || rows() != [2]int64{2, all} {
+		t.Errorf("while a run is kept: %d of the audit removed; jobs and audit %v, want both jobs and all %d", n, rows(), all)
+	}
+	if n := tidy(7); n != 0 || rows() != [2]int64{1, all} {
+		t.Errorf("beyond the retention: %d of the audit removed; jobs and audit %v, want the job that was not deleted, and all %d", n, rows(), all)
+	}
+	tidy(365 + 2) // May 1 and 2, but for the disabling on May 1 that was followed by an enabling
+	before := rows()[1]
+	tidy(365 + 30)
+	if after := rows()[1]; before <= 1 || after != 1 {
+		t.Errorf("%d entries of the audit are left on May 3, and then %d, want one: since when the app is disabled", before, after)
+	}
+	record, err := s.AppRecord(ctx, "shop", may1.Add(days(365+30)), may1.Add(days(365+30)))
+	must(t, err)
+	if record.Enabled || record.Changed == nil || !record.Changed.Equal(may1.Add(days(2))) {
+		t.Errorf("the app is %v since %v, want disabled since %s", record.Enabled, record.Changed, may1.Add(days(2)))
+	}
+}

@@ -45,10 +45,12 @@ CREATE TABLE jobs (
   concurrency_policy TEXT NOT NULL,
   max_concurrency INTEGER NOT NULL,       -- 0: as the policy has it
   queue_limit   INTEGER NOT NULL,
+  delete_after_completion BIGINT NOT NULL DEFAULT 0, -- milliseconds; 0: never
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
   state         TEXT    NOT NULL DEFAULT 'INIT', -- for people: the roll-up of triggers and live runs
+  completed_at  BIGINT,                   -- when the state became COMPLETE, which it still is
   revision      BIGINT  NOT NULL,
   created_at    BIGINT  NOT NULL,
   updated_at    BIGINT  NOT NULL,
@@ -56,6 +58,8 @@ CREATE TABLE jobs (
   UNIQUE (app_id, name)
 );
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
+CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX jobs_spent ON jobs ((completed_at + delete_after_completion)) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
 -- Values of secrets in targets, encrypted: each by a data key of its own, which is encrypted by
 -- the key of that id. No key is in any database.
@@ -123,6 +127,7 @@ CREATE INDEX triggers_due ON triggers (due_at, id)
   WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND due_at IS NOT NULL;
 -- Both are small: the triggers that a change of a calendar concerns, and the fixed delays
 -- whose run is in flight.
+CREATE INDEX triggers_deleted ON triggers (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
 CREATE INDEX triggers_delayed ON triggers (id)
   WHERE delayed AND next_fire_time IS NULL AND state = 'waiting' AND enabled AND deleted_at IS NULL;

@@ -43,10 +43,12 @@ CREATE TABLE jobs (
   concurrency_policy TEXT NOT NULL,
   max_concurrency INTEGER NOT NULL,
   queue_limit INTEGER NOT NULL,
+  delete_after_completion INTEGER NOT NULL DEFAULT 0,
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
   state TEXT NOT NULL DEFAULT 'INIT',
+  completed_at INTEGER,
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -54,6 +56,8 @@ CREATE TABLE jobs (
   UNIQUE (app_id, name)
 ) STRICT;
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
+CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX jobs_spent ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
 CREATE TABLE secrets (
   job_id INTEGER NOT NULL REFERENCES jobs (id),
@@ -102,6 +106,7 @@ CREATE TABLE triggers (
 ) STRICT;
 CREATE INDEX triggers_due ON triggers (due_at, id)
   WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND due_at IS NOT NULL;
+CREATE INDEX triggers_deleted ON triggers (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
 CREATE INDEX triggers_delayed ON triggers (id)
   WHERE delayed AND next_fire_time IS NULL AND state = 'waiting' AND enabled AND deleted_at IS NULL;

@@ -364,6 +364,14 @@ func (f *faulty) ZonesChanged(ctx context.Context) (bool, error) {
 	return call(ctx, f, "ZonesChanged", func(ctx context.Context) (bool, error) { return f.Store.ZonesChanged(ctx) })
 }
 
+func (f *faulty) Disable(ctx context.Context, run dispatcher.RunKey, reason string, now time.Time) error {
+	return act(ctx, f, "Disable", func(ctx context.Context) error { return f.Store.Disable(ctx, run, reason, f.present(now)) })
+}
+
+func (f *faulty) Rewind(ctx context.Context) (*dispatcher.Rewind, error) {
+	return call(ctx, f, "Rewind", f.Store.Rewind)
+}
+
 // Listen loses hints, and passes some on twice.
 func (f *faulty) Listen(ctx context.Context, hint func(dispatcher.Hint)) error {
 	return f.Store.Listen(ctx, func(one dispatcher.Hint) {

@@ -52,6 +52,7 @@ func (f *fixture) tidy(now time.Time) (removed dispatcher.Tidied) {
 		one, err := f.Tidy(f.Context(), nodeA, now)
 		f.must(err)
 		removed.Runs, removed.Misfires, more = removed.Runs+one.Runs, removed.Misfires+one.Misfires, one.More
+		removed.Jobs += one.Jobs
 	}
 	return removed
 }
