@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -99,9 +100,34 @@ func (f *functions) client(ctx context.Context, l *dispatcher.Lambda) (*lambda.C
 		return nil, errors.New("the node has no AWS credentials") // the SDK would send the request unsigned
 	}
 	// One Invoke for each attempt: retries are the dispatcher's.
-	c := lambda.NewFromConfig(loaded, func(o *lambda.Options) { o.Retryer = aws.NopRetryer{} })
+	c := lambda.NewFromConfig(loaded, func(o *lambda.Options) {
+		o.Retryer, o.HTTPClient = aws.NopRetryer{}, boundedClient{o.HTTPClient}
+	})
 	f.clients[key] = c
 	return c, nil
+}
+
+// boundedClient gives the SDK as much of an answer as is kept; of its own accord the SDK reads all of
+// it into memory, 6 MB for each of hundreds of attempts.
+type boundedClient struct{ lambda.HTTPClient }
+
+// Do makes a request.
+func (c boundedClient) Do(r *http.Request) (*http.Response, error) {
+	response, err := c.HTTPClient.Do(r)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(response.Body, mostAnswer+1), response.Body}
+	}
+	return response, err
+}
+
+// CloseIdleConnections closes those of the client within, if it has any.
+func (c boundedClient) CloseIdleConnections() {
+	if client, ok := c.HTTPClient.(interface{ CloseIdleConnections() }); ok {
+		client.CloseIdleConnections()
+	}
 }
 
 func assume(node aws.Config, role dispatcher.AssumeRole) aws.CredentialsProvider {

@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -290,6 +292,54 @@ func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 				t.Errorf("retry after %v, want 7s", o.RetryAfter)
 			}
 		})
+	}
+}
+
+// Lambda answers with 6 MB at most; whatever stands for it may answer with more.
+func TestResultsAreReadAsFarAsTheyAreKept(t *testing.T) {
+	t.Parallel()
+	for name, head := range map[string]http.Header{"a result": {}, "an error": {"X-Amz-Function-Error": {"Unhandled"}}} {
+		var written atomic.Int64
+		s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) {
+			maps.Copy(w.Header(), head)
+			chunk := bytes.Repeat([]byte("é"), 1<<15)
+			for n := 0; n < gigabyte; n += len(chunk) {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+				written.Add(int64(len(chunk)))
+			}
+		})
+		o := s.invoker().Invoke(t.Context(), invocation(nil))
+		if (o.State == dispatcher.RunSucceeded) != (len(head) == 0) || o.Answer == nil || !o.Answer.BodyTruncated || len(o.Answer.Body) > 64<<10 || s.count() != 1 {
+			t.Errorf("%s: outcome = %s %s after %d invocations, want what is kept of a long one", name, o.State, o.Class, s.count())
+		}
+		s.Close() // which waits for the answer to end
+		if got := written.Load(); got > 64<<20 {
+			t.Errorf("%s: %d bytes were taken", name, got)
+		}
+	}
+}
+
+// A connection that was kept and dies under an invocation leaves one that nobody can judge.
+func TestInvocationIsSentOnceThoughTheConnectionDies(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1)%2 == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprint(w, `{}`)
+	})
+	i := s.invoker()
+	for attempt := 1; attempt <= 6; attempt++ {
+		want := dispatcher.RunSucceeded
+		if attempt%2 == 0 {
+			want = dispatcher.RunLost
+		}
+		if o := i.Invoke(t.Context(), invocation(nil)); o.State != want || s.count() != attempt {
+			t.Errorf("attempt %d: outcome = %+v after %d invocations, want %s", attempt, o, s.count(), want)
+		}
 	}
 }
 
