@@ -270,6 +270,9 @@ func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 	if len(runs) == 0 {
 		return nil
 	}
+	for _, run := range runs {
+		s.seen.returning(run.RunKey)
+	}
 	if _, err := s.exec(ctx, s.hot.release, s.keysOf(runs)); err != nil {
 		return fmt.Errorf("release %d runs: %w", len(runs), err)
 	}
@@ -324,6 +327,9 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 	sorted := sortedBy(records, func(r dispatcher.Record) dispatcher.RunKey { return r.RunKey })
 	for i := range sorted {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
+		if next := sorted[i].Next; next != nil && next.Unmade {
+			s.seen.returning(sorted[i].RunKey)
+		}
 	}
 	ended, again := partRetries(sorted)
 	err := errors.Join(s.recordAll(ctx, s.hot.record, ended), s.recordAll(ctx, s.hot.again, again))

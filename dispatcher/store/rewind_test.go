@@ -71,6 +71,19 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		"released": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
 			return s.Release(ctx, []dispatcher.HeldRun{run})
 		}},
+		"handed back, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Release(ctx, []dispatcher.HeldRun{run})
+		}, lose: takenByAnother},
+		"put off, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Record(ctx, []dispatcher.Record{{
+				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1, Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: may1, EndedAt: may1},
+				Next: &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), Unmade: true},
+			}})
+		}, lose: takenByAnother},
+		"asked for a slot, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			_, err := s.Acquire(ctx, []dispatcher.HeldRun{run})
+			return err
+		}, lose: takenByAnother},
 		"cancelled": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
 			_, err := s.CancelRun(ctx, run.String(), dispatcher.Change{})
 			return err
@@ -115,6 +128,9 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		})
 	}
 }
+
+// takenByAnother is an attempt that was none, made by another node under the same number.
+const takenByAnother = `UPDATE runs SET state = 'claimed', token = 6, node = 9, attempt = 1`
 
 func reason(rewind *dispatcher.Rewind) string {
 	if rewind == nil {

@@ -63,6 +63,16 @@ func (w *witness) won(held []dispatcher.HeldRun) {
 	w.claim = claimed{run: held[len(held)-1], at: wallClock()}
 }
 
+// returning notes that a run may be given back without an attempt. Another node then makes that under
+// the same number, which is no sign of a rewind.
+func (w *witness) returning(run dispatcher.RunKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.claim.run.RunKey == run {
+		w.claim = claimed{}
+	}
+}
+
 // knows tells whether the node must be in the database: it was not long ago.
 func (w *witness) knows(node dispatcher.NodeID) bool {
 	w.mu.Lock()

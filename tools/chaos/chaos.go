@@ -40,6 +40,9 @@ func newChaos(ctx context.Context, o options) (c *chaos, err error) {
 	if o.production {
 		c.pace = production()
 	}
+	if least := c.settle + 5*time.Second; time.Duration(o.seconds)*time.Second < least {
+		return nil, fmt.Errorf("%d seconds are too few: what is left when faults are over takes %s to settle", o.seconds, c.settle)
+	}
 	if c.faults, err = history.Create(o.dir, history.Faults, false); err != nil {
 		return nil, err
 	}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -77,6 +79,13 @@ const exitTogether = 3
 
 // layCables gives the nodes networks of their own, in a process that has its own.
 func layCables(ctx context.Context, nodes int) error {
+	present, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(present, func(i net.Interface) bool { return i.Flags&net.FlagUp != 0 }) {
+		return errors.New("this network is somebody else's")
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts apart: %w", err)
 	}

@@ -41,16 +41,43 @@ type jumping struct {
 	t        *testing.T
 	receiver *receiver
 	release  chan struct{}
-	set      func(time.Duration)
+	shift    func(time.Duration)
+	settings []setting
+}
+
+// setting is how far ahead a clock was from an instant on.
+type setting struct {
+	from  time.Time
+	ahead time.Duration
+}
+
+// set sets the clock off.
+func (j *jumping) set(ahead time.Duration) {
+	j.t.Helper()
+	from := time.Now()
+	j.shift(ahead)
+	j.settings = append(j.settings, setting{from, ahead})
+}
+
+// early tells whether a request came before its instant by the database's clock. What was claimed, a
+// little ahead, by a clock that was then set back may still come.
+func (j *jumping) early(a arrival) bool {
+	for i, s := range j.settings {
+		last := i+1 == len(j.settings) || a.at.Before(j.settings[i+1].from.Add(500*time.Millisecond))
+		if last && !a.at.Before(s.from) && !a.scheduled.After(a.at.Add(s.ahead)) {
+			return false
+		}
+	}
+	return true
 }
 
 // newJumping starts the fleet with a job that fires each second, one that does each ten minutes and
 // catches up with all it misses, and with ten requests in flight.
 func newJumping(t *testing.T) *jumping {
 	t.Helper()
-	j := &jumping{t: t, release: make(chan struct{})}
+	j := &jumping{t: t, release: make(chan struct{}), settings: []setting{{from: time.Now()}}}
 	database := pgtest.New(t)
-	j.set = clockOf(t, database)
+	j.shift = clockOf(t, database)
 	j.receiver = newReceiver(t, func(w http.ResponseWriter, a arrival) {
 		if a.path == "/held" {
 			<-j.release
@@ -106,7 +133,7 @@ func (j *jumping) next() time.Time {
 	return *next
 }
 
-// check requires that no request came twice, that no node was taken for dead, and that all instants
+// check requires that no request came twice or early, that no node was taken for dead, and that all instants
 // are accounted for.
 func (j *jumping) check() {
 	j.t.Helper()
@@ -123,6 +150,9 @@ func (j *jumping) check() {
 	for _, a := range j.receiver.all() {
 		if seen[a.event]++; seen[a.event] > 1 {
 			j.t.Errorf("%s: instant %s came %d times", a.path, a.scheduled, seen[a.event])
+		}
+		if j.early(a) {
+			j.t.Errorf("%s: instant %s came early, at %s; the clock was %+v", a.path, a.scheduled, a.at, j.settings)
 		}
 	}
 	nodes := must[client.List[dispatcher.Node]](j.t)(j.Nodes(j.t.Context()))
