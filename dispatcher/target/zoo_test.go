@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -244,6 +246,54 @@ func TestAnswersByHTTP2AreTakenAsTheyAreRead(t *testing.T) {
 	}
 	if size := <-window; size > 128<<10 {
 		t.Errorf("an answer may come %d bytes ahead of its reader, want 128 KiB at most", size)
+	}
+}
+
+// full returns the address of a listener whose queue is full and which accepts nobody, so that
+// connections to it are neither made nor refused.
+func full(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
+	for range 20 {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	t.Skip("SKIPPED: this system accepts whatever a program does not")
+	return ""
+}
+
+func TestConnectionsThatAreNotMade(t *testing.T) {
+	t.Parallel()
+	address := full(t)
+	i := newInvoker(t)
+	var group errgroup.Group
+	for _, method := range dispatcher.Methods {
+		for _, scheme := range []string{"http", "https"} {
+			group.Go(func() error {
+				if o := i.Invoke(t.Context(), callTo(scheme+"://"+address, method, zooTimeout)); o.State != failed || o.Class != dispatcher.ClassConnectTimeout {
+					return fmt.Errorf("%s by %s: outcome = %+v, want failed as connect_timeout", method, scheme, o)
+				}
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
