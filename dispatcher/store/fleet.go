@@ -49,6 +49,8 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	if node.State != dispatcher.NodePaused {
 		node.State = dispatcher.NodeActive
 	}
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
 	where, err := s.where(ctx)
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -70,9 +69,9 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 		p.pool.Close()
 		return nil, err
 	}
-	db := stdlib.OpenDBFromPool(p.pool)
+	db := openDB(p.pool)
 	return &store{
-		write: db, read: db, beat: stdlib.OpenDBFromPool(p.beats), flavour: p, seen: p.seen,
+		write: db, read: db, beat: openDB(p.beats), flavour: p, seen: p.seen,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
 	}, nil
 }
@@ -163,7 +162,9 @@ func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func
 }
 
 func (p *postgres) query(ctx context.Context, statement string, args []any, scan func(scanner) error) (int64, error) {
-	rows, err := p.pool.Query(ctx, statement, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
+	rows, err := patiently(ctx, func() (pgx.Rows, error) {
+		return p.pool.Query(ctx, statement, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
+	})
 	if err != nil {
 		return 0, err
 	}

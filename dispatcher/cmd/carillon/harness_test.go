@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,11 +221,18 @@ func startNodeWith(t *testing.T, database, token string, env []string, args ...s
 // launchNode starts a node and does not wait for it.
 func launchNode(t *testing.T, database, token string, env []string, args ...string) *node {
 	t.Helper()
-	return launch(t, filepath.Join(binaries, "carillon"), database, token, env, args...)
+	return launchNodeIn(t, surroundings{}, database, token, env, args...)
 }
 
-// launch is launchNode with a program.
-func launch(t *testing.T, program, database, token string, env []string, args ...string) *node {
+// surroundings are what a node is to come along with.
+type surroundings struct {
+	program string   // empty: the built one
+	log     *os.File // nil: it is kept for the test
+	files   int      // how many it may have open; 0: as many as the test
+}
+
+// launchNodeIn is launchNode in some surroundings.
+func launchNodeIn(t *testing.T, around surroundings, database, token string, env []string, args ...string) *node {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -236,8 +244,16 @@ func launch(t *testing.T, program, database, token string, env []string, args ..
 	if n.Client, err = client.New(n.endpoint, token, client.Options{}); err != nil {
 		t.Fatal(err)
 	}
+	program := cmp.Or(around.program, filepath.Join(binaries, "carillon"))
 	n.command = exec.Command(program, append([]string{"serve", "--database", database, "--listen", address, "--egress-loopback"}, args...)...)
 	n.command.Stderr, n.command.Env = n.logs, append(os.Environ(), env...)
+	if around.log != nil {
+		n.command.Stderr = around.log
+	}
+	if around.files > 0 {
+		sh := must[string](t)(exec.LookPath("sh"))
+		n.command.Path, n.command.Args = sh, append([]string{"sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(around.files)}, n.command.Args...)
+	}
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)
 	}

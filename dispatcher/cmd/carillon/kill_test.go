@@ -64,7 +64,7 @@ func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
 			failpoint.AfterClaim, failpoint.BeforeQueue, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend, failpoint.AfterAnswer, failpoint.AfterRecord,
 		} {
 			for _, visit := range []int{1, 7} {
-				victim := launch(t, program, database, token, []string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
+				victim := launchNodeIn(t, surroundings{program: program}, database, token, []string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
 				victim.awaitDeath(t, fmt.Sprintf("its visit %d of %s", visit, at))
 			}
 		}

@@ -150,10 +150,7 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	before = len(r.all())
 	r.await(t, "fires after the promotion", func(all []arrival) bool { return len(all) >= before+3 })
 
-	out, errs, code := carillon(t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "audit", "--app=away")
-	if code != 0 {
-		t.Errorf("audit: exit %d: %s%s", code, out, errs)
-	}
+	n.checkAudit("away")
 	n.terminate()
 	if strings.Contains(n.logs.String(), "hunter2") {
 		t.Error("the log shows the password")

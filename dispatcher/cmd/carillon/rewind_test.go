@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
 )
 
-// startServers starts a PostgreSQL with a migrated database, and a standby of it.
-func startServers(t *testing.T) (primary, standby *pgserver.Server) {
+// startServer starts a PostgreSQL of the test's own, in a directory that made fills.
+func startServer(t *testing.T, made func(*pgserver.Server) error, settings ...string) *pgserver.Server {
 	t.Helper()
 	bin, ok := pgserver.Find()
 	if !ok {
@@ -28,24 +28,27 @@ func startServers(t *testing.T) (primary, standby *pgserver.Server) {
 		}
 		t.Skip("SKIPPED: no initdb on this machine; install PostgreSQL: apt-get install -y postgresql")
 	}
-	start := func(made func(*pgserver.Server) error) *pgserver.Server {
-		dir := must[string](t)(os.MkdirTemp("", "carillon-pg-"))
-		s := pgserver.New(bin, dir, "listen_addresses=", "shared_buffers=32MB", "fsync=off")
-		if err := made(s); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Start(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		return s
+	dir := must[string](t)(os.MkdirTemp("", "carillon-pg-"))
+	s := pgserver.New(bin, dir, append(settings, "listen_addresses=", "shared_buffers=32MB", "fsync=off")...)
+	if err := made(s); err != nil {
+		t.Fatal(err)
 	}
-	primary = start(func(s *pgserver.Server) error { return s.Init(t.Context()) })
+	if err := s.Start(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// startServers starts a PostgreSQL with a migrated database, and a standby of it.
+func startServers(t *testing.T) (primary, standby *pgserver.Server) {
+	t.Helper()
+	primary = startServer(t, func(s *pgserver.Server) error { return s.Init(t.Context()) })
 	sqlIn(t, primary, "postgres", "CREATE DATABASE carillon")
 	if err := store.Migrate(t.Context(), primary.URL("carillon")); err != nil {
 		t.Fatal(err)
 	}
-	return primary, start(func(s *pgserver.Server) error { return s.Follow(t.Context(), primary) })
+	return primary, startServer(t, func(s *pgserver.Server) error { return s.Follow(t.Context(), primary) })
 }
 
 // sqlIn runs statements one by one, each in a transaction of its own.

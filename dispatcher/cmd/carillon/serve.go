@@ -5,10 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -184,7 +187,14 @@ func (s *serveCommand) certificate() (*tls.Certificate, error) {
 
 // Run serves until ctx ends, then drains.
 func (s *serveCommand) Run(ctx context.Context, c console) error {
-	log := newLogger(c, s.LogLevel, s.LogFormat)
+	// Whoever reads the log may be slow, or gone: neither may hold up or end what it tells of.
+	signal.Ignore(syscall.SIGPIPE)
+	sink := newLogSink()
+	log := newLogger(sink, s.LogLevel, s.LogFormat)
+	writing, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer sink.flush(logPatience)
+	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
 	warnUnknownVariables(ctx, log, os.Environ())
 	certificate, err := s.certificate()
 	if err != nil {
@@ -211,14 +221,17 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-func newLogger(c console, level, format string) *slog.Logger {
+// logPatience is how long the end of the process waits for the log to be written.
+const logPatience = time.Second
+
+func newLogger(out io.Writer, level, format string) *slog.Logger {
 	var parsed slog.Level
 	_ = parsed.UnmarshalText([]byte(level)) // an enum of the flag
 	options := &slog.HandlerOptions{Level: parsed, ReplaceAttr: inUTC}
 	if format == "text" {
-		return slog.New(slog.NewTextHandler(c.err, options))
+		return slog.New(slog.NewTextHandler(out, options))
 	}
-	return slog.New(slog.NewJSONHandler(c.err, options))
+	return slog.New(slog.NewJSONHandler(out, options))
 }
 
 // inUTC keeps the host's zone out of logs: the nodes of a fleet are read side by side.

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -120,6 +122,25 @@ func testDeath(t *testing.T, f *fixture) {
 	bury("by a clock that was set back", nodeD, t0, 0)
 	f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, t0.Add(2*time.Minute)))
 	bury("of a node that beat in the future", nodeD, t0.Add(2*time.Minute), dies)
+
+	// A heartbeat that no clock has shown keeps nobody alive, and keeps nobody from living.
+	for i, never := range []time.Time{time.UnixMilli(-1), time.UnixMilli(math.MinInt64), t0.AddDate(1_000_000, 0, 0)} {
+		poisoned := dispatcher.NodeID(0x20 + i)
+		f.register(poisoned)
+		f.must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, never))
+		now := t0.Add(3 * time.Minute)
+		if dies == 0 { // where it is alone, it goes on
+			f.must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now))
+			continue
+		}
+		f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, now))
+		f.must(f.Bury(ctx, nodeD, time.Minute, now))
+		now = now.Add(61 * time.Second) // what was in the future has aged
+		f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, now))
+		f.must(f.Bury(ctx, nodeD, time.Minute, now))
+		_, err := f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now)
+		wantError(t, fmt.Sprint("heartbeat after one at ", never.UnixMilli()), err, dispatcher.ErrNodeDead)
+	}
 }
 
 // The dead are forgotten after a day, unless they hold what is to be adopted.

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// tick declares a job that fires each second.
+func (n *node) tick(app, url string) {
+	n.t.Helper()
+	must[dispatcher.App](n.t)(n.PutApp(n.t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
+	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+}
+
+// checkAudit requires that every fire of an app is accounted for.
+func (n *node) checkAudit(app string) {
+	n.t.Helper()
+	out, errs, code := carillon(n.t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "audit", "--app="+app)
+	if code != 0 {
+		n.t.Errorf("audit: exit %d: %s%s", code, out, errs)
+	}
+}
+
+// hog takes all connections of a database that are left.
+func hog(t *testing.T, database string) (taken []*pgx.Conn) {
+	t.Helper()
+	for {
+		conn, err := pgx.Connect(t.Context(), database)
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && refused.Code == "53300" {
+			return taken
+		}
+		taken = append(taken, must[*pgx.Conn](t)(conn, err))
+		t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	}
+}
+
+// A node waits for connections, comes along with few, and keeps those that it has.
+func TestNodeComesAlongWithFewConnections(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, func(s *pgserver.Server) error { return s.Init(t.Context()) }, "max_connections=12")
+	sqlIn(t, server, "postgres", "CREATE ROLE carillon LOGIN", "CREATE DATABASE carillon OWNER carillon")
+	database := strings.Replace(server.URL("carillon"), "postgres://postgres@", "postgres://carillon@", 1)
+	if err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	token, r := newToken(t, database), newReceiver(t, nil)
+	taken := hog(t, database)
+	n := launchNode(t, database, token, nil, quick()...)
+	until(t, "the node to find no connection", func() bool { return strings.Contains(n.logs.String(), "waiting for the database") })
+	if live, ready := n.status("/livez"), n.status("/readyz"); live != http.StatusOK || ready != http.StatusServiceUnavailable {
+		t.Errorf("without a connection: /livez %d, /readyz %d, want 200 and 503", live, ready)
+	}
+	for _, conn := range taken[:4] {
+		_ = conn.Close(t.Context())
+	}
+	until(t, "the node to be ready with four connections", func() bool { return n.status("/readyz") == http.StatusOK })
+	n.tick("few", r.URL)
+	r.await(t, "fires with few connections", func(all []arrival) bool { return len(all) >= 3 })
+	hog(t, database)
+	before := len(r.all())
+	r.await(t, "fires with none left", func(all []arrival) bool { return len(all) >= before+5 })
+	if ready := n.status("/readyz"); ready != http.StatusOK {
+		t.Errorf("with none left: /readyz is %d, want 200", ready)
+	}
+	n.checkAudit("few")
+	n.terminate()
+}
+
+// A table that an administrator locks for long holds up what needs it, and nothing else: no node
+// passes for dead, and then every fire is accounted for.
+func TestTableThatIsLockedForLong(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	r := newReceiver(t, nil)
+	n := startNode(t, database, newToken(t, database), quick()...)
+	n.tick("locked", r.URL)
+	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
+	defer conn.Close(t.Context())
+	lock := must[pgx.Tx](t)(conn.Begin(t.Context()))
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE triggers, runs IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	locked := len(r.all())
+	id := n.only()
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); <-time.After(200 * time.Millisecond) {
+		if live := n.status("/livez"); live != http.StatusOK {
+			t.Fatalf("while the table is locked: /livez is %d, want 200", live)
+		}
+	}
+	if sent := len(r.all()); sent > locked+2 { // what had been claimed
+		t.Errorf("%d requests were sent while no fire could be claimed", sent-locked)
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := len(r.all())
+	r.await(t, "fires after the lock", func(all []arrival) bool { return len(all) >= before+5 })
+	if now := n.only(); now != id {
+		t.Errorf("node %s is now %s: it passed for dead", id, now)
+	}
+	n.checkAudit("locked")
+	n.terminate()
+}
+
+// only returns the id of the only node.
+func (n *node) only() dispatcher.NodeID {
+	n.t.Helper()
+	all := must[client.List[dispatcher.Node]](n.t)(n.Nodes(n.t.Context())).Items
+	if len(all) != 1 {
+		n.t.Fatalf("%d nodes, want one", len(all))
+	}
+	return all[0].ID
+}
+
+// A node that may open too few files for what it is to do does it later.
+func TestNodeComesAlongWithFewFiles(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	token := newToken(t, database)
+	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) {
+		<-time.After(200 * time.Millisecond) // so that they add up
+		w.WriteHeader(http.StatusNoContent)
+	})
+	n := launchNodeIn(t, surroundings{files: 64}, database, token, nil, quick()...)
+	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "narrow", Enabled: true}, client.Condition{}))
+	job := webhookJob("narrow", "herd", r.URL, nil)
+	job.Retry = dispatcher.Retry{MaxAttempts: 20, Base: dispatcher.Duration(time.Second), Cap: dispatcher.Duration(2 * time.Second), MaxAge: dispatcher.Duration(time.Minute)}
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+	const runs = 200
+	for range runs {
+		must[dispatcher.Run](t)(n.RunJob(t.Context(), "narrow", "herd"))
+	}
+	n.tick("beside", r.URL)
+	until(t, "all runs to succeed", func() bool {
+		succeeded := 0
+		for _, run := range n.allRuns("narrow") {
+			if run.State == dispatcher.RunSucceeded {
+				succeeded++
+			}
+		}
+		return succeeded == runs
+	})
+	before := len(r.all())
+	r.await(t, "further fires", func(all []arrival) bool { return len(all) >= before+2 })
+	n.checkAudit("beside")
+	n.terminate()
+}
