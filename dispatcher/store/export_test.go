@@ -8,11 +8,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // Mask is mask.
 func Mask(database string) string { return mask(database) }
+
+// Missing returns what a node looks for on a new connection and does not find.
+func Missing(ctx context.Context, s dispatcher.Store, conn *pgx.Conn) (string, error) {
+	return s.(*store).seen.missing(ctx, conn)
+}
 
 // ExplainDue returns the plan of the window poll.
 func ExplainDue(ctx context.Context, s dispatcher.Store, args ...any) (string, error) {

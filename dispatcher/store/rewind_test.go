@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
 )
 
@@ -131,6 +132,41 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 
 // takenByAnother is an attempt that was none, made by another node under the same number.
 const takenByAnother = `UPDATE runs SET state = 'claimed', token = 6, node = 9, attempt = 1`
+
+// between runs a statement after each query of a connection.
+type between struct {
+	t    *testing.T
+	conn *pgx.Conn
+	sql  string
+}
+
+func (b between) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (b between) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	_, err := b.conn.Exec(ctx, b.sql)
+	must(b.t, err)
+}
+
+// A node may be frozen as it looks, and declared dead meanwhile, so that its run is another's.
+func TestWhoDiesAsItLooksSeesNoRewind(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s, _ := registered(t, database)
+	other, err := pgx.Connect(ctx, database)
+	must(t, err)
+	defer other.Close(ctx)
+	config, err := pgx.ParseConfig(database)
+	must(t, err)
+	config.Tracer = between{t, other, `UPDATE nodes SET state = 'dead'; ` + takenByAnother}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	must(t, err)
+	defer conn.Close(ctx)
+	if got, err := store.Missing(ctx, s, conn); err != nil || got != "" {
+		t.Errorf("missing are %q, %v; want nothing", got, err)
+	}
+}
 
 func reason(rewind *dispatcher.Rewind) string {
 	if rewind == nil {

@@ -92,10 +92,15 @@ func (w *witness) missing(ctx context.Context, conn *pgx.Conn) (string, error) {
 	if !w.knows(node) {
 		return "", nil
 	}
+	lost, err := claim.missing(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	// After that: who is dead now may have been frozen when its run was given to another.
 	var stored int64
 	var state dispatcher.NodeState
 	// $1 id
-	err := conn.QueryRow(ctx, `SELECT beats, state FROM nodes WHERE id = $1`, pgx.QueryExecModeExec, int64(node)).Scan(&stored, &state)
+	err = conn.QueryRow(ctx, `SELECT beats, state FROM nodes WHERE id = $1`, pgx.QueryExecModeExec, int64(node)).Scan(&stored, &state)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Sprintf("node %s has registered, and the database does not know it", node), nil
@@ -103,21 +108,32 @@ func (w *witness) missing(ctx context.Context, conn *pgx.Conn) (string, error) {
 		return "", err
 	case stored < beats:
 		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", node, beats, stored), nil
-	case state == dispatcher.NodeDead, wallClock().Sub(claim.at) > claimKept:
-		return "", nil // its runs may be others' by now
+	case lost && state != dispatcher.NodeDead && w.still(claim):
+		return fmt.Sprintf("node %s has claimed run %s, and the database does not know that", node, claim.run.RunKey), nil
+	}
+	return "", nil
+}
+
+// missing tells whether a server does not have a claim.
+func (c claimed) missing(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	if wallClock().Sub(c.at) > claimKept {
+		return false, nil
 	}
 	// Whatever has become of it, an attempt of it is that one, or a later one, or nobody's.
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 token, $5 attempt
 	const there = `SELECT count(*) FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
 		AND (token = $4 OR token = 0 OR attempt > $5 OR node <= 0)`
 	var found int
-	run := claim.run
-	err = conn.QueryRow(ctx, there, pgx.QueryExecModeExec,
-		run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Kind.Code()), int64(run.Token), int64(run.Attempt)).Scan(&found)
-	if err != nil || found > 0 {
-		return "", err
-	}
-	return fmt.Sprintf("node %s has claimed run %s, and the database does not know that", node, run.RunKey), nil
+	err := conn.QueryRow(ctx, there, pgx.QueryExecModeExec,
+		c.run.ScheduledAt.UnixMilli(), c.run.TriggerID, int64(c.run.Kind.Code()), int64(c.run.Token), int64(c.run.Attempt)).Scan(&found)
+	return found == 0, err
+}
+
+// still tells whether a claim is the latest that the node has not given back.
+func (w *witness) still(claim claimed) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.claim == claim
 }
 
 // check looks, on a new connection and before it is used, whether the server has all that this

@@ -362,6 +362,16 @@ func TestNodeWithoutCredentialsSendsNothing(t *testing.T) {
 	}
 }
 
+// A fault of ours in one attempt ends that attempt, and not the node.
+func TestPanicInAnAttemptIsItsOutcome(t *testing.T) {
+	t.Parallel()
+	i := target.New(target.Options{LoadAWS: func(context.Context) (aws.Config, error) { panic("no such thing") }})
+	defer i.Close()
+	if o := i.Invoke(t.Context(), invocation(nil)); o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassPanic || o.Error != "panic: no such thing" || o.EndedAt.IsZero() {
+		t.Errorf("outcome = %+v, want a failure of class panic", o)
+	}
+}
+
 // What operators set in the environment of a node holds, as for any program that uses the SDK.
 func TestEndpointOfTheEnvironmentIsHonoured(t *testing.T) {
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `"emulated"`) })

@@ -16,9 +16,9 @@ var points = []struct {
 	name string
 	most int
 }{
-	{"K1", 12}, {"K2", 80}, {"K3", 80}, {"stop K7", 40}, {"K4", 80}, {"K5", 80}, {"K6", 80}, {"K7", 100}, {"stop K5", 30}, {"drain", 1}, {"K8", 100}, {"K9", 100},
-	{"K10", 80}, {"K11", 2}, {"stop K9", 40}, {"K12", 4}, {"K13", 4}, {"K14", 4}, {"stop K2", 30}, {"K15", 4}, {"K16", 1}, {"K17", 2}, {"K18", 1},
-	{"drain", 1}, {"stop K8", 40}, {"stop K4", 30}, {"stop K12", 4}, {"stop K14", 4},
+	{"K1", 12}, {"K2", 40}, {"K3", 40}, {"stop K7", 25}, {"K4", 40}, {"K5", 40}, {"K6", 60}, {"K7", 60}, {"stop K5", 15}, {"drain", 1}, {"K8", 60}, {"K9", 60},
+	{"K10", 40}, {"K11", 2}, {"stop K9", 25}, {"K12", 4}, {"K13", 4}, {"K14", 4}, {"stop K2", 15}, {"K15", 4}, {"K16", 1}, {"K17", 2}, {"K18", 1},
+	{"drain", 1}, {"stop K8", 25}, {"stop K4", 15}, {"stop K12", 4}, {"stop K14", 4},
 }
 
 // kill lets a node live and die, again and again: at one point after the other, each node

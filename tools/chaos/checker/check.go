@@ -74,6 +74,9 @@ func check(h *record) (*verdict, error) {
 	j.checkRequests()
 	j.checkBounded()
 	j.checkDrains()
+	for _, why := range j.rewinds {
+		j.add(unexplained, "taken for a rewind of the database: %s", why)
+	}
 	j.checkAdvances()
 	j.checkGrants()
 	for _, a := range j.audits {

@@ -19,6 +19,7 @@ type record struct {
 	nodes    []node
 	slots    []fire // which runs have one
 	audit    []change
+	rewinds  []string // why the product thinks that the database lost something, which it never does here
 	hits     []history.Hit
 	faults   []history.Fault
 	declared []history.Declaration
@@ -133,6 +134,9 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	if h.audit, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {
 		return row.Scan(&c.at, &c.action, &c.app, &c.subject, &c.revision)
 	}, `SELECT at, action, app, subject, revision FROM audit WHERE subject LIKE 'job %' ORDER BY at, revision`); err != nil {
+		return nil, err
+	}
+	if h.rewinds, err = rows(ctx, conn, func(why *string, row pgx.Rows) error { return row.Scan(why) }, `SELECT rewind_reason FROM installation WHERE rewound_at IS NOT NULL`); err != nil {
 		return nil, err
 	}
 	if err := h.watched(ctx, conn); err != nil {

@@ -92,6 +92,7 @@ func badWatched() map[string]spoiled {
 		}, lost},
 		"a request of a node that never was":  {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
 		"a target out of reach for no reason": {func(s *story) { last(s).class = "connect_timeout" }, unexplained},
+		"a rewind that was none":              {func(s *story) { s.rewinds = []string{"a node misses a run"} }, unexplained},
 		"an audit that objects":               {func(s *story) { s.audits[1].Failed = true }, lost},
 	}
 }
