@@ -72,9 +72,10 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 		return 0
 	}
 	batch := dispatcher.ClaimBatch{
-		Node: e.fleet.id(), Token: dispatcher.Token(random63()), Lead: 2 * e.opts.Lead,
+		Node: e.fleet.id(), Token: e.tokens.draw(), Lead: 2 * e.opts.Lead,
 		Advances: make([]dispatcher.Advance, len(due)),
 	}
+	defer e.tokens.close(batch.Token)
 	for i, d := range due {
 		batch.Advances[i] = d.advance()
 		if then, ok := d.schedule.Next(d.NextFireTime); ok {

@@ -129,8 +129,9 @@ type Engine struct {
 	gate      *gate
 	metrics   *metrics
 	work      tally
-	strays    map[dispatcher.RunKey]time.Time // when first missed; see reclaim
-	rolledTo  int64                           // the last job whose state was rolled up; 0: begin anew
+	tokens    *tokens
+	strays    map[attemptKey]time.Time // when first missed; see reclaim
+	rolledTo  int64                    // the last job whose state was rolled up; 0: begin anew
 
 	lost      atomic.Bool   // own fires, since the last sweep
 	wakePoll  chan struct{} // a hint came: look at the database now
@@ -148,6 +149,7 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 		jobs:      newJobs(store),
 		calendars: newCalendars(store),
 		schedules: schedule.NewCache(10_000),
+		tokens:    newTokens(),
 		wakePoll:  make(chan struct{}, 1),
 		wakeAdopt: make(chan struct{}, 1),
 	}

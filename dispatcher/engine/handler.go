@@ -32,18 +32,19 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	e.strays = map[dispatcher.RunKey]time.Time{}
+	e.strays = map[attemptKey]time.Time{}
 	var mine []dispatcher.HeldRun
 	for _, run := range held {
-		if e.pool.owns(run) {
+		// In this order: who closes its token has placed its runs.
+		if e.tokens.isOpen(run.Token) || e.pool.owns(run) {
 			continue
 		}
-		missed, again := before[run.RunKey]
+		missed, again := before[keyOf(run)]
 		switch {
 		case !again:
-			e.strays[run.RunKey] = now
+			e.strays[keyOf(run)] = now
 		case now.Sub(missed) < e.opts.Handler:
-			e.strays[run.RunKey] = missed
+			e.strays[keyOf(run)] = missed
 		default:
 			mine = append(mine, run)
 		}
@@ -62,7 +63,7 @@ func (e *Engine) adopt(ctx context.Context) error { return e.adoptAll(ctx, dispa
 func (e *Engine) adoptAll(ctx context.Context, query dispatcher.AdoptQuery) error {
 	query.Apps, query.Labels = e.opts.Apps, e.opts.Labels
 	for room := e.awaitRoom(ctx, e.opts.Batch, false); room > 0; room = e.awaitRoom(ctx, e.opts.Batch, false) {
-		query.Node, query.Token, query.Limit = e.fleet.id(), dispatcher.Token(random63()), room
+		query.Node, query.Token, query.Limit = e.fleet.id(), e.tokens.draw(), room
 		held, err := e.store.Adopt(ctx, query)
 		if err != nil {
 			held = e.reconcile(ctx, query.Node, query.Token, err)
@@ -72,6 +73,7 @@ func (e *Engine) adoptAll(ctx context.Context, query dispatcher.AdoptQuery) erro
 			e.refresh(ctx, held)
 		}
 		e.pool.place(e.heldBy(query.Node, held), promise{any: room})
+		e.tokens.close(query.Token)
 		if len(held) < room {
 			return nil
 		}

@@ -38,7 +38,9 @@ func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error
 			e.pool.place(nil, promise{late: query.Limit})
 			return err
 		}
-		e.pool.place(e.settlePage(ctx, missed, now), promise{late: query.Limit})
+		runs, drawn := e.settlePage(ctx, missed, now)
+		e.pool.place(runs, promise{late: query.Limit})
+		e.tokens.close(drawn...)
 		// What follows the settled fires may be due before the next poll.
 		wake(e.wakePoll)
 		query.AfterTime, query.AfterID = last.DueAt, last.ID
@@ -47,12 +49,12 @@ func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error
 }
 
 // settlePage decides about triggers that are too late, and returns the runs that were won, one
-// of a trigger at most. Each step is stored before the next: whoever finds a trigger after a
+// of a trigger at most, and the tokens under which. Each step is stored before the next: whoever finds a trigger after a
 // crash in between goes on from there.
-func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) []*heldRun {
-	var runs []*heldRun
+func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) (runs []*heldRun, drawn []dispatcher.Token) {
 	for len(missed) > 0 {
-		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: dispatcher.Token(random63())}
+		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: e.tokens.draw()}
+		drawn = append(drawn, batch.Token)
 		ranges, schedules := map[int64]*dispatcher.MissedRange{}, map[int64]*schedule.Schedule{}
 		var more []entry
 		for i := range missed {
@@ -78,7 +80,7 @@ func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) 
 		}
 		missed = more
 	}
-	return runs
+	return runs, drawn
 }
 
 // settled counts and tells what a batch has decided about.

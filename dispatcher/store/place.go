@@ -69,7 +69,7 @@ func (p *postgres) astray(ctx context.Context, t *tx, where string) (reason stri
 	}
 	// $1 now, $2 milliseconds
 	var working, latest int64
-	row := t.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE state <> 'dead' AND heartbeat_at > CAST($1 AS bigint) - $2), COALESCE(max(heartbeat_at), 0) FROM nodes`,
+	row := t.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE state <> 'dead' AND abs(heartbeat_at - CAST($1 AS bigint)) < $2), COALESCE(max(heartbeat_at), 0) FROM nodes`,
 		t.now.UnixMilli(), settlingTime.Milliseconds())
 	if err := row.Scan(&working, &latest); err != nil {
 		return "", err

@@ -44,6 +44,14 @@ func unsettled(ctx context.Context, q querier) (rewind, bool, error) {
 	}, read)
 }
 
+// lockRewind is unsettled, and lets nobody declare or settle one until the transaction ends.
+func (t *tx) lockRewind(ctx context.Context) (rewind, bool, error) {
+	if _, err := t.ExecContext(ctx, `UPDATE installation SET rewound_at = rewound_at WHERE rewound_at IS NOT NULL`); err != nil {
+		return rewind{}, false, err
+	}
+	return unsettled(ctx, t)
+}
+
 func (s *store) Rewind(ctx context.Context) (*dispatcher.Rewind, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -69,7 +77,7 @@ func (s *store) DeclareRewind(ctx context.Context, reason string, change dispatc
 
 func (s *store) ResolveRewind(ctx context.Context, choice dispatcher.RewindChoice, change dispatcher.Change) (done dispatcher.Rewind, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		r, found, err := unsettled(ctx, t)
+		r, found, err := t.lockRewind(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -136,14 +144,23 @@ func (s *store) SkipRewound(ctx context.Context, after int64, limit int, now tim
 		done.Triggers, err = s.writeRearmed(ctx, page.triggers, now, func(context.Context, *tx, []int64) error { return nil })
 		return done, err
 	}
-	done.Last = after
+	if after != 0 {
+		done.More = true
+		return done, nil // once more from the first: what was changed meanwhile may be as due as before
+	}
 	if done.Runs, err = s.endRuns(ctx, s.hot.stranded, s.hot.strand, now); err != nil {
 		return done, fmt.Errorf("end runs: %w", err)
 	}
 	if done.More = done.Runs > 0; done.More {
 		return done, nil
 	}
-	return done, s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error { return t.settleRewind(ctx) })
+	return done, s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		// Another rewind may have been noticed meanwhile, of which nobody has chosen anything.
+		if again, found, err := t.lockRewind(ctx); err != nil || !found || again != r {
+			return err
+		}
+		return t.settleRewind(ctx)
+	})
 }
 
 // stranded chooses the runs that were under way when the rewind was noticed. days is within where

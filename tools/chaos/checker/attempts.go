@@ -39,9 +39,12 @@ func (j *judge) tries() map[fire][]try {
 			// A run that was given up has its last attempt in both; there it begins with its intent.
 			both := &all[r.fire][n-1]
 			both.started = last.started
-			if both.began = min(both.began, last.began); last.began == 0 {
+			switch {
+			case last.began != 0:
+				both.began = min(both.began, last.began)
+			case last.started != 0:
 				both.began = last.started
-			}
+			} // else it waited for a slot since, which is no attempt
 			continue
 		}
 		all[r.fire] = append(all[r.fire], last)
@@ -117,13 +120,13 @@ func (j *judge) checkLoss(t try) {
 		return
 	}
 	j.adoption = append(j.adoption, t.ended-from)
-	if t.ended-t.began > mostHeld+3*j.recovery.Milliseconds() {
+	if t.ended-t.began > mostHeld+5*j.recovery.Milliseconds() {
 		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodeNames[t.node], t.number, time.Duration(t.ended-t.began)*time.Millisecond)
 	}
 }
 
 // mostHeld is how long, besides some recoveries, an attempt may be neither over nor known to be lost:
-// a request's timeout, a node's death, that of whoever would have noticed and a database that is away
+// a request's timeout, a node's death, those of all who would have noticed and a database that is away
 // for a while come after one another.
 const mostHeld = 7_000
 
