@@ -86,7 +86,7 @@ func TestBadHistoryIsFound(t *testing.T) {
 		"a request sent when the lease was up": {func(s *story) { s.hit(dense, 10*second, 1).At = base.Add(13 * second) }, overlaps},
 		"a run claimed while another held it":  {func(s *story) { s.run(dense, 10*second).claimed = at(11 * second) }, overlaps},
 		"fires claimed out of order":           {func(s *story) { s.run(dense, 5*second).claimed = at(6100 * time.Millisecond) }, overlaps},
-		"a run that its node forgot":           {func(s *story) { s.attempts[0].began = ms(-6 * second) }, unrecovered},
+		"a run that its node forgot":           {func(s *story) { s.attempts[0].began = ms(-12 * second) }, unrecovered},
 		"a run that never ended":               {func(s *story) { r := s.run(dense, 5*second); r.live, r.state = true, "claimed" }, unrecovered},
 		"a trigger that stands still":          {func(s *story) { s.triggers[0].firing, s.triggers[0].due = true, at(20*second) }, unrecovered},
 		"a trigger in error":                   {func(s *story) { s.triggers[0].state = "error" }, unrecovered},
