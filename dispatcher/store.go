@@ -171,6 +171,8 @@ type Beat struct {
 	State NodeState
 	// At is when it came, by the database's clock.
 	At time.Time
+	// Asked is the same without regard to a rewind, by which nodes are paused that nobody paused.
+	Asked NodeState
 	// Live are all nodes that may claim, by id; the node itself among them if so.
 	Live []Node
 	// Rewound tells that the database was rewound and that it is not settled what becomes of that.

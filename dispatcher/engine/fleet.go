@@ -18,7 +18,7 @@ type fleet struct {
 	node       dispatcher.NodeID
 	state      dispatcher.NodeState
 	rewound    bool                 // the database was, and it is not settled what becomes of that
-	asked      dispatcher.NodeState // the state that the node had before, as an operator wants it
+	asked      dispatcher.NodeState // as an operator wants it, apart from that
 	live       []dispatcher.Node
 	leaseUntil time.Time // local, monotonic
 	rounds     int       // heartbeats in a row that came on time
@@ -57,9 +57,7 @@ func (f *fleet) beat(b dispatcher.Beat, sent time.Time) (activated bool) {
 	defer f.mu.Unlock()
 	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
 	f.state, f.rewound, f.live = b.State, b.Rewound, b.Live
-	if !b.Rewound {
-		f.asked = b.State
-	}
+	f.asked = b.Asked
 	f.leaseUntil = f.leaseFrom(sent)
 	// A round counts as fresh only when the one before was recent: after an outage or a
 	// pause of our own everybody's heartbeat looks stale. So it does when the database's clock

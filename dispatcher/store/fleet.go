@@ -109,14 +109,14 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	}
 	// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
 	const beat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, beats = beats + 1
-		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, beats, EXISTS (SELECT 1 FROM installation WHERE rewound_at IS NOT NULL)`
+		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, beats, rewound, EXISTS (SELECT 1 FROM installation WHERE rewound_at IS NOT NULL)`
 	type beaten struct {
 		dispatcher.Node
-		beats   int64
-		rewound bool
+		beats         int64
+		held, rewound bool // held: paused by the rewind alone
 	}
 	node, found, err := first(ctx, s.beat, func(row scanner) (n beaten, err error) {
-		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.beats, &n.rewound}})
+		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.beats, &n.held, &n.rewound}})
 		return n, err
 	}, beat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
@@ -134,11 +134,16 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 		if err != nil {
 			return dispatcher.Beat{}, err
 		}
-		node.State, node.rewound = dispatcher.NodePaused, true
+		node.held, node.rewound = node.held || node.State == dispatcher.NodeActive, true
+		node.State = dispatcher.NodePaused
+	}
+	asked := node.State
+	if node.held {
+		asked = dispatcher.NodeActive
 	}
 	s.mark(id, node.beats)
 	live, err := collect(ctx, s.beat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
-	return dispatcher.Beat{State: node.State, At: now, Live: live, Rewound: node.rewound}, err
+	return dispatcher.Beat{State: node.State, Asked: asked, At: now, Live: live, Rewound: node.rewound}, err
 }
 
 // doubt notes a rewind if the database does not know a node that it must know.

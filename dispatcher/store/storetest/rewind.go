@@ -43,8 +43,12 @@ func testRewind(t *testing.T, f *fixture) {
 		t.Errorf("the node is told %+v, want paused by a rewind", beat)
 	}
 	f.register(nodeB)
-	if beat := f.stateOf(nodeB); beat.State != dispatcher.NodePaused || !beat.Rewound {
-		t.Errorf("who registers is told %+v, want paused by a rewind", beat)
+	if beat := f.stateOf(nodeB); beat.State != dispatcher.NodePaused || !beat.Rewound || beat.Asked != dispatcher.NodeActive {
+		t.Errorf("who registers is told %+v, want paused by a rewind, and by nobody else", beat)
+	}
+	f.must(f.SetNodeState(ctx, nodeB, dispatcher.NodePaused, at(t0)))
+	if beat := f.stateOf(nodeB); beat.Asked != dispatcher.NodePaused {
+		t.Errorf("who is paused by an operator meanwhile is told %+v, want that it is", beat)
 	}
 	if held := f.claim(first); len(held) != 0 {
 		t.Errorf("paused nodes claimed %v", held)
