@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/tools/chaos/history"
@@ -68,6 +69,13 @@ func (j *judge) stood(from, to int64) bool {
 	})
 }
 
+// frozen tells whether a node was in a stretch of time.
+func (j *judge) frozen(node, from, to int64) bool {
+	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
+		return strings.HasPrefix(f.Kind, "freeze") && f.Node == j.nodeNames[node] && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from
+	})
+}
+
 // repeatable are the failures that another attempt may overcome, of those that chaos brings about.
 var repeatable = []string{"http_5xx", "reset", "timeout", "connect_timeout", "connect_refused"}
 
@@ -79,7 +87,8 @@ func (j *judge) checkRetries(r run, tries []try) {
 	for i, t := range tries {
 		if t.class == "connect_timeout" {
 			j.unreached++
-			if !j.cutOff(t.trigger, t.node, t.began, t.ended) {
+			// A node that is frozen while it connects finds its time over when it wakes.
+			if !j.cutOff(t.trigger, t.node, t.began, t.ended) && !j.frozen(t.node, t.began, t.ended) {
 				j.add(unexplained, "%s: attempt %d of node %s did not get through to a target that it was not cut off from", j.name(r.fire), t.number, j.nodeNames[t.node])
 			}
 		}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"slices"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/carillon-dev/carillon/tools/chaos/history"
@@ -94,5 +96,19 @@ func badWatched() map[string]spoiled {
 		"a target out of reach for no reason": {func(s *story) { last(s).class = "connect_timeout" }, unexplained},
 		"a rewind that was none":              {func(s *story) { s.rewinds = []string{"a node misses a run"} }, unexplained},
 		"an audit that objects":               {func(s *story) { s.audits[1].Failed = true }, lost},
+	}
+}
+
+// Who is frozen as he connects to a target finds his time over, whatever the network was like.
+func TestFrozenNodeNeedNotReachItsTarget(t *testing.T) {
+	t.Parallel()
+	s := newStory()
+	last := &s.attempts[len(s.attempts)-1]
+	last.class = "connect_timeout"
+	for _, node := range []string{"n1", "n2"} {
+		s.faults = append(s.faults, history.Fault{Kind: "freeze K7", Node: node, From: time.UnixMilli(last.began), To: time.UnixMilli(last.ended)})
+	}
+	for kind, found := range judged(t, s).found {
+		t.Errorf("%s: %s", kind, strings.Join(found, "; "))
 	}
 }
