@@ -226,10 +226,11 @@ type Fleet interface {
 	// Resign takes a node out of the fleet at once: others need not wait for its death.
 	Resign(ctx context.Context, id NodeID) error
 	// Bury declares dead the nodes whose heartbeat is older than after, and returns how many.
-	// Nobody is, unless the heartbeat of id, who asks, is younger than half of after: who was
-	// away itself cannot tell the dead from the forgotten. It also forgets nodes, a
+	// Nobody is, unless heartbeat is the latest of id, who asks, and younger than half of after:
+	// who was away itself cannot tell the dead from the forgotten, and by a heartbeat that id does
+	// not know of yet, the database's clock may have leapt. It also forgets nodes, a
 	// hundred at a time, that died a day ago or earlier and hold no live run.
-	Bury(ctx context.Context, id NodeID, after time.Duration, now time.Time) (int, error)
+	Bury(ctx context.Context, id NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
 	// Nodes lists the nodes, dead ones too until Bury forgets them.
 	Nodes(ctx context.Context) ([]Node, error)
 	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: it is dead, or it

@@ -74,11 +74,11 @@ func (f *fleet) beat(b dispatcher.Beat, sent time.Time) (activated bool) {
 }
 
 // mayBury tells whether this node has seen enough fresh rounds, the latest of them just
-// now, to declare others dead.
-func (f *fleet) mayBury() bool {
+// now, to declare others dead, and which heartbeat that was.
+func (f *fleet) mayBury() (heartbeat time.Time, may bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.rounds >= 2 && time.Since(f.lastBeat) < f.deadAfter/2
+	return f.beatAt, f.rounds >= 2 && time.Since(f.lastBeat) < f.deadAfter/2
 }
 
 // leased tells whether the node may act on its runs.

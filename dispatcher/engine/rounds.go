@@ -84,11 +84,12 @@ func (e *Engine) locked(ctx context.Context, names []string, do func(ctx context
 // tendFleet declares nodes dead and ends what they may have sent. A node that may not say who is
 // dead leaves the lock to those who may.
 func (e *Engine) tendFleet(ctx context.Context, _ time.Time) error {
-	if !e.fleet.mayBury() {
+	heartbeat, may := e.fleet.mayBury()
+	if !may {
 		return e.takeOver(ctx)
 	}
 	return e.locked(ctx, []string{dispatcher.LockFleet}, func(ctx context.Context, _ []string) error {
-		buried, err := e.store.Bury(ctx, e.fleet.id(), e.opts.DeadAfter, time.Time{})
+		buried, err := e.store.Bury(ctx, e.fleet.id(), heartbeat, e.opts.DeadAfter, time.Time{})
 		if err != nil {
 			return fmt.Errorf("declare nodes dead: %w", err)
 		}

@@ -29,9 +29,9 @@ func (w *worked) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]dispat
 	return w.Store.Settle(ctx, b)
 }
 
-func (w *worked) Bury(ctx context.Context, id dispatcher.NodeID, after time.Duration, now time.Time) (int, error) {
+func (w *worked) Bury(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
 	w.steps = append(w.steps, "bury")
-	return w.Store.Bury(ctx, id, after, now)
+	return w.Store.Bury(ctx, id, heartbeat, after, now)
 }
 
 func (w *worked) Lock(ctx context.Context, r dispatcher.LockRequest) ([]dispatcher.Lock, error) {

@@ -55,9 +55,13 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	if err != nil {
 		return err
 	}
+	var settled int64
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		rewound, err := t.rewound(ctx, where)
 		if err != nil {
+			return err
+		}
+		if settled, _, err = first(ctx, t, scanInt, `SELECT rewind_settled_at FROM installation`); err != nil {
 			return err
 		}
 		if t.single() {
@@ -79,7 +83,7 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		return err
 	})
 	if err == nil {
-		s.seen.registered(node.ID)
+		s.seen.registered(node.ID, settled)
 		s.mark(node.ID, 0)
 	}
 	return err
@@ -109,14 +113,15 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	}
 	// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
 	const beat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, beats = beats + 1
-		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, beats, rewound, EXISTS (SELECT 1 FROM installation WHERE rewound_at IS NOT NULL)`
+		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, beats, rewound,
+		EXISTS (SELECT 1 FROM installation WHERE rewound_at IS NOT NULL), (SELECT rewind_settled_at FROM installation)`
 	type beaten struct {
 		dispatcher.Node
-		beats         int64
-		held, rewound bool // held: paused by the rewind alone
+		beats, settled int64
+		held, rewound  bool // held: paused by the rewind alone
 	}
 	node, found, err := first(ctx, s.beat, func(row scanner) (n beaten, err error) {
-		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.beats, &n.held, &n.rewound}})
+		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.beats, &n.held, &n.rewound, &n.settled}})
 		return n, err
 	}, beat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
@@ -128,7 +133,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 		}
 		return dispatcher.Beat{}, fmt.Errorf("node %s: %w", id, dispatcher.ErrNodeDead)
 	}
-	if s.seen.beaten(id, node.beats) {
+	if s.seen.beaten(id, node.beats, node.settled) {
 		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
 		_, err := s.DeclareRewind(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", id), dispatcher.Change{Actor: "system", Now: now})
 		if err != nil {
@@ -149,8 +154,8 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 // doubt notes a rewind if the database does not know a node that it must know.
 func (s *store) doubt(ctx context.Context, id dispatcher.NodeID, now time.Time) error {
 	// $1 id
-	_, found, err := first(ctx, s.beat, scanInt, `SELECT 1 FROM nodes WHERE id = $1`, id)
-	if err != nil || found || !s.seen.knows(id) {
+	settled, unknown, err := first(ctx, s.beat, scanInt, `SELECT rewind_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, id)
+	if err != nil || !unknown || !s.seen.knows(id) || s.seen.answered(settled) {
 		return err
 	}
 	_, err = s.DeclareRewind(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", id), dispatcher.Change{Actor: "system", Now: now})
@@ -171,7 +176,7 @@ const forgetAfter = 24 * time.Hour
 
 // The statements of Bury. All read the present themselves: one that was delayed would take
 // the heartbeats of a fleet that is well for old ones, or set them back.
-// $1 now, $2 milliseconds, from $3 on: the id of the node that asks
+// $1 now, $2 milliseconds, from $3 on: the id of the node that asks, and its heartbeat
 const (
 	// A heartbeat from the future, left by a clock that was wrong, would keep its node alive
 	// until then; from now on it ages.
@@ -183,11 +188,11 @@ const (
 		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id) ORDER BY o.heartbeat_at LIMIT 100)`
 
 	buryNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id
-		WHERE me.state <> 'dead' AND (b.now - me.heartbeat_at) * 2 < $2 AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
+		WHERE me.state <> 'dead' AND me.heartbeat_at = b.heartbeat AND (b.now - me.heartbeat_at) * 2 < $2 AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
 )
 
-func (s *store) Bury(ctx context.Context, id dispatcher.NodeID, after time.Duration, now time.Time) (dead int, err error) {
-	asker := s.rows(1, 3, "", column{"id", bigint})
+func (s *store) Bury(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (dead int, err error) {
+	asker := s.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
@@ -196,7 +201,7 @@ func (s *store) Bury(ctx context.Context, id dispatcher.NodeID, after time.Durat
 			statement string
 			age       time.Duration
 		}{{clampBeats, 0}, {forgetNodes, forgetAfter}, {buryNodes, after}} {
-			args := append([]any{orZero(now), step.age.Milliseconds()}, t.batch([]int64{int64(id)})...)
+			args := append([]any{orZero(now), step.age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
 			result, err := t.ExecContext(ctx, asker+step.statement, args...)
 			if err != nil {
 				return err

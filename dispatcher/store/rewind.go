@@ -103,8 +103,13 @@ func (s *store) ResolveRewind(ctx context.Context, choice dispatcher.RewindChoic
 
 // settleRewind lets the nodes go on that the rewind had paused.
 func (t *tx) settleRewind(ctx context.Context) error {
+	// $1 now
+	const settle = `UPDATE installation SET rewound_at = NULL, rewind_reason = '', rewind_choice = '', rewind_skip_to = 0,
+		rewind_settled_at = CASE WHEN $1 > rewind_settled_at THEN $1 ELSE rewind_settled_at + 1 END`
+	if _, err := t.ExecContext(ctx, settle, t.now.UnixMilli()); err != nil {
+		return fmt.Errorf("settle the rewind: %w", err)
+	}
 	for _, statement := range []string{
-		`UPDATE installation SET rewound_at = NULL, rewind_reason = '', rewind_choice = '', rewind_skip_to = 0`,
 		`UPDATE nodes SET state = 'active' WHERE rewound AND state = 'paused'`,
 		`UPDATE nodes SET rewound = FALSE WHERE rewound`,
 	} {

@@ -51,6 +51,19 @@ func registered(t *testing.T, database string) (dispatcher.Store, dispatcher.Hel
 	return s, held[0]
 }
 
+// answer calls until there is no error: connections that were cut are found to be so by using them.
+func answer(t *testing.T, call func() error) {
+	t.Helper()
+	err := call()
+	for range 20 {
+		if err == nil {
+			break
+		}
+		err = call()
+	}
+	must(t, err)
+}
+
 // A node looks on each new connection whether all is there that it knows to be committed, and what
 // others have rightly made of it is no loss.
 func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
@@ -117,14 +130,85 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 			_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 			must(t, err)
 			var rewind *dispatcher.Rewind
-			for range 20 { // connections that were cut are found to be so by using them
-				if rewind, err = s.Rewind(ctx); err == nil {
-					break
-				}
-			}
-			must(t, err)
+			answer(t, func() (err error) {
+				rewind, err = s.Rewind(ctx)
+				return err
+			})
 			if got := reason(rewind); test.want == "" && got != "" || !strings.Contains(got, test.want) {
 				t.Errorf("the reason is %q, want one that says %q", got, test.want)
+			}
+		})
+	}
+}
+
+// What is settled is settled: neither the node that noticed it nor one that comes back after the
+// choice takes its memories for another rewind. What is lost after that is one.
+func TestSettledRewindIsNotNoticedAgain(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ lose, again string }{
+		"a claim":        {lose: `DELETE FROM runs`, again: `UPDATE nodes SET beats = beats - 1`},
+		"heartbeats":     {lose: `UPDATE nodes SET beats = 0`, again: `UPDATE nodes SET beats = beats - 1`},
+		"a registration": {lose: `DELETE FROM nodes`},
+		"a settlement":   {lose: `UPDATE nodes SET beats = 0`, again: `UPDATE installation SET rewind_settled_at = rewind_settled_at - 1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, database := t.Context(), pgtest.New(t)
+			s, _ := registered(t, database)
+			late := open(t, database)
+			defer late.Close()
+			must(t, late.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
+			beat := func(s dispatcher.Store, node dispatcher.NodeID) {
+				for range 3 {
+					answer(t, func() error {
+						_, err := s.Heartbeat(ctx, node, dispatcher.NodeReport{}, time.Time{})
+						if errors.Is(err, dispatcher.ErrNodeDead) {
+							return nil
+						}
+						return err
+					})
+				}
+			}
+			beat(late, secondNode)
+			conn, err := pgx.Connect(ctx, database)
+			must(t, err)
+			defer conn.Close(ctx)
+			lose := func(statement string) {
+				_, err := conn.Exec(ctx, statement)
+				must(t, err)
+				_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+				must(t, err)
+			}
+			noticed := func(s dispatcher.Store) (rewind *dispatcher.Rewind) {
+				answer(t, func() (err error) {
+					rewind, err = s.Rewind(ctx)
+					return err
+				})
+				return rewind
+			}
+			lose(test.lose)
+			if noticed(s) == nil {
+				t.Fatal("the rewind was not noticed")
+			}
+			_, err = s.ResolveRewind(ctx, dispatcher.RewindReplay, dispatcher.Change{})
+			must(t, err)
+			for who, one := range map[string]dispatcher.Store{"who noticed it": s, "who comes late": late} {
+				lose(`SELECT 1`)
+				if again := noticed(one); again != nil {
+					t.Errorf("%s has noticed it again: %s", who, again.Reason)
+				}
+			}
+			beat(s, firstNode)
+			beat(late, secondNode)
+			if again := noticed(s); again != nil {
+				t.Errorf("after heartbeats it was noticed again: %s", again.Reason)
+			}
+			if test.again == "" {
+				return
+			}
+			lose(test.again)
+			if noticed(s) == nil {
+				t.Error("another rewind was not noticed")
 			}
 		})
 	}

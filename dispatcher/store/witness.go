@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,6 +19,9 @@ type witness struct {
 	beats int64             // of node
 	beat  time.Time         // when the latest of them was known
 	claim claimed
+	// settled is when the latest rewind had been settled as all this was learnt. Another that was
+	// settled since has answered for what is missing.
+	settled int64 // in milliseconds of the database
 }
 
 // claimed is one of the runs that were won by a claim.
@@ -35,21 +37,24 @@ const (
 	claimKept = 10 * time.Minute
 )
 
-func (w *witness) registered(node dispatcher.NodeID) {
+func (w *witness) registered(node dispatcher.NodeID, settled int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.node, w.beats, w.beat, w.claim = node, 0, wallClock(), claimed{}
+	w.node, w.beats, w.beat, w.claim, w.settled = node, 0, wallClock(), claimed{}, settled
 }
 
 // beaten notes a heartbeat, and tells whether it is one that was there already.
-func (w *witness) beaten(node dispatcher.NodeID, beats int64) (again bool) {
+func (w *witness) beaten(node dispatcher.NodeID, beats, settled int64) (again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if node != w.node {
 		return false
 	}
-	again = beats <= w.beats
-	w.beats, w.beat = beats, wallClock()
+	again = settled < w.settled || settled == w.settled && beats <= w.beats
+	if settled != w.settled {
+		w.claim = claimed{}
+	}
+	w.beats, w.beat, w.settled = beats, wallClock(), settled
 	return again
 }
 
@@ -80,6 +85,13 @@ func (w *witness) knows(node dispatcher.NodeID) bool {
 	return node != 0 && node == w.node && wallClock().Sub(w.beat) < nodeKept
 }
 
+// answered tells whether a rewind was settled after all this was learnt.
+func (w *witness) answered(settled int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return settled > w.settled
+}
+
 // wallClock is this process's, without its monotonic part, which stands still while a machine
 // is suspended.
 func wallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // measures how long something was kept
@@ -87,7 +99,7 @@ func wallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // 
 // missing tells what of all this a server does not have; empty: nothing.
 func (w *witness) missing(ctx context.Context, conn *pgx.Conn) (string, error) {
 	w.mu.Lock()
-	node, beats, claim := w.node, w.beats, w.claim
+	node, beats, claim, known := w.node, w.beats, w.claim, w.settled
 	w.mu.Unlock()
 	if !w.knows(node) {
 		return "", nil
@@ -97,15 +109,18 @@ func (w *witness) missing(ctx context.Context, conn *pgx.Conn) (string, error) {
 		return "", err
 	}
 	// After that: who is dead now may have been frozen when its run was given to another.
-	var stored int64
+	var settled, stored int64
 	var state dispatcher.NodeState
 	// $1 id
-	err = conn.QueryRow(ctx, `SELECT beats, state FROM nodes WHERE id = $1`, pgx.QueryExecModeExec, int64(node)).Scan(&stored, &state)
+	const there = `SELECT i.rewind_settled_at, COALESCE(n.beats, 0), COALESCE(n.state, '') FROM installation AS i LEFT JOIN nodes AS n ON n.id = $1`
+	err = conn.QueryRow(ctx, there, pgx.QueryExecModeExec, int64(node)).Scan(&settled, &stored, &state)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Sprintf("node %s has registered, and the database does not know it", node), nil
-	case err != nil:
+	case err != nil || settled > known:
 		return "", err
+	case settled < known:
+		return fmt.Sprintf("an earlier rewind was settled at %s, and the database does not know that", instant(known).Format(time.RFC3339)), nil
+	case state == "":
+		return fmt.Sprintf("node %s has registered, and the database does not know it", node), nil
 	case stored < beats:
 		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", node, beats, stored), nil
 	case lost && state != dispatcher.NodeDead && w.still(claim):

@@ -10,7 +10,9 @@ CREATE TABLE installation (
   rewound_at     BIGINT,
   rewind_reason  TEXT NOT NULL DEFAULT '',
   rewind_choice  TEXT NOT NULL DEFAULT '',
-  rewind_skip_to BIGINT NOT NULL DEFAULT 0
+  rewind_skip_to BIGINT NOT NULL DEFAULT 0,
+  -- When the latest was settled, later each time; what nodes remember from before it is no sign of another.
+  rewind_settled_at BIGINT NOT NULL DEFAULT 0
 );
 INSERT INTO installation (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''));
 

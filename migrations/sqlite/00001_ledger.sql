@@ -10,7 +10,8 @@ CREATE TABLE installation (
   rewound_at INTEGER,
   rewind_reason TEXT NOT NULL DEFAULT '',
   rewind_choice TEXT NOT NULL DEFAULT '',
-  rewind_skip_to INTEGER NOT NULL DEFAULT 0
+  rewind_skip_to INTEGER NOT NULL DEFAULT 0,
+  rewind_settled_at INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO installation (id) VALUES (lower(hex(randomblob(16))));
 

@@ -232,8 +232,8 @@ func (f *faulty) Resign(ctx context.Context, id dispatcher.NodeID) error {
 	return act(ctx, f, "Resign", func(ctx context.Context) error { return f.Store.Resign(ctx, id) })
 }
 
-func (f *faulty) Bury(ctx context.Context, id dispatcher.NodeID, after time.Duration, now time.Time) (int, error) {
-	return call(ctx, f, "Bury", func(ctx context.Context) (int, error) { return f.Store.Bury(ctx, id, after, f.present(now)) })
+func (f *faulty) Bury(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
+	return call(ctx, f, "Bury", func(ctx context.Context) (int, error) { return f.Store.Bury(ctx, id, heartbeat, after, f.present(now)) })
 }
 
 func (f *faulty) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (dispatcher.Node, error) {

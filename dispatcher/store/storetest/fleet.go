@@ -95,20 +95,23 @@ func testDeath(t *testing.T, f *fixture) {
 	if f.both() {
 		dies = 1
 	}
-	bury := func(what string, by dispatcher.NodeID, now time.Time, want int) {
+	bury := func(what string, by dispatcher.NodeID, heartbeat, now time.Time, want int) {
 		t.Helper()
-		if n, err := f.Bury(ctx, by, time.Minute, now); err != nil || n != want {
+		if n, err := f.Bury(ctx, by, heartbeat, time.Minute, now); err != nil || n != want {
 			t.Errorf("%s: got %d dead, %v, want %d", what, n, err, want)
 		}
 	}
 	limit := t0.Add(time.Minute) // nodeA's heartbeat is at t0
-	bury("by a node that was away itself", nodeB, limit.Add(time.Millisecond), 0)
-	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, limit.Add(time.Millisecond-30*time.Second)))
-	bury("by a node that may have been away itself", nodeB, limit.Add(time.Millisecond), 0)
-	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, limit.Add(2*time.Millisecond-30*time.Second)))
-	bury("by nobody", 99, limit.Add(time.Millisecond), 0)
-	bury("at the limit", nodeB, limit, 0)
-	bury("past the limit", nodeB, limit.Add(time.Millisecond), dies)
+	bury("by a node that was away itself", nodeB, t0, limit.Add(time.Millisecond), 0)
+	half := limit.Add(time.Millisecond - 30*time.Second)
+	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, half))
+	bury("by a node that may have been away itself", nodeB, half, limit.Add(time.Millisecond), 0)
+	fresh := half.Add(time.Millisecond)
+	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, fresh))
+	bury("by nobody", 99, fresh, limit.Add(time.Millisecond), 0)
+	bury("at the limit", nodeB, fresh, limit, 0)
+	bury("by a node that does not know of its heartbeat", nodeB, half, limit.Add(time.Millisecond), 0)
+	bury("past the limit", nodeB, fresh, limit.Add(time.Millisecond), dies)
 	_, err := f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, limit)
 	wantError(t, "heartbeat of the dead", err, dispatcher.ErrNodeDead)
 	f.must(f.Resign(ctx, nodeB))
@@ -118,10 +121,10 @@ func testDeath(t *testing.T, f *fixture) {
 	if dies > 0 {
 		f.must(f.Heartbeat(ctx, nodeC, dispatcher.NodeReport{}, t0.Add(24*time.Hour)))
 	}
-	bury("by the dead", nodeB, limit, 0)
-	bury("by a clock that was set back", nodeD, t0, 0)
+	bury("by the dead", nodeB, fresh, limit, 0)
+	bury("by a clock that was set back", nodeD, t0, t0, 0)
 	f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, t0.Add(2*time.Minute)))
-	bury("of a node that beat in the future", nodeD, t0.Add(2*time.Minute), dies)
+	bury("of a node that beat in the future", nodeD, t0.Add(2*time.Minute), t0.Add(2*time.Minute), dies)
 
 	// A heartbeat that no clock has shown keeps nobody alive, and keeps nobody from living.
 	for i, never := range []time.Time{time.UnixMilli(-1), time.UnixMilli(math.MinInt64), t0.AddDate(1_000_000, 0, 0)} {
@@ -134,10 +137,10 @@ func testDeath(t *testing.T, f *fixture) {
 			continue
 		}
 		f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, now))
-		f.must(f.Bury(ctx, nodeD, time.Minute, now))
+		f.must(f.Bury(ctx, nodeD, now, time.Minute, now))
 		now = now.Add(61 * time.Second) // what was in the future has aged
 		f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, now))
-		f.must(f.Bury(ctx, nodeD, time.Minute, now))
+		f.must(f.Bury(ctx, nodeD, now, time.Minute, now))
 		_, err := f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now)
 		wantError(t, fmt.Sprint("heartbeat after one at ", never.UnixMilli()), err, dispatcher.ErrNodeDead)
 	}
@@ -156,7 +159,7 @@ func testNodesCleanUp(t *testing.T, f *fixture) {
 	f.register(nodeB)
 	count := func(what string, now time.Time, want int) {
 		t.Helper()
-		f.must(f.Bury(ctx, nodeB, time.Minute, now))
+		f.must(f.Bury(ctx, nodeB, now, time.Minute, now))
 		nodes, err := f.Nodes(ctx)
 		f.must(err)
 		if len(nodes) != want {
