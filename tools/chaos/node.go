@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -77,13 +78,20 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	return n, nil
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an address that nobody listens on. Its port is none that the system hands out by
+// itself, so nobody gets it while its node is dead.
 func freeAddress(ctx context.Context) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000)) //nolint:gosec // a secret it is not
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+		case err != nil:
+			return "", err
+		default:
+			return address, listener.Close()
+		}
 	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // start starts a new incarnation with these failpoints.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -234,16 +235,9 @@ type surroundings struct {
 // launchNodeIn is launchNode in some surroundings.
 func launchNodeIn(t *testing.T, around surroundings, database, token string, env []string, args ...string) *node {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
+	address := freeAddress(t)
 	n := &node{t: t, endpoint: "http://" + address, token: token, logs: &lockedBuffer{}, exited: make(chan error, 1)}
-	if n.Client, err = client.New(n.endpoint, token, client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	n.Client = must[*client.Client](t)(client.New(n.endpoint, token, client.Options{}))
 	program := cmp.Or(around.program, filepath.Join(binaries, "carillon"))
 	n.command = exec.Command(program, append([]string{"serve", "--database", database, "--listen", address, "--egress-loopback"}, args...)...)
 	n.command.Stderr, n.command.Env = n.logs, append(os.Environ(), env...)
@@ -265,6 +259,24 @@ func launchNodeIn(t *testing.T, around surroundings, database, token string, env
 		}
 	})
 	return n
+}
+
+// freeAddress returns an address to listen on later. Its port is none that the system hands out by
+// itself, as to a test beside this one.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000))
+		listener, err := net.Listen("tcp", address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = listener.Close()
+		return address
+	}
 }
 
 // kill ends the process as a crash does.

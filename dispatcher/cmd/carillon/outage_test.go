@@ -34,9 +34,7 @@ func newGate(t *testing.T, database string) (*gate, string) {
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	g := &gate{t: t, conns: map[net.Conn]bool{}}
 	g.server = func() (net.Conn, error) { return config.DialFunc(t.Context(), network, address) }
-	listener := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
-	g.address = listener.Addr().String()
-	_ = listener.Close()
+	g.address = freeAddress(t)
 	t.Cleanup(g.close)
 	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, "hunter2"), Host: g.address, Path: "/" + config.Database, RawQuery: "sslmode=disable"}
 	return g, through.String()
