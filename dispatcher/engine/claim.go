@@ -83,7 +83,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 		}
 	}
 	failpoint.Hit(failpoint.BeforeClaim)
-	held, err := e.store.Claim(ctx, batch)
+	held, err := e.store.Claim(uncut(ctx), batch)
 	failpoint.Hit(failpoint.AfterClaim)
 	if err != nil {
 		held = e.reconcile(ctx, batch.Node, batch.Token, err)
@@ -114,6 +114,11 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	e.pool.release(lost...)
 	return len(due)
 }
+
+// uncut is for statements that win runs: a shutdown waits for their answers, as long as their own
+// deadlines let it. One that is cut off may yet be committed, when the node has looked at what it
+// won: then nobody hands it back, and it is lost with the node.
+func uncut(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // advance returns the compare-and-swap of the trigger of e, without what follows.
 func (e *entry) advance() dispatcher.Advance {

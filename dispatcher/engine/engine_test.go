@@ -252,6 +252,61 @@ func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 	}
 }
 
+// stoppedNode is a store whose node is told to stop whenever it has asked for runs, and that does
+// nothing for who no longer waits for the answer.
+type stoppedNode struct {
+	dispatcher.Store
+	stop context.CancelFunc
+}
+
+func (s *stoppedNode) Claim(ctx context.Context, b dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+	s.stop()
+	return s.Store.Claim(ctx, b)
+}
+
+func (s *stoppedNode) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+	s.stop()
+	return s.Store.Settle(ctx, b)
+}
+
+func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+	s.stop()
+	return s.Store.Adopt(ctx, q)
+}
+
+// Otherwise it may be committed later, and be lost with the node that never learnt of it.
+func TestShutdownWaitsForWhatIsBeingWon(t *testing.T) {
+	t.Parallel()
+	s := &stoppedNode{}
+	r := newRig(t, func(inner dispatcher.Store) dispatcher.Store { s.Store = inner; return s })
+	r.declare("claimed", "rate(5s)", nil)
+	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
+	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	r.now = r.now.Add(7 * time.Second)
+	for what, step := range map[string]func(context.Context){
+		"settle": func(ctx context.Context) { _ = r.settle(ctx, []string{"app"}, r.now) }, // what it reads afterwards is cut off
+		"adopt":  func(ctx context.Context) { _ = r.adopt(ctx) },
+		"claim": func(ctx context.Context) {
+			r.poll(0)
+			r.claimOnce(ctx, r.now)
+		},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		s.stop = stop
+		if step(ctx); ctx.Err() == nil {
+			t.Errorf("%s asked for nothing", what)
+		}
+	}
+	want := []string{"-7s manual succeeded #1", "-2s catch_up succeeded #1", "-2s schedule succeeded #1"}
+	got := offsets(r, r.settled())
+	slices.Sort(got[1:])
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+}
+
 func TestRunThatTheNodeNeverLearntOfIsReclaimedAfterAnInterval(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

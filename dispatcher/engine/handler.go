@@ -64,7 +64,7 @@ func (e *Engine) adoptAll(ctx context.Context, query dispatcher.AdoptQuery) erro
 	query.Apps, query.Labels = e.opts.Apps, e.opts.Labels
 	for room := e.awaitRoom(ctx, e.opts.Batch, false); room > 0; room = e.awaitRoom(ctx, e.opts.Batch, false) {
 		query.Node, query.Token, query.Limit = e.fleet.id(), e.tokens.draw(), room
-		held, err := e.store.Adopt(ctx, query)
+		held, err := e.store.Adopt(uncut(ctx), query)
 		if err != nil {
 			held = e.reconcile(ctx, query.Node, query.Token, err)
 		}

@@ -66,7 +66,7 @@ func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) 
 				more = append(more, after)
 			}
 		}
-		held, err := e.store.Settle(ctx, batch)
+		held, err := e.store.Settle(uncut(ctx), batch)
 		if err != nil {
 			held = e.reconcile(ctx, batch.Node, batch.Token, err)
 		}
