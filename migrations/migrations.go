@@ -3,6 +3,11 @@
 // The two say the same thing. What a column means is explained once, in the PostgreSQL
 // scripts. Instants are Unix milliseconds; ids are hashes of names or drawn by nodes, so
 // there are no sequences, and nothing here needs triggers, functions or extensions.
+//
+// Nodes of the version before go on while a script runs and after it, and may come back. So a
+// script takes the number after the last one only if it adds: tables, indexes, and columns that
+// have a default. One that changes what is there begins the next thousand; versions that do not know it
+// refuse to start beside it.
 package migrations
 
 import "embed"

@@ -13,6 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// lockNotAvailable is the code of a statement that waited for a lock for too long.
+const lockNotAvailable = "55P03"
+
 // Away tells an error by which a database is away for now from one that waiting will not mend,
 // such as a wrong password or a schema that is too new. A file is never away.
 func Away(err error) bool {
@@ -23,6 +26,7 @@ func Away(err error) bool {
 			"53",    // too many connections, disk full
 			"57P",   // shutting down, starting up
 			"25006", // read-only: a standby, or a server that protects itself
+			lockNotAvailable,
 		} {
 			if strings.HasPrefix(refused.Code, class) {
 				return true

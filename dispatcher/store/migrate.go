@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -44,13 +46,41 @@ func migrate(ctx context.Context, a address) error {
 		return errors.Join(err, done())
 	}
 	failpoint.During(failpoint.DuringMigration)
-	if _, err = provider.Up(ctx); err == nil {
+	if err = up(ctx, provider); err == nil {
 		err = checkSchema(ctx, db, a)
 	}
 	if err == nil && a.path == "" {
 		err = (&postgres{}).firstDays(ctx, db)
 	}
 	return errors.Join(err, done())
+}
+
+// How long a script waits for a lock, and how often it is tried and how long after.
+const (
+	scriptLocks = "SET lock_timeout = '1s'"
+	scriptTries = 20
+	scriptPause = 2 * time.Second
+)
+
+// up runs the scripts that have not been run. One that waits for a lock, as while the database is
+// dumped, makes every claim wait that comes after it; so it soon gives up, and is tried again when
+// the claims have had their turn.
+func up(ctx context.Context, p *goose.Provider) error {
+	for try := 1; ; try++ {
+		_, err := p.Up(ctx)
+		var refused *pgconn.PgError
+		switch {
+		case !errors.As(err, &refused) || refused.Code != lockNotAvailable:
+			return err
+		case try == scriptTries:
+			return fmt.Errorf("another transaction goes on that uses what is to be changed, such as a dump: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(scriptPause):
+		}
+	}
 }
 
 // migrator opens the database for migration. On PostgreSQL a row with a lease keeps nodes that
@@ -67,7 +97,9 @@ func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	db := stdlib.OpenDB(*config.ConnConfig)
+	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.PgConn().Exec(ctx, scriptLocks).Close()
+	}))
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLockTimeout(200*time.Millisecond, 1500),
 		// Who starts after a node that was killed in the middle waits for the end of its lease.
@@ -94,6 +126,11 @@ func scriptsOf(a address) (goose.Dialect, fs.FS) {
 	return dialect, sub
 }
 
+// family is how many numbers of scripts begin alike. The scripts of a family only add to what is
+// there, and what they add may be left out: who knows one of them can use the schema of a later one.
+// So nodes of two versions run side by side, and a version can be taken back.
+const family = 1000
+
 // checkSchema compares the schema's version with the newest script.
 func checkSchema(ctx context.Context, db *sql.DB, a address) error {
 	var have int64
@@ -108,7 +145,7 @@ func checkSchema(ctx context.Context, db *sql.DB, a address) error {
 	switch want, err := newest(scripts); {
 	case err != nil:
 		return err
-	case have > want:
+	case have > want && have/family > want/family:
 		return fmt.Errorf("schema %d, newest known %d: %w", have, want, dispatcher.ErrSchemaTooNew)
 	case have < want:
 		return fmt.Errorf("schema %d is older than %d; run carillon migrate", have, want)

@@ -235,7 +235,7 @@ func (p *postgres) transient(err error) bool {
 		return false
 	}
 	switch e.Code {
-	case "40001", "40P01", "55P03": // serialization_failure, deadlock_detected, lock_not_available
+	case "40001", "40P01", lockNotAvailable: // serialization_failure, deadlock_detected, lock_not_available
 		return true
 	case "23514": // check_violation: a run was on its way to the default partition when its day got its own
 		return true

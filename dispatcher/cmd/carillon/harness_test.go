@@ -208,7 +208,14 @@ func startNode(t *testing.T, database, token string, args ...string) *node {
 func startNodeWith(t *testing.T, database, token string, env []string, args ...string) *node {
 	t.Helper()
 	n := launchNode(t, database, token, env, args...)
-	until(t, "the node to be ready", func() bool {
+	n.awaitReady()
+	return n
+}
+
+// awaitReady waits until the node is ready.
+func (n *node) awaitReady() {
+	n.t.Helper()
+	until(n.t, "the node to be ready", func() bool {
 		answer, err := http.Get(n.endpoint + "/readyz")
 		if err != nil {
 			return false
@@ -216,7 +223,6 @@ func startNodeWith(t *testing.T, database, token string, env []string, args ...s
 		_ = answer.Body.Close()
 		return answer.StatusCode == http.StatusOK
 	})
-	return n
 }
 
 // launchNode starts a node and does not wait for it.

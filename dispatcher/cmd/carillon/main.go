@@ -104,10 +104,10 @@ func fail(c console, err error) int {
 	}
 	var usage *usageError
 	switch {
-	case errors.As(err, &usage):
-		return exitUsage
 	case errors.Is(err, dispatcher.ErrSchemaTooNew):
 		return exitTooNew
+	case errors.As(err, &usage):
+		return exitUsage
 	}
 	return exitFailure
 }

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// nextVersion is that of the program that newer builds.
+const nextVersion = "9.0.0"
+
+// newer builds this program as its next version might be: with one script more, which adds to what
+// every fire writes.
+func newer(t *testing.T) (program string) {
+	t.Helper()
+	const script = `-- +goose Up
+ALTER TABLE triggers ADD COLUMN later TEXT NOT NULL DEFAULT 'as it was';
+ALTER TABLE runs ADD COLUMN later TEXT NOT NULL DEFAULT 'as it was';
+CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY);
+-- +goose Down
+DROP TABLE later;
+`
+	dir, root := t.TempDir(), must[string](t)(filepath.Abs(filepath.Join("..", "..", "..")))
+	added := map[string]string{}
+	for _, database := range []string{"postgres", "sqlite"} {
+		file := filepath.Join(dir, database+".sql")
+		if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		added[filepath.Join(root, "migrations", database, "00999_later.sql")] = file
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, must[[]byte](t)(json.Marshal(map[string]any{"Replace": added})), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(dir, "carillon")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-ldflags", "-X main.version="+nextVersion, "-o", program, "./dispatcher/cmd/carillon")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the next version: %v\n%s", err, out)
+	}
+	return program
+}
+
+// roll starts a node of a program, and ends the one whose place it takes once it is ready.
+func roll(t *testing.T, program string, old *node, database string) *node {
+	t.Helper()
+	n := launchNodeIn(t, surroundings{program: program}, database, old.token, nil)
+	n.awaitReady()
+	old.terminate()
+	return n
+}
+
+// ticks returns how many of the arrivals are of the job that fires each second.
+func ticks(all []arrival) (count int) {
+	for _, a := range all {
+		if a.trigger == "tick" {
+			count++
+		}
+	}
+	return count
+}
+
+// further waits for so many fires more.
+func (r *receiver) further(t *testing.T, count int, when string) {
+	t.Helper()
+	before := ticks(r.all())
+	r.await(t, "fires "+when, func(all []arrival) bool { return ticks(all) >= before+count })
+}
+
+// checkEachOnce requires of the job that fires each second that every instant came exactly once, and
+// that there were never ten seconds without a request.
+func (r *receiver) checkEachOnce(t *testing.T) {
+	t.Helper()
+	all := slices.DeleteFunc(r.all(), func(a arrival) bool { return a.trigger != "tick" })
+	for i, a := range all[1:] {
+		if pause := a.at.Sub(all[i].at); pause > 10*time.Second {
+			t.Errorf("nothing came for %s after %s", pause, all[i].at.Format(time.TimeOnly))
+		}
+	}
+	slices.SortFunc(all, func(a, b arrival) int { return a.scheduled.Compare(b.scheduled) })
+	for i, a := range all[1:] {
+		if step := a.scheduled.Sub(all[i].scheduled); step != time.Second {
+			t.Errorf("after the instant %s came one %s later, want each second once", all[i].scheduled.Format(time.TimeOnly), step)
+		}
+	}
+}
+
+// busy declares a job that fires each second, and forty more triggers that do.
+func (n *node) busy(url string) {
+	n.t.Helper()
+	n.tick("upgrade", url)
+	triggers := map[string]string{}
+	for i := range 40 {
+		triggers[fmt.Sprintf("load-%d", i)] = "* * * * * ?"
+	}
+	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), webhookJob("upgrade", "load", url, triggers), client.Condition{}))
+}
+
+// Nodes are replaced by those of the next version, and these by the old, while fires go on.
+func TestNextVersionIsTakenAndTakenBack(t *testing.T) {
+	t.Parallel()
+	program := newer(t)
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); rollFleet(t, program) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); replaceNode(t, program) })
+}
+
+// rollFleet rolls a fleet node by node: the schema is migrated under nodes that do not know the new
+// one, and they start beside it again.
+func rollFleet(t *testing.T, program string) {
+	t.Helper()
+	database := pgtest.New(t)
+	r, token := newReceiver(t, nil), newToken(t, database)
+	fleet := []*node{startNode(t, database, token), startNode(t, database, token)}
+	fleet[0].busy(r.URL)
+	r.further(t, 3, "of the old version")
+
+	// Who dumps the database uses all tables for long. A migration waits for that, and no claim waits
+	// for the migration.
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
+	defer conn.Close(t.Context())
+	dump := must[pgx.Tx](t)(conn.Begin(t.Context()))
+	if _, err := dump.Exec(t.Context(), `LOCK TABLE triggers, runs IN ACCESS SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	migrate := exec.CommandContext(t.Context(), program, "migrate", "--database", database)
+	migrated := make(chan error, 1)
+	go func() { migrated <- migrate.Run() }()
+	until(t, "the migration to wait for the dump", func() bool {
+		var waiting bool
+		err := dump.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
+			AND relation = CAST('triggers' AS regclass))`).Scan(&waiting)
+		return err == nil && waiting
+	})
+	r.further(t, 5, "while a migration waits")
+	select {
+	case err := <-migrated:
+		t.Fatalf("the migration did not wait for the dump: %v", err)
+	default:
+	}
+	if err := dump.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, migrated); err != nil {
+		t.Fatalf("migrate: %v", err)
+	}
+	r.further(t, 3, "of the old version under the new schema")
+
+	for i := range fleet {
+		fleet[i] = roll(t, program, fleet[i], database)
+		r.further(t, 2, "of both versions")
+	}
+	for _, n := range must[client.List[dispatcher.Node]](t)(fleet[0].Nodes(t.Context())).Items {
+		if alive := n.State != dispatcher.NodeDead; alive != (n.Version == nextVersion) {
+			t.Errorf("a node of version %s is %s", n.Version, n.State)
+		}
+	}
+	for i := range fleet {
+		fleet[i] = roll(t, "", fleet[i], database)
+		r.further(t, 2, "when the version is taken back")
+	}
+	fleet[0].checkAudit("upgrade")
+	for _, n := range fleet {
+		n.terminate()
+	}
+	r.checkEachOnce(t)
+}
+
+// replaceNode ends the only node of a file before the next one starts.
+func replaceNode(t *testing.T, program string) {
+	t.Helper()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	r, token := newReceiver(t, nil), newToken(t, database)
+	n := startNode(t, database, token)
+	n.busy(r.URL)
+	for _, next := range []string{program, ""} {
+		r.further(t, 2, "before")
+		n.terminate()
+		n = launchNodeIn(t, surroundings{program: next}, database, token, nil)
+		n.awaitReady()
+	}
+	r.further(t, 2, "at the end")
+	n.checkAudit("upgrade")
+	n.terminate()
+	r.checkEachOnce(t)
+}
+
+// What no version may use that does not know it is refused, with an exit code of its own.
+func TestSchemaOfTheNextThousandIsRefused(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"serve", "migrate"} {
+		if _, errs, code := carillon(t, nil, command, "--database", database); code != exitTooNew || !strings.Contains(errs, "schema 1000, newest known") {
+			t.Errorf("%s: exit %d, want %d, and what it found:\n%s", command, code, exitTooNew, errs)
+		}
+	}
+}
