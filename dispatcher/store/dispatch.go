@@ -332,10 +332,9 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 		}
 	}
 	ended, again := partRetries(sorted)
-	err := errors.Join(s.recordAll(ctx, s.hot.record, ended), s.recordAll(ctx, s.hot.again, again))
-	if err == nil {
-		err = s.recordAnswers(ctx, sorted)
-	}
+	// Whoever sees that a run has ended sees what it was answered. That it could not be kept is no reason
+	// to keep the outcome back.
+	err := errors.Join(s.recordAnswers(ctx, sorted), s.recordAll(ctx, s.hot.record, ended), s.recordAll(ctx, s.hot.again, again))
 	if err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)
 	}
