@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-dev/carillon/tools/chaos/history"
@@ -24,6 +25,7 @@ type chaos struct {
 	receiver *receiver
 	nodes    []*node
 	spawn    chan<- func()
+	started  atomic.Int64 // processes of nodes
 	faults   *history.Log
 	declared *declarer
 
@@ -135,7 +137,7 @@ func (c *chaos) migrate(ctx context.Context) error {
 		}
 		select {
 		case <-n.end():
-			c.note("kill K16", n.name, time.Now(), time.Now())
+			c.noteProcess("kill K16", n, time.Now(), time.Now())
 		case <-time.After(10 * time.Second):
 			return errors.New("K16 was not reached")
 		case <-ctx.Done():
@@ -212,9 +214,14 @@ func (c *chaos) trouble(err error) {
 	c.troubles = append(c.troubles, err)
 }
 
-// note writes a fault down.
+// note writes a fault down: of all processes of a name, or of everything.
 func (c *chaos) note(kind, node string, from, to time.Time) {
 	c.noteFault(history.Fault{Kind: kind, Node: node, From: from, To: to})
+}
+
+// noteProcess writes down a fault of the present process of a node.
+func (c *chaos) noteProcess(kind string, n *node, from, to time.Time) {
+	c.noteFault(history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: from, To: to})
 }
 
 func (c *chaos) noteFault(f history.Fault) {

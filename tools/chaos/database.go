@@ -50,7 +50,7 @@ func startDatabase(ctx context.Context, parent string) (_ *database, err error) 
 		return nil, err
 	}
 	host, port, _ := strings.Cut(d.listen, ":")
-	d.Server = pgserver.New(bin, d.dir, "listen_addresses="+host, "port="+port, "max_connections=100", "shared_buffers=64MB",
+	d.Server = pgserver.New(bin, d.dir, "listen_addresses="+host, "port="+port, "max_connections=200", "shared_buffers=64MB",
 		"min_wal_size=32MB", "max_wal_size=64MB", "log_line_prefix=%m [%p] ")
 	if err := d.Init(ctx); err != nil {
 		return nil, errors.Join(err, d.remove())

@@ -32,14 +32,20 @@ func (c *chaos) drainAt(ctx context.Context, n *node) {
 		return
 	case <-time.After(c.between(c.life/5, c.life/2)):
 	}
-	f := history.Fault{Kind: history.Drain, Node: n.name, From: time.Now()}
+	c.tellToEnd(n, history.Drain)
+}
+
+// tellToEnd tells a node to end in good order, and waits until it has.
+func (c *chaos) tellToEnd(n *node, kind string) {
+	f := history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: time.Now()}
 	n.signal(syscall.SIGTERM)
 	select {
 	case <-n.end():
 		status, _ := n.exec.ProcessState.Sys().(syscall.WaitStatus)
 		switch {
 		case status.Signaled() && status.Signal() == syscall.SIGTERM:
-			f.Kind = "SIGTERM twice" // another had told it before, upon which this one ends it at once
+			// Another had told it before, upon which this one ends it at once; or it had only just begun.
+			f.Kind = "SIGTERM that ends at once"
 		case status.ExitStatus() != 0:
 			f.Wrong = "it ended with " + n.exec.ProcessState.String()
 		}

@@ -22,10 +22,12 @@ var harms = map[string]func(*chaos, context.Context, *node) error{
 	"backend":   (*chaos).killBackend,
 	"disk":      (*chaos).fillDisk,
 	"drain":     (*chaos).drainNode,
+	"storm":     (*chaos).storm,
+	"deploy":    (*chaos).deploy,
 }
 
 // order is one round of faults; those that matter most come more often.
-var order = []string{"freeze", "answers", "partition", "restart", "clock", "answers", "freeze", "flap", "disk", "partition", "slow", "drain", "backend", "answers", "restart"}
+var order = []string{"freeze", "answers", "partition", "storm", "restart", "clock", "answers", "freeze", "flap", "disk", "partition", "deploy", "slow", "drain", "backend", "answers", "restart"}
 
 // harm injects one fault after the other.
 func (c *chaos) harm(ctx context.Context) {
@@ -55,7 +57,7 @@ func (c *chaos) freezeNode(ctx context.Context, n *node) error {
 	pause(ctx, c.draw(c.frozen))
 	n.signal(syscall.SIGCONT)
 	n.freeze(false)
-	c.note("freeze anywhere", n.name, from, time.Now())
+	c.noteProcess("freeze anywhere", n, from, time.Now())
 	return nil
 }
 
@@ -152,7 +154,7 @@ func (c *chaos) fillDisk(ctx context.Context, _ *node) error {
 func (c *chaos) drainNode(ctx context.Context, n *node) error {
 	from := time.Now()
 	n.signal(syscall.SIGTERM)
-	c.note("SIGTERM", n.name, from, time.Now())
+	c.noteProcess("SIGTERM", n, from, time.Now())
 	return nil
 }
 

@@ -53,14 +53,20 @@ func (c *chaos) kill(ctx context.Context, n *node, first int) {
 
 // renew ends the present incarnation and starts one with a failpoint.
 func (c *chaos) renew(n *node, failpoint string) error {
+	c.stop(n)
+	return n.start(failpoint)
+}
+
+// stop ends the present incarnation if it has not ended. Who leaves a node alone that has yet to
+// reach its failpoint stops it: nobody would see it die.
+func (c *chaos) stop(n *node) {
 	select {
 	case <-n.end():
 	default:
 		n.signal(syscall.SIGKILL)
 		<-n.end()
-		c.note("kill anywhere", n.name, time.Now(), time.Now())
+		c.noteProcess("kill anywhere", n, time.Now(), time.Now())
 	}
-	return n.start(failpoint)
 }
 
 // killAt starts a node that dies at a point, and sees to it that it does.
@@ -78,13 +84,14 @@ func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
 		select {
 		case <-n.end():
 			if !n.exec.ProcessState.Exited() {
-				c.note(kind, n.name, time.Now(), time.Now())
+				c.noteProcess(kind, n, time.Now(), time.Now())
 				return
 			}
 			// As when the database was away at its start; a supervisor starts it again.
-			c.note("start or drain ended", n.name, time.Now(), time.Now())
+			c.noteProcess("start or drain ended", n, time.Now(), time.Now())
 			return
 		case <-ctx.Done():
+			c.stop(n)
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -103,6 +110,7 @@ func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 	}
 	for deadline := time.Now().Add(c.life); time.Now().Before(deadline); pause(ctx, 20*time.Millisecond) {
 		if ctx.Err() != nil {
+			c.stop(n)
 			return
 		}
 		if !n.stopped() || n.isFrozen() {
@@ -113,7 +121,7 @@ func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 		pause(ctx, c.draw(c.frozen))
 		n.signal(syscall.SIGCONT)
 		n.freeze(false)
-		c.note("freeze "+point, n.name, from, time.Now())
+		c.noteProcess("freeze "+point, n, from, time.Now())
 		// It must go on as if nothing had been.
 		pause(ctx, time.Second)
 		return

@@ -14,11 +14,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/carillon-dev/carillon/tools/chaos/history"
 )
 
-// node is one of the three, through all its incarnations.
+// node is one of the three, through all its incarnations, or one beside these for a while.
 type node struct {
 	name    string
 	command []string // what starts it
@@ -28,12 +31,14 @@ type node struct {
 	log     *os.File
 	proxy   *proxy
 	spawn   chan<- func()
-	network sync.Mutex // of the rules in its network
+	started *atomic.Int64 // processes of all nodes
+	network sync.Mutex    // of the rules in its network
 
-	mu     sync.Mutex
-	exec   *exec.Cmd
-	exited chan struct{} // closed when the present incarnation has ended
-	frozen bool
+	mu      sync.Mutex
+	exec    *exec.Cmd
+	process int           // its number
+	exited  chan struct{} // closed when the present incarnation has ended
+	frozen  bool
 }
 
 // spawner returns where to send what starts processes: one thread does, for the kernel kills
@@ -67,7 +72,7 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{name: name, listen: listen, log: log, proxy: p, spawn: c.spawn, clock: filepath.Join(c.dir, name+".clock")}
+	n := &node{name: name, listen: listen, log: log, proxy: p, spawn: c.spawn, started: &c.started, clock: filepath.Join(c.dir, name+".clock")}
 	n.command = slices.Concat(command, []string{c.program, "serve"}, c.settings, c.args)
 	if !c.separate {
 		n.command = append(n.command, "--egress-loopback")
@@ -76,6 +81,22 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
 		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)
 	return n, nil
+}
+
+// beside returns another node of the same name: in the same network, behind the same proxy, with
+// the same clock, as when a deployment starts the new one before it ends the old one.
+func (n *node) beside(ctx context.Context) (*node, error) {
+	free, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	host, _, _ := strings.Cut(n.listen, ":")
+	_, port, _ := strings.Cut(free, ":")
+	listen := host + ":" + port // of another network its ports are free anyway
+	return &node{
+		name: n.name, command: n.command, env: append(slices.Clip(n.env), "CARILLON_LISTEN="+listen), listen: listen,
+		clock: n.clock, log: n.log, proxy: n.proxy, spawn: n.spawn, started: n.started,
+	}, nil
 }
 
 // freeAddress returns an address that nobody listens on. Its port is none that the system hands out by
@@ -99,7 +120,8 @@ func (n *node) start(failpoints string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	command := exec.Command(n.command[0], n.command[1:]...) //nolint:noctx // it is ended by signals, which are what is tried here
-	command.Env = append(n.env, "CHAOS="+failpoints)
+	process := int(n.started.Add(1))
+	command.Env = append(slices.Clip(n.env), "CHAOS="+failpoints, fmt.Sprintf("CARILLON_NODE_LABELS=%s=%d", history.ProcessLabel, process))
 	command.Stdout, command.Stderr = n.log, n.log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
@@ -108,7 +130,7 @@ func (n *node) start(failpoints string) error {
 		return err
 	}
 	exited := make(chan struct{})
-	n.exec, n.exited, n.frozen = command, exited, false
+	n.exec, n.process, n.exited, n.frozen = command, process, exited, false
 	go func() {
 		_ = command.Wait() // how it ended is in its state
 		close(exited)
@@ -121,6 +143,13 @@ func (n *node) end() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.exited
+}
+
+// number returns that of the present process.
+func (n *node) number() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process
 }
 
 func (n *node) signal(s syscall.Signal) {

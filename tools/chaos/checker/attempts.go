@@ -99,7 +99,7 @@ func (j *judge) handedBack(t try) bool {
 	}
 	policy := j.bound(t.trigger).policy
 	return policy == queue || policy == replace || j.triggersByID[t.trigger].once || slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		drained := f.Kind == "SIGTERM" || f.Kind == history.Drain || f.Kind == "kill K18" || f.Kind == "start or drain ended"
+		drained := f.Kind == "SIGTERM" || f.Drains() || f.Kind == "kill K18" || f.Kind == "start or drain ended"
 		return drained && f.To.UnixMilli() > t.at-1000 && f.From.UnixMilli() < t.began+1000
 	})
 }
@@ -109,19 +109,19 @@ func (j *judge) handedBack(t try) bool {
 func (j *judge) checkLoss(t try) {
 	from := int64(0)
 	for _, f := range j.faults {
-		mine := f.Node == "" || f.Node == j.nodeNames[t.node]
+		mine := f.Node == "" || j.befell(f, t.node)
 		// A node that was frozen or cut off is taken for dead a while after.
 		if mine && f.From.UnixMilli() <= t.ended && f.To.UnixMilli() >= t.began-j.notice() {
 			from = max(from, f.From.UnixMilli(), t.began)
 		}
 	}
 	if from == 0 {
-		j.add(unexplained, "%s: attempt %d of node %s was lost between %s and %s, when nothing had happened to it", j.name(t.fire), t.number, j.nodeNames[t.node], instant(t.began), instant(t.ended))
+		j.add(unexplained, "%s: attempt %d of node %s was lost between %s and %s, when nothing had happened to it", j.name(t.fire), t.number, j.nodesByID[t.node].name, instant(t.began), instant(t.ended))
 		return
 	}
 	j.adoption = append(j.adoption, t.ended-from)
 	if t.ended-t.began > mostHeld+5*j.recovery.Milliseconds() {
-		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodeNames[t.node], t.number, time.Duration(t.ended-t.began)*time.Millisecond)
+		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodesByID[t.node].name, t.number, time.Duration(t.ended-t.began)*time.Millisecond)
 	}
 }
 
@@ -222,7 +222,7 @@ func (j *judge) checkRequest(q *request, t try) {
 	case late && j.held(q, t.node):
 		j.delivered++
 	case late:
-		j.add(overlaps, "%s: the request of attempt %d was sent at %s, when it had been taken from node %s at %s", j.name(q.fire), t.number, instant(at), j.nodeNames[t.node], instant(t.ended))
+		j.add(overlaps, "%s: the request of attempt %d was sent at %s, when it had been taken from node %s at %s", j.name(q.fire), t.number, instant(at), j.nodesByID[t.node].name, instant(t.ended))
 	}
 	// That a run is cancelled reaches its node later, and it keeps its slot until then.
 	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack && !j.held(q, t.node) {
@@ -235,7 +235,7 @@ func (j *judge) checkRequest(q *request, t try) {
 // can prevent. What was not due yet when it froze must wait for a new lease.
 func (j *judge) woke(q *request, node int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return strings.HasPrefix(f.Kind, "freeze") && f.Node == j.nodeNames[node] && q.At.Sub(f.To).Abs() < mostOnTheWay*time.Millisecond &&
+		return strings.HasPrefix(f.Kind, "freeze") && j.befell(f, node) && q.At.Sub(f.To).Abs() < mostOnTheWay*time.Millisecond &&
 			!q.ScheduledAt.After(f.From)
 	})
 }

@@ -171,6 +171,6 @@ func (j *judge) aliveAt(r run, at int64) bool {
 // upset tells whether something happened to a node, or to the database, in a stretch of time.
 func (j *judge) upset(node, from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return (f.Node == "" || f.Node == j.nodeNames[node]) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-j.notice()
+		return (f.Node == "" || j.befell(f, node)) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-j.notice()
 	})
 }

@@ -17,7 +17,7 @@ type judge struct {
 	faults       []history.Fault // but for those between nodes and targets
 	triggersByID map[int64]trigger
 	triggerOf    map[string]int64 // by app/job/name
-	nodeNames    map[int64]string
+	nodesByID    map[int64]node
 	segments     map[int64][]segment // by trigger
 	runsOf       map[int64][]run
 	misfiresOf   map[int64][]misfire
@@ -35,7 +35,7 @@ type judge struct {
 func check(h *record) (*verdict, error) {
 	j := &judge{
 		record: h, verdict: &verdict{found: map[fault][]string{}},
-		triggersByID: map[int64]trigger{}, triggerOf: map[string]int64{}, nodeNames: map[int64]string{},
+		triggersByID: map[int64]trigger{}, triggerOf: map[string]int64{}, nodesByID: map[int64]node{},
 		segments: map[int64][]segment{}, runsOf: map[int64][]run{}, misfiresOf: map[int64][]misfire{},
 		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, far: map[int64]bool{}, beatsOf: map[int64][]int64{},
 	}
@@ -43,7 +43,7 @@ func check(h *record) (*verdict, error) {
 		j.triggersByID[t.id], j.triggerOf[t.app+"/"+t.job+"/"+t.name] = t, t.id
 	}
 	for _, n := range h.nodes {
-		j.nodeNames[n.id] = n.name
+		j.nodesByID[n.id] = n
 	}
 	for _, r := range h.runs {
 		j.runsOf[r.trigger] = append(j.runsOf[r.trigger], r)
@@ -318,7 +318,7 @@ func (j *judge) accountDelay(t trigger) {
 func (j *judge) checkEnd() {
 	for _, r := range j.runs {
 		if r.live {
-			j.add(unrecovered, "%s: still %s, attempt %d, node %s", j.name(r.fire), r.state, r.attempt, j.nodeNames[r.node])
+			j.add(unrecovered, "%s: still %s, attempt %d, node %s", j.name(r.fire), r.state, r.attempt, j.nodesByID[r.node].name)
 		}
 	}
 	for _, t := range j.triggers {

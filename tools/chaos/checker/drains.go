@@ -21,14 +21,11 @@ func (j *judge) checkDrains() {
 		}
 	}
 	for _, f := range j.faults {
-		if f.Kind != history.Drain {
-			continue
-		}
 		if f.Wrong != "" {
-			j.add(unrecovered, "node %s was told to end at %s: %s", f.Node, instant(f.From.UnixMilli()), f.Wrong)
+			j.add(unrecovered, "%s of node %s at %s: %s", f.Kind, f.Node, instant(f.From.UnixMilli()), f.Wrong)
 			continue
 		}
-		if j.beside(f) {
+		if !f.Drains() || j.beside(f) {
 			continue
 		}
 		if took := f.To.Sub(f.From); took > j.drain+mostBeyond {
@@ -42,9 +39,12 @@ func (j *judge) checkDrains() {
 func (j *judge) checkHandedBack(f history.Fault, sent map[try]bool) {
 	var drained node
 	for _, n := range j.nodes {
-		if n.name == f.Node && n.started <= f.From.UnixMilli()+slack && n.started > drained.started {
+		if j.befell(f, n.id) && n.started <= f.From.UnixMilli()+slack && n.started > drained.started {
 			drained = n
 		}
+	}
+	if drained.id == 0 {
+		return // it had yet to register
 	}
 	for _, tries := range j.triesOf {
 		for _, t := range tries {
@@ -55,10 +55,17 @@ func (j *judge) checkHandedBack(f history.Fault, sent map[try]bool) {
 	}
 }
 
+// befell tells whether a fault was one of a node: of its process, or of all that have its name.
+func (j *judge) befell(f history.Fault, id int64) bool {
+	n := j.nodesByID[id]
+	return f.Node == n.name && (f.Process == 0 || f.Process == n.process)
+}
+
 // beside tells whether anything else happened to a node, or to the database, as it ended or
 // shortly before.
 func (j *judge) beside(drain history.Fault) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return f != drain && (f.Node == "" || f.Node == drain.Node) && !f.From.After(drain.To) && !f.To.Before(drain.From.Add(-mostBeyond))
+		mine := f.Node == "" || f.Node == drain.Node && (f.Process == 0 || f.Process == drain.Process)
+		return f != drain && mine && !f.From.After(drain.To) && !f.To.Before(drain.From.Add(-mostBeyond))
 	})
 }

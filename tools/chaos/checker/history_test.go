@@ -28,7 +28,7 @@ type story struct {
 }
 
 func newStory() *story {
-	s := &story{record: record{nodes: []node{{n1, "n1", ms(-2 * time.Second)}, {n2, "n2", ms(-2 * time.Second)}}}}
+	s := &story{record: record{nodes: []node{{n1, "n1", ms(-2 * time.Second), 0}, {n2, "n2", ms(-2 * time.Second), 0}}}}
 	s.faults = []history.Fault{{Kind: "kill K8", Node: "n1", From: base.Add(10100 * time.Millisecond), To: base.Add(10100 * time.Millisecond)}}
 	for id, job := range map[int64]history.Declaration{
 		dense:   declared("north", "dense", "at_least_once", "rate(1s)"),

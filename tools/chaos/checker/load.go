@@ -85,6 +85,7 @@ type node struct {
 	id      int64
 	name    string
 	started int64
+	process int // its number
 }
 
 // change is a definition's, as the audit has it.
@@ -125,7 +126,8 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		FROM triggers t JOIN jobs j ON j.id = t.job_id JOIN apps a ON a.id = t.app_id ORDER BY t.id`); err != nil {
 		return nil, err
 	}
-	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started) }, `SELECT id, name, started_at FROM nodes`); err != nil {
+	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started, &n.process) },
+		`SELECT id, name, started_at, coalesce(CAST(substring(labels FROM '`+history.ProcessLabel+`=([0-9]+)') AS INTEGER), 0) FROM nodes`); err != nil {
 		return nil, err
 	}
 	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error { return row.Scan(&f.trigger, &f.at, &f.kind) }, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {

@@ -16,7 +16,7 @@ func (h *record) faultsOf(targets bool) []history.Fault {
 // shortly before.
 func (j *judge) cutOff(trigger, node, from, to int64) bool {
 	return j.far[trigger] && slices.ContainsFunc(j.cuts, func(f history.Fault) bool {
-		return f.Node == j.nodeNames[node] && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-j.notice()
+		return j.befell(f, node) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-j.notice()
 	})
 }
 

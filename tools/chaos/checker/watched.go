@@ -54,11 +54,11 @@ func (j *judge) checkLease(q *request, node int64) {
 	beats, at := j.beatsOf[node], q.At.UnixMilli()
 	n, _ := slices.BinarySearch(beats, at+slack)
 	if n == 0 {
-		j.add(unexplained, "%s: sent by node %s, which was not there", j.name(q.fire), j.nodeNames[node])
+		j.add(unexplained, "%s: sent by node %s, which was not there", j.name(q.fire), j.nodesByID[node].name)
 		return
 	}
 	if since := at - beats[n-1]; since > j.deadAfter.Milliseconds()+mostOnTheWay && !j.woke(q, node) && !j.held(q, node) && !j.stood(beats[n-1], at) {
-		j.add(overlaps, "%s: the request of attempt %d came %s after the last sign of life of node %s", j.name(q.fire), q.Attempt, time.Duration(since)*time.Millisecond, j.nodeNames[node])
+		j.add(overlaps, "%s: the request of attempt %d came %s after the last sign of life of node %s", j.name(q.fire), q.Attempt, time.Duration(since)*time.Millisecond, j.nodesByID[node].name)
 	}
 }
 
@@ -72,7 +72,7 @@ func (j *judge) stood(from, to int64) bool {
 // frozen tells whether a node was in a stretch of time.
 func (j *judge) frozen(node, from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return strings.HasPrefix(f.Kind, "freeze") && f.Node == j.nodeNames[node] && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from
+		return strings.HasPrefix(f.Kind, "freeze") && j.befell(f, node) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from
 	})
 }
 
@@ -89,7 +89,7 @@ func (j *judge) checkRetries(r run, tries []try) {
 			j.unreached++
 			// A node that is frozen while it connects finds its time over when it wakes.
 			if !j.cutOff(t.trigger, t.node, t.began, t.ended) && !j.frozen(t.node, t.began, t.ended) {
-				j.add(unexplained, "%s: attempt %d of node %s did not get through to a target that it was not cut off from", j.name(r.fire), t.number, j.nodeNames[t.node])
+				j.add(unexplained, "%s: attempt %d of node %s did not get through to a target that it was not cut off from", j.name(r.fire), t.number, j.nodesByID[t.node].name)
 			}
 		}
 		if t.state != "failed" && t.state != "timed_out" {

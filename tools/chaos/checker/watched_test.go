@@ -83,20 +83,42 @@ func badWatched() map[string]spoiled {
 		"a request of a node that was silent": {func(s *story) {
 			s.beats = slices.DeleteFunc(s.beats, func(b beat) bool { return b.node == n2 && b.at > ms(15*second) && b.at < ms(19*second) })
 		}, overlaps},
-		"a drain without an end": {func(s *story) { s.faults[1].To = base.Add(38 * second) }, unrecovered},
-		"a drain that failed":    {func(s *story) { s.faults[1].Wrong = "it ended with exit status 1" }, unrecovered},
-		"a drain that lost a claim": {func(s *story) {
-			r := s.run(dense, 30*second)
-			s.attempts = append(s.attempts, attempt{fire: r.fire, attempt: 1, node: n2, began: ms(30 * second), ended: ms(33 * second), state: "lost"})
-			r.attempt, r.node, r.claimed, r.started, r.ended = 2, n1, at(33*second), at(33*second), at(34*second)
-			h := s.hit(dense, 30*second, 1)
-			h.Attempt, h.At = 2, base.Add(33010*time.Millisecond)
+		"a drain without an end":    {func(s *story) { s.faults[1].To = base.Add(38 * second) }, unrecovered},
+		"a drain that failed":       {func(s *story) { s.faults[1].Wrong = "it ended with exit status 1" }, unrecovered},
+		"a drain that lost a claim": {(*story).loseClaim, lost},
+		"a claim lost by the older of two of a name": {func(s *story) {
+			s.faults[1].Kind = history.Storm
+			s.namesake()
+			s.loseClaim()
 		}, lost},
-		"a request of a node that never was":  {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
-		"a target out of reach for no reason": {func(s *story) { last(s).class = "connect_timeout" }, unexplained},
-		"a rewind that was none":              {func(s *story) { s.rewinds = []string{"a node misses a run"} }, unexplained},
-		"an audit that objects":               {func(s *story) { s.audits[1].Failed = true }, lost},
+		"a drain without an end as a namesake is killed": {func(s *story) {
+			s.namesake()
+			s.faults[1].To = base.Add(38 * second)
+			s.faults = append(s.faults, history.Fault{Kind: "SIGKILL in a storm", Node: "n2", Process: 8, From: base.Add(32 * second), To: base.Add(32 * second)})
+		}, unrecovered},
+		"an attempt lost as a namesake is killed": {func(s *story) { s.faults[0].Process = 9 }, unexplained},
+		"a node that ended by itself":             {func(s *story) { s.faults[0].Wrong = "it had ended with exit status 2" }, unrecovered},
+		"a request of a node that never was":      {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
+		"a target out of reach for no reason":     {func(s *story) { last(s).class = "connect_timeout" }, unexplained},
+		"a rewind that was none":                  {func(s *story) { s.rewinds = []string{"a node misses a run"} }, unexplained},
+		"an audit that objects":                   {func(s *story) { s.audits[1].Failed = true }, lost},
 	}
+}
+
+// loseClaim has n2 lose a fire, as it ends in good order, that it had not sent.
+func (s *story) loseClaim() {
+	const due = 30 * time.Second
+	r := s.run(dense, due)
+	s.attempts = append(s.attempts, attempt{fire: r.fire, attempt: 1, node: n2, began: ms(due), ended: ms(due + 3*time.Second), state: "lost"})
+	r.attempt, r.node, r.claimed, r.started, r.ended = 2, n1, at(due+3*time.Second), at(due+3*time.Second), at(due+4*time.Second)
+	h := s.hit(dense, due, 1)
+	h.Attempt, h.At = 2, base.Add(due+3010*time.Millisecond)
+}
+
+// namesake adds another process of the name of n2, shortly before that ends.
+func (s *story) namesake() {
+	s.nodes[1].process, s.faults[1].Process = 7, 7
+	s.nodes = append(s.nodes, node{13, "n2", ms(30 * time.Second), 8})
 }
 
 // Who is frozen as he connects to a target finds his time over, whatever the network was like.

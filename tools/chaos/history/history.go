@@ -26,6 +26,8 @@ const (
 const (
 	StoodStill = "machine stood still" // which nobody injects: the machine did not get to anything
 	Drain      = "SIGTERM under load"  // and the wait until the node has ended
+	Storm      = "SIGTERM in a storm"  // the same, of one of many that came together
+	Rollback   = "SIGTERM in a deploy" // the same, of one that had taken the place of another of its name
 )
 
 // Hit is one line of the receiver: that a request came, or that it was answered. Both are on
@@ -53,6 +55,8 @@ type Fault struct {
 	Kind string `json:"kind"`
 	// Node is the name of the node that it was done to, empty for the database or all.
 	Node string `json:"node,omitempty"`
+	// Process is the number of the one process that it was done to, 0 for all of that name.
+	Process int `json:"process,omitempty"`
 	// Target tells that it concerns nothing but the requests to receivers that are far.
 	Target bool `json:"target,omitempty"`
 	// Wrong is what was wrong with how it went, which nobody but who injected it can see.
@@ -60,6 +64,12 @@ type Fault struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 }
+
+// Drains tells whether a process was told to end, and waited for.
+func (f Fault) Drains() bool { return f.Kind == Drain || f.Kind == Storm || f.Kind == Rollback }
+
+// ProcessLabel is the label of a node that says which process it is, whatever its incarnation.
+const ProcessLabel = "process"
 
 // Declaration is a definition that was put, with when that began and was known to be done.
 // A job is put by one writer at a time, and again until it is known to be done.
