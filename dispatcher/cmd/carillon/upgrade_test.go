@@ -101,12 +101,12 @@ func (r *receiver) checkEachOnce(t *testing.T) {
 // busy declares a job that fires each second, and forty more triggers that do.
 func (n *node) busy(url string) {
 	n.t.Helper()
-	n.tick("upgrade", url)
+	n.tick("busy", url)
 	triggers := map[string]string{}
 	for i := range 40 {
 		triggers[fmt.Sprintf("load-%d", i)] = "* * * * * ?"
 	}
-	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), webhookJob("upgrade", "load", url, triggers), client.Condition{}))
+	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), webhookJob("busy", "load", url, triggers), client.Condition{}))
 }
 
 // Nodes are replaced by those of the next version, and these by the old, while fires go on.
@@ -171,7 +171,7 @@ func rollFleet(t *testing.T, program string) {
 		fleet[i] = roll(t, "", fleet[i], database)
 		r.further(t, 2, "when the version is taken back")
 	}
-	fleet[0].checkAudit("upgrade")
+	fleet[0].checkAudit("busy")
 	for _, n := range fleet {
 		n.terminate()
 	}
@@ -192,7 +192,7 @@ func replaceNode(t *testing.T, program string) {
 		n.awaitReady()
 	}
 	r.further(t, 2, "at the end")
-	n.checkAudit("upgrade")
+	n.checkAudit("busy")
 	n.terminate()
 	r.checkEachOnce(t)
 }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// starve leaves a node a twentieth of the time, a few milliseconds at once, until stop is called.
+func (n *node) starve() (stop func()) {
+	enough, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			_ = n.command.Process.Signal(syscall.SIGSTOP)
+			<-time.After(57 * time.Millisecond)
+			_ = n.command.Process.Signal(syscall.SIGCONT)
+			select {
+			case <-enough:
+				return
+			case <-time.After(3 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(enough); <-over }
+}
+
+// A node that hardly gets to anything is slow, but alive: its heartbeats do not wait behind its work, so
+// nobody takes what it holds, and nothing is sent twice.
+func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	token, r := newToken(t, database), newReceiver(t, nil)
+	args := []string{"--handler-interval=500ms", "--heartbeat=500ms", "--dead-after=8s"}
+	starved := startNode(t, database, token, args...)
+	starved.busy(r.URL)
+	r.further(t, 2, "of the only node")
+	id := starved.only()
+	beside := startNode(t, database, token, args...)
+	stop := starved.starve()
+	r.further(t, 12, "while one node is starved") // longer than it takes to be declared dead
+	stop()
+	of := map[dispatcher.NodeID]int{}
+	for _, run := range beside.allRuns("busy") {
+		if run.Node != nil && run.State == dispatcher.RunSucceeded {
+			of[*run.Node]++
+		}
+		if run.Attempt > 1 {
+			t.Errorf("run %s of %s is at attempt %d, want one: nobody died", run.ID, run.Job, run.Attempt)
+		}
+	}
+	nodes := must[client.List[dispatcher.Node]](t)(beside.Nodes(t.Context())).Items
+	at := slices.IndexFunc(nodes, func(n dispatcher.Node) bool { return n.ID == id })
+	if len(nodes) != 2 || at < 0 || nodes[at].State != dispatcher.NodeActive {
+		t.Errorf("nodes are %+v, want two, of which %s is active", nodes, id)
+	}
+	if len(of) != 2 {
+		t.Errorf("runs are of nodes %v, want both to have some", of)
+	}
+	beside.checkAudit("busy")
+	starved.terminate()
+	beside.terminate()
+	r.checkEachOnce(t)
+}
