@@ -38,9 +38,9 @@ const (
 
 	deleteMisfires = `DELETE FROM misfires WHERE (from_at, trigger_id) IN (`
 
-	// agedJobs are those of the batch whose oldest history is before $1. The lowest of a job is
-	// one look into an index, in whatever way the planner could go wrong.
-	agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id AND NOT r.live) < $1
+	// agedJobs are those of the batch that have history before $1. The lowest of a job is one look
+	// into an index, in whatever way the planner could go wrong, and days from $1 on are none of it.
+	agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id AND NOT r.live AND r.scheduled_at < $1) IS NOT NULL
 		OR (SELECT min(m.from_at) FROM misfires AS m WHERE m.job_id = b.id) < $1`
 
 	// A run of the batch may have been retried meanwhile.
@@ -236,7 +236,13 @@ func (t *tidying) sweep(ctx context.Context, app, before int64) error {
 			return err
 		}
 		page = len(ids)
-		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeOf(ctx, tx, ids, before) })
+		aged, err := t.aged(ctx, ids, before)
+		if err == nil {
+			err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (removed int, err error) {
+				removed, aged, err = t.removeOf(ctx, tx, aged, before)
+				return removed, err
+			})
+		}
 		if err != nil {
 			return err
 		}
@@ -244,35 +250,42 @@ func (t *tidying) sweep(ctx context.Context, app, before int64) error {
 	return nil
 }
 
-// removeOf removes the expired history of some jobs.
-func (t *tidying) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, before int64) (removed int, err error) {
+// aged returns those of some jobs that have history before an instant. It looks into as many
+// indexes as there are jobs and days, so it is asked once and not by each batch.
+func (t *tidying) aged(ctx context.Context, jobs []int64, before int64) (aged []int64, err error) {
 	if len(jobs) == 0 {
-		return 0, nil
+		return nil, nil
 	}
-	// $1 before; from $2 on: idColumns
-	aged, err := collect(ctx, tx, scanInt, t.rows(0, 2, "", idColumns...)+agedJobs, append([]any{before}, t.batch(jobs)...)...)
-	if err != nil {
-		return 0, err
-	}
+	done, err := t.aside(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		// $1 before; from $2 on: idColumns
+		aged, err = collect(ctx, tx, scanInt, t.rows(0, 2, "", idColumns...)+agedJobs, append([]any{before}, t.batch(jobs)...)...)
+		return err
+	})
+	t.stopped = t.stopped || !done
+	return aged, err
+}
+
+// removeOf removes expired history of the first of some jobs, and returns those that may have more.
+func (t *tidying) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, before int64) (removed int, left []int64, err error) {
 	var keys []expiredKey
 	misfires := 0
-	for _, job := range aged {
+	for left = jobs; len(left) > 0; left = left[1:] {
 		// $3 job
-		of, err := collect(ctx, tx, scanKey, expiredRuns+` AND r.job_id = $3`+oldestRuns, before, tidyRows-len(keys), job)
+		of, err := collect(ctx, tx, scanKey, expiredRuns+` AND r.job_id = $3`+oldestRuns, before, tidyRows-len(keys), left[0])
 		if err != nil {
-			return 0, err
+			return 0, left, err
 		}
 		keys = append(keys, of...)
-		n, err := t.removeMisfires(ctx, tx, expiredMisfires+` AND m.job_id = $3`+oldestMisfires, before, tidyRows-misfires, job)
+		n, err := t.removeMisfires(ctx, tx, expiredMisfires+` AND m.job_id = $3`+oldestMisfires, before, tidyRows-misfires, left[0])
 		if err != nil {
-			return 0, err
+			return 0, left, err
 		}
 		misfires += n
 		if len(keys) >= tidyRows || misfires >= tidyRows {
 			break
 		}
 	}
-	return max(len(keys), misfires), t.removeRuns(ctx, tx, keys)
+	return max(len(keys), misfires), left, t.removeRuns(ctx, tx, keys)
 }
 
 // expiredKey is the key of a run that is to go.

@@ -76,6 +76,42 @@ func testTidyIsBounded(t *testing.T, s dispatcher.Store) {
 	}
 }
 
+// The jobs of an app that keeps less than others are cleaned up one after the other, and none is passed over.
+func TestTidyGoesThroughAllJobs(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testTidyGoesThroughAllJobs(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testTidyGoesThroughAllJobs(t, open(t, pgtest.New(t))) })
+}
+
+func testTidyGoesThroughAllJobs(t *testing.T, s dispatcher.Store) {
+	t.Helper()
+	declareApp(t, s, "long", days(30))
+	declareApp(t, s, "short", days(1))
+	for i, runs := range []int{700, 0, 300, 500, 1, 499, 20} {
+		name := fmt.Sprintf("job-%d", i)
+		_, err := s.PutJob(t.Context(), dispatcher.Job{
+			App: "short", Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		}, dispatcher.Change{Actor: "test", Now: may1})
+		must(t, err)
+		for from, n := may1, runs; n > 0; from, n = from.Add(days(1)), n-400 {
+			insertRuns(t, s, dispatcher.JobID("short", name), from, min(n, 400), false)
+		}
+		insertRuns(t, s, dispatcher.JobID("short", name), may1.Add(days(9)), 3, false) // kept
+	}
+	for _, want := range []dispatcher.Tidied{{Runs: 2020}, {}} {
+		got, err := s.Tidy(t.Context(), 1, may1.Add(days(10)))
+		must(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error("removed (-want +got):\n" + diff)
+		}
+	}
+	for _, table := range []string{"runs", "attempts", "answers"} {
+		if got := count(t, s, `SELECT count(*) FROM `+table); got != 7*3 {
+			t.Errorf("%d %s are left, want those of the last day", got, table)
+		}
+	}
+}
+
 // The audit outlives the ledger, and then what is on record of definitions goes, too.
 func TestTidyForgets(t *testing.T) {
 	t.Parallel()
