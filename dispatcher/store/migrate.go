@@ -67,6 +67,7 @@ func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	nameNothing(config.ConnConfig) // for the few statements of a migration it is not worth to ask whether that is needed
 	db := stdlib.OpenDB(*config.ConnConfig)
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLockTimeout(200*time.Millisecond, 1500),
