@@ -97,6 +97,7 @@ func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, 
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	nameNothing(config.ConnConfig) // for the few statements of a migration it is not worth to ask whether that is needed
 	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.PgConn().Exec(ctx, scriptLocks).Close()
 	}))

@@ -21,7 +21,7 @@ import (
 // postgres is the flavour of PostgreSQL.
 type postgres struct {
 	pool, beats *pgxpool.Pool
-	config      *pgx.ConnConfig
+	notify      *pgxpool.Config // by which notifications are heard
 	seen        *witness
 }
 
@@ -49,7 +49,15 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	} else if !strings.Contains(a.url, "pool_max_conns") {
 		config.MaxConns = 8
 	}
-	p := &postgres{config: config.ConnConfig.Copy(), seen: &witness{}}
+	if err := suitPooler(ctx, config.ConnConfig); err != nil {
+		return nil, err
+	}
+	p := &postgres{notify: config.Copy(), seen: &witness{}}
+	if o.Notify != "" {
+		if p.notify, err = poolConfig(address{url: o.Notify}); err != nil {
+			return nil, fmt.Errorf("where notifications are heard: %w", err)
+		}
+	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := conn.PgConn().Exec(ctx, session).Close(); err != nil {
 			return err
@@ -190,7 +198,7 @@ func (p *postgres) hint(ctx context.Context, tx *sql.Tx, hint dispatcher.Hint) e
 func (p *postgres) committed([]dispatcher.Hint) {}
 
 func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error {
-	conn, err := pgx.ConnectConfig(ctx, p.config)
+	conn, err := pgx.ConnectConfig(ctx, p.notify.ConnConfig)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

@@ -45,12 +45,7 @@ func sealKeys(t *testing.T, letters string) *seal.Keys {
 
 func openWith(t *testing.T, database string, keys *seal.Keys) dispatcher.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), database, store.Options{Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return openAs(t, database, store.Options{Keys: keys})
 }
 
 const (

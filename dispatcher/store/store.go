@@ -18,6 +18,9 @@ type Options struct {
 	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats and one to
 	// listen; default 8, or pool_max_conns of the URL.
 	MaxConns int
+	// Notify is the URL by which notifications are heard, where that of the database leads to a
+	// pooler which loses them; empty: that of the database.
+	Notify string
 	// Keys encrypt the values of secrets; nil: none can be stored.
 	Keys *seal.Keys
 	// Beside is for tools that manage tokens or nodes: it opens a SQLite database that a node may

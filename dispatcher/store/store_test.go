@@ -36,7 +36,12 @@ func newFile(t testing.TB) string {
 
 func open(t testing.TB, database string) dispatcher.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), database, store.Options{})
+	return openAs(t, database, store.Options{})
+}
+
+func openAs(t testing.TB, database string, o store.Options) dispatcher.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), database, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,8 @@ func TestWrongConfigurationEndsAtOnceNamingIt(t *testing.T) {
 		"a password and no scheme":  {nil, []string{"serve", "--database=me:hunter2@host/db"}, []string{"--database", "not shown"}},
 		"a wrong mode of TLS":       {nil, []string{"serve", "--database=postgres://me@127.0.0.1:1/db?password=hunter2&sslmode=bogus"}, []string{"--database", "password=***", "sslmode"}},
 		"a port that is none":       {nil, []string{"serve", "--database=postgres://me:hunter2@127.0.0.1:x/db?sslpassword=hunter2"}, []string{"--database"}},
+		"notified by a file":        {nil, []string{"serve", database, "--notify-database=sqlite:x"}, []string{"--notify-database", "leave it out"}},
+		"notified by a password":    {nil, []string{"serve", "--database=postgres://h/d", "--notify-database=postgres://me:hunter2@h/d?port=x"}, []string{"--notify-database", "cannot be read"}},
 		"a window out of range":     {nil, []string{"serve", database, "--poll-window=1h"}, []string{"--poll-window", "1h0m0s", "1m0s"}},
 		"a window of zero":          {nil, []string{"serve", database, "--poll-window=0s"}, []string{"--poll-window", "100ms"}},
 		"a negative window":         {nil, []string{"serve", database, "--poll-window=-1s"}, []string{"--poll-window", "-1s"}},

@@ -22,16 +22,24 @@ func (f egressFlags) egress() target.Egress {
 	return target.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
 }
 
-// ownAddresses returns the addresses of the node's API and of its database, as far as they are
+// ownAddresses returns the addresses of the node's API and of its databases, as far as they are
 // known at the start.
-func ownAddresses(ctx context.Context, listening net.Addr, database string) []netip.AddrPort {
+func ownAddresses(ctx context.Context, listening net.Addr, databases ...string) []netip.AddrPort {
 	own := apiAddresses(listening)
-	if strings.HasPrefix(database, "sqlite:") {
-		return own
+	for _, database := range databases {
+		own = append(own, databaseAddresses(ctx, database)...)
+	}
+	return own
+}
+
+// databaseAddresses returns none for what is not PostgreSQL.
+func databaseAddresses(ctx context.Context, database string) (own []netip.AddrPort) {
+	if !isPostgres(database) {
+		return nil
 	}
 	config, err := pgconn.ParseConfig(database)
 	if err != nil {
-		return own // it was opened, so this does not happen
+		return nil // it was opened, so this does not happen
 	}
 	hosts := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port}}, config.Fallbacks...)
 	for _, at := range hosts {

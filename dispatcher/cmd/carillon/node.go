@@ -27,6 +27,7 @@ import (
 // nodeOptions is what one process needs to be a node.
 type nodeOptions struct {
 	database    string
+	notify      string // where notifications are heard; empty: there
 	keys        *seal.Keys
 	migrate     bool
 	listen      string
@@ -45,7 +46,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 			return nil, databaseError(o.database, err)
 		}
 	}
-	s, err := store.Open(ctx, o.database, store.Options{Metrics: metrics, Keys: o.keys})
+	s, err := store.Open(ctx, o.database, store.Options{Notify: o.notify, Metrics: metrics, Keys: o.keys})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node could not send what its jobs say", err)}
@@ -133,7 +134,7 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 		return err
 	}
 	// Only now is it sure that the database's name can be resolved.
-	o.target.Egress.Own = ownAddresses(ctx, listen, o.database)
+	o.target.Egress.Own = ownAddresses(ctx, listen, o.database, o.notify)
 	invoker := target.New(o.target)
 	o.engine.Metrics = registry
 	node := engine.New(s, invoker, o.engine)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -33,10 +34,16 @@ func startServer(t *testing.T, made func(*pgserver.Server) error, settings ...st
 	if err := made(s); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Start(t.Context(), dir); err != nil {
+	if err := s.Start(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() {
+		if s.Running() {
+			_ = s.Stop(context.WithoutCancel(t.Context()), syscall.SIGQUIT)
+		}
+		_ = s.Close()
+		_ = os.RemoveAll(dir)
+	})
 	return s
 }
 

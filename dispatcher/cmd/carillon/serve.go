@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/target"
@@ -26,12 +28,15 @@ type databaseFlag struct {
 
 // check refuses what is no database, without showing its password.
 func (f databaseFlag) check() error {
-	for _, scheme := range []string{"postgres://", "postgresql://", "sqlite:"} {
-		if rest, ok := strings.CutPrefix(f.Database, scheme); ok && rest != "" {
-			return nil
-		}
+	if file, ok := strings.CutPrefix(f.Database, "sqlite:"); ok && file != "" || isPostgres(f.Database) {
+		return nil
 	}
 	return fmt.Errorf("--database (CARILLON_DATABASE): %s is not postgres://user@host/name or sqlite:PATH", maskPassword(f.Database))
+}
+
+func isPostgres(database string) bool {
+	scheme, rest, _ := strings.Cut(database, "://")
+	return (scheme == "postgres" || scheme == "postgresql") && rest != ""
 }
 
 // maskPassword quotes a database without its passwords: that before the host, and those in
@@ -90,6 +95,8 @@ func maskPairs(database, otherwise string) string {
 // serveCommand is a dispatcher node.
 type serveCommand struct {
 	databaseFlag
+	NotifyDatabase string `env:"CARILLON_NOTIFY_DATABASE" placeholder:"URL" help:"Where notifications are heard, if --database leads to a pooler in transaction mode: postgres://user@host/name of the server itself. Without it a node learns of changes with its next poll."`
+
 	Migrate  bool     `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Bring the schema up to date at the start."`
 	Listen   string   `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
 	TLSCert  string   `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API; with --tls-key."`
@@ -123,7 +130,7 @@ type serveCommand struct {
 
 // Validate checks the values that no flag's type can check, all of them at once.
 func (s *serveCommand) Validate() error {
-	faults := []error{s.check()}
+	faults := []error{s.check(), s.checkNotify()}
 	between := func(flag string, value dispatcher.Duration, low, high time.Duration) {
 		if value.Std() < low || value.Std() > high {
 			faults = append(faults, fmt.Errorf("--%s: %s is not between %s and %s", flag, value, low, high))
@@ -170,6 +177,21 @@ func (s *serveCommand) Validate() error {
 	return errors.Join(append(faults, names.Err())...)
 }
 
+// checkNotify refuses what is no URL of PostgreSQL, and one that nothing would use.
+func (s *serveCommand) checkNotify() error {
+	const flag = "--notify-database (CARILLON_NOTIFY_DATABASE): "
+	if s.NotifyDatabase == "" {
+		return nil
+	}
+	if !isPostgres(s.Database) {
+		return errors.New(flag + "only PostgreSQL is reached through a pooler; leave it out")
+	}
+	if _, err := pgconn.ParseConfig(s.NotifyDatabase); err != nil || !isPostgres(s.NotifyDatabase) {
+		return fmt.Errorf(flag+"%s cannot be read; write it as postgres://user:password@host:5432/name", maskPassword(s.NotifyDatabase))
+	}
+	return nil
+}
+
 // certificate loads the API's certificate; nil without one.
 func (s *serveCommand) certificate() (*tls.Certificate, error) {
 	switch {
@@ -208,7 +230,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 		s.BreakerFailures = -1 // none, and not the default
 	}
 	return serveNode(ctx, nodeOptions{
-		database: s.Database, keys: keys, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
+		database: s.Database, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
 		target: target.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 		engine: engine.Options{
 			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps, Labels: s.Labels,

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
+	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+)
+
+// awaitFires waits for more requests than there were.
+func (r *receiver) awaitFires(t *testing.T, what string, more int) {
+	t.Helper()
+	before := len(r.all())
+	r.await(t, what, func(all []arrival) bool { return len(all) >= before+more })
+}
+
+// checkOnce requires that no event was sent more than once.
+func (r *receiver) checkOnce(t *testing.T, when string) {
+	t.Helper()
+	for event, n := range events(r.all()) {
+		if n > 1 {
+			t.Errorf("%s: event %s was sent %d times", when, event, n)
+		}
+	}
+}
+
+// checkNotRewound requires that nobody took the database for one that has lost something.
+func (n *node) checkNotRewound(database string) {
+	n.t.Helper()
+	out, errs, code := carillon(n.t, nil, "rewind", "show", "--database", database)
+	if code != 0 || !strings.Contains(out, "was not rewound") {
+		n.t.Errorf("rewind show: exit %d: %s%s", code, out, errs)
+	}
+}
+
+// Behind a pooler that gives each transaction another connection, all works that works without:
+// migration, fires, and coming back when node, pooler or database went away.
+func TestNodesBehindAPooler(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, func(s *pgserver.Server) error { return s.Init(t.Context()) })
+	sqlIn(t, server, "postgres", "CREATE DATABASE carillon")
+	pooler := pgtest.NewPooler(t, server.URL("carillon"), "default_pool_size = 3")
+	database := pooler.URL()
+	if _, errs, code := carillon(t, nil, "migrate", "--database", database); code != 0 {
+		t.Fatal(errs)
+	}
+	token, r := newToken(t, database), newReceiver(t, nil)
+	hears := append(quick(), "--notify-database="+server.URL("carillon")+"&application_name=ears")
+	one, two := startNode(t, database, token, quick()...), startNode(t, database, token, hears...)
+	direct := must[*pgx.Conn](t)(pgx.Connect(t.Context(), server.URL("carillon")))
+	defer direct.Close(t.Context())
+	until(t, "a node to hear notifications past the pooler", func() bool {
+		var ears int
+		err := direct.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ears' AND query = 'LISTEN carillon'`).Scan(&ears)
+		return err == nil && ears == 1
+	})
+	one.tick("pooled", r.URL)
+	r.awaitFires(t, "fires", 3)
+	r.checkOnce(t, "while all is well")
+
+	one.kill()
+	r.awaitFires(t, "fires after a node was killed", 4)
+	for name, by := range map[string]syscall.Signal{"ended": syscall.SIGTERM, "killed": syscall.SIGKILL} {
+		if err := pooler.Stop(t.Context(), by); err != nil {
+			t.Fatal(err)
+		}
+		if err := pooler.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.awaitFires(t, "fires after the pooler was "+name, 3)
+	}
+	for name, by := range map[string]syscall.Signal{"shut down": syscall.SIGINT, "crashed": syscall.SIGQUIT} {
+		if err := server.Stop(t.Context(), by); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Start(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		r.awaitFires(t, "fires after the database had "+name, 3)
+	}
+	startNode(t, database, token, quick()...)
+	two.checkAudit("pooled")
+	two.checkNotRewound(database)
+	two.terminate()
+}
