@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 )
 
@@ -17,7 +16,7 @@ func parse(database string) (address, error) {
 	scheme, rest, _ := strings.Cut(database, ":")
 	switch scheme {
 	case "postgres", "postgresql":
-		if _, err := url.Parse(database); err != nil || !strings.HasPrefix(rest, "//") {
+		if !strings.HasPrefix(rest, "//") {
 			return address{}, fmt.Errorf("database %q is not a URL; write it as postgres://user:password@host:5432/name", mask(database))
 		}
 		return address{url: database}, nil

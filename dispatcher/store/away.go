@@ -22,10 +22,10 @@ func Away(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		for _, class := range []string{
-			"08",    // connection exceptions
-			"53",    // too many connections, disk full
-			"57P",   // shutting down, starting up
-			"25006", // read-only: a standby, or a server that protects itself
+			"08",  // connection exceptions
+			"53",  // too many connections, disk full
+			"57P", // shutting down, starting up
+			readOnly,
 			lockNotAvailable,
 		} {
 			if strings.HasPrefix(refused.Code, class) {
@@ -44,6 +44,9 @@ func Away(err error) bool {
 // broken. Without it Linux takes a quarter of an hour to notice that a server has vanished.
 const userTimeout = 10 * time.Second
 
+// readOnly is what a standby answers to a write, and a server that protects itself.
+const readOnly = "25006" // read_only_sql_transaction
+
 // hardened makes connections notice servers that vanish, and shun those that can only be read:
 // a standby shows what was, and takes no claim.
 func hardened(config *pgxpool.Config) {
@@ -55,7 +58,12 @@ func hardened(config *pgxpool.Config) {
 	if config.ConnConfig.ValidateConnect == nil {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
-	// The server says when its state changes, so that this costs nothing.
+	fatal := config.ConnConfig.OnPgError
+	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != readOnly && fatal(conn, err)
+	}
+	// The server says when its state changes, so that this costs nothing. A pooler, and a server
+	// before PostgreSQL 14, keep it to themselves.
 	config.AfterRelease = func(conn *pgx.Conn) bool {
 		return conn.PgConn().ParameterStatus("in_hot_standby") != "on" && conn.PgConn().ParameterStatus("default_transaction_read_only") != "on"
 	}

@@ -24,9 +24,10 @@ func TestOpenNamesWhatIsWrongWithoutThePassword(t *testing.T) {
 		"sqlite::memory:":            "names no file",
 		"postgres:hunter2@db":        "is not a URL",
 		"postgres://u:hun%ter2@db/x": "postgres://u:xxxxx@db/x",
-		"postgres://u@db/x?password=hunter2&port=x": "URL cannot be read",
-		"postgres://u:hunter2@127.0.0.1:1/x":        "connect",
-		"sqlite:/nowhere/at/all.db":                 "/nowhere/at/all.db.lock",
+		"postgres://u@db/x?password=hunter2&port=x":  "URL cannot be read",
+		"postgres://u:hunter2@127.0.0.1:1/x":         "connect",
+		"postgres://u:hunter2@127.0.0.1:1,[::1]:2/x": "dial tcp [::1]:2",
+		"sqlite:/nowhere/at/all.db":                  "/nowhere/at/all.db.lock",
 	} {
 		for what, err := range map[string]error{
 			"open":    openOnly(t.Context(), database),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,25 +13,45 @@ import (
 // keeps there is then gone, or somebody else's. Carillon keeps there what it can do without, see
 // session, and the statements that it has prepared by name, which spare the server the parsing.
 
-// suitPooler looks whether a database is reached through a pooler, and has connections prepare no
+// suitPooler tells whether a database is reached through a pooler, and has connections prepare no
 // statement by name then.
-func suitPooler(ctx context.Context, config *pgx.ConnConfig) error {
+func suitPooler(ctx context.Context, config *pgx.ConnConfig) (pooled bool, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// A pooler makes up the number by which requests can be cancelled, for it has clients that have no server.
 	var server uint32
 	err = conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeExec).Scan(&server)
-	if err == nil && server != conn.PgConn().PID() {
+	if err != nil {
+		return false, errors.Join(fmt.Errorf("look for a pooler: %w", err), conn.Close(ctx))
+	}
+	if pooled = server != conn.PgConn().PID(); pooled {
 		nameNothing(config)
 	}
-	if err != nil {
-		err = fmt.Errorf("look for a pooler: %w", err)
+	return pooled, conn.Close(ctx)
+}
+
+// checkedFor is how long what check has found holds behind a pooler.
+const checkedFor = settlingTime / 3
+
+// checkAgain returns what checks the connection for heartbeats when it is used, for a pooler may
+// lead it to another server at any time, and nobody then has a new one.
+func (p *postgres) checkAgain() func(context.Context, *pgx.Conn) (bool, error) {
+	var checked time.Time // guarded by the connection, which is the only one
+	return func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		now := wallClock()
+		if now.Sub(checked).Abs() < checkedFor {
+			return true, nil
+		}
+		if err := p.check(ctx, conn); err != nil {
+			return false, err
+		}
+		checked = now
+		return true, nil
 	}
-	return errors.Join(err, conn.Close(ctx))
 }
 
 // nameNothing has connections prepare no statement by name, unless their URL says how they are to

@@ -49,7 +49,8 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	} else if !strings.Contains(a.url, "pool_max_conns") {
 		config.MaxConns = 8
 	}
-	if err := suitPooler(ctx, config.ConnConfig); err != nil {
+	pooled, err := suitPooler(ctx, config.ConnConfig)
+	if err != nil {
 		return nil, err
 	}
 	p := &postgres{notify: config.Copy(), seen: &witness{}}
@@ -70,6 +71,9 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	}
 	forBeats := config.Copy()
 	forBeats.MaxConns, forBeats.MinConns = 1, 0
+	if pooled {
+		forBeats.PrepareConn = p.checkAgain()
+	}
 	if p.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}

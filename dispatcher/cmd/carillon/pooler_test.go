@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,4 +87,63 @@ func TestNodesBehindAPooler(t *testing.T) {
 	two.checkAudit("pooled")
 	two.checkNotRewound(database)
 	two.terminate()
+}
+
+// orders has the pooler do one thing after the other.
+func orders(t *testing.T, p *pgserver.Pooler, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
+		if err := p.Order(t.Context(), command); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A pooler keeps the connections of nodes while it is led to another server, so that they have none
+// that is new; nodes that are started then need not wait for any.
+func TestPoolerIsLedToAnotherServer(t *testing.T) {
+	t.Parallel()
+	primary, standby := startServers(t)
+	pooler := pgtest.NewPooler(t, primary.URL("carillon"))
+	database := pooler.URL()
+	token, r := newToken(t, database), newReceiver(t, nil)
+	n := startNode(t, database, token, quick()...)
+	n.tick("led", r.URL)
+	r.awaitFires(t, "fires", 3)
+
+	orders(t, pooler, "PAUSE")
+	if err := primary.Stop(t.Context(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	sqlIn(t, standby, "postgres", `SELECT pg_promote()`)
+	if err := pooler.Lead(standby.URL("carillon")); err != nil {
+		t.Fatal(err)
+	}
+	orders(t, pooler, "RELOAD", "RESUME")
+	r.awaitFires(t, "fires from the other server", 3)
+	startNode(t, database, token, quick()...)
+	n.checkAudit("led")
+	n.checkNotRewound(database)
+	n.terminate()
+}
+
+// A pooler that leads to a standby does not tell so by itself: what fails there is done by the
+// other server of the URL.
+func TestPoolerThatLeadsToAStandbyIsLeft(t *testing.T) {
+	t.Parallel()
+	primary, standby := startServers(t)
+	pooler := pgtest.NewPooler(t, primary.URL("carillon"))
+	past := must[*pgx.ConnConfig](t)(pgx.ParseConfig(pooler.URL()))
+	database := fmt.Sprintf("postgres://postgres@/carillon?host=%s,%s&port=%d,5432", past.Host, socketOf(t, standby), past.Port)
+	token, r := newToken(t, database), newReceiver(t, nil)
+	n := startNode(t, database, token, quick()...)
+	n.tick("stuck", r.URL)
+	r.awaitFires(t, "fires", 3)
+	orders(t, pooler, "PAUSE")
+	swap(t, primary, standby)
+	orders(t, pooler, "RESUME")
+	r.awaitFires(t, "fires past the pooler", 4)
+	n.checkAudit("stuck")
+	n.checkNotRewound(database)
+	n.terminate()
 }

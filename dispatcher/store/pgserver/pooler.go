@@ -16,8 +16,9 @@ import (
 // transaction may be on another connection to the server than the one before it.
 type Pooler struct {
 	kept
-	program, dir string
-	settings     []string
+	program, dir   string
+	settings       []string
+	user, database string // those that connections lead to
 }
 
 // FindPooler returns the program in PATH, or Debian's, which is not in everybody's.
@@ -37,35 +38,34 @@ func NewPooler(program, dir string, settings ...string) *Pooler {
 }
 
 // Lead has connections lead to a database, in a pooler that runs once Order has told it to RELOAD.
-// Whoever connects is the user of that URL.
+// Whoever connects is the user of that URL, and calls the database as it does.
 func (p *Pooler) Lead(database string) error {
 	to, err := pgx.ParseConfig(database)
 	if err != nil {
 		return err
 	}
+	p.user, p.database = to.User, to.Database
 	as := "user=" + to.User
 	if to.Password != "" {
 		as += " password='" + strings.ReplaceAll(to.Password, "'", "''") + "'"
 	}
 	config := fmt.Sprintf(`[databases]
-%s = host=%s port=%d dbname=%s %s
+%s = host=%s port=%d %s
 [pgbouncer]
 pool_mode = transaction
 auth_type = any
+admin_users = %s
 unix_socket_dir = %s
 listen_port = %s
 pidfile = %s
-`, pooled, to.Host, to.Port, to.Database, as, p.dir, poolerPort, p.pidFile())
+`, p.database, to.Host, to.Port, as, p.user, p.dir, poolerPort, p.pidFile())
 	for _, setting := range p.settings {
 		config += setting + "\n"
 	}
 	return os.WriteFile(p.configuration(), []byte(config), 0o644) //nolint:gosec // the pooler reads it as another user
 }
 
-const (
-	pooled     = "pooled" // what the database is called here
-	poolerPort = "6432"
-)
+const poolerPort = "6432"
 
 func (p *Pooler) configuration() string { return filepath.Join(p.dir, "ini") }
 func (p *Pooler) pidFile() string       { return filepath.Join(p.dir, "pid") }
@@ -90,8 +90,8 @@ func (p *Pooler) Order(ctx context.Context, command string) error {
 }
 
 // URL returns the URL of the database as it is reached through the pooler.
-func (p *Pooler) URL() string { return p.url(pooled) }
+func (p *Pooler) URL() string { return p.url(p.database) }
 
 func (p *Pooler) url(name string) string {
-	return "postgres://carillon@/" + name + "?host=" + p.dir + "&port=" + poolerPort
+	return "postgres://" + p.user + "@/" + name + "?host=" + p.dir + "&port=" + poolerPort
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
+)
+
+// socketOf returns the directory of a server's socket.
+func socketOf(t *testing.T, s *pgserver.Server) string {
+	t.Helper()
+	return must[*pgx.ConnConfig](t)(pgx.ParseConfig(s.URL("carillon"))).Host
+}
+
+// swap makes a standby the primary, and the primary its standby, without a loss.
+func swap(t *testing.T, primary, standby *pgserver.Server) {
+	t.Helper()
+	sqlIn(t, primary, "postgres", `ALTER SYSTEM SET primary_conninfo = 'user=postgres host=`+socketOf(t, standby)+`'`,
+		`COPY (SELECT 1 LIMIT 0) TO '`+filepath.Join(socketOf(t, primary), "data", "standby.signal")+`'`)
+	if err := primary.Stop(t.Context(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	sqlIn(t, standby, "postgres", `SELECT pg_promote()`)
+	if err := primary.Start(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// With both servers in the URL nodes find the one that can be written to, wherever it is, and a
+// swap that lost nothing is no rewind.
+func TestNodesFollowThePrimary(t *testing.T) {
+	t.Parallel()
+	a, b := startServers(t)
+	database := "postgres://postgres@/carillon?host=" + socketOf(t, a) + "," + socketOf(t, b)
+	token, r := newToken(t, database), newReceiver(t, nil)
+	one, two := startNode(t, database, token, quick()...), startNode(t, database, token, quick()...)
+	one.tick("swapped", r.URL)
+	r.awaitFires(t, "fires", 3)
+	swap(t, a, b)
+	r.awaitFires(t, "fires after the swap", 4)
+	startNode(t, database, token, quick()...)
+	swap(t, b, a)
+	r.awaitFires(t, "fires after the swap back", 4)
+	startNode(t, database, token, quick()...)
+	for _, n := range []*node{one, two} {
+		n.checkAudit("swapped")
+		n.checkNotRewound(database)
+		n.terminate()
+	}
+}
