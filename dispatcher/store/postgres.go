@@ -101,7 +101,21 @@ func poolConfig(a address) (*pgxpool.Config, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
 	}
 	hardened(config)
+	config.BeforeConnect = renewed(a)
 	return config, nil
+}
+
+// renewed returns what reads for each connection the files that a URL names: passwords that are
+// tokens, and certificates, last for hours.
+func renewed(a address) func(context.Context, *pgx.ConnConfig) error {
+	return func(_ context.Context, config *pgx.ConnConfig) error {
+		now, err := pgxpool.ParseConfig(a.url)
+		if err != nil {
+			return errors.New("files that the database's URL names cannot be read any more") // the message of ParseConfig may hold the URL
+		}
+		config.Password, config.TLSConfig, config.Fallbacks = now.ConnConfig.Password, now.ConnConfig.TLSConfig, now.ConnConfig.Fallbacks
+		return nil
+	}
 }
 
 func (p *postgres) rows(now, first int, extra string, columns ...column) string {
@@ -202,7 +216,11 @@ func (p *postgres) hint(ctx context.Context, tx *sql.Tx, hint dispatcher.Hint) e
 func (p *postgres) committed([]dispatcher.Hint) {}
 
 func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error {
-	conn, err := pgx.ConnectConfig(ctx, p.notify.ConnConfig)
+	config := p.notify.ConnConfig.Copy()
+	if err := p.notify.BeforeConnect(ctx, config); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

@@ -29,6 +29,18 @@ func (r *receiver) checkOnce(t *testing.T, when string) {
 	}
 }
 
+// awaitListener waits until a connection of which something is true hears notifications.
+func awaitListener(t *testing.T, s *pgserver.Server, what string) {
+	t.Helper()
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.URL("carillon")))
+	defer conn.Close(t.Context())
+	until(t, "notifications to be heard where "+what, func() bool {
+		var ears int
+		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN carillon' AND `+what).Scan(&ears)
+		return err == nil && ears == 1
+	})
+}
+
 // checkNotRewound requires that nobody took the database for one that has lost something.
 func (n *node) checkNotRewound(database string) {
 	n.t.Helper()
@@ -44,7 +56,7 @@ func TestNodesBehindAPooler(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, func(s *pgserver.Server) error { return s.Init(t.Context()) })
 	sqlIn(t, server, "postgres", "CREATE DATABASE carillon")
-	pooler := pgtest.NewPooler(t, server.URL("carillon"), "default_pool_size = 3")
+	pooler := pgtest.NewPooler(t, server.URL("carillon"), "default_pool_size = 3", "server_login_retry = 1")
 	database := pooler.URL()
 	if _, errs, code := carillon(t, nil, "migrate", "--database", database); code != 0 {
 		t.Fatal(errs)
@@ -52,13 +64,7 @@ func TestNodesBehindAPooler(t *testing.T) {
 	token, r := newToken(t, database), newReceiver(t, nil)
 	hears := append(quick(), "--notify-database="+server.URL("carillon")+"&application_name=ears")
 	one, two := startNode(t, database, token, quick()...), startNode(t, database, token, hears...)
-	direct := must[*pgx.Conn](t)(pgx.Connect(t.Context(), server.URL("carillon")))
-	defer direct.Close(t.Context())
-	until(t, "a node to hear notifications past the pooler", func() bool {
-		var ears int
-		err := direct.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ears' AND query = 'LISTEN carillon'`).Scan(&ears)
-		return err == nil && ears == 1
-	})
+	awaitListener(t, server, "application_name = 'ears'")
 	one.tick("pooled", r.URL)
 	r.awaitFires(t, "fires", 3)
 	r.checkOnce(t, "while all is well")
