@@ -112,6 +112,7 @@ func TestTableThatIsLockedForLong(t *testing.T) {
 	if now := n.only(); now != id {
 		t.Errorf("node %s is now %s: it passed for dead", id, now)
 	}
+	r.checkOnce(t, "around the lock")
 	n.checkAudit("locked")
 	n.terminate()
 }
