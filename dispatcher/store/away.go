@@ -16,6 +16,9 @@ import (
 // lockNotAvailable is the code of a statement that waited for a lock for too long.
 const lockNotAvailable = "55P03"
 
+// readOnly is the code of a write to a standby, or to a server that protects itself.
+const readOnly = "25006"
+
 // Away tells an error by which a database is away for now from one that waiting will not mend,
 // such as a wrong password or a schema that is too new. A file is never away.
 func Away(err error) bool {
@@ -43,9 +46,6 @@ func Away(err error) bool {
 // userTimeout is for how long sent data may stay unacknowledged before a connection counts as
 // broken. Without it Linux takes a quarter of an hour to notice that a server has vanished.
 const userTimeout = 10 * time.Second
-
-// readOnly is what a standby answers to a write, and a server that protects itself.
-const readOnly = "25006" // read_only_sql_transaction
 
 // hardened makes connections notice servers that vanish, and shun those that can only be read:
 // a standby shows what was, and takes no claim.
