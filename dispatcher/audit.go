@@ -274,8 +274,15 @@ func (a *accountant) owed(ctx context.Context, record *TriggerRecord, from, to t
 		account.instants = append(account.instants, parsed.Between(low.Add(-time.Millisecond), high, limit+1-len(account.instants))...)
 		account.full = len(account.instants) > limit
 	}
+	var reached time.Time
 	if account.full {
-		account.instants = account.instants[:limit]
+		reached = account.instants[limit-1]
+	}
+	// What was claimed ahead of its time is owed once more when its job is deleted and declared again before it.
+	slices.SortFunc(account.instants, time.Time.Compare)
+	account.instants = slices.CompactFunc(account.instants, time.Time.Equal)
+	if account.full {
+		account.cut(reached)
 	}
 	return account, nil
 }

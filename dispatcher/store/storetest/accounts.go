@@ -167,6 +167,24 @@ func testAuditInParts(t *testing.T, f *fixture) {
 	}
 }
 
+// An instant that was claimed ahead of its time, before its job was deleted, and that the job owes once
+// more when it is declared again, is one.
+func testAuditOwedTwice(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	ahead := minutes(1).Add(-1500 * time.Millisecond)
+	f.must(f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: 2 * time.Second, Advances: []dispatcher.Advance{f.nextAdvance()}, Now: ahead}))
+	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(ahead.Add(50*time.Millisecond))))
+	f.must(f.PutJob(t.Context(), job("tick", map[string]dispatcher.Trigger{"tick": {
+		Schedule: dispatcher.Schedule{Expression: "* * * * * ?"}, MisfireAfter: dispatcher.Duration(time.Minute), Enabled: true,
+	}}), at(ahead.Add(100*time.Millisecond))))
+	now := minutes(1).Add(1500 * time.Millisecond)
+	f.fireUntil(now)
+	want := map[string]string{"tick/tick": "3: 3 runs, 0 misfired, 0 open, 0 unaccounted"}
+	if diff := cmp.Diff(want, f.audit(time.Time{}, time.Time{}, now)); diff != "" {
+		t.Error("audit (-want +got):\n" + diff)
+	}
+}
+
 // explain returns account and reason of an instant of shop/NAME/tick.
 func (f *fixture) explain(name string, at, now time.Time) string {
 	f.Helper()

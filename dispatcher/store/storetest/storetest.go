@@ -75,6 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"audit":                   testAudit,
 		"audit model":             testAuditModel,
 		"audit in parts":          testAuditInParts,
+		"audit owed twice":        testAuditOwedTwice,
 		"explain":                 testExplain,
 		"explain definitions":     testExplainDefinitions,
 		"records":                 testRecords,
