@@ -127,23 +127,32 @@ func rollFleet(t *testing.T, program string) {
 	fleet[0].busy(r.URL)
 	r.further(t, 3, "of the old version")
 
-	// Who dumps the database uses all tables for long. A migration waits for that, and no claim waits
-	// for the migration.
+	// Who dumps the database uses all tables for long. A migration waits for that, also one that comes
+	// after another that was killed, and no claim waits for the migration.
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	defer conn.Close(t.Context())
 	dump := must[pgx.Tx](t)(conn.Begin(t.Context()))
 	if _, err := dump.Exec(t.Context(), `LOCK TABLE triggers, runs IN ACCESS SHARE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	migrate := exec.CommandContext(t.Context(), program, "migrate", "--database", database)
-	migrated := make(chan error, 1)
-	go func() { migrated <- migrate.Run() }()
-	until(t, "the migration to wait for the dump", func() bool {
-		var waiting bool
-		err := dump.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
-			AND relation = CAST('triggers' AS regclass))`).Scan(&waiting)
-		return err == nil && waiting
-	})
+	migrated := make(chan error, 2)
+	for _, killed := range []bool{true, false} {
+		migrate := exec.CommandContext(t.Context(), program, "migrate", "--database", database)
+		if err := migrate.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { migrated <- migrate.Wait() }()
+		until(t, "the migration to wait for the dump", func() bool {
+			var waiting bool
+			err := dump.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
+				AND relation = CAST('triggers' AS regclass))`).Scan(&waiting)
+			return err == nil && waiting
+		})
+		if killed {
+			_ = migrate.Process.Kill()
+			_ = receive(t, migrated)
+		}
+	}
 	r.further(t, 5, "while a migration waits")
 	select {
 	case err := <-migrated:
