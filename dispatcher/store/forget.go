@@ -17,7 +17,7 @@ func (t *tidying) removeRevisions(ctx context.Context, tx *sql.Tx, before int64)
 		`DELETE FROM calendar_revisions WHERE (app_id, name, calendar_revision) IN (
 			SELECT app_id, name, calendar_revision FROM calendar_revisions WHERE to_at < $1 ORDER BY to_at LIMIT $2)`,
 	} {
-		result, err := tx.ExecContext(ctx, statement, before, tidyRows)
+		result, err := tx.ExecContext(ctx, statement, before, t.size)
 		if err != nil {
 			return 0, err
 		}
@@ -38,7 +38,7 @@ func (t *tidying) removeAudit(ctx context.Context, tx *sql.Tx, before int64) (re
 		AND (a.action NOT IN ('enable', 'disable') OR a.subject <> 'app ' || a.app OR EXISTS (SELECT 1 FROM audit AS b
 			WHERE b.app = a.app AND b.at > a.at AND b.at < $1 AND b.subject = a.subject AND b.action IN ('enable', 'disable')))
 		ORDER BY a.at, a.id LIMIT $2)`
-	result, err := tx.ExecContext(ctx, remove, before, tidyRows)
+	result, err := tx.ExecContext(ctx, remove, before, t.size)
 	if err != nil {
 		return 0, err
 	}
@@ -54,7 +54,7 @@ func (t *tidying) removeDeleted(ctx context.Context, tx *sql.Tx, before int64) (
 		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id AND NOT r.live)
 		AND NOT EXISTS (SELECT 1 FROM (` + holders + `) AS n JOIN runs AS r ON r.node = n.id WHERE r.live AND r.job_id = j.id)
 		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id) ORDER BY j.deleted_at LIMIT $2`
-	jobs, err := collect(ctx, tx, scanInt, forgotten, before, tidyRows)
+	jobs, err := collect(ctx, tx, scanInt, forgotten, before, t.size)
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}

@@ -12,12 +12,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Bounds of the clean-up: what one transaction deletes, what one call makes of these, and how
-// many jobs are looked through at once. Claims of other nodes go between.
+// Bounds of the clean-up: what one call deletes, what one transaction, and how many jobs are looked
+// through at once. Claims of other nodes go between. Where there is one writer they wait for a
+// transaction, so it is short, and the next leaves them some time.
 const (
-	tidyRows    = 500
-	tidyBatches = 20
-	tidyJobs    = 200
+	tidyMost   = 10_000
+	tidyRows   = 500
+	singleRows = 100
+	singleRest = 20 * time.Millisecond
+	tidyJobs   = 200
 )
 
 // The statements of Tidy. Expired means: before $1, the start of a UTC day.
@@ -115,7 +118,10 @@ func (s *store) Tidy(ctx context.Context, node dispatcher.NodeID, now time.Time)
 	if c == nil {
 		return dispatcher.Tidied{Busy: true}, nil
 	}
-	t := tidying{cleaner: *c}
+	t := tidying{cleaner: *c, size: tidyRows}
+	if s.single() {
+		t.size = singleRows
+	}
 	if err := errors.Join(t.run(ctx, now), c.end(ctx)); err != nil {
 		return t.result, fmt.Errorf("tidy history: %w", err)
 	}
@@ -126,6 +132,7 @@ func (s *store) Tidy(ctx context.Context, node dispatcher.NodeID, now time.Time)
 type tidying struct {
 	cleaner
 	result  dispatcher.Tidied
+	size    int // of a batch
 	batches int
 	stopped bool // somebody was in the way
 }
@@ -190,7 +197,7 @@ func (t *tidying) retentions(ctx context.Context, now time.Time) (apps []retenti
 // repeat calls batch, each time in a transaction of its own, until it removes less than it may,
 // somebody is in the way, or the call has done its share.
 func (t *tidying) repeat(ctx context.Context, batch func(context.Context, *sql.Tx) (removed int, err error)) error {
-	for removed := tidyRows; removed >= tidyRows && !t.stopped && !t.result.More; {
+	for removed := t.size; removed >= t.size && !t.stopped && !t.result.More; {
 		before := t.result
 		done, err := t.aside(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			removed, err = batch(ctx, tx)
@@ -202,7 +209,15 @@ func (t *tidying) repeat(ctx context.Context, batch func(context.Context, *sql.T
 		}
 		if removed > 0 {
 			t.batches++
-			t.result.More = t.batches == tidyBatches
+			t.result.More = t.batches == tidyMost/t.size
+		}
+		// What waits for a batch where there is one writer is a claim, and its record comes after.
+		if t.single() && removed >= t.size && !t.result.More {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(singleRest):
+			}
 		}
 	}
 	return nil
@@ -210,14 +225,14 @@ func (t *tidying) repeat(ctx context.Context, batch func(context.Context, *sql.T
 
 // removeOldest removes what is older than every retention, of whatever app.
 func (t *tidying) removeOldest(ctx context.Context, tx *sql.Tx, before int64) (int, error) {
-	keys, err := collect(ctx, tx, scanKey, expiredRuns+oldestRuns, before, tidyRows)
+	keys, err := collect(ctx, tx, scanKey, expiredRuns+oldestRuns, before, t.size)
 	if err != nil {
 		return 0, err
 	}
 	if err := t.removeRuns(ctx, tx, keys); err != nil {
 		return 0, err
 	}
-	misfires, err := t.removeMisfires(ctx, tx, expiredMisfires+oldestMisfires, before, tidyRows)
+	misfires, err := t.removeMisfires(ctx, tx, expiredMisfires+oldestMisfires, before, t.size)
 	return max(len(keys), misfires), err
 }
 
@@ -271,17 +286,17 @@ func (t *tidying) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, before
 	misfires := 0
 	for left = jobs; len(left) > 0; left = left[1:] {
 		// $3 job
-		of, err := collect(ctx, tx, scanKey, expiredRuns+` AND r.job_id = $3`+oldestRuns, before, tidyRows-len(keys), left[0])
+		of, err := collect(ctx, tx, scanKey, expiredRuns+` AND r.job_id = $3`+oldestRuns, before, t.size-len(keys), left[0])
 		if err != nil {
 			return 0, left, err
 		}
 		keys = append(keys, of...)
-		n, err := t.removeMisfires(ctx, tx, expiredMisfires+` AND m.job_id = $3`+oldestMisfires, before, tidyRows-misfires, left[0])
+		n, err := t.removeMisfires(ctx, tx, expiredMisfires+` AND m.job_id = $3`+oldestMisfires, before, t.size-misfires, left[0])
 		if err != nil {
 			return 0, left, err
 		}
 		misfires += n
-		if len(keys) >= tidyRows || misfires >= tidyRows {
+		if len(keys) >= t.size || misfires >= t.size {
 			break
 		}
 	}
