@@ -92,7 +92,7 @@ fmt: $(GOLANGCI)
 zones:
 	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" dispatcher/schedule/zoneinfo.zip
 
-## bench: carillon bench in a PostgreSQL of its own, some seven minutes; ARGS='fire --seconds 60'
+## bench: carillon bench in a PostgreSQL of its own, some eight minutes; ARGS='fire --seconds 60'
 .PHONY: bench
 bench: bin/carillon
 	@tools/bench.sh bin/carillon $(ARGS)

@@ -14,11 +14,12 @@ import (
 // benchCommand measures this machine, its database and Carillon on both.
 type benchCommand struct {
 	databaseFlag
-	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, lateness, burst, hang, nodes, scale; default all."`
+	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, lateness, burst, hang, nodes, scale, retention; default all."`
 	JSON     bool     `name:"json" help:"Print one JSON object a line."`
 	Seconds  int      `default:"25" help:"About how long each benchmark measures, 1 to 3600, besides what it needs to prepare."`
 	Rounds   int      `default:"5" help:"How often throughput and ceilings are measured in turn, 1 to 100; medians count."`
 	PeerCmd  string   `placeholder:"COMMAND" help:"Shell command that measures something else in turn with the throughput benchmarks. Its last line of output is a number of fires a second, or an object with that as value; BENCH_SECONDS and BENCH_DATABASE tell it for how long, and where."`
+	History  int      `default:"1000000" help:"How many old runs the benchmark retention makes up, 10000 to 100000000."`
 	Unsigned bool     `help:"Let webhook and lateness send their requests without signatures; as --peer-cmd of itself, this tells what signatures cost."`
 }
 
@@ -39,6 +40,9 @@ func (b *benchCommand) Validate() error {
 	}
 	if b.Seconds < 1 || b.Seconds > 3600 {
 		faults = append(faults, fmt.Errorf("--seconds: %d is not between 1 and 3600", b.Seconds))
+	}
+	if b.History < 10_000 || b.History > 100_000_000 {
+		faults = append(faults, fmt.Errorf("--history: %d is not between 10000 and 100000000", b.History))
 	}
 	if b.Rounds < 1 || b.Rounds > 100 {
 		faults = append(faults, fmt.Errorf("--rounds: %d is not between 1 and 100", b.Rounds))
@@ -62,7 +66,7 @@ func (b *benchCommand) Run(ctx context.Context, c console) error {
 	}
 	for _, name := range names {
 		err := bench.Run(ctx, name, bench.Options{
-			Database: b.Database, Time: time.Duration(b.Seconds) * time.Second, Rounds: b.Rounds, Peer: b.PeerCmd, Unsigned: b.Unsigned,
+			Database: b.Database, Time: time.Duration(b.Seconds) * time.Second, Rounds: b.Rounds, Peer: b.PeerCmd, History: b.History, Unsigned: b.Unsigned,
 			Program: program, NodeArgs: []string{"bench-node"}, Report: report,
 		})
 		if err != nil {

@@ -28,6 +28,8 @@ type Options struct {
 	// Peer is a shell command that measures something else in turn with the throughput; its last
 	// line of output is a number or an object with a "value". Empty: none.
 	Peer string
+	// History is how many old runs the benchmark of retention makes up.
+	History int
 	// Unsigned lets fire, webhook and lateness send requests without signatures.
 	Unsigned bool
 	// Program is this program: benchmarks of several nodes run each as a process of its own,
@@ -51,6 +53,7 @@ var benches = []struct {
 	{"hang", (*bench).hang},
 	{"nodes", (*bench).nodes},
 	{"scale", (*bench).scale},
+	{"retention", (*bench).retention},
 }
 
 // Run runs the named benchmark. Its error names the benchmark.

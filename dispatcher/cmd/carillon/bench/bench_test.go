@@ -144,6 +144,31 @@ func TestNodesAreProcesses(t *testing.T) {
 	}
 }
 
+func TestHistoryIsRemovedBesideFires(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "carillon.db"), "postgresql": pgtest.New(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options, results := brief(t, database, 3*time.Second)
+			options.History = 10_000
+			if err := Run(t.Context(), "retention", options); err != nil {
+				t.Fatal(err)
+			}
+			if len(results()) != 3 {
+				t.Fatalf("got %+v, want three results", results())
+			}
+			for i, r := range results() {
+				if *r.Early != 0 || r.P99 == nil || (r.P99Ratio == nil) != (i == 0) {
+					t.Errorf("got %+v, want no request early, and a ratio to the first", r)
+				}
+			}
+			if kept, one, all := results()[0].Value, results()[1].Value, results()[2].Value; kept != 0 || one+all <= 0 || one+all > 10_000 {
+				t.Errorf("%.0f, %.0f and %.0f runs were removed, want none at first, and then some of 10000", kept, one, all)
+			}
+		})
+	}
+}
+
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "carillon.db")

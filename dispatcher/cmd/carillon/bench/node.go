@@ -39,6 +39,7 @@ type nodeOptions struct {
 	apps     []string      // that it serves; empty: all
 	latency  bool          // notes how late calls began
 	window   time.Duration // of its poll; 0: the default
+	tidy     time.Duration // rhythm of its clean-up; 0: the default
 }
 
 // startNode runs a node until stop is called.
@@ -49,7 +50,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 		return nil, err
 	}
 	options := engine.Options{
-		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, Metrics: n.registry, Drain: time.Second,
+		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, Tidy: o.tidy, Metrics: n.registry, Drain: time.Second,
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		OnOutcome: func(dispatcher.Call, dispatcher.Outcome) { n.fires.Add(1) },
 	}

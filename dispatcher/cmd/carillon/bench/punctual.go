@@ -38,10 +38,15 @@ func spread(rate int) func(int, time.Time) dispatcher.Schedule {
 	}
 }
 
-// run declares jobs, and runs a node for as long as wait waits. However long the declarations
+// run is runNode with a node whose calls are requests, and nothing else.
+func (b *bench) run(ctx context.Context, wait func(ctx context.Context, start time.Time) error, declarations ...declaration) (start time.Time, err error) {
+	return b.runNode(ctx, nodeOptions{database: b.database, sends: true}, wait, declarations...)
+}
+
+// runNode declares jobs, and runs a node for as long as wait waits. However long the declarations
 // take, the first fire is due when the node has started: they begin in an hour, which then is
 // brought near.
-func (b *bench) run(ctx context.Context, wait func(ctx context.Context, start time.Time) error, declarations ...declaration) (start time.Time, err error) {
+func (b *bench) runNode(ctx context.Context, o nodeOptions, wait func(ctx context.Context, start time.Time) error, declarations ...declaration) (start time.Time, err error) {
 	declared := nextSecond(time.Hour)
 	for _, d := range declarations {
 		d.start = declared
@@ -53,7 +58,7 @@ func (b *bench) run(ctx context.Context, wait func(ctx context.Context, start ti
 	if err := b.shift(ctx, start.Sub(declared)); err != nil {
 		return start, err
 	}
-	n, err := startNode(ctx, nodeOptions{database: b.database, sends: true})
+	n, err := startNode(ctx, o)
 	if err != nil {
 		return start, err
 	}

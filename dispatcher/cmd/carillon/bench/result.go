@@ -32,6 +32,8 @@ type Result struct {
 	P99   *float64 `json:"p99_ms,omitempty"`
 	Max   *float64 `json:"max_ms,omitempty"`
 	Early *int     `json:"early,omitempty"`
+	// P99Ratio is that of P99 to what it is with nothing to clean up, the median of the rounds' ratios.
+	P99Ratio *float64 `json:"p99_ratio,omitempty"`
 	// Missing is how many were due and had not come a second after the end.
 	Missing *int `json:"missing,omitempty"`
 	// Last is when the last of a burst began, Alone when the only fire of another app did.
@@ -114,6 +116,7 @@ func (r Result) details() []string {
 	number("p50_ms", "%.1f", r.P50)
 	number("p99_ms", "%.1f", r.P99)
 	number("max_ms", "%.1f", r.Max)
+	number("p99_ratio", "%.2f", r.P99Ratio)
 	count("early", r.Early)
 	count("missing", r.Missing)
 	number("last_ms", "%.0f", r.Last)

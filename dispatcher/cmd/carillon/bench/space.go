@@ -100,15 +100,25 @@ func (s *space) shift(ctx context.Context, by time.Duration) error {
 	// $1 milliseconds
 	const shift = `UPDATE triggers SET next_fire_time = next_fire_time + $1, due_at = due_at + $1,
 		start_at = start_at + $1, anchor_at = anchor_at + $1`
+	return s.execute(ctx, shift, by.Milliseconds())
+}
+
+// execute runs a statement beside all stores.
+func (s *space) execute(ctx context.Context, statement string, args ...any) error {
 	if s.pool != nil {
-		_, err := s.pool.Exec(ctx, shift, by.Milliseconds())
+		_, err := s.pool.Exec(ctx, statement, args...)
 		return err
 	}
-	db, err := sql.Open("sqlite", s.dir+"/carillon.db")
+	db, err := s.file()
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	_, err = db.ExecContext(ctx, shift, by.Milliseconds())
+	_, err = db.ExecContext(ctx, statement, args...)
 	return err
+}
+
+// file opens the file of SQLite beside the store that has it.
+func (s *space) file() (*sql.DB, error) {
+	return sql.Open("sqlite", s.dir+"/carillon.db?_pragma=busy_timeout(5000)")
 }
