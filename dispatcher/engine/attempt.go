@@ -57,12 +57,12 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 	call, err := e.callOf(ctx, run)
 	switch {
 	case err == nil && !e.acquire(ctx, run, call):
-		e.drop(run)
+		e.drop(ctx, run)
 		return
 	case err == nil && e.putOff(ctx, run, call):
 		return
 	case err == nil && !e.begin(ctx, run, call):
-		e.drop(run)
+		e.drop(ctx, run)
 		return
 	case err == nil:
 		late := -e.clock.until(run.due)
@@ -72,6 +72,9 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 		}
 		outcome = e.invoker.Invoke(ctx, call)
 		failpoint.Hit(failpoint.AfterAnswer)
+	case errors.Is(context.Cause(ctx), errCutOff):
+		e.drop(ctx, run) // nobody said what to call in time
+		return
 	case errors.Is(err, errGone):
 		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
 	default:
@@ -112,8 +115,12 @@ func (e *Engine) begin(ctx context.Context, run heldRun, call dispatcher.Call) b
 }
 
 // drop lets go of a run that may not begin. It is another's, or over, or nobody knows; either way
-// whoever adopts or ends it accounts for it.
-func (e *Engine) drop(run heldRun) {
+// whoever adopts or ends it accounts for it. If only the time to ask was too short, it goes back.
+func (e *Engine) drop(ctx context.Context, run heldRun) {
+	if errors.Is(context.Cause(ctx), errCutOff) {
+		e.pool.giveUp(run.HeldRun)
+		return
+	}
 	e.pool.recorded([]dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: run.Attempt}})
 }
 

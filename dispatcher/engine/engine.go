@@ -240,8 +240,8 @@ func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
 
 // drain ends the node's work: what was not begun is handed back, what is in flight may
 // finish until the drain time has passed. What then still runs is cut off unrecorded: only
-// the next node that adopts it can say that its outcome is unknown. stopBeats is called
-// before the node leaves.
+// the next node that adopts it can say that its outcome is unknown. What then still waits for the
+// database's leave to begin is handed back, too. stopBeats is called before the node leaves.
 func (e *Engine) drain(ctx context.Context, stopBeats func()) {
 	id, unsent := e.fleet.id(), e.pool.stop()
 	failpoint.Hit(failpoint.InDrain)
@@ -254,12 +254,15 @@ func (e *Engine) drain(ctx context.Context, stopBeats func()) {
 		_, err := e.store.SetNodeState(ctx, id, dispatcher.NodeDraining, dispatcher.Change{Actor: "system"})
 		e.logIf(ctx, "announce drain", err)
 	}()
-	cut := e.pool.wait(e.opts.Drain)
+	cut, late := e.pool.wait(e.opts.Drain)
 	<-told
+	if len(late) > 0 {
+		e.logIf(ctx, "hand back unsent runs", e.store.Release(ctx, late))
+	}
 	recorded := e.recorder.drain(recordPatience)
 	stopBeats()
 	e.logIf(ctx, "leave the fleet", e.store.Resign(ctx, id))
-	e.log.InfoContext(ctx, "drained", "node", id.String(), "handed_back", len(unsent), "cut_off", cut, "recorded", recorded)
+	e.log.InfoContext(ctx, "drained", "node", id.String(), "handed_back", len(unsent)+len(late), "cut_off", cut, "recorded", recorded)
 }
 
 // recordPatience is how long a shutdown waits for the database to take the last outcomes.

@@ -316,12 +316,27 @@ func (p *pool) stop() []dispatcher.HeldRun {
 		p.unsent = append(p.unsent, run.HeldRun)
 		p.forget(run)
 	}
-	return p.unsent
+	return p.takeUnsent()
+}
+
+// takeUnsent returns what was given up since it was last asked. p.mu is held.
+func (p *pool) takeUnsent() []dispatcher.HeldRun {
+	unsent := p.unsent
+	p.unsent = nil
+	return unsent
+}
+
+// giveUp notes that an attempt was cut off before anything was sent.
+func (p *pool) giveUp(run dispatcher.HeldRun) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.owned, keyOf(run))
+	p.unsent = append(p.unsent, run)
 }
 
 // wait waits for the runs in flight, at most so long, then cuts off the rest, and returns
-// how many it cut off.
-func (p *pool) wait(atMost time.Duration) (cut int) {
+// how many it cut off, and those of the rest of which nothing had been sent.
+func (p *pool) wait(atMost time.Duration) (cut int, unsent []dispatcher.HeldRun) {
 	finished := make(chan struct{})
 	go func() {
 		p.done.Wait()
@@ -336,7 +351,10 @@ func (p *pool) wait(atMost time.Duration) (cut int) {
 	}
 	p.cutOff(errCutOff)
 	<-finished
-	return cut
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	unsent = p.takeUnsent()
+	return cut - len(unsent), unsent
 }
 
 // runHeap is a heap by when runs are due.

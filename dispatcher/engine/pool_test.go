@@ -129,7 +129,7 @@ func TestStoppedPoolHandsBackWhatWasNotBegun(t *testing.T) {
 		if len(unsent) != 6 || size(fired) != 4 {
 			t.Errorf("%d runs handed back and %d begun, want 6 and 4", len(unsent), size(fired))
 		}
-		if cut := p.wait(10 * time.Second); cut != 0 || p.held() != 0 {
+		if cut, _ := p.wait(10 * time.Second); cut != 0 || p.held() != 0 {
 			t.Errorf("%d runs cut off and %d held, want none: they had time to finish", cut, p.held())
 		}
 	})
@@ -143,7 +143,7 @@ func TestPoolCutsOffWhatOutlastsTheDrain(t *testing.T) {
 		p.place(held(runs(1)), promise{})
 		synctest.Wait()
 		p.stop()
-		if cut := p.wait(time.Second); cut != 1 || !errors.Is(cause, errCutOff) {
+		if cut, _ := p.wait(time.Second); cut != 1 || !errors.Is(cause, errCutOff) {
 			t.Errorf("%d runs cut off for %v, want 1 for %v", cut, cause, errCutOff)
 		}
 	})
@@ -177,7 +177,8 @@ func TestOverdrawnPoolStillStops(t *testing.T) {
 		if got := p.reserve(1, false); got != 0 {
 			t.Errorf("%d places were promised in an overdrawn pool", got)
 		}
-		if unsent, cut := p.stop(), p.wait(time.Second); len(unsent) != 48 || cut != 2 {
+		unsent := p.stop()
+		if cut, _ := p.wait(time.Second); len(unsent) != 48 || cut != 2 {
 			t.Errorf("%d runs handed back and %d cut off, want 48 and 2", len(unsent), cut)
 		}
 	})

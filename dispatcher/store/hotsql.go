@@ -96,7 +96,7 @@ const (
 	heldRuns = `SELECT ` + heldColumns + ` FROM runs
 		WHERE live AND node = $1 AND (token = $2 OR $2 = 0) AND state NOT IN ('running', 'retrying')`
 
-	releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, attempt = r.attempt - 1
+	releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL, attempt = r.attempt - 1
 		FROM b WHERE` + fence
 
 	recordRuns = ` UPDATE runs AS r SET live = FALSE, state = b.state, started_at = b.started_at, ended_at = b.ended_at,

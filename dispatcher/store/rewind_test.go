@@ -22,8 +22,14 @@ const firstNode, secondNode dispatcher.NodeID = 0x77, 0x78
 // registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
 func registered(t *testing.T, database string) (dispatcher.Store, dispatcher.HeldRun) {
 	t.Helper()
+	return registeredAndClaimed(t, database, time.Now())
+}
+
+// registeredAndClaimed is registered with a fire of about that instant.
+func registeredAndClaimed(t *testing.T, database string, of time.Time) (dispatcher.Store, dispatcher.HeldRun) {
+	t.Helper()
 	ctx, s := t.Context(), open(t, database)
-	now := time.Now().UTC().Truncate(time.Second)
+	now := of.UTC().Truncate(time.Second)
 	change := dispatcher.Change{Actor: "test", Now: now.Add(-time.Hour)}
 	_, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
@@ -211,6 +217,21 @@ func TestSettledRewindIsNotNoticedAgain(t *testing.T) {
 				t.Error("another rewind was not noticed")
 			}
 		})
+	}
+}
+
+// What is caught up is soon past its retention.
+func TestRemovedRunOfLongAgoIsNoLoss(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s, _ := registeredAndClaimed(t, database, time.Now().Add(-23*time.Hour))
+	conn, err := pgx.Connect(ctx, database)
+	must(t, err)
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, `DELETE FROM runs`)
+	must(t, err)
+	if got, err := store.Missing(ctx, s, conn); err != nil || got != "" {
+		t.Errorf("missing are %q, %v; want nothing", got, err)
 	}
 }
 

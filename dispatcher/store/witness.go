@@ -33,8 +33,10 @@ type claimed struct {
 const (
 	// A row of a node is kept this long at least, whatever becomes of the node; see forgetAfter.
 	nodeKept = forgetAfter / 2
-	// What was claimed longer ago, heartbeats stand for; retention may have removed it.
-	claimKept = 10 * time.Minute
+	// What was claimed longer ago, heartbeats stand for; retention may have removed it. So it may, at once, what
+	// was due this long ago, and was caught up: an app keeps its history for a day at least.
+	claimKept    = 10 * time.Minute
+	claimReaches = 12 * time.Hour
 )
 
 func (w *witness) registered(node dispatcher.NodeID, settled int64) {
@@ -63,9 +65,13 @@ func (w *witness) won(held []dispatcher.HeldRun) {
 	if len(held) == 0 {
 		return
 	}
+	latest, now := held[len(held)-1], wallClock() // they are in the order of their instants
+	if now.Sub(latest.ScheduledAt) > claimReaches {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.claim = claimed{run: held[len(held)-1], at: wallClock()}
+	w.claim = claimed{run: latest, at: now}
 }
 
 // returning notes that a run may be given back without an attempt. Another node then makes that under

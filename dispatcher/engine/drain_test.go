@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// silent is a store that does not say whether runs may begin.
+type silent struct{ dispatcher.Store }
+
+func (silent) Acquire(ctx context.Context, _ []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Begin says it to nobody, and does it.
+func (s silent) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	_, err := s.Store.Begin(ctx, runs)
+	if err == nil {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return nil, err
+}
+
+// What waits for the database's leave to begin when the time to drain is over was not sent, so another node
+// makes the same attempt.
+func TestWhatAwaitsItsLeaveIsHandedBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { return silent{s} })
+	for name, change := range map[string]func(*dispatcher.Job){
+		"bounded": func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid },
+		"once":    func(j *dispatcher.Job) { j.Delivery = dispatcher.AtMostOnce },
+	} {
+		r.declare(name, "rate(5s)", nil)
+		job, err := r.store.Job(t.Context(), "app", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&job)
+		if _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.now = r.now.Add(5 * time.Second)
+	r.poll(0)
+	r.claimOnce(t.Context(), r.now)
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+		run, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Job: "once", Page: dispatcher.Page{Limit: 1}})
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the run has not begun: %+v, %v", run, err)
+		}
+		if len(run) == 1 && run[0].StartedAt != nil {
+			break
+		}
+	}
+	r.opts.Drain = 50 * time.Millisecond
+	r.drain(t.Context(), func() {})
+	runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+	if err != nil || len(runs) != 2 {
+		t.Fatalf("runs = %+v, %v; want two", runs, err)
+	}
+	for _, run := range runs {
+		if run.State != dispatcher.RunQueued || run.Attempt != 0 || run.StartedAt != nil {
+			t.Errorf("run of %s is %s at attempt %d, begun at %v; want it to wait for its first", run.Job, run.State, run.Attempt, run.StartedAt)
+		}
+	}
+}
