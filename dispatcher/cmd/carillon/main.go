@@ -55,11 +55,16 @@ type console struct {
 
 func main() {
 	failpoint.WatchClock()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal asks for a drain; from then on signals have their usual effect, so a
-	// second one ends the process at once.
-	context.AfterFunc(ctx, stop)
+	ctx, drain := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		// The first signal asks for a drain. Before anybody can see that, signals have their usual effect
+		// again, so a second one ends the process at once.
+		signal.Stop(signals)
+		drain()
+	}()
 	os.Exit(run(ctx, os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
