@@ -11,19 +11,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
 )
 
-// starve leaves a node a twentieth of the time, a few milliseconds at once, until stop is called.
+// starve leaves a node a tenth of the time, a few milliseconds at once, until stop is called.
 func (n *node) starve() (stop func()) {
 	enough, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
 		for {
 			_ = n.command.Process.Signal(syscall.SIGSTOP)
-			<-time.After(57 * time.Millisecond)
+			<-time.After(54 * time.Millisecond)
 			_ = n.command.Process.Signal(syscall.SIGCONT)
 			select {
 			case <-enough:
 				return
-			case <-time.After(3 * time.Millisecond):
+			case <-time.After(6 * time.Millisecond):
 			}
 		}
 	}()
@@ -36,14 +36,14 @@ func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	token, r := newToken(t, database), newReceiver(t, nil)
-	args := []string{"--handler-interval=500ms", "--heartbeat=500ms", "--dead-after=8s"}
+	args := []string{"--handler-interval=500ms", "--heartbeat=500ms", "--dead-after=15s"}
 	starved := startNode(t, database, token, args...)
 	starved.busy(r.URL)
 	r.further(t, 2, "of the only node")
 	id := starved.only()
 	beside := startNode(t, database, token, args...)
 	stop := starved.starve()
-	r.further(t, 12, "while one node is starved") // longer than it takes to be declared dead
+	r.further(t, 18, "while one node is starved") // longer than it takes to be declared dead
 	stop()
 	of := map[dispatcher.NodeID]int{}
 	for _, run := range beside.allRuns("busy") {
