@@ -248,21 +248,25 @@ func (e *Engine) drain(ctx context.Context, stopBeats func()) {
 	told := make(chan struct{})
 	go func() { // what is in flight has its time, whatever becomes of this
 		defer close(told)
-		if len(unsent) > 0 {
-			e.logIf(ctx, "hand back unsent runs", e.store.Release(ctx, unsent))
-		}
+		e.handBack(ctx, unsent)
 		_, err := e.store.SetNodeState(ctx, id, dispatcher.NodeDraining, dispatcher.Change{Actor: "system"})
 		e.logIf(ctx, "announce drain", err)
 	}()
 	cut, late := e.pool.wait(e.opts.Drain)
 	<-told
-	if len(late) > 0 {
-		e.logIf(ctx, "hand back unsent runs", e.store.Release(ctx, late))
-	}
+	var back sync.WaitGroup
+	back.Go(func() { e.handBack(ctx, late) }) // beside what must not wait for it
 	recorded := e.recorder.drain(recordPatience)
+	back.Wait()
 	stopBeats()
 	e.logIf(ctx, "leave the fleet", e.store.Resign(ctx, id))
 	e.log.InfoContext(ctx, "drained", "node", id.String(), "handed_back", len(unsent)+len(late), "cut_off", cut, "recorded", recorded)
+}
+
+func (e *Engine) handBack(ctx context.Context, unsent []dispatcher.HeldRun) {
+	if len(unsent) > 0 {
+		e.logIf(ctx, "hand back unsent runs", e.store.Release(ctx, unsent))
+	}
 }
 
 // recordPatience is how long a shutdown waits for the database to take the last outcomes.

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// insertAnswers keeps what attempts were answered, beside their runs, whose rows are hot.
+// keepAnswers keeps what attempts were answered, beside their runs, whose rows are hot.
 const keepAnswers = ` INSERT INTO answers (scheduled_at, trigger_id, kind, attempt, answer)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.answer FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
 
