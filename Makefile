@@ -109,14 +109,14 @@ SECONDS ?= 60
 chaos:
 	@tools/postgres.sh
 	@tools/networks.sh
-	@go run ./tools/chaos -seconds $(SECONDS) $(ARGS)
+	@go run ./test/chaos -seconds $(SECONDS) $(ARGS)
 
 ## chaos-mutants: break the product's promises one by one, and require that chaos notices each
 .PHONY: chaos-mutants
 chaos-mutants:
 	@tools/postgres.sh
 	@tools/networks.sh
-	@go run ./tools/chaos -mutants $(ARGS)
+	@go run ./test/chaos -mutants $(ARGS)
 
 ## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays
 SEED       ?= 1
@@ -130,7 +130,7 @@ simulate:
 CALLS ?= 1000
 .PHONY: zoo
 zoo:
-	@CARILLON_ZOO=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestZoo$$' ./dispatcher/target
+	@CARILLON_ZOO=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestZoo$$' ./dispatcher/invoke
 
 ## docs: write the provider's pages from its schema and examples, and statements into docs; make test checks them
 .PHONY: docs

@@ -42,25 +42,25 @@ const (
 	DefaultRetention = Duration(30 * 24 * time.Hour)
 )
 
-// AuditKept is how long the audit is kept at least, however short the retention of all apps is.
-const AuditKept = 365 * 24 * time.Hour
+// AuditLogKept is how long the audit is kept at least, however short the retention of all apps is.
+const AuditLogKept = 365 * 24 * time.Hour
 
 // Validate returns everything wrong with a, as Faults, or nil.
 func (a App) Validate() error {
-	var faults Faults
-	CheckName(&faults, "/name", a.Name)
-	checkText(&faults, "/description", a.Description)
-	checkRange(&faults, "/weight", a.Weight, 0, MaxWeight)
+	var problems Problems
+	CheckName(&problems, "/name", a.Name)
+	checkText(&problems, "/description", a.Description)
+	checkRange(&problems, "/weight", a.Weight, 0, MaxWeight)
 	if a.Retention != 0 {
-		a.Retention.check(&faults, "/retention", MinRetention, MaxRetention)
+		a.Retention.check(&problems, "/retention", MinRetention, MaxRetention)
 	}
-	return faults.Err()
+	return problems.Err()
 }
 
 // checkRange reports a number outside [low, high].
-func checkRange(faults *Faults, path string, n, low, high int) {
+func checkRange(problems *Problems, path string, n, low, high int) {
 	if n < low || n > high {
-		faults.Add(path, CodeCountRange, "%s %d is not in %d to %d", path[1:], n, low, high)
+		problems.Add(path, CodeCountRange, "%s %d is not in %d to %d", path[1:], n, low, high)
 	}
 }
 
@@ -68,20 +68,20 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // CheckName reports a name that does not match ^[a-z0-9][a-z0-9_-]{0,62}$, the rule for every
 // name that a client chooses.
-func CheckName(faults *Faults, path, name string) {
+func CheckName(problems *Problems, path, name string) {
 	if !namePattern.MatchString(name) {
-		faults.Add(path, CodeNameFormat,
+		problems.Add(path, CodeNameFormat,
 			"name %s does not match ^[a-z0-9][a-z0-9_-]{0,62}$: 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit", Echo(name))
 	}
 }
 
 // checkText bounds free text, and refuses what a terminal would obey or a database refuse.
-func checkText(faults *Faults, path, text string) {
+func checkText(problems *Problems, path, text string) {
 	const most = 1024
 	if n := len([]rune(text)); n > most {
-		faults.Add(path, CodeTextTooLong, "text has %d characters; the maximum is %d", n, most)
+		problems.Add(path, CodeTextTooLong, "text has %d characters; the maximum is %d", n, most)
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
-		faults.Add(path, CodeTextInvalid, "text holds a control character; only line breaks and tabs are allowed")
+		problems.Add(path, CodeTextInvalid, "text holds a control character; only line breaks and tabs are allowed")
 	}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// AuditQuery asks for the accounts of an app from one instant to another, both inclusive.
-type AuditQuery struct {
+// VerifyQuery asks for the accounts of an app from one instant to another, both inclusive.
+type VerifyQuery struct {
 	App string
 	// From and To are cut to what the history holds; zero means all of it.
 	From, To time.Time
-	// Page.Limit is how many jobs are looked at at most; the cursor is that of AuditPage.
+	// Page.Limit is how many jobs are looked at at most; the cursor is that of VerifyPage.
 	Page Page
 	Now  time.Time
 }
 
-// TriggerAudit is the reconciliation of a trigger's schedule with the ledger, or of a part of it.
-type TriggerAudit struct {
+// TriggerVerification is the reconciliation of a trigger's schedule with the ledger, or of a part of it.
+type TriggerVerification struct {
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
 	// From and To bound the instants looked at, both inclusive.
@@ -37,8 +37,8 @@ type TriggerAudit struct {
 	Runs      int `json:"runs"`
 	Misfired  int `json:"misfired"`
 	Open      int `json:"open"`
-	// Discrepancies are the first hundred; Unaccounted is how many there are.
-	Unaccounted   int           `json:"unaccounted"`
+	// Discrepancies are the first hundred; Unexplained is how many there are.
+	Unexplained   int           `json:"unexplained"`
 	Discrepancies []Discrepancy `json:"discrepancies,omitempty"`
 	// Unchecked says why a part of the trigger's history was not looked at.
 	Unchecked string `json:"unchecked,omitempty"`
@@ -60,37 +60,37 @@ const (
 	DiscrepancyUnexpected DiscrepancyKind = "unexpected" // a run for what is no instant of the schedule
 )
 
-// AuditPage is one page of an audit; Next is the cursor of the following one, empty after the last.
-type AuditPage struct {
-	Items []TriggerAudit `json:"items"`
-	Next  string         `json:"next,omitempty"`
+// VerifyPage is one page of an audit; Next is the cursor of the following one, empty after the last.
+type VerifyPage struct {
+	Items []TriggerVerification `json:"items"`
+	Next  string                `json:"next,omitempty"`
 }
 
 const (
-	// auditInstants bounds the instants that one call of Audit looks at.
-	auditInstants = 20_000
+	// verifyInstants bounds the instants that one call of Audit looks at.
+	verifyInstants = 20_000
 	// mostDiscrepancies bounds those that are listed of a trigger.
 	mostDiscrepancies = 100
 )
 
-// AuditLedger is what Audit reads.
-type AuditLedger interface {
-	Accounts
+// VerifyLedger is what Audit reads.
+type VerifyLedger interface {
+	Revisions
 	Misfires(ctx context.Context, query RunQuery) ([]Misfire, error)
 }
 
-// ErrAuditCursor says that a cursor is not one of AuditPage.Next.
-var ErrAuditCursor = errors.New("not a cursor of an audit")
+// ErrVerifyCursor says that a cursor is not one of VerifyPage.Next.
+var ErrVerifyCursor = errors.New("not a cursor of an audit")
 
 // Audit reconciles the ledger of an app with its schedules, job by job. One call does a bounded
 // amount of work; a job with more instants than that goes on at the next.
-func Audit(ctx context.Context, ledger AuditLedger, query AuditQuery) (AuditPage, error) {
-	page := AuditPage{Items: []TriggerAudit{}}
-	after, again, from, err := parseAuditCursor(query.Page.Cursor)
+func Verify(ctx context.Context, ledger VerifyLedger, query VerifyQuery) (VerifyPage, error) {
+	page := VerifyPage{Items: []TriggerVerification{}}
+	after, again, from, err := parseVerifyCursor(query.Page.Cursor)
 	if err != nil {
 		return page, err
 	}
-	app, err := ledger.AppRecord(ctx, query.App, query.To, query.Now)
+	app, err := ledger.AppHistory(ctx, query.App, query.To, query.Now)
 	if err != nil {
 		return page, err
 	}
@@ -98,7 +98,7 @@ func Audit(ctx context.Context, ledger AuditLedger, query AuditQuery) (AuditPage
 	if last.IsZero() || last.After(app.Now) {
 		last = app.Now
 	}
-	jobs, err := ledger.RecordedJobs(ctx, query.App, Page{Cursor: after, Limit: query.Page.Limit})
+	jobs, err := ledger.EveryJobName(ctx, query.App, Page{Cursor: after, Limit: query.Page.Limit})
 	if err != nil {
 		return page, err
 	}
@@ -106,12 +106,12 @@ func Audit(ctx context.Context, ledger AuditLedger, query AuditQuery) (AuditPage
 	if again != "" {
 		jobs = append([]string{again}, jobs...)
 	}
-	budget := auditInstants
+	budget := verifyInstants
 	for i, job := range jobs {
 		if i > 0 || again == "" {
 			from = first
 		}
-		items, reached, used, err := auditJob(ctx, ledger, query.App, job, latestOf(from, first), last)
+		items, reached, used, err := verifyJob(ctx, ledger, query.App, job, latestOf(from, first), last)
 		if err != nil {
 			return page, fmt.Errorf("audit job %s/%s: %w", query.App, job, err)
 		}
@@ -139,44 +139,44 @@ func latestOf(a, b time.Time) time.Time {
 	return b
 }
 
-// parseAuditCursor reads JOB, which is done with, or JOB@MS, which goes on from there.
-func parseAuditCursor(cursor string) (after, again string, from time.Time, err error) {
+// parseVerifyCursor reads JOB, which is done with, or JOB@MS, which goes on from there.
+func parseVerifyCursor(cursor string) (after, again string, from time.Time, err error) {
 	if cursor == "" {
 		return "", "", from, nil
 	}
 	job, ms, goesOn := strings.Cut(cursor, "@")
 	if !namePattern.MatchString(job) {
-		return "", "", from, ErrAuditCursor
+		return "", "", from, ErrVerifyCursor
 	}
 	if !goesOn {
 		return job, "", from, nil
 	}
 	n, err := strconv.ParseInt(ms, 10, 64)
 	if err != nil || n < 0 {
-		return "", "", from, ErrAuditCursor
+		return "", "", from, ErrVerifyCursor
 	}
 	return job, job, time.UnixMilli(n).UTC(), nil
 }
 
-// IsAuditCursor tells cursors of audits.
-func IsAuditCursor(text string) bool {
-	_, _, _, err := parseAuditCursor(text)
+// IsVerifyCursor tells cursors of audits.
+func IsVerifyCursor(text string) bool {
+	_, _, _, err := parseVerifyCursor(text)
 	return err == nil
 }
 
-// auditJob looks at the triggers of a job from one instant on, up to the one that it returns,
+// verifyJob looks at the triggers of a job from one instant on, up to the one that it returns,
 // and tells how many instants that took.
-func auditJob(ctx context.Context, ledger AuditLedger, app, job string, from, to time.Time) (items []TriggerAudit, reached time.Time, used int, err error) {
+func verifyJob(ctx context.Context, ledger VerifyLedger, app, job string, from, to time.Time) (items []TriggerVerification, reached time.Time, used int, err error) {
 	if to.Before(from) {
 		return nil, to, 0, nil
 	}
-	records, err := ledger.TriggerRecords(ctx, app, job, from)
+	records, err := ledger.TriggerHistories(ctx, app, job, from)
 	if err != nil || len(records) == 0 {
 		return nil, to, 1, err
 	}
-	accounts := newAccountant(ledger, app, job)
-	all := make([]*triggerAccount, len(records))
-	share := max(auditInstants/len(records), 100)
+	accounts := newRevisionReader(ledger, app, job)
+	all := make([]*owedInstants, len(records))
+	share := max(verifyInstants/len(records), 100)
 	for i := range records {
 		if all[i], err = accounts.owed(ctx, &records[i], from, to, share); err != nil {
 			return nil, to, 0, err
@@ -184,7 +184,7 @@ func auditJob(ctx context.Context, ledger AuditLedger, app, job string, from, to
 		to = all[i].reached(to)
 	}
 	// Who has a thousand times more runs than instants is not stopped by this, only slowed.
-	const most = 2 * auditInstants
+	const most = 2 * verifyInstants
 	fires, err := ledger.Fires(ctx, app, job, from, to, most)
 	if err != nil {
 		return nil, to, 0, err
@@ -205,12 +205,12 @@ func auditJob(ctx context.Context, ledger AuditLedger, app, job string, from, to
 		used += len(one.instants) + 1
 		items = append(items, one.reconcile(job, from, to, ran[TriggerID(app, job, one.record.Name)], missed[one.record.Name]))
 	}
-	slices.SortFunc(items, func(a, b TriggerAudit) int { return cmp.Compare(a.Trigger, b.Trigger) })
+	slices.SortFunc(items, func(a, b TriggerVerification) int { return cmp.Compare(a.Trigger, b.Trigger) })
 	return items, to, used + len(fires), nil
 }
 
 // misfiresOf returns all decisions that a query selects, by trigger.
-func misfiresOf(ctx context.Context, ledger AuditLedger, query RunQuery) (map[string][]Misfire, error) {
+func misfiresOf(ctx context.Context, ledger VerifyLedger, query RunQuery) (map[string][]Misfire, error) {
 	all := map[string][]Misfire{}
 	for query.Page.Limit = 1000; ; {
 		page, err := ledger.Misfires(ctx, query)
@@ -227,9 +227,9 @@ func misfiresOf(ctx context.Context, ledger AuditLedger, query RunQuery) (map[st
 	}
 }
 
-// triggerAccount is what a trigger owed in a stretch of time.
-type triggerAccount struct {
-	record   *TriggerRecord
+// owedInstants is what a trigger owed in a stretch of time.
+type owedInstants struct {
+	record   *TriggerHistory
 	instants []time.Time // in order
 	full     bool        // there are more than were asked for
 	open     time.Time   // the first that is still to be claimed or settled; zero: none
@@ -242,8 +242,8 @@ type triggerAccount struct {
 }
 
 // owed returns the instants from one to another that a trigger owed, at most limit.
-func (a *accountant) owed(ctx context.Context, record *TriggerRecord, from, to time.Time, limit int) (*triggerAccount, error) {
-	account := &triggerAccount{record: record}
+func (a *revisionReader) owed(ctx context.Context, record *TriggerHistory, from, to time.Time, limit int) (*owedInstants, error) {
+	account := &owedInstants{record: record}
 	for _, s := range record.spans() {
 		if !s.open.IsZero() {
 			account.open = s.open
@@ -287,12 +287,12 @@ func (a *accountant) owed(ctx context.Context, record *TriggerRecord, from, to t
 	return account, nil
 }
 
-func (t *triggerAccount) skip(s span, why string) {
+func (t *owedInstants) skip(s span, why string) {
 	t.unchecked, t.why = append(t.unchecked, s), why
 }
 
 // reached returns up to when t knows its instants.
-func (t *triggerAccount) reached(to time.Time) time.Time {
+func (t *owedInstants) reached(to time.Time) time.Time {
 	if t.full && len(t.instants) > 0 && t.instants[len(t.instants)-1].Before(to) {
 		return t.instants[len(t.instants)-1]
 	}
@@ -300,14 +300,14 @@ func (t *triggerAccount) reached(to time.Time) time.Time {
 }
 
 // cut forgets what is after to.
-func (t *triggerAccount) cut(to time.Time) {
+func (t *owedInstants) cut(to time.Time) {
 	n := sort.Search(len(t.instants), func(i int) bool { return t.instants[i].After(to) })
 	t.instants = t.instants[:n]
 }
 
 // reconcile compares what was owed with the runs, in order, and the decisions.
-func (t *triggerAccount) reconcile(job string, from, to time.Time, ran []time.Time, missed []Misfire) TriggerAudit {
-	result := TriggerAudit{
+func (t *owedInstants) reconcile(job string, from, to time.Time, ran []time.Time, missed []Misfire) TriggerVerification {
+	result := TriggerVerification{
 		Job: job, Trigger: t.record.Name, From: from, To: to, Scheduled: len(t.instants), Unchecked: t.why,
 	}
 	accounts := make([]int, len(t.instants))
@@ -348,19 +348,19 @@ func (t *triggerAccount) reconcile(job string, from, to time.Time, ran []time.Ti
 }
 
 // isOpen tells of what may have been claimed only after the record was read.
-func (t *triggerAccount) isOpen(at time.Time) bool { return !t.open.IsZero() && !at.Before(t.open) }
+func (t *owedInstants) isOpen(at time.Time) bool { return !t.open.IsZero() && !at.Before(t.open) }
 
 func within(spans []span, at time.Time) bool {
 	return slices.ContainsFunc(spans, func(s span) bool { return !at.Before(s.from) && !at.After(s.until) })
 }
 
 // differ adds a discrepancy, unless nobody can be sure of it.
-func (t *triggerAccount) differ(a *TriggerAudit, at time.Time, kind DiscrepancyKind) {
+func (t *owedInstants) differ(a *TriggerVerification, at time.Time, kind DiscrepancyKind) {
 	if within(t.doubtful, at) {
 		a.Unchecked = "schedule and ledger differ where another time zone database was in use, such as at " + FormatInstant(at)
 		return
 	}
-	if a.Unaccounted++; a.Unaccounted <= mostDiscrepancies {
+	if a.Unexplained++; a.Unexplained <= mostDiscrepancies {
 		a.Discrepancies = append(a.Discrepancies, Discrepancy{at, kind})
 	}
 }

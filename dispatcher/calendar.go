@@ -44,22 +44,22 @@ const (
 // Validate returns everything wrong with c alone, as Faults with JSON pointers, or nil.
 // What depends on the other calendars of its app is for Calendars.Check to judge.
 func (c Calendar) Validate() error {
-	var faults Faults
-	CheckName(&faults, "/name", c.Name)
-	checkText(&faults, "/description", c.Description)
+	var problems Problems
+	CheckName(&problems, "/name", c.Name)
+	checkText(&problems, "/description", c.Description)
 	_, err := schedule.NewCalendar(schedule.CalendarSpec{Timezone: c.Timezone, Rules: c.Rules})
-	faults.AddError("", err)
+	problems.AddError("", err)
 	if len(c.Bases) > MaxBases {
-		faults.Add("/bases", CodeTooMany, "calendar has %d bases; the maximum is %d", len(c.Bases), MaxBases)
+		problems.Add("/bases", CodeTooMany, "calendar has %d bases; the maximum is %d", len(c.Bases), MaxBases)
 	}
 	for i, base := range c.Bases {
 		path := c.base(i)
-		CheckName(&faults, path, base)
+		CheckName(&problems, path, base)
 		if slices.Contains(c.Bases[:i], base) {
-			faults.Add(path, CodeCalendarBase, "base %s is named twice; name it once", Echo(base))
+			problems.Add(path, CodeCalendarBase, "base %s is named twice; name it once", Echo(base))
 		}
 	}
-	return faults.Err()
+	return problems.Err()
 }
 
 // Calendars are the calendars of an app by name, ready for use. nil stands for calendars
@@ -92,10 +92,10 @@ func (c Calendars) Find(name string) (*schedule.Calendar, error) {
 	}
 	found, ok := c[name]
 	if !ok {
-		return nil, &Fault{Path: "/calendar", Code: CodeCalendarUnknown, Message: "calendar " + Echo(name) + " does not exist in this app; make it first, or name one that does"}
+		return nil, &Problem{Path: "/calendar", Code: CodeCalendarUnknown, Message: "calendar " + Echo(name) + " does not exist in this app; make it first, or name one that does"}
 	}
 	if found.err != nil {
-		return nil, &Fault{Path: "/calendar", Code: CodeCalendarBase, Message: "calendar " + Echo(name) + " cannot be used: " + found.err.Error()}
+		return nil, &Problem{Path: "/calendar", Code: CodeCalendarBase, Message: "calendar " + Echo(name) + " cannot be used: " + found.err.Error()}
 	}
 	return found.calendar, nil
 }
@@ -115,31 +115,31 @@ func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
 		return found
 	}
 	spec := schedule.CalendarSpec{Timezone: one.Timezone, Rules: one.Rules}
-	var faults Faults
+	var problems Problems
 	depth := 0
 	c.under = append(c.under, one.Name)
 	for i, name := range one.Bases {
 		base, known := c.declared[name]
 		switch {
 		case slices.Contains(c.under, name):
-			faults.Add(one.base(i), CodeCalendarBase, "calendar %s builds on itself by way of %s; take it out", Echo(one.Name), Echo(name))
+			problems.Add(one.base(i), CodeCalendarBase, "calendar %s builds on itself by way of %s; take it out", Echo(one.Name), Echo(name))
 			continue
 		case !known:
-			faults.Add(one.base(i), CodeCalendarUnknown, "calendar %s does not exist in this app; make it first, or name one that does", Echo(name))
+			problems.Add(one.base(i), CodeCalendarUnknown, "calendar %s does not exist in this app; make it first, or name one that does", Echo(name))
 			continue
 		}
 		compiled := c.compile(base)
 		if compiled.err != nil {
-			faults.Add(one.base(i), CodeCalendarBase, "calendar %s cannot be used: %v", Echo(name), compiled.err)
+			problems.Add(one.base(i), CodeCalendarBase, "calendar %s cannot be used: %v", Echo(name), compiled.err)
 		}
 		spec.Bases = append(spec.Bases, compiled.calendar)
 		depth = max(depth, compiled.depth)
 	}
 	c.under = c.under[:len(c.under)-1]
 	if depth++; depth > maxChain {
-		faults.Add("/bases", CodeTooMany, "calendar %s is a chain of %d; the maximum is %d", Echo(one.Name), depth, maxChain)
+		problems.Add("/bases", CodeTooMany, "calendar %s is a chain of %d; the maximum is %d", Echo(one.Name), depth, maxChain)
 	}
-	result := compiledCalendar{depth: depth, err: cmp.Or(one.Err, faults.Err())}
+	result := compiledCalendar{depth: depth, err: cmp.Or(one.Err, problems.Err())}
 	if result.err == nil {
 		result.calendar, result.err = schedule.NewCalendar(spec)
 	}

@@ -33,12 +33,12 @@ func TestCalendarFaultsAreAllReported(t *testing.T) {
 	c := calendar("Bad", "x", "x", "Y")
 	c.Timezone = "CEST"
 	c.Rules = []schedule.CalendarRule{{Dates: []string{"2026-12-25", "25.12."}}, {}}
-	var faults dispatcher.Faults
-	if !errors.As(c.Validate(), &faults) {
+	var problems dispatcher.Problems
+	if !errors.As(c.Validate(), &problems) {
 		t.Fatal("Validate found nothing")
 	}
 	var got []string
-	for _, f := range faults {
+	for _, f := range problems {
 		got = append(got, f.Path+" "+f.Code)
 	}
 	want := []string{
@@ -80,10 +80,10 @@ func TestBasesMustExistAndNotGoInCircles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := compile(tt.all...).Check(tt.name)
-			var faults dispatcher.Faults
+			var problems dispatcher.Problems
 			got := ""
-			if errors.As(err, &faults) {
-				got = faults[0].Path + " " + faults[0].Code
+			if errors.As(err, &problems) {
+				got = problems[0].Path + " " + problems[0].Code
 			}
 			if got != tt.want || (err == nil) != (tt.want == "") {
 				t.Errorf("Check(%s) = %v, want %q", tt.name, err, tt.want)
@@ -109,7 +109,7 @@ func TestTriggerFiresAsItsCalendarAllows(t *testing.T) {
 	t.Parallel()
 	calendars := compile(excluding("holidays", "2026-03-03"))
 	declared := job("0 12 * * *", withCalendar("holidays"))
-	revised, _, err := dispatcher.Revise(nil, declared, 0, calendars, monday.Add(3*time.Hour))
+	revised, _, err := dispatcher.Apply(nil, declared, 0, calendars, monday.Add(3*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,12 +120,12 @@ func TestTriggerFiresAsItsCalendarAllows(t *testing.T) {
 
 func TestUnknownCalendarIsAFaultOfTheTrigger(t *testing.T) {
 	t.Parallel()
-	var faults dispatcher.Faults
-	_, _, err := dispatcher.Revise(nil, job(minutely, withCalendar("holidays")), 0, compile(), monday)
-	if !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "/triggers/t/calendar" || faults[0].Code != dispatcher.CodeCalendarUnknown {
+	var problems dispatcher.Problems
+	_, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, compile(), monday)
+	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/t/calendar" || problems[0].Code != dispatcher.CodeCalendarUnknown {
 		t.Errorf("Revise = %v, want calendar_unknown at /triggers/t/calendar", err)
 	}
-	if _, _, err := dispatcher.Revise(nil, job(minutely, withCalendar("holidays")), 0, nil, monday); err != nil {
+	if _, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, nil, monday); err != nil {
 		t.Errorf("Revise with calendars not known = %v, want no judgement", err)
 	}
 }
@@ -134,7 +134,7 @@ func TestOnExcludedNeedsACalendar(t *testing.T) {
 	t.Parallel()
 	declared := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.OnExcluded = schedule.OnExcludedSkip }))
 	if err := declared.Validate(); err == nil || !strings.Contains(err.Error(), "/triggers/t/on_excluded") {
-		t.Errorf("Validate = %v, want a fault of on_excluded", err)
+		t.Errorf("Validate = %v, want a problem of on_excluded", err)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestFixedDelayWithACalendarFiresWhenItAllows(t *testing.T) {
 	moved := job("delay(30s)", withTrigger(func(t *dispatcher.Trigger) {
 		t.Calendar, t.OnExcluded = "holidays", schedule.OnExcludedNextIncluded
 	}))
-	revised, _, err := dispatcher.Revise(nil, moved, 0, compile(excluding("holidays", "2026-03-02")), monday)
+	revised, _, err := dispatcher.Apply(nil, moved, 0, compile(excluding("holidays", "2026-03-02")), monday)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +184,11 @@ func TestRecalendar(t *testing.T) {
 					tt.change(t)
 				}
 			}))
-			stored, _, err := dispatcher.Revise(nil, declared, 0, tt.before, monday)
+			stored, _, err := dispatcher.Apply(nil, declared, 0, tt.before, monday)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, missed := dispatcher.Recalendar(stored, map[string]bool{"c": true}, tt.before, tt.after, tt.now)
+			got, missed := dispatcher.RescheduleForCalendar(stored, map[string]bool{"c": true}, tt.before, tt.after, tt.now)
 			trigger, touched := got["t"]
 			if !touched {
 				trigger = stored.Triggers["t"]
@@ -214,7 +214,7 @@ func TestRecalendar(t *testing.T) {
 func TestRecalendarPassesOverWhatWasClaimedAhead(t *testing.T) {
 	t.Parallel()
 	calendars := compile(calendar("c"))
-	stored, _, err := dispatcher.Revise(nil, job(minutely, withCalendar("c")), 0, calendars, monday)
+	stored, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("c")), 0, calendars, monday)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestRecalendarPassesOverWhatWasClaimedAhead(t *testing.T) {
 	one := stored.Triggers["t"]
 	one.PrevFireTime, one.NextFireTime = &claimed, &next
 	stored.Triggers["t"] = one
-	got, _ := dispatcher.Recalendar(stored, map[string]bool{"c": true}, calendars, calendars, claimed.Add(-time.Millisecond))
+	got, _ := dispatcher.RescheduleForCalendar(stored, map[string]bool{"c": true}, calendars, calendars, claimed.Add(-time.Millisecond))
 	if at := got["t"].NextFireTime; at == nil || !at.Equal(next) {
 		t.Errorf("next fire = %v, want %v", at, next)
 	}
@@ -231,11 +231,11 @@ func TestRecalendarPassesOverWhatWasClaimedAhead(t *testing.T) {
 func TestRecalendarLeavesOtherTriggersAlone(t *testing.T) {
 	t.Parallel()
 	calendars := compile(calendar("c"), calendar("d"))
-	stored, _, err := dispatcher.Revise(nil, job(minutely, withCalendar("d")), 0, calendars, monday)
+	stored, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("d")), 0, calendars, monday)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := dispatcher.Recalendar(stored, map[string]bool{"c": true}, calendars, calendars, monday); len(got) != 0 {
+	if got, _ := dispatcher.RescheduleForCalendar(stored, map[string]bool{"c": true}, calendars, calendars, monday); len(got) != 0 {
 		t.Errorf("triggers = %v, want none", got)
 	}
 }

@@ -10,7 +10,7 @@
 // is settled by a recorded [Misfire]. Runs and misfires together are the ledger, which is kept
 // for the retention of the app.
 //
-// A node is one dispatcher process. Its id is drawn anew at each start (an incarnation); its
+// A node is one dispatcher process. Its id is drawn again at each start (an incarnation); its
 // name is only a label.
 //
 // # States and who changes them
@@ -24,7 +24,7 @@
 //
 // A claim is one statement (on SQLite, one transaction): it advances the trigger and inserts
 // the run, or does neither.
-// That is why a crash cannot lose a fire. The run holds the claim's token; whoever
+// That is why a crash cannot lose a fire. The run holds the claim's token; anyone who
 // records an outcome must present it. A node that lost its runs to another, because it was
 // taken for dead, presents an old token: its result is kept beside the run, never over it.
 //
@@ -37,7 +37,7 @@
 //
 // The ids of apps, jobs and triggers are hashes of their names, and a run's id encodes its
 // trigger, its instant and its kind. Nothing is drawn from a sequence. A database that was
-// restored from a backup, or a job that was deleted and declared anew, gives the same
+// restored from a backup, or a job that was deleted and declared again, gives the same
 // fires the same ids and the same event id, so receivers can drop what they have seen.
 //
 // # Guarantees

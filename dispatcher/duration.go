@@ -19,25 +19,25 @@ type Duration time.Duration
 // make ambiguous: a bare number, days and weeks, ISO 8601. The error is a *Fault without
 // a path.
 func ParseDuration(text string) (Duration, error) {
-	fault := func(code, message string) (Duration, error) {
-		return 0, &Fault{Code: code, Message: message}
+	problem := func(code, message string) (Duration, error) {
+		return 0, &Problem{Code: code, Message: message}
 	}
 	switch {
 	case text == "":
-		return fault(CodeDurationEmpty, "duration is empty; write it with a unit, such as 30s")
+		return problem(CodeDurationEmpty, "duration is empty; write it with a unit, such as 30s")
 	case strings.Trim(text, "0123456789") == "":
-		return fault(CodeDurationUnit, "duration "+Echo(text)+" has no unit; for seconds, end it with s")
+		return problem(CodeDurationUnit, "duration "+Echo(text)+" has no unit; for seconds, end it with s")
 	case text[0] == 'P' || text[0] == 'p':
-		return fault(CodeDurationSyntax, "duration "+Echo(text)+" is ISO 8601, which is not accepted; write it as 1h30m or 5s")
+		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is ISO 8601, which is not accepted; write it as 1h30m or 5s")
 	case strings.HasSuffix(text, "d") || strings.HasSuffix(text, "w"):
-		return fault(CodeDurationUnit, "duration "+Echo(text)+" uses days or weeks; the units are ms, s, m and h (a day is 24h)")
+		return problem(CodeDurationUnit, "duration "+Echo(text)+" uses days or weeks; the units are ms, s, m and h (a day is 24h)")
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		if allDigitsAndUnits(text) {
-			return fault(CodeDurationMax, "duration "+Echo(text)+" is more than the maximum of 24h")
+			return problem(CodeDurationMax, "duration "+Echo(text)+" is more than the maximum of 24h")
 		}
-		return fault(CodeDurationSyntax, "duration "+Echo(text)+" is not understood; write it as 250ms, 30s, 5m or 1h30m")
+		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is not understood; write it as 250ms, 30s, 5m or 1h30m")
 	}
 	return Duration(d), nil
 }
@@ -68,11 +68,11 @@ func (d *Duration) UnmarshalText(text []byte) error {
 }
 
 // check reports a duration outside [low, high] under path.
-func (d Duration) check(faults *Faults, path string, low, high time.Duration) {
+func (d Duration) check(problems *Problems, path string, low, high time.Duration) {
 	switch {
 	case d.Std() < low:
-		faults.Add(path, CodeDurationMin, "duration %s is less than the minimum of %s", d, low)
+		problems.Add(path, CodeDurationMin, "duration %s is less than the minimum of %s", d, low)
 	case d.Std() > high:
-		faults.Add(path, CodeDurationMax, "duration %s is more than the maximum of %s", d, high)
+		problems.Add(path, CodeDurationMax, "duration %s is more than the maximum of %s", d, high)
 	}
 }

@@ -18,10 +18,10 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrConflict says that the state of a thing does not allow what was asked.
 	ErrConflict = errors.New("conflict")
-	// ErrNodeDead says that a node was declared dead; it must register anew.
+	// ErrNodeDead says that a node was declared dead; it must register again.
 	ErrNodeDead = errors.New("node was declared dead")
-	// ErrRewound says that a node cannot be resumed before it is settled what becomes of a rewind.
-	ErrRewound = errors.New("the database was rewound, and nobody has chosen yet what becomes of that: carillon rewind show tells more, and carillon rewind skip or replay settles it")
+	// ErrRolledBack says that a node cannot be resumed before it is settled what becomes of a rollback.
+	ErrRolledBack = errors.New("the database lost commits, and nobody has chosen yet what becomes of that: carillon rollback show tells more, and carillon rollback skip or replay settles it")
 	// ErrKeyMissing says that there is no key for secrets that are stored.
 	ErrKeyMissing = errors.New("a key-encryption key is missing")
 	// ErrSchemaTooNew says that the database was migrated by a newer version.

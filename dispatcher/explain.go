@@ -15,7 +15,7 @@ type Explanation struct {
 	Job     string    `json:"job"`
 	Trigger string    `json:"trigger"`
 	At      time.Time `json:"at"`
-	Account Account   `json:"account"`
+	Verdict Verdict   `json:"verdict"`
 	// Reason is Account in words.
 	Reason string `json:"reason"`
 	// Revision is the job's that was in force, 0 if none was.
@@ -39,22 +39,22 @@ type Step struct {
 }
 
 // Account says what became of an instant.
-type Account string
+type Verdict string
 
 // The accounts.
 const (
-	AccountRun     Account = "run"     // a run executes it
-	AccountMisfire Account = "misfire" // a decision covers it
-	AccountOpen    Account = "open"    // it is due, and to be claimed or settled
-	AccountPlanned Account = "planned" // it is to come
-	AccountNone    Account = "none"    // it was never scheduled
-	AccountUnknown Account = "unknown" // the history does not go so far back, or cannot be evaluated
-	AccountMissing Account = "missing" // it was scheduled, and the ledger knows nothing of it
+	VerdictRun     Verdict = "run"     // a run executes it
+	VerdictMisfire Verdict = "misfire" // a decision covers it
+	VerdictOpen    Verdict = "open"    // it is due, and to be claimed or settled
+	VerdictPlanned Verdict = "planned" // it is to come
+	VerdictNone    Verdict = "none"    // it was never scheduled
+	VerdictUnknown Verdict = "unknown" // the history does not go so far back, or cannot be evaluated
+	VerdictMissing Verdict = "missing" // it was scheduled, and the ledger knows nothing of it
 )
 
 // ExplainLedger is what Explain reads.
 type ExplainLedger interface {
-	AuditLedger
+	VerifyLedger
 	Run(ctx context.Context, id string) (Run, error)
 }
 
@@ -67,7 +67,7 @@ type ExplainQuery struct {
 // Explain tells what became of an instant of a trigger. The error is ErrNotFound if nothing is
 // on record of the trigger.
 func Explain(ctx context.Context, ledger ExplainLedger, query ExplainQuery) (Explanation, error) {
-	e := explaining{ledger: ledger, accounts: newAccountant(ledger, query.App, query.Job), Explanation: Explanation{
+	e := explaining{ledger: ledger, accounts: newRevisionReader(ledger, query.App, query.Job), Explanation: Explanation{
 		App: query.App, Job: query.Job, Trigger: query.Trigger, At: query.At.UTC().Truncate(time.Millisecond), Steps: []Step{},
 	}}
 	err := e.run(ctx, query.Now)
@@ -78,18 +78,18 @@ func Explain(ctx context.Context, ledger ExplainLedger, query ExplainQuery) (Exp
 type explaining struct {
 	Explanation
 	ledger   ExplainLedger
-	accounts *accountant
-	record   TriggerRecord
-	appState AppRecord
+	accounts *revisionReader
+	record   TriggerHistory
+	appState AppHistory
 }
 
 func (e *explaining) run(ctx context.Context, now time.Time) error {
 	var err error
-	if e.appState, err = e.ledger.AppRecord(ctx, e.App, e.At, now); err != nil {
+	if e.appState, err = e.ledger.AppHistory(ctx, e.App, e.At, now); err != nil {
 		return err
 	}
 	// The record comes before the ledger: what is claimed meanwhile is found there.
-	records, err := e.ledger.TriggerRecords(ctx, e.App, e.Job, latestOf(e.At.Add(-time.Minute), time.UnixMilli(0)))
+	records, err := e.ledger.TriggerHistories(ctx, e.App, e.Job, latestOf(e.At.Add(-time.Minute), time.UnixMilli(0)))
 	if err != nil {
 		return err
 	}
@@ -111,11 +111,11 @@ func (e *explaining) run(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if e.Run != nil {
-		e.Account, e.Reason = AccountRun, "it has a run, which "+stands(e.Run)
+		e.Verdict, e.Reason = VerdictRun, "it has a run, which "+stands(e.Run)
 		e.ran(e.Run)
 		return nil
 	}
-	if owed == nil || e.Account != "" {
+	if owed == nil || e.Verdict != "" {
 		return nil
 	}
 	if err := e.findMisfire(ctx); err != nil || e.Misfire != nil {
@@ -159,7 +159,7 @@ func (e *explaining) schedule(ctx context.Context) (*span, error) {
 	var unreadable *unreadableError
 	switch {
 	case errors.As(err, &unreadable):
-		e.Account, e.Reason = AccountUnknown, "its definition cannot be evaluated: "+err.Error()
+		e.Verdict, e.Reason = VerdictUnknown, "its definition cannot be evaluated: "+err.Error()
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -172,7 +172,7 @@ func (e *explaining) schedule(ctx context.Context) (*span, error) {
 	if delayed && !planned {
 		e.NextAt = nil // which nobody knows
 		if e.Run == nil {
-			e.Account, e.Reason = AccountNone, "the fires of a fixed delay follow from the ends of its runs, and none led to this instant"
+			e.Verdict, e.Reason = VerdictNone, "the fires of a fixed delay follow from the ends of its runs, and none led to this instant"
 		}
 		return owed, nil
 	}
@@ -216,17 +216,17 @@ func (e *explaining) inForce(in *TriggerRevision) {
 func (e *explaining) undeclared() error {
 	first := e.record.Revisions[0]
 	if e.At.Before(e.appState.Since) {
-		e.Account, e.Reason = AccountUnknown, fmt.Sprintf("the history of the app goes back to %s only", FormatInstant(e.appState.Since))
+		e.Verdict, e.Reason = VerdictUnknown, fmt.Sprintf("the history of the app goes back to %s only", FormatInstant(e.appState.Since))
 		return nil
 	}
-	e.Account, e.Reason = AccountNone, "the trigger was not declared yet"
+	e.Verdict, e.Reason = VerdictNone, "the trigger was not declared yet"
 	e.step(first.From, "first declared, as revision %d", first.Revision)
 	return nil
 }
 
 // unscheduled says why the schedule in force did not owe the instant.
 func (e *explaining) unscheduled(ctx context.Context, in *TriggerRevision, parsed *schedule.Schedule) error {
-	e.Account = AccountNone
+	e.Verdict = VerdictNone
 	matches := parsed.Matches(e.At)
 	switch {
 	case in.Cause == CauseDelete:
@@ -234,7 +234,7 @@ func (e *explaining) unscheduled(ctx context.Context, in *TriggerRevision, parse
 	case !in.Enabled:
 		e.Reason = "the trigger or its job was disabled"
 	case matches && e.At.Before(e.appState.Since):
-		e.Account, e.Reason = AccountUnknown, fmt.Sprintf("the history of the app goes back to %s only", FormatInstant(e.appState.Since))
+		e.Verdict, e.Reason = VerdictUnknown, fmt.Sprintf("the history of the app goes back to %s only", FormatInstant(e.appState.Since))
 	case matches && in.NextFireTime != nil && e.At.Before(*in.NextFireTime):
 		e.Reason = fmt.Sprintf("revision %d, in force since %s, fires from %s on", in.Revision, FormatInstant(in.From), FormatInstant(*in.NextFireTime))
 	case matches && in.NextFireTime == nil:
@@ -282,7 +282,7 @@ func (e *explaining) findMisfire(ctx context.Context) error {
 		return err
 	}
 	m := found[0]
-	e.Misfire, e.Account = &m, AccountMisfire
+	e.Misfire, e.Verdict = &m, VerdictMisfire
 	e.Reason = fmt.Sprintf("it was missed, and the decision about it was %s: %s", m.Decision, m.Reason)
 	by := "by a change of the definition"
 	if m.Node != nil {
@@ -303,19 +303,19 @@ func (e *explaining) unclaimed(owed *span) {
 	in := owed.revision
 	switch {
 	case e.At.Before(e.appState.Since):
-		e.Account, e.Reason = AccountUnknown, fmt.Sprintf("the history of the app goes back to %s only", FormatInstant(e.appState.Since))
+		e.Verdict, e.Reason = VerdictUnknown, fmt.Sprintf("the history of the app goes back to %s only", FormatInstant(e.appState.Since))
 	case owed.open.IsZero() || e.At.Before(owed.open):
-		e.Account, e.Reason = AccountMissing, "it was scheduled, and the ledger has neither a run nor a decision"
+		e.Verdict, e.Reason = VerdictMissing, "it was scheduled, and the ledger has neither a run nor a decision"
 	case e.record.Error != "":
-		e.Account, e.Reason = AccountOpen, "the trigger is in quarantine: "+e.record.Error
+		e.Verdict, e.Reason = VerdictOpen, "the trigger is in quarantine: "+e.record.Error
 	case e.At.After(e.appState.Now):
-		e.Account, e.Reason = AccountPlanned, "it is to come"
+		e.Verdict, e.Reason = VerdictPlanned, "it is to come"
 	case in.Paused:
-		e.Account, e.Reason = AccountOpen, "it is owed, and the trigger or its job is paused"
+		e.Verdict, e.Reason = VerdictOpen, "it is owed, and the trigger or its job is paused"
 	case !e.appState.Enabled:
-		e.Account, e.Reason = AccountOpen, "it is owed, and the app is disabled"
+		e.Verdict, e.Reason = VerdictOpen, "it is owed, and the app is disabled"
 	default:
-		e.Account, e.Reason = AccountOpen, "it is due, and not yet claimed or settled"
+		e.Verdict, e.Reason = VerdictOpen, "it is due, and not yet claimed or settled"
 	}
 }
 

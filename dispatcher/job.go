@@ -55,7 +55,7 @@ type Job struct {
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	// Warnings are faults that do not stop the job from being stored.
-	Warnings []Fault `json:"warnings,omitempty"`
+	Warnings []Problem `json:"warnings,omitempty"`
 }
 
 // SetDefaults gives a decoded job the values of fields that its JSON leaves out.
@@ -133,87 +133,87 @@ const (
 // Validate returns everything wrong with j, as Faults with JSON pointers, or nil. What
 // depends on the present (an instant in the past) is for Revise to judge.
 func (j Job) Validate() error {
-	var faults Faults
-	CheckName(&faults, "/name", j.Name)
-	checkText(&faults, "/description", j.Description)
-	checkRange(&faults, "/priority", j.Priority, 0, MaxPriority)
-	j.NodeLabels.check(&faults, "/node_labels")
+	var problems Problems
+	CheckName(&problems, "/name", j.Name)
+	checkText(&problems, "/description", j.Description)
+	checkRange(&problems, "/priority", j.Priority, 0, MaxPriority)
+	j.NodeLabels.check(&problems, "/node_labels")
 	if j.Delivery != "" && j.Delivery != AtLeastOnce && j.Delivery != AtMostOnce {
-		faults.Add("/delivery", CodeEnum, "delivery %s is not one of %s, %s", Echo(string(j.Delivery)), AtLeastOnce, AtMostOnce)
+		problems.Add("/delivery", CodeEnum, "delivery %s is not one of %s, %s", Echo(string(j.Delivery)), AtLeastOnce, AtMostOnce)
 	}
-	j.Retry.check(&faults, "/retry")
-	j.checkConcurrency(&faults)
+	j.Retry.check(&problems, "/retry")
+	j.checkConcurrency(&problems)
 	if j.DeleteAfterCompletion != 0 {
-		j.DeleteAfterCompletion.check(&faults, "/delete_after_completion", MinDeleteAfter, MaxRetention)
+		j.DeleteAfterCompletion.check(&problems, "/delete_after_completion", MinDeleteAfter, MaxRetention)
 	}
 	wrong := j.Target.Validate()
-	faults.AddError("/target", wrong)
-	checkPayload(&faults, j.Payload)
+	problems.AddError("/target", wrong)
+	checkPayload(&problems, j.Payload)
 	if wrong == nil {
-		faults.AddError("/target", j.tryTemplates())
+		problems.AddError("/target", j.tryTemplates())
 	}
 	if len(j.Triggers) > MaxTriggers {
-		faults.Add("/triggers", CodeTooMany, "job has %d triggers; the maximum is %d", len(j.Triggers), MaxTriggers)
-		return faults
+		problems.Add("/triggers", CodeTooMany, "job has %d triggers; the maximum is %d", len(j.Triggers), MaxTriggers)
+		return problems
 	}
 	for _, name := range sortedKeys(j.Triggers) {
 		path := Pointer("triggers", name)
-		CheckName(&faults, path, name)
-		var wrong Faults
+		CheckName(&problems, path, name)
+		var wrong Problems
 		j.Triggers[name].check(&wrong, Identity(j.App, j.Name, name))
-		faults.AddError(path, wrong.Err())
+		problems.AddError(path, wrong.Err())
 	}
-	return faults.Err()
+	return problems.Err()
 }
 
 // Warn returns what is allowed but probably not meant; calendars are those of its app.
 // Schedules are judged from UpdatedAt on.
-func (j Job) Warn(calendars Calendars) []Fault {
-	var faults Faults
-	j.warnOfBody(&faults)
+func (j Job) Warn(calendars Calendars) []Problem {
+	var problems Problems
+	j.warnOfBody(&problems)
 	if w := j.Target.Webhook; w != nil && w.Auth != nil && w.Auth.SigV4 == nil && strings.HasPrefix(strings.ToLower(w.URL), "http://") {
-		faults.Add("/target/webhook/auth", CodeAuthPlaintext, "URL is http, so the secret is sent where it can be read on the way; use https")
+		problems.Add("/target/webhook/auth", CodeAuthPlaintext, "URL is http, so the secret is sent where it can be read on the way; use https")
 	}
 	for _, name := range sortedKeys(j.Triggers) {
 		warnings := j.Triggers[name].warn(Identity(j.App, j.Name, name), calendars, j.UpdatedAt)
-		faults.AddError(Pointer("triggers", name), warnings.Err())
+		problems.AddError(Pointer("triggers", name), warnings.Err())
 	}
-	return faults
+	return problems
 }
 
 // warnOfBody adds what is given to be sent, and is not.
-func (j Job) warnOfBody(faults *Faults) {
+func (j Job) warnOfBody(problems *Problems) {
 	w := j.Target.Webhook
 	if w == nil {
 		return
 	}
 	if w.sendsNoBody() && w.Body != "" {
-		faults.Add("/target/webhook/body", CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH", w.Method)
+		problems.Add("/target/webhook/body", CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH", w.Method)
 	}
 	templates, err := j.Target.Templates()
 	switch used := templates.any(func(t *template) bool { return t.payload }); {
 	case err != nil || len(j.Payload) == 0 || used:
 	case w.Body != "":
-		faults.Add("/payload", CodePayloadUnused, "the webhook has a body of its own and no template that uses the payload, so it is not sent; write {{json .Payload}} where it belongs, or remove it")
+		problems.Add("/payload", CodePayloadUnused, "the webhook has a body of its own and no template that uses the payload, so it is not sent; write {{json .Payload}} where it belongs, or remove it")
 	case w.sendsNoBody():
-		faults.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
+		problems.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
 	}
 }
 
-func checkPayload(faults *Faults, payload json.RawMessage) {
+func checkPayload(problems *Problems, payload json.RawMessage) {
 	if len(payload) > MaxPayload {
-		faults.Add("/payload", CodePayloadTooLarge, "payload has %d bytes; the maximum is 256 KiB", len(payload))
+		problems.Add("/payload", CodePayloadTooLarge, "payload has %d bytes; the maximum is 256 KiB", len(payload))
 		return
 	}
 	if len(payload) == 0 {
 		return
 	}
 	if !json.Valid(payload) {
-		faults.Add("/payload", CodeJSONSyntax, "payload is not JSON")
+		problems.Add("/payload", CodeJSONSyntax, "payload is not JSON")
 		return
 	}
 	if depth := JSONDepth(payload); depth > MaxPayloadDepth {
-		faults.Add("/payload", CodeJSONDepth, "payload is nested %d deep; the maximum is %d", depth, MaxPayloadDepth)
+		problems.Add("/payload", CodeJSONDepth, "payload is nested %d deep; the maximum is %d", depth, MaxPayloadDepth)
 	}
 }
 

@@ -87,10 +87,10 @@ func TestFaultsNeverEchoSecrets(t *testing.T) {
 func TestAScheduleThatIsLeftOutIsOneFault(t *testing.T) {
 	t.Parallel()
 	wrong := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression, t.Timezone = "", "CEST" }))
-	var faults dispatcher.Faults
-	faults.AddError("", wrong.Validate())
-	if len(faults) != 2 || faults[0].Code != schedule.CodeCronEmpty || faults[1].Path != "/triggers/t/timezone" {
-		t.Errorf("faults of no expression = %v, want it called empty, and the zone's", faults)
+	var problems dispatcher.Problems
+	problems.AddError("", wrong.Validate())
+	if len(problems) != 2 || problems[0].Code != schedule.CodeCronEmpty || problems[1].Path != "/triggers/t/timezone" {
+		t.Errorf("faults of no expression = %v, want it called empty, and the zone's", problems)
 	}
 }
 

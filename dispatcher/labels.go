@@ -17,15 +17,15 @@ const MaxLabels = 16
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
 // check reports what is wrong with labels under path.
-func (l Labels) check(faults *Faults, path string) {
+func (l Labels) check(problems *Problems, path string) {
 	if len(l) > MaxLabels {
-		faults.Add(path, CodeTooMany, "there are %d labels; the maximum is %d", len(l), MaxLabels)
+		problems.Add(path, CodeTooMany, "there are %d labels; the maximum is %d", len(l), MaxLabels)
 		return
 	}
 	for _, key := range sortedKeys(l) {
 		for _, text := range []string{key, l[key]} {
 			if !labelPattern.MatchString(text) {
-				faults.Add(path+Pointer(key), CodeLabelFormat,
+				problems.Add(path+Pointer(key), CodeLabelFormat,
 					"label %s=%s: names and values are 1 to 63 letters, digits, _, . and -, beginning with a letter or digit", Echo(key), Echo(l[key]))
 				break
 			}
@@ -35,9 +35,9 @@ func (l Labels) check(faults *Faults, path string) {
 
 // Validate returns everything wrong with labels, as Faults, or nil.
 func (l Labels) Validate() error {
-	var faults Faults
-	l.check(&faults, "")
-	return faults.Err()
+	var problems Problems
+	l.check(&problems, "")
+	return problems.Err()
 }
 
 // String writes labels as name=value, joined with commas, in order: equal labels are equal texts.

@@ -35,11 +35,11 @@ type Lock struct {
 
 // The names of locks.
 const (
-	LockFleet   = "fleet"   // the care for nodes
-	LockHistory = "history" // the clean-up of the ledger
-	LockStates  = "states"  // the states of jobs
-	LockZones   = "zones"   // fire times, when the time zone database has changed
-	LockRewind  = "rewind"  // what an operator chose to skip, when the database was rewound
+	LockFleet    = "fleet"    // the care for nodes
+	LockHistory  = "history"  // the clean-up of the ledger
+	LockStates   = "states"   // the states of jobs
+	LockZones    = "zones"    // fire times, when the time zone database has changed
+	LockRollback = "rollback" // what an operator chose to skip, when the database lost commits
 )
 
 // LockApp is the name of the lock of an app.

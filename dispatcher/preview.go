@@ -24,7 +24,7 @@ const (
 // SetDefaults gives a decoded request the values of fields that its JSON leaves out.
 func (p *PreviewRequest) SetDefaults() { p.Count = DefaultPreview }
 
-// Preview is the answer to a PreviewRequest: the schedule with everything that its text
+// Preview is the response to a PreviewRequest: the schedule with everything that its text
 // left to be recognised written out, and its fire times.
 type Preview struct {
 	Schedule
@@ -38,20 +38,20 @@ type Preview struct {
 // Validate returns everything wrong with p, as Faults with JSON pointers, or nil. Whether
 // its calendar exists is for Preview to judge.
 func (p PreviewRequest) Validate() error {
-	var faults Faults
-	p.Schedule.check(&faults, p.Identity)
+	var problems Problems
+	p.Schedule.check(&problems, p.Identity)
 	switch {
 	case p.App != "":
-		CheckName(&faults, "/app", p.App)
+		CheckName(&problems, "/app", p.App)
 	case p.Calendar != "":
-		faults.Add("/app", CodeRequired, "app is missing; it says whose calendar %s is", Echo(p.Calendar))
+		problems.Add("/app", CodeRequired, "app is missing; it says whose calendar %s is", Echo(p.Calendar))
 	}
 	if p.Jitter > 0 && p.Identity == "" {
-		faults.Add("/identity", CodeRequired, "identity is missing; jitter hashes it: write app/job/trigger")
+		problems.Add("/identity", CodeRequired, "identity is missing; jitter hashes it: write app/job/trigger")
 	}
-	checkText(&faults, "/identity", p.Identity)
-	checkRange(&faults, "/count", p.Count, 1, MaxPreview)
-	return faults.Err()
+	checkText(&problems, "/identity", p.Identity)
+	checkRange(&problems, "/count", p.Count, 1, MaxPreview)
+	return problems.Err()
 }
 
 // Preview answers a valid p; now stands in for a From that is not given. The error is a
@@ -63,17 +63,17 @@ func (p PreviewRequest) Preview(calendars Calendars, now time.Time) (Preview, er
 	}
 	s, err := p.Parse(p.Identity, from, calendars)
 	if err != nil {
-		var faults Faults
-		faults.AddError("", err)
-		return Preview{}, faults
+		var problems Problems
+		problems.AddError("", err)
+		return Preview{}, problems
 	}
-	answer := Preview{Schedule: p.Schedule, From: from, FireTimes: []time.Time{}}
-	answer.resolve(s)
-	for at, ok := s.Next(from); ok && len(answer.FireTimes) < p.Count; at, ok = s.Next(at) {
-		answer.FireTimes = append(answer.FireTimes, at)
+	response := Preview{Schedule: p.Schedule, From: from, FireTimes: []time.Time{}}
+	response.resolve(s)
+	for at, ok := s.Next(from); ok && len(response.FireTimes) < p.Count; at, ok = s.Next(at) {
+		response.FireTimes = append(response.FireTimes, at)
 		if p.Jitter > 0 {
-			answer.DueTimes = append(answer.DueTimes, at.Add(s.Delay(at)))
+			response.DueTimes = append(response.DueTimes, at.Add(s.Delay(at)))
 		}
 	}
-	return answer, nil
+	return response, nil
 }

@@ -32,7 +32,7 @@ func TestPreviewRefusesWhatATriggerRefuses(t *testing.T) {
 	for _, expression := range []string{"", "delay(30d)", "0 0 30 2 *"} {
 		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, Count: 1}
 		declared := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression = expression }))
-		var preview dispatcher.Faults
+		var preview dispatcher.Problems
 		preview.AddError("/triggers/t", asked.Validate())
 		if diff := cmp.Diff(declared.Validate(), preview.Err()); diff != "" || len(preview) == 0 {
 			t.Errorf("%q: faults (-trigger +preview):\n%s", expression, diff)

@@ -30,7 +30,7 @@ type Run struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	// NextAttemptAt is when a retrying run is attempted next. Class and Error say why it waits.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
-	// HTTPStatus is the answer's status, 0 if none came.
+	// HTTPStatus is the response's status, 0 if none came.
 	HTTPStatus int `json:"http_status,omitempty"`
 	// Class says how the attempt failed; empty if it did not.
 	Class Class `json:"class,omitempty"`
@@ -53,8 +53,8 @@ type Attempt struct {
 	HTTPStatus int       `json:"http_status,omitempty"`
 	Class      Class     `json:"class,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	// Answer is what is kept of the answer, nil if nothing is.
-	Answer *Answer `json:"answer,omitempty"`
+	// Response is what is kept of the response, nil if nothing is.
+	Response *Response `json:"response,omitempty"`
 	// Late holds a result that came after the run had been taken from the node.
 	Late *Outcome `json:"late_result,omitempty"`
 }
@@ -125,20 +125,20 @@ const (
 	ClassHTTP4xx        Class = "http_4xx"
 	ClassHTTP5xx        Class = "http_5xx"
 	ClassRateLimited    Class = "rate_limited"
-	ClassProtocol       Class = "protocol"         // an answer that is not HTTP
-	ClassHeaderTooLarge Class = "header_too_large" // an answer whose header is longer than 64 KiB
+	ClassProtocol       Class = "protocol"         // a response that is not HTTP
+	ClassHeaderTooLarge Class = "header_too_large" // a response whose header is longer than 64 KiB
 	ClassBody           Class = "body"             // a body that is not as expected
 	ClassBodyTooLarge   Class = "body_too_large"   // nor can it be, within the 64 KiB that are read
 	ClassEgressDenied   Class = "egress_denied"    // an address that is never called
 	ClassCancelled      Class = "cancelled"        // stopped by an operator or a shutdown
-	ClassCircuitOpen    Class = "circuit_open"     // put off: the host has failed too often
-	ClassHostRate       Class = "host_rate"        // put off: enough requests to the host
+	ClassCircuitOpen    Class = "circuit_open"     // defers: the host has failed too often
+	ClassHostRate       Class = "host_rate"        // defers: enough requests to the host
 	ClassThrottled      Class = "throttled"        // Lambda had no room; it costs no attempt of the policy
 	ClassFunctionError  Class = "function_error"
 	ClassFunctionTime   Class = "function_timeout" // the function's own, not the attempt's
 	ClassCredentials    Class = "credentials"      // the node has none that AWS takes
 	ClassConfig         Class = "config"           // AWS refuses the call as it is: no such function, no permission, a key, a network
-	ClassPanic          Class = "panic"            // a fault of ours
+	ClassPanic          Class = "panic"            // a problem of ours
 	ClassJobDeleted     Class = "job_deleted"      // nothing left to call
 	ClassSecret         Class = "secret"           // the node has not, or cannot use, what a secret refers to
 	ClassTemplate       Class = "template"         // what a template gives for this call cannot be sent
@@ -155,6 +155,6 @@ type Outcome struct {
 	Error      string    `json:"error,omitempty"`
 	// RetryAfter is how long the target asks to wait, nil if it does not.
 	RetryAfter *time.Duration `json:"-"`
-	// Answer is what is kept of the answer, nil if nothing is.
-	Answer *Answer `json:"answer,omitempty"`
+	// Response is what is kept of the response, nil if nothing is.
+	Response *Response `json:"response,omitempty"`
 }

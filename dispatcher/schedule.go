@@ -10,7 +10,7 @@ import (
 type Schedule struct {
 	// Expression is the schedule in one of the dialects of package schedule.
 	Expression string `json:"expression"`
-	// Dialect says how to read Expression; empty recognises it, and the answer says as what.
+	// Dialect says how to read Expression; empty recognises it, and the response says as what.
 	Dialect schedule.Dialect `json:"dialect"`
 	// Timezone is an IANA name; empty means UTC.
 	Timezone string `json:"timezone"`
@@ -81,14 +81,14 @@ func (s Schedule) IsDelay() bool {
 }
 
 // check adds everything that is wrong with s, whatever its calendar holds.
-func (s Schedule) check(faults *Faults, identity string) {
+func (s Schedule) check(problems *Problems, identity string) {
 	_, err := s.Parse(identity, time.Time{}, nil)
-	faults.AddError("", err)
+	problems.AddError("", err)
 	switch {
 	case s.Calendar != "":
-		CheckName(faults, "/calendar", s.Calendar)
+		CheckName(problems, "/calendar", s.Calendar)
 	case s.OnExcluded != "":
-		faults.Add("/on_excluded", CodeRequired, "on_excluded %s says what becomes of fires that a calendar excludes, and there is none; name one in calendar, or leave it out", Echo(string(s.OnExcluded)))
+		problems.Add("/on_excluded", CodeRequired, "on_excluded %s says what becomes of fires that a calendar excludes, and there is none; name one in calendar, or leave it out", Echo(string(s.OnExcluded)))
 	}
 }
 

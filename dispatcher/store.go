@@ -16,12 +16,12 @@ import (
 type Store interface {
 	Definitions
 	Ledger
-	History
-	Accounts
+	Retention
+	Revisions
 	Locks
 	States
 	Zones
-	Rewinds
+	Rollbacks
 	Fleet
 	Dispatch
 	Retries
@@ -77,7 +77,7 @@ type Definitions interface {
 
 	// PutCalendar creates or replaces a calendar and returns it as stored. In the same
 	// transaction, the triggers that it concerns, by way of bases too, get new fire times by
-	// the rules of Recalendar. ErrNotFound: the app does not exist. Faults: the definition is
+	// the rules of RescheduleForCalendar. ErrNotFound: the app does not exist. Faults: the definition is
 	// wrong, or a base is.
 	PutCalendar(ctx context.Context, calendar Calendar, change Change) (Calendar, error)
 	// Calendar returns ErrNotFound if there is none of that name.
@@ -135,14 +135,14 @@ type Ledger interface {
 	CancelRun(ctx context.Context, id string, change Change) (Run, error)
 }
 
-// Tidied is what one call of Tidy removed.
-type Tidied struct {
+// Purged is what one call of Purge removed.
+type Purged struct {
 	// Partitions are tables of one day that were dropped, on PostgreSQL.
 	Partitions int
 	// Runs, with their attempts, and Misfires were deleted one by one.
 	Runs, Misfires int
 	// Audits are entries of the audit.
-	Audits int
+	AuditEntries int
 	// Jobs were deleted some time after their completion, as they were declared to be.
 	Jobs int
 	// More tells that there is more to remove, at once.
@@ -152,31 +152,31 @@ type Tidied struct {
 }
 
 // History is how far back the ledger goes.
-type History interface {
-	// Tidy removes what is older than the retention of its app, by whole UTC days: runs by
+type Retention interface {
+	// Purge removes what is older than the retention of its app, by whole UTC days: runs by
 	// their scheduled instant and end, misfires by their last instant and decision. What is
 	// live stays, and the run from whose end a fixed delay is yet to count on. On PostgreSQL
 	// a day goes as a partition once it is older than the longest retention of all apps;
-	// Tidy also makes the partitions of the days to come. A call is bounded, it is made under
+	// Purge also makes the partitions of the days to come. A call is bounded, it is made under
 	// LockHistory, and it waits for nobody: what is locked is left for a later call.
 	//
 	// It also deletes jobs whose DeleteAfterCompletion has passed, and, beyond the longest retention, what
-	// is on record of definitions that are no more; beyond AuditKept as well, the audit.
-	Tidy(ctx context.Context, node NodeID, now time.Time) (Tidied, error)
+	// is on record of definitions that are no more; beyond AuditLogKept as well, the audit.
+	Purge(ctx context.Context, node NodeID, now time.Time) (Purged, error)
 }
 
-// Beat is what a heartbeat returns.
-type Beat struct {
+// Heartbeat is what a heartbeat returns.
+type HeartbeatReply struct {
 	// State is the node's state as the operator wants it.
 	State NodeState
 	// At is when it came, by the database's clock.
 	At time.Time
-	// Asked is the same without regard to a rewind, by which nodes are paused that nobody paused.
-	Asked NodeState
+	// Asked is the same without regard to a rollback, by which nodes are paused that nobody paused.
+	OperatorState NodeState
 	// Live are all nodes that may claim, by id; the node itself among them if so.
 	Live []Node
-	// Rewound tells that the database was rewound and that it is not settled what becomes of that.
-	Rewound bool
+	// RolledBack tells that the database lost commits and that it is not settled what becomes of that.
+	RolledBack bool
 }
 
 // RolledUp is what one call of RollUp looked at.
@@ -193,8 +193,8 @@ type States interface {
 	RollUp(ctx context.Context, after int64, limit int) (RolledUp, error)
 }
 
-// Rezoned is what one call of Rezone looked at.
-type Rezoned struct {
+// Rescheduled is what one call of RescheduleForZones looked at.
+type Rescheduled struct {
 	Moved int   // triggers that fire at another time now
 	Last  int64 // the id of the last trigger
 	More  bool  // there may be triggers after it
@@ -205,10 +205,10 @@ type Zones interface {
 	// ZonesChanged tells whether fire times may have been worked out with another time zone
 	// database than this program's, and no node is left that uses one.
 	ZonesChanged(ctx context.Context) (bool, error)
-	// Rezone works out the fire times of the triggers after an id, limit at most in the order of
+	// RescheduleForZones works out the fire times of the triggers after an id, limit at most in the order of
 	// ids, that depend on zones, and leaves an audit of each that is another now. When there are no
 	// more, it notes that all are by this program's zones.
-	Rezone(ctx context.Context, after int64, limit int, now time.Time) (Rezoned, error)
+	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (Rescheduled, error)
 }
 
 // Fleet is the nodes.
@@ -218,23 +218,23 @@ type Fleet interface {
 	// Clock returns the present by the database's clock, to the microsecond.
 	Clock(ctx context.Context) (time.Time, error)
 	// Register adds a node with heartbeat now, paused if its State says so or the database was
-	// rewound, else active. An error also says that it is too early to tell whether it was.
+	// rolled back, else active. An error also says that it is too early to tell whether it was.
 	// Where the store serves a single process (SQLite), every other node is thereby dead.
 	Register(ctx context.Context, node Node, now time.Time) error
 	// Heartbeat renews a node's row; ErrNodeDead if it was declared dead.
-	Heartbeat(ctx context.Context, id NodeID, report NodeReport, now time.Time) (Beat, error)
-	// Resign takes a node out of the fleet at once: others need not wait for its death.
-	Resign(ctx context.Context, id NodeID) error
-	// Bury declares dead the nodes whose heartbeat is older than after, and returns how many.
+	Heartbeat(ctx context.Context, id NodeID, report NodeReport, now time.Time) (HeartbeatReply, error)
+	// Deregister takes a node out of the fleet at once: others need not wait for its death.
+	Deregister(ctx context.Context, id NodeID) error
+	// MarkDead declares dead the nodes whose heartbeat is older than after, and returns how many.
 	// Nobody is, unless heartbeat is the latest of id, who asks, and younger than half of after:
 	// who was away itself cannot tell the dead from the forgotten, and by a heartbeat that id does
 	// not know of yet, the database's clock may have leapt. It also forgets nodes, a
 	// hundred at a time, that died a day ago or earlier and hold no live run.
-	Bury(ctx context.Context, id NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
-	// Nodes lists the nodes, dead ones too until Bury forgets them.
+	MarkDead(ctx context.Context, id NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
+	// Nodes lists the nodes, dead ones too until MarkDead forgets them.
 	Nodes(ctx context.Context) ([]Node, error)
 	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: it is dead, or it
-	// is to be resumed before a rewind is settled.
+	// is to be resumed before a rollback is settled.
 	SetNodeState(ctx context.Context, id NodeID, state NodeState, change Change) (Node, error)
 }
 
@@ -279,7 +279,7 @@ type Advance struct {
 	Prev                                  time.Time // zero: none
 	Next                                  time.Time // the instant that is claimed or settled
 	// Then is the next fire time afterwards. Zero completes the trigger, but for a fixed delay,
-	// which waits for the end of its run; see Rearm. ThenDue is when Then is due, zero if then.
+	// which waits for the end of its run; see ScheduleNext. ThenDue is when Then is due, zero if then.
 	Then, ThenDue time.Time
 }
 
@@ -291,9 +291,9 @@ type EndedDelay struct {
 	Fired      int       // fires before it
 }
 
-// Rearming gives a fixed delay its next fire: a compare-and-swap from (Revision,
+// DelayedFire gives a fixed delay its next fire: a compare-and-swap from (Revision,
 // CalendarRevision, Prev, no next fire time) to (Prev, Next).
-type Rearming struct {
+type DelayedFire struct {
 	TriggerID, Revision, CalendarRevision int64
 	Prev                                  time.Time
 	Anchor                                time.Time // end of the run
@@ -381,8 +381,8 @@ type JobVersion struct {
 	Err error
 }
 
-// Hint is a notification: a reason to look at the database, never the truth itself.
-type Hint struct {
+// Notification is a notification: a reason to look at the database, never the truth itself.
+type Notification struct {
 	// Run is the id of a run that was cancelled; empty: definitions changed, or runs wait.
 	Run string
 	// Adopt tells that runs wait to be adopted, and that nothing else has changed.
@@ -414,7 +414,7 @@ type Dispatch interface {
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)
 	// Adopt gives a node the runs that are queued, or held by a dead node, oldest first, and
 	// counts their attempt up. The attempt of a dead node is recorded as lost. Runs of a
-	// disabled app wait until it is enabled. Those that were begun are left to Forfeit.
+	// disabled app wait until it is enabled. Those that were begun are left to FailLostRuns.
 	Adopt(ctx context.Context, query AdoptQuery) ([]HeldRun, error)
 	// Release hands back runs whose attempt was not begun: they are queued, and the attempt
 	// is not consumed.
@@ -429,13 +429,13 @@ type Dispatch interface {
 	// keeps its slot until it has ended, whichever node works on it, so one that asks again may
 	// begin; unless an attempt of it is still in flight elsewhere.
 	Acquire(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
-	// Vacate says that attempts under slots are over. The slots of runs that have ended pass to
+	// ReleaseSlots says that attempts under slots are over. The slots of runs that have ended pass to
 	// those that wait, which are then to be adopted.
-	Vacate(ctx context.Context, runs []HeldRun) error
-	// PassSlots does for all jobs what a node that died before its Vacate did not come to.
-	PassSlots(ctx context.Context) error
-	// Forfeit ends as lost the begun runs of dead nodes, and returns how many.
-	Forfeit(ctx context.Context, now time.Time) (int, error)
+	ReleaseSlots(ctx context.Context, runs []HeldRun) error
+	// GrantWaiting does for all jobs what a node that died before its ReleaseSlots did not come to.
+	GrantWaiting(ctx context.Context) error
+	// FailLostRuns ends as lost the begun runs of dead nodes, and returns how many.
+	FailLostRuns(ctx context.Context, now time.Time) (int, error)
 	// Record ends attempts, fenced by token: a record whose token is not the run's becomes the
 	// late result of its attempt. Recording the same outcome again changes nothing. A run that is
 	// to be attempted again is retrying from the same statement on.
@@ -444,13 +444,13 @@ type Dispatch interface {
 	// while their latest run has ended or was skipped as missed: those among ids, or without ids
 	// any, at most limit.
 	EndedDelays(ctx context.Context, ids []int64, limit int) ([]EndedDelay, error)
-	// Rearm gives fixed delays their next fires and counts the ended runs. One that is out of
+	// ScheduleNext gives fixed delays their next fires and counts the ended runs. One that is out of
 	// date changes nothing, and is no error.
-	Rearm(ctx context.Context, rearmings []Rearming) error
+	ScheduleNext(ctx context.Context, delayed []DelayedFire) error
 	// Quarantine puts a trigger that cannot be evaluated into state error, if it still has
 	// that revision.
 	Quarantine(ctx context.Context, triggerID, revision int64, reason string) error
 	// Listen calls hint for every change that nodes should know of, until ctx ends. Hints may
 	// be lost or doubled. It returns an error when it cannot go on; call it again.
-	Listen(ctx context.Context, hint func(Hint)) error
+	Listen(ctx context.Context, notification func(Notification)) error
 }

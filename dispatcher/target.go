@@ -10,18 +10,18 @@ type Target struct {
 
 // Validate returns everything wrong with t, as Faults with JSON pointers, or nil.
 func (t Target) Validate() error {
-	var faults Faults
+	var problems Problems
 	switch {
 	case t.Webhook == nil && t.Lambda == nil:
-		faults.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook, or a lambda")
+		problems.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook, or a lambda")
 	case t.Webhook != nil && t.Lambda != nil:
-		faults.Add("/lambda", CodeTargetKind, "target has a webhook and a lambda; a job calls one thing")
+		problems.Add("/lambda", CodeTargetKind, "target has a webhook and a lambda; a job calls one thing")
 	case t.Lambda != nil:
-		faults.AddError("/lambda", t.Lambda.Validate())
+		problems.AddError("/lambda", t.Lambda.Validate())
 	default:
-		faults.AddError("/webhook", t.Webhook.Validate())
+		problems.AddError("/webhook", t.Webhook.Validate())
 	}
-	return faults.Err()
+	return problems.Err()
 }
 
 // hostOf returns the host of a URL with its port; empty if there is none. It is no part of a template.

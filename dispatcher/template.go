@@ -179,7 +179,7 @@ func (r *rendering) asJSON(f field, text string, some bool) string {
 	case f == fieldPayload:
 		if r.payload == "" {
 			var line bytes.Buffer
-			_ = json.Compact(&line, r.call.Payload) // whoever stores a payload has checked it
+			_ = json.Compact(&line, r.call.Payload) // anyone who stores a payload has checked it
 			r.payload = line.String()
 		}
 		return r.payload

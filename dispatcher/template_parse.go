@@ -17,18 +17,18 @@ func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
 // parseTemplate reads a template. What is wrong with it is added to faults under path, all of it at
 // once, by where it stands and without a word of the text: that may be a credential.
-func parseTemplate(faults *Faults, path, text string) *template {
-	p := templateParser{faults: faults, path: path, text: text, used: map[field]bool{}}
+func parseTemplate(problems *Problems, path, text string) *template {
+	p := templateParser{problems: problems, path: path, text: text, used: map[field]bool{}}
 	tree := parse.New("template")
 	tree.Mode = parse.SkipFuncCheck // p knows more about functions
 	defined := map[string]*parse.Tree{}
 	if _, err := tree.Parse(text, "{{", "}}", defined); err != nil {
-		faults.Add(path, CodeTemplateSyntax, "template cannot be read%s; each {{ needs its }} and each if its end; write braces that are meant as {{\"{{\"}}", syntaxError(err))
+		problems.Add(path, CodeTemplateSyntax, "template cannot be read%s; each {{ needs its }} and each if its end; write braces that are meant as {{\"{{\"}}", syntaxError(err))
 		return nil
 	}
 	for name := range defined {
 		if name != tree.Name {
-			faults.Add(path, CodeTemplateForm, "template defines another, which is not allowed; %s", allowedForms)
+			problems.Add(path, CodeTemplateForm, "template defines another, which is not allowed; %s", allowedForms)
 			return nil
 		}
 	}
@@ -58,17 +58,17 @@ func syntaxError(err error) string {
 
 // templateParser turns what the parser has read into parts, and refuses what is not allowed.
 type templateParser struct {
-	faults     *Faults
+	problems   *Problems
 	path, text string
 	used       map[field]bool
 	found      int // faults
 }
 
-// mostTemplateFaults bounds those of one template: to say where each stands takes as long as it is.
-const mostTemplateFaults = 20
+// mostTemplateProblems bounds those of one template: to say where each stands takes as long as it is.
+const mostTemplateProblems = 20
 
-func (p *templateParser) fault(at parse.Node, code, format string, args ...any) {
-	if p.found++; p.found > mostTemplateFaults {
+func (p *templateParser) problem(at parse.Node, code, format string, args ...any) {
+	if p.found++; p.found > mostTemplateProblems {
 		return
 	}
 	before := p.text[:min(int(at.Position()), len(p.text))]
@@ -76,7 +76,7 @@ func (p *templateParser) fault(at parse.Node, code, format string, args ...any) 
 	if line := strings.Count(before, "\n") + 1; strings.Contains(p.text, "\n") {
 		where = fmt.Sprintf("line %d, %s", line, where)
 	}
-	p.faults.Add(p.path, code, "template at %s: %s", where, fmt.Sprintf(format, args...))
+	p.problems.Add(p.path, code, "template at %s: %s", where, fmt.Sprintf(format, args...))
 }
 
 func (p *templateParser) list(list *parse.ListNode) []part {
@@ -97,7 +97,7 @@ func (p *templateParser) list(list *parse.ListNode) []part {
 			parts = append(parts, part{when: p.condition(n), then: p.list(n.List), otherwise: p.list(n.ElseList)})
 		case *parse.CommentNode:
 		default:
-			p.fault(n, CodeTemplateForm, "this construct is not allowed; %s", allowedForms)
+			p.problem(n, CodeTemplateForm, "this construct is not allowed; %s", allowedForms)
 		}
 	}
 	return parts
@@ -107,7 +107,7 @@ func (p *templateParser) list(list *parse.ListNode) []part {
 func (p *templateParser) condition(n *parse.IfNode) field {
 	e := p.pipe(n.Pipe)
 	if e != nil && *e != (expression{field: e.field}) || e != nil && e.field == fieldNone {
-		p.fault(n, CodeTemplateForm, "if asks whether there is a value in a field; write {{if .PreviousFire}}")
+		p.problem(n, CodeTemplateForm, "if asks whether there is a value in a field; write {{if .PreviousFire}}")
 	}
 	if e == nil {
 		return fieldNone
@@ -118,14 +118,14 @@ func (p *templateParser) condition(n *parse.IfNode) field {
 // finish checks what an action puts into the text.
 func (p *templateParser) finish(n parse.Node, e *expression) {
 	if e.field == fieldPayload && !e.json {
-		p.fault(n, CodeTemplateFunc, "the payload is JSON; write it as {{json .Payload}}")
+		p.problem(n, CodeTemplateFunc, "the payload is JSON; write it as {{json .Payload}}")
 	}
 }
 
 // pipe returns what a pipeline says; nil if it is at fault.
 func (p *templateParser) pipe(pipe *parse.PipeNode) *expression {
 	if len(pipe.Decl) > 0 {
-		p.fault(pipe, CodeTemplateForm, "variables are not allowed; %s", allowedForms)
+		p.problem(pipe, CodeTemplateForm, "variables are not allowed; %s", allowedForms)
 		return nil
 	}
 	var e *expression
@@ -138,7 +138,7 @@ func (p *templateParser) pipe(pipe *parse.PipeNode) *expression {
 		case is:
 			e = p.call(function, operands, e)
 		case i > 0 || len(operands) > 0:
-			p.fault(command, CodeTemplateForm, "what is no function takes nothing; %s", allowedForms)
+			p.problem(command, CodeTemplateForm, "what is no function takes nothing; %s", allowedForms)
 			return nil
 		default:
 			e = p.operand(command.Args[0])
@@ -159,9 +159,9 @@ func (p *templateParser) operand(node parse.Node) *expression {
 	case *parse.IdentifierNode:
 		return p.call(n, nil, nil)
 	case *parse.DotNode:
-		p.fault(n, CodeTemplateField, "a lone dot is no field; %s", allowedFields())
+		p.problem(n, CodeTemplateField, "a lone dot is no field; %s", allowedFields())
 	default:
-		p.fault(n, CodeTemplateForm, "this is neither a field nor a text in quotes; %s", allowedForms)
+		p.problem(n, CodeTemplateForm, "this is neither a field nor a text in quotes; %s", allowedForms)
 	}
 	return nil
 }
@@ -172,10 +172,10 @@ func (p *templateParser) field(n *parse.FieldNode) *expression {
 	name := n.Ident[0]
 	switch {
 	case !slices.Contains(TemplateFields, name):
-		p.fault(n, CodeTemplateField, "there is no such field; %s", allowedFields())
+		p.problem(n, CodeTemplateField, "there is no such field; %s", allowedFields())
 		return nil
 	case len(n.Ident) > 1:
-		p.fault(n, CodeTemplateField, "fields have no parts; {{json .Payload}} is the whole payload")
+		p.problem(n, CodeTemplateField, "fields have no parts; {{json .Payload}} is the whole payload")
 		return nil
 	}
 	p.used[field(name)] = true
@@ -186,7 +186,7 @@ func (p *templateParser) field(n *parse.FieldNode) *expression {
 // comes once at most, and in one order: quotes within quotes would grow without end.
 func (p *templateParser) call(function *parse.IdentifierNode, operands []parse.Node, piped *expression) *expression {
 	if !slices.Contains(templateFunctions, function.Ident) {
-		p.fault(function, CodeTemplateFunc, "there is no such function; allowed are %s", strings.Join(templateFunctions, ", "))
+		p.problem(function, CodeTemplateFunc, "there is no such function; allowed are %s", strings.Join(templateFunctions, ", "))
 		return nil
 	}
 	e := piped
@@ -198,15 +198,15 @@ func (p *templateParser) call(function *parse.IdentifierNode, operands []parse.N
 	}
 	switch {
 	case e == nil:
-		p.fault(function, CodeTemplateFunc, "%s is not told of what; write {{%s .ScheduledAt}}", function.Ident, function.Ident)
+		p.problem(function, CodeTemplateFunc, "%s is not told of what; write {{%s .ScheduledAt}}", function.Ident, function.Ident)
 		return nil
 	case function.Ident == functionDate:
 		return p.date(function, operands, e)
 	case len(operands) > 0:
-		p.fault(function, CodeTemplateFunc, "%s takes one value", function.Ident)
+		p.problem(function, CodeTemplateFunc, "%s takes one value", function.Ident)
 		return nil
 	case e.escaped || e.json && function.Ident == functionJSON:
-		p.fault(function, CodeTemplateFunc, "%s is not applied to what %s has made", function.Ident, strings.Join(templateFunctions[:2], " or "))
+		p.problem(function, CodeTemplateFunc, "%s is not applied to what %s has made", function.Ident, strings.Join(templateFunctions[:2], " or "))
 		return nil
 	}
 	e.json, e.escaped = e.json || function.Ident == functionJSON, function.Ident == functionURLQuery
@@ -223,18 +223,18 @@ func (p *templateParser) date(function *parse.IdentifierNode, operands []parse.N
 		}
 	}
 	if !e.field.instant() || e.layout != "" || e.json || e.escaped || len(texts) != len(operands) || len(texts) < 1 || len(texts) > 2 {
-		p.fault(function, CodeTemplateFunc, "date takes a layout in quotes, perhaps a time zone in quotes, and an instant; %s", form)
+		p.problem(function, CodeTemplateFunc, "date takes a layout in quotes, perhaps a time zone in quotes, and an instant; %s", form)
 		return nil
 	}
 	if !checkDate(texts[0]) {
-		p.fault(function, CodeTemplateFunc, "the layout of date has no directive, or one that is unknown; there are %s", dateDirectives)
+		p.problem(function, CodeTemplateFunc, "the layout of date has no directive, or one that is unknown; there are %s", dateDirectives)
 		return nil
 	}
 	e.layout, e.zone = texts[0], time.UTC
 	if len(texts) == 2 {
 		zone, known := schedule.Location(texts[1])
 		if !known || texts[1] == "" {
-			p.fault(function, CodeTemplateFunc, "the time zone of date is not an IANA zone; use a name such as Europe/Berlin")
+			p.problem(function, CodeTemplateFunc, "the time zone of date is not an IANA zone; use a name such as Europe/Berlin")
 			return nil
 		}
 		e.zone = zone

@@ -208,13 +208,13 @@ func TestBadTemplatesAreRefusedWhenTheyAreDeclared(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var faults dispatcher.Faults
-			if err := templated(tt.set).Validate(); !errors.As(err, &faults) || len(faults) != 1 {
+			var problems dispatcher.Problems
+			if err := templated(tt.set).Validate(); !errors.As(err, &problems) || len(problems) != 1 {
 				t.Fatalf("faults = %v, want %s", err, tt.want)
 			}
 			path, rest, _ := strings.Cut(tt.want, " ")
 			code, words, _ := strings.Cut(rest, " ")
-			if f := faults[0]; f.Path != path || f.Code != code || !strings.Contains(f.Message, words) {
+			if f := problems[0]; f.Path != path || f.Code != code || !strings.Contains(f.Message, words) {
 				t.Errorf("fault = %+v, want %s", f, tt.want)
 			}
 		})
@@ -227,12 +227,12 @@ func TestAllFaultsOfTemplatesAreTold(t *testing.T) {
 		w.URL, w.Body = "https://{{.A}}/{{.B}}", "{{.C}}{{d .E}}{{range .F}}{{end}}{{if .G}}{{.H}}{{end}}"
 		w.Headers = map[string]string{"X-I": "{{.I}}", "Host": "{{.Job}}"}
 	})
-	var faults dispatcher.Faults
-	if !errors.As(w.Validate(), &faults) {
+	var problems dispatcher.Problems
+	if !errors.As(w.Validate(), &problems) {
 		t.Fatal("it is valid")
 	}
 	got := map[string]int{}
-	for _, f := range faults {
+	for _, f := range problems {
 		got[f.Path+" "+f.Code]++
 	}
 	want := map[string]int{
@@ -258,8 +258,8 @@ func TestTemplatesAreTriedWithThePayload(t *testing.T) {
 			t.Parallel()
 			w := templated(func(w *dispatcher.Webhook) { w.URL, w.Body = tt.url, tt.body })
 			err := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: json.RawMessage(tt.payload)}.Validate()
-			var faults dispatcher.Faults
-			if errors.As(err, &faults); len(faults) > 1 || (tt.want == "") != (err == nil) || err != nil && faults[0].Path+" "+faults[0].Code != tt.want {
+			var problems dispatcher.Problems
+			if errors.As(err, &problems); len(problems) > 1 || (tt.want == "") != (err == nil) || err != nil && problems[0].Path+" "+problems[0].Code != tt.want {
 				t.Errorf("faults = %v, want %q", err, tt.want)
 			}
 		})
@@ -304,8 +304,8 @@ func TestTemplatesDoNotMoveTheHost(t *testing.T) {
 func TestLongTemplatesStayWithinBounds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		body   string
-		faults int
+		body     string
+		problems int
 	}{
 		"parentheses":     {"{{" + strings.Repeat("(", 100_000) + ".Job" + strings.Repeat(")", 100_000) + "}}", 1},
 		"choices":         {strings.Repeat("{{if .Job}}", 14_000) + strings.Repeat("{{end}}", 14_000), 0},
@@ -317,10 +317,10 @@ func TestLongTemplatesStayWithinBounds(t *testing.T) {
 	} {
 		w := templated(func(w *dispatcher.Webhook) { w.Body = tt.body })
 		payload := json.RawMessage("[" + strings.Repeat(" ", 250<<10) + "]")
-		var faults dispatcher.Faults
-		errors.As(dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: payload}.Validate(), &faults)
-		if len(faults) != tt.faults {
-			t.Errorf("%s: %d faults, want %d", name, len(faults), tt.faults)
+		var problems dispatcher.Problems
+		errors.As(dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: payload}.Validate(), &problems)
+		if len(problems) != tt.problems {
+			t.Errorf("%s: %d faults, want %d", name, len(problems), tt.problems)
 		}
 	}
 }

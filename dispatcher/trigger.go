@@ -60,10 +60,10 @@ func (t *Trigger) SetDefaults() {
 }
 
 // check adds everything wrong with t, which is named identity.
-func (t Trigger) check(faults *Faults, identity string) {
-	t.Schedule.check(faults, identity)
-	t.MisfireAfter.check(faults, "/misfire_after", time.Second, MaxDuration)
-	t.checkMisfires(faults)
+func (t Trigger) check(problems *Problems, identity string) {
+	t.Schedule.check(problems, identity)
+	t.MisfireAfter.check(problems, "/misfire_after", time.Second, MaxDuration)
+	t.checkMisfires(problems)
 }
 
 // arm sets the first fire after now; without one the trigger is complete.
@@ -83,7 +83,7 @@ func (t *Trigger) fireAt(s *schedule.Schedule, next time.Time) {
 // warn returns what is allowed in the schedule but probably not meant, by the codes that
 // package schedule warns with. Daylight saving is looked at for a year, from since on or
 // from the last fire if that is later.
-func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Faults {
+func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Problems {
 	s, err := t.Parse(identity, t.AnchorAt, calendars)
 	if err != nil {
 		return nil //nolint:nilerr // which is for Validate to report
@@ -91,11 +91,11 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Fau
 	if t.PrevFireTime != nil && t.PrevFireTime.After(since) {
 		since = *t.PrevFireTime
 	}
-	var found Faults
+	var found Problems
 	for _, w := range s.Warnings(since) {
-		found = append(found, Fault{Path: "/expression", Code: w.Code, Message: w.Message})
+		found = append(found, Problem{Path: "/expression", Code: w.Code, Message: w.Message})
 	}
-	told := slices.ContainsFunc(found, func(f Fault) bool { return f.Code == schedule.WarnNoFire })
+	told := slices.ContainsFunc(found, func(f Problem) bool { return f.Code == schedule.WarnNoFire })
 	if _, fires := s.Next(since); !fires && !told && t.PrevFireTime == nil {
 		found.Add("/expression", schedule.WarnNoFire, "nothing is left to fire by end_at, repeat_count and calendar, so the trigger never fires")
 	}

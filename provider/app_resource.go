@@ -113,14 +113,14 @@ func (r *appResource) ValidateConfig(ctx context.Context, req resource.ValidateC
 	}
 	var read reader
 	app := readApp(&read, config)
-	reportFaults(&resp.Diagnostics, read.judge(app.Validate()))
+	reportProblems(&resp.Diagnostics, read.judge(app.Validate()))
 }
 
 func (r *appResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	var faults dispatcher.Faults
-	dispatcher.CheckName(&faults, "", req.ID)
-	if len(faults) > 0 {
-		resp.Diagnostics.AddError("Invalid import id (import_id)", "An app is imported by its name, such as billing: "+faults.Error())
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "", req.ID)
+	if len(problems) > 0 {
+		resp.Diagnostics.AddError("Invalid import id (import_id)", "An app is imported by its name, such as billing: "+problems.Error())
 		return
 	}
 	resource.ImportStatePassthroughID(ctx, path.Root("name"), req, resp)
@@ -136,12 +136,12 @@ func readApp(read *reader, m appModel) dispatcher.App {
 	if !m.Weight.IsNull() {
 		app.Weight = read.whole("/weight", m.Weight, dispatcher.CodeCountRange, "give a weight from 1 to 100")
 		if app.Weight == 0 && !m.Weight.IsUnknown() { // which the API takes for left out
-			read.faults.Add("/weight", dispatcher.CodeCountRange, "weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
+			read.problems.Add("/weight", dispatcher.CodeCountRange, "weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
 		}
 	}
 	app.Retention = read.duration("/retention", m.Retention, app.Retention)
 	if given, err := dispatcher.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 { // likewise
-		read.faults.Add("/retention", dispatcher.CodeDurationMin, "duration 0s is less than the minimum of %s", dispatcher.MinRetention)
+		read.problems.Add("/retention", dispatcher.CodeDurationMin, "duration 0s is less than the minimum of %s", dispatcher.MinRetention)
 	}
 	return app
 }

@@ -86,7 +86,7 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 	resources := app + calendar(`bases = []
 		rules = [{ dates = ["12-25"], weekdays = [] }, { days_of_month = [1], only = true }, { from = "22:00", to = "06:00", dates = [] }]`)
 	f.directory(t, f.config(resources)).must(t, "apply", "-auto-approve")
-	// By whoever leaves out what is the default.
+	// By anyone who leaves out what is the default.
 	stored, err := f.outside.Calendar(t.Context(), "crm", "holidays")
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestUnknownPartsOfSchedulesAreJudgedAtApply(t *testing.T) {
 			})),
 			ExpectError: words(`triggers["t"].expression:`),
 		},
-		// Whoever comes to be disabled may be past.
+		// Anyone who comes to be disabled may be past.
 		resource.TestStep{Config: named("n", hook+"enabled = later.enabled\n"+`triggers = { t = { expression = "at(2001-01-01T00:00:00Z)" } }`)},
 		resource.TestStep{Config: f.config(app)},
 	)

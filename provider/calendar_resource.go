@@ -139,10 +139,10 @@ func (r *calendarResource) ValidateConfig(ctx context.Context, req resource.Vali
 	}
 	var read reader
 	calendar := readCalendar(ctx, &read, config)
-	var faults dispatcher.Faults
-	dispatcher.CheckName(&faults, "/app", calendar.App) // part of the calendar's address, so Validate leaves it out
-	faults.AddError("", calendar.Validate())
-	reportFaults(&resp.Diagnostics, read.judge(faults.Err()))
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "/app", calendar.App) // part of the calendar's address, so Validate leaves it out
+	problems.AddError("", calendar.Validate())
+	reportProblems(&resp.Diagnostics, read.judge(problems.Err()))
 }
 
 func (r *calendarResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
@@ -153,8 +153,8 @@ func (r *calendarResource) ImportState(ctx context.Context, req resource.ImportS
 func putCalendar(ctx context.Context, conn *connection, w write[calendarModel], cond client.Condition) (dispatcher.Calendar, error) {
 	var read reader
 	calendar := readCalendar(ctx, &read, w.plan)
-	if faults := read.judge(calendar.Validate()); len(faults) > 0 {
-		return dispatcher.Calendar{}, &client.Error{Status: http.StatusUnprocessableEntity, Faults: faults}
+	if problems := read.judge(calendar.Validate()); len(problems) > 0 {
+		return dispatcher.Calendar{}, &client.Error{Status: http.StatusUnprocessableEntity, Problems: problems}
 	}
 	return conn.PutCalendar(ctx, calendar, cond)
 }

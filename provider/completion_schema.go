@@ -28,7 +28,7 @@ func deleteAfterAttribute() schema.Attribute {
 func readDeleteAfter(read *reader, m jobModel, job *dispatcher.Job) {
 	job.DeleteAfterCompletion = read.duration("/delete_after_completion", m.DeleteAfter, 0)
 	if given, err := dispatcher.ParseDuration(m.DeleteAfter.ValueString()); err == nil && given == 0 { // which the API takes for left out
-		read.faults.Add("/delete_after_completion", dispatcher.CodeDurationMin, "duration 0s is less than the minimum of %s; leave it out to keep the job", dispatcher.MinDeleteAfter)
+		read.problems.Add("/delete_after_completion", dispatcher.CodeDurationMin, "duration 0s is less than the minimum of %s; leave it out to keep the job", dispatcher.MinDeleteAfter)
 	}
 }
 
@@ -47,5 +47,5 @@ func warnOfDeleted(diags *diag.Diagnostics, m jobModel) {
 	}
 	diags.AddWarning("The job is no longer there",
 		fmt.Sprintf("Job %q was probably deleted because its last fire is over: it has delete_after_completion = %q. Terraform will plan to create "+
-			"it again, and then its triggers begin anew. If it has done its work, remove the resource.", importID(m.App, m.Name), m.DeleteAfter.ValueString()))
+			"it again, and then its triggers begin again. If it has done its work, remove the resource.", importID(m.App, m.Name), m.DeleteAfter.ValueString()))
 }

@@ -49,7 +49,7 @@ func readConcurrency(read *reader, m jobModel, job *dispatcher.Job) {
 	}
 	job.QueueLimit = read.whole("/queue_limit", m.QueueLimit, dispatcher.CodeCountRange, "give how many runs may wait")
 	if job.QueueLimit == 0 && !m.QueueLimit.IsUnknown() {
-		read.faults.Add("/queue_limit", dispatcher.CodeCountRange, "queue_limit 0 is not in 1 to %d; where none is to wait, set concurrency_policy to forbid", dispatcher.MaxQueueLimit)
+		read.problems.Add("/queue_limit", dispatcher.CodeCountRange, "queue_limit 0 is not in 1 to %d; where none is to wait, set concurrency_policy to forbid", dispatcher.MaxQueueLimit)
 	}
 }
 

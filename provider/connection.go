@@ -43,43 +43,43 @@ func (c *connection) ready(diags *diag.Diagnostics) bool {
 // report turns an error of the client into diagnostics. doing names what was attempted and
 // on what: `create job "billing/nightly"`.
 func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
-	var answer *client.Error
+	var response *client.Error
 	switch {
 	case errors.Is(err, context.Canceled):
-		diags.AddError("Interrupted", fmt.Sprintf("The request to %s was given up before its answer came.", doing))
+		diags.AddError("Interrupted", fmt.Sprintf("The request to %s was given up before its response came.", doing))
 	case errors.Is(err, client.ErrForeign):
-		diags.AddError("The answer does not come from Carillon (provider_endpoint)",
-			fmt.Sprintf("Could not %s: %v.\n\nNothing was concluded from the answer. Is %s the endpoint of a dispatcher, and does a proxy "+
+		diags.AddError("The response does not come from Carillon (provider_endpoint)",
+			fmt.Sprintf("Could not %s: %v.\n\nNothing was concluded from the response. Is %s the endpoint of a dispatcher, and does a proxy "+
 				"stand between? It is the provider's argument endpoint, or else CARILLON_ENDPOINT.", doing, err, c.endpoint))
-	case !errors.As(err, &answer):
+	case !errors.As(err, &response):
 		diags.AddError("Carillon's API cannot be reached (provider_endpoint)",
 			fmt.Sprintf("Could not %s: %v.\n\nIs a dispatcher running at %s, and is this the right endpoint? "+
 				"It is the provider's argument endpoint, or else CARILLON_ENDPOINT.", doing, err, c.endpoint))
-	case answer.Status == http.StatusUnauthorized:
+	case response.Status == http.StatusUnauthorized:
 		diags.AddError("Carillon's API does not accept the token (401)",
 			fmt.Sprintf("Could not %s: the token is unknown to %s or was revoked.\n\nCreate one with `carillon token create` "+
 				"on the dispatcher's database, and set it as CARILLON_TOKEN or as the provider's argument token.", doing, c.endpoint))
-	case answer.Status == http.StatusForbidden:
+	case response.Status == http.StatusForbidden:
 		diags.AddError("The token does not allow this (403)",
 			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with scope write that is bound to this app, or to none: see `carillon token create`.", doing, err))
-	case len(answer.Faults) > 0 && answer.Faults[0].Path != "":
-		reportFaults(diags, answer.Faults) // what was sent is wrong
+	case len(response.Problems) > 0 && response.Problems[0].Path != "":
+		reportProblems(diags, response.Problems) // what was sent is wrong
 	default:
-		diags.AddError(fmt.Sprintf("Carillon's API refused to %s (%d)", doing, answer.Status), detail(answer))
+		diags.AddError(fmt.Sprintf("Carillon's API refused to %s (%d)", doing, response.Status), detail(response))
 	}
 }
 
-// detail is what an answer says, with the way out that is Terraform's own, and with the id
+// detail is what a response says, with the way out that is Terraform's own, and with the id
 // by which the dispatcher's log knows the request.
-func detail(answer *client.Error) string {
-	text := answer.Error()
-	if says(answer, dispatcher.CodeCalendarInUse) {
+func detail(response *client.Error) string {
+	text := response.Error()
+	if says(response, dispatcher.CodeCalendarInUse) {
 		text += "\n\nBy itself Terraform destroys a calendar before it updates what named it. With lifecycle { create_before_destroy = true } " +
 			"in the calendar's block it does so afterwards. If the block is gone already, apply in two steps: first take the calendar " +
 			"out where it is named, then destroy it."
 	}
-	if answer.RequestID != "" {
-		text += "\n\nRequest id: " + answer.RequestID
+	if response.RequestID != "" {
+		text += "\n\nRequest id: " + response.RequestID
 	}
 	return text
 }
@@ -87,13 +87,13 @@ func detail(answer *client.Error) string {
 // absent tells Carillon's own "not found" from the 404 of a proxy or of a wrong endpoint, on
 // which nothing may be dropped from the state.
 func absent(err error) bool {
-	var answer *client.Error
-	return errors.As(err, &answer) && answer.Status == http.StatusNotFound && says(answer, dispatcher.CodeNotFound)
+	var response *client.Error
+	return errors.As(err, &response) && response.Status == http.StatusNotFound && says(response, dispatcher.CodeNotFound)
 }
 
-// says tells whether one of an answer's faults has the code.
-func says(answer *client.Error, code string) bool {
-	return slices.ContainsFunc(answer.Faults, func(f dispatcher.Fault) bool { return f.Code == code })
+// says tells whether one of a response's faults has the code.
+func says(response *client.Error, code string) bool {
+	return slices.ContainsFunc(response.Problems, func(f dispatcher.Problem) bool { return f.Code == code })
 }
 
 // reportExisting reports that what was to be created exists; importID is what to import it by.

@@ -86,7 +86,7 @@ func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
 			RunKey: held[0].RunKey, Node: 1, Token: held[0].Token, Attempt: held[0].Attempt,
 			Outcome: dispatcher.Outcome{
 				State: dispatcher.RunFailed, StartedAt: now, EndedAt: now, HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "the target answered 500",
-				Answer: &dispatcher.Answer{
+				Response: &dispatcher.Response{
 					RequestID: "req-1", Headers: map[string]string{"server": "x"}, Body: "sorry", FunctionError: "Handled", LogTail: "END",
 					Phases: dispatcher.Phases{Connect: dispatcher.Duration(time.Millisecond), LastByte: dispatcher.Duration(time.Second)},
 				},
@@ -105,7 +105,7 @@ func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
 				statecheck.ExpectKnownValue("data.carillon_run.one", tfjsonpath.New("job"), knownvalue.StringExact("nightly")),
 				statecheck.ExpectKnownValue("data.carillon_run.one", tfjsonpath.New("attempts").AtSliceIndex(0), knownvalue.ObjectPartial(map[string]knownvalue.Check{
 					"attempt": knownvalue.Int64Exact(1), "http_status": knownvalue.Int64Exact(500), "class": knownvalue.StringExact("http_5xx"),
-					"answer": knownvalue.ObjectExact(map[string]knownvalue.Check{
+					"response": knownvalue.ObjectExact(map[string]knownvalue.Check{
 						"request_id": knownvalue.StringExact("req-1"), "body": knownvalue.StringExact("sorry"), "body_truncated": knownvalue.Bool(false),
 						"function_error": knownvalue.StringExact("Handled"), "executed_version": knownvalue.Null(), "log_tail": knownvalue.StringExact("END"),
 						"headers": knownvalue.MapExact(map[string]knownvalue.Check{"server": knownvalue.StringExact("x")}),

@@ -32,12 +32,12 @@ type calls[M, T any] struct {
 	read   func(ctx context.Context, conn *connection, state M) (T, error)
 	remove func(ctx context.Context, conn *connection, state M, cond client.Condition) error
 	// model returns the model of what the API answered; prior is what it takes the place of.
-	model func(ctx context.Context, answer T, prior M) (M, diag.Diagnostics)
+	model func(ctx context.Context, response T, prior M) (M, diag.Diagnostics)
 	// id is what the definition is imported by.
 	id       func(M) string
 	revision func(M) types.Int64
 	current  func(T) int64
-	warnings func(T) []dispatcher.Fault
+	warnings func(T) []dispatcher.Problem
 	// gone warns of a definition that was not deleted by Terraform; nil: there is nothing to say.
 	gone func(*diag.Diagnostics, M)
 }
@@ -63,7 +63,7 @@ func (d *definition[M, T]) Create(ctx context.Context, req resource.CreateReques
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	answer, err := d.api.put(ctx, d.conn, write[M]{plan: plan, config: config}, client.Condition{Absent: true})
+	response, err := d.api.put(ctx, d.conn, write[M]{plan: plan, config: config}, client.Condition{Absent: true})
 	switch id := d.api.id(plan); {
 	case errors.Is(err, dispatcher.ErrPrecondition):
 		reportExisting(&resp.Diagnostics, d.kind, id)
@@ -75,8 +75,8 @@ func (d *definition[M, T]) Create(ctx context.Context, req resource.CreateReques
 	case err != nil:
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("create %s %q", d.kind, id), err)
 	default:
-		d.store(ctx, &resp.State, &resp.Diagnostics, answer, plan)
-		reportWarnings(&resp.Diagnostics, d.api.warnings(answer))
+		d.store(ctx, &resp.State, &resp.Diagnostics, response, plan)
+		reportWarnings(&resp.Diagnostics, d.api.warnings(response))
 	}
 }
 
@@ -86,7 +86,7 @@ func (d *definition[M, T]) Read(ctx context.Context, req resource.ReadRequest, r
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	answer, err := d.api.read(ctx, d.conn, state)
+	response, err := d.api.read(ctx, d.conn, state)
 	switch {
 	case absent(err):
 		if d.api.gone != nil {
@@ -96,7 +96,7 @@ func (d *definition[M, T]) Read(ctx context.Context, req resource.ReadRequest, r
 	case err != nil:
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read %s %q", d.kind, d.api.id(state)), err)
 	default:
-		d.store(ctx, &resp.State, &resp.Diagnostics, answer, state)
+		d.store(ctx, &resp.State, &resp.Diagnostics, response, state)
 	}
 }
 
@@ -108,15 +108,15 @@ func (d *definition[M, T]) Update(ctx context.Context, req resource.UpdateReques
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	answer, err := d.api.put(ctx, d.conn, write[M]{plan, config, &state}, client.Condition{Revision: d.api.revision(state).ValueInt64()})
+	response, err := d.api.put(ctx, d.conn, write[M]{plan, config, &state}, client.Condition{Revision: d.api.revision(state).ValueInt64()})
 	switch {
 	case errors.Is(err, dispatcher.ErrPrecondition) || absent(err):
 		d.stale(ctx, &resp.Diagnostics, state)
 	case err != nil:
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("update %s %q", d.kind, d.api.id(plan)), err)
 	default:
-		d.store(ctx, &resp.State, &resp.Diagnostics, answer, plan)
-		reportWarnings(&resp.Diagnostics, d.api.warnings(answer))
+		d.store(ctx, &resp.State, &resp.Diagnostics, response, plan)
+		reportWarnings(&resp.Diagnostics, d.api.warnings(response))
 	}
 }
 
@@ -137,8 +137,8 @@ func (d *definition[M, T]) Delete(ctx context.Context, req resource.DeleteReques
 }
 
 // store sets the state to what the API answered.
-func (d *definition[M, T]) store(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, answer T, prior M) {
-	m, found := d.api.model(ctx, answer, prior)
+func (d *definition[M, T]) store(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, response T, prior M) {
+	m, found := d.api.model(ctx, response, prior)
 	diags.Append(found...)
 	if !diags.HasError() {
 		diags.Append(state.Set(ctx, m)...)
@@ -147,18 +147,18 @@ func (d *definition[M, T]) store(ctx context.Context, state *tfsdk.State, diags 
 
 func (d *definition[M, T]) stale(ctx context.Context, diags *diag.Diagnostics, state M) {
 	d.conn.reportStale(diags, d.kind, d.api.id(state), d.api.revision(state).ValueInt64(), func() (int64, error) {
-		answer, err := d.api.read(ctx, d.conn, state)
-		return d.api.current(answer), err
+		response, err := d.api.read(ctx, d.conn, state)
+		return d.api.current(response), err
 	})
 }
 
 // importNested reads an import id of the form app/name into both attributes.
 func importNested(ctx context.Context, kind, example string, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	app, name, _ := strings.Cut(req.ID, "/")
-	var faults dispatcher.Faults
-	dispatcher.CheckName(&faults, "", app)
-	dispatcher.CheckName(&faults, "", name)
-	if len(faults) > 0 {
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "", app)
+	dispatcher.CheckName(&problems, "", name)
+	if len(problems) > 0 {
 		resp.Diagnostics.AddError("Invalid import id (import_id)",
 			fmt.Sprintf("The id %s does not have the form app/%s, such as %s. Each part is %s.",
 				dispatcher.Echo(req.ID), kind, example, strings.ReplaceAll(nameRule, "`", "")))
@@ -197,4 +197,4 @@ func (planImportID) PlanModifyString(ctx context.Context, req planmodifier.Strin
 }
 
 // noWarnings is for definitions that the API never warns about.
-func noWarnings[T any](T) []dispatcher.Fault { return nil }
+func noWarnings[T any](T) []dispatcher.Problem { return nil }

@@ -11,16 +11,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// reportFaults adds an error for each fault, at the attribute it points to.
-func reportFaults(diags *diag.Diagnostics, faults []dispatcher.Fault) {
-	for _, f := range faults {
+// reportProblems adds an error for each fault, at the attribute it points to.
+func reportProblems(diags *diag.Diagnostics, problems []dispatcher.Problem) {
+	for _, f := range problems {
 		diags.AddAttributeError(attributePath(f.Path), "Invalid value ("+f.Code+")", located(f))
 	}
 }
 
 // reportWarnings adds a warning for each fault, at the attribute it points to.
-func reportWarnings(diags *diag.Diagnostics, faults []dispatcher.Fault) {
-	for _, f := range faults {
+func reportWarnings(diags *diag.Diagnostics, problems []dispatcher.Problem) {
+	for _, f := range problems {
 		diags.AddAttributeWarning(attributePath(f.Path), "Probably not meant ("+f.Code+")", located(f))
 	}
 }
@@ -28,7 +28,7 @@ func reportWarnings(diags *diag.Diagnostics, faults []dispatcher.Fault) {
 // located puts the attribute's path before the message: of a nested attribute, Terraform
 // shows only where the outermost one stands. Of a calendar's rules the message begins with
 // the pointer, which the path takes the place of.
-func located(f dispatcher.Fault) string {
+func located(f dispatcher.Problem) string {
 	at, message := attributePath(f.Path).String(), f.Message
 	if rest, said := strings.CutPrefix(message, strings.TrimPrefix(f.Path, "/")); said && strings.Count(f.Path, "/") > 1 {
 		message = strings.TrimLeft(rest, ": ")

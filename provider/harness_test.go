@@ -25,7 +25,7 @@ import (
 	"github.com/carillon-dev/carillon/provider"
 )
 
-// fixture is the API over a database of its own, and a client that stands for whoever
+// fixture is the API over a database of its own, and a client that stands for anyone who
 // changes things outside of Terraform.
 type fixture struct {
 	store    dispatcher.Store

@@ -81,7 +81,7 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 	job.Target = readTarget(ctx, read, m.Target)
 	job.Payload = []byte(read.text("/payload", m.Payload))
 	if !m.Payload.IsNull() && !m.Payload.IsUnknown() && len(job.Payload) == 0 {
-		read.faults.Add("/payload", dispatcher.CodeJSONSyntax, "payload is empty, which is no JSON; leave it out")
+		read.problems.Add("/payload", dispatcher.CodeJSONSyntax, "payload is empty, which is no JSON; leave it out")
 	}
 	job.Triggers = map[string]dispatcher.Trigger{}
 	if read.unknown("/triggers", m.Triggers) {
@@ -91,7 +91,7 @@ func readJob(ctx context.Context, read *reader, m jobModel) dispatcher.Job {
 		pointer := dispatcher.Pointer("triggers", name)
 		object, _ := element.(types.Object)
 		if object.IsNull() {
-			read.faults.Add(pointer, dispatcher.CodeRequired, "trigger %s is null; leave it out of the map", dispatcher.Echo(name))
+			read.problems.Add(pointer, dispatcher.CodeRequired, "trigger %s is null; leave it out of the map", dispatcher.Echo(name))
 		}
 		t := readTrigger(ctx, read, pointer, object)
 		if (m.App.IsUnknown() || m.Name.IsUnknown()) && schedule.UsesHash(t.Expression) {
@@ -125,7 +125,7 @@ func readStrings(read *reader, pointer string, m types.Map) map[string]string {
 		value, _ := element.(types.String)
 		at := pointer + dispatcher.Pointer(name)
 		if value.IsNull() {
-			read.faults.Add(at, dispatcher.CodeRequired, "%s is null; leave it out of the map", dispatcher.Echo(name))
+			read.problems.Add(at, dispatcher.CodeRequired, "%s is null; leave it out of the map", dispatcher.Echo(name))
 		}
 		texts[name] = read.text(at, value)
 	}
@@ -169,7 +169,7 @@ func readTrigger(ctx context.Context, read *reader, pointer string, object types
 	}
 	t.CatchUpWindow = read.duration(pointer+"/catch_up_window", m.CatchUpWindow, t.CatchUpWindow)
 	if t.CatchUpWindow == 0 {
-		read.faults.Add(pointer+"/catch_up_window", dispatcher.CodeDurationMin, "duration 0s is less than misfire_after, so nothing would be caught up; for that, set misfire_policy to skip")
+		read.problems.Add(pointer+"/catch_up_window", dispatcher.CodeDurationMin, "duration 0s is less than misfire_after, so nothing would be caught up; for that, set misfire_policy to skip")
 	}
 	t.Enabled = read.bool(pointer+"/enabled", m.Enabled, t.Enabled)
 	return t
@@ -179,7 +179,7 @@ func readTrigger(ctx context.Context, read *reader, pointer string, object types
 func readWord[S ~string](read *reader, pointer string, v types.String, field *S) {
 	*field = S(read.text(pointer, v))
 	if !v.IsNull() && !v.IsUnknown() && *field == "" {
-		read.faults.Add(pointer, dispatcher.CodeRequired, "text is empty; leave it out for the default")
+		read.problems.Add(pointer, dispatcher.CodeRequired, "text is empty; leave it out for the default")
 	}
 }
 

@@ -21,15 +21,15 @@ func (r *jobResource) ValidateConfig(ctx context.Context, req resource.ValidateC
 	}
 	var read reader
 	job := readJob(ctx, &read, config)
-	var faults dispatcher.Faults
-	dispatcher.CheckName(&faults, "/app", job.App) // part of the job's address, so Validate leaves it out
-	faults.AddError("", job.Validate())
-	reportFaults(&resp.Diagnostics, read.judge(faults.Err()))
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "/app", job.App) // part of the job's address, so Validate leaves it out
+	problems.AddError("", job.Validate())
+	reportProblems(&resp.Diagnostics, read.judge(problems.Err()))
 	reportWarnings(&resp.Diagnostics, read.known(r.warn(job)))
 }
 
 // warn returns what the API will warn of if the job is declared at the present.
-func (r *jobResource) warn(job dispatcher.Job) dispatcher.Faults {
+func (r *jobResource) warn(job dispatcher.Job) dispatcher.Problems {
 	job.UpdatedAt = r.now().UTC()
 	triggers := map[string]dispatcher.Trigger{}
 	for name, t := range job.Triggers {
@@ -61,7 +61,7 @@ func (r *jobResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	}
 	if old != nil {
 		if importID(plan.App, plan.Name) == importID(state.App, state.Name) { // else another one takes its place
-			reportFaults(&resp.Diagnostics, checkKept(ctx, write[jobModel]{plan, config, &state}))
+			reportProblems(&resp.Diagnostics, checkKept(ctx, write[jobModel]{plan, config, &state}))
 		}
 		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
@@ -88,9 +88,9 @@ func (r *jobResource) resolve(ctx context.Context, diags *diag.Diagnostics, old 
 			continue
 		}
 		t, err := r.revise(old, job, name)
-		var faults dispatcher.Faults
-		faults.AddError("", err)
-		reportFaults(diags, faults)
+		var problems dispatcher.Problems
+		problems.AddError("", err)
+		reportProblems(diags, problems)
 		// Also what is left out and was changed outside goes back to what it resolves to.
 		m.Dialect, m.Timezone = word(t.Dialect), word(t.Timezone)
 		m.Gap, m.Overlap = word(t.Gap), word(t.Overlap)
@@ -110,6 +110,6 @@ func (r *jobResource) revise(old *dispatcher.Job, job dispatcher.Job, name strin
 		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: dispatcher.Methods[0], Timeout: dispatcher.DefaultTimeout}},
 		Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]},
 	}
-	revised, _, err := dispatcher.Revise(old, alone, 0, nil, r.now())
+	revised, _, err := dispatcher.Apply(old, alone, 0, nil, r.now())
 	return revised.Triggers[name], err
 }

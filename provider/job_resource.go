@@ -41,7 +41,7 @@ func newJobResource() resource.Resource {
 		id:       func(m jobModel) string { return importID(m.App, m.Name) },
 		revision: func(m jobModel) types.Int64 { return m.Revision },
 		current:  func(job dispatcher.Job) int64 { return job.Revision },
-		warnings: func(job dispatcher.Job) []dispatcher.Fault { return job.Warnings },
+		warnings: func(job dispatcher.Job) []dispatcher.Problem { return job.Warnings },
 		gone:     warnOfDeleted,
 	}
 	return r
@@ -57,15 +57,15 @@ func putJob(ctx context.Context, conn *connection, w write[jobModel], cond clien
 	var read reader
 	job := readJob(ctx, &read, w.plan)
 	job.Target = job.Target.WithSecrets(writtenSecrets(ctx, &read, job, w))
-	if faults := read.judge(job.Validate()); len(faults) > 0 {
-		return dispatcher.Job{}, &client.Error{Status: http.StatusUnprocessableEntity, Faults: faults}
+	if problems := read.judge(job.Validate()); len(problems) > 0 {
+		return dispatcher.Job{}, &client.Error{Status: http.StatusUnprocessableEntity, Problems: problems}
 	}
 	return conn.PutJob(ctx, job, cond)
 }
 
 // checkKept returns the faults of secrets that keep their value though the URL that they are sent to
 // has changed, at the attribute to change.
-func checkKept(ctx context.Context, w write[jobModel]) dispatcher.Faults {
+func checkKept(ctx context.Context, w write[jobModel]) dispatcher.Problems {
 	var read reader
 	job, old := readJob(ctx, &read, w.plan), readJob(ctx, &reader{}, *w.state)
 	stored := old.Target.Secrets()
@@ -74,15 +74,15 @@ func checkKept(ctx context.Context, w write[jobModel]) dispatcher.Faults {
 			stored[path] = dispatcher.Secret{Stored: true}
 		}
 	}
-	var faults dispatcher.Faults
+	var problems dispatcher.Problems
 	kept := job.Target.WithSecrets(writtenSecrets(ctx, &read, job, w))
 	if read.settled("/target/webhook/url") {
-		faults.AddError("/target", kept.CheckKept(old.Target.WithSecrets(stored)))
+		problems.AddError("/target", kept.CheckKept(old.Target.WithSecrets(stored)))
 	}
-	for i, f := range faults {
-		faults[i].Path = strings.TrimSuffix(f.Path, "/stored") + "/value_version"
+	for i, f := range problems {
+		problems[i].Path = strings.TrimSuffix(f.Path, "/stored") + "/value_version"
 	}
-	return faults
+	return problems
 }
 
 // writtenSecrets returns the secrets of a planned job by their pointers in its target: of those

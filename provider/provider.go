@@ -144,25 +144,25 @@ const endpointSummary = "Invalid endpoint of the Carillon provider (provider_end
 // checkEndpoint reports what is no base URL of an API, and plain HTTP that leaves the machine.
 func checkEndpoint(text string, diags *diag.Diagnostics) {
 	const form = "Write it as https://host:8080."
-	fault := ""
+	problem := ""
 	switch u, err := url.Parse(text); {
 	case strings.Contains(text, "@"):
 		// Not echoed: what stands before the @ is a password, or part of one.
-		fault = "The endpoint carries a user name or password. Authentication is by token; remove the part up to the @."
+		problem = "The endpoint carries a user name or password. Authentication is by token; remove the part up to the @."
 	case err != nil || u.Scheme == "" || u.Opaque != "": // "localhost:8080" parses as scheme and opaque part
-		fault = fmt.Sprintf("The endpoint %s is not a URL. %s", dispatcher.Echo(text), form)
+		problem = fmt.Sprintf("The endpoint %s is not a URL. %s", dispatcher.Echo(text), form)
 	case u.Scheme != "http" && u.Scheme != "https":
-		fault = fmt.Sprintf("The endpoint %s has the scheme %s; it must be http or https. %s", dispatcher.Echo(text), dispatcher.Echo(u.Scheme), form)
+		problem = fmt.Sprintf("The endpoint %s has the scheme %s; it must be http or https. %s", dispatcher.Echo(text), dispatcher.Echo(u.Scheme), form)
 	case u.Hostname() == "":
-		fault = fmt.Sprintf("The endpoint %s names no host. %s", dispatcher.Echo(text), form)
+		problem = fmt.Sprintf("The endpoint %s names no host. %s", dispatcher.Echo(text), form)
 	case u.RawQuery != "" || u.Fragment != "":
-		fault = fmt.Sprintf("The endpoint %s has a query or fragment; it is the base that paths are added to. %s", dispatcher.Echo(text), form)
+		problem = fmt.Sprintf("The endpoint %s has a query or fragment; it is the base that paths are added to. %s", dispatcher.Echo(text), form)
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		diags.AddAttributeWarning(path.Root("endpoint"), "The token travels in clear",
-			fmt.Sprintf("The endpoint %s is plain http and not on this machine, so whoever sits on the way can read the API token. Use https.", dispatcher.Echo(text)))
+			fmt.Sprintf("The endpoint %s is plain http and not on this machine, so anyone who sits on the way can read the API token. Use https.", dispatcher.Echo(text)))
 	}
-	if fault != "" {
-		diags.AddAttributeError(path.Root("endpoint"), endpointSummary, fault)
+	if problem != "" {
+		diags.AddAttributeError(path.Root("endpoint"), endpointSummary, problem)
 	}
 }
 

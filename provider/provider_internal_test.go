@@ -45,7 +45,7 @@ func TestPointersBecomePaths(t *testing.T) {
 
 func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 	t.Parallel()
-	for want, f := range map[string]dispatcher.Fault{
+	for want, f := range map[string]dispatcher.Problem{
 		`rules[0].dates[1]: "25.12.": no such date`: {Path: "/rules/0/dates/1", Message: `rules/0/dates/1 "25.12.": no such date`},
 		`rules[0]: a rule has exactly one of them`:  {Path: "/rules/0", Message: `rules/0: a rule has exactly one of them`},
 		`timezone: timezone "CEST": no zone`:        {Path: "/timezone", Message: `timezone "CEST": no zone`},
@@ -92,13 +92,13 @@ func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
 		"changed to past":    {&otherPast, past, true},
 		"changed to to come": {&past, future, false},
 	} {
-		var fault *dispatcher.Fault
-		var faults dispatcher.Faults
+		var problem *dispatcher.Problem
+		var problems dispatcher.Problems
 		_, err := r.revise(tt.old, tt.job, "t")
-		if errors.As(err, &faults) {
-			fault = &faults[0]
+		if errors.As(err, &problems) {
+			problem = &problems[0]
 		}
-		if got := fault != nil && fault.Code == dispatcher.CodeAtPast && fault.Path == "/triggers/t/expression"; got != tt.want {
+		if got := problem != nil && problem.Code == dispatcher.CodeAtPast && problem.Path == "/triggers/t/expression"; got != tt.want {
 			t.Errorf("%s: refused as past = %v (%v), want %v", name, got, err, tt.want)
 		}
 	}
@@ -135,8 +135,8 @@ func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
 	}{
 		"server": {&client.Error{Status: 500, Title: "Internal Server Error", RequestID: "r1"},
 			`Carillon's API refused to create job "a/b" (500)`, "500 Internal Server Error\n\nRequest id: r1"},
-		"interrupt": {context.Canceled, "Interrupted", `The request to create job "a/b" was given up before its answer came.`},
-		"faults": {&client.Error{Status: 400, Faults: dispatcher.Faults{{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"}}},
+		"interrupt": {context.Canceled, "Interrupted", `The request to create job "a/b" was given up before its response came.`},
+		"faults": {&client.Error{Status: 400, Problems: dispatcher.Problems{{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"}}},
 			"Invalid value (json_unknown_field)", `triggers["t"].x: no x`},
 	} {
 		var diags diag.Diagnostics

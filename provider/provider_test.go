@@ -111,7 +111,7 @@ func TestNotFoundOfAProxyDropsNothing(t *testing.T) {
 	d.must(t, "apply", "-auto-approve")
 	proxy := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(proxy.Close)
-	d.with("CARILLON_ENDPOINT="+proxy.URL).mustFail(t, []string{"apply", "-auto-approve"}, "The answer does not come from Carillon")
+	d.with("CARILLON_ENDPOINT="+proxy.URL).mustFail(t, []string{"apply", "-auto-approve"}, "The response does not come from Carillon")
 	mustSay(t, d.must(t, "state", "list"), "carillon_job.j")
 	mustSay(t, d.must(t, "plan"), "No changes.")
 }
@@ -123,7 +123,7 @@ func TestSuccessOfAnotherServerDropsNothing(t *testing.T) {
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), job(hook+daily))
 	d.must(t, "apply", "-auto-approve")
-	for name, answer := range map[string]http.HandlerFunc{
+	for name, response := range map[string]http.HandlerFunc{
 		"an empty 200": func(http.ResponseWriter, *http.Request) {},
 		"a 204":        func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 		"{}": func(w http.ResponseWriter, _ *http.Request) {
@@ -135,9 +135,9 @@ func TestSuccessOfAnotherServerDropsNothing(t *testing.T) {
 			_, _ = w.Write([]byte(`{"app":"other","name":"other","revision":1}`))
 		},
 	} {
-		other := httptest.NewServer(answer)
+		other := httptest.NewServer(response)
 		t.Cleanup(other.Close)
-		output := d.with("CARILLON_ENDPOINT="+other.URL).mustFail(t, []string{"plan"}, "The answer does not come from Carillon")
+		output := d.with("CARILLON_ENDPOINT="+other.URL).mustFail(t, []string{"plan"}, "The response does not come from Carillon")
 		if strings.Contains(output, "to add") {
 			t.Errorf("%s: a plan was made:\n%s", name, output)
 		}

@@ -21,7 +21,7 @@ import (
 // name them by. The zero reader is ready.
 type reader struct {
 	// faults are the texts that could not be read.
-	faults dispatcher.Faults
+	problems dispatcher.Problems
 	// deferred are the pointers of what is not known yet, so cannot be judged.
 	deferred []string
 	// partial are the pointers of what cannot be judged as a whole, because a part of it is
@@ -67,12 +67,12 @@ func within(outer, inner string) bool {
 // judge returns the faults of reading and those of err, which is what the domain makes of
 // what was read, but none about values that are not known yet. A text that could not be
 // read left a zero value, whose own fault would say nothing more.
-func (r *reader) judge(err error) dispatcher.Faults {
-	var ofDomain dispatcher.Faults
+func (r *reader) judge(err error) dispatcher.Problems {
+	var ofDomain dispatcher.Problems
 	ofDomain.AddError("", err)
-	all := r.known(r.faults)
+	all := r.known(r.problems)
 	for _, f := range r.known(ofDomain) {
-		if !slices.ContainsFunc(r.faults, func(unread dispatcher.Fault) bool { return within(unread.Path, f.Path) }) {
+		if !slices.ContainsFunc(r.problems, func(unread dispatcher.Problem) bool { return within(unread.Path, f.Path) }) {
 			all = append(all, f)
 		}
 	}
@@ -80,9 +80,9 @@ func (r *reader) judge(err error) dispatcher.Faults {
 }
 
 // known returns the faults that are not about values that are not known yet.
-func (r *reader) known(faults dispatcher.Faults) dispatcher.Faults {
-	var kept dispatcher.Faults
-	for _, f := range faults {
+func (r *reader) known(problems dispatcher.Problems) dispatcher.Problems {
+	var kept dispatcher.Problems
+	for _, f := range problems {
 		if !r.awaits(f.Path) && !slices.Contains(r.partial, f.Path) {
 			kept = append(kept, f)
 		}
@@ -122,7 +122,7 @@ func (r *reader) whole(pointer string, v types.Number, code, wayOut string) int 
 	}
 	n, accuracy := v.ValueBigFloat().Int64()
 	if accuracy != big.Exact {
-		r.faults.Add(pointer, code, "%s is not a whole number; %s", v.ValueBigFloat().Text('g', 10), wayOut)
+		r.problems.Add(pointer, code, "%s is not a whole number; %s", v.ValueBigFloat().Text('g', 10), wayOut)
 	}
 	return int(n)
 }
@@ -132,7 +132,7 @@ func (r *reader) duration(pointer string, v text[durations], otherwise dispatche
 		return otherwise
 	}
 	d, err := dispatcher.ParseDuration(v.ValueString())
-	r.faults.AddError(pointer, err)
+	r.problems.AddError(pointer, err)
 	return d
 }
 
@@ -159,7 +159,7 @@ func (r *reader) texts(pointer string, v types.List) []string {
 // element refuses an element of a list that is null.
 func (r *reader) element(pointer string, v interface{ IsNull() bool }) {
 	if v.IsNull() {
-		r.faults.Add(pointer, dispatcher.CodeRequired, "null is not a value; leave it out of the list")
+		r.problems.Add(pointer, dispatcher.CodeRequired, "null is not a value; leave it out of the list")
 	}
 }
 
@@ -170,7 +170,7 @@ func (r *reader) instant(pointer string, v text[instants]) *time.Time {
 	}
 	t, err := dispatcher.ParseInstant(v.ValueString())
 	if err != nil {
-		r.faults.AddError(pointer, err)
+		r.problems.AddError(pointer, err)
 		return nil
 	}
 	return &t
@@ -183,7 +183,7 @@ func (r *reader) object(ctx context.Context, pointer string, v types.Object, int
 		return false
 	}
 	if diags := v.As(ctx, into, basetypes.ObjectAsOptions{}); diags.HasError() {
-		r.faults.AddError(pointer, fmt.Errorf("read %T: %v", into, diags))
+		r.problems.AddError(pointer, fmt.Errorf("read %T: %v", into, diags))
 		return false
 	}
 	return true

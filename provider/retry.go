@@ -43,7 +43,7 @@ func retryAttribute() schema.SingleNestedAttribute {
 		Optional: true, Computed: true,
 		MarkdownDescription: "Whether and when a failed run is attempted again, under the same event id. What another attempt cannot " +
 			"change is not repeated: redirects, answers of status 4xx but 408, 425 and 429, and forbidden addresses; nor is what may have " +
-			"been sent of `at_most_once` jobs. An answer of status 410 puts the trigger into state `error` until it is resumed. Default: " +
+			"been sent of `at_most_once` jobs. A response of status 410 puts the trigger into state `error` until it is resumed. Default: " +
 			"each attribute's own. " + dropsUnknown,
 		Attributes: map[string]schema.Attribute{
 			"max_attempts": schema.NumberAttribute{
@@ -60,7 +60,7 @@ func retryAttribute() schema.SingleNestedAttribute {
 					"than `max_attempts`. The last one repeats. Default: none.",
 				PlanModifiers: []planmodifier.List{keepSameDelays{}},
 			},
-			"max_age": duration(defaults.MaxAge, "How long after its first attempt began, or was put off, a run may be attempted. From `1s` to `24h`."),
+			"max_age": duration(defaults.MaxAge, "How long after its first attempt began, or was defers, a run may be attempted. From `1s` to `24h`."),
 			"stop_at_next_fire": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				MarkdownDescription: "Whether the run ends instead of an attempt at or after the next fire of its trigger. Default: `false`.",
@@ -98,7 +98,7 @@ func readRetry(ctx context.Context, read *reader, object types.Object) dispatche
 		if read.element(at, text); !text.IsNull() && !read.unknown(at, text) {
 			var err error
 			delay, err = dispatcher.ParseDuration(text.ValueString())
-			read.faults.AddError(at, err)
+			read.problems.AddError(at, err)
 		}
 		r.Delays = append(r.Delays, delay)
 	}

@@ -35,10 +35,10 @@ type attemptModel struct {
 	HTTPStatus types.Int64       `tfsdk:"http_status"`
 	Class      types.String      `tfsdk:"class"`
 	Error      types.String      `tfsdk:"error"`
-	Answer     *answerModel      `tfsdk:"answer"`
+	Response   *responseModel    `tfsdk:"response"`
 }
 
-type answerModel struct {
+type responseModel struct {
 	RequestID     types.String      `tfsdk:"request_id"`
 	Headers       map[string]string `tfsdk:"headers"`
 	Body          types.String      `tfsdk:"body"`
@@ -74,11 +74,11 @@ func (d *runDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 			"state":       computedString("How it ended."),
 			"started_at":  computedTime("When it began."),
 			"ended_at":    computedTime("When it ended."),
-			"http_status": computedInt("Status of the answer; null if none came."),
+			"http_status": computedInt("Status of the response; null if none came."),
 			"class":       computedString("How it failed, such as `timeout` or `http_5xx`; null if it did not."),
 			"error":       computedString("The failure in words; null if there is none."),
-			"answer": schema.SingleNestedAttribute{
-				Computed: true, MarkdownDescription: "What is kept of the answer; null if nothing is.",
+			"response": schema.SingleNestedAttribute{
+				Computed: true, MarkdownDescription: "What is kept of the response; null if nothing is.",
 				Attributes: map[string]schema.Attribute{
 					"request_id":     computedString("What the target calls the request; null if it does not say."),
 					"headers":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Some of its headers, names in lower case."},
@@ -94,7 +94,7 @@ func (d *runDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 							"dns":        computedString("Asking the name server."),
 							"connect":    computedString("Connecting."),
 							"tls":        computedString("The handshake of TLS."),
-							"first_byte": computedString("From the attempt's start to the first byte of the answer."),
+							"first_byte": computedString("From the attempt's start to the first byte of the response."),
 							"last_byte":  computedString("From the attempt's start to its last byte."),
 						},
 					},
@@ -139,8 +139,8 @@ func newAttemptModel(a dispatcher.Attempt) attemptModel {
 	if a.HTTPStatus != 0 {
 		m.HTTPStatus = types.Int64Value(int64(a.HTTPStatus))
 	}
-	if kept := a.Answer; kept != nil {
-		m.Answer = &answerModel{
+	if kept := a.Response; kept != nil {
+		m.Response = &responseModel{
 			RequestID: word(kept.RequestID), Headers: kept.Headers, Body: types.StringValue(kept.Body), BodyTruncated: types.BoolValue(kept.BodyTruncated),
 			FunctionError: word(kept.FunctionError), ExecutedVersion: word(kept.ExecutedVersion), LogTail: word(kept.LogTail),
 			Phases: phasesModel{

@@ -123,7 +123,7 @@ func runAttributes(states []string) map[string]schema.Attribute {
 		"revision":        computedInt("Revision of the job when the run was claimed."),
 		"event_id":        computedString("What the receiver gets as `webhook-id`, the same on every attempt."),
 		"attempt":         computedInt("Number of the latest attempt, from 1; 0 while no node has taken the run."),
-		"http_status":     computedInt("Status of the answer; null if none came."),
+		"http_status":     computedInt("Status of the response; null if none came."),
 		"class":           computedString("How the latest attempt failed, such as `timeout` or `http_5xx`; null if it did not."),
 		"error":           computedString("The failure in words; null if there is none."),
 	}
@@ -141,13 +141,13 @@ func (d *runsDataSource) ValidateConfig(ctx context.Context, req datasource.Vali
 	}
 	var read reader
 	query := readRunQuery(&read, config)
-	var faults dispatcher.Faults
+	var problems dispatcher.Problems
 	for _, name := range []struct{ pointer, text string }{{"/app", query.App}, {"/job", query.Job}, {"/trigger", query.Trigger}} {
 		if name.text != "" || name.pointer == "/app" {
-			dispatcher.CheckName(&faults, name.pointer, name.text)
+			dispatcher.CheckName(&problems, name.pointer, name.text)
 		}
 	}
-	reportFaults(&resp.Diagnostics, read.judge(faults.Err()))
+	reportProblems(&resp.Diagnostics, read.judge(problems.Err()))
 }
 
 func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
@@ -158,7 +158,7 @@ func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, r
 	}
 	var read reader
 	query := readRunQuery(&read, m)
-	reportFaults(&resp.Diagnostics, read.faults) // of what was unknown when the configuration was judged
+	reportProblems(&resp.Diagnostics, read.problems) // of what was unknown when the configuration was judged
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -191,10 +191,10 @@ func readRunQuery(read *reader, m runsModel) dispatcher.RunQuery {
 	}
 	if !m.Limit.IsNull() && !m.Limit.IsUnknown() {
 		bounds := fmt.Sprintf("give one from 1 to %d", maxLimit)
-		before := len(read.faults)
+		before := len(read.problems)
 		query.Page.Limit = read.whole("/limit", m.Limit, dispatcher.CodePageLimit, bounds)
-		if limit := query.Page.Limit; len(read.faults) == before && (limit < 1 || limit > maxLimit) {
-			read.faults.Add("/limit", dispatcher.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
+		if limit := query.Page.Limit; len(read.problems) == before && (limit < 1 || limit > maxLimit) {
+			read.problems.Add("/limit", dispatcher.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
 		}
 	}
 	return query

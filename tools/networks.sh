@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure, as root, that chaos can give nodes networks of the kernel's own and cut them. Whoever
+# Makes sure, as root, that chaos can give nodes networks of the kernel's own and cut them. Anyone who
 # is not root has none, and whatever is missing the run does without.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -30,7 +30,7 @@ type API struct {
 	opts  Options
 	log   *slog.Logger
 	mux   *http.ServeMux
-	// lost answers what no route may see.
+	// lost responses what no route may see.
 	lost http.Handler
 }
 

@@ -58,7 +58,7 @@ func (w *world) newToken(name string, scope dispatcher.Scope, apps ...string) st
 	return secret
 }
 
-// reply is an answer, read.
+// reply is a response, read.
 type reply struct {
 	*httptest.ResponseRecorder
 	t       *testing.T
@@ -96,13 +96,13 @@ func (w *world) must(status int, method, target, body string, headers ...string)
 }
 
 // faults returns the faults of a problem as "path code", and checks the form of the problem.
-func (r reply) faults() []string {
+func (r reply) problems() []string {
 	r.t.Helper()
 	var p struct {
 		Type, Title string
 		Status      int
 		RequestID   string `json:"request_id"`
-		Errors      dispatcher.Faults
+		Errors      dispatcher.Problems
 	}
 	if err := json.Unmarshal(r.Body.Bytes(), &p); err != nil {
 		r.t.Fatalf("answer %d is not JSON: %v: %.200s", r.Code, err, r.Body)
@@ -114,29 +114,29 @@ func (r reply) faults() []string {
 		p.RequestID == "" || p.RequestID != r.Header().Get("X-Request-Id") {
 		r.t.Errorf("problem of status %d, X-Request-Id %q is %+v", r.Code, r.Header().Get("X-Request-Id"), p)
 	}
-	var faults []string
+	var problems []string
 	for _, f := range p.Errors {
 		if f.Message == "" || len(f.Message) > 400 {
 			r.t.Errorf("fault %s %s has a message of %d bytes", f.Path, f.Code, len(f.Message))
 		}
-		faults = append(faults, f.Path+" "+f.Code)
+		problems = append(problems, f.Path+" "+f.Code)
 	}
-	return faults
+	return problems
 }
 
-// refused checks status and all faults of an answer.
-func (r reply) refused(status int, faults ...string) {
+// refused checks status and all faults of a response.
+func (r reply) refused(status int, problems ...string) {
 	r.t.Helper()
-	got := r.faults()
+	got := r.problems()
 	slices.Sort(got)
-	slices.Sort(faults)
+	slices.Sort(problems)
 	// One value may break one rule in two places.
-	if diff := cmp.Diff(faults, slices.Compact(got)); r.Code != status || diff != "" {
+	if diff := cmp.Diff(problems, slices.Compact(got)); r.Code != status || diff != "" {
 		r.t.Errorf("%s: status %d, want %d; faults (-want +got):\n%s\n%.300s", r.request, r.Code, status, diff, r.Body)
 	}
 }
 
-// says looks for words in an answer.
+// says looks for words in a response.
 func (r reply) says(words string) {
 	r.t.Helper()
 	if !strings.Contains(r.Body.String(), words) {

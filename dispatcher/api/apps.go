@@ -21,11 +21,11 @@ func (a *API) app(r *request) definition {
 	}
 }
 
-func (a *API) listApps(r *request) (answer, error) {
-	var faults dispatcher.Faults
-	page := r.page(&faults, validName)
-	if err := faults.Err(); err != nil {
-		return answer{}, err
+func (a *API) listApps(r *request) (response, error) {
+	var problems dispatcher.Problems
+	page := r.page(&problems, validName)
+	if err := problems.Err(); err != nil {
+		return response{}, err
 	}
 	read := func(page dispatcher.Page) ([]dispatcher.App, error) { return a.store.Apps(r.Context(), page) }
 	if bound := r.token.Apps; len(bound) > 0 {
@@ -54,18 +54,18 @@ func (a *API) boundApps(ctx context.Context, names []string, page dispatcher.Pag
 	return apps, nil
 }
 
-func (a *API) getApp(r *request) (answer, error) {
+func (a *API) getApp(r *request) (response, error) {
 	app, err := a.store.App(r.Context(), r.PathValue("app"))
-	return answer{revision: app.Revision, body: app}, err
+	return response{revision: app.Revision, body: app}, err
 }
 
-func (a *API) putApp(r *request) (answer, error) {
+func (a *API) putApp(r *request) (response, error) {
 	app := dispatcher.App{Name: r.PathValue("app")}
-	faults := r.decode(&app)
-	mustMatch(&faults, "/name", app.Name, r.PathValue("app"))
-	addMeaning(&faults, app.Validate())
-	if err := faults.Err(); err != nil {
-		return answer{}, err
+	problems := r.decode(&app)
+	mustMatch(&problems, "/name", app.Name, r.PathValue("app"))
+	addMeaning(&problems, app.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
 	}
 	return put(r, a.app(r), func(change dispatcher.Change) (dispatcher.App, int64, error) {
 		stored, err := a.store.PutApp(r.Context(), app, change)
@@ -74,21 +74,21 @@ func (a *API) putApp(r *request) (answer, error) {
 }
 
 // patchApp switches an app on or off and leaves the rest as it is, whatever it is.
-func (a *API) patchApp(r *request) (answer, error) {
+func (a *API) patchApp(r *request) (response, error) {
 	var patch struct {
 		Enabled *bool `json:"enabled"`
 	}
-	faults := r.decode(&patch)
+	problems := r.decode(&patch)
 	if patch.Enabled == nil {
-		addMeaning(&faults, &dispatcher.Fault{Path: "/enabled", Code: dispatcher.CodeRequired, Message: "enabled is missing; it is what PATCH sets"})
+		addMeaning(&problems, &dispatcher.Problem{Path: "/enabled", Code: dispatcher.CodeRequired, Message: "enabled is missing; it is what PATCH sets"})
 	}
-	if err := faults.Err(); err != nil {
-		return answer{}, err
+	if err := problems.Err(); err != nil {
+		return response{}, err
 	}
 	def := a.app(r)
 	change, err := r.change(def)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	conditional := change.IfRevision != 0
 	// Others may change the app between the read and the write; without a condition of the
@@ -97,7 +97,7 @@ func (a *API) patchApp(r *request) (answer, error) {
 	for try := 1; ; try++ {
 		app, err := a.store.App(r.Context(), r.PathValue("app"))
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		if !conditional {
 			change.IfRevision = app.Revision
@@ -107,19 +107,19 @@ func (a *API) patchApp(r *request) (answer, error) {
 		if errors.Is(err, dispatcher.ErrPrecondition) && !conditional && try < tries {
 			continue
 		}
-		return answer{revision: app.Revision, body: app}, def.explain(change, err)
+		return response{revision: app.Revision, body: app}, def.explain(change, err)
 	}
 }
 
-func (a *API) deleteApp(r *request) (answer, error) {
+func (a *API) deleteApp(r *request) (response, error) {
 	def := a.app(r)
 	change, err := r.change(def)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	err = a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 	if errors.Is(err, dispatcher.ErrNotEmpty) {
-		return answer{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", def.what)
+		return response{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", def.what)
 	}
-	return answer{status: http.StatusNoContent}, def.explain(change, err)
+	return response{status: http.StatusNoContent}, def.explain(change, err)
 }

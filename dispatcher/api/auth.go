@@ -49,7 +49,7 @@ func notBound(token dispatcher.APIToken, app string) error {
 	return refuse(dispatcher.CodeForbidden, "token %s is not bound to app %s", dispatcher.Echo(token.Name), dispatcher.Echo(app))
 }
 
-// caller looks the bearer token up. Whatever is wrong with it, the answer is the same. The
+// caller looks the bearer token up. Whatever is wrong with it, the response is the same. The
 // look-up is by hash, so its timing says nothing about tokens that exist.
 func (a *API) caller(r *request) (dispatcher.APIToken, error) {
 	unauthorized := refuse(dispatcher.CodeUnauthorized,

@@ -16,7 +16,7 @@ func TestATokenIsNeeded(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	unknown, _ := api.NewToken()
-	var answers []string
+	var responses []string
 	for name, header := range map[string]string{
 		"missing":      "Authorization:",
 		"unknown":      "Authorization: Bearer " + unknown,
@@ -35,10 +35,10 @@ func TestATokenIsNeeded(t *testing.T) {
 		if !strings.Contains(got.Body.String(), "carillon token create") {
 			t.Errorf("%s: %s does not say how to make a token", name, got.Body)
 		}
-		answers = append(answers, got.Body.String())
+		responses = append(responses, got.Body.String())
 	}
-	for _, answer := range answers {
-		if diff := cmp.Diff(answers[0], answer); diff != "" {
+	for _, response := range responses {
+		if diff := cmp.Diff(responses[0], response); diff != "" {
 			t.Errorf("answers tell bad tokens apart:\n%s", diff)
 		}
 	}
@@ -72,7 +72,7 @@ func TestAReadTokenChangesNothing(t *testing.T) {
 		"POST " + oneJob + "/run", "POST " + oneJob + "/pause", "POST " + oneJob + "/resume",
 		"POST " + oneJob + "/triggers/nightly/pause", "POST " + oneJob + "/triggers/nightly/resume",
 		"POST /v1/runs/" + run.ID + "/cancel", "POST /v1/runs/" + run.ID + "/retry",
-		"POST /v1/nodes/0000000000000007/pause", "POST /v1/nodes/0000000000000007/resume", "POST /v1/nodes/0000000000000007/drain", "POST /v1/rewind/skip", "POST /v1/rewind/replay",
+		"POST /v1/nodes/0000000000000007/pause", "POST /v1/nodes/0000000000000007/resume", "POST /v1/nodes/0000000000000007/drain", "POST /v1/rollback/skip", "POST /v1/rollback/replay",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		w.do(method, path, `{}`).refused(http.StatusForbidden, " forbidden")

@@ -246,10 +246,10 @@ func TestBadInputAsAWhole(t *testing.T) {
 	manyHeaders, _ := json.Marshal(headers)
 	manyTriggers, _ := json.Marshal(triggers)
 	for _, tt := range map[string]struct {
-		body    string
-		headers []string
-		status  int
-		faults  []string
+		body     string
+		headers  []string
+		status   int
+		problems []string
 	}{
 		"empty":                    {" ", nil, 400, []string{" json_syntax"}},
 		"truncated":                {validJob[:50], nil, 400, []string{" json_syntax"}},
@@ -353,7 +353,7 @@ func TestBadInputAsAWhole(t *testing.T) {
 			},
 		},
 	} {
-		w.do("PUT", oneJob, tt.body, tt.headers...).refused(tt.status, tt.faults...)
+		w.do("PUT", oneJob, tt.body, tt.headers...).refused(tt.status, tt.problems...)
 	}
 	if diff := cmp.Diff(before, w.must(http.StatusOK, "GET", oneJob, "").Body.String()); diff != "" {
 		t.Errorf("the job changed although everything was refused (-before +after):\n%s", diff)
@@ -389,8 +389,8 @@ func TestManyFaultsAreBounded(t *testing.T) {
 		fmt.Fprintf(&b, `,"x%d":1`, i)
 	}
 	got := w.do("PUT", oneApp, b.String()+"}")
-	if faults := got.faults(); len(faults) != 101 || faults[100] != " too_many" || got.Code != http.StatusBadRequest {
-		t.Errorf("50000 unknown fields are answered %d with %d faults, want 400 with 100 and one that says so", got.Code, len(faults))
+	if problems := got.problems(); len(problems) != 101 || problems[100] != " too_many" || got.Code != http.StatusBadRequest {
+		t.Errorf("50000 unknown fields are answered %d with %d faults, want 400 with 100 and one that says so", got.Code, len(problems))
 	}
 }
 

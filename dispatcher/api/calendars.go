@@ -20,30 +20,30 @@ func (a *API) calendar(r *request) definition {
 	}
 }
 
-func (a *API) listCalendars(r *request) (answer, error) {
-	var faults dispatcher.Faults
-	page := r.page(&faults, validName)
-	if err := faults.Err(); err != nil {
-		return answer{}, err
+func (a *API) listCalendars(r *request) (response, error) {
+	var problems dispatcher.Problems
+	page := r.page(&problems, validName)
+	if err := problems.Err(); err != nil {
+		return response{}, err
 	}
 	return paged(page, func(c dispatcher.Calendar) string { return c.Name }, func(page dispatcher.Page) ([]dispatcher.Calendar, error) {
 		return a.store.Calendars(r.Context(), r.PathValue("app"), page)
 	})
 }
 
-func (a *API) getCalendar(r *request) (answer, error) {
+func (a *API) getCalendar(r *request) (response, error) {
 	calendar, err := a.store.Calendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"))
-	return answer{revision: calendar.Revision, body: calendar}, err
+	return response{revision: calendar.Revision, body: calendar}, err
 }
 
-func (a *API) putCalendar(r *request) (answer, error) {
+func (a *API) putCalendar(r *request) (response, error) {
 	calendar := dispatcher.Calendar{App: r.PathValue("app"), Name: r.PathValue("calendar")}
-	faults := r.decode(&calendar)
-	mustMatch(&faults, "/app", calendar.App, r.PathValue("app"))
-	mustMatch(&faults, "/name", calendar.Name, r.PathValue("calendar"))
-	addMeaning(&faults, calendar.Validate())
-	if err := faults.Err(); err != nil {
-		return answer{}, err
+	problems := r.decode(&calendar)
+	mustMatch(&problems, "/app", calendar.App, r.PathValue("app"))
+	mustMatch(&problems, "/name", calendar.Name, r.PathValue("calendar"))
+	addMeaning(&problems, calendar.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
 	}
 	return put(r, a.calendar(r), func(change dispatcher.Change) (dispatcher.Calendar, int64, error) {
 		stored, err := a.store.PutCalendar(r.Context(), calendar, change)
@@ -51,16 +51,16 @@ func (a *API) putCalendar(r *request) (answer, error) {
 	})
 }
 
-func (a *API) deleteCalendar(r *request) (answer, error) {
+func (a *API) deleteCalendar(r *request) (response, error) {
 	def := a.calendar(r)
 	change, err := r.change(def)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	err = a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
 	if errors.Is(err, dispatcher.ErrInUse) {
 		use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-		return answer{}, refuse(dispatcher.CodeCalendarInUse, "%s; take it out there first", use)
+		return response{}, refuse(dispatcher.CodeCalendarInUse, "%s; take it out there first", use)
 	}
-	return answer{status: http.StatusNoContent}, def.explain(change, err)
+	return response{status: http.StatusNoContent}, def.explain(change, err)
 }

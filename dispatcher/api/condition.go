@@ -90,10 +90,10 @@ func (def definition) stale(reason string) error {
 }
 
 // put does what the PUTs of definitions have in common, once the body is known to be good.
-func put[T any](r *request, def definition, write func(dispatcher.Change) (T, int64, error)) (answer, error) {
+func put[T any](r *request, def definition, write func(dispatcher.Change) (T, int64, error)) (response, error) {
 	change, err := r.change(def)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	// Whether the write created it is only told, never relied on, so a look before is enough.
 	status := http.StatusOK
@@ -102,7 +102,7 @@ func put[T any](r *request, def definition, write func(dispatcher.Change) (T, in
 	}
 	stored, revision, err := write(change)
 	if err != nil {
-		return answer{}, def.explain(change, err)
+		return response{}, def.explain(change, err)
 	}
-	return answer{status: status, revision: revision, body: stored}, nil
+	return response{status: status, revision: revision, body: stored}, nil
 }

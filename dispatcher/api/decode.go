@@ -16,10 +16,10 @@ import (
 // decode fills into, a pointer to a struct, from a JSON text and returns everything wrong
 // with its form. What is at fault keeps its default. Values are never echoed: they may be
 // secrets.
-func decode(text []byte, into any) dispatcher.Faults {
+func decode(text []byte, into any) dispatcher.Problems {
 	raw, err := document(text)
 	if err != nil {
-		return dispatcher.Faults{*err}
+		return dispatcher.Problems{*err}
 	}
 	var d decoder
 	tokens := json.NewDecoder(bytes.NewReader(raw))
@@ -27,16 +27,16 @@ func decode(text []byte, into any) dispatcher.Faults {
 	d.checkKeys(tokens, nil)
 	if raw[0] != '{' {
 		d.wrongType(nil, "an object", raw)
-		return d.faults
+		return d.problems
 	}
 	d.fill(reflect.ValueOf(into).Elem(), raw, nil)
-	return d.faults
+	return d.problems
 }
 
 // document returns the one JSON value that text holds.
-func document(text []byte) (json.RawMessage, *dispatcher.Fault) {
-	syntax := func(offset int64, what string) (json.RawMessage, *dispatcher.Fault) {
-		return nil, &dispatcher.Fault{Code: dispatcher.CodeJSONSyntax, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what)}
+func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
+	syntax := func(offset int64, what string) (json.RawMessage, *dispatcher.Problem) {
+		return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONSyntax, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what)}
 	}
 	for at := 0; at < len(text); {
 		r, width := utf8.DecodeRune(text[at:])
@@ -48,7 +48,7 @@ func document(text []byte) (json.RawMessage, *dispatcher.Fault) {
 	// Far beyond what any field takes, nesting is refused before anything recurses into it.
 	const deepest = 1000
 	if depth := dispatcher.JSONDepth(text); depth > deepest {
-		return nil, &dispatcher.Fault{Code: dispatcher.CodeJSONDepth, Message: fmt.Sprintf(
+		return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONDepth, Message: fmt.Sprintf(
 			"body is nested %d deep; the maximum for a payload is %d", depth, dispatcher.MaxPayloadDepth)}
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -66,13 +66,13 @@ func document(text []byte) (json.RawMessage, *dispatcher.Fault) {
 		return syntax(dec.InputOffset(), err.Error())
 	}
 	if rest := bytes.TrimLeft(text[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return nil, &dispatcher.Fault{Code: dispatcher.CodeJSONTrailing, Message: fmt.Sprintf(
+		return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONTrailing, Message: fmt.Sprintf(
 			"body goes on after its JSON value, at offset %d", len(text)-len(rest))}
 	}
 	return raw, nil
 }
 
-// pointer is a path into the body, written out only where a fault needs it.
+// pointer is a path into the body, written out only where a problem needs it.
 type pointer struct {
 	parent *pointer
 	token  string
@@ -86,14 +86,14 @@ func (p *pointer) String() string {
 }
 
 // decoder collects the faults of one body.
-type decoder struct{ faults dispatcher.Faults }
+type decoder struct{ problems dispatcher.Problems }
 
-// full tells that there are more faults than an answer shows; finding others is lost work.
-func (d *decoder) full() bool { return len(d.faults) > mostFaults }
+// full tells that there are more faults than a response shows; finding others is lost work.
+func (d *decoder) full() bool { return len(d.problems) > mostProblems }
 
 func (d *decoder) add(at *pointer, code, format string, args ...any) {
 	if !d.full() {
-		d.faults.Add(at.String(), code, format, args...)
+		d.problems.Add(at.String(), code, format, args...)
 	}
 }
 

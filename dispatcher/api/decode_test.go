@@ -24,14 +24,14 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var got dispatcher.Job
-		faults := decode(text, &got)
-		for _, fault := range faults {
-			if fault.Code == "" || fault.Message == "" || len(fault.Message) > 1000 {
-				t.Errorf("fault %+v says too little or too much", fault)
+		problems := decode(text, &got)
+		for _, problem := range problems {
+			if problem.Code == "" || problem.Message == "" || len(problem.Message) > 1000 {
+				t.Errorf("fault %+v says too little or too much", problem)
 			}
 		}
-		addMeaning(&faults, got.Validate())
-		if len(faults) > 0 {
+		addMeaning(&problems, got.Validate())
+		if len(problems) > 0 {
 			return
 		}
 		text = withoutReadOnly(t, text)
@@ -88,9 +88,9 @@ func withoutReadOnly(t *testing.T, text []byte) []byte {
 func TestReadOnlyFieldsArePassedOver(t *testing.T) {
 	t.Parallel()
 	var job dispatcher.Job
-	faults := decode([]byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never","triggers":{"a":{"expression":"x","state":[],"paused":1}}}`), &job)
-	if len(faults) != 0 || job.Revision != 0 || job.Triggers["a"].Expression != "x" {
-		t.Errorf("decode = %+v, %v, want read-only fields passed over", job, faults)
+	problems := decode([]byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never","triggers":{"a":{"expression":"x","state":[],"paused":1}}}`), &job)
+	if len(problems) != 0 || job.Revision != 0 || job.Triggers["a"].Expression != "x" {
+		t.Errorf("decode = %+v, %v, want read-only fields passed over", job, problems)
 	}
 }
 
@@ -120,10 +120,10 @@ func TestHostileBodiesTakeLittle(t *testing.T) {
 		"many brackets inside of strings": `{"description":"` + strings.Repeat(`[`, 300_000) + `"}`,
 	} {
 		var job dispatcher.Job
-		faults := decode([]byte(text), &job)
-		addMeaning(&faults, job.Validate())
+		problems := decode([]byte(text), &job)
+		addMeaning(&problems, job.Validate())
 		size := 0
-		for _, f := range faults {
+		for _, f := range problems {
 			size += len(f.Path) + len(f.Message)
 		}
 		if size > 100_000 {

@@ -3,10 +3,10 @@
 // # The walk of a request
 //
 // Every route is a row of one table (routes.go): method, path, what the caller must be
-// allowed, which query parameters exist, and a function from a request to an answer or an
+// allowed, which query parameters exist, and a function from a request to a response or an
 // error. One wrapper (serve.go) does what all have in common, in this order: a request id,
 // a deadline, a bound on the body, the bearer token, the names in the path, the query; then
-// the function; then the answer or the problem is written. Functions never write.
+// the function; then the response or the problem is written. Functions never write.
 //
 // # Errors
 //

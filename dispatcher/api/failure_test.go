@@ -46,7 +46,7 @@ func TestFailuresSayNothingOfTheirCause(t *testing.T) {
 			got := w.do("GET", oneApp, "", "X-Request-Id: id-7")
 			got.refused(tt.status, tt.code)
 			if strings.Contains(got.Body.String(), secret) {
-				t.Errorf("the cause is in the answer: %s", got.Body)
+				t.Errorf("the cause is in the response: %s", got.Body)
 			}
 			if n := strings.Count(logs.String(), "request_id=id-7"); n != 1 || !strings.Contains(logs.String(), secret) {
 				t.Errorf("the cause is logged %d times, want once with the request id: %s", n, &logs)
@@ -77,7 +77,7 @@ func TestReadinessIsTheEnginesToo(t *testing.T) {
 	got := w.do("GET", "/readyz", "", "Authorization:")
 	got.refused(http.StatusServiceUnavailable, " unavailable")
 	if strings.Contains(got.Body.String(), "hunter2") {
-		t.Errorf("the cause is in the answer: %s", got.Body)
+		t.Errorf("the cause is in the response: %s", got.Body)
 	}
 }
 

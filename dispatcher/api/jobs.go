@@ -18,30 +18,30 @@ func (a *API) job(r *request) definition {
 	}
 }
 
-func (a *API) listJobs(r *request) (answer, error) {
-	var faults dispatcher.Faults
-	page := r.page(&faults, validName)
-	if err := faults.Err(); err != nil {
-		return answer{}, err
+func (a *API) listJobs(r *request) (response, error) {
+	var problems dispatcher.Problems
+	page := r.page(&problems, validName)
+	if err := problems.Err(); err != nil {
+		return response{}, err
 	}
 	return paged(page, func(job dispatcher.Job) string { return job.Name }, func(page dispatcher.Page) ([]dispatcher.Job, error) {
 		return a.store.Jobs(r.Context(), r.PathValue("app"), page)
 	})
 }
 
-func (a *API) getJob(r *request) (answer, error) {
+func (a *API) getJob(r *request) (response, error) {
 	job, err := a.store.Job(r.Context(), r.PathValue("app"), r.PathValue("job"))
-	return answer{revision: job.Revision, body: job}, err
+	return response{revision: job.Revision, body: job}, err
 }
 
-func (a *API) putJob(r *request) (answer, error) {
+func (a *API) putJob(r *request) (response, error) {
 	job := dispatcher.Job{App: r.PathValue("app"), Name: r.PathValue("job")}
-	faults := r.decode(&job)
-	mustMatch(&faults, "/app", job.App, r.PathValue("app"))
-	mustMatch(&faults, "/name", job.Name, r.PathValue("job"))
-	addMeaning(&faults, job.Validate())
-	if err := faults.Err(); err != nil {
-		return answer{}, err
+	problems := r.decode(&job)
+	mustMatch(&problems, "/app", job.App, r.PathValue("app"))
+	mustMatch(&problems, "/name", job.Name, r.PathValue("job"))
+	addMeaning(&problems, job.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
 	}
 	return put(r, a.job(r), func(change dispatcher.Change) (dispatcher.Job, int64, error) {
 		stored, err := a.store.PutJob(r.Context(), job, change)
@@ -49,54 +49,54 @@ func (a *API) putJob(r *request) (answer, error) {
 	})
 }
 
-func (a *API) deleteJob(r *request) (answer, error) {
+func (a *API) deleteJob(r *request) (response, error) {
 	def := a.job(r)
 	change, err := r.change(def)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	err = a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
-	return answer{status: http.StatusNoContent}, def.explain(change, err)
+	return response{status: http.StatusNoContent}, def.explain(change, err)
 }
 
 // pause serves the pauses and resumes of jobs and of single triggers.
-func pause(paused bool) func(*API, *request) (answer, error) {
-	return func(a *API, r *request) (answer, error) {
+func pause(paused bool) func(*API, *request) (response, error) {
+	return func(a *API, r *request) (response, error) {
 		if err := r.decodeNothing(); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		def := a.job(r)
 		change, err := r.change(def)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		job, err := a.store.PauseJob(r.Context(), r.PathValue("app"), r.PathValue("job"), r.PathValue("trigger"), paused, change)
-		return answer{revision: job.Revision, body: job}, def.explain(change, err)
+		return response{revision: job.Revision, body: job}, def.explain(change, err)
 	}
 }
 
-func (a *API) runJob(r *request) (answer, error) {
+func (a *API) runJob(r *request) (response, error) {
 	if err := r.decodeNothing(); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if _, err := a.job(r).revision(); err != nil { // what is not there cannot be enabled
-		return answer{}, err
+		return response{}, err
 	}
 	if err := a.mayRun(r, r.PathValue("app")); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), dispatcher.Change{Actor: r.token.Name})
 	if err != nil {
-		return answer{}, conflict(err, "wait until some of them have ended")
+		return response{}, conflict(err, "wait until some of them have ended")
 	}
-	return answer{status: http.StatusAccepted, body: run, header: map[string]string{"Location": "/v1/runs/" + run.ID}}, nil
+	return response{status: http.StatusAccepted, body: run, header: map[string]string{"Location": "/v1/runs/" + run.ID}}, nil
 }
 
-func (a *API) listSlots(r *request) (answer, error) {
+func (a *API) listSlots(r *request) (response, error) {
 	app, job := r.PathValue("app"), r.PathValue("job")
 	slots, err := a.store.Slots(r.Context(), app, job)
 	if slots == nil {
 		slots = []dispatcher.Slot{}
 	}
-	return answer{body: list[dispatcher.Slot]{Items: slots}}, err
+	return response{body: list[dispatcher.Slot]{Items: slots}}, err
 }

@@ -6,28 +6,28 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func (a *API) listNodes(r *request) (answer, error) {
+func (a *API) listNodes(r *request) (response, error) {
 	nodes, err := a.store.Nodes(r.Context())
 	if nodes == nil {
 		nodes = []dispatcher.Node{}
 	}
-	return answer{body: list[dispatcher.Node]{Items: nodes}}, err
+	return response{body: list[dispatcher.Node]{Items: nodes}}, err
 }
 
 // setNode serves what an operator may ask of a node.
-func setNode(state dispatcher.NodeState) func(*API, *request) (answer, error) {
-	return func(a *API, r *request) (answer, error) {
+func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) {
+	return func(a *API, r *request) (response, error) {
 		if err := r.decodeNothing(); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		id, err := dispatcher.ParseNodeID(r.PathValue("node"))
 		if err != nil {
-			return answer{}, dispatcher.NotFound("node", r.PathValue("node"))
+			return response{}, dispatcher.NotFound("node", r.PathValue("node"))
 		}
 		node, err := a.store.SetNodeState(r.Context(), id, state, dispatcher.Change{Actor: r.token.Name})
-		if errors.Is(err, dispatcher.ErrRewound) {
-			return answer{}, refuse(dispatcher.CodeStateConflict, "%s", err)
+		if errors.Is(err, dispatcher.ErrRolledBack) {
+			return response{}, refuse(dispatcher.CodeStateConflict, "%s", err)
 		}
-		return answer{body: node}, conflict(err, "its process registers anew under another id, if it lives")
+		return response{body: node}, conflict(err, "its process registers again under another id, if it lives")
 	}
 }

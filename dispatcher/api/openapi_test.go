@@ -58,17 +58,17 @@ func readOpenAPI(t *testing.T) openAPI {
 	if err := json.Unmarshal(openAPIDocument, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if faults := decodeKeys(openAPIDocument); len(faults) > 0 {
-		t.Fatal(faults)
+	if problems := decodeKeys(openAPIDocument); len(problems) > 0 {
+		t.Fatal(problems)
 	}
 	return doc
 }
 
 // decodeKeys finds keys that are given twice.
-func decodeKeys(text []byte) dispatcher.Faults {
+func decodeKeys(text []byte) dispatcher.Problems {
 	var d decoder
 	d.checkKeys(json.NewDecoder(strings.NewReader(string(text))), nil)
-	return d.faults
+	return d.problems
 }
 
 // resolve follows the reference of a parameter.
@@ -150,18 +150,18 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		"BasicAuth": reflect.TypeFor[dispatcher.BasicAuth](), "BearerAuth": reflect.TypeFor[dispatcher.BearerAuth](),
 		"APIKeyAuth": reflect.TypeFor[dispatcher.APIKeyAuth](), "SigV4Auth": reflect.TypeFor[dispatcher.SigV4Auth](),
 		"AWSCredentials": reflect.TypeFor[dispatcher.AWSCredentials](), "TLS": reflect.TypeFor[dispatcher.TLS](),
-		"Answer": reflect.TypeFor[dispatcher.Answer](), "Phases": reflect.TypeFor[dispatcher.Phases](),
+		"Response": reflect.TypeFor[dispatcher.Response](), "Phases": reflect.TypeFor[dispatcher.Phases](),
 		"Run": reflect.TypeFor[dispatcher.Run](), "Attempt": reflect.TypeFor[dispatcher.Attempt](), "Outcome": reflect.TypeFor[dispatcher.Outcome](),
-		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](), "Fault": reflect.TypeFor[dispatcher.Fault](),
+		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](), "Fault": reflect.TypeFor[dispatcher.Problem](),
 		"MissedRange": reflect.TypeFor[dispatcher.MissedRange](),
 		"Slot":        reflect.TypeFor[dispatcher.Slot](), "SlotList": reflect.TypeFor[list[dispatcher.Slot]](),
 		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),
 		"AppList": reflect.TypeFor[list[dispatcher.App]](), "JobList": reflect.TypeFor[list[dispatcher.Job]](),
 		"RunList": reflect.TypeFor[list[dispatcher.Run]](), "MisfireList": reflect.TypeFor[list[dispatcher.Misfire]](),
 		"Explanation": reflect.TypeFor[dispatcher.Explanation](), "Step": reflect.TypeFor[dispatcher.Step](),
-		"AuditPage": reflect.TypeFor[dispatcher.AuditPage](), "TriggerAudit": reflect.TypeFor[dispatcher.TriggerAudit](),
+		"VerifyPage": reflect.TypeFor[dispatcher.VerifyPage](), "TriggerVerification": reflect.TypeFor[dispatcher.TriggerVerification](),
 		"Discrepancy": reflect.TypeFor[dispatcher.Discrepancy](),
-		"Rewind":      reflect.TypeFor[dispatcher.Rewind](),
+		"Rollback":    reflect.TypeFor[dispatcher.Rollback](),
 		"NodeList":    reflect.TypeFor[list[dispatcher.Node]](), "Problem": reflect.TypeFor[problem](),
 	}
 	for name, described := range doc.Comp.Schemas {
@@ -239,7 +239,7 @@ func TestOpenAPIEnumsAreTheValues(t *testing.T) {
 	schemas := readOpenAPI(t).Comp.Schemas
 	for name, file := range map[string]string{
 		"Class": "../run.go", "Dialect": "../schedule/spec.go", "Gap": "../schedule/spec.go", "Overlap": "../schedule/spec.go",
-		"OnExcluded": "../schedule/exclude.go", "Account": "../explain.go", "DiscrepancyKind": "../audit.go",
+		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../explain.go", "DiscrepancyKind": "../audit.go",
 	} {
 		described := slices.DeleteFunc(slices.Sorted(slices.Values(schemas[name].Enum)), func(s string) bool { return s == "" })
 		if diff := cmp.Diff(constants(t, file, strings.TrimSuffix(name, "Kind")), described); diff != "" {
@@ -253,7 +253,7 @@ func TestOpenAPIEnumsAreTheValues(t *testing.T) {
 	if diff := cmp.Diff(states, schemas["RunState"].Enum); diff != "" {
 		t.Errorf("run states (-domain +described):\n%s", diff)
 	}
-	codes := append(constants(t, "../fault.go", "Code"), schedule.Codes...)
+	codes := append(constants(t, "../problem.go", "Code"), schedule.Codes...)
 	codes = append(codes, constants(t, "../schedule/report.go", "Warn")...)
 	slices.Sort(codes)
 	if diff := cmp.Diff(slices.Compact(codes), slices.Sorted(slices.Values(schemas["Code"].Enum))); diff != "" {

@@ -24,7 +24,7 @@ type list[T any] struct {
 // checkQuery refuses parameters that rt does not know, and those that are given twice: both
 // are mistakes that would silently select something else.
 func checkQuery(rt route, r *request) error {
-	var faults dispatcher.Faults
+	var problems dispatcher.Problems
 	known := map[string]bool{}
 	for _, name := range rt.query {
 		known[name] = true
@@ -38,29 +38,29 @@ func checkQuery(rt route, r *request) error {
 	for _, name := range names {
 		switch {
 		case !known[name]:
-			faults.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is not known here%s",
+			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is not known here%s",
 				dispatcher.Echo(name), didYouMean(name, known))
 		case len(values[name]) > 1:
-			faults.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is given %d times", name, len(values[name]))
+			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is given %d times", name, len(values[name]))
 		}
 	}
-	return faults.Err()
+	return problems.Err()
 }
 
 // page reads limit and cursor. isKey tells the cursors that this list gives out.
-func (r *request) page(faults *dispatcher.Faults, isKey func(string) bool) dispatcher.Page {
+func (r *request) page(problems *dispatcher.Problems, isKey func(string) bool) dispatcher.Page {
 	page := dispatcher.Page{Limit: defaultLimit}
 	query := r.URL.Query()
 	if query.Has("limit") {
 		limit, err := strconv.Atoi(query.Get("limit"))
 		if err != nil || limit < 1 || limit > maxLimit {
-			faults.Add("/limit", dispatcher.CodePageLimit, "limit %s is not a number from 1 to %d", dispatcher.Echo(query.Get("limit")), maxLimit)
+			problems.Add("/limit", dispatcher.CodePageLimit, "limit %s is not a number from 1 to %d", dispatcher.Echo(query.Get("limit")), maxLimit)
 		}
 		page.Limit = limit
 	}
 	if query.Has("cursor") {
 		if page.Cursor = query.Get("cursor"); !isKey(page.Cursor) {
-			faults.Add("/cursor", dispatcher.CodePageCursor, "cursor %s was not given out by this list; leave it out for the first page",
+			problems.Add("/cursor", dispatcher.CodePageCursor, "cursor %s was not given out by this list; leave it out for the first page",
 				dispatcher.Echo(page.Cursor))
 		}
 	}
@@ -74,12 +74,12 @@ func isRunID(text string) bool {
 }
 
 // paged reads one page of a list and finds whether there is another one.
-func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher.Page) ([]T, error)) (answer, error) {
+func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher.Page) ([]T, error)) (response, error) {
 	wanted := page.Limit
 	page.Limit++
 	items, err := read(page)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	body := list[T]{Items: items}
 	if len(items) > wanted {
@@ -89,48 +89,48 @@ func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher
 	if body.Items == nil {
 		body.Items = []T{} // "items": [] rather than null
 	}
-	return answer{body: body}, nil
+	return response{body: body}, nil
 }
 
 // runQuery reads the parameters of the lists of runs and misfires.
 func (r *request) runQuery() (dispatcher.RunQuery, error) {
-	var faults dispatcher.Faults
+	var problems dispatcher.Problems
 	values := r.URL.Query()
 	query := dispatcher.RunQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), Trigger: values.Get("trigger"), State: dispatcher.RunState(values.Get("state")),
-		Page: r.page(&faults, isRunID),
+		Page: r.page(&problems, isRunID),
 	}
 	for _, name := range []string{"job", "trigger"} {
 		if values.Has(name) {
-			dispatcher.CheckName(&faults, "/"+name, values.Get(name))
+			dispatcher.CheckName(&problems, "/"+name, values.Get(name))
 		}
 	}
 	if query.Trigger != "" && query.Job == "" {
-		faults.Add("/job", dispatcher.CodeRequired, "a trigger is selected but not its job; give job too")
+		problems.Add("/job", dispatcher.CodeRequired, "a trigger is selected but not its job; give job too")
 	}
 	if values.Has("state") && !slices.Contains(dispatcher.RunStates, query.State) {
-		faults.Add("/state", dispatcher.CodeEnum, "state %s is not one of %s", dispatcher.Echo(string(query.State)), joined(dispatcher.RunStates))
+		problems.Add("/state", dispatcher.CodeEnum, "state %s is not one of %s", dispatcher.Echo(string(query.State)), joined(dispatcher.RunStates))
 	}
-	query.From, query.To = r.instant(&faults, "from"), r.instant(&faults, "to")
-	checkOrder(&faults, query.From, query.To)
-	return query, faults.Err()
+	query.From, query.To = r.instant(&problems, "from"), r.instant(&problems, "to")
+	checkOrder(&problems, query.From, query.To)
+	return query, problems.Err()
 }
 
 // instant reads a query parameter that is an instant; without one it is zero.
-func (r *request) instant(faults *dispatcher.Faults, name string) time.Time {
+func (r *request) instant(problems *dispatcher.Problems, name string) time.Time {
 	values := r.URL.Query()
 	if !values.Has(name) {
 		return time.Time{}
 	}
 	at, err := dispatcher.ParseInstant(values.Get(name))
-	faults.AddError("/"+name, err)
+	problems.AddError("/"+name, err)
 	return at
 }
 
 // checkOrder reports bounds that select nothing.
-func checkOrder(faults *dispatcher.Faults, from, to time.Time) {
+func checkOrder(problems *dispatcher.Problems, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() && from.After(to) {
-		faults.Add("/from", schedule.CodeWindowOrder, "from is after to, so nothing is selected; swap them")
+		problems.Add("/from", schedule.CodeWindowOrder, "from is after to, so nothing is selected; swap them")
 	}
 }
 

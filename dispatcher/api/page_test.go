@@ -95,8 +95,8 @@ func TestQueriesAreChecked(t *testing.T) {
 	w.declare()
 	const runs = "/v1/apps/crm/runs"
 	for target, want := range map[string]struct {
-		status int
-		faults []string
+		status   int
+		problems []string
 	}{
 		"/v1/apps?limit=0":                {400, []string{"/limit page_limit"}},
 		"/v1/apps?limit=-1":               {400, []string{"/limit page_limit"}},
@@ -129,7 +129,7 @@ func TestQueriesAreChecked(t *testing.T) {
 		"/v1/apps/nosuch/jobs":            {404, []string{" not_found"}},
 		runs + "?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z": {422, []string{"/from window_order"}},
 	} {
-		w.do("GET", target, "").refused(want.status, want.faults...)
+		w.do("GET", target, "").refused(want.status, want.problems...)
 	}
 	w.must(http.StatusOK, "GET", runs+"?job=sync&trigger=nightly&state=failed&from=2026-01-01T00:00:00Z&to=2027-01-01T00:00:00%2B02:00", "")
 }

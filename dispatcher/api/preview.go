@@ -4,28 +4,28 @@ import "github.com/carillon-dev/carillon/dispatcher"
 
 // preview works by the database's clock, by which the schedule would be armed, and with the
 // calendars of the app that it names.
-func (a *API) preview(r *request) (answer, error) {
+func (a *API) preview(r *request) (response, error) {
 	var asked dispatcher.PreviewRequest
-	faults := r.decode(&asked)
-	addMeaning(&faults, asked.Validate())
-	if err := faults.Err(); err != nil {
-		return answer{}, err
+	problems := r.decode(&asked)
+	addMeaning(&problems, asked.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
 	}
 	var calendars dispatcher.Calendars
 	if asked.Calendar != "" {
 		if !r.maySee(asked.App) {
-			return answer{}, notBound(r.token, asked.App)
+			return response{}, notBound(r.token, asked.App)
 		}
 		_, all, err := a.store.AppCalendars(r.Context(), asked.App)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		calendars = dispatcher.CompileCalendars(all)
 	}
 	now, err := a.store.Clock(r.Context())
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	found, err := asked.Preview(calendars, now)
-	return answer{body: found}, err
+	return response{body: found}, err
 }

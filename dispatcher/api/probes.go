@@ -17,47 +17,47 @@ var openAPIDocument []byte
 
 // live says that the process serves; it asks nobody, so that a database that is away does
 // not get every node restarted.
-func (a *API) live(*request) (answer, error) {
-	return answer{body: map[string]string{"status": "ok"}}, nil
+func (a *API) live(*request) (response, error) {
+	return response{body: map[string]string{"status": "ok"}}, nil
 }
 
 // ready says whether the node can do its work now.
-func (a *API) ready(r *request) (answer, error) {
+func (a *API) ready(r *request) (response, error) {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	if _, err := a.store.Installation(ctx); err != nil {
 		a.log.WarnContext(ctx, "not ready: database", "request_id", r.id, "err", err)
-		return answer{}, refuse(dispatcher.CodeUnavailable, "the database does not answer")
+		return response{}, refuse(dispatcher.CodeUnavailable, "the database does not answer")
 	}
 	if err := a.opts.Ready(ctx); err != nil {
 		a.log.WarnContext(ctx, "not ready: engine", "request_id", r.id, "err", err)
-		return answer{}, refuse(dispatcher.CodeUnavailable, "the engine is not ready")
+		return response{}, refuse(dispatcher.CodeUnavailable, "the engine is not ready")
 	}
-	return answer{body: map[string]string{"status": "ok"}}, nil
+	return response{body: map[string]string{"status": "ok"}}, nil
 }
 
-func (a *API) version(*request) (answer, error) {
-	return answer{body: map[string]string{"version": a.opts.Version}}, nil
+func (a *API) version(*request) (response, error) {
+	return response{body: map[string]string{"version": a.opts.Version}}, nil
 }
 
 // metrics shows the node's metrics in Prometheus' text format.
-func (a *API) metrics(*request) (answer, error) {
+func (a *API) metrics(*request) (response, error) {
 	families, err := a.opts.Metrics.Gather()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var text bytes.Buffer
 	format := expfmt.NewFormat(expfmt.TypeTextPlain)
 	encoder := expfmt.NewEncoder(&text, format)
 	for _, family := range families {
 		if err := encoder.Encode(family); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
-	return answer{body: json.RawMessage(text.Bytes()), header: map[string]string{"Content-Type": string(format)}}, nil
+	return response{body: json.RawMessage(text.Bytes()), header: map[string]string{"Content-Type": string(format)}}, nil
 }
 
-func (a *API) openAPI(*request) (answer, error) {
-	return answer{body: json.RawMessage(openAPIDocument)}, nil
+func (a *API) openAPI(*request) (response, error) {
+	return response{body: json.RawMessage(openAPIDocument)}, nil
 }

@@ -16,11 +16,11 @@ import (
 // problem is the body of every error (RFC 9457). Type stays about:blank: what a client
 // branches on are the codes.
 type problem struct {
-	Type      string            `json:"type"`
-	Title     string            `json:"title"`
-	Status    int               `json:"status"`
-	RequestID string            `json:"request_id"`
-	Errors    dispatcher.Faults `json:"errors"`
+	Type      string              `json:"type"`
+	Title     string              `json:"title"`
+	Status    int                 `json:"status"`
+	RequestID string              `json:"request_id"`
+	Errors    dispatcher.Problems `json:"errors"`
 }
 
 // statuses says with which status a code is answered; every other code is a matter of
@@ -46,9 +46,9 @@ var statuses = []struct {
 	{http.StatusRequestEntityTooLarge, []string{dispatcher.CodePayloadTooLarge}},
 }
 
-func statusOf(faults dispatcher.Faults) int {
+func statusOf(problems dispatcher.Problems) int {
 	for _, row := range statuses {
-		if slices.ContainsFunc(faults, func(f dispatcher.Fault) bool { return slices.Contains(row.codes, f.Code) }) {
+		if slices.ContainsFunc(problems, func(f dispatcher.Problem) bool { return slices.Contains(row.codes, f.Code) }) {
 			return row.status
 		}
 	}
@@ -66,9 +66,9 @@ var sentinels = []struct {
 	{dispatcher.ErrInUse, dispatcher.CodeCalendarInUse},
 }
 
-// refuse returns a fault of the request as a whole.
+// refuse returns a problem of the request as a whole.
 func refuse(code, format string, args ...any) error {
-	return &dispatcher.Fault{Code: code, Message: fmt.Sprintf(format, args...)}
+	return &dispatcher.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // conflict makes ErrConflict say how to get around it; any other error stays as it is.
@@ -80,10 +80,10 @@ func conflict(err error, wayOut string) error {
 	return refuse(dispatcher.CodeStateConflict, "%s; %s", state, wayOut)
 }
 
-// problem turns err into an answer that keeps the headers of ans. Internal errors end here.
-func (a *API) problem(r *request, rt route, ans answer, err error) answer {
-	faults := a.faults(r, rt, err)
-	status := statusOf(faults)
+// problem turns err into a response that keeps the headers of ans. Internal errors end here.
+func (a *API) problem(r *request, rt route, ans response, err error) response {
+	problems := a.problems(r, rt, err)
+	status := statusOf(problems)
 	header := map[string]string{"Content-Type": "application/problem+json"}
 	for key, value := range ans.header {
 		header[key] = value
@@ -94,41 +94,41 @@ func (a *API) problem(r *request, rt route, ans answer, err error) answer {
 	case http.StatusServiceUnavailable:
 		header["Retry-After"] = "2"
 	}
-	return answer{status: status, header: header, body: problem{
-		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.id, Errors: bounded(faults),
+	return response{status: status, header: header, body: problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.id, Errors: bounded(problems),
 	}}
 }
 
 // faults returns what may be said about err.
-func (a *API) faults(r *request, rt route, err error) dispatcher.Faults {
-	var faults dispatcher.Faults
-	var one *dispatcher.Fault
-	var many dispatcher.Faults
+func (a *API) problems(r *request, rt route, err error) dispatcher.Problems {
+	var problems dispatcher.Problems
+	var one *dispatcher.Problem
+	var many dispatcher.Problems
 	if errors.As(err, &one) || errors.As(err, &many) {
-		faults.AddError("", err)
-		return faults
+		problems.AddError("", err)
+		return problems
 	}
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
-			faults.Add("", s.code, "%v", err)
-			return faults
+			problems.Add("", s.code, "%v", err)
+			return problems
 		}
 	}
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) { // the caller went away: nobody reads this
-		faults.Add("", dispatcher.CodeUnavailable, "the request was given up")
-		return faults
+		problems.Add("", dispatcher.CodeUnavailable, "the request was given up")
+		return problems
 	}
 	if a.unavailable(r, err) {
 		a.log.WarnContext(r.Context(), "database unavailable", "request_id", r.id, "route", rt.path, "err", err)
-		faults.Add("", dispatcher.CodeUnavailable, "the database does not answer; try again in a moment")
-		return faults
+		problems.Add("", dispatcher.CodeUnavailable, "the database does not answer; try again in a moment")
+		return problems
 	}
 	a.log.ErrorContext(r.Context(), "request failed", "request_id", r.id, "method", r.Method, "route", rt.path, "err", err)
-	faults.Add("", dispatcher.CodeInternal, "the request failed for a reason that is ours; the log names it under request id %s", r.id)
-	return faults
+	problems.Add("", dispatcher.CodeInternal, "the request failed for a reason that is ours; the log names it under request id %s", r.id)
+	return problems
 }
 
-// unavailable tells a database that does not answer from a fault of ours. Drivers have no
+// unavailable tells a database that does not answer from a problem of ours. Drivers have no
 // common word for it, so what is not plain from the error is asked of the database.
 func (a *API) unavailable(r *request, err error) bool {
 	var network net.Error
@@ -142,14 +142,14 @@ func (a *API) unavailable(r *request, err error) bool {
 	return down != nil
 }
 
-// mostFaults keeps a hostile body from being answered with megabytes of faults.
-const mostFaults = 100
+// mostProblems keeps a hostile body from being answered with megabytes of faults.
+const mostProblems = 100
 
-func bounded(faults dispatcher.Faults) dispatcher.Faults {
-	if len(faults) <= mostFaults {
-		return faults
+func bounded(problems dispatcher.Problems) dispatcher.Problems {
+	if len(problems) <= mostProblems {
+		return problems
 	}
-	faults = slices.Clone(faults[:mostFaults])
-	faults.Add("", dispatcher.CodeTooMany, "there are more faults than the %d listed", mostFaults)
-	return faults
+	problems = slices.Clone(problems[:mostProblems])
+	problems.Add("", dispatcher.CodeTooMany, "there are more faults than the %d listed", mostProblems)
+	return problems
 }

@@ -17,15 +17,15 @@ type route struct {
 	fleet bool
 	// query names the parameters that the route knows.
 	query []string
-	serve func(*API, *request) (answer, error)
+	serve func(*API, *request) (response, error)
 }
 
 var (
-	pageQuery  = []string{"limit", "cursor"}
-	runsQuery  = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
-	explQuery  = []string{"at"}
-	auditQuery = []string{"from", "to", "limit", "cursor"}
-	missQuery  = []string{"job", "trigger", "from", "to", "limit", "cursor"}
+	pageQuery   = []string{"limit", "cursor"}
+	runsQuery   = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
+	explQuery   = []string{"at"}
+	verifyQuery = []string{"from", "to", "limit", "cursor"}
+	missQuery   = []string{"job", "trigger", "from", "to", "limit", "cursor"}
 )
 
 const (
@@ -73,7 +73,7 @@ var routes = []route{
 
 	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
 	{method: "GET", path: appPath + "/misfires", scope: read, query: missQuery, serve: (*API).listMisfires},
-	{method: "GET", path: appPath + "/audit", scope: read, query: auditQuery, serve: (*API).audit},
+	{method: "GET", path: appPath + "/verify", scope: read, query: verifyQuery, serve: (*API).verify},
 	{method: "GET", path: runPath, scope: read, serve: (*API).getRun},
 	{method: "POST", path: runPath + "/cancel", scope: write, serve: (*API).cancelRun},
 	{method: "POST", path: runPath + "/retry", scope: write, serve: (*API).retryRun},
@@ -83,14 +83,14 @@ var routes = []route{
 	{method: "POST", path: nodePath + "/resume", scope: write, fleet: true, serve: setNode(dispatcher.NodeActive)},
 	{method: "POST", path: nodePath + "/drain", scope: write, fleet: true, serve: setNode(dispatcher.NodeDraining)},
 
-	{method: "GET", path: "/v1/rewind", scope: read, fleet: true, serve: (*API).getRewind},
-	{method: "POST", path: "/v1/rewind/skip", scope: write, fleet: true, serve: resolveRewind(dispatcher.RewindSkip)},
-	{method: "POST", path: "/v1/rewind/replay", scope: write, fleet: true, serve: resolveRewind(dispatcher.RewindReplay)},
+	{method: "GET", path: "/v1/rollback", scope: read, fleet: true, serve: (*API).getRollback},
+	{method: "POST", path: "/v1/rollback/skip", scope: write, fleet: true, serve: resolveRollback(dispatcher.RollbackSkip)},
+	{method: "POST", path: "/v1/rollback/replay", scope: write, fleet: true, serve: resolveRollback(dispatcher.RollbackReplay)},
 
 	{method: "POST", path: "/v1/schedules/preview", scope: read, serve: (*API).preview},
 }
 
-// newMux serves routes, and answers every other method and path with a problem.
+// newMux serves routes, and responses every other method and path with a problem.
 func (a *API) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
@@ -109,15 +109,15 @@ func (a *API) newMux() *http.ServeMux {
 	return mux
 }
 
-func wrongMethod(allow string) func(*API, *request) (answer, error) {
-	return func(_ *API, r *request) (answer, error) {
-		return answer{header: map[string]string{"Allow": allow}},
+func wrongMethod(allow string) func(*API, *request) (response, error) {
+	return func(_ *API, r *request) (response, error) {
+		return response{header: map[string]string{"Allow": allow}},
 			refuse(dispatcher.CodeMethodNotServed, "method %s is not served here; the methods are %s", dispatcher.Echo(r.Method), allow)
 	}
 }
 
 // unknownRoute has a code of its own: who asks at a wrong endpoint must not conclude that
 // the thing asked for was deleted.
-func (a *API) unknownRoute(r *request) (answer, error) {
-	return answer{}, refuse(dispatcher.CodeRouteUnknown, "there is no route %s; /openapi.json lists those there are", dispatcher.Echo(r.URL.Path))
+func (a *API) unknownRoute(r *request) (response, error) {
+	return response{}, refuse(dispatcher.CodeRouteUnknown, "there is no route %s; /openapi.json lists those there are", dispatcher.Echo(r.URL.Path))
 }

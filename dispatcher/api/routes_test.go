@@ -99,19 +99,19 @@ func TestInstantsAreExplainedAndAudited(t *testing.T) {
 	w.declare()
 	explain := oneJob + "/triggers/nightly/explain"
 	got := into[dispatcher.Explanation](w.must(http.StatusOK, "GET", explain+"?at=2026-05-01T10:00:00Z", ""))
-	if got.Account == "" || got.Reason == "" || got.Trigger != "nightly" || got.Steps == nil {
+	if got.Verdict == "" || got.Reason == "" || got.Trigger != "nightly" || got.Steps == nil {
 		t.Errorf("explanation is %+v", got)
 	}
 	w.do("GET", explain, "").refused(422, "/at required")
 	w.do("GET", explain+"?at=now", "").refused(422, "/at time_invalid")
 	w.do("GET", oneJob+"/triggers/nosuch/explain?at=2026-05-01T10:00:00Z", "").refused(404, " not_found")
-	page := into[dispatcher.AuditPage](w.must(http.StatusOK, "GET", oneApp+"/audit", ""))
-	if len(page.Items) != 1 || page.Items[0].Trigger != "nightly" || page.Items[0].Unaccounted != 0 || page.Next != "" {
+	page := into[dispatcher.VerifyPage](w.must(http.StatusOK, "GET", oneApp+"/verify", ""))
+	if len(page.Items) != 1 || page.Items[0].Trigger != "nightly" || page.Items[0].Unexplained != 0 || page.Next != "" {
 		t.Errorf("audit is %+v", page)
 	}
-	w.do("GET", oneApp+"/audit?cursor=a@b", "").refused(400, "/cursor page_cursor")
-	w.do("GET", oneApp+"/audit?from=2026-05-02T00:00:00Z&to=2026-05-01T00:00:00Z", "").refused(422, "/from window_order")
-	w.do("GET", "/v1/apps/nosuch/audit", "").refused(404, " not_found")
+	w.do("GET", oneApp+"/verify?cursor=a@b", "").refused(400, "/cursor page_cursor")
+	w.do("GET", oneApp+"/verify?from=2026-05-02T00:00:00Z&to=2026-05-01T00:00:00Z", "").refused(422, "/from window_order")
+	w.do("GET", "/v1/apps/nosuch/verify", "").refused(404, " not_found")
 }
 
 // No node claims runs of a disabled app, so one that is asked for would wait without a word.
@@ -150,7 +150,7 @@ func TestNodesAreListedAndSet(t *testing.T) {
 			t.Errorf("node after %s is %s, want %s", step.verb, got.State, step.want)
 		}
 	}
-	if err := w.store.Resign(t.Context(), 0xbe11); err != nil {
+	if err := w.store.Deregister(t.Context(), 0xbe11); err != nil {
 		t.Fatal(err)
 	}
 	w.do("POST", path+"/resume", "").refused(409, " state_conflict")
@@ -173,7 +173,7 @@ func TestPreview(t *testing.T) {
 	if len(preview.FireTimes) != dispatcher.DefaultPreview || preview.From.IsZero() {
 		t.Errorf("preview without count and from is %+v", preview)
 	}
-	for body, fault := range map[string]string{
+	for body, problem := range map[string]string{
 		`{"expression":"* * * * *","count":0}`:        "/count count_range",
 		`{"expression":"* * * * *","count":101}`:      "/count count_range",
 		`{"expression":"* * * *"}`:                    "/expression cron_fields",
@@ -183,7 +183,7 @@ func TestPreview(t *testing.T) {
 		`{"expression":"* * * * *","timezone":"X"}`:   "/timezone tz_unknown",
 		`{"expression":"* * * * *","dialect":"cron"}`: "/dialect enum",
 	} {
-		w.do("POST", "/v1/schedules/preview", body).refused(422, fault)
+		w.do("POST", "/v1/schedules/preview", body).refused(422, problem)
 	}
 }
 
@@ -286,21 +286,21 @@ func TestMetricsAreShownToTokensOfTheFleet(t *testing.T) {
 func TestRewindIsShownAndSettled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
-	w.do("GET", "/v1/rewind", "").refused(http.StatusNotFound, " not_found")
-	w.do("POST", "/v1/rewind/replay", "").refused(http.StatusConflict, " state_conflict")
+	w.do("GET", "/v1/rollback", "").refused(http.StatusNotFound, " not_found")
+	w.do("POST", "/v1/rollback/replay", "").refused(http.StatusConflict, " state_conflict")
 	if err := w.store.Register(t.Context(), dispatcher.Node{ID: 7, Name: "host"}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.store.DeclareRewind(t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := w.store.DeclareRollback(t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := into[dispatcher.Rewind](w.must(http.StatusOK, "GET", "/v1/rewind", "")); got.Reason != "restored" || got.At.IsZero() || got.Choice != "" {
-		t.Errorf("the rewind is %+v", got)
+	if got := into[dispatcher.Rollback](w.must(http.StatusOK, "GET", "/v1/rollback", "")); got.Reason != "restored" || got.At.IsZero() || got.Choice != "" {
+		t.Errorf("the rollback is %+v", got)
 	}
 	w.do("POST", "/v1/nodes/0000000000000007/resume", "").refused(http.StatusConflict, " state_conflict")
-	w.do("POST", "/v1/rewind/skip", `{"now":true}`).refused(http.StatusBadRequest, "/now json_unknown_field")
-	if got := into[dispatcher.Rewind](w.must(http.StatusOK, "POST", "/v1/rewind/skip", "")); got.Choice != dispatcher.RewindSkip {
+	w.do("POST", "/v1/rollback/skip", `{"now":true}`).refused(http.StatusBadRequest, "/now json_unknown_field")
+	if got := into[dispatcher.Rollback](w.must(http.StatusOK, "POST", "/v1/rollback/skip", "")); got.Choice != dispatcher.RollbackSkip {
 		t.Errorf("after the choice it is %+v", got)
 	}
-	w.do("POST", "/v1/rewind/replay", "").refused(http.StatusConflict, " state_conflict")
+	w.do("POST", "/v1/rollback/replay", "").refused(http.StatusConflict, " state_conflict")
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func (a *API) listRuns(r *request) (answer, error) {
+func (a *API) listRuns(r *request) (response, error) {
 	query, err := r.runQuery()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return paged(query.Page, func(run dispatcher.Run) string { return run.ID }, func(page dispatcher.Page) ([]dispatcher.Run, error) {
 		query.Page = page
@@ -18,10 +18,10 @@ func (a *API) listRuns(r *request) (answer, error) {
 	})
 }
 
-func (a *API) listMisfires(r *request) (answer, error) {
+func (a *API) listMisfires(r *request) (response, error) {
 	query, err := r.runQuery()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	return paged(query.Page, dispatcher.Misfire.Cursor, func(page dispatcher.Page) ([]dispatcher.Misfire, error) {
 		query.Page = page
@@ -29,9 +29,9 @@ func (a *API) listMisfires(r *request) (answer, error) {
 	})
 }
 
-func (a *API) getRun(r *request) (answer, error) {
+func (a *API) getRun(r *request) (response, error) {
 	run, err := a.visibleRun(r)
-	return answer{body: run}, err
+	return response{body: run}, err
 }
 
 // visibleRun reads the run that the path names. Runs that there are not, that another app
@@ -49,11 +49,11 @@ func (a *API) visibleRun(r *request) (dispatcher.Run, error) {
 	return run, err
 }
 
-func (a *API) cancelRun(r *request) (answer, error) {
+func (a *API) cancelRun(r *request) (response, error) {
 	return a.changeRun(r, a.store.CancelRun, func(dispatcher.Run) error { return nil }, "its outcome stands; retry repeats it")
 }
 
-func (a *API) retryRun(r *request) (answer, error) {
+func (a *API) retryRun(r *request) (response, error) {
 	return a.changeRun(r, a.store.RetryRun, func(run dispatcher.Run) error {
 		if run.State == dispatcher.RunQueued || run.State == dispatcher.RunClaimed {
 			return nil // which the store refuses, and is the better reason
@@ -67,19 +67,19 @@ func (a *API) retryRun(r *request) (answer, error) {
 // whose state does not.
 func (a *API) changeRun(r *request, write func(context.Context, string, dispatcher.Change) (dispatcher.Run, error),
 	may func(dispatcher.Run) error, wayOut string,
-) (answer, error) {
+) (response, error) {
 	if err := r.decodeNothing(); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	run, err := a.visibleRun(r)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if err := may(run); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	run, err = write(r.Context(), run.ID, dispatcher.Change{Actor: r.token.Name})
-	return answer{body: run}, conflict(err, wayOut)
+	return response{body: run}, conflict(err, wayOut)
 }
 
 // mayRun refuses to queue a run that no node would claim. An app that is not there is left

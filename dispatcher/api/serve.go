@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// requestTime bounds a request from its headers to its answer.
+	// requestTime bounds a request from its headers to its response.
 	requestTime = 15 * time.Second
 	// maxBody leaves room for the largest payload with its escapes, and a hundred triggers.
 	maxBody = 1 << 20 // bytes
@@ -33,7 +33,7 @@ type request struct {
 }
 
 // answer is what a route's function returns; the wrapper writes it.
-type answer struct {
+type response struct {
 	status   int // 0 means 200 where nothing went wrong
 	revision int64
 	body     any // json.RawMessage is sent as it is
@@ -63,7 +63,7 @@ func (a *API) handle(rt route) http.Handler {
 
 // run does the checks and calls the route's function. A panic becomes an error: nothing has
 // been written by then.
-func (a *API) run(rt route, r *request) (ans answer, err error) {
+func (a *API) run(rt route, r *request) (ans response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -71,15 +71,15 @@ func (a *API) run(rt route, r *request) (ans answer, err error) {
 	}()
 	if rt.scope != "" {
 		if err := a.authorize(rt, r); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	if err := checkPath(r); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if rt.method != "" {
 		if err := checkQuery(rt, r); err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 	}
 	return rt.serve(a, r)
@@ -105,9 +105,9 @@ func checkPath(r *request) error {
 }
 
 func validName(name string) bool {
-	var faults dispatcher.Faults
-	dispatcher.CheckName(&faults, "", name)
-	return len(faults) == 0
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "", name)
+	return len(problems) == 0
 }
 
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -120,20 +120,20 @@ func requestID(r *http.Request) string {
 	return rand.Text()
 }
 
-// notModified turns the answer to a GET into 304 where the caller has that revision.
-func notModified(r *request, ans answer) answer {
+// notModified turns the response to a GET into 304 where the caller has that revision.
+func notModified(r *request, ans response) response {
 	if ans.revision == 0 || (r.Method != http.MethodGet && r.Method != http.MethodHead) || !matchesETag(r, ans.revision) {
 		return ans
 	}
-	return answer{status: http.StatusNotModified, revision: ans.revision}
+	return response{status: http.StatusNotModified, revision: ans.revision}
 }
 
-// write sends ans. An answer is marshalled before its first byte is sent, so that a failure
+// write sends ans. A response is marshalled before its first byte is sent, so that a failure
 // can still become a 500.
-func (a *API) write(w http.ResponseWriter, r *request, ans answer) {
+func (a *API) write(w http.ResponseWriter, r *request, ans response) {
 	body, err := marshal(ans.body)
 	if err != nil {
-		ans = a.problem(r, route{}, answer{}, fmt.Errorf("marshal answer: %w", err))
+		ans = a.problem(r, route{}, response{}, fmt.Errorf("marshal answer: %w", err))
 		body, _ = marshal(ans.body) // a problem holds strings and numbers only
 	}
 	h := w.Header()

@@ -16,8 +16,8 @@ func Starting(o Options) http.Handler {
 	}
 	a := &API{opts: o, log: o.Logger}
 	mux := http.NewServeMux()
-	waiting := route{path: "/", serve: func(*API, *request) (answer, error) {
-		return answer{}, refuse(dispatcher.CodeUnavailable, "the node waits for its database; try again in a moment")
+	waiting := route{path: "/", serve: func(*API, *request) (response, error) {
+		return response{}, refuse(dispatcher.CodeUnavailable, "the node waits for its database; try again in a moment")
 	}}
 	mux.Handle("/", a.handle(waiting))
 	for _, rt := range routes {

@@ -63,20 +63,20 @@ func New(endpoint, token string, o Options) (*Client, error) {
 		SetHeader("User-Agent", o.UserAgent).
 		SetRetryCount(3).SetRetryWaitTime(200 * time.Millisecond).SetRetryMaxWaitTime(2 * time.Second).
 		AddRetryCondition(worthRepeating).
-		SetResponseBodyLimit(maxAnswer).
+		SetResponseBodyLimit(maxResponse).
 		SetLogger(silent{})
 	return &Client{http: r}, nil
 }
 
-// maxAnswer bounds what is read into memory: a page of a thousand large jobs fits.
-const maxAnswer = 512 << 20 // bytes
+// maxResponse bounds what is read into memory: a page of a thousand large jobs fits.
+const maxResponse = 512 << 20 // bytes
 
-// noRedirect leaves a redirect as the answer: followed, it would turn a PUT into a GET, whose
+// noRedirect leaves a redirect as the response: followed, it would turn a PUT into a GET, whose
 // answer looks like success.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // worthRepeating allows another try where it cannot do harm: if the request never reached a
-// server, or if it only reads. A write whose answer was lost may have been done; repeated
+// server, or if it only reads. A write whose response was lost may have been done; repeated
 // under If-None-Match it would be refused as if by somebody else's.
 func worthRepeating(r *resty.Response, err error) bool {
 	if err != nil {
@@ -102,12 +102,12 @@ func (silent) Debugf(string, ...any) {}
 
 // Error is a problem that the API answered with (RFC 9457).
 type Error struct {
-	Status    int               `json:"status"`
-	Title     string            `json:"title"`
-	Detail    string            `json:"detail,omitempty"`
-	RequestID string            `json:"request_id"`
-	Faults    dispatcher.Faults `json:"errors"`
-	// foreign says that the answer was no problem document, though nothing on the way to the
+	Status    int                 `json:"status"`
+	Title     string              `json:"title"`
+	Detail    string              `json:"detail,omitempty"`
+	RequestID string              `json:"request_id"`
+	Problems  dispatcher.Problems `json:"errors"`
+	// foreign says that the response was no problem document, though nothing on the way to the
 	// API was broken either: who answered is not Carillon.
 	foreign bool
 }
@@ -115,8 +115,8 @@ type Error struct {
 // Error returns the faults in words, or the title where there are none.
 func (e *Error) Error() string {
 	switch {
-	case len(e.Faults) > 0:
-		return e.Faults.Error()
+	case len(e.Problems) > 0:
+		return e.Problems.Error()
 	case e.Detail != "":
 		return e.Detail
 	}
@@ -124,7 +124,7 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns the error of package dispatcher that the status stands for, and the faults;
-// ErrForeign where the answer is not Carillon's.
+// ErrForeign where the response is not Carillon's.
 func (e *Error) Unwrap() []error {
 	if e.foreign { // its 404 says nothing about what Carillon holds
 		return []error{ErrForeign}
@@ -138,8 +138,8 @@ func (e *Error) Unwrap() []error {
 	case http.StatusConflict:
 		all = append(all, dispatcher.ErrConflict)
 	}
-	if len(e.Faults) > 0 {
-		all = append(all, e.Faults)
+	if len(e.Problems) > 0 {
+		all = append(all, e.Problems)
 	}
 	return all
 }
@@ -154,7 +154,7 @@ type Condition struct {
 
 // ErrForeign says that something answered which is not Carillon, or not about the thing
 // asked for. Taken at its word, an empty answer would read as an app without a name.
-var ErrForeign = errors.New("the answer does not come from Carillon: check the endpoint")
+var ErrForeign = errors.New("the response does not come from Carillon: check the endpoint")
 
 // successes are the statuses by which the API says that it did what a method asks.
 var successes = map[string][]int{
@@ -165,12 +165,12 @@ var successes = map[string][]int{
 	http.MethodDelete: {http.StatusNoContent},
 }
 
-func mediaType(answer *resty.Response) string {
-	media, _, _ := mime.ParseMediaType(answer.Header().Get("Content-Type"))
+func mediaType(response *resty.Response) string {
+	media, _, _ := mime.ParseMediaType(response.Header().Get("Content-Type"))
 	return media
 }
 
-// call makes one request and decodes its answer, or the problem. is tells whether the answer
+// call makes one request and decodes its response, or the problem. is tells whether the response
 // is about what was asked for; a DELETE has none.
 func call[T any](ctx context.Context, c *Client, method, path string, body any, cond Condition, is func(T) bool) (T, error) {
 	var result T
@@ -184,19 +184,19 @@ func call[T any](ctx context.Context, c *Client, method, path string, body any, 
 	if cond.Absent {
 		r.SetHeader("If-None-Match", "*")
 	}
-	answer, err := r.Execute(method, path)
+	response, err := r.Execute(method, path)
 	if err != nil {
 		return result, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	if !answer.IsSuccess() {
-		problem := &Error{Status: answer.StatusCode(), Title: http.StatusText(answer.StatusCode())}
-		// An answer that is no problem document (a proxy's page) leaves the status to speak.
-		if mediaType(answer) == "application/problem+json" {
-			_ = json.Unmarshal(answer.Body(), problem)
+	if !response.IsSuccess() {
+		problem := &Error{Status: response.StatusCode(), Title: http.StatusText(response.StatusCode())}
+		// A response that is no problem document (a proxy's page) leaves the status to speak.
+		if mediaType(response) == "application/problem+json" {
+			_ = json.Unmarshal(response.Body(), problem)
 		} else {
-			problem.foreign = answer.StatusCode() < http.StatusInternalServerError // a gateway's 502 is honest
+			problem.foreign = response.StatusCode() < http.StatusInternalServerError // a gateway's 502 is honest
 		}
-		if to := answer.Header().Get("Location"); to != "" {
+		if to := response.Header().Get("Location"); to != "" {
 			problem.Detail = fmt.Sprintf("%s redirects to %s; is that the endpoint?", method, to)
 		}
 		return result, problem
@@ -205,16 +205,16 @@ func call[T any](ctx context.Context, c *Client, method, path string, body any, 
 		var nothing T
 		return nothing, fmt.Errorf("%s %s: %w (%s)", method, path, ErrForeign, why)
 	}
-	if status := answer.StatusCode(); !slices.Contains(successes[method], status) {
+	if status := response.StatusCode(); !slices.Contains(successes[method], status) {
 		return foreign(fmt.Sprintf("its status is %d", status))
 	}
 	if method == http.MethodDelete {
 		return result, nil
 	}
-	if mediaType(answer) != "application/json" {
-		return foreign(fmt.Sprintf("its Content-Type is %s", dispatcher.Echo(answer.Header().Get("Content-Type"))))
+	if mediaType(response) != "application/json" {
+		return foreign(fmt.Sprintf("its Content-Type is %s", dispatcher.Echo(response.Header().Get("Content-Type"))))
 	}
-	if err := json.Unmarshal(answer.Body(), &result); err != nil {
+	if err := json.Unmarshal(response.Body(), &result); err != nil {
 		return foreign(err.Error())
 	}
 	if !is(result) {

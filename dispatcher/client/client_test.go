@@ -159,11 +159,11 @@ func testLedger(t *testing.T, c *client.Client) {
 		t.Errorf("Misfires = %+v, %v", got, err)
 	}
 	at := run.ScheduledAt.Add(time.Hour + 123*time.Microsecond)
-	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Account != dispatcher.AccountNone {
+	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Verdict != dispatcher.VerdictNone {
 		t.Errorf("Explain = %+v, %v, want no instant", got, err)
 	}
-	audit := dispatcher.AuditQuery{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
-	if got, err := c.Audit(ctx, audit); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(audit.From) {
+	audit := dispatcher.VerifyQuery{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
+	if got, err := c.Verify(ctx, audit); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(audit.From) {
 		t.Errorf("Audit = %+v, %v", got, err)
 	}
 }
@@ -233,9 +233,9 @@ func TestErrorsAreThoseOfTheDomain(t *testing.T) {
 		t.Errorf("PutApp of revision 3 = %v, want ErrPrecondition", err)
 	}
 	_, err := c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
-	var faults dispatcher.Faults
+	var problems dispatcher.Problems
 	var problem *client.Error
-	if !errors.As(err, &faults) || len(faults) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {
+	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {
 		t.Errorf("PutApp of a bad app = %v, want its two faults", err)
 	}
 	_, err = newClient(t, server.URL, "wrong", nil).App(ctx, "crm")
@@ -243,7 +243,7 @@ func TestErrorsAreThoseOfTheDomain(t *testing.T) {
 		t.Errorf("App with a wrong token = %v, want status 401", err)
 	}
 	_, err = newClient(t, server.URL+"/prefix", token, nil).App(ctx, "crm")
-	if !errors.As(err, &problem) || len(problem.Faults) != 1 || problem.Faults[0].Code != dispatcher.CodeRouteUnknown {
+	if !errors.As(err, &problem) || len(problem.Problems) != 1 || problem.Problems[0].Code != dispatcher.CodeRouteUnknown {
 		t.Errorf("App at a wrong endpoint = %v, want %s", err, dispatcher.CodeRouteUnknown)
 	}
 }
@@ -268,7 +268,7 @@ func TestRetriesDoNoHarm(t *testing.T) {
 		write int32 // tries of a write
 	}{
 		"a refused connection never reached the server": {fail: refused, get: 4, write: 4},
-		"an answer that was lost":                       {fail: io.ErrUnexpectedEOF, get: 4, write: 1},
+		"a response that was lost":                      {fail: io.ErrUnexpectedEOF, get: 4, write: 1},
 		"a connection that was reset":                   {fail: &net.OpError{Op: "read", Err: syscall.ECONNRESET}, get: 4, write: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -318,22 +318,22 @@ func TestAnOverloadedServerIsAskedAgainOnlyToRead(t *testing.T) {
 	}
 }
 
-// The answer to the first PUT is lost after it was done. Nobody else wrote, so being told
+// The response to the first PUT is lost after it was done. Nobody else wrote, so being told
 // that somebody did would be false.
 func TestALostAnswerIsNoForeignWrite(t *testing.T) {
 	t.Parallel()
 	_, server, token := newServer(t)
 	c := newClient(t, server.URL, token, roundTripper(func(r *http.Request) (*http.Response, error) {
-		answer, err := http.DefaultTransport.RoundTrip(r)
+		response, err := http.DefaultTransport.RoundTrip(r)
 		if err == nil && r.Method == http.MethodPut {
-			_ = answer.Body.Close()
+			_ = response.Body.Close()
 			return nil, io.ErrUnexpectedEOF
 		}
-		return answer, err
+		return response, err
 	}))
 	_, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{Absent: true})
 	if errors.Is(err, dispatcher.ErrPrecondition) || !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("PutApp = %v, want the lost answer", err)
+		t.Errorf("PutApp = %v, want the lost response", err)
 	}
 	if app, err := c.App(t.Context(), "crm"); err != nil || app.Revision != 1 {
 		t.Errorf("App = %+v, %v, want it written once", app, err)
@@ -342,7 +342,7 @@ func TestALostAnswerIsNoForeignWrite(t *testing.T) {
 
 func TestWhatIsNotCarillonIsAnError(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]http.HandlerFunc{
+	for name, response := range map[string]http.HandlerFunc{
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusMovedPermanently)
 		},
@@ -354,7 +354,7 @@ func TestWhatIsNotCarillonIsAnError(t *testing.T) {
 			if r.URL.Path == "/elsewhere" {
 				followed.Store(true)
 			}
-			answer(w, r)
+			response(w, r)
 		}))
 		t.Cleanup(server.Close)
 		if app, err := newClient(t, server.URL, "t", nil).PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err == nil || followed.Load() {
@@ -363,7 +363,7 @@ func TestWhatIsNotCarillonIsAnError(t *testing.T) {
 	}
 }
 
-// Whatever answers at a wrong endpoint, an answer that is not ours must never pass for a
+// Whatever answers at a wrong endpoint, a response that is not ours must never pass for a
 // thing that was read, written or deleted: Terraform would plan by it.
 func TestAnAnswerThatIsNotCarillonsIsRefused(t *testing.T) {
 	t.Parallel()
@@ -412,7 +412,7 @@ func TestAnAnswerThatIsNotCarillonsIsRefused(t *testing.T) {
 				"Nodes":     func() error { _, err := c.Nodes(ctx); return err },
 				"Preview":   func() error { _, err := c.Preview(ctx, dispatcher.PreviewRequest{}); return err },
 			}
-			if tt.status != 204 { // which is the answer to a DELETE
+			if tt.status != 204 { // which is the response to a DELETE
 				calls["DeleteApp"] = func() error { return c.DeleteApp(ctx, "crm", client.Condition{}) }
 				calls["DeleteJob"] = func() error { return c.DeleteJob(ctx, "crm", "crm", client.Condition{}) }
 			}

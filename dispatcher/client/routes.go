@@ -145,10 +145,10 @@ func (c *Client) Explain(ctx context.Context, app, job, trigger string, at time.
 }
 
 // Audit reconciles the ledger of an app with its schedules, a page of jobs at a time.
-func (c *Client) Audit(ctx context.Context, query dispatcher.AuditQuery) (dispatcher.AuditPage, error) {
+func (c *Client) Verify(ctx context.Context, query dispatcher.VerifyQuery) (dispatcher.VerifyPage, error) {
 	q := dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}
-	isPage := func(p dispatcher.AuditPage) bool { return p.Items != nil }
-	return call(ctx, c, http.MethodGet, path("apps", query.App, "audit")+params(q), nil, Condition{}, isPage)
+	isPage := func(p dispatcher.VerifyPage) bool { return p.Items != nil }
+	return call(ctx, c, http.MethodGet, path("apps", query.App, "verify")+params(q), nil, Condition{}, isPage)
 }
 
 // Nodes lists the dispatcher nodes.
@@ -168,14 +168,14 @@ func (c *Client) SetNodeState(ctx context.Context, id dispatcher.NodeID, state d
 	return call(ctx, c, http.MethodPost, path("nodes", id.String(), verb), nil, Condition{}, isNode)
 }
 
-// Rewind returns the rewind of the database that is not settled; ErrNotFound: there is none.
-func (c *Client) Rewind(ctx context.Context) (dispatcher.Rewind, error) {
-	return call(ctx, c, http.MethodGet, path("rewind"), nil, Condition{}, isRewind)
+// Rollback returns the rollback of the database that is not settled; ErrNotFound: there is none.
+func (c *Client) Rollback(ctx context.Context) (dispatcher.Rollback, error) {
+	return call(ctx, c, http.MethodGet, path("rollback"), nil, Condition{}, isRollback)
 }
 
-// ResolveRewind chooses what becomes of it; ErrConflict: there is none, or it was chosen already.
-func (c *Client) ResolveRewind(ctx context.Context, choice dispatcher.RewindChoice) (dispatcher.Rewind, error) {
-	return call(ctx, c, http.MethodPost, path("rewind", string(choice)), nil, Condition{}, isRewind)
+// ResolveRollback chooses what becomes of it; ErrConflict: there is none, or it was chosen already.
+func (c *Client) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice) (dispatcher.Rollback, error) {
+	return call(ctx, c, http.MethodPost, path("rollback", string(choice)), nil, Condition{}, isRollback)
 }
 
 // Preview tells when a schedule would fire.
@@ -184,9 +184,9 @@ func (c *Client) Preview(ctx context.Context, asked dispatcher.PreviewRequest) (
 	return call(ctx, c, http.MethodPost, path("schedules", "preview"), asked, Condition{}, isPreview)
 }
 
-func isRewind(rewind dispatcher.Rewind) bool { return !rewind.At.IsZero() }
+func isRollback(rollback dispatcher.Rollback) bool { return !rollback.At.IsZero() }
 
-// The checks by which an answer is known to be about what was asked for.
+// The checks by which a response is known to be about what was asked for.
 
 func isApp(name string) func(dispatcher.App) bool {
 	return func(app dispatcher.App) bool { return app.Name == name }

@@ -71,17 +71,17 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 			e.metrics.lateness.Observe(late.Seconds())
 		}
 		outcome = e.invoker.Invoke(ctx, call)
-		failpoint.Hit(failpoint.AfterAnswer)
+		failpoint.Hit(failpoint.AfterResponse)
 	case errors.Is(context.Cause(ctx), errCutOff):
 		e.drop(ctx, run) // nobody said what to call in time
 		return
 	case errors.Is(err, errGone):
-		outcome = unmade(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
+		outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
 	default:
-		outcome = unmade(dispatcher.RunFailed, unmadeClass(err), err)
+		outcome = notAttempted(dispatcher.RunFailed, notAttemptedClass(err), err)
 	}
 	if errors.Is(context.Cause(ctx), errCutOff) {
-		return // whoever adopts the run accounts for this attempt as lost
+		return // anyone who adopts the run accounts for this attempt as lost
 	}
 	e.metrics.attempts.WithLabelValues(string(outcome.State)).Inc()
 	if run.delayed {
@@ -101,7 +101,7 @@ func (e *Engine) fire(ctx context.Context, run heldRun) {
 // begin tells whether the request of a run may be sent. Where it is wanted at most once, that is
 // committed first. A run that may not leaves its slot.
 func (e *Engine) begin(ctx context.Context, run heldRun, call dispatcher.Call) bool {
-	may := call.Delivery != dispatcher.AtMostOnce || e.intents.commit(ctx, run.HeldRun)
+	may := call.Delivery != dispatcher.AtMostOnce || e.begins.commit(ctx, run.HeldRun)
 	if may {
 		failpoint.Hit(failpoint.BeforeSend)
 		// The node may have been frozen since it last looked, or the database away: what it then
@@ -115,7 +115,7 @@ func (e *Engine) begin(ctx context.Context, run heldRun, call dispatcher.Call) b
 }
 
 // drop lets go of a run that may not begin. It is another's, or over, or nobody knows; either way
-// whoever adopts or ends it accounts for it. If only the time to ask was too short, it goes back.
+// anyone who adopts or ends it accounts for it. If only the time to ask was too short, it goes back.
 func (e *Engine) drop(ctx context.Context, run heldRun) {
 	if errors.Is(context.Cause(ctx), errCutOff) {
 		e.pool.giveUp(run.HeldRun)
@@ -125,13 +125,13 @@ func (e *Engine) drop(ctx context.Context, run heldRun) {
 }
 
 // unmade is the outcome of an attempt that could not be made.
-func unmade(state dispatcher.RunState, class dispatcher.Class, reason error) dispatcher.Outcome {
+func notAttempted(state dispatcher.RunState, class dispatcher.Class, reason error) dispatcher.Outcome {
 	now := time.Now()
 	return dispatcher.Outcome{State: state, StartedAt: now, EndedAt: now, Class: class, Error: reason.Error()}
 }
 
-// unmadeClass is the class of an attempt for which there was no call.
-func unmadeClass(reason error) dispatcher.Class {
+// notAttemptedClass is the class of an attempt for which there was no call.
+func notAttemptedClass(reason error) dispatcher.Class {
 	var template *dispatcher.TemplateError
 	if errors.As(reason, &template) {
 		return dispatcher.ClassTemplate
@@ -173,7 +173,7 @@ func (e *Engine) addFires(ctx context.Context, run heldRun, call *dispatcher.Cal
 	}
 	var template *dispatcher.TemplateError
 	e.ask(ctx, "read the schedule of a run", func() (err error) {
-		call.PreviousFire, call.NextFire, err = dispatcher.RecordedFiresAround(ctx, e.store, call.App, call.Job, call.Trigger, run.ScheduledAt)
+		call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, e.store, call.App, call.Job, call.Trigger, run.ScheduledAt)
 		if errors.As(err, &template) {
 			return nil // asking again would not change it
 		}

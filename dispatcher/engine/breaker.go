@@ -20,12 +20,12 @@ type gate struct {
 	mu       sync.Mutex
 	circuits map[string]*circuit // of hosts whose latest request failed
 	rates    map[string]time.Time
-	promised map[dispatcher.RunKey]time.Time // the turns of runs that were put off until then
+	promised map[dispatcher.RunKey]time.Time // the turns of runs that were defers until then
 	swept    time.Time
 }
 
 // circuit is open while now is before until. At until one request is let through, and the others
-// wait again, for twice as long; an answer to any closes it.
+// wait again, for twice as long; a response to any closes it.
 type circuit struct {
 	failures int
 	pause    time.Duration // 0: it was never open

@@ -115,7 +115,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	return len(due)
 }
 
-// uncut is for statements that win runs: a shutdown waits for their answers, as long as their own
+// uncut is for statements that win runs: a shutdown waits for their responses, as long as their own
 // deadlines let it. One that is cut off may yet be committed, when the node has looked at what it
 // won: then nobody hands it back, and it is lost with the node.
 func uncut(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
@@ -162,7 +162,7 @@ func (e *Engine) follow(d entry, claimed dispatcher.Advance, now time.Time, won 
 	}
 }
 
-// reconcile finds out what a statement has won whose answer was lost: it asks until the
+// reconcile finds out what a statement has won whose response was lost: it asks until the
 // database answers. What was not won is found again by a poll.
 func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token, cause error) []dispatcher.HeldRun {
 	e.log.WarnContext(ctx, "outcome of a claim is unknown and read again", "node", node.String(), "err", cause)

@@ -12,7 +12,7 @@ import (
 
 // clock is a lower bound of the database's clock, read without asking it.
 //
-// A sample is the database's answer, taken as the time at which the answer arrived: the
+// A sample is the database's answer, taken as the time at which the response arrived: the
 // database's clock was at least there. The bound is late by at most the way back of that
 // answer, and it runs on the node's monotonic clock, which no correction of the wall clock
 // moves. Of the latest samples the best bound counts.
@@ -24,11 +24,11 @@ type clock struct {
 }
 
 // sample says that at a local instant the database's clock was at or past a time, and past
-// it by the answer's round trip at most.
+// it by the response's round trip at most.
 type sample struct {
 	local, database time.Time
 	roundTrip       time.Duration
-	// offset is how far the wall clock was ahead of the database's, as if the answer had taken
+	// offset is how far the wall clock was ahead of the database's, as if the response had taken
 	// half of the round trip.
 	offset time.Duration
 }

@@ -5,7 +5,7 @@
 // Every window (5 s) the poll reads the triggers that are due before the next poll into the
 // timeline, a heap in memory that is a cache and never the truth. A little ahead of its
 // instant (the claim lead) a fire is claimed: one statement per batch advances the trigger
-// and inserts the run, for whoever is first. What was won goes to the pool, which holds it
+// and inserts the run, for anyone who is first. What was won goes to the pool, which holds it
 // until it is due by the database's clock, calls the target, and hands the outcome to the
 // recorder, which stores outcomes in batches under the claim's token.
 //
@@ -25,7 +25,7 @@
 // An attempt that failed is recorded together with the time of the next, if there is one: the run is
 // retrying, and nobody's. The node that recorded it is woken at that time and adopts what is due; the
 // others look a grace later. Before an attempt begins, the gate says whether its host may be called
-// now; if not, the run is put off by the same record, and its attempt is not consumed.
+// now; if not, the run is defers by the same record, and its attempt is not consumed.
 //
 // Every ten minutes, on its own, the clean-up makes the partitions of the days to come and
 // removes history past its retention. It waits for nobody, so claims never wait for it.

@@ -35,7 +35,7 @@ type Options struct {
 	Window time.Duration
 	// Handler is the rhythm of the cluster and misfire handler; default 15s.
 	Handler time.Duration
-	// Heartbeat is the rhythm of the node's sign of life; default 5s.
+	// Heartbeat is the rhythm of the node's heartbeat; default 5s.
 	Heartbeat time.Duration
 	// DeadAfter is how long a heartbeat may stay out; default 60s.
 	DeadAfter time.Duration
@@ -43,8 +43,8 @@ type Options struct {
 	Lead time.Duration
 	// Grace is how long a fire is left to the node that is preferred for it; default 1s.
 	Grace time.Duration
-	// Tidy is the rhythm of the clean-up of history, give or take a tenth; default 10m.
-	Tidy time.Duration
+	// Purge is the rhythm of the clean-up of history, give or take a tenth; default 10m.
+	PurgeInterval time.Duration
 	// Drain is how long a shutdown waits for runs in flight; default 25s.
 	Drain time.Duration
 	// Workers is how many attempts are made at once, of those that do not take long; default
@@ -84,7 +84,7 @@ func (o Options) withDefaults() Options {
 	set(&o.DeadAfter, 60*time.Second)
 	set(&o.Lead, 50*time.Millisecond)
 	set(&o.Grace, time.Second)
-	set(&o.Tidy, 10*time.Minute)
+	set(&o.PurgeInterval, 10*time.Minute)
 	set(&o.Drain, 25*time.Second)
 	count := func(n *int, value int) {
 		if *n == 0 {
@@ -121,7 +121,7 @@ type Engine struct {
 	schedules *schedule.Cache
 	timeline  *timeline
 	pool      *pool
-	intents   *intents // of at_most_once jobs
+	begins    *begins // of at_most_once jobs
 	slots     *slots
 	recorder  *recorder
 	delays    *delays
@@ -131,7 +131,7 @@ type Engine struct {
 	work      tally
 	tokens    *tokens
 	strays    map[attemptKey]time.Time // when first missed; see reclaim
-	rolledTo  int64                    // the last job whose state was rolled up; 0: begin anew
+	rolledTo  int64                    // the last job whose state was rolled up; 0: begin again
 
 	lost      atomic.Bool   // own fires, since the last sweep
 	wakePoll  chan struct{} // a hint came: look at the database now
@@ -155,7 +155,7 @@ func New(store dispatcher.Store, invoker Invoker, options Options) *Engine {
 	}
 	e.pool = newPool(poolSize{least: o.MinWorkers, most: o.Workers, queue: o.Queue, perApp: o.AppWorkers, perHost: o.HostWorkers})
 	e.timeline = newTimeline(e.pool.slow.is)
-	e.delays, e.intents = newDelays(), newIntents(store, "begin runs", dispatcher.Store.Begin, o.Batch, o.Logger)
+	e.delays, e.begins = newDelays(), newIntents(store, "begin runs", dispatcher.Store.Begin, o.Batch, o.Logger)
 	e.slots = newSlots(store, o.Batch, o.Logger)
 	e.retries, e.gate = newRetries(), newGate(o.BreakerFailures, o.HostRate)
 	e.recorder = newRecorder(store, e.recorded, e.pool.busy, o.Batch, o.Logger)
@@ -181,15 +181,15 @@ func (e *Engine) Run(ctx context.Context) {
 	// Heartbeats and records must go on while runs in flight finish.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	beats, endBeats := context.WithCancel(life)
-	defer endBeats()
+	heartbeats, endHeartbeats := context.WithCancel(life)
+	defer endHeartbeats()
 	var claiming, beating, living sync.WaitGroup
-	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.slowLoop, e.tidyLoop} {
+	for _, loop := range []func(context.Context){e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.slowLoop, e.purgeLoop} {
 		claiming.Go(func() { loop(ctx) })
 	}
-	beating.Go(func() { e.heartbeatLoop(beats) })
+	beating.Go(func() { e.heartbeatLoop(heartbeats) })
 	living.Go(func() { e.recorder.run(life) })
-	living.Go(func() { e.intents.run(life) })
+	living.Go(func() { e.begins.run(life) })
 	living.Go(func() { e.slots.run(life) })
 	e.pool.start(life)
 
@@ -198,8 +198,8 @@ func (e *Engine) Run(ctx context.Context) {
 	e.pool.halt()
 	claiming.Wait()
 	e.drain(life, func() {
-		// A heartbeat after the node has left would register it anew.
-		endBeats()
+		// A heartbeat after the node has left would register it again.
+		endHeartbeats()
 		beating.Wait()
 	})
 	end()
@@ -241,8 +241,8 @@ func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
 // drain ends the node's work: what was not begun is handed back, what is in flight may
 // finish until the drain time has passed. What then still runs is cut off unrecorded: only
 // the next node that adopts it can say that its outcome is unknown. What then still waits for the
-// database's leave to begin is handed back, too. stopBeats is called before the node leaves.
-func (e *Engine) drain(ctx context.Context, stopBeats func()) {
+// database's leave to begin is handed back, too. stopHeartbeats is called before the node leaves.
+func (e *Engine) drain(ctx context.Context, stopHeartbeats func()) {
 	id, unsent := e.fleet.id(), e.pool.stop()
 	failpoint.Hit(failpoint.InDrain)
 	told := make(chan struct{})
@@ -258,8 +258,8 @@ func (e *Engine) drain(ctx context.Context, stopBeats func()) {
 	back.Go(func() { e.handBack(ctx, late) }) // beside what must not wait for it
 	recorded := e.recorder.drain(recordPatience)
 	back.Wait()
-	stopBeats()
-	e.logIf(ctx, "leave the fleet", e.store.Resign(ctx, id))
+	stopHeartbeats()
+	e.logIf(ctx, "leave the fleet", e.store.Deregister(ctx, id))
 	e.log.InfoContext(ctx, "drained", "node", id.String(), "handed_back", len(unsent)+len(late), "cut_off", cut, "recorded", recorded)
 }
 

@@ -72,7 +72,7 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	recording := make(chan struct{})
 	go func() { r.recorder.run(life); close(recording) }()
 	beginning, slotting := make(chan struct{}), make(chan struct{})
-	go func() { r.intents.run(life); close(beginning) }()
+	go func() { r.begins.run(life); close(beginning) }()
 	go func() { r.slots.run(life); close(slotting) }()
 	r.pool.start(life)
 	t.Cleanup(func() {
@@ -200,28 +200,28 @@ func TestLateInsideTheThresholdFiresBeyondItIsOneCatchUp(t *testing.T) {
 	}
 }
 
-// lostAnswer executes the first statement of a kind and then says that it failed, as a
-// connection does that dies between COMMIT and its answer.
-type lostAnswer struct {
+// lostResponse executes the first statement of a kind and then says that it failed, as a
+// connection does that dies between COMMIT and its response.
+type lostResponse struct {
 	dispatcher.Store
 	claim, settle, adopt sync.Once
 }
 
 var errLost = errors.New("connection lost")
 
-func (l *lostAnswer) Claim(ctx context.Context, b dispatcher.ClaimBatch) (held []dispatcher.HeldRun, err error) {
+func (l *lostResponse) Claim(ctx context.Context, b dispatcher.ClaimBatch) (held []dispatcher.HeldRun, err error) {
 	held, err = l.Store.Claim(ctx, b)
 	l.claim.Do(func() { held, err = nil, errLost })
 	return held, err
 }
 
-func (l *lostAnswer) Settle(ctx context.Context, b dispatcher.SettleBatch) (held []dispatcher.HeldRun, err error) {
+func (l *lostResponse) Settle(ctx context.Context, b dispatcher.SettleBatch) (held []dispatcher.HeldRun, err error) {
 	held, err = l.Store.Settle(ctx, b)
 	l.settle.Do(func() { held, err = nil, errLost })
 	return held, err
 }
 
-func (l *lostAnswer) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held []dispatcher.HeldRun, err error) {
+func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held []dispatcher.HeldRun, err error) {
 	held, err = l.Store.Adopt(ctx, q)
 	l.adopt.Do(func() { held, err = nil, errLost })
 	return held, err
@@ -229,7 +229,7 @@ func (l *lostAnswer) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held [
 
 func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { return &lostAnswer{Store: s} })
+	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { return &lostResponse{Store: s} })
 	r.declare("claimed", "rate(5s)", nil)
 	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
 	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
@@ -253,7 +253,7 @@ func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 }
 
 // stoppedNode is a store whose node is told to stop whenever it has asked for runs, and that does
-// nothing for who no longer waits for the answer.
+// nothing for who no longer waits for the response.
 type stoppedNode struct {
 	dispatcher.Store
 	stop context.CancelFunc
@@ -358,7 +358,7 @@ func TestNodeThatWasDeclaredDeadRegistersAnewAndDropsItsOldRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	old := r.fleet.id()
-	if err := r.store.Resign(t.Context(), old); err != nil {
+	if err := r.store.Deregister(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.heartbeatOnce(t.Context()); err != nil {
@@ -446,7 +446,7 @@ func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
 	for mix(uint64(trigger), uint64(other)) <= mix(uint64(trigger), uint64(own)) {
 		other++
 	}
-	r.fleet.beat(dispatcher.Beat{State: dispatcher.NodeActive, Live: []dispatcher.Node{{ID: other}, {ID: own}}}, time.Now())
+	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: []dispatcher.Node{{ID: other}, {ID: own}}}, time.Now())
 	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
 		t.Fatalf("%d fires were tried, want the planned one", n)
 	}

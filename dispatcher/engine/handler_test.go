@@ -2,79 +2,137 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// late is a store whose answers to claims and adoptions come when the handler has made two rounds
-// since what they tell of was committed, as to a node that was frozen.
-type late struct {
+// worked counts what rounds of the handler write.
+type worked struct {
 	dispatcher.Store
-	rounds func()
+	steps []string
+	// frozen is called while a settlement is on its way; nil: nobody.
+	frozen func()
 }
 
-func (l *late) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
-	held, err := l.Store.Claim(ctx, batch)
-	l.rounds()
-	return held, err
+func (w *worked) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+	if w.frozen != nil {
+		w.frozen()
+	}
+	w.steps = append(w.steps, "settle")
+	return w.Store.Settle(ctx, b)
 }
 
-func (l *late) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
-	held, err := l.Store.Adopt(ctx, query)
-	l.rounds()
-	return held, err
+func (w *worked) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
+	w.steps = append(w.steps, "mark dead")
+	return w.Store.MarkDead(ctx, id, heartbeat, after, now)
 }
 
-func (l *late) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
-	held, err := l.Store.Settle(ctx, batch)
-	l.rounds()
-	return held, err
+func (w *worked) Lock(ctx context.Context, r dispatcher.LockRequest) ([]dispatcher.Lock, error) {
+	locks, err := w.Store.Lock(ctx, r)
+	for _, lock := range locks {
+		w.steps = append(w.steps, "lock "+lock.Name)
+	}
+	return locks, err
 }
 
-// Whose answer is under way is nobody's to reclaim: it would be executed twice.
-func TestRunsAreNotReclaimedWhileTheirAnswerIsUnderWay(t *testing.T) {
+func (w *worked) take() []string {
+	steps := w.steps
+	w.steps = nil
+	return steps
+}
+
+func TestWorkOfAnAppIsDoneOnceInAWindow(t *testing.T) {
 	t.Parallel()
-	slow := &late{}
-	r := newRig(t, func(s dispatcher.Store) dispatcher.Store {
-		slow.Store = s
-		return slow
-	})
-	slow.rounds = func() {
-		for i := range 2 {
-			if err := r.reclaim(t.Context(), r.now.Add(time.Duration(i)*r.opts.Handler)); err != nil {
-				t.Error(err)
+	w := &worked{}
+	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { w.Store = s; return w })
+	round := func(what string, want ...string) {
+		t.Helper()
+		if err := r.handleOnce(t.Context(), r.now); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, w.take()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	round("the first: fire times are made sure of", "lock zones", "lock states")
+	round("nothing to do but to look")
+	miss := func(name string) {
+		r.declare(name, "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
+	}
+	miss("first")
+	r.now = r.now.Add(7 * time.Second)
+	round("a misfire", "lock app/app", "settle")
+	r.now = r.now.Add(-7 * time.Second)
+	miss("second")
+	r.now = r.now.Add(7 * time.Second)
+	round("another within the window, as by a node whose loop is seconds behind")
+	if _, err := r.store.Lock(t.Context(), dispatcher.LockRequest{Node: 99, Names: []string{"app/app"}, AtMost: time.Minute, Now: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	w.take()
+	round("when it has passed, and the clock was set back", "lock app/app", "settle")
+	// Anyone who has seen two fresh rounds cares for the fleet, once in a window.
+	r.fleet.rounds = 2
+	round("as one of the fleet", "lock fleet", "mark dead")
+}
+
+// A node that froze under a lock may finish the statement that was on its way, which is a
+// compare-and-swap, and begins no other.
+func TestNodeThatFrozeUnderALockDoesNotGoOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		locks := &lockedOnce{}
+		e := New(locks, nil, Options{Logger: slog.New(slog.DiscardHandler), DeadAfter: 10 * time.Second})
+		e.fleet.joined(1, dispatcher.NodeActive, time.Now())
+		steps := 0
+		err := e.locked(t.Context(), []string{"x"}, func(ctx context.Context, won []string) error {
+			for steps = 0; ctx.Err() == nil; steps++ {
+				<-time.After(4 * time.Second)
 			}
+			return ctx.Err()
+		})
+		if err != nil || steps != 3 || locks.freed {
+			t.Errorf("locked = %v after %d steps of 4 s, given back %v; want it to end quietly within 10 s less a second, and to leave the lock alone", err, steps, locks.freed)
 		}
-	}
-	r.declare("claimed", "rate(10s)", nil)
-	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = dispatcher.Duration(time.Second) })
-	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.adopt(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.now = r.now.Add(10 * time.Second)
-	if err := r.settle(t.Context(), []string{"app"}, r.now); err != nil {
-		t.Fatal(err)
-	}
-	r.poll(0)
-	for r.claimOnce(t.Context(), r.now) > 0 {
-	}
-	r.settled()
-	times, kinds := map[dispatcher.RunKey]int{}, map[dispatcher.RunKind]int{}
-	for _, call := range r.calls {
-		times[call.Key]++
-		kinds[call.Key.Kind]++
-	}
-	for key, n := range times {
-		if n > 1 {
-			t.Errorf("run %s of kind %s was executed %d times", key, key.Kind, n)
+		if err = e.locked(t.Context(), []string{"x"}, func(context.Context, []string) error { return errLost }); !errors.Is(err, errLost) || !locks.freed {
+			t.Errorf("locked = %v, given back %v; want the error of what was done, and the lock back", err, locks.freed)
 		}
+	})
+}
+
+// lockedOnce gives every lock.
+type lockedOnce struct {
+	dispatcher.Store
+	freed bool
+}
+
+func (l *lockedOnce) Lock(_ context.Context, r dispatcher.LockRequest) ([]dispatcher.Lock, error) {
+	return []dispatcher.Lock{{Name: r.Names[0], Node: r.Node, Fence: 1}}, nil
+}
+
+func (l *lockedOnce) Unlock(context.Context, []dispatcher.Lock) error {
+	l.freed = true
+	return nil
+}
+
+func TestRoundsOfNodesDriftApart(t *testing.T) {
+	t.Parallel()
+	seen := map[time.Duration]bool{}
+	for range 100 {
+		pause := spread(10 * time.Second)
+		if pause < 9*time.Second || pause > 11*time.Second {
+			t.Fatalf("a pause of %s, want 10s give or take a tenth", pause)
+		}
+		seen[pause] = true
 	}
-	if len(kinds) != 3 {
-		t.Errorf("executed were kinds %v, want one that was asked for, one scheduled and one caught up", kinds)
+	if len(seen) < 50 {
+		t.Errorf("of 100 pauses %d are different", len(seen))
 	}
 }

@@ -10,16 +10,16 @@ import (
 
 // metrics are what an operator watches of a node.
 type metrics struct {
-	claims   *prometheus.CounterVec // by result
-	attempts *prometheus.CounterVec // by state
-	retries  *prometheus.CounterVec // by reason
-	slots    *prometheus.CounterVec // by result
-	misfires prometheus.Counter
-	removed  *prometheus.CounterVec // by kind
-	lateness prometheus.Histogram
-	polls    prometheus.Histogram
-	drift    prometheus.Gauge
-	rewinds  prometheus.Gauge
+	claims    *prometheus.CounterVec // by result
+	attempts  *prometheus.CounterVec // by state
+	retries   *prometheus.CounterVec // by reason
+	slots     *prometheus.CounterVec // by result
+	misfires  prometheus.Counter
+	removed   *prometheus.CounterVec // by kind
+	lateness  prometheus.Histogram
+	polls     prometheus.Histogram
+	drift     prometheus.Gauge
+	rollbacks prometheus.Gauge
 }
 
 // The results of a claim.
@@ -33,7 +33,7 @@ const (
 	removedRun       = "run"
 	removedMisfire   = "misfire"
 	removedJob       = "job"
-	removedAudit     = "audit"
+	purgedAuditEntry = "audit"
 	removedPartition = "partition"
 )
 
@@ -47,7 +47,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 			Name: "carillon_attempts_total", Help: "Attempts that ended, by state.",
 		}, []string{"state"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "carillon_retries_total", Help: "Runs that this node planned to attempt again, by reason: failed, throttled by Lambda, or put off because the host's circuit is open or its rate is used up.",
+			Name: "carillon_retries_total", Help: "Runs that this node planned to attempt again, by reason: failed, throttled by Lambda, or defers because the host's circuit is open or its rate is used up.",
 		}, []string{"reason"}),
 		slots: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_slots_total", Help: "Runs of jobs with a bound that asked for a slot, by result: won, or lost: they wait, or are skipped or cancelled.",
@@ -68,8 +68,8 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 		drift: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "carillon_poll_drift_seconds", Help: "How much later than its beat the latest window poll began.",
 		}),
-		rewinds: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "carillon_rewound", Help: "1 while nodes are paused because the database has lost what it had committed, else 0.",
+		rollbacks: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "carillon_rolled_back", Help: "1 while nodes are paused because the database has lost what it had committed, else 0.",
 		}),
 	}
 	for _, result := range []string{claimWon, claimLost} {
@@ -82,10 +82,10 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	for _, reason := range []string{retryFailed, string(dispatcher.ClassThrottled), string(dispatcher.ClassCircuitOpen), string(dispatcher.ClassHostRate)} {
 		m.retries.WithLabelValues(reason)
 	}
-	for _, kind := range []string{removedRun, removedMisfire, removedPartition, removedJob, removedAudit} {
+	for _, kind := range []string{removedRun, removedMisfire, removedPartition, removedJob, purgedAuditEntry} {
 		m.removed.WithLabelValues(kind)
 	}
-	registry.MustRegister(m.claims, m.attempts, m.retries, m.slots, m.misfires, m.removed, m.lateness, m.polls, m.drift, m.rewinds)
+	registry.MustRegister(m.claims, m.attempts, m.retries, m.slots, m.misfires, m.removed, m.lateness, m.polls, m.drift, m.rollbacks)
 	gauge := func(name, help string, read func() int) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(read()) }))
 	}
@@ -107,12 +107,12 @@ func (m *metrics) claimed(won, lost int) {
 	m.claims.WithLabelValues(claimLost).Add(float64(lost))
 }
 
-// tidied counts what a call of Tidy removed.
-func (m *metrics) tidied(t dispatcher.Tidied) {
+// purged counts what a call of Purge removed.
+func (m *metrics) purged(t dispatcher.Purged) {
 	m.removed.WithLabelValues(removedRun).Add(float64(t.Runs))
 	m.removed.WithLabelValues(removedMisfire).Add(float64(t.Misfires))
 	m.removed.WithLabelValues(removedJob).Add(float64(t.Jobs))
-	m.removed.WithLabelValues(removedAudit).Add(float64(t.Audits))
+	m.removed.WithLabelValues(purgedAuditEntry).Add(float64(t.AuditEntries))
 	m.removed.WithLabelValues(removedPartition).Add(float64(t.Partitions))
 }
 
@@ -122,10 +122,10 @@ func (m *metrics) polled(took, late time.Duration) {
 	m.drift.Set(late.Seconds())
 }
 
-// rewound notes whether there is a rewind that is not settled.
-func (m *metrics) rewound(yes bool) {
-	m.rewinds.Set(0)
+// rolled back notes whether there is a rollback that is not settled.
+func (m *metrics) rolledBack(yes bool) {
+	m.rollbacks.Set(0)
 	if yes {
-		m.rewinds.Set(1)
+		m.rollbacks.Set(1)
 	}
 }

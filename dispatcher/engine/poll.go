@@ -14,10 +14,10 @@ const pageSize = 5000
 
 // pollLoop reads the window at each beat, and at once when a hint says that something changed.
 func (e *Engine) pollLoop(ctx context.Context) {
-	beat := time.Now() // when a poll has to begin at the latest
+	heartbeat := time.Now() // when a poll has to begin at the latest
 	e.every(ctx, "poll", e.opts.Window, e.wakePoll, func(ctx context.Context, now time.Time) error {
 		begun := time.Now()
-		late := max(0, begun.Sub(beat))
+		late := max(0, begun.Sub(heartbeat))
 		e.jobs.turn()
 		// A fifth of slack covers a beat that comes late.
 		n, err := e.pollOnce(ctx, now, now.Add(e.opts.Window+e.opts.Window/5), e.fleet.prefers)
@@ -27,7 +27,7 @@ func (e *Engine) pollLoop(ctx context.Context) {
 		if took > e.opts.Window || late > e.opts.Window/5 {
 			e.log.WarnContext(ctx, "poll overruns its window; fires may be late", "node", e.fleet.id().String(), "took", took.String(), "late", late.String(), "fires", n)
 		}
-		beat = begun.Add(e.opts.Window)
+		heartbeat = begun.Add(e.opts.Window)
 		return err
 	})
 }
@@ -35,7 +35,7 @@ func (e *Engine) pollLoop(ctx context.Context) {
 // sweepLoop takes, after the grace, what the preferred node left alone: the next in line first,
 // and so on, for nodes that contend lose most of what they try. A node that is late with its own
 // fires takes none: when a whole fleet is, helping would only make it later. It also has the
-// window read anew when own fires were lost.
+// window read again when own fires were lost.
 func (e *Engine) sweepLoop(ctx context.Context) {
 	e.every(ctx, "sweep", e.opts.Grace, nil, func(ctx context.Context, now time.Time) error {
 		// Not at each loss: where nodes contend, that would be poll upon poll.
@@ -90,12 +90,12 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func
 // still finds everything, later.
 func (e *Engine) listenLoop(ctx context.Context) {
 	e.every(ctx, "listen", time.Second, nil, func(ctx context.Context, _ time.Time) error {
-		return e.store.Listen(ctx, func(hint dispatcher.Hint) {
-			if run, err := dispatcher.ParseRunKey(hint.Run); err == nil {
+		return e.store.Listen(ctx, func(notification dispatcher.Notification) {
+			if run, err := dispatcher.ParseRunKey(notification.Run); err == nil {
 				e.pool.cancel(run)
 				return
 			}
-			if !hint.Adopt {
+			if !notification.Adopt {
 				wake(e.wakePoll)
 			}
 			wake(e.wakeAdopt)

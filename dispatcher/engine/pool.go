@@ -149,7 +149,7 @@ func (p *pool) release(lanes ...lane) {
 // promise is how many places are promised: any, and of the part for catching up.
 type promise struct{ any, late int }
 
-// reserve promises places to whoever does not know the lanes yet, at most limit, and returns
+// reserve promises places to anyone who does not know the lanes yet, at most limit, and returns
 // how many; place redeems the promise. It is 0 while there is too little room to be worth it.
 func (p *pool) reserve(limit int, late bool) int {
 	p.mu.Lock()

@@ -39,10 +39,10 @@ func newRecorder(store dispatcher.Store, stored func([]dispatcher.Record), busy 
 }
 
 // put hands over an outcome. While the buffer is full it waits, but not beyond the end of
-// the attempt: then the outcome is dropped, and whoever adopts the run accounts for it.
+// the attempt: then the outcome is dropped, and anyone who adopts the run accounts for it.
 func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
 	if len(r.inbox) > mostAnswered {
-		record.Outcome.Answer = nil
+		record.Outcome.Response = nil
 	}
 	r.pending.Add(1)
 	select {
@@ -111,7 +111,7 @@ func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
 }
 
 // drain waits until everything handed over is stored, at most so long. What is not stored
-// then is repeated by whoever adopts the runs.
+// then is repeated by anyone who adopts the runs.
 func (r *recorder) drain(atMost time.Duration) (stored bool) {
 	done := make(chan struct{})
 	go func() {

@@ -12,7 +12,7 @@ import (
 )
 
 // retries wake the node when runs are to be attempted again. It is only an alarm clock: the runs
-// are rows that nobody holds, and whoever adopts one first has it. For those that this node has
+// are rows that nobody holds, and anyone who adopts one first has it. For those that this node has
 // recorded it rings to the millisecond, for those of others a grace later, in case that they are gone.
 type retries struct {
 	mu    sync.Mutex
@@ -126,7 +126,7 @@ func (e *Engine) judge(ctx context.Context, run heldRun, call dispatcher.Call, o
 	next := nextAttempt(call, run.HeldRun, o, randomShare())
 	if next != nil {
 		reason := retryFailed
-		if !next.Spent {
+		if !next.CountsAsFailure {
 			reason = string(o.Class)
 		}
 		e.metrics.retries.WithLabelValues(reason).Inc()
@@ -144,7 +144,7 @@ func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outc
 	switch {
 	case !o.Class.Repeatable(o.HTTPStatus), failures >= policy.MaxAttempts && !throttled:
 		return nil
-	case call.Delivery == dispatcher.AtMostOnce && !o.Class.CertainlyUnsent():
+	case call.Delivery == dispatcher.AtMostOnce && !o.Class.NeverSent():
 		return nil // it may have been sent
 	}
 	wait := policy.Delay(failures, draw)
@@ -156,14 +156,14 @@ func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outc
 		wait = max(wait, min(*o.RetryAfter, policy.Cap.Std()))
 	}
 	next := retryFrom(policy, run, o.StartedAt)
-	next.At, next.Spent = o.EndedAt.Add(wait).Truncate(time.Millisecond), !throttled
+	next.At, next.CountsAsFailure = o.EndedAt.Add(wait).Truncate(time.Millisecond), !throttled
 	if next.At.After(next.Until) {
 		return nil
 	}
 	return next
 }
 
-// retryFrom returns a next attempt without its time. An attempt that began, or was put off, at
+// retryFrom returns a next attempt without its time. An attempt that began, or was defers, at
 // began is the run's first if the run does not know yet when it is given up.
 func retryFrom(policy dispatcher.Retry, run dispatcher.HeldRun, began time.Time) *dispatcher.NextAttempt {
 	next := &dispatcher.NextAttempt{Until: run.RetryUntil, StopAtNextFire: policy.StopAtNextFire}
@@ -181,11 +181,11 @@ func (e *Engine) putOff(ctx context.Context, run heldRun, call dispatcher.Call) 
 	if wait <= 0 {
 		return false
 	}
-	record := dispatcher.Record{RunKey: run.RunKey, Node: run.node, Token: run.Token, Attempt: run.Attempt, Outcome: unmade(dispatcher.RunFailed, class, reason)}
+	record := dispatcher.Record{RunKey: run.RunKey, Node: run.node, Token: run.Token, Attempt: run.Attempt, Outcome: notAttempted(dispatcher.RunFailed, class, reason)}
 	o := &record.Outcome
 	o.StartedAt, o.EndedAt = e.clock.of(now), e.clock.of(now)
 	record.Next = retryFrom(call.Retry, run.HeldRun, o.StartedAt)
-	record.Next.At, record.Next.Unmade = o.EndedAt.Add(wait).Truncate(time.Millisecond).Add(time.Millisecond), true
+	record.Next.At, record.Next.NotAttempted = o.EndedAt.Add(wait).Truncate(time.Millisecond).Add(time.Millisecond), true
 	if record.Next.At.After(record.Next.Until) {
 		record.Next = nil
 	} else {

@@ -167,7 +167,7 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 		want   time.Duration // after the end; less than 0: never
 	}{
 		"a server error":                     {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
-		"no answer in time":                  {class: dispatcher.ClassTimeout, want: 4 * time.Second},
+		"no response in time":                {class: dispatcher.ClassTimeout, want: 4 * time.Second},
 		"nobody listens":                     {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
 		"a request time-out":                 {class: dispatcher.ClassHTTP4xx, status: 408, want: 4 * time.Second},
 		"too early":                          {class: dispatcher.ClassHTTP4xx, status: 425, want: 4 * time.Second},
@@ -220,7 +220,7 @@ func TestWhatIsAttemptedAgain(t *testing.T) {
 			if until.IsZero() {
 				until = began.Add(24 * time.Hour)
 			}
-			want := &dispatcher.NextAttempt{At: ended.Add(tt.want), Until: until, Spent: true}
+			want := &dispatcher.NextAttempt{At: ended.Add(tt.want), Until: until, CountsAsFailure: true}
 			if diff := cmp.Diff(want, next); diff != "" {
 				t.Errorf("next (-want +got):\n%s", diff)
 			}
@@ -238,7 +238,7 @@ func TestThrottlesDoNotCount(t *testing.T) {
 	o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: began, Class: dispatcher.ClassThrottled}
 	for attempt, want := range map[int]time.Duration{1: time.Second, 2: 1250 * time.Millisecond, 5: 10 * time.Second, 50: 37500 * time.Millisecond} {
 		next := nextAttempt(call, dispatcher.HeldRun{Attempt: attempt}, o, 0.125)
-		if next == nil || next.Spent || next.At.Sub(began) != want {
+		if next == nil || next.CountsAsFailure || next.At.Sub(began) != want {
 			t.Errorf("after attempt %d: %+v, want another after %s, not counted", attempt, next, want)
 		}
 	}
@@ -285,15 +285,15 @@ func TestHostThatFailsIsLeftAlone(t *testing.T) {
 	id := r.request("sick", once)
 	run := r.read(id)
 	if run.State != dispatcher.RunRetrying || run.Class != dispatcher.ClassCircuitOpen || run.Attempt != 0 || run.Error == "" || len(r.calls) != 2 {
-		t.Fatalf("run = %+v after %d calls, want it put off with the reason", run, len(r.calls))
+		t.Fatalf("run = %+v after %d calls, want it defers with the reason", run, len(r.calls))
 	}
 	if wait := run.NextAttemptAt.Sub(r.clock.now()); wait <= 0 || wait > 2*firstPause {
-		t.Errorf("put off for %s, want some seconds", wait)
+		t.Errorf("defers for %s, want some seconds", wait)
 	}
 	if other := r.read(r.request("well", once)); other.State != dispatcher.RunSucceeded {
 		t.Errorf("run at another host = %+v, want success", other)
 	}
-	// An operator does not wait for it; as long as the circuit is open, it is put off again.
+	// An operator does not wait for it; as long as the circuit is open, it is defers again.
 	r.gate.circuits["sick"].until = time.Now()
 	healthy = true
 	if _, err := r.store.RetryRun(t.Context(), id, dispatcher.Change{Actor: "test"}); err != nil {
@@ -371,7 +371,7 @@ func TestFixedDelayAwaitsTheLastAttempt(t *testing.T) {
 	id := r.settled()[0].ID
 	armed := func() bool {
 		t.Helper()
-		if err := r.rearm(t.Context(), nil, r.now); err != nil {
+		if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
 			t.Fatal(err)
 		}
 		stored, err := r.store.Job(t.Context(), "app", "delayed")
@@ -404,7 +404,7 @@ func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 	for range 2 {
 		g.report("h", broken(), now)
 	}
-	note("two more after an answer")
+	note("two more after a response")
 	g.report("h", broken(), now)
 	note("three in a row")
 	g.report("h", broken(), now.Add(time.Second))
@@ -425,7 +425,7 @@ func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 	g.report("h", dispatcher.Outcome{State: dispatcher.RunSucceeded}, now)
 	note("a success")
 	want := []string{
-		"two failures: waits false", "two more after an answer: waits false", "three in a row: waits true",
+		"two failures: waits false", "two more after a response: waits false", "three in a row: waits true",
 		"the first after the pause: waits false", "the second: waits true", "just before twice the pause: waits true",
 		"after it: waits false", "cancelled: waits true", "nothing sent: waits true", "a success: waits false",
 	}

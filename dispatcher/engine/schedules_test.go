@@ -132,7 +132,7 @@ func TestFixedDelayCountsFromTheEndOfItsRun(t *testing.T) {
 			t.Fatalf("fire %d was not claimed", n)
 		}
 		runs := r.settled()
-		if err := r.rearm(t.Context(), r.delays.take(), r.now); err != nil {
+		if err := r.scheduleNext(t.Context(), r.delays.take(), r.now); err != nil {
 			t.Fatal(err)
 		}
 		ended, got := *runs[len(runs)-1].EndedAt, r.trigger("delayed")
@@ -164,7 +164,7 @@ func TestFixedDelayGoesOnAfterItsRunWasCancelled(t *testing.T) {
 	if _, err := r.store.CancelRun(t.Context(), held[0].RunKey.String(), dispatcher.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.rearm(t.Context(), nil, r.now); err != nil {
+	if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.trigger("delayed"); got.NextFireTime == nil {

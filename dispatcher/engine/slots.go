@@ -16,7 +16,7 @@ import (
 type slots struct {
 	store    dispatcher.Store
 	log      *slog.Logger
-	requests *intents
+	requests *begins
 
 	mu   sync.Mutex
 	held map[attemptKey]dispatcher.HeldRun
@@ -96,18 +96,18 @@ func (s *slots) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			s.vacate(context.WithoutCancel(ctx)) // what was recorded at the last
+			s.release(context.WithoutCancel(ctx)) // what was recorded at the last
 			return
 		case <-s.wake:
 		}
-		for pause := 100 * time.Millisecond; !s.vacate(ctx) && ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
+		for pause := 100 * time.Millisecond; !s.release(ctx) && ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
 			sleep(ctx, pause)
 		}
 	}
 }
 
 // vacate gives back what is over, and tells whether the database took it.
-func (s *slots) vacate(ctx context.Context) bool {
+func (s *slots) release(ctx context.Context) bool {
 	s.mu.Lock()
 	over := s.over
 	s.over = nil
@@ -115,7 +115,7 @@ func (s *slots) vacate(ctx context.Context) bool {
 	if len(over) == 0 {
 		return true
 	}
-	err := s.store.Vacate(ctx, over)
+	err := s.store.ReleaseSlots(ctx, over)
 	if err == nil {
 		return true
 	}

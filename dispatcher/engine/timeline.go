@@ -40,7 +40,7 @@ type entry struct {
 	// executes; nil: it is another already, and the claim will be lost.
 	definition *definition
 	index      int  // in the heap; -1: it is due
-	stale      bool // planned anew since it became due
+	stale      bool // planned again since it became due
 }
 
 // mostPlanned bounds the timeline; what exceeds it is found by a later poll.

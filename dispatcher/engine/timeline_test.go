@@ -99,7 +99,7 @@ func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
 	}
 }
 
-// What is due and finds no place is planned like the rest: anew when it changes, and once.
+// What is due and finds no place is planned like the rest: again when it changes, and once.
 func TestDueFireThatWaitsForAPlaceIsReplacedToo(t *testing.T) {
 	t.Parallel()
 	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)

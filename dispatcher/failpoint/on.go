@@ -25,7 +25,7 @@ type action struct {
 	visits atomic.Int64
 }
 
-// armed is read once: a process dies at its points and is started anew with others.
+// armed is read once: a process dies at its points and is started again with others.
 var armed = sync.OnceValue(func() map[Point]*action {
 	actions, err := parse(os.Getenv("CHAOS"))
 	if err != nil {

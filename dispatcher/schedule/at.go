@@ -17,7 +17,7 @@ type localInstant struct {
 }
 
 // parseInstant reads an RFC 3339 date and time, whose offset may be missing.
-func parseInstant(text string) (localInstant, *fault) {
+func parseInstant(text string) (localInstant, *problem) {
 	m := instantPattern.FindStringSubmatch(text)
 	if m == nil {
 		return localInstant{}, faultf(CodeTimeInvalid, "not a date and time; write 2026-05-01T10:00:00Z, or 2026-05-01T10:00:00+02:00")
@@ -59,7 +59,7 @@ func parseInstant(text string) (localInstant, *fault) {
 }
 
 // unwrapAt returns what is inside at(...), or the text itself.
-func unwrapAt(text string) (string, *fault) {
+func unwrapAt(text string) (string, *problem) {
 	inner, ok := strings.CutPrefix(text, "at(")
 	if !ok {
 		return text, nil
@@ -79,7 +79,7 @@ func (s single) next(after int64) (int64, bool) { return int64(s), int64(s) > af
 // resolve returns the instant in Unix milliseconds. A local time in a gap becomes the
 // instant the gap ends, for a one-shot that never fires helps nobody; unless GapSkip is
 // asked for, which makes it one that never fires.
-func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, *fault) {
+func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, *problem) {
 	if l.offset != nil {
 		return single(l.wall.Add(-*l.offset).UnixMilli()), nil
 	}

@@ -56,7 +56,7 @@ func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A text of any length can be a fault; remembering it would not bound memory.
+	// A text of any length can be a problem; remembering it would not bound memory.
 	if !ok && len(text.Expression) <= maxText && len(text.Timezone) <= maxText {
 		c.programs.put(text, found)
 	}

@@ -78,13 +78,13 @@ var awsGrammar = grammar{quartz: true, plainL: true, required: 6, fields: []fiel
 
 // parse reads the fields of an expression, already in upper case. It returns every fault,
 // at most one per field. identity is what H hashes.
-func (g *grammar) parse(text, identity string) (fields, []*fault) {
+func (g *grammar) parse(text, identity string) (fields, []*problem) {
 	f := fields{second: all(0, 0), year: all(0, horizon-firstYear)}
 	f.days = dayRule{dom: everyDay, dow: everyWeekday}
-	var faults []*fault
+	var problems []*problem
 	var dom, dow string
 	for i, tok := range tokens(text) {
-		var err *fault
+		var err *problem
 		tok.identity = hasher(identity)
 		switch spec := &g.fields[i]; spec.name {
 		case fieldSecond:
@@ -108,14 +108,14 @@ func (g *grammar) parse(text, identity string) (fields, []*fault) {
 			f.year, err = spec.parseSet(tok)
 		}
 		if err != nil {
-			faults = append(faults, err)
+			problems = append(problems, err)
 			continue
 		}
 		f.notes = append(f.notes, g.fields[i].unevenSteps(tok)...)
 	}
 	if g.quartz {
 		if err := oneQuestionMark(dom, dow); err != nil {
-			faults = append(faults, err)
+			problems = append(problems, err)
 		}
 	} else {
 		f.days.either = dom[0] != '*' && dow[0] != '*'
@@ -124,13 +124,13 @@ func (g *grammar) parse(text, identity string) (fields, []*fault) {
 				"day-of-month %s and weekday %s must both match, because one begins with * (as crontab does); without the * either would do", dom, dow)})
 		}
 	}
-	if faults == nil && !f.possible() {
-		faults = append(faults, f.never())
+	if problems == nil && !f.possible() {
+		problems = append(problems, f.never())
 	}
-	return f, faults
+	return f, problems
 }
 
-func oneQuestionMark(dom, dow string) *fault {
+func oneQuestionMark(dom, dow string) *problem {
 	switch {
 	case dom == "?" && dow == "?":
 		return faultf(CodeCronDays, "both day fields are ?; write * for the day of month to fire on every day")
@@ -157,7 +157,7 @@ func (f *fields) possible() bool {
 }
 
 // never explains why no date matches.
-func (f *fields) never() *fault {
+func (f *fields) never() *problem {
 	if months := f.month.list(); len(months) == 1 {
 		month := time.Month(months[0])
 		if month == time.February && f.days.dom != 0 && f.days.dom&(1<<30-1) == 0 {
@@ -213,7 +213,7 @@ var macros = map[string]string{
 }
 
 // macro expands a name such as @daily; names are lower case, as in crontab(5).
-func macro(text string) (string, *fault) {
+func macro(text string) (string, *problem) {
 	if expanded, ok := macros[text]; ok {
 		return expanded, nil
 	}

@@ -3,7 +3,7 @@
 // # Model
 //
 // A [Spec] is what a user writes. [Parse] checks all of it and returns a [Schedule], which
-// is immutable and answers one question: which instants. Nothing in this package reads the
+// is immutable and responses one question: which instants. Nothing in this package reads the
 // clock, so equal Specs give equal answers on every node and at every time.
 //
 // An instant is a time in UTC to the millisecond. A cron expression describes times of the
@@ -21,7 +21,7 @@
 // A local time that does not exist (the clock skips it) does not fire, unless [GapNext]
 // asks for the instant at which the gap ends. A local time that comes twice fires once, at
 // its last pass, unless [OverlapFirst] or [OverlapBoth] asks otherwise. An expression whose
-// hour field covers all 24 hours fires in both passes, for whoever writes "every 5 minutes"
+// hour field covers all 24 hours fires in both passes, for anyone who writes "every 5 minutes"
 // means it. Intervals measure elapsed time and know nothing of this. Dialects that name one
 // local time a step (at, calendar_interval) have defaults of their own; see [Spec].
 //

@@ -71,7 +71,7 @@ func (e Errors) Never() bool {
 	return len(e) == 1 && e[0].Code == CodeCronNever
 }
 
-// add appends a fault of the Spec's field that holds text.
+// add appends a problem of the Spec's field that holds text.
 func (e *Errors) add(field, text, code, format string, args ...any) {
 	*e = append(*e, Error{Field: field, Code: code, Message: field + " " + quote(text) + ": " + fmt.Sprintf(format, args...)})
 }
@@ -85,10 +85,10 @@ func (e Errors) err() error {
 }
 
 // fault is something wrong inside an expression, before it is known where it came from.
-type fault struct{ code, message string }
+type problem struct{ code, message string }
 
-func faultf(code, format string, args ...any) *fault {
-	return &fault{code: code, message: fmt.Sprintf(format, args...)}
+func faultf(code, format string, args ...any) *problem {
+	return &problem{code: code, message: fmt.Sprintf(format, args...)}
 }
 
 // quote makes a value safe to show: escaped, and cut to 64 characters so that a hostile

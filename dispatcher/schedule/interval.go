@@ -11,7 +11,7 @@ const (
 )
 
 // parseInterval reads rate(...), delay(...) and @every ....
-func parseInterval(text string) (period time.Duration, delay bool, err *fault) {
+func parseInterval(text string) (period time.Duration, delay bool, err *problem) {
 	body, ok := strings.CutPrefix(text, "@every ")
 	if !ok {
 		if body, ok = strings.CutPrefix(text, "delay("); ok {
@@ -32,7 +32,7 @@ func parseInterval(text string) (period time.Duration, delay bool, err *fault) {
 }
 
 // parsePeriod reads "5 minutes" and "1h30m" and checks the bounds.
-func parsePeriod(body string) (time.Duration, *fault) {
+func parsePeriod(body string) (time.Duration, *problem) {
 	period, err := readPeriod(body)
 	switch {
 	case err != nil:
@@ -53,7 +53,7 @@ var units = map[string]time.Duration{
 }
 
 // readPeriod reads "5 minutes" and "1h30m"; what overflows is more than maxPeriod.
-func readPeriod(body string) (time.Duration, *fault) {
+func readPeriod(body string) (time.Duration, *problem) {
 	if words := strings.Fields(body); len(words) == 2 && isNumber(words[0]) {
 		unit, ok := units[strings.TrimSuffix(words[1], "s")]
 		if !ok {

@@ -120,7 +120,7 @@ func TestBadIntervalsAndEventBridgeTextAreRejected(t *testing.T) {
 		"0 0 H(1-31) * *":                    schedule.CodeCronHash,
 		"delay(10ms)":                        schedule.CodeRateMin,
 	} {
-		if diff := cmp.Diff([]string{"expression " + code}, faultsOf(t, schedule.Spec{Expression: expr})); diff != "" {
+		if diff := cmp.Diff([]string{"expression " + code}, problemsOf(t, schedule.Spec{Expression: expr})); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", expr, diff)
 		}
 	}
@@ -135,7 +135,7 @@ func TestBadIntervalsAndEventBridgeTextAreRejected(t *testing.T) {
 		{Expression: "0 12 * * *", RepeatCount: 1_000_000}:                     "repeat_count " + schedule.CodeRepeatRange,
 		{Expression: "0 12 * * *", OnExcluded: "later"}:                        "on_excluded " + schedule.CodeEnum,
 	} {
-		if diff := cmp.Diff([]string{want}, faultsOf(t, spec)); diff != "" {
+		if diff := cmp.Diff([]string{want}, problemsOf(t, spec)); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", spec, diff)
 		}
 	}

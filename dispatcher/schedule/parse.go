@@ -80,13 +80,13 @@ func compile(spec Spec) (*program, Errors) {
 	if p.zone == "" {
 		p.zone = "UTC"
 	}
-	var faults []*fault
+	var problems []*problem
 	if err != nil {
-		faults = []*fault{err}
+		problems = []*problem{err}
 	} else {
-		faults = p.read(text, spec, loc)
+		problems = p.read(text, spec, loc)
 	}
-	for _, f := range faults {
+	for _, f := range problems {
 		errs.add("expression", spec.Expression, f.code, "%s", f.message)
 	}
 	spec.checkEnums(&errs)
@@ -100,7 +100,7 @@ func compile(spec Spec) (*program, Errors) {
 }
 
 // read parses text in p's dialect. loc is nil when the zone is at fault itself.
-func (p *program) read(text string, spec Spec, loc *timeZone) []*fault {
+func (p *program) read(text string, spec Spec, loc *timeZone) []*problem {
 	switch p.dialect {
 	case DialectQuartz:
 		return p.readCron(&quartzGrammar, text, spec, loc)
@@ -136,16 +136,16 @@ func (p *program) read(text string, spec Spec, loc *timeZone) []*fault {
 }
 
 // readCron parses a cron expression and sets up its evaluation.
-func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []*fault {
+func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []*problem {
 	if strings.HasPrefix(text, "cron(") {
 		return one(faultf(CodeCronSyntax, "cron(...) is dialect aws; leave dialect out, or remove the parentheses and write this dialect's fields"))
 	}
 	if n := countTokens(text); n < g.required || n > len(g.fields) {
 		return one(g.wrongCount(text, n))
 	}
-	f, faults := g.parse(strings.ToUpper(text), spec.Identity)
-	if faults != nil {
-		return faults
+	f, problems := g.parse(strings.ToUpper(text), spec.Identity)
+	if problems != nil {
+		return problems
 	}
 	overlap := spec.Overlap
 	if overlap == "" {
@@ -167,7 +167,7 @@ func (s seconds) next(after int64) (int64, bool) {
 }
 
 // wrongCount says how many fields were expected, and what the text may have been meant as.
-func (g *grammar) wrongCount(text string, n int) *fault {
+func (g *grammar) wrongCount(text string, n int) *problem {
 	expected := fmt.Sprintf("expected %d fields", g.required)
 	if g.required < len(g.fields) {
 		expected = fmt.Sprintf("expected %d or %d fields", g.required, len(g.fields))
@@ -179,7 +179,7 @@ func (g *grammar) wrongCount(text string, n int) *fault {
 }
 
 // readAt reads at(...) or a bare instant.
-func readAt(text string, spec Spec, loc *timeZone) (single, *fault) {
+func readAt(text string, spec Spec, loc *timeZone) (single, *problem) {
 	inner, err := unwrapAt(text)
 	if err != nil {
 		return 0, err
@@ -200,7 +200,7 @@ func readAt(text string, spec Spec, loc *timeZone) (single, *fault) {
 const maxText = 256
 
 // clean checks what holds for every dialect and strips outer blanks.
-func clean(text string) (string, *fault) {
+func clean(text string) (string, *problem) {
 	if len(text) > maxText {
 		return "", faultf(CodeCronTooLong, "expression has %d bytes; the maximum is %d", len(text), maxText)
 	}
@@ -231,7 +231,7 @@ func clean(text string) (string, *fault) {
 }
 
 // recognise tells the dialect of a cleaned text.
-func recognise(text string) (Dialect, *fault) {
+func recognise(text string) (Dialect, *problem) {
 	switch {
 	case strings.HasPrefix(text, "@every ") || strings.HasPrefix(text, "rate(") || strings.HasPrefix(text, "delay("):
 		return DialectInterval, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// faultsOf returns the faults of a spec as "field code".
-func faultsOf(t *testing.T, spec schedule.Spec) []string {
+// problemsOf returns the faults of a spec as "field code".
+func problemsOf(t *testing.T, spec schedule.Spec) []string {
 	t.Helper()
 	_, err := schedule.Parse(spec)
 	if err == nil {
@@ -116,7 +116,7 @@ func TestBadExpressionsAreRejectedWithTheirCode(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%.40q", expr), func(t *testing.T) {
 			t.Parallel()
-			got := slices.Compact(faultsOf(t, schedule.Spec{Expression: expr}))
+			got := slices.Compact(problemsOf(t, schedule.Spec{Expression: expr}))
 			if diff := cmp.Diff([]string{"expression " + code}, got); diff != "" {
 				_, err := schedule.Parse(schedule.Spec{Expression: expr})
 				t.Errorf("faults (-want +got):\n%s%v", diff, err)
@@ -127,7 +127,7 @@ func TestBadExpressionsAreRejectedWithTheirCode(t *testing.T) {
 
 func TestEveryFaultOfASpecIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	got := faultsOf(t, schedule.Spec{
+	got := problemsOf(t, schedule.Spec{
 		Expression: "61 24 32 * *", Dialect: "", Timezone: "+02:00", Gap: "jump", Overlap: "Last", RepeatCount: -1,
 		StartAt: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), EndAt: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	})
@@ -171,7 +171,7 @@ func TestBadTimezonesAreRejectedWithAdvice(t *testing.T) {
 		t.Run(fmt.Sprintf("%.40q", zone), func(t *testing.T) {
 			t.Parallel()
 			spec := schedule.Spec{Expression: "0 0 * * *", Timezone: zone}
-			if diff := cmp.Diff([]string{"timezone " + want.code}, faultsOf(t, spec)); diff != "" {
+			if diff := cmp.Diff([]string{"timezone " + want.code}, problemsOf(t, spec)); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)
 			}
 			if _, err := schedule.Parse(spec); !strings.Contains(err.Error(), want.advice) {

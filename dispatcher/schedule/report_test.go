@@ -132,7 +132,7 @@ func TestHashIsStableAndSpreads(t *testing.T) {
 	if len(seen) < 200 { // of 360 minutes; 600 draws leave about 68 of them empty
 		t.Errorf("%d triggers fire at only %d distinct minutes", triggers, len(seen))
 	}
-	if got := faultsOf(t, schedule.Spec{Expression: "H * * * *"}); len(got) != 1 || got[0] != "expression "+schedule.CodeCronHash {
+	if got := problemsOf(t, schedule.Spec{Expression: "H * * * *"}); len(got) != 1 || got[0] != "expression "+schedule.CodeCronHash {
 		t.Errorf("H without identity: %v, want %s", got, schedule.CodeCronHash)
 	}
 }

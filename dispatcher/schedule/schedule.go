@@ -84,7 +84,7 @@ func (s *Schedule) In(t time.Time) time.Time {
 }
 
 // Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false
-// when the schedule never fires again. The answer depends on nothing but the spec and t.
+// when the schedule never fires again. The response depends on nothing but the spec and t.
 func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {
 	ms, ok := s.nextMilli(floorMilli(t))
 	if !ok {
@@ -144,7 +144,7 @@ func (s *Schedule) Delay(at time.Time) time.Duration {
 }
 
 // FixedDelay returns the pause of a delay(...) expression. Such a schedule has one instant,
-// StartAt or Anchor plus the pause: whoever runs it moves Anchor to the end of each run,
+// StartAt or Anchor plus the pause: anyone who runs it moves Anchor to the end of each run,
 // and counts the runs if RepeatCount bounds them.
 func (s *Schedule) FixedDelay() (pause time.Duration, ok bool) { return s.delay, s.delay > 0 }
 
@@ -177,7 +177,7 @@ func (s *Schedule) Between(a, b time.Time, limit int) []time.Time {
 }
 
 // Count returns how many instants lie in (a, b], but at most limit. For intervals it is
-// arithmetic; for other dialects it takes as many steps as the answer.
+// arithmetic; for other dialects it takes as many steps as the response.
 func (s *Schedule) Count(a, b time.Time, limit int) int {
 	from, to := floorMilli(a), floorMilli(b)
 	if iv, ok := s.fires.(interval); ok {

@@ -37,7 +37,7 @@ type Spec struct {
 	// instead of the local hour, so that daylight saving moves its local time.
 	DriftHour bool
 	// Identity names the trigger, for example app/job/trigger. H in cron fields and Jitter
-	// hash it. H without an identity is a fault.
+	// hash it. H without an identity is a problem.
 	Identity string
 	// Calendar, if any, excludes fires; OnExcluded says what becomes of them, empty means
 	// OnExcludedSkip. Repeat counts count what fires, not what is excluded.

@@ -99,9 +99,9 @@ func TestOurFaultsAreRefusedByTheirCodes(t *testing.T) {
 	t.Parallel()
 	for where, row := range table(t, "faults.tsv", 4) {
 		_, err := schedule.Parse(schedule.Spec{Dialect: schedule.Dialect(row[0]), Expression: row[1], Timezone: row[2]})
-		var faults schedule.Errors
-		if !errors.As(err, &faults) || faults[0].Code != row[3] {
-			t.Errorf("%s: %q is refused with %v, want %s", where, row[1], faults, row[3])
+		var problems schedule.Errors
+		if !errors.As(err, &problems) || problems[0].Code != row[3] {
+			t.Errorf("%s: %q is refused with %v, want %s", where, row[1], problems, row[3])
 		}
 	}
 }

@@ -67,8 +67,8 @@ func (r row) want(column, oracle string) string {
 func (r row) fires(t *testing.T, spec schedule.Spec) string {
 	t.Helper()
 	s, err := schedule.Parse(spec)
-	var faults schedule.Errors
-	if errors.As(err, &faults) && faults.Never() {
+	var problems schedule.Errors
+	if errors.As(err, &problems) && problems.Never() {
 		return "none"
 	}
 	if err != nil {
@@ -157,13 +157,13 @@ func TestInvalidVectorsAreRejectedWithFieldTextAndFault(t *testing.T) {
 			t.Parallel()
 			for _, r := range vectors(t, name) {
 				_, err := schedule.Parse(schedule.Spec{Expression: r["expr"], Dialect: dialect})
-				var faults schedule.Errors
-				if !errors.As(err, &faults) {
-					t.Errorf("%s: %q is accepted, want a fault", r["id"], r["expr"])
+				var problems schedule.Errors
+				if !errors.As(err, &problems) {
+					t.Errorf("%s: %q is accepted, want a problem", r["id"], r["expr"])
 					continue
 				}
 				t.Logf("%s\t%v", r["id"], err)
-				for _, f := range faults {
+				for _, f := range problems {
 					if f.Field != "expression" || f.Code == schedule.CodeCronNever || !strings.Contains(f.Message, strconv.Quote(r["expr"])) {
 						t.Errorf("%s: %q: got field %s, code %s, message %q", r["id"], r["expr"], f.Field, f.Code, f.Message)
 					}
@@ -214,9 +214,9 @@ func TestAWSVectorsGiveTheExpectedTimes(t *testing.T) {
 	}
 }
 
-// quartzFaults are rows in which Quartz contradicts its own documentation, with what we
+// quartzProblems are rows in which Quartz contradicts its own documentation, with what we
 // answer instead. They slipped through the filter that the vectors' README describes.
-var quartzFaults = map[string]struct{ why, first string }{
+var quartzProblems = map[string]struct{ why, first string }{
 	"c0367": {"Quartz skips the day only when asked from within the hour before the gap", "2012-09-29T14:00:00Z"},
 	"c0388": {"Quartz keeps the hour but loses the minute where the clock jumps by 30 minutes", "2029-10-04T15:47:00Z"},
 	"d0202": {"Quartz skips the day after a day whose span lies in a gap", "2027-03-15T06:10:00Z"},
@@ -226,9 +226,9 @@ var quartzFaults = map[string]struct{ why, first string }{
 func (r row) checkQuartz(t *testing.T, spec schedule.Spec) {
 	t.Helper()
 	got := r.fires(t, spec)
-	if fault, ok := quartzFaults[r["id"]]; ok {
-		if first, _, _ := strings.Cut(got, ","); first != fault.first || got == r["quartz"] {
-			t.Errorf("%s %q in %s: first is %s, want %s: %s", r["id"], spec.Expression, spec.Timezone, first, fault.first, fault.why)
+	if problem, ok := quartzProblems[r["id"]]; ok {
+		if first, _, _ := strings.Cut(got, ","); first != problem.first || got == r["quartz"] {
+			t.Errorf("%s %q in %s: first is %s, want %s: %s", r["id"], spec.Expression, spec.Timezone, first, problem.first, problem.why)
 		}
 		return
 	}

@@ -57,7 +57,7 @@ var zones sync.Map //nolint:gochecknoglobals // immutable tables, no more than t
 var offsetPattern = regexp.MustCompile(`(?i)^(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?$`)
 
 // zone returns the zone of an IANA name; empty is UTC.
-func zone(name string) (*timeZone, *fault) {
+func zone(name string) (*timeZone, *problem) {
 	if name == "" || name == "UTC" {
 		return &timeZone{loc: time.UTC}, nil // which has no table
 	}
@@ -100,9 +100,9 @@ func loadZone(file *zip.File) (*time.Location, error) {
 
 // unknownZone says what is wrong with a name that is not in the database, and what may have
 // been meant.
-func unknownZone(name string) *fault {
+func unknownZone(name string) *problem {
 	if m := offsetPattern.FindStringSubmatch(name); m != nil {
-		return offsetFault(m[1], m[2], m[3])
+		return offsetProblem(m[1], m[2], m[3])
 	}
 	folded := strings.ToLower(name)
 	if folded == "local" || folded == "localtime" || folded == "system" {
@@ -120,9 +120,9 @@ func unknownZone(name string) *fault {
 	return faultf(CodeTZUnknown, "not an IANA zone; use a name such as Europe/Berlin, or UTC")
 }
 
-// offsetFault explains the way out for a fixed offset. Etc/GMT zones count west as
+// offsetProblem explains the way out for a fixed offset. Etc/GMT zones count west as
 // positive, as POSIX does, hence the reversed sign.
-func offsetFault(sign, hours, minutes string) *fault {
+func offsetProblem(sign, hours, minutes string) *problem {
 	h, _ := strconv.Atoi(hours) // one or two digits by the pattern
 	reversed := map[string]string{"+": "-", "-": "+"}[sign]
 	switch {

@@ -1,14 +1,14 @@
 // Package store keeps definitions, ledger and fleet in PostgreSQL or in SQLite.
 //
-// # One store, two flavours
+// # One store, two flavors
 //
 // Both databases run the same code over database/sql and, wherever their dialects allow, the
-// same SQL. What differs is a [flavour]: how a batch of rows travels in one parameter or a few
+// same SQL. What differs is a [flavor]: how a batch of rows travels in one parameter or a few
 // (arrays and unnest, or JSON and json_each), the clock, row locks, and notifications.
 //
 // # The hot path
 //
-// Due, Claim, Settle, Adopt, Record, Release, Held, EndedDelays and Rearm take batches. Each batch becomes a common
+// Due, Claim, Settle, Adopt, Record, Release, Held, EndedDelays and ScheduleNext take batches. Each batch becomes a common
 // table expression "b". On PostgreSQL one statement then does all of the work, so that a crash
 // leaves either everything or nothing behind. SQLite cannot update inside a query, so there the
 // same parts run one after the other in a transaction that nobody can interleave with, and with
@@ -23,7 +23,7 @@
 //
 // On PostgreSQL runs and attempts are partitioned by the UTC day of the scheduled instant. A
 // statement that knows its runs bounds the day by parameters, because the planner, who plans each
-// batch anew, takes longer the more partitions it sees. Tidy makes the partitions of the days
+// batch again, takes longer the more partitions it sees. Purge makes the partitions of the days
 // to come and drops those past retention; what cannot go by days (the history of apps that keep
 // less than others, days with live runs, the default partitions, all of SQLite) it deletes in
 // small batches. It asks for locks only for as long as claims can wait without being late.

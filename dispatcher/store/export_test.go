@@ -50,8 +50,8 @@ func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	forfeit, err := own.explain(ctx, own.hot.forfeitable.parts[0], slices.Concat(all, []any{int64(0), int64(500)}, own.batch([]int64{0})))
-	return adopt + forfeit, err
+	failLost, err := own.explain(ctx, own.hot.forfeitable.parts[0], slices.Concat(all, []any{int64(0), int64(500)}, own.batch([]int64{0})))
+	return adopt + failLost, err
 }
 
 // ExplainRun returns the plan of finding a run by its key.
@@ -91,16 +91,16 @@ func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar disp
 	return own.putPlanned(ctx, calendar, plan, change)
 }
 
-// TidyMeanwhile is Tidy of a node that freezes once it has the lock, calls do, and wakes when
+// PurgeMeanwhile is Purge of a node that freezes once it has the lock, calls do, and wakes when
 // its time has passed.
-func TidyMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.NodeID, now time.Time, do func(wake time.Time)) (dispatcher.Tidied, error) {
+func PurgeMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.NodeID, now time.Time, do func(wake time.Time)) (dispatcher.Purged, error) {
 	c, err := s.(*store).cleaner(ctx, node, now)
 	if err != nil {
-		return dispatcher.Tidied{}, err
+		return dispatcher.Purged{}, err
 	}
 	c.now = now.Add(cleanUpTime)
 	do(c.now)
-	t := tidying{cleaner: *c}
+	t := purge{cleaner: *c}
 	err = errors.Join(t.run(ctx, c.now), c.end(ctx))
 	return t.result, err
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // Heartbeats have a connection of their own: a node that is busy to the last connection is alive.
@@ -33,9 +33,9 @@ func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 		if _, err := s.Clock(t.Context()); err != nil {
 			t.Errorf("clock: %v", err)
 		}
-		beat, err := s.Heartbeat(t.Context(), 1, dispatcher.NodeReport{}, time.Time{})
-		if err != nil || len(beat.Live) != 1 {
-			t.Errorf("heartbeat: got %+v, %v", beat, err)
+		heartbeat, err := s.Heartbeat(t.Context(), 1, dispatcher.NodeReport{}, time.Time{})
+		if err != nil || len(heartbeat.Live) != 1 {
+			t.Errorf("heartbeat: got %+v, %v", heartbeat, err)
 		}
 	}
 	if len(ended) > 0 {

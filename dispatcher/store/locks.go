@@ -72,7 +72,7 @@ func (s *store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 
 // holds tells whether a lock is still its holder's, which stays so until the transaction ends: who
 // wants to take it waits for that.
-func holds(ctx context.Context, q querier, f flavour, lock dispatcher.Lock, now time.Time) (bool, error) {
+func holds(ctx context.Context, q querier, f flavor, lock dispatcher.Lock, now time.Time) (bool, error) {
 	if now.IsZero() {
 		var err error
 		if now, err = f.clock(ctx, q); err != nil {

@@ -18,17 +18,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// postgres is the flavour of PostgreSQL.
+// postgres is the flavor of PostgreSQL.
 type postgres struct {
-	pool, beats *pgxpool.Pool
-	notify      *pgxpool.Config // by which notifications are heard
-	seen        *witness
+	pool, heartbeats *pgxpool.Pool
+	notify           *pgxpool.Config // by which notifications are heard
+	seen             *witness
 }
 
 // channel is where notifications go. They are heard in one database only.
 const channel = "carillon"
 
-// adoptPayload is the payload of Hint.Adopt; no run has such an id.
+// adoptPayload is the payload of Notification.Adopt; no run has such an id.
 const adoptPayload = "adopt"
 
 // session is what each connection sets. Without it (as behind a pooler that drops it) all works,
@@ -69,21 +69,21 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	if o.Metrics != nil {
 		config.ConnConfig.Tracer = statements
 	}
-	forBeats := config.Copy()
-	forBeats.MaxConns, forBeats.MinConns = 1, 0
+	forHeartbeats := config.Copy()
+	forHeartbeats.MaxConns, forHeartbeats.MinConns = 1, 0
 	if pooled {
-		forBeats.PrepareConn = p.checkAgain()
+		forHeartbeats.PrepareConn = p.checkAgain()
 	}
 	if p.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	if p.beats, err = pgxpool.NewWithConfig(ctx, forBeats); err != nil {
+	if p.heartbeats, err = pgxpool.NewWithConfig(ctx, forHeartbeats); err != nil {
 		p.pool.Close()
 		return nil, err
 	}
 	db := openDB(p.pool)
 	return &store{
-		write: db, read: db, beat: openDB(p.beats), flavour: p, seen: p.seen,
+		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, seen: p.seen,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
 	}, nil
 }
@@ -160,8 +160,8 @@ func (p *postgres) statements() statements {
 	// What another node is adopting is passed over.
 	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + adoptRuns)
-	all.forfeit = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited(within)+` FOR UPDATE OF r SKIP LOCKED`) +
-		`, l AS (` + insertLost + `)` + forfeitRuns)
+	all.failLost = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited(within)+` FOR UPDATE OF r SKIP LOCKED`) +
+		`, l AS (` + insertLost + `)` + failLostRuns)
 	all.stranded = read(p.rows(3, 5, "", idColumns...) + chosen(stranded(within)) + chosenSpan)
 	all.strand = write(p.rows(3, 5, "", idColumns...) + chosen(stranded(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + strandRuns)
@@ -203,19 +203,19 @@ func (p *postgres) query(ctx context.Context, statement string, args []any, scan
 	return rows.CommandTag().RowsAffected(), rows.Err()
 }
 
-func (p *postgres) hint(ctx context.Context, tx *sql.Tx, hint dispatcher.Hint) error {
+func (p *postgres) notification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error {
 	// $1 channel, $2 run. PostgreSQL sends it at commit, and equal ones once.
-	payload := hint.Run
-	if hint.Adopt {
+	payload := notification.Run
+	if notification.Adopt {
 		payload = adoptPayload
 	}
 	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload)
 	return err
 }
 
-func (p *postgres) committed([]dispatcher.Hint) {}
+func (p *postgres) committed([]dispatcher.Notification) {}
 
-func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error {
+func (p *postgres) listen(ctx context.Context, notification func(dispatcher.Notification)) error {
 	config := p.notify.ConnConfig.Copy()
 	if err := p.notify.BeforeConnect(ctx, config); err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -233,7 +233,7 @@ func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error
 		return fmt.Errorf("listen: %w", err)
 	}
 	// What happened before this moment was not heard.
-	hint(dispatcher.Hint{})
+	notification(dispatcher.Notification{})
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if ctx.Err() != nil {
@@ -243,10 +243,10 @@ func (p *postgres) listen(ctx context.Context, hint func(dispatcher.Hint)) error
 			return fmt.Errorf("listen: %w", err)
 		}
 		if n.Payload == adoptPayload {
-			hint(dispatcher.Hint{Adopt: true})
+			notification(dispatcher.Notification{Adopt: true})
 			continue
 		}
-		hint(dispatcher.Hint{Run: n.Payload})
+		notification(dispatcher.Notification{Run: n.Payload})
 	}
 }
 
@@ -280,6 +280,6 @@ func (p *postgres) single() bool { return false }
 
 func (p *postgres) close() error {
 	p.pool.Close()
-	p.beats.Close()
+	p.heartbeats.Close()
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // line is a way to a PostgreSQL that can fall silent: what is sent is taken and gets nowhere.

@@ -12,11 +12,11 @@ import (
 // by runs_live, by job. They were roused when they are of node 0.
 const waitingNode = -1
 
-// holders are the nodes that live runs can be of: nobody, whoever waits for a slot, and those in
+// holders are the nodes that live runs can be of: nobody, anyone who waits for a slot, and those in
 // the table, dead ones too.
 const holders = `SELECT 0 AS id UNION ALL SELECT -1 UNION ALL SELECT id FROM nodes`
 
-// The statements of slots. Whoever changes the slots of a job has locked the job's row, so that
+// The statements of slots. Anyone who changes the slots of a job has locked the job's row, so that
 // of any number of nodes one at a time decides. From $1 on: ids of jobs, unless they say otherwise.
 const (
 	lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
@@ -78,7 +78,7 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 		var began []dispatcher.HeldRun
 		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 			var err error
-			began, err = s.contest(ctx, t, jobsOf(part), part)
+			began, err = s.arbitrate(ctx, t, jobsOf(part), part)
 			return err
 		})
 		if err != nil {
@@ -89,7 +89,7 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 	return granted, nil
 }
 
-func (s *store) Vacate(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
 	for part := range slices.Chunk(sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), slotsAtOnce) {
 		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 			if _, err := t.lockJobs(ctx, jobsOf(part)); err != nil {
@@ -99,7 +99,7 @@ func (s *store) Vacate(ctx context.Context, runs []dispatcher.HeldRun) error {
 			if _, err := t.ExecContext(ctx, leave, s.keysOf(part)...); err != nil {
 				return err
 			}
-			_, err := s.contest(ctx, t, jobsOf(part), nil)
+			_, err := s.arbitrate(ctx, t, jobsOf(part), nil)
 			return err
 		})
 		if err != nil {
@@ -109,7 +109,7 @@ func (s *store) Vacate(ctx context.Context, runs []dispatcher.HeldRun) error {
 	return nil
 }
 
-func (s *store) PassSlots(ctx context.Context) error {
+func (s *store) GrantWaiting(ctx context.Context) error {
 	find, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	jobs, err := collect(find, s.read, scanInt, contested)
@@ -118,7 +118,7 @@ func (s *store) PassSlots(ctx context.Context) error {
 	}
 	for part := range slices.Chunk(jobs, slotsAtOnce) {
 		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-			_, err := s.contest(ctx, t, part, nil)
+			_, err := s.arbitrate(ctx, t, part, nil)
 			return err
 		})
 		if err != nil {

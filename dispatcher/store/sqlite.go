@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// sqlite is the flavour of SQLite: one process, one writer.
+// sqlite is the flavor of SQLite: one process, one writer.
 type sqlite struct {
 	write *sql.DB
 	read  *sql.DB
@@ -65,12 +65,12 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	}
 	read.SetMaxOpenConns(4)
 	read.SetMaxIdleConns(4) // to open one takes longer than to read
-	flavour := &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
-	return &store{write: write, read: read, beat: write, seen: &witness{}, flavour: flavour}, nil
+	flavor := &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
+	return &store{write: write, read: read, heartbeat: write, seen: &witness{}, flavor: flavor}, nil
 }
 
 // rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as
-// text, to be parsed anew, which cost a claim and its record a tenth more CPU.
+// text, to be parsed again, which cost a claim and its record a tenth more CPU.
 func (s *sqlite) rows(now, first int, extra string, columns ...column) string {
 	values := make([]string, len(columns))
 	for i, c := range columns {
@@ -132,9 +132,9 @@ func (s *sqlite) statements() statements {
 	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable(""))
 	all.adoptable = read(adopt + adoptableSpan)
 	all.adopt = writeAt(5, adopt+insertLost, adopt+adoptRuns)
-	forfeit := s.rows(3, 5, "", idColumns...) + chosen(forfeited(""))
-	all.forfeitable = read(forfeit + chosenSpan)
-	all.forfeit = writeAt(3, forfeit+insertLost, forfeit+forfeitRuns)
+	failLost := s.rows(3, 5, "", idColumns...) + chosen(forfeited(""))
+	all.forfeitable = read(failLost + chosenSpan)
+	all.failLost = writeAt(3, failLost+insertLost, failLost+failLostRuns)
 	left := s.rows(3, 5, "", idColumns...) + chosen(stranded(""))
 	all.stranded, all.strand = read(left+chosenSpan), writeAt(3, left+insertLost, left+strandRuns)
 	failed := s.rows(0, 3, "", againColumns...) + chosen(again)
@@ -227,12 +227,12 @@ func (s *sqlite) fixPresent(ctx context.Context, tx *sql.Tx, hot statement, args
 	return args, nil
 }
 
-func (s *sqlite) hint(context.Context, *sql.Tx, dispatcher.Hint) error { return nil }
+func (s *sqlite) notification(context.Context, *sql.Tx, dispatcher.Notification) error { return nil }
 
-func (s *sqlite) committed(hints []dispatcher.Hint) { s.hub.publish(hints) }
+func (s *sqlite) committed(notifications []dispatcher.Notification) { s.hub.publish(notifications) }
 
-func (s *sqlite) listen(ctx context.Context, hint func(dispatcher.Hint)) error {
-	s.hub.listen(ctx, hint)
+func (s *sqlite) listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+	s.hub.listen(ctx, notification)
 	return nil
 }
 

@@ -37,26 +37,26 @@ type Options struct {
 // How long a call may take whose context sets no deadline. A database that hangs must not
 // hang a node: it gives up, and the next tick tries again.
 const (
-	claimTimeout  = 3 * time.Second
-	beatTimeout   = 3 * time.Second
-	recordTimeout = 10 * time.Second
-	otherTimeout  = 10 * time.Second
+	claimTimeout     = 3 * time.Second
+	heartbeatTimeout = 3 * time.Second
+	recordTimeout    = 10 * time.Second
+	otherTimeout     = 10 * time.Second
 )
 
 // store is a dispatcher.Store.
 type store struct {
-	write *sql.DB // transactions; SQLite has one connection here
-	read  *sql.DB
-	beat  *sql.DB // heartbeats, which must not queue behind anything
-	keys  *seal.Keys
-	seen  *witness
-	flavour
+	write     *sql.DB // transactions; SQLite has one connection here
+	read      *sql.DB
+	heartbeat *sql.DB // heartbeats, which must not queue behind anything
+	keys      *seal.Keys
+	seen      *witness
+	flavor
 	hot     statements
 	metrics []prometheus.Collector // of a database that is open
 }
 
-// flavour is what differs between the databases.
-type flavour interface {
+// flavor is what differs between the databases.
+type flavor interface {
 	// rows returns the common table expressions n(now) and b: the batch, one column per
 	// name, with its columns' values in the parameters from $first on; now is the present, or
 	// what parameter $now holds if that is not 0. extra is a list of expressions to add to b.
@@ -73,11 +73,11 @@ type flavour interface {
 	// there is none. It returns the number of rows that the last part affected.
 	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
 	// hint tells all nodes, at the latest when tx has been committed.
-	hint(ctx context.Context, tx *sql.Tx, hint dispatcher.Hint) error
+	notification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error
 	// committed is called when a transaction with hints has been committed.
-	committed(hints []dispatcher.Hint)
+	committed(notifications []dispatcher.Notification)
 	// listen is Store.Listen.
-	listen(ctx context.Context, hint func(dispatcher.Hint)) error
+	listen(ctx context.Context, notification func(dispatcher.Notification)) error
 	// giveWay makes a transaction of the clean-up wait for locks only a moment.
 	giveWay(ctx context.Context, tx *sql.Tx) error
 	// turnDays makes partitions for the days about now and drops those before horizon. done is
@@ -88,7 +88,7 @@ type flavour interface {
 	where(ctx context.Context) (string, error)
 	astray(ctx context.Context, t *tx, where string) (reason string, err error)
 	// mark notes beside the database how far a node has come in it.
-	mark(node dispatcher.NodeID, beats int64)
+	mark(node dispatcher.NodeID, heartbeats int64)
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one node can use the database.
@@ -111,8 +111,8 @@ type statement struct {
 
 // statements are the hot statements.
 type statements struct {
-	due, overdue, claim, settle, adoptable, adopt, held, release, begin, forfeitable, forfeit, record, late, answers, ended, endedOf, rearm statement
-	again, retriable, adoptRetries, outdated, giveUp, stranded, strand                                                                      statement
+	due, overdue, claim, settle, adoptable, adopt, held, release, begin, forfeitable, failLost, record, late, responses, ended, endedOf, scheduleNext statement
+	again, retriable, adoptRetries, outdated, giveUp, stranded, strand                                                                                statement
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
@@ -150,7 +150,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 
 // Close releases the database.
 func (s *store) Close() error {
-	return errors.Join(s.write.Close(), s.read.Close(), s.beat.Close(), s.flavour.close())
+	return errors.Join(s.write.Close(), s.read.Close(), s.heartbeat.Close(), s.flavor.close())
 }
 
 // bound gives ctx a deadline unless it has one.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 )
 

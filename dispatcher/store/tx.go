@@ -34,10 +34,10 @@ func (w wider) Scan(dest ...any) error {
 // tx is one transaction of a change.
 type tx struct {
 	*sql.Tx
-	flavour
-	by    dispatcher.Change
-	now   time.Time // of the change: given, or by the database's clock
-	hints []dispatcher.Hint
+	flavor
+	by            dispatcher.Change
+	now           time.Time // of the change: given, or by the database's clock
+	notifications []dispatcher.Notification
 }
 
 // change runs do in a transaction and tells all nodes of its hints once it is committed. A
@@ -50,7 +50,7 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 		if err != nil {
 			return err
 		}
-		t := &tx{Tx: sqlTx, flavour: s.flavour, by: by, now: by.Now.UTC().Truncate(time.Millisecond)}
+		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond)}
 		defer t.Rollback()
 		if by.Now.IsZero() {
 			now, err := s.clock(ctx, t)
@@ -62,15 +62,15 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 		if err := do(ctx, t); err != nil {
 			return err
 		}
-		for _, hint := range t.hints {
-			if err := s.hint(ctx, t.Tx, hint); err != nil {
+		for _, notification := range t.notifications {
+			if err := s.notification(ctx, t.Tx, notification); err != nil {
 				return err
 			}
 		}
 		if err := t.Commit(); err != nil {
 			return err
 		}
-		s.committed(t.hints)
+		s.committed(t.notifications)
 		return nil
 	})
 }
@@ -87,21 +87,23 @@ func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64,
 }
 
 // tell adds a hint: run is the id of a run that was cancelled, or empty.
-func (t *tx) tell(run string) { t.hints = append(t.hints, dispatcher.Hint{Run: run}) }
+func (t *tx) tell(run string) {
+	t.notifications = append(t.notifications, dispatcher.Notification{Run: run})
+}
 
 // audit records the change and tells all nodes of it.
 func (t *tx) audit(ctx context.Context, action, app, subject string, revision int64) error {
-	if err := insertAudit(ctx, t.execute, t.now, t.by, action, app, subject, revision); err != nil {
+	if err := insertAuditEntry(ctx, t.execute, t.now, t.by, action, app, subject, revision); err != nil {
 		return err
 	}
 	t.tell("")
 	return nil
 }
 
-// insertAudit writes an entry of the audit.
-func insertAudit(ctx context.Context, do execute, now time.Time, by dispatcher.Change, action, app, subject string, revision int64) error {
+// insertAuditEntry writes an entry of the audit.
+func insertAuditEntry(ctx context.Context, do execute, now time.Time, by dispatcher.Change, action, app, subject string, revision int64) error {
 	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision
-	const insert = `INSERT INTO audit (at, id, actor, action, app, subject, revision) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	const insert = `INSERT INTO audit_log (at, id, actor, action, app, subject, revision) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	if _, err := do(ctx, insert, now.UnixMilli(), rand.Int64(), by.Actor, action, app, subject, revision); err != nil {
 		return fmt.Errorf("audit %s %s: %w", action, subject, err)
 	}

@@ -1,5 +1,5 @@
 // Command sample is a Lambda function that Carillon invokes. It adds up the numbers of its payload,
-// once for each event: an event that comes again gets the answer that it got before.
+// once for each event: an event that comes again gets the response that it got before.
 package main
 
 import (
@@ -20,7 +20,7 @@ type order struct {
 	Fail bool `json:"fail"`
 }
 
-// receipt is the answer. Calls tells how often this instance has done the work.
+// receipt is the response. Calls tells how often this instance has done the work.
 type receipt struct {
 	Run   string `json:"run"`
 	Total int    `json:"total"`

@@ -4,20 +4,20 @@
 CREATE TABLE installation (
   id       TEXT   NOT NULL,
   zones    TEXT   NOT NULL DEFAULT '',    -- the time zone database by which fire times were worked out
-  zoned_at BIGINT NOT NULL DEFAULT 0,     -- when that was last made sure of
-  place    TEXT   NOT NULL DEFAULT '',    -- the server, or file, in which nodes last used it
-  -- A rewind that is not settled: when it was noticed and by what, what the operator chose and when.
-  rewound_at     BIGINT,
-  rewind_reason  TEXT NOT NULL DEFAULT '',
-  rewind_choice  TEXT NOT NULL DEFAULT '',
-  rewind_skip_to BIGINT NOT NULL DEFAULT 0,
+  zones_checked_at BIGINT NOT NULL DEFAULT 0,     -- when that was last made sure of
+  database_identity TEXT   NOT NULL DEFAULT '',    -- the server, or file, in which nodes last used it
+  -- A rollback that is not settled: when it was noticed and by what, what the operator chose and when.
+  rolled_back_at     BIGINT,
+  rollback_reason  TEXT NOT NULL DEFAULT '',
+  rollback_choice  TEXT NOT NULL DEFAULT '',
+  rollback_skip_to BIGINT NOT NULL DEFAULT 0,
   -- When the latest was settled, later each time; what nodes remember from before it is no sign of another.
-  rewind_settled_at BIGINT NOT NULL DEFAULT 0
+  rollback_settled_at BIGINT NOT NULL DEFAULT 0
 );
 INSERT INTO installation (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''));
 
 -- Apps, jobs and triggers are deleted softly: the ledger keeps their names, and what is
--- declared anew under a name goes on with its revision. Ids are hashes of the names.
+-- declared again under a name goes on with its revision. Ids are hashes of the names.
 CREATE TABLE apps (
   id                BIGINT  NOT NULL PRIMARY KEY,
   name              TEXT    NOT NULL UNIQUE,
@@ -61,7 +61,7 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
-CREATE INDEX jobs_spent ON jobs ((completed_at + delete_after_completion)) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
+CREATE INDEX jobs_expired ON jobs ((completed_at + delete_after_completion)) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
 -- Values of secrets in targets, encrypted: each by a data key of its own, which is encrypted by
 -- the key of that id. No key is in any database.
@@ -181,7 +181,7 @@ CREATE TABLE runs (
   live         BOOLEAN  NOT NULL,         -- whether there is still something to do
   failures     INTEGER  NOT NULL DEFAULT 0, -- attempts that count against the job's retries
   next_attempt_at BIGINT,                 -- of a retrying run
-  retry_until  BIGINT,                    -- when a run is given up whose attempts failed or were put off
+  retry_until  BIGINT,                    -- when a run is given up whose attempts failed or were defers
   state        TEXT     NOT NULL,
   class        TEXT     NOT NULL DEFAULT '',
   error        TEXT     NOT NULL DEFAULT '',
@@ -213,18 +213,18 @@ CREATE TABLE attempts_default PARTITION OF attempts DEFAULT;
 
 -- What attempts were answered, if there is anything to keep of it; see dispatcher.Answer. Apart from the
 -- hot rows, so that a fire with nothing to keep costs what it did. Partitions as those of runs.
-CREATE TABLE answers (
+CREATE TABLE responses (
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,
   kind         SMALLINT NOT NULL,
   attempt      INTEGER  NOT NULL,
-  answer       TEXT     NOT NULL,         -- JSON
+  response      TEXT     NOT NULL,         -- JSON
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
 ) PARTITION BY RANGE (scheduled_at);
-CREATE TABLE answers_default PARTITION OF answers DEFAULT;
+CREATE TABLE responses_default PARTITION OF responses DEFAULT;
 
 -- The runs that are among those that their job may have at once. Only jobs with a bound have any.
--- A row outlives its run until whoever made the attempt says that it is over, or is dead; so a run
+-- A row outlives its run until anyone who made the attempt says that it is over, or is dead; so a run
 -- that was cancelled keeps its slot until its request has been given up.
 CREATE TABLE slots (
   job_id       BIGINT   NOT NULL,
@@ -266,8 +266,8 @@ CREATE TABLE nodes (
   fires        INTEGER NOT NULL,           -- claimed in the minute before the heartbeat
   lag          BIGINT  NOT NULL,           -- milliseconds
   clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
-  beats        BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats
-  rewound      BOOLEAN NOT NULL DEFAULT FALSE -- paused by a rewind, and by nobody else
+  heartbeats BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats
+  paused_by_rollback BOOLEAN NOT NULL DEFAULT FALSE -- paused by a rollback, and by nobody else
 ) WITH (fillfactor = 50);
 
 -- Who does what for all nodes. A lock is free once locked_until has passed; to give it back sets
@@ -342,7 +342,7 @@ CREATE TABLE calendar_revisions (
 );
 
 -- Who changed what. Never holds a definition: those may hold secrets.
-CREATE TABLE audit (
+CREATE TABLE audit_log (
   at       BIGINT NOT NULL,
   id       BIGINT NOT NULL,               -- random
   actor    TEXT   NOT NULL,
@@ -352,7 +352,7 @@ CREATE TABLE audit (
   revision BIGINT NOT NULL,
   PRIMARY KEY (at, id)
 );
-CREATE INDEX audit_app ON audit (app, at);
+CREATE INDEX audit_log_app ON audit_log (app, at);
 
 CREATE TABLE api_tokens (
   name       TEXT   NOT NULL PRIMARY KEY,
@@ -363,4 +363,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, api_tokens, secrets, audit, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, answers, attempts, runs, triggers, jobs, apps;
+DROP TABLE installation, api_tokens, secrets, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, triggers, jobs, apps;

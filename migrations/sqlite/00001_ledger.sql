@@ -5,13 +5,13 @@
 CREATE TABLE installation (
   id TEXT NOT NULL,
   zones TEXT NOT NULL DEFAULT '',
-  zoned_at INTEGER NOT NULL DEFAULT 0,
-  place TEXT NOT NULL DEFAULT '',
-  rewound_at INTEGER,
-  rewind_reason TEXT NOT NULL DEFAULT '',
-  rewind_choice TEXT NOT NULL DEFAULT '',
-  rewind_skip_to INTEGER NOT NULL DEFAULT 0,
-  rewind_settled_at INTEGER NOT NULL DEFAULT 0
+  zones_checked_at INTEGER NOT NULL DEFAULT 0,
+  database_identity TEXT NOT NULL DEFAULT '',
+  rolled_back_at INTEGER,
+  rollback_reason TEXT NOT NULL DEFAULT '',
+  rollback_choice TEXT NOT NULL DEFAULT '',
+  rollback_skip_to INTEGER NOT NULL DEFAULT 0,
+  rollback_settled_at INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO installation (id) VALUES (lower(hex(randomblob(16))));
 
@@ -58,7 +58,7 @@ CREATE TABLE jobs (
 ) STRICT;
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
-CREATE INDEX jobs_spent ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
+CREATE INDEX jobs_expired ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
 CREATE TABLE secrets (
   job_id INTEGER NOT NULL REFERENCES jobs (id),
@@ -156,12 +156,12 @@ CREATE TABLE attempts (
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE answers (
+CREATE TABLE responses (
   scheduled_at INTEGER NOT NULL,
   trigger_id INTEGER NOT NULL,
   kind INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
-  answer TEXT NOT NULL,
+  response TEXT NOT NULL,
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
 ) STRICT, WITHOUT ROWID;
 
@@ -205,8 +205,8 @@ CREATE TABLE nodes (
   fires INTEGER NOT NULL,
   lag INTEGER NOT NULL,
   clock_offset INTEGER NOT NULL,
-  beats INTEGER NOT NULL DEFAULT 0,
-  rewound INTEGER NOT NULL DEFAULT 0
+  heartbeats INTEGER NOT NULL DEFAULT 0,
+  paused_by_rollback INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE locks (
@@ -271,7 +271,7 @@ CREATE TABLE calendar_revisions (
   PRIMARY KEY (app_id, name, calendar_revision)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE audit (
+CREATE TABLE audit_log (
   at INTEGER NOT NULL,
   id INTEGER NOT NULL,
   actor TEXT NOT NULL,
@@ -281,7 +281,7 @@ CREATE TABLE audit (
   revision INTEGER NOT NULL,
   PRIMARY KEY (at, id)
 ) STRICT;
-CREATE INDEX audit_app ON audit (app, at);
+CREATE INDEX audit_log_app ON audit_log (app, at);
 
 CREATE TABLE api_tokens (
   name TEXT NOT NULL PRIMARY KEY,
@@ -295,14 +295,14 @@ CREATE TABLE api_tokens (
 DROP TABLE installation;
 DROP TABLE api_tokens;
 DROP TABLE secrets;
-DROP TABLE audit;
+DROP TABLE audit_log;
 DROP TABLE trigger_revisions;
 DROP TABLE calendar_revisions;
 DROP TABLE calendars;
 DROP TABLE locks;
 DROP TABLE nodes;
 DROP TABLE misfires;
-DROP TABLE answers;
+DROP TABLE responses;
 DROP TABLE slots;
 DROP TABLE attempts;
 DROP TABLE runs;

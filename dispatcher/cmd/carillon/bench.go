@@ -32,22 +32,22 @@ power, so do not measure beside them.`
 
 // Validate checks names and numbers.
 func (b *benchCommand) Validate() error {
-	faults := []error{b.check()}
+	problems := []error{b.check()}
 	for _, name := range b.Bench {
 		if !bench.Exists(name) {
-			faults = append(faults, fmt.Errorf("no benchmark %q; there are %s", name, strings.Join(bench.Names(), ", ")))
+			problems = append(problems, fmt.Errorf("no benchmark %q; there are %s", name, strings.Join(bench.Names(), ", ")))
 		}
 	}
 	if b.Seconds < 1 || b.Seconds > 3600 {
-		faults = append(faults, fmt.Errorf("--seconds: %d is not between 1 and 3600", b.Seconds))
+		problems = append(problems, fmt.Errorf("--seconds: %d is not between 1 and 3600", b.Seconds))
 	}
 	if b.History < 10_000 || b.History > 100_000_000 {
-		faults = append(faults, fmt.Errorf("--history: %d is not between 10000 and 100000000", b.History))
+		problems = append(problems, fmt.Errorf("--history: %d is not between 10000 and 100000000", b.History))
 	}
 	if b.Rounds < 1 || b.Rounds > 100 {
-		faults = append(faults, fmt.Errorf("--rounds: %d is not between 1 and 100", b.Rounds))
+		problems = append(problems, fmt.Errorf("--rounds: %d is not between 1 and 100", b.Rounds))
 	}
-	return errors.Join(faults...)
+	return errors.Join(problems...)
 }
 
 // Run runs the benchmarks one after the other.

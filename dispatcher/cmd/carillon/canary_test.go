@@ -144,7 +144,7 @@ func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
 	job.Target.Webhook.URL = "https://example.com/"
 	_, moved := n.PutJob(t.Context(), job, client.Condition{})
 	var refused *client.Error
-	if !errors.As(moved, &refused) || refused.Status != http.StatusUnprocessableEntity || len(refused.Faults) != stored || refused.Faults[0].Code != dispatcher.CodeSecretOrigin {
+	if !errors.As(moved, &refused) || refused.Status != http.StatusUnprocessableEntity || len(refused.Problems) != stored || refused.Problems[0].Code != dispatcher.CodeSecretOrigin {
 		t.Errorf("moved to another host: %v, want secret_origin of %d secrets", moved, stored)
 	}
 	if tooLong == nil || malformed == nil {
@@ -182,10 +182,10 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "canary", name))
 			until(t, "an attempt of "+name, func() bool {
 				run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-				return len(run.Attempts) > 0 && run.Attempts[0].Answer != nil
+				return len(run.Attempts) > 0 && run.Attempts[0].Response != nil
 			})
-			if job.Target.Lambda != nil && !strings.Contains(run.Attempts[0].Answer.LogTail, "***") {
-				t.Errorf("answer = %+v, want the log without what looks like a secret", run.Attempts[0].Answer)
+			if job.Target.Lambda != nil && !strings.Contains(run.Attempts[0].Response.LogTail, "***") {
+				t.Errorf("answer = %+v, want the log without what looks like a secret", run.Attempts[0].Response)
 			}
 			text, _ := json.Marshal(run)
 			written.Write(text)
@@ -194,7 +194,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 				t.Errorf("run show: exit %d:\n%s", code, shown)
 			}
 		}
-		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/v1/apps/canary/audit", "/v1/nodes", "/openapi.json"} {
+		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/v1/apps/canary/verify", "/v1/nodes", "/openapi.json"} {
 			written.WriteString(n.get(t, path))
 		}
 		n.terminate()
@@ -225,14 +225,14 @@ func (n *node) get(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	q.Header.Set("Authorization", "Bearer "+n.token)
-	answer, err := http.DefaultClient.Do(q)
+	response, err := http.DefaultClient.Do(q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %d, %v", path, answer.StatusCode, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %d, %v", path, response.StatusCode, err)
 	}
 	return string(text)
 }
@@ -277,7 +277,7 @@ func dump(t *testing.T, database string) string {
 		}
 	}
 	if !strings.Contains(all.String(), "[redacted]") {
-		t.Error("the dump holds no answer")
+		t.Error("the dump holds no response")
 	}
 	return all.String()
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // clockOf gives a PostgreSQL database a clock that can be set, and returns what sets it so far
@@ -161,7 +161,7 @@ func (j *jumping) check() {
 			j.t.Errorf("node %s is %s, of %d nodes; want both active, and registered once", n.ID, n.State, len(nodes.Items))
 		}
 	}
-	if out, errs, code := carillon(j.t, []string{"CARILLON_ENDPOINT=" + j.endpoint, "CARILLON_TOKEN=" + j.token}, "audit", "--app", "jump"); code != 0 {
+	if out, errs, code := carillon(j.t, []string{"CARILLON_ENDPOINT=" + j.endpoint, "CARILLON_TOKEN=" + j.token}, "verify", "jump"); code != 0 {
 		j.t.Errorf("audit: exit %d: %s%s", code, out, errs)
 	}
 }
@@ -186,7 +186,7 @@ func TestDatabaseClockLeapsAhead(t *testing.T) {
 	}
 }
 
-// A clock that is set back lets no trigger fire anew, and none go back: they go on when it has come as
+// A clock that is set back lets no trigger fire again, and none go back: they go on when it has come as
 // far again. What has no schedule goes on at once.
 func TestDatabaseClockSetBack(t *testing.T) {
 	t.Parallel()
@@ -201,12 +201,12 @@ func TestDatabaseClockSetBack(t *testing.T) {
 		return now.After(next.Add(2 * time.Second))
 	})
 	j.set(-time.Hour)
-	beat := func() time.Time {
+	heartbeat := func() time.Time {
 		return must[client.List[dispatcher.Node]](t)(j.Nodes(t.Context())).Items[0].HeartbeatAt
 	}
-	until(t, "the nodes to have noticed", func() bool { return time.Until(beat()) < -59*time.Minute })
-	next, fired, noticed := j.next(), count(j.receiver.all(), "/often"), beat()
-	until(t, "the nodes to go on", func() bool { return beat().Sub(noticed) > 3*time.Second })
+	until(t, "the nodes to have noticed", func() bool { return time.Until(heartbeat()) < -59*time.Minute })
+	next, fired, noticed := j.next(), count(j.receiver.all(), "/often"), heartbeat()
+	until(t, "the nodes to go on", func() bool { return heartbeat().Sub(noticed) > 3*time.Second })
 	if now := j.next(); !now.Equal(next) || count(j.receiver.all(), "/often") != fired {
 		t.Errorf("%d fires in an hour that has been, and the next is at %s; want none, and %s", count(j.receiver.all(), "/often")-fired, now, next)
 	}

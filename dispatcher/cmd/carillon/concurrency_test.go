@@ -16,10 +16,10 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// span is a request as its receiver saw it, from its arrival to its answer or to when its
+// span is a request as its receiver saw it, from its arrival to its response or to when its
 // connection was cut.
 type span struct {
 	job        string
@@ -79,7 +79,7 @@ func (s *spans) byJob() map[string][]span {
 }
 
 // most returns how many of spans there were at once. One that was cut counts as over a second
-// before its receiver noticed, for whoever cut it has not waited for that.
+// before its receiver noticed, for anyone who cut it has not waited for that.
 func most(all []span) int {
 	type edge struct {
 		at time.Time

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // A node with a wrong configuration must end at once, with an exit code of its own and a

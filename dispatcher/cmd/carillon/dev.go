@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
-	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
 // devCommand shows the whole walk on one machine: a node over SQLite, a receiver, and the
@@ -83,7 +83,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	err = serveNode(ctx, nodeOptions{
 		database: database, keys: keys, migrate: true, listen: address, log: log,
 		engine: engine.Options{Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, OnOutcome: out.fire},
-		target: target.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: target.Egress{Loopback: true}},
+		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: invoke.Egress{Loopback: true}},
 		ready: func(ctx context.Context, s dispatcher.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
 			if err := apply.run(ctx, s); err != nil && ctx.Err() == nil {
@@ -98,7 +98,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 }
 
 // listenReceiver listens where the start before did, if it can: what is settled before the
-// example is applied anew still rings that address.
+// example is applied again still rings that address.
 func (d *devCommand) listenReceiver(ctx context.Context, out *screen) (net.Listener, error) {
 	file, address := filepath.Join(d.Dir, "receiver"), d.Receiver
 	if before, err := os.ReadFile(file); err == nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
 // egressFlags say which addresses targets may have.
@@ -18,8 +18,8 @@ type egressFlags struct {
 	EgressPrivate  []netip.Prefix `env:"CARILLON_EGRESS_PRIVATE" placeholder:"CIDR,..." help:"The only private networks that are called, parts of 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7; default all."`
 }
 
-func (f egressFlags) egress() target.Egress {
-	return target.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
+func (f egressFlags) egress() invoke.Egress {
+	return invoke.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
 }
 
 // ownAddresses returns the addresses of the node's API and of its databases, as far as they are

@@ -7,17 +7,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
+	"github.com/carillon-dev/carillon/test/postgres"
 )
 
 // socketOf returns the directory of a server's socket.
-func socketOf(t *testing.T, s *pgserver.Server) string {
+func socketOf(t *testing.T, s *postgres.Server) string {
 	t.Helper()
 	return must[*pgx.ConnConfig](t)(pgx.ParseConfig(s.URL("carillon"))).Host
 }
 
 // swap makes a standby the primary, and the primary its standby, without a loss.
-func swap(t *testing.T, primary, standby *pgserver.Server) {
+func swap(t *testing.T, primary, standby *postgres.Server) {
 	t.Helper()
 	sqlIn(t, primary, "postgres", `ALTER SYSTEM SET primary_conninfo = 'user=postgres host=`+socketOf(t, standby)+`'`,
 		`COPY (SELECT 1 LIMIT 0) TO '`+filepath.Join(socketOf(t, primary), "data", "standby.signal")+`'`)
@@ -31,7 +31,7 @@ func swap(t *testing.T, primary, standby *pgserver.Server) {
 }
 
 // With both servers in the URL nodes find the one that can be written to, wherever it is, and a
-// swap that lost nothing is no rewind.
+// swap that lost nothing is no rollback.
 func TestNodesFollowThePrimary(t *testing.T) {
 	t.Parallel()
 	a, b := startServers(t)
@@ -47,8 +47,8 @@ func TestNodesFollowThePrimary(t *testing.T) {
 	r.awaitFires(t, "fires after the swap back", 4)
 	startNode(t, database, token, quick()...)
 	for _, n := range []*node{one, two} {
-		n.checkAudit("swapped")
-		n.checkNotRewound(database)
+		n.checkVerify("swapped")
+		n.checkNotRolledBack(database)
 		n.terminate()
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // The end-to-end tests run what users run: the built binaries as processes, a real
@@ -79,13 +79,13 @@ type receiver struct {
 	mu       sync.Mutex
 	arrivals []arrival
 	came     chan struct{}
-	// answer may delay or change the answer; nil: 204 at once.
-	answer func(w http.ResponseWriter, a arrival)
+	// answer may delay or change the response; nil: 204 at once.
+	response func(w http.ResponseWriter, a arrival)
 }
 
-func newReceiver(t *testing.T, answer func(http.ResponseWriter, arrival)) *receiver {
+func newReceiver(t *testing.T, response func(http.ResponseWriter, arrival)) *receiver {
 	t.Helper()
-	r := &receiver{came: make(chan struct{}, 1), answer: answer}
+	r := &receiver{came: make(chan struct{}, 1), response: response}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		at := time.Now()
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -105,8 +105,8 @@ func newReceiver(t *testing.T, answer func(http.ResponseWriter, arrival)) *recei
 		case r.came <- struct{}{}:
 		default:
 		}
-		if r.answer != nil {
-			r.answer(w, a)
+		if r.response != nil {
+			r.response(w, a)
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
@@ -216,12 +216,12 @@ func startNodeWith(t *testing.T, database, token string, env []string, args ...s
 func (n *node) awaitReady() {
 	n.t.Helper()
 	until(n.t, "the node to be ready", func() bool {
-		answer, err := http.Get(n.endpoint + "/readyz")
+		response, err := http.Get(n.endpoint + "/readyz")
 		if err != nil {
 			return false
 		}
-		_ = answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
 	})
 }
 

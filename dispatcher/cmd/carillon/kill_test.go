@@ -29,7 +29,7 @@ var mortal = sync.OnceValues(func() (string, error) {
 
 // A node is killed between every two steps of an attempt, at the first visit and at a later one, of
 // first attempts and of retries. Each attempt is sent once at most, each run that may be repeated
-// comes to its answer, and what is wanted once at most never comes twice.
+// comes to its response, and what is wanted once at most never comes twice.
 func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	program, err := mortal()
@@ -64,7 +64,7 @@ func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
 		}
 		n.kill()
 		for _, at := range []failpoint.Point{
-			failpoint.AfterClaim, failpoint.BeforeQueue, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend, failpoint.AfterAnswer, failpoint.AfterRecord,
+			failpoint.AfterClaim, failpoint.BeforeQueue, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend, failpoint.AfterResponse, failpoint.AfterRecord,
 		} {
 			for _, visit := range []int{1, 7} {
 				victim := launchNodeIn(t, surroundings{program: program}, database, token, []string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)

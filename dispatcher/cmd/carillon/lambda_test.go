@@ -186,7 +186,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 				t.Errorf("invoked again %s after a throttle, want a second at least", wait)
 			}
 		}
-		if got := run.Attempts[2].Answer; got == nil || got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" || got.RequestID == "" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
+		if got := run.Attempts[2].Response; got == nil || got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" || got.RequestID == "" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
 			t.Errorf("answer = %+v, want what the function said", got)
 		}
 		failed := call("fails", `{"fail":true}`, 2)
@@ -194,7 +194,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 			t.Errorf("run = %+v, want two failures", failed)
 		}
 		for _, attempt := range failed.Attempts {
-			if attempt.Answer == nil || attempt.Answer.FunctionError != "Unhandled" {
+			if attempt.Response == nil || attempt.Response.FunctionError != "Unhandled" {
 				t.Errorf("attempt = %+v, want the function's error", attempt)
 			}
 		}
@@ -269,7 +269,7 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 			runs := n.allRuns("fn")
 			return must[dispatcher.Run](t)(n.Run(t.Context(), runs[len(runs)-1].ID))
 		}()
-		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 1 || run.Attempts[0].Answer == nil || !strings.Contains(run.Attempts[0].Answer.Body, `"total":6`) {
+		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 1 || run.Attempts[0].Response == nil || !strings.Contains(run.Attempts[0].Response.Body, `"total":6`) {
 			t.Errorf("the first run = %+v, want what the function said", run)
 		}
 		want := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker", ExternalID: "carillon/1", SessionTags: map[string]string{"team": "billing"}}

@@ -36,9 +36,9 @@ type cli struct {
 	Dev       devCommand       `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Schedule  scheduleCommand  `cmd:"" help:"Work with schedule expressions."`
 	Explain   explainCommand   `cmd:"" help:"Say what became of one instant of a trigger, and why."`
-	Audit     auditCommand     `cmd:"" help:"Reconcile the ledger of an app with its schedules; fails if an instant is unaccounted for."`
+	Verify    verifyCommand    `cmd:"" help:"Reconcile the ledger of an app with its schedules; fails if an instant is unaccounted for."`
 	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
-	Rewind    rewindCommand    `cmd:"" help:"Settle what becomes of a database that has lost what it had committed, as by a restore or a failover."`
+	Rollback  rollbackCommand  `cmd:"" help:"Settle what becomes of a database that has lost what it had committed, as by a restore or a failover."`
 	Runs      runCommand       `cmd:"" name:"run" help:"Show single runs."`
 	Secret    secretCommand    `cmd:"" help:"Make and replace the keys of stored secrets."`
 	Slot      slotCommand      `cmd:"" help:"List the runs that are among those that a job may have at once."`

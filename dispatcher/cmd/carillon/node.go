@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
-	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
 // nodeOptions is what one process needs to be a node.
@@ -33,7 +33,7 @@ type nodeOptions struct {
 	listen      string
 	certificate *tls.Certificate // nil: plain HTTP
 	engine      engine.Options
-	target      target.Options
+	target      invoke.Options
 	log         *slog.Logger
 	// ready is called once the API answers, with its address; nil: nobody.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
@@ -75,7 +75,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if o.target.Egress.Loopback {
-		o.log.WarnContext(ctx, "targets on the node itself are called, as --egress-loopback says: whoever may declare jobs reaches all that listens here")
+		o.log.WarnContext(ctx, "targets on the node itself are called, as --egress-loopback says: anyone who may declare jobs reaches all that listens here")
 	}
 	var handler switchable
 	handler.set(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}))
@@ -135,7 +135,7 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 	}
 	// Only now is it sure that the database's name can be resolved.
 	o.target.Egress.Own = ownAddresses(ctx, listen, o.database, o.notify)
-	invoker := target.New(o.target)
+	invoker := invoke.New(o.target)
 	o.engine.Metrics = registry
 	node := engine.New(s, invoker, o.engine)
 	opened(s, node)
@@ -145,7 +145,7 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 }
 
 // awaitStore opens the database, and waits for one that is away: what is only a matter of time
-// ends no process. What time does not mend is a fault of the flag.
+// ends no process. What time does not mend is a problem of the flag.
 func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		s, err := openStore(ctx, o, metrics)

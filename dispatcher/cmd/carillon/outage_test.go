@@ -14,7 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // gate is a way to a PostgreSQL that can be closed.
@@ -84,14 +84,14 @@ func (g *gate) close() {
 	g.listener, g.conns = nil, map[net.Conn]bool{}
 }
 
-// status is what a probe answers, 0 without an answer.
+// status is what a probe answers, 0 without a response.
 func (n *node) status(path string) int {
-	answer, err := http.Get(n.endpoint + path)
+	response, err := http.Get(n.endpoint + path)
 	if err != nil {
 		return 0
 	}
-	_ = answer.Body.Close()
-	return answer.StatusCode
+	_ = response.Body.Close()
+	return response.StatusCode
 }
 
 // A database that is away stops no process, at its start or later. Readiness follows it and
@@ -148,7 +148,7 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	before = len(r.all())
 	r.await(t, "fires after the promotion", func(all []arrival) bool { return len(all) >= before+3 })
 
-	n.checkAudit("away")
+	n.checkVerify("away")
 	n.terminate()
 	if strings.Contains(n.logs.String(), "hunter2") {
 		t.Error("the log shows the password")

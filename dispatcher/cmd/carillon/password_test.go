@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
+	"github.com/carillon-dev/carillon/test/postgres"
 )
 
 // A password that is changed where it is kept is used from the next connection on.
 func TestPasswordIsReadForEachConnection(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, func(s *pgserver.Server) error { return s.Init(t.Context()) })
+	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
 	file := filepath.Join(t.TempDir(), "passwords")
 	change := func(password string) {
 		t.Helper()
@@ -36,6 +36,6 @@ func TestPasswordIsReadForEachConnection(t *testing.T) {
 	sqlIn(t, server, "postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'carillon'`)
 	r.awaitFires(t, "fires with the new password", 3)
 	awaitListener(t, server, "usename = 'carillon'")
-	n.checkAudit("rotated")
+	n.checkVerify("rotated")
 	n.terminate()
 }

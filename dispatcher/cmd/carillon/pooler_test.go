@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // awaitFires waits for more requests than there were.
@@ -30,7 +30,7 @@ func (r *receiver) checkOnce(t *testing.T, when string) {
 }
 
 // awaitListener waits until a connection of which something is true hears notifications.
-func awaitListener(t *testing.T, s *pgserver.Server, what string) {
+func awaitListener(t *testing.T, s *postgres.Server, what string) {
 	t.Helper()
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.URL("carillon")))
 	defer conn.Close(t.Context())
@@ -41,12 +41,12 @@ func awaitListener(t *testing.T, s *pgserver.Server, what string) {
 	})
 }
 
-// checkNotRewound requires that nobody took the database for one that has lost something.
-func (n *node) checkNotRewound(database string) {
+// checkNotRolledBack requires that nobody took the database for one that has lost something.
+func (n *node) checkNotRolledBack(database string) {
 	n.t.Helper()
-	out, errs, code := carillon(n.t, nil, "rewind", "show", "--database", database)
-	if code != 0 || !strings.Contains(out, "was not rewound") {
-		n.t.Errorf("rewind show: exit %d: %s%s", code, out, errs)
+	out, errs, code := carillon(n.t, nil, "rollback", "show", "--database", database)
+	if code != 0 || !strings.Contains(out, "was not rolled back") {
+		n.t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
 	}
 }
 
@@ -54,7 +54,7 @@ func (n *node) checkNotRewound(database string) {
 // migration, fires, and coming back when node, pooler or database went away.
 func TestNodesBehindAPooler(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, func(s *pgserver.Server) error { return s.Init(t.Context()) })
+	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
 	sqlIn(t, server, "postgres", "CREATE DATABASE carillon")
 	pooler := pgtest.NewPooler(t, server.URL("carillon"), "default_pool_size = 3", "server_login_retry = 1")
 	database := pooler.URL()
@@ -90,13 +90,13 @@ func TestNodesBehindAPooler(t *testing.T) {
 		r.awaitFires(t, "fires after the database had "+name, 3)
 	}
 	startNode(t, database, token, quick()...)
-	two.checkAudit("pooled")
-	two.checkNotRewound(database)
+	two.checkVerify("pooled")
+	two.checkNotRolledBack(database)
 	two.terminate()
 }
 
 // orders has the pooler do one thing after the other.
-func orders(t *testing.T, p *pgserver.Pooler, commands ...string) {
+func orders(t *testing.T, p *postgres.Pooler, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
 		if err := p.Order(t.Context(), command); err != nil {
@@ -128,8 +128,8 @@ func TestPoolerIsLedToAnotherServer(t *testing.T) {
 	orders(t, pooler, "RELOAD", "RESUME")
 	r.awaitFires(t, "fires from the other server", 3)
 	startNode(t, database, token, quick()...)
-	n.checkAudit("led")
-	n.checkNotRewound(database)
+	n.checkVerify("led")
+	n.checkNotRolledBack(database)
 	n.terminate()
 }
 
@@ -149,7 +149,7 @@ func TestPoolerThatLeadsToAStandbyIsLeft(t *testing.T) {
 	swap(t, primary, standby)
 	orders(t, pooler, "RESUME")
 	r.awaitFires(t, "fires past the pooler", 4)
-	n.checkAudit("stuck")
-	n.checkNotRewound(database)
+	n.checkVerify("stuck")
+	n.checkNotRolledBack(database)
 	n.terminate()
 }

@@ -98,7 +98,7 @@ func TestGoneTargetIsShownAndResumed(t *testing.T) {
 		}
 		until(t, "the trigger to be silenced", func() bool { return tick().State == dispatcher.TriggerError })
 		if reason := tick().Error; !strings.Contains(reason, "410") {
-			t.Errorf("reason = %q, want the answer", reason)
+			t.Errorf("reason = %q, want the response", reason)
 		}
 		hits := len(r.all())
 		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "gone", "job", "tick", false, client.Condition{}))

@@ -21,7 +21,7 @@ type runCommand struct {
 type runShowCommand struct {
 	databaseFlag
 	ID   string `arg:"" help:"Id of the run."`
-	Body bool   `help:"Print all that is kept of the answers' bodies, not their first lines."`
+	Body bool   `help:"Print all that is kept of the responses' bodies, not their first lines."`
 }
 
 // Run prints the run, and a paragraph for each attempt.
@@ -65,15 +65,15 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 		if a.Late != nil {
 			line("  late result", fmt.Sprintf("%s, %s", a.Late.State, plain(a.Late.Error)))
 		}
-		if a.Answer != nil {
-			showAnswer(line, *a.Answer, r.Body)
+		if a.Response != nil {
+			showResponse(line, *a.Response, r.Body)
 		}
 	}
 	return table.Flush()
 }
 
-// showAnswer prints what is kept of an answer, and the beginning of its body or all of it.
-func showAnswer(line func(name, value string), a dispatcher.Answer, body bool) {
+// showResponse prints what is kept of a response, and the beginning of its body or all of it.
+func showResponse(line func(name, value string), a dispatcher.Response, body bool) {
 	line("  phases", phases(a.Phases))
 	line("  request id", plain(a.RequestID))
 	line("  version", plain(a.ExecutedVersion))

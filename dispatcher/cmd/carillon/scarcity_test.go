@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgserver"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // tick declares a job that fires each second.
@@ -24,10 +24,10 @@ func (n *node) tick(app, url string) {
 	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 }
 
-// checkAudit requires that every fire of an app is accounted for.
-func (n *node) checkAudit(app string) {
+// checkVerify requires that every fire of an app is accounted for.
+func (n *node) checkVerify(app string) {
 	n.t.Helper()
-	out, errs, code := carillon(n.t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "audit", "--app="+app)
+	out, errs, code := carillon(n.t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "verify", app)
 	if code != 0 {
 		n.t.Errorf("audit: exit %d: %s%s", code, out, errs)
 	}
@@ -50,7 +50,7 @@ func hog(t *testing.T, database string) (taken []*pgx.Conn) {
 // A node waits for connections, comes along with few, and keeps those that it has.
 func TestNodeComesAlongWithFewConnections(t *testing.T) {
 	t.Parallel()
-	server := startServer(t, func(s *pgserver.Server) error { return s.Init(t.Context()) }, "max_connections=12")
+	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) }, "max_connections=12")
 	sqlIn(t, server, "postgres", "CREATE ROLE carillon LOGIN", "CREATE DATABASE carillon OWNER carillon")
 	database := strings.Replace(server.URL("carillon"), "postgres://postgres@", "postgres://carillon@", 1)
 	if err := store.Migrate(t.Context(), database); err != nil {
@@ -75,7 +75,7 @@ func TestNodeComesAlongWithFewConnections(t *testing.T) {
 	if ready := n.status("/readyz"); ready != http.StatusOK {
 		t.Errorf("with none left: /readyz is %d, want 200", ready)
 	}
-	n.checkAudit("few")
+	n.checkVerify("few")
 	n.terminate()
 }
 
@@ -113,7 +113,7 @@ func TestTableThatIsLockedForLong(t *testing.T) {
 		t.Errorf("node %s is now %s: it passed for dead", id, now)
 	}
 	r.checkOnce(t, "around the lock")
-	n.checkAudit("locked")
+	n.checkVerify("locked")
 	n.terminate()
 }
 
@@ -166,6 +166,6 @@ func TestNodeComesAlongWithFewFiles(t *testing.T) {
 	})
 	before := len(r.all())
 	r.await(t, "further fires", func(all []arrival) bool { return len(all) >= before+2 })
-	n.checkAudit("beside")
+	n.checkVerify("beside")
 	n.terminate()
 }

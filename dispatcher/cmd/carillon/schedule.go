@@ -25,7 +25,7 @@ type scheduleNextCommand struct {
 	Gap        string `placeholder:"RULE" help:"Local times that daylight saving skips: skip or next. The default depends on the expression: skip for cron expressions, next for at(...); every n days or more keeps its distance to the skipped time (02:30 becomes 03:30)."`
 	Overlap    string `placeholder:"RULE" help:"Local times that daylight saving repeats: last, first or both. The default depends on the expression: last; both for a cron expression whose hours are all 24; first for every n days or more."`
 	Identity   string `placeholder:"NAME" help:"Identity of the trigger, such as app/job/trigger, which H hashes."`
-	Batch      bool   `help:"Read lines from standard input and answer each with one line; see below."`
+	Batch      bool   `help:"Read lines from standard input and response each with one line; see below."`
 }
 
 // Help documents the form of --batch.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
-	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
 // databaseFlag says where definitions and ledger are kept.
@@ -105,14 +105,14 @@ type serveCommand struct {
 	Apps     []string `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves; default all."`
 	keysFlag
 	egressFlags
-	SecretDir string `env:"CARILLON_SECRET_DIR" default:"/run/secrets" placeholder:"DIR" help:"Directory of the files that jobs may refer to as secrets, as file:PATH. Whoever may declare jobs may use all of them."`
+	SecretDir string `env:"CARILLON_SECRET_DIR" default:"/run/secrets" placeholder:"DIR" help:"Directory of the files that jobs may refer to as secrets, as file:PATH. Anyone who may declare jobs may use all of them."`
 
 	Labels map[string]string `env:"CARILLON_NODE_LABELS" mapsep:"," placeholder:"NAME=VALUE,..." help:"What this node is or has, which jobs may require by node_labels, such as zone=a,disk=ssd."`
 
 	PollWindow      dispatcher.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Look-ahead and rhythm of the poll, 100ms to 60s."`
 	HandlerInterval dispatcher.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Rhythm of the misfire and cluster handler, 100ms to 5m."`
-	Heartbeat       dispatcher.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Rhythm of the node's sign of life, 100ms to 60s."`
-	DeadAfter       dispatcher.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"How long a sign of life may stay out, at least two handler intervals and three heartbeats."`
+	Heartbeat       dispatcher.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Rhythm of the node's heartbeat, 100ms to 60s."`
+	DeadAfter       dispatcher.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"How long a heartbeat may stay out, at least two handler intervals and three heartbeats."`
 	ClaimLead       dispatcher.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How far ahead of its instant a fire is claimed, 1ms to 1s."`
 	ShareGrace      dispatcher.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a fire is left to the node that is preferred for it, 100ms to 60s."`
 	DrainTimeout    dispatcher.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
@@ -121,7 +121,7 @@ type serveCommand struct {
 	AppWorkers      int                 `env:"CARILLON_APP_WORKERS" placeholder:"N" help:"How many attempts are made at once for one app; default three quarters of --workers."`
 	HostWorkers     int                 `env:"CARILLON_HOST_WORKERS" placeholder:"N" help:"How many attempts are made at once to one host; default half of --workers."`
 	BreakerFailures int                 `env:"CARILLON_BREAKER_FAILURES" default:"20" help:"How many failures of a host in a row make this node leave it alone, for five seconds at first and two minutes at most, 0 to 10000; 0: never."`
-	HostRate        int                 `env:"CARILLON_HOST_RATE" default:"0" help:"How many requests per second this node makes to one host, 0 to 100000; 0: no limit. Runs beyond it are put off."`
+	HostRate        int                 `env:"CARILLON_HOST_RATE" default:"0" help:"How many requests per second this node makes to one host, 0 to 100000; 0: no limit. Runs beyond it are defers."`
 	Queue           int                 `env:"CARILLON_QUEUE" default:"2048" help:"How many claimed runs may wait for a worker, 1 to 100000."`
 
 	LogLevel  string `env:"CARILLON_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"One of debug, info, warn, error."`
@@ -130,10 +130,10 @@ type serveCommand struct {
 
 // Validate checks the values that no flag's type can check, all of them at once.
 func (s *serveCommand) Validate() error {
-	faults := []error{s.check(), s.checkNotify()}
+	problems := []error{s.check(), s.checkNotify()}
 	between := func(flag string, value dispatcher.Duration, low, high time.Duration) {
 		if value.Std() < low || value.Std() > high {
-			faults = append(faults, fmt.Errorf("--%s: %s is not between %s and %s", flag, value, low, high))
+			problems = append(problems, fmt.Errorf("--%s: %s is not between %s and %s", flag, value, low, high))
 		}
 	}
 	between("poll-window", s.PollWindow, 100*time.Millisecond, time.Minute)
@@ -143,38 +143,38 @@ func (s *serveCommand) Validate() error {
 	between("share-grace", s.ShareGrace, 100*time.Millisecond, time.Minute)
 	between("drain-timeout", s.DrainTimeout, 0, 24*time.Hour)
 	if s.DeadAfter < 2*s.HandlerInterval || s.DeadAfter < 3*s.Heartbeat {
-		faults = append(faults, fmt.Errorf("--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would pass for a death",
+		problems = append(problems, fmt.Errorf("--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would pass for a death",
 			s.DeadAfter, 2*s.HandlerInterval, 3*s.Heartbeat))
 	}
 	if s.Workers < 1 || s.Workers > 10_000 {
-		faults = append(faults, fmt.Errorf("--workers: %d is not between 1 and 10000", s.Workers))
+		problems = append(problems, fmt.Errorf("--workers: %d is not between 1 and 10000", s.Workers))
 	}
 	for flag, n := range map[string]int{"min-workers": s.MinWorkers, "app-workers": s.AppWorkers, "host-workers": s.HostWorkers} {
 		if n < 0 || n > s.Workers {
-			faults = append(faults, fmt.Errorf("--%s: %d is not between 1 and --workers, which is %d", flag, n, s.Workers))
+			problems = append(problems, fmt.Errorf("--%s: %d is not between 1 and --workers, which is %d", flag, n, s.Workers))
 		}
 	}
 	if s.BreakerFailures < 0 || s.BreakerFailures > 10_000 {
-		faults = append(faults, fmt.Errorf("--breaker-failures: %d is not between 0 and 10000", s.BreakerFailures))
+		problems = append(problems, fmt.Errorf("--breaker-failures: %d is not between 0 and 10000", s.BreakerFailures))
 	}
 	if s.HostRate < 0 || s.HostRate > 100_000 {
-		faults = append(faults, fmt.Errorf("--host-rate: %d is not between 0 and 100000", s.HostRate))
+		problems = append(problems, fmt.Errorf("--host-rate: %d is not between 0 and 100000", s.HostRate))
 	}
 	if s.Queue < 1 || s.Queue > 100_000 {
-		faults = append(faults, fmt.Errorf("--queue: %d is not between 1 and 100000", s.Queue))
+		problems = append(problems, fmt.Errorf("--queue: %d is not between 1 and 100000", s.Queue))
 	}
-	var names dispatcher.Faults
+	var names dispatcher.Problems
 	for _, app := range s.Apps {
 		dispatcher.CheckName(&names, "--apps", app)
 	}
 	if _, err := s.keys(); err != nil {
-		faults = append(faults, err)
+		problems = append(problems, err)
 	}
 	names.AddError("--labels", dispatcher.Labels(s.Labels).Validate())
 	if _, err := s.certificate(); err != nil {
-		faults = append(faults, err)
+		problems = append(problems, err)
 	}
-	return errors.Join(append(faults, names.Err())...)
+	return errors.Join(append(problems, names.Err())...)
 }
 
 // checkNotify refuses what is no URL of PostgreSQL, and one that nothing would use.
@@ -209,7 +209,7 @@ func (s *serveCommand) certificate() (*tls.Certificate, error) {
 
 // Run serves until ctx ends, then drains.
 func (s *serveCommand) Run(ctx context.Context, c console) error {
-	// Whoever reads the log may be slow, or gone: neither may hold up or end what it tells of.
+	// Anyone who reads the log may be slow, or gone: neither may hold up or end what it tells of.
 	signal.Ignore(syscall.SIGPIPE)
 	sink := newLogSink()
 	log := newLogger(sink, s.LogLevel, s.LogFormat)
@@ -231,7 +231,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	}
 	return serveNode(ctx, nodeOptions{
 		database: s.Database, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate, listen: s.Listen, certificate: certificate, log: log,
-		target: target.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
+		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 		engine: engine.Options{
 			Name: nodeName(s.NodeName), Version: version, Apps: s.Apps, Labels: s.Labels,
 			Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),

@@ -47,12 +47,12 @@ func TestTerminatedNodeHandsBackWhatItDidNotBegin(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, "the node to say that it is not ready", func() bool {
-			answer, err := http.Get(n.endpoint + "/readyz")
+			response, err := http.Get(n.endpoint + "/readyz")
 			if err != nil {
 				return false
 			}
-			_ = answer.Body.Close()
-			return answer.StatusCode == http.StatusServiceUnavailable
+			_ = response.Body.Close()
+			return response.StatusCode == http.StatusServiceUnavailable
 		})
 		queued := 0
 		until(t, "the others to be handed back", func() bool {
@@ -149,12 +149,12 @@ func TestSecondSignalEndsTheProcessAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, "the drain to begin", func() bool {
-			answer, err := http.Get(n.endpoint + "/readyz")
+			response, err := http.Get(n.endpoint + "/readyz")
 			if err != nil {
 				return false
 			}
-			_ = answer.Body.Close()
-			return answer.StatusCode == http.StatusServiceUnavailable
+			_ = response.Body.Close()
+			return response.StatusCode == http.StatusServiceUnavailable
 		})
 		if err := n.command.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)

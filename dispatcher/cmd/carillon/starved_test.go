@@ -8,7 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // starve leaves a node a tenth of the time, a few milliseconds at once, until stop is called.
@@ -62,7 +62,7 @@ func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
 	if len(of) != 2 {
 		t.Errorf("runs are of nodes %v, want both to have some", of)
 	}
-	beside.checkAudit("busy")
+	beside.checkVerify("busy")
 	starved.terminate()
 	beside.terminate()
 	r.checkEachOnce(t)

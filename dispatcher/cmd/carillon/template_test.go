@@ -53,8 +53,8 @@ func TestTemplatesSayTheSameAfterACrash(t *testing.T) {
 		}
 
 		w.Body = "{{.Secrets}}"
-		var faults dispatcher.Faults
-		if _, err := n.PutJob(t.Context(), job, client.Condition{}); !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "/target/webhook/body" || faults[0].Code != dispatcher.CodeTemplateField {
+		var problems dispatcher.Problems
+		if _, err := n.PutJob(t.Context(), job, client.Condition{}); !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/target/webhook/body" || problems[0].Code != dispatcher.CodeTemplateField {
 			t.Errorf("a bad template: %v, want template_field at its body", err)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// tokenCommand manages the bearer tokens of the API, directly in the database: whoever can
+// tokenCommand manages the bearer tokens of the API, directly in the database: anyone who can
 // write there needs no token.
 type tokenCommand struct {
 	Create tokenCreateCommand `cmd:"" help:"Create a token and print it, once."`
@@ -31,12 +31,12 @@ type tokenCreateCommand struct {
 
 // Validate checks the names.
 func (t *tokenCreateCommand) Validate() error {
-	var faults dispatcher.Faults
-	dispatcher.CheckName(&faults, "--name", t.Name)
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "--name", t.Name)
 	for _, app := range t.Apps {
-		dispatcher.CheckName(&faults, "--apps", app)
+		dispatcher.CheckName(&problems, "--apps", app)
 	}
-	return errors.Join(t.check(), faults.Err())
+	return errors.Join(t.check(), problems.Err())
 }
 
 // Run creates the token.

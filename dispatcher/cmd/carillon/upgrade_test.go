@@ -15,7 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/store/pgtest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // nextVersion is that of the program that newer builds.
@@ -180,7 +180,7 @@ func rollFleet(t *testing.T, program string) {
 		fleet[i] = roll(t, "", fleet[i], database)
 		r.further(t, 2, "when the version is taken back")
 	}
-	fleet[0].checkAudit("busy")
+	fleet[0].checkVerify("busy")
 	for _, n := range fleet {
 		n.terminate()
 	}
@@ -201,7 +201,7 @@ func replaceNode(t *testing.T, program string) {
 		n.awaitReady()
 	}
 	r.further(t, 2, "at the end")
-	n.checkAudit("busy")
+	n.checkVerify("busy")
 	n.terminate()
 	r.checkEachOnce(t)
 }

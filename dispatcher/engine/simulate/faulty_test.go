@@ -16,7 +16,7 @@ import (
 var errInjected = errors.New("injected")
 
 // faulty is a node's way to the store: its calls fail before they are executed, or after, take long
-// to get there or to be answered, are executed when their answer is no longer awaited, so in
+// to get there or to be answered, are executed when their response is no longer awaited, so in
 // another order than they were made in, and may be held up or refused altogether.
 type faulty struct {
 	dispatcher.Store
@@ -96,7 +96,7 @@ func (f *faulty) gate() {
 	}
 }
 
-// freeze halts all calls, and what waits for their answers, until thaw.
+// freeze halts all calls, and what waits for their responses, until thaw.
 func (f *faulty) freeze() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,9 +128,9 @@ func (f *faulty) set(what *bool, to bool) {
 }
 
 // crucial are the methods after which a node had better not stop, those that matter most more often.
-var crucial = []string{"Claim", "Claim", "Claim", "Begin", "Begin", "Settle", "Adopt", "Acquire", "Record", "Rearm", "Vacate", "Heartbeat", "Lock"}
+var crucial = []string{"Claim", "Claim", "Claim", "Begin", "Begin", "Settle", "Adopt", "Acquire", "Record", "ScheduleNext", "ReleaseSlots", "Heartbeat", "Lock"}
 
-// trapAt has do called when the next call of a method has been executed, before its answer is seen.
+// trapAt has do called when the next call of a method has been executed, before its response is seen.
 func (f *faulty) trapAt(method string, do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,7 +157,7 @@ func (f *faulty) spring(method string) {
 func call[T any](ctx context.Context, f *faulty, method string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	f.gate()
-	defer f.gate() // an answer is not seen by who is frozen
+	defer f.gate() // a response is not seen by who is frozen
 	fate := f.fateOf(method)
 	switch fate.fault {
 	case overtaken:
@@ -173,7 +173,7 @@ func call[T any](ctx context.Context, f *faulty, method string, do func(context.
 	if fate.fault == before {
 		return none, errInjected
 	}
-	answer, err := do(ctx)
+	response, err := do(ctx)
 	f.spring(method)
 	if fate.fault == late {
 		if err := wait(ctx, fate.delay); err != nil {
@@ -183,7 +183,7 @@ func call[T any](ctx context.Context, f *faulty, method string, do func(context.
 	if fate.fault == after && err == nil {
 		return none, errInjected
 	}
-	return answer, err
+	return response, err
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -222,18 +222,20 @@ func (f *faulty) Register(ctx context.Context, node dispatcher.Node, now time.Ti
 	return act(ctx, f, "Register", func(ctx context.Context) error { return f.Store.Register(ctx, node, f.present(now)) })
 }
 
-func (f *faulty) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.Beat, error) {
-	return call(ctx, f, "Heartbeat", func(ctx context.Context) (dispatcher.Beat, error) {
+func (f *faulty) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error) {
+	return call(ctx, f, "Heartbeat", func(ctx context.Context) (dispatcher.HeartbeatReply, error) {
 		return f.Store.Heartbeat(ctx, id, report, f.present(now))
 	})
 }
 
-func (f *faulty) Resign(ctx context.Context, id dispatcher.NodeID) error {
-	return act(ctx, f, "Resign", func(ctx context.Context) error { return f.Store.Resign(ctx, id) })
+func (f *faulty) Deregister(ctx context.Context, id dispatcher.NodeID) error {
+	return act(ctx, f, "Deregister", func(ctx context.Context) error { return f.Store.Deregister(ctx, id) })
 }
 
-func (f *faulty) Bury(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
-	return call(ctx, f, "Bury", func(ctx context.Context) (int, error) { return f.Store.Bury(ctx, id, heartbeat, after, f.present(now)) })
+func (f *faulty) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error) {
+	return call(ctx, f, "MarkDead", func(ctx context.Context) (int, error) {
+		return f.Store.MarkDead(ctx, id, heartbeat, after, f.present(now))
+	})
 }
 
 func (f *faulty) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (dispatcher.Node, error) {
@@ -242,8 +244,8 @@ func (f *faulty) SetNodeState(ctx context.Context, id dispatcher.NodeID, state d
 	})
 }
 
-func (f *faulty) Tidy(ctx context.Context, id dispatcher.NodeID, now time.Time) (dispatcher.Tidied, error) {
-	return call(ctx, f, "Tidy", func(ctx context.Context) (dispatcher.Tidied, error) { return f.Store.Tidy(ctx, id, f.present(now)) })
+func (f *faulty) Purge(ctx context.Context, id dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
+	return call(ctx, f, "Purge", func(ctx context.Context) (dispatcher.Purged, error) { return f.Store.Purge(ctx, id, f.present(now)) })
 }
 
 func (f *faulty) Lock(ctx context.Context, request dispatcher.LockRequest) ([]dispatcher.Lock, error) {
@@ -302,8 +304,8 @@ func (f *faulty) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispat
 	return call(ctx, f, "Begin", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Begin(ctx, runs) })
 }
 
-func (f *faulty) Forfeit(ctx context.Context, now time.Time) (int, error) {
-	return call(ctx, f, "Forfeit", func(ctx context.Context) (int, error) { return f.Store.Forfeit(ctx, f.present(now)) })
+func (f *faulty) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
+	return call(ctx, f, "FailLostRuns", func(ctx context.Context) (int, error) { return f.Store.FailLostRuns(ctx, f.present(now)) })
 }
 
 func (f *faulty) Record(ctx context.Context, records []dispatcher.Record) error {
@@ -316,16 +318,16 @@ func (f *faulty) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dis
 	})
 }
 
-func (f *faulty) Rearm(ctx context.Context, rearmings []dispatcher.Rearming) error {
-	return act(ctx, f, "Rearm", func(ctx context.Context) error { return f.Store.Rearm(ctx, rearmings) })
+func (f *faulty) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
+	return act(ctx, f, "ScheduleNext", func(ctx context.Context) error { return f.Store.ScheduleNext(ctx, delayed) })
 }
 
 func (f *faulty) AppCalendars(ctx context.Context, app string) (revision int64, all []dispatcher.Calendar, err error) {
-	type answer struct {
+	type response struct {
 		revision int64
 		all      []dispatcher.Calendar
 	}
-	a, err := call(ctx, f, "AppCalendars", func(ctx context.Context) (a answer, err error) {
+	a, err := call(ctx, f, "AppCalendars", func(ctx context.Context) (a response, err error) {
 		a.revision, a.all, err = f.Store.AppCalendars(ctx, app)
 		return a, err
 	})
@@ -340,12 +342,12 @@ func (f *faulty) Acquire(ctx context.Context, runs []dispatcher.HeldRun) ([]disp
 	return call(ctx, f, "Acquire", func(ctx context.Context) ([]dispatcher.HeldRun, error) { return f.Store.Acquire(ctx, runs) })
 }
 
-func (f *faulty) Vacate(ctx context.Context, runs []dispatcher.HeldRun) error {
-	return act(ctx, f, "Vacate", func(ctx context.Context) error { return f.Store.Vacate(ctx, runs) })
+func (f *faulty) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
+	return act(ctx, f, "ReleaseSlots", func(ctx context.Context) error { return f.Store.ReleaseSlots(ctx, runs) })
 }
 
-func (f *faulty) PassSlots(ctx context.Context) error {
-	return act(ctx, f, "PassSlots", func(ctx context.Context) error { return f.Store.PassSlots(ctx) })
+func (f *faulty) GrantWaiting(ctx context.Context) error {
+	return act(ctx, f, "GrantWaiting", func(ctx context.Context) error { return f.Store.GrantWaiting(ctx) })
 }
 
 func (f *faulty) NextRetry(ctx context.Context, now time.Time) (time.Time, error) {
@@ -368,21 +370,21 @@ func (f *faulty) Disable(ctx context.Context, run dispatcher.RunKey, reason stri
 	return act(ctx, f, "Disable", func(ctx context.Context) error { return f.Store.Disable(ctx, run, reason, f.present(now)) })
 }
 
-func (f *faulty) Rewind(ctx context.Context) (*dispatcher.Rewind, error) {
-	return call(ctx, f, "Rewind", f.Store.Rewind)
+func (f *faulty) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
+	return call(ctx, f, "Rollback", f.Store.Rollback)
 }
 
 // Listen loses hints, and passes some on twice.
-func (f *faulty) Listen(ctx context.Context, hint func(dispatcher.Hint)) error {
-	return f.Store.Listen(ctx, func(one dispatcher.Hint) {
+func (f *faulty) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+	return f.Store.Listen(ctx, func(one dispatcher.Notification) {
 		f.gate()
 		switch fate := f.fateOf("Listen"); fate.fault {
 		case before, after:
 		case slow, late, overtaken:
-			hint(one)
-			hint(one)
+			notification(one)
+			notification(one)
 		default:
-			hint(one)
+			notification(one)
 		}
 	})
 }

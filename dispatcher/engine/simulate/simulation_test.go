@@ -31,7 +31,7 @@ var (
 // schedules and faults.
 var unhurried = engine.Options{
 	Window: 3 * time.Hour, Handler: 6 * time.Hour, Heartbeat: 3 * time.Hour, DeadAfter: 18 * time.Hour, Grace: 3 * time.Hour,
-	Tidy: 3 * 24 * time.Hour, Drain: time.Minute,
+	PurgeInterval: 3 * 24 * time.Hour, Drain: time.Minute,
 }
 
 // simulated is how many nodes a simulation has.
@@ -107,7 +107,7 @@ func simulate(t *testing.T, seed uint64, years float64) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		w := newWorld(t, seed, unhurried)
-		w.fenced, w.longest, w.answer = true, 2*time.Hour, answers
+		w.fenced, w.longest, w.response = true, 2*time.Hour, responses
 		w.skew = time.Duration(r.Int64N(int64(400 * 24 * time.Hour)))
 		w.declareAll()
 		a := newAuditor(w)
@@ -120,7 +120,7 @@ func simulate(t *testing.T, seed uint64, years float64) {
 			w.happen(r)
 			at += time.Duration(r.ExpFloat64() * float64(12*time.Hour))
 			<-time.After(time.Until(w.begun.Add(at)))
-			w.bury()
+			w.markDead()
 			a.account()
 		}
 		w.recover()
@@ -142,7 +142,7 @@ func simulate(t *testing.T, seed uint64, years float64) {
 }
 
 // answers is how the targets of declareAll answer: within minutes, some after hours, and some badly.
-func answers(job string, r *rand.Rand) (takes time.Duration, status int) {
+func responses(job string, r *rand.Rand) (takes time.Duration, status int) {
 	mean, status := 3*time.Minute, http.StatusOK
 	switch job {
 	case "skipped", "queued", "replaced":
@@ -229,8 +229,8 @@ func (w *world) happen(r *rand.Rand) {
 	}
 }
 
-// bury ends the processes of nodes that a trap has killed.
-func (w *world) bury() {
+// mark dead ends the processes of nodes that a trap has killed.
+func (w *world) markDead() {
 	for _, n := range w.nodes {
 		if n.store != nil && n.store.dead() {
 			n.kill()
@@ -245,7 +245,7 @@ func (w *world) recover() {
 			n.store.trapAt("", nil)
 		}
 	}
-	w.bury()
+	w.markDead()
 	for _, n := range w.nodes {
 		if n.store == nil {
 			n.start(0)

@@ -22,7 +22,7 @@ func TestNoFireIsLostOrAddedWhenTheStoreFails(t *testing.T) {
 		t.Run(fmt.Sprint(percent, " %"), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, *seed+uint64(percent), engine.Options{Tidy: time.Hour})
+				w := newWorld(t, *seed+uint64(percent), engine.Options{PurgeInterval: time.Hour})
 				for i := range triggers {
 					w.declare(fmt.Sprintf("job-%d", i), "rate(1s)", func(j *dispatcher.Job, _ *dispatcher.Trigger) {
 						if i%5 == 0 {

@@ -33,7 +33,7 @@ type world struct {
 	// longest is how long a slow call to the store takes at most.
 	longest time.Duration
 	// answer draws how a target answers; nil: at once, and well.
-	answer func(job string, r *rand.Rand) (takes time.Duration, status int)
+	response func(job string, r *rand.Rand) (takes time.Duration, status int)
 
 	mu       sync.Mutex
 	skew     time.Duration // of the database's clock from that of all nodes
@@ -193,7 +193,7 @@ type invoker struct {
 	store *faulty
 }
 
-// Invoke notes the request, and answers after a while. Who is dead sends nothing.
+// Invoke notes the request, and responses after a while. Who is dead sends nothing.
 func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
 	began := time.Now()
 	if i.store.dead() {
@@ -201,10 +201,10 @@ func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.O
 	}
 	over := i.request(call)
 	outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: http.StatusOK, StartedAt: began}
-	if i.answer != nil {
+	if i.response != nil {
 		r := rand.New(rand.NewPCG(i.seed^uint64(call.Key.TriggerID), uint64(call.Key.ScheduledAt.UnixMilli())+uint64(call.Attempt)))
 		var takes time.Duration
-		if takes, outcome.HTTPStatus = i.answer(call.Job, r); outcome.HTTPStatus != http.StatusOK {
+		if takes, outcome.HTTPStatus = i.response(call.Job, r); outcome.HTTPStatus != http.StatusOK {
 			outcome.State, outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
 		}
 		if err := wait(ctx, takes); err != nil {

@@ -85,13 +85,13 @@ func testCalendarChains(t *testing.T, f *fixture) {
 		c.Bases = bases
 		return c
 	}
-	var faults dispatcher.Faults
-	if _, err := f.PutCalendar(ctx, based("a", "none"), at(t0)); !errors.As(err, &faults) || faults[0].Code != dispatcher.CodeCalendarUnknown {
+	var problems dispatcher.Problems
+	if _, err := f.PutCalendar(ctx, based("a", "none"), at(t0)); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeCalendarUnknown {
 		t.Errorf("unknown base: got %v", err)
 	}
 	f.putCalendar(based("a"), t0)
 	f.putCalendar(based("b", "a"), t0)
-	if _, err := f.PutCalendar(ctx, based("a", "b"), at(t0)); !errors.As(err, &faults) || faults[0].Code != dispatcher.CodeCalendarBase {
+	if _, err := f.PutCalendar(ctx, based("a", "b"), at(t0)); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeCalendarBase {
 		t.Errorf("a circle: got %v", err)
 	}
 	if err := f.DeleteCalendar(ctx, "shop", "a", at(t0)); !errors.Is(err, dispatcher.ErrInUse) || !strings.Contains(err.Error(), `"b"`) {
@@ -110,7 +110,7 @@ func testCalendarChains(t *testing.T, f *fixture) {
 	}
 }
 
-func testRecalendar(t *testing.T, f *fixture) {
+func testRescheduleForCalendar(t *testing.T, f *fixture) {
 	f.putCalendar(calendar("freeze"), t0)
 	f.putCalendar(calendar("other"), t0)
 	before := f.careful("j")

@@ -159,11 +159,11 @@ func testLostClaims(t *testing.T, f *fixture) {
 	}
 	lose("claimed", a, nothing, nothing)
 	lose("deleted", f.nextAdvance(), func() { f.must(f.DeleteJob(ctx, "shop", "tick", at(t0))) }, nothing)
-	// Declared anew at a time before that fire: it has its run already and gets no second one.
+	// Declared again at a time before that fire: it has its run already and gets no second one.
 	f.putEvery("tick", time.Minute)
 	again := f.nextAdvance()
 	if !again.Next.Equal(a.Next) {
-		t.Fatalf("declared anew, it fires at %s, want %s", again.Next, a.Next)
+		t.Fatalf("declared again, it fires at %s, want %s", again.Next, a.Next)
 	}
 	lose("an instant that has its run", again, nothing, nothing)
 	if next := f.nextAdvance(); !next.Next.After(a.Next) {
@@ -285,6 +285,6 @@ func testQuarantine(t *testing.T, f *fixture) {
 	}
 	j = f.putEvery("tick", time.Minute)
 	if got := j.Triggers["tick"]; got.State != dispatcher.TriggerWaiting || got.Error != "" {
-		t.Errorf("declared anew: got %+v, want waiting", got)
+		t.Errorf("declared again: got %+v, want waiting", got)
 	}
 }

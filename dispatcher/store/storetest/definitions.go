@@ -77,7 +77,7 @@ func testApps(t *testing.T, f *fixture) {
 	again, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	if again.Revision <= 2 {
-		t.Errorf("the app made anew has revision %d, want more than 2", again.Revision)
+		t.Errorf("the app made again has revision %d, want more than 2", again.Revision)
 	}
 }
 
@@ -94,7 +94,7 @@ func testJobs(t *testing.T, f *fixture) {
 	declared.Priority = 3
 	stored, err := f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
-	want, _, err := dispatcher.Revise(nil, declared, 0, nil, t0)
+	want, _, err := dispatcher.Apply(nil, declared, 0, nil, t0)
 	f.must(err)
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new job (-want by Revise, +got):\n" + diff)
@@ -114,8 +114,8 @@ func testJobs(t *testing.T, f *fixture) {
 	wantError(t, "read what was refused", err, dispatcher.ErrNotFound)
 
 	bad := job("bad", map[string]dispatcher.Trigger{"never": {Schedule: dispatcher.Schedule{Expression: "0 0 0 30 2 ?"}, Enabled: true}})
-	var faults dispatcher.Faults
-	if _, err = f.PutJob(ctx, bad, at(t0)); !errors.As(err, &faults) {
+	var problems dispatcher.Problems
+	if _, err = f.PutJob(ctx, bad, at(t0)); !errors.As(err, &problems) {
 		t.Errorf("put of a wrong definition: got error %v, want Faults", err)
 	}
 	f.put(job("audit", nil), t0)
@@ -178,9 +178,9 @@ func testRevisions(t *testing.T, f *fixture) {
 	up("resume", resumed)
 	f.must(f.DeleteJob(ctx, "shop", "tick", at(t0)))
 	again := f.putEvery("tick", time.Minute)
-	up("create anew", again)
+	up("create again", again)
 	if again.Paused || !again.CreatedAt.Equal(t0) {
-		t.Errorf("the job made anew: paused %t, created %s", again.Paused, again.CreatedAt)
+		t.Errorf("the job made again: paused %t, created %s", again.Paused, again.CreatedAt)
 	}
 	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 1 || due[0].Revision != last {
 		t.Errorf("due: got %+v, want one of revision %d", due, last)

@@ -46,10 +46,10 @@ func (f *fixture) end(run dispatcher.HeldRun, at time.Time) {
 }
 
 // tidy cleans up until nothing is left to do.
-func (f *fixture) tidy(now time.Time) (removed dispatcher.Tidied) {
+func (f *fixture) purge(now time.Time) (removed dispatcher.Purged) {
 	f.Helper()
 	for more := true; more; {
-		one, err := f.Tidy(f.Context(), nodeA, now)
+		one, err := f.Purge(f.Context(), nodeA, now)
 		f.must(err)
 		removed.Runs, removed.Misfires, more = removed.Runs+one.Runs, removed.Misfires+one.Misfires, one.More
 		removed.Jobs += one.Jobs
@@ -83,9 +83,9 @@ func testRetention(t *testing.T, f *fixture) {
 	f.end(runs["brief late"], briefEnd.Add(-24*time.Hour))
 	f.end(runs["shop late"], shopEnd.Add(-24*time.Hour))
 
-	check := func(what string, now time.Time, removed dispatcher.Tidied, gone ...string) {
+	check := func(what string, now time.Time, removed dispatcher.Purged, gone ...string) {
 		t.Helper()
-		if diff := cmp.Diff(removed, f.tidy(now)); diff != "" {
+		if diff := cmp.Diff(removed, f.purge(now)); diff != "" {
 			t.Errorf("%s: removed (-want +got):\n%s", what, diff)
 		}
 		want := map[string]bool{}
@@ -99,11 +99,11 @@ func testRetention(t *testing.T, f *fixture) {
 			t.Errorf("%s: the runs that are left (-want +got):\n%s", what, diff)
 		}
 	}
-	check("within all retentions", briefEnd.Add(-time.Millisecond), dispatcher.Tidied{})
-	check("beyond that of brief", briefEnd, dispatcher.Tidied{Runs: 1}, "brief ended")
-	check("again", briefEnd, dispatcher.Tidied{}, "brief ended")
+	check("within all retentions", briefEnd.Add(-time.Millisecond), dispatcher.Purged{})
+	check("beyond that of brief", briefEnd, dispatcher.Purged{Runs: 1}, "brief ended")
+	check("again", briefEnd, dispatcher.Purged{}, "brief ended")
 	f.must(f.DeleteJob(t.Context(), "shop", "ended", at(t0)))
-	check("beyond that of shop", shopEnd, dispatcher.Tidied{Runs: 2}, "brief ended", "brief late", "shop ended")
+	check("beyond that of shop", shopEnd, dispatcher.Purged{Runs: 2}, "brief ended", "brief late", "shop ended")
 }
 
 // What the apps keep is what they keep now, also one that was deleted.
@@ -113,13 +113,13 @@ func testRetentionChanges(t *testing.T, f *fixture) {
 	f.end(held, t0.Add(2*time.Minute))
 	runs := map[string]dispatcher.HeldRun{"run": held}
 	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "brief", Retention: dispatcher.Duration(72 * time.Hour)}, at(t0)))
-	if f.tidy(briefEnd); !f.left(runs)["run"] {
+	if f.purge(briefEnd); !f.left(runs)["run"] {
 		t.Error("a run was removed that the app keeps by now")
 	}
 	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "brief", Retention: dispatcher.Duration(48 * time.Hour)}, at(t0)))
 	f.must(f.DeleteJob(t.Context(), "brief", "job", at(t0)))
 	f.must(f.DeleteApp(t.Context(), "brief", at(t0)))
-	if f.tidy(briefEnd); f.left(runs)["run"] {
+	if f.purge(briefEnd); f.left(runs)["run"] {
 		t.Error("a run of a deleted app was kept")
 	}
 }
@@ -131,11 +131,11 @@ func testRetentionOfRetries(t *testing.T, f *fixture) {
 	held := f.fire("brief", "job", "rate(1m)")
 	f.end(held, t0.Add(2*time.Minute))
 	f.must(f.RetryRun(ctx, held.String(), at(t0)))
-	if f.tidy(briefEnd); len(f.run(held.RunKey).Attempts) != 1 {
+	if f.purge(briefEnd); len(f.run(held.RunKey).Attempts) != 1 {
 		t.Errorf("a queued run: got %+v, want it there with its attempt", f.run(held.RunKey))
 	}
 	f.must(f.CancelRun(ctx, held.String(), at(t0.Add(time.Hour))))
-	if removed := f.tidy(briefEnd); removed.Runs != 1 {
+	if removed := f.purge(briefEnd); removed.Runs != 1 {
 		t.Errorf("after it was cancelled: removed %+v, want the run", removed)
 	}
 }
@@ -162,10 +162,10 @@ func testRetentionOfMisfires(t *testing.T, f *fixture) {
 		return names
 	}
 	before := left()
-	if removed := f.tidy(briefEnd.Add(-time.Millisecond)); removed.Misfires != 0 || len(before) != 4 {
+	if removed := f.purge(briefEnd.Add(-time.Millisecond)); removed.Misfires != 0 || len(before) != 4 {
 		t.Errorf("within all retentions: removed %+v of %v, want none of four", removed, before)
 	}
-	removed := f.tidy(briefEnd)
+	removed := f.purge(briefEnd)
 	var want []string
 	for _, name := range before {
 		if name != "brief early" {
@@ -175,7 +175,7 @@ func testRetentionOfMisfires(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, left()); diff != "" || removed.Misfires != 1 {
 		t.Errorf("beyond that of brief: removed %+v, left (-want +got):\n%s", removed, diff)
 	}
-	if removed := f.tidy(shopEnd); removed.Misfires != 2 {
+	if removed := f.purge(shopEnd); removed.Misfires != 2 {
 		t.Errorf("beyond that of shop: removed %+v, want two", removed)
 	}
 }
@@ -185,14 +185,14 @@ func testRetentionOfDelays(t *testing.T, f *fixture) {
 	f.putBrief()
 	held := f.fire("brief", "job", "delay(1m)")
 	f.end(held, t0.Add(2*time.Minute))
-	if f.tidy(shopEnd); len(f.ended()) != 1 {
+	if f.purge(shopEnd); len(f.ended()) != 1 {
 		t.Fatal("the run from which a fixed delay is to count on was removed")
 	}
 	next := shopEnd.Add(time.Minute)
-	f.must(f.Rearm(t.Context(), []dispatcher.Rearming{{
+	f.must(f.ScheduleNext(t.Context(), []dispatcher.DelayedFire{{
 		TriggerID: held.TriggerID, Revision: 1, Prev: held.ScheduledAt, Anchor: t0, Next: next, Due: next,
 	}}))
-	if removed := f.tidy(shopEnd); removed.Runs != 1 {
+	if removed := f.purge(shopEnd); removed.Runs != 1 {
 		t.Errorf("once it is armed: removed %+v, want the run", removed)
 	}
 }

@@ -19,9 +19,9 @@ type life struct {
 	gone bool
 }
 
-// testAuditModel lets time pass, fires, misfires and changes of the definition follow each other
+// testVerifyModel lets time pass, fires, misfires and changes of the definition follow each other
 // at random: whatever happens, the audit finds every instant accounted for.
-func testAuditModel(t *testing.T, f *fixture) {
+func testVerifyModel(t *testing.T, f *fixture) {
 	f.putCalendar(closed("12-24"), t0)
 	born := 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -131,7 +131,7 @@ func (l *life) miss() {
 }
 
 func (l *life) check() {
-	page, err := dispatcher.Audit(l.Context(), l.Store, dispatcher.AuditQuery{
+	page, err := dispatcher.Verify(l.Context(), l.Store, dispatcher.VerifyQuery{
 		App: "shop", Now: l.now.Add(10 * time.Second), Page: dispatcher.Page{Limit: 1, Cursor: l.job.Name + "@0"},
 	})
 	l.must(err)
@@ -139,7 +139,7 @@ func (l *life) check() {
 		l.r.Fatalf("the audit of %s holds %+v", l.job.Name, page.Items)
 	}
 	for _, item := range page.Items {
-		if item.Unaccounted > 0 || item.Unchecked != "" || item.Scheduled != item.Runs+item.Misfired+item.Open {
+		if item.Unexplained > 0 || item.Unchecked != "" || item.Scheduled != item.Runs+item.Misfired+item.Open {
 			l.r.Fatalf("at %s: %+v", l.now.Sub(t0), item)
 		}
 	}

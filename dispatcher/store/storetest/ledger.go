@@ -101,7 +101,7 @@ func testAdopt(t *testing.T, f *fixture) {
 		if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
 			t.Errorf("adopt from the living: got %v, %v, want none", got, err)
 		}
-		f.must(f.Resign(ctx, nodeA))
+		f.must(f.Deregister(ctx, nodeA))
 	}
 	query.Apps = []string{"books"}
 	if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
@@ -258,7 +258,7 @@ func testRetry(t *testing.T, f *fixture) {
 	if len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Revision != 2 {
 		t.Fatalf("adopted: got %+v, want attempt 2 of revision 2", adopted)
 	}
-	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)})) // once more, after its answer was lost
+	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)})) // once more, after its response was lost
 	f.must(f.Record(ctx, []dispatcher.Record{record(adopted[0], outcome(t0))}))
 	run = f.run(held.RunKey)
 	if len(run.Attempts) != 2 || run.Attempts[0].State != dispatcher.RunTimedOut || run.Attempts[0].Late != nil ||
@@ -384,7 +384,7 @@ func testAdoptUnsent(t *testing.T, f *fixture) {
 	}
 	f.must(f.PauseJob(ctx, "shop", "changed", "", true, at(minutes(1)))) // of which the node may not have known
 	f.register(nodeB)
-	f.must(f.Resign(ctx, nodeA))
+	f.must(f.Deregister(ctx, nodeA))
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: t0.Add(time.Hour)})
 	f.must(err)
 	if len(adopted) != 2 {
@@ -417,11 +417,11 @@ func testBegin(t *testing.T, f *fixture) {
 	if run := f.run(begun.RunKey); run.State != dispatcher.RunRunning || run.StartedAt == nil {
 		t.Errorf("a begun run: got %+v", run)
 	}
-	if n, err := f.Forfeit(ctx, t0.Add(time.Hour)); err != nil || n != 0 {
+	if n, err := f.FailLostRuns(ctx, t0.Add(time.Hour)); err != nil || n != 0 {
 		t.Errorf("forfeit of the living: got %d, %v", n, err)
 	}
 	f.register(nodeB)
-	f.must(f.Resign(ctx, nodeA))
+	f.must(f.Deregister(ctx, nodeA))
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: t0.Add(time.Hour)})
 	f.must(err)
 	if len(adopted) != 1 || adopted[0].RunKey != waiting.RunKey {
@@ -431,7 +431,7 @@ func testBegin(t *testing.T, f *fixture) {
 	if run := f.run(waiting.RunKey); run.Attempt != 2 || len(run.Attempts) != 1 {
 		t.Errorf("adopted: got %+v, want its second attempt", run)
 	}
-	if n, err := f.Forfeit(ctx, t0.Add(time.Hour)); err != nil || n != 1 {
+	if n, err := f.FailLostRuns(ctx, t0.Add(time.Hour)); err != nil || n != 1 {
 		t.Errorf("forfeit: got %d, %v, want 1", n, err)
 	}
 	if run := f.run(begun.RunKey); run.State != dispatcher.RunLost || run.EndedAt == nil || !run.EndedAt.Equal(t0.Add(time.Hour)) {

@@ -18,7 +18,7 @@ func misfireTests() map[string]func(*testing.T, *fixture) {
 	}
 }
 
-// A fire that is caught up by itself has a run of its own kind and no misfire; whoever else
+// A fire that is caught up by itself has a run of its own kind and no misfire; anyone who else
 // tries the same is too late, whether by a settlement or by a claim.
 func testSettleOneByOne(t *testing.T, f *fixture) {
 	ctx := t.Context()
@@ -126,7 +126,7 @@ func testSkippedDelays(t *testing.T, f *fixture) {
 		}
 	}
 	next := decided.Add(time.Minute)
-	f.must(f.Rearm(ctx, []dispatcher.Rearming{{TriggerID: a.TriggerID, Revision: a.Revision, Prev: a.Next, Anchor: decided, Next: next, Due: next}}))
+	f.must(f.ScheduleNext(ctx, []dispatcher.DelayedFire{{TriggerID: a.TriggerID, Revision: a.Revision, Prev: a.Next, Anchor: decided, Next: next, Due: next}}))
 	if again, err := f.EndedDelays(ctx, nil, 10); err != nil || len(again) != 0 {
 		t.Errorf("after it was armed: %v, %v, want none", again, err)
 	}

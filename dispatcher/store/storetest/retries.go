@@ -18,7 +18,7 @@ func failure(start time.Time) dispatcher.Outcome {
 	}
 }
 
-// again records that a run is attempted again, or put off if unmade.
+// again records that a run is attempted again, or defers if unmade.
 func (f *fixture) again(held dispatcher.HeldRun, o dispatcher.Outcome, next dispatcher.NextAttempt) {
 	f.Helper()
 	r := record(held, o)
@@ -44,14 +44,14 @@ func (f *fixture) adoptIdle(node dispatcher.NodeID, now time.Time) []dispatcher.
 
 // spentAt is the usual next attempt.
 func spentAt(at time.Time) dispatcher.NextAttempt {
-	return dispatcher.NextAttempt{At: at, Until: at.Add(time.Hour), Spent: true}
+	return dispatcher.NextAttempt{At: at, Until: at.Add(time.Hour), CountsAsFailure: true}
 }
 
 func testRetrying(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
 	due := start.Add(5 * time.Second)
-	for range 2 { // again, after its answer was lost
+	for range 2 { // again, after its response was lost
 		f.again(held, failure(start), spentAt(due))
 	}
 	run := f.run(held.RunKey)
@@ -135,16 +135,16 @@ func testRetryBatch(t *testing.T, f *fixture) {
 	}
 }
 
-// What is put off consumes neither the number of an attempt nor one of those that the policy allows.
+// What is defers consumes neither the number of an attempt nor one of those that the policy allows.
 func testPutOff(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
 	open := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen, Error: "open"}
 	at := start
 	for range 3 {
 		at = at.Add(time.Second)
-		f.again(held, open, dispatcher.NextAttempt{At: at, Until: start.Add(time.Hour), Unmade: true})
+		f.again(held, open, dispatcher.NextAttempt{At: at, Until: start.Add(time.Hour), NotAttempted: true})
 		if run := f.run(held.RunKey); run.State != dispatcher.RunRetrying || run.Attempt != 0 || len(run.Attempts) != 0 || run.Class != dispatcher.ClassCircuitOpen {
-			t.Fatalf("put off: got %+v, want no attempt and the reason", run)
+			t.Fatalf("defers: got %+v, want no attempt and the reason", run)
 		}
 		adopted := f.adoptRetries(at)
 		if len(adopted) != 1 || adopted[0].Attempt != 1 || adopted[0].Failures != 0 {
@@ -181,19 +181,19 @@ func testStopAtNextFire(t *testing.T, f *fixture) {
 			f.claim(f.advance(d))
 		}
 	}
-	f.again(late, failure(start), dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Hour), Spent: true, StopAtNextFire: true})
+	f.again(late, failure(start), dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Hour), CountsAsFailure: true, StopAtNextFire: true})
 	if run := f.run(late.RunKey); run.State != dispatcher.RunTimedOut || len(run.Attempts) != 1 {
 		t.Errorf("after the next fire: got %+v, want its end", run)
 	}
 }
 
-// A run whose time is over ends as its latest attempt did, whoever notices.
+// A run whose time is over ends as its latest attempt did, anyone who notices.
 func testGiveUp(t *testing.T, f *fixture) {
 	ctx, start := t.Context(), t0.Add(time.Minute)
 	held, off := f.claimOne("tick"), f.claimOne("off")
-	next := dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Minute), Spent: true}
+	next := dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Minute), CountsAsFailure: true}
 	f.again(held, failure(start), next)
-	next.Unmade, next.Spent = true, false
+	next.NotAttempted, next.CountsAsFailure = true, false
 	f.again(off, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen, Error: "open"}, next)
 	if n, err := f.GiveUp(ctx, next.Until); err != nil || n != 0 {
 		t.Errorf("in time: gave up %d, %v", n, err)
@@ -206,7 +206,7 @@ func testGiveUp(t *testing.T, f *fixture) {
 		t.Errorf("given up: got %+v, want the outcome of its attempt", run)
 	}
 	if run := f.run(off.RunKey); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(run.Attempts) != 0 {
-		t.Errorf("put off for too long: got %+v, want failed with the reason", run)
+		t.Errorf("defers for too long: got %+v, want failed with the reason", run)
 	}
 }
 
@@ -269,7 +269,7 @@ func testRetryOfTheDead(t *testing.T, f *fixture) {
 	due := start.Add(time.Second)
 	f.again(held, failure(start), spentAt(due))
 	f.register(nodeB)
-	f.must(f.Resign(t.Context(), nodeA))
+	f.must(f.Deregister(t.Context(), nodeA))
 	if early := f.adoptIdle(nodeB, due); len(early) != 0 {
 		t.Errorf("adopted at the death of its node: %+v, want it to wait for its time", early)
 	}
@@ -278,7 +278,7 @@ func testRetryOfTheDead(t *testing.T, f *fixture) {
 		t.Fatalf("adopted by another node: got %+v, %v, want attempt 2", second, err)
 	}
 	f.register(nodeC)
-	f.must(f.Resign(t.Context(), nodeB))
+	f.must(f.Deregister(t.Context(), nodeB))
 	third := f.adoptIdle(nodeC, due)
 	if len(third) != 1 || third[0].Attempt != 3 || third[0].Failures != 1 || third[0].RetryUntil.IsZero() {
 		t.Fatalf("adopted from the dead: got %+v, want attempt 3 after 1 failure", third)

@@ -74,7 +74,7 @@ func minutesOf(runs []dispatcher.HeldRun) []int {
 func (f *fixture) finish(run dispatcher.HeldRun) {
 	f.Helper()
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(run, outcome(run.ScheduledAt))}))
-	f.must(f.Vacate(f.Context(), []dispatcher.HeldRun{run}))
+	f.must(f.ReleaseSlots(f.Context(), []dispatcher.HeldRun{run}))
 }
 
 // adopted adopts for a node what there is.
@@ -176,7 +176,7 @@ func testSlotsQueue(t *testing.T, f *fixture) {
 
 func testSlotsReplace(t *testing.T, f *fixture) {
 	runs := f.bounded(4, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
-	hints := f.listen()
+	notifications := f.listen()
 	f.expect("not while a later one is about to begin", f.acquire(runs[0]), []int{})
 	f.expect("nor the next", f.acquire(runs[1], runs[2]), []int{})
 	f.expect("the latest", f.acquire(runs[3]), []int{4})
@@ -187,7 +187,7 @@ func testSlotsReplace(t *testing.T, f *fixture) {
 	if replaced.State != dispatcher.RunCancelled || replaced.Error != "replaced by run "+newer.String() || len(replaced.Attempts) != 1 {
 		t.Errorf("the older run is %+v, want it cancelled, and to say by whom", replaced)
 	}
-	hints.await(t, dispatcher.Hint{Run: runs[3].String()})
+	notifications.await(t, dispatcher.Notification{Run: runs[3].String()})
 	f.expect("the slot is not free before its request is given up", f.holders(), []int{4})
 	newest := f.claimNext(token2)
 	f.expect("an even newer one waits", f.acquire(newest), []int{})
@@ -235,7 +235,7 @@ func testSlotsOfTheDead(t *testing.T, f *fixture) {
 	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.both()
-	f.must(f.Resign(ctx, nodeA))
+	f.must(f.Deregister(ctx, nodeA))
 	taken := f.adopted(nodeB, token1)
 	f.expect("adopted", minutesOf(taken), []int{1})
 	f.expect("goes on with its slot", f.acquire(taken...), []int{1})
@@ -248,9 +248,9 @@ func testSlotsOfTheDead(t *testing.T, f *fixture) {
 	// The second dies when the request of a job that wants it at most once may have been sent.
 	f.must(f.Begin(ctx, taken))
 	f.register(nodeC)
-	f.must(f.Resign(ctx, nodeB))
-	f.must(f.Forfeit(ctx, t0.Add(time.Hour)))
-	f.must(f.PassSlots(ctx))
+	f.must(f.Deregister(ctx, nodeB))
+	f.must(f.FailLostRuns(ctx, t0.Add(time.Hour)))
+	f.must(f.GrantWaiting(ctx))
 	next := f.adopted(nodeC, token2)
 	f.expect("roused", minutesOf(next), []int{2})
 	f.expect("acquired by the third", f.acquire(next...), []int{2})
@@ -262,7 +262,7 @@ func testSlotsOfCancelled(t *testing.T, f *fixture) {
 	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.must(f.CancelRun(ctx, runs[0].String(), at(t0)))
-	f.must(f.PassSlots(ctx))
+	f.must(f.GrantWaiting(ctx))
 	f.expect("slots", f.holders(), []int{1})
 	f.must(f.RetryRun(ctx, runs[0].String(), at(t0)))
 	again := f.adopted(nodeA, token1)
@@ -283,13 +283,13 @@ func testSlotsLeftBehind(t *testing.T, f *fixture) {
 	f.expect("acquired", f.acquire(runs...), []int{1})
 	f.must(f.Record(ctx, []dispatcher.Record{record(runs[0], outcome(t0))}))
 	f.expect("slots after the record", f.holders(), []int{})
-	f.must(f.PassSlots(ctx))
+	f.must(f.GrantWaiting(ctx))
 	next := f.adopted(nodeA, token1)
 	f.expect("roused", minutesOf(next), []int{2})
 	f.expect("acquired", f.acquire(next...), []int{2})
 	// Where the bound is lifted, nobody waits on.
 	f.put(job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))}), t0)
-	f.must(f.PassSlots(ctx))
+	f.must(f.GrantWaiting(ctx))
 	f.expect("roused by the change", minutesOf(f.adopted(nodeA, token2)), []int{3})
 }
 
@@ -327,9 +327,9 @@ func testSlotsOfRetries(t *testing.T, f *fixture) {
 		t.Helper()
 		r := record(run, outcome(run.ScheduledAt))
 		r.Outcome.State, r.Outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
-		r.Next = &dispatcher.NextAttempt{At: at, Until: t0.Add(24 * time.Hour), Spent: true}
+		r.Next = &dispatcher.NextAttempt{At: at, Until: t0.Add(24 * time.Hour), CountsAsFailure: true}
 		f.must(f.Record(ctx, []dispatcher.Record{r}))
-		f.must(f.Vacate(ctx, []dispatcher.HeldRun{run}))
+		f.must(f.ReleaseSlots(ctx, []dispatcher.HeldRun{run}))
 	}
 	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
 	f.expect("acquired", f.acquire(runs...), []int{1})

@@ -8,6 +8,6 @@ data "carillon_run" "latest_failure" {
   id = data.carillon_runs.failed.runs[0].id
 }
 
-output "answers" {
+output "responses" {
   value = data.carillon_run.latest_failure.attempts[*].answer.body
 }

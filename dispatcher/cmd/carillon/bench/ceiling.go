@@ -201,12 +201,12 @@ func bareHTTP(url string) measure {
 	return func(ctx context.Context, span time.Duration) (float64, error) {
 		return together(bareClients, span, func(_ int, until time.Time) (done int, err error) {
 			for time.Now().Before(until) {
-				answer, err := client.R().SetContext(ctx).SetHeader("Content-Type", "application/json").SetBody(payload).Post(url)
+				response, err := client.R().SetContext(ctx).SetHeader("Content-Type", "application/json").SetBody(payload).Post(url)
 				if err != nil {
 					return done, err
 				}
-				if answer.IsError() {
-					return done, errAnswer(answer.StatusCode())
+				if response.IsError() {
+					return done, errResponse(response.StatusCode())
 				}
 				done++
 			}

@@ -15,13 +15,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/dispatcher/target"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
 // node is a dispatcher node in this process.
 type node struct {
 	store    dispatcher.Store
-	invoker  *target.Invoker // nil: calls do nothing
+	invoker  *invoke.Invoker // nil: calls do nothing
 	secrets  string          // its directory of secrets
 	registry *prometheus.Registry
 	fires    atomic.Int64
@@ -39,7 +39,7 @@ type nodeOptions struct {
 	apps     []string      // that it serves; empty: all
 	latency  bool          // notes how late calls began
 	window   time.Duration // of its poll; 0: the default
-	tidy     time.Duration // rhythm of its clean-up; 0: the default
+	purge    time.Duration // rhythm of its clean-up; 0: the default
 }
 
 // startNode runs a node until stop is called.
@@ -50,7 +50,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 		return nil, err
 	}
 	options := engine.Options{
-		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, Tidy: o.tidy, Metrics: n.registry, Drain: time.Second,
+		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, PurgeInterval: o.purge, Metrics: n.registry, Drain: time.Second,
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		OnOutcome: func(dispatcher.Call, dispatcher.Outcome) { n.fires.Add(1) },
 	}
@@ -62,7 +62,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 		if err != nil {
 			return nil, errors.Join(err, n.store.Close())
 		}
-		n.invoker = target.New(target.Options{Version: "bench", ConnsPerHost: 512, SecretDir: n.secrets, Egress: target.Egress{Loopback: true}})
+		n.invoker = invoke.New(invoke.Options{Version: "bench", ConnsPerHost: 512, SecretDir: n.secrets, Egress: invoke.Egress{Loopback: true}})
 		invoker = n.invoker
 	}
 	life, end := context.WithCancel(ctx)

@@ -36,16 +36,16 @@ type note struct {
 }
 
 // listen starts a receiver; a nil answer notes what comes.
-func listen(answer http.HandlerFunc) (*receiver, error) {
+func listen(response http.HandlerFunc) (*receiver, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is bound at once or never
 	if err != nil {
 		return nil, err
 	}
 	r := &receiver{url: "http://" + listener.Addr().String()}
-	if answer == nil {
-		answer = r.note
+	if response == nil {
+		response = r.note
 	}
-	r.server = &http.Server{Handler: answer, ReadHeaderTimeout: time.Minute}
+	r.server = &http.Server{Handler: response, ReadHeaderTimeout: time.Minute}
 	go func() { _ = r.server.Serve(listener) }() // ends with close
 	return r, nil
 }
@@ -66,7 +66,7 @@ func (r *receiver) note(w http.ResponseWriter, q *http.Request) {
 	r.notes = append(r.notes, note{q.Header.Get("carillon-app"), q.Header.Get("carillon-trigger"), due, arrived})
 }
 
-// swallow reads a request and answers it.
+// swallow reads a request and responses it.
 func swallow(_ http.ResponseWriter, q *http.Request) {
 	_, _ = io.Copy(io.Discard, q.Body)
 }
@@ -109,7 +109,7 @@ func newHTTPClient(connections int) *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
 }
 
-func errAnswer(status int) error { return fmt.Errorf("the receiver answered %d", status) }
+func errResponse(status int) error { return fmt.Errorf("the receiver answered %d", status) }
 
 // webhookTo is a target whose requests are signed.
 func webhookTo(url string) dispatcher.Target {

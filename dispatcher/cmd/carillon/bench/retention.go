@@ -38,7 +38,7 @@ func (b *bench) retention(ctx context.Context) error {
 		return err
 	}
 	steady := declaration{app: "steady", triggers: retentionRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: spread(retentionRate)}
-	_, err = b.runNode(ctx, nodeOptions{database: b.database, sends: true, tidy: time.Second}, func(ctx context.Context, start time.Time) error {
+	_, err = b.runNode(ctx, nodeOptions{database: b.database, sends: true, purge: time.Second}, func(ctx context.Context, start time.Time) error {
 		if err := pause(ctx, time.Until(start)); err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (b *bench) old(ctx context.Context) (n int64, err error) {
 }
 
 // fill makes up history of the app "old": runs that have succeeded, of which one in ten was
-// repeated and one in four left an answer.
+// repeated and one in four left a response.
 func (b *bench) fill(ctx context.Context) error {
 	const day = 24 * time.Hour
 	today := time.Now().UTC().Truncate(day)
@@ -151,7 +151,7 @@ func (b *bench) fill(ctx context.Context) error {
 	for n := range retentionDays {
 		from := today.Add(-time.Duration(retentionDays+2-n) * day)
 		if b.pool != nil {
-			for _, table := range []string{"runs", "attempts", "answers"} {
+			for _, table := range []string{"runs", "attempts", "responses"} {
 				if err := b.execute(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM (%[3]d) TO (%[4]d)`,
 					table, from.Format("20060102"), from.UnixMilli(), from.Add(day).UnixMilli())); err != nil {
 					return err
@@ -164,7 +164,7 @@ func (b *bench) fill(ctx context.Context) error {
 			SELECT i.at, t.id, t.job_id, 1, 1, 0, i.at, i.at, i.at + 9, 1 + CAST(i.n % 10 = 0 AS INTEGER), 204, 1, FALSE, 'succeeded' FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs),
 			`INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 			SELECT i.at, t.id, 1, 1, 1, i.at, i.at + 4, 503, 'failed', 'http_5xx', '' FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs) + ` WHERE i.n % 10 = 0`,
-			`INSERT INTO answers (scheduled_at, trigger_id, kind, attempt, answer)
+			`INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
 			SELECT i.at, t.id, 1, 1, '{"body":"` + string(payload[9:200]) + `"}' FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs) + ` WHERE i.n % 4 = 1`,
 		} {
 			if err := b.execute(ctx, `WITH RECURSIVE c (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n + 1 < CAST($3 AS BIGINT)), i AS (SELECT n, CAST($1 AS BIGINT) + n * CAST($2 AS BIGINT) AS at FROM c),
@@ -177,5 +177,5 @@ func (b *bench) fill(ctx context.Context) error {
 	if b.pool == nil {
 		return nil
 	}
-	return b.execute(ctx, "VACUUM ANALYZE runs, attempts, answers")
+	return b.execute(ctx, "VACUUM ANALYZE runs, attempts, responses")
 }

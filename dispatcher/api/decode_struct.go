@@ -1,0 +1,193 @@
+package api
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// readOnly names the fields of each type that only the server writes: a body may hold them,
+// with any value, and they are passed over.
+var readOnly = map[reflect.Type][]string{
+	reflect.TypeFor[dispatcher.App](): {"revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.Job](): {"paused", "state", "revision", "created_at", "updated_at", "warnings"},
+	reflect.TypeFor[dispatcher.Trigger](): {
+		"paused", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
+	},
+	reflect.TypeFor[dispatcher.Calendar](): {"revision", "created_at", "updated_at"},
+}
+
+// members calls each for every member of a valid JSON object.
+func members(raw json.RawMessage, each func(key string, value json.RawMessage)) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	_, _ = dec.Token()
+	for dec.More() {
+		key, _ := dec.Token()
+		var value json.RawMessage
+		_ = dec.Decode(&value)
+		name, _ := key.(string)
+		each(name, value)
+	}
+}
+
+var (
+	rawType     = reflect.TypeFor[json.RawMessage]()
+	instantType = reflect.TypeFor[time.Time]()
+)
+
+// fill sets v from raw. It returns false where v keeps its default because of a problem.
+func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	switch {
+	case v.Type() == rawType:
+		v.SetBytes(raw)
+		return true
+	case v.Kind() == reflect.Pointer:
+		elem := reflect.New(v.Type().Elem())
+		ok := raw[0] != 'n' && d.fill(elem.Elem(), raw, at)
+		if ok {
+			v.Set(elem)
+		}
+		return ok
+	case raw[0] == 'n' && (v.Kind() == reflect.Map || v.Kind() == reflect.Slice): // how Go writes an empty one
+		return true
+	case raw[0] == 'n':
+		d.add(at, dispatcher.CodeRequired, "null is not a value; give one, or leave the field out where it has a default")
+		return false
+	case v.Type() == instantType:
+		return d.fillText(raw, at, func(text string) error {
+			t, err := dispatcher.ParseInstant(text)
+			v.Set(reflect.ValueOf(t))
+			return err
+		})
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return d.fillText(raw, at, func(text string) error { return u.UnmarshalText([]byte(text)) })
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return d.fillStruct(v, raw, at)
+	case reflect.Map:
+		return d.fillMap(v, raw, at)
+	case reflect.Slice:
+		return d.fillSlice(v, raw, at)
+	case reflect.String:
+		return d.fillText(raw, at, func(text string) error { v.SetString(text); return nil })
+	case reflect.Bool:
+		if raw[0] != 't' && raw[0] != 'f' {
+			d.wrongType(at, "true or false", raw)
+			return false
+		}
+		v.SetBool(raw[0] == 't')
+		return true
+	case reflect.Int, reflect.Int64:
+		return d.fillInt(v, raw, at)
+	}
+	panic("decode: no rule for " + v.Type().String())
+}
+
+func (d *decoder) fillText(raw json.RawMessage, at *pointer, set func(string) error) bool {
+	if raw[0] != '"' {
+		d.wrongType(at, "a string", raw)
+		return false
+	}
+	var text string
+	_ = json.Unmarshal(raw, &text) // the text is known to be valid
+	err := set(text)
+	if err == nil {
+		return true
+	}
+	var problem *dispatcher.Problem
+	if errors.As(err, &problem) {
+		d.add(at, problem.Code, "%s", problem.Message)
+	} else {
+		d.add(at, dispatcher.CodeJSONType, "value is not understood")
+	}
+	return false
+}
+
+func (d *decoder) fillInt(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		d.wrongType(at, "a whole number", raw)
+		return false
+	}
+	n, err := strconv.ParseInt(string(raw), 10, v.Type().Bits())
+	if err != nil {
+		d.add(at, dispatcher.CodeJSONType, "expected a whole number without point or exponent, of at most %d bits", v.Type().Bits())
+		return false
+	}
+	v.SetInt(n)
+	return true
+}
+
+func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != '{' {
+		d.wrongType(at, "an object", raw)
+		return false
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	members(raw, func(key string, value json.RawMessage) {
+		elem := reflect.New(v.Type().Elem()).Elem()
+		d.fill(elem, value, &pointer{at, key})
+		v.SetMapIndex(reflect.ValueOf(key), elem)
+	})
+	return true
+}
+
+func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != '[' {
+		d.wrongType(at, "an array", raw)
+		return false
+	}
+	var elements []json.RawMessage
+	_ = json.Unmarshal(raw, &elements) // the text is known to be valid
+	v.Set(reflect.MakeSlice(v.Type(), len(elements), len(elements)))
+	for i, element := range elements {
+		if d.full() {
+			break
+		}
+		d.fill(v.Index(i), element, &pointer{at, strconv.Itoa(i)})
+	}
+	return true
+}
+
+func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) bool {
+	if raw[0] != '{' {
+		d.wrongType(at, "an object", raw)
+		return false
+	}
+	if with, ok := v.Addr().Interface().(interface{ SetDefaults() }); ok {
+		with.SetDefaults()
+	}
+	fields := jsonFields(v.Type())
+	members(raw, func(key string, value json.RawMessage) {
+		index, known := fields[key]
+		switch {
+		case d.full():
+		case !known:
+			d.add(&pointer{at, key}, dispatcher.CodeJSONUnknown, "field %s is not known%s", dispatcher.Echo(key), didYouMean(key, fields))
+		case slices.Contains(readOnly[v.Type()], key):
+		default:
+			d.fill(v.FieldByIndex(index), value, &pointer{at, key})
+		}
+	})
+	return true
+}
+
+// jsonFields returns the fields of a struct, those of embedded ones too, by their JSON names.
+func jsonFields(t reflect.Type) map[string][]int {
+	fields := map[string][]int{}
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			fields[name] = f.Index
+		}
+	}
+	return fields
+}

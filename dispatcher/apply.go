@@ -1,0 +1,207 @@
+package dispatcher
+
+import (
+	"maps"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Revise returns the job that results when declared replaces old at now, ready to be
+// stored: next fire times worked out, texts resolved, revision counted up. old is nil for
+// a new job; prior is the revision that a deleted job of that name had, else 0.
+//
+// A trigger whose schedule did not change keeps its fire times, also a fire that is due at
+// this very moment. Fires that were due and unclaimed under a schedule that is no more
+// come back as misfires, so that they are accounted for. calendars are those of the job's
+// app. The error is Faults: an instant that is past, an unknown calendar, a secret that would go
+// where it was not given for, or an invalid definition.
+func Apply(old *Job, declared Job, prior int64, calendars Calendars, now time.Time) (Job, []Misfire, error) {
+	if err := declared.Validate(); err != nil {
+		return Job{}, nil, err
+	}
+	job := declared
+	job.Paused, job.CreatedAt, job.UpdatedAt, job.Revision = false, now, now, prior+1
+	if old != nil {
+		job.Paused, job.CreatedAt, job.Revision = old.Paused, old.CreatedAt, old.Revision+1
+	}
+	if job.Delivery == "" {
+		job.Delivery = AtLeastOnce
+	}
+	job.Retry = job.Retry.orDefault()
+	if job.ConcurrencyPolicy == "" {
+		job.ConcurrencyPolicy = ConcurrencyAllow
+	}
+	if job.QueueLimit == 0 {
+		job.QueueLimit = DefaultQueueLimit
+	}
+	job.Triggers = maps.Clone(declared.Triggers)
+	if job.Triggers == nil {
+		job.Triggers = map[string]Trigger{}
+	}
+	var missed []Misfire
+	var problems Problems
+	for _, name := range sortedKeys(declared.Triggers) {
+		t, dropped, err := applyTrigger(old, job, name, calendars, now)
+		problems.AddError(Pointer("triggers", name), err)
+		job.Triggers[name] = t
+		missed = append(missed, dropped...)
+	}
+	if old != nil {
+		problems.AddError("/target", job.Target.CheckKept(old.Target))
+	}
+	if err := problems.Err(); err != nil {
+		return Job{}, nil, err
+	}
+	if old != nil {
+		for _, name := range sortedKeys(old.Triggers) {
+			if _, stays := job.Triggers[name]; !stays {
+				missed = append(missed, dropDue(*old, name, calendars, now, "the trigger was removed")...)
+			}
+		}
+	}
+	job.State, job.Warnings = job.RollUp(false), job.Warn(calendars)
+	return job, missed, nil
+}
+
+// Retire returns the misfires that account for what was due when job was deleted at now.
+func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
+	var missed []Misfire
+	for _, name := range sortedKeys(job.Triggers) {
+		missed = append(missed, dropDue(job, name, calendars, now, "the job was deleted")...)
+	}
+	return missed
+}
+
+// applyTrigger returns the trigger that results from declaring that of job under name, and
+// the fires that its former schedule still owed.
+func applyTrigger(old *Job, job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire, error) {
+	t := job.Triggers[name]
+	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
+	t.State, t.AnchorAt = TriggerWaiting, now
+	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	if err != nil {
+		return t, nil, err
+	}
+	t.resolve(s)
+	if t.MisfirePolicy == "" {
+		t.MisfirePolicy = FireOnce
+	}
+	if t.CatchUpWindow == 0 {
+		t.CatchUpWindow = MaxCatchUpWindow
+	}
+	var missed []Misfire
+	unchanged := false
+	if before, known := old.trigger(name); known {
+		t.Paused, t.PrevFireTime = before.Paused, before.PrevFireTime
+		if unchanged = before.same(t.Schedule); unchanged {
+			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
+			if wasOn && isOn && before.State != TriggerError {
+				t.State, t.NextFireTime, t.DueAt = before.storedState(), before.NextFireTime, before.DueAt
+				t.AnchorAt, t.Fired = before.AnchorAt, before.Fired
+				return t, nil, nil
+			}
+			if s, err = t.continued(before, s, Identity(job.App, job.Name, name), calendars); err != nil {
+				return t, nil, err
+			}
+		}
+		missed = dropDue(*old, name, calendars, now, "the trigger was changed")
+	}
+	if !job.Enabled || !t.Enabled {
+		return t, missed, nil
+	}
+	t.arm(s, t.afterLast(now))
+	// What was to come when it was declared, and is past when its job is enabled again, is
+	// over; only a new schedule is a mistake worth refusing.
+	if t.State == TriggerComplete && !unchanged {
+		if err := t.over(s, calendars, now); err != nil {
+			return t, nil, err
+		}
+	}
+	return t, missed, nil
+}
+
+// continued lets t count on from where its like before did, and returns its schedule s so.
+// A fixed delay alone begins again: it counts from an end of a run, which is not to come again.
+func (t *Trigger) continued(before Trigger, s *schedule.Schedule, identity string, calendars Calendars) (*schedule.Schedule, error) {
+	t.Fired = before.Fired
+	if _, delayed := s.FixedDelay(); delayed {
+		return s, nil
+	}
+	t.AnchorAt = before.AnchorAt
+	return t.Parse(identity, t.AnchorAt, calendars)
+}
+
+// afterLast is now, or the last fire if that was claimed ahead of its time.
+func (t Trigger) afterLast(now time.Time) time.Time {
+	if t.PrevFireTime != nil && t.PrevFireTime.After(now) {
+		return *t.PrevFireTime
+	}
+	return now
+}
+
+// over returns why nothing is left to fire of t, whose schedule is s, where that is plain
+// from an instant in its definition.
+func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) error {
+	var problems Problems
+	if t.EndAt != nil && !t.EndAt.After(now) {
+		problems.Add("/end_at", CodeAtPast, "end_at %s is past (it is %s), so the trigger would never fire; give one to come, or remove the trigger",
+			FormatInstant(*t.EndAt), now.Format(time.RFC3339))
+	}
+	if t.Dialect != schedule.DialectAt {
+		return problems.Err()
+	}
+	spec := s.Spec()
+	spec.StartAt, spec.EndAt, spec.Calendar = time.Time{}, time.Time{}, nil
+	unbounded, err := schedule.Parse(spec)
+	if err != nil {
+		return err
+	}
+	switch at, ok := unbounded.Next(now); {
+	case !ok:
+		problems.Add("/expression", CodeAtPast, "instant %s is past (it is %s); give one to come, or remove the trigger",
+			Echo(t.Expression), now.Format(time.RFC3339))
+	case len(problems) > 0:
+	case t.Calendar != "" && !s.Spec().Calendar.Includes(at):
+		problems.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes instant %s, so the trigger would never fire", Echo(t.Calendar), Echo(t.Expression))
+	default:
+		problems.Add("/expression", schedule.CodeCronNever, "instant %s is not between start_at and end_at, so the trigger would never fire",
+			Echo(t.Expression))
+	}
+	return problems.Err()
+}
+
+// trigger looks a trigger up; j may be nil.
+func (j *Job) trigger(name string) (Trigger, bool) {
+	if j == nil {
+		return Trigger{}, false
+	}
+	t, ok := j.Triggers[name]
+	return t, ok
+}
+
+// storedState is the state without the pause, which is only shown.
+func (t Trigger) storedState() TriggerState {
+	if t.State == TriggerPaused {
+		return TriggerWaiting
+	}
+	return t.State
+}
+
+// dropDue returns the misfire that accounts for the fires of a trigger that were due by now
+// when its schedule ceased to be.
+func dropDue(job Job, name string, calendars Calendars, now time.Time, reason string) []Misfire {
+	t := job.Triggers[name]
+	if t.NextFireTime == nil || t.NextFireTime.After(now) {
+		return nil
+	}
+	missed := Misfire{
+		App: job.App, Job: job.Name, Trigger: name, From: *t.NextFireTime, To: *t.NextFireTime, Count: 1,
+		Decision: DecisionSkip, Reason: reason, DecidedAt: now,
+	}
+	// A definition in error has no later instants to count.
+	if s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars); err == nil {
+		missed.To, missed.Count, _ = Missed(s, missed.From, now)
+	}
+	return []Misfire{missed}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+func TestLedgerIsExplainedAndAudited(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, nil)
+		n := startNode(t, database, newToken(t, database), quick()...)
+		env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "books", Enabled: true}, client.Condition{}))
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+		at := r.await(t, "three fires", func(all []arrival) bool { return len(all) > 2 })[1].scheduled
+		until(t, "the second run to be recorded", func() bool { return ended(n.allRuns("books"), at) })
+
+		for instant, want := range map[string][]string{
+			dispatcher.FormatInstant(at): {
+				"run: it has a run, which ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
+				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next instant",
+			},
+			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: it is no instant of "* * * * * ?" in UTC`},
+			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared, as revision 1"},
+			dispatcher.FormatInstant(at.Add(time.Hour)):              {"planned: it is to come"},
+		} {
+			out, errs, code := carillon(t, env, "explain", "books/ticks/tick", instant)
+			if code != 0 {
+				t.Errorf("explain %s: exit %d: %s", instant, code, errs)
+			}
+			for _, text := range want {
+				if !strings.Contains(out, text) {
+					t.Errorf("explain %s: got\n%swant it to say %q", instant, out, text)
+				}
+			}
+		}
+		if out, errs, code := carillon(t, env, "verify", "books"); code != 0 || !strings.Contains(out, "ticks/tick") {
+			t.Errorf("audit: exit %d: %s%s", code, out, errs)
+		}
+		for _, args := range [][]string{{"explain", "books/ticks", "2026-01-01T00:00:00Z"}, {"explain", "books/ticks/tick", "yesterday"}, {"verify", "books", "--from=x"}, {"audit"}} {
+			if _, _, code := carillon(t, env, args...); code != exitUsage {
+				t.Errorf("%v: exit %d, want %d", args, code, exitUsage)
+			}
+		}
+		if _, errs, code := carillon(t, env, "verify", "nosuch"); code != exitFailure || !strings.Contains(errs, "nosuch") {
+			t.Errorf("audit of no app: exit %d: %s", code, errs)
+		}
+	})
+}
+
+func ended(runs []dispatcher.Run, at time.Time) bool {
+	for _, run := range runs {
+		if run.ScheduledAt.Equal(at) {
+			return run.EndedAt != nil
+		}
+	}
+	return false
+}
+
+func TestAuditFailsWhereTheLedgerHasAHole(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	r := newReceiver(t, nil)
+	n := startNode(t, database, newToken(t, database))
+	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "books", Enabled: true}, client.Condition{}))
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	at := r.await(t, "three fires", func(all []arrival) bool { return len(all) > 2 })[1].scheduled
+	db := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
+	defer db.Close(t.Context())
+	if _, err := db.Exec(t.Context(), `DELETE FROM runs WHERE scheduled_at = $1`, at.UnixMilli()); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := carillon(t, env, "verify", "books")
+	if want := "missing  " + dispatcher.FormatInstant(at) + "  books/ticks/tick"; code != exitFailure || !strings.Contains(out, want) || !strings.Contains(errs, "1 instants are unaccounted for") {
+		t.Errorf("audit: exit %d: %s%s, want it to fail and to say %q", code, out, errs, want)
+	}
+	if out, _, code := carillon(t, env, "explain", "books/ticks/tick", dispatcher.FormatInstant(at)); code != exitFailure || !strings.Contains(out, "missing: ") {
+		t.Errorf("explain: exit %d: %s, want it to fail", code, out)
+	}
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres"
+)
+
+// startServer starts a PostgreSQL of the test's own, in a directory that made fills.
+func startServer(t *testing.T, made func(*postgres.Server) error, settings ...string) *postgres.Server {
+	t.Helper()
+	bin, ok := postgres.Find()
+	if !ok {
+		if os.Getenv("CI") != "" {
+			t.Fatal("no initdb on this machine; install PostgreSQL: apt-get install -y postgresql")
+		}
+		t.Skip("SKIPPED: no initdb on this machine; install PostgreSQL: apt-get install -y postgresql")
+	}
+	dir := must[string](t)(os.MkdirTemp("", "carillon-pg-"))
+	s := postgres.New(bin, dir, append(settings, "listen_addresses=", "shared_buffers=32MB", "fsync=off")...)
+	if err := made(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.Running() {
+			_ = s.Stop(context.WithoutCancel(t.Context()), syscall.SIGQUIT)
+		}
+		_ = s.Close()
+		_ = os.RemoveAll(dir)
+	})
+	return s
+}
+
+// startServers starts a PostgreSQL with a migrated database, and a standby of it.
+func startServers(t *testing.T) (primary, standby *postgres.Server) {
+	t.Helper()
+	primary = startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
+	sqlIn(t, primary, "postgres", "CREATE DATABASE carillon")
+	if err := store.Migrate(t.Context(), primary.URL("carillon")); err != nil {
+		t.Fatal(err)
+	}
+	return primary, startServer(t, func(s *postgres.Server) error { return s.Follow(t.Context(), primary) })
+}
+
+// sqlIn runs statements one by one, each in a transaction of its own.
+func sqlIn(t *testing.T, s *postgres.Server, database string, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if err := s.Execute(t.Context(), database, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkPaused requires that nothing fires, and that no node can be resumed, before an operator has
+// chosen.
+func checkPaused(t *testing.T, n *node, r *receiver) {
+	t.Helper()
+	// Heartbeats that came later than what was under way had the time to.
+	heartbeats := func() (latest time.Time) {
+		for _, node := range must[client.List[dispatcher.Node]](t)(n.Nodes(t.Context())).Items {
+			if node.HeartbeatAt.After(latest) {
+				latest = node.HeartbeatAt
+			}
+		}
+		return latest
+	}
+	since := heartbeats()
+	until(t, "heartbeats", func() bool { return heartbeats().Sub(since) > time.Second })
+	before := len(r.all())
+	since = heartbeats()
+	until(t, "heartbeats", func() bool { return heartbeats().Sub(since) > 3*time.Second })
+	if after := len(r.all()); after != before {
+		t.Errorf("%d requests were sent while nodes were to wait", after-before)
+	}
+	for _, node := range must[client.List[dispatcher.Node]](t)(n.Nodes(t.Context())).Items {
+		if node.State == dispatcher.NodeDead {
+			continue
+		}
+		if _, err := n.SetNodeState(t.Context(), node.ID, dispatcher.NodeActive); err == nil || !strings.Contains(err.Error(), "carillon rollback") {
+			t.Errorf("resume node %s: got error %v, want one that says how to choose", node.ID, err)
+		}
+	}
+}
+
+// events counts the requests of each event id.
+func events(all []arrival) map[string]int {
+	count := map[string]int{}
+	for _, a := range all {
+		count[a.event]++
+	}
+	return count
+}
+
+// A failover that has lost what nodes had committed pauses them, and replay repeats what was lost
+// under the ids it had; nothing is missing then.
+func TestFailoverThatLostItsTailWaitsForAChoice(t *testing.T) {
+	t.Parallel()
+	primary, standby := startServers(t)
+	token := newToken(t, primary.URL("carillon"))
+	g, database := newGate(t, primary.URL("carillon"))
+	g.open()
+	r := newReceiver(t, nil)
+	one, two := startNode(t, database, token, quick()...), startNode(t, database, token, quick()...)
+	must[dispatcher.App](t)(one.PutApp(t.Context(), dispatcher.App{Name: "tail", Enabled: true}, client.Condition{}))
+	must[dispatcher.Job](t)(one.PutJob(t.Context(), webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
+
+	// From here on the standby hears of nothing.
+	sqlIn(t, standby, "postgres", `ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`)
+	r.await(t, "fires that will be lost", func(all []arrival) bool { return len(all) >= 8 })
+	if err := primary.Stop(t.Context(), syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	g.close()
+	sqlIn(t, standby, "postgres", `SELECT pg_promote()`)
+	config := must[*pgx.ConnConfig](t)(pgx.ParseConfig(standby.URL("carillon")))
+	network, address := "unix", filepath.Join(config.Host, ".s.PGSQL.5432")
+	g.server = func() (net.Conn, error) { return config.DialFunc(t.Context(), network, address) }
+	g.open()
+
+	until(t, "the rollback to be noticed", func() bool {
+		rollback, err := one.Rollback(t.Context())
+		return err == nil && rollback.Reason != ""
+	})
+	startNode(t, database, token, quick()...) // it waits with the others
+	checkPaused(t, two, r)
+	out, errs, code := carillon(t, nil, "rollback", "replay", "--database", database)
+	if code != 0 || !strings.Contains(out, "replay was chosen") {
+		t.Fatalf("rollback replay: exit %d: %s%s", code, out, errs)
+	}
+	before := len(r.all())
+	all := r.await(t, "fires after the choice", func(all []arrival) bool { return len(all) >= before+12 })
+	twice := 0
+	for _, n := range events(all) {
+		if n > 1 {
+			twice++
+		}
+	}
+	if twice == 0 {
+		t.Error("no fire that was lost has come again under its id")
+	}
+	seen, first, last := map[int64]bool{}, all[0].scheduled, all[0].scheduled
+	for _, a := range all {
+		seen[a.scheduled.Unix()] = true
+		if a.scheduled.After(last) {
+			last = a.scheduled
+		}
+	}
+	// The latest instants may be under way.
+	for at := first; at.Before(last.Add(-2 * time.Second)); at = at.Add(time.Second) {
+		if !seen[at.Unix()] {
+			t.Errorf("instant %s has not fired", at)
+		}
+	}
+	if _, err := one.Rollback(t.Context()); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("after the choice: got %v, want no rollback", err)
+	}
+}
+
+// A file that was restored pauses the node over it, and skip repeats nothing, and the ledger then
+// accounts for all.
+func TestRestoredFileWaitsForAChoice(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "carillon.db")
+	database := "sqlite:" + file
+	copyFile := func(from, to string) {
+		t.Helper()
+		if err := os.WriteFile(to, must[[]byte](t)(os.ReadFile(from)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, errs, code := carillon(t, nil, "migrate", "--database", database); code != 0 {
+		t.Fatal(errs)
+	}
+	token := newToken(t, database)
+	r := newReceiver(t, nil)
+	n := startNode(t, database, token, quick()...)
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "tail", Enabled: true}, client.Condition{}))
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
+	n.terminate()
+	copyFile(file, file+".backup")
+	n = startNode(t, database, token, quick()...)
+	before := len(r.all())
+	r.await(t, "fires that will be lost", func(all []arrival) bool { return len(all) >= before+4 })
+	n.terminate()
+	copyFile(file+".backup", file)
+
+	n = startNode(t, database, token, quick()...)
+	checkPaused(t, n, r)
+	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 || !strings.Contains(out, "until skip or replay is chosen") {
+		t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
+	}
+	chosen := time.Now()
+	if _, err := n.ResolveRollback(t.Context(), dispatcher.RollbackSkip); err != nil {
+		t.Fatal(err)
+	}
+	before = len(r.all())
+	all := r.await(t, "fires after the choice", func(all []arrival) bool { return len(all) >= before+3 })
+	for event, count := range events(all) {
+		if count > 1 {
+			t.Errorf("event %s was sent %d times", event, count)
+		}
+	}
+	for _, a := range all[before:] {
+		if a.scheduled.Before(chosen.Add(-time.Second)) {
+			t.Errorf("instant %s was sent after it was chosen to skip it", a.scheduled)
+		}
+	}
+	out, errs, code := carillon(t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + token}, "verify", "tail")
+	if code != 0 {
+		t.Errorf("audit: exit %d: %s%s", code, out, errs)
+	}
+	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 || !strings.Contains(out, "was not rolled back") {
+		t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
+	}
+	if _, errs, code := carillon(t, nil, "rollback", "replay", "--database", database); code == 0 || !strings.Contains(errs, "was not rolled back") {
+		t.Errorf("rollback replay: exit %d: %s, want a refusal", code, errs)
+	}
+}

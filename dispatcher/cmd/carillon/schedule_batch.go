@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+const batchHelp = `With --batch each line of standard input is one question, its columns separated by tabs:
+
+  dialect  expression  zone  from  n  [key=value ...]
+
+dialect may be empty or "auto", zone empty for UTC; from is an RFC 3339 instant, exclusive; n is how many fire times to print. Empty lines and lines that begin with # are passed over. The response is one line:
+
+  OK<TAB>t1,t2,...         instants in UTC; "none" at the end when there are no more
+  ERR<TAB>code<TAB>message when the question is wrong; the next line is read all the same
+
+Keys: start=INSTANT, end=INSTANT, anchor=INSTANT (where intervals count from without a start; default: from), repeat_count=N, gap=skip|next, overlap=last|first|both, preserve_hour=true|false (calendar_interval keeps its local hour; default true), skip_day=true|false (calendar_interval skips a day that lacks its hour; the same as gap=skip), identity=NAME (what H hashes).`
+
+// batchLimit is the longest line and the most fire times of one answer.
+const (
+	batchLine  = 1 << 20
+	batchTimes = 100_000
+)
+
+// answerBatch answers each line of in on out. It fails only when reading or writing does.
+func answerBatch(in io.Reader, out io.Writer) error {
+	responses := bufio.NewWriter(out)
+	lines := bufio.NewScanner(flushFirst{in, responses})
+	lines.Buffer(make([]byte, 0, 64<<10), batchLine)
+	cache := schedule.NewCache(1000)
+	for lines.Scan() {
+		line := strings.TrimSuffix(lines.Text(), "\r")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if _, err := fmt.Fprintln(responses, answer(cache, line)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(lines.Err(), responses.Flush())
+}
+
+// flushFirst writes out what is answered before it waits for more to read, so that anyone who
+// waits for a response before the next question gets it.
+type flushFirst struct {
+	io.Reader
+	responses *bufio.Writer
+}
+
+func (f flushFirst) Read(p []byte) (int, error) {
+	if err := f.responses.Flush(); err != nil {
+		return 0, err
+	}
+	return f.Reader.Read(p)
+}
+
+// answer answers one line.
+func answer(cache *schedule.Cache, line string) string {
+	spec, from, n, err := parseQuestion(strings.Split(line, "\t"))
+	var parsed *schedule.Schedule
+	if err == nil {
+		parsed, err = cache.Parse(spec)
+	}
+	var problems schedule.Errors
+	switch {
+	case errors.As(err, &problems) && problems.Never():
+		return "OK\tnone"
+	case errors.As(err, &problems):
+		return "ERR\t" + problems[0].Code + "\t" + oneLine(problems.Error())
+	case err != nil:
+		var problem *dispatcher.Problem
+		if !errors.As(err, &problem) {
+			problem = &dispatcher.Problem{Code: dispatcher.CodeInternal, Message: err.Error()}
+		}
+		return "ERR\t" + problem.Code + "\t" + oneLine(problem.Message)
+	}
+	times := parsed.Between(from, farAway, n)
+	texts := make([]string, 0, len(times)+1)
+	for _, at := range times {
+		texts = append(texts, at.Format(time.RFC3339Nano))
+	}
+	if len(times) < n {
+		texts = append(texts, "none")
+	}
+	return "OK\t" + strings.Join(texts, ",")
+}
+
+func oneLine(message string) string {
+	return strings.NewReplacer("\t", " ", "\n", " ").Replace(message)
+}
+
+// parseQuestion reads the columns of a line. The error is a *dispatcher.Fault.
+func parseQuestion(columns []string) (spec schedule.Spec, from time.Time, n int, err error) {
+	if len(columns) < 5 {
+		return spec, from, 0, &dispatcher.Problem{Code: dispatcher.CodeRequired, Message: fmt.Sprintf(
+			"line has %d columns; write dialect, expression, zone, from and n, separated by tabs", len(columns))}
+	}
+	spec = schedule.Spec{Expression: columns[1], Timezone: columns[2]}
+	if columns[0] != "auto" {
+		spec.Dialect = schedule.Dialect(columns[0])
+	}
+	if from, err = dispatcher.ParseInstant(columns[3]); err != nil {
+		return spec, from, 0, err
+	}
+	spec.Anchor = from
+	if n, err = number("n", columns[4], batchTimes); err != nil {
+		return spec, from, n, err
+	}
+	for _, column := range columns[5:] {
+		if column == "" {
+			continue
+		}
+		if err := setOption(&spec, column); err != nil {
+			return spec, from, n, err
+		}
+	}
+	return spec, from, n, nil
+}
+
+func number(name, text string, most int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > most {
+		return 0, &dispatcher.Problem{Code: dispatcher.CodeCountRange, Message: fmt.Sprintf("%s %s is not a number from 0 to %d", name, dispatcher.Echo(text), most)}
+	}
+	return n, nil
+}
+
+// setOption applies one key=value column.
+func setOption(spec *schedule.Spec, column string) (err error) {
+	key, value, _ := strings.Cut(column, "=")
+	switch key {
+	case "start":
+		spec.StartAt, err = dispatcher.ParseInstant(value)
+	case "end":
+		spec.EndAt, err = dispatcher.ParseInstant(value)
+	case "anchor":
+		spec.Anchor, err = dispatcher.ParseInstant(value)
+	case "repeat_count":
+		spec.RepeatCount, err = number(key, value, 1_000_000_000)
+	case "gap":
+		spec.Gap = schedule.Gap(value)
+	case "overlap":
+		spec.Overlap = schedule.Overlap(value)
+	case "identity":
+		spec.Identity = value
+	case "preserve_hour":
+		var keep bool
+		keep, err = truth(key, value)
+		spec.DriftHour = !keep
+	case "skip_day":
+		var skip bool
+		if skip, err = truth(key, value); skip {
+			spec.Gap = schedule.GapSkip
+		}
+	default:
+		err = &dispatcher.Problem{Code: dispatcher.CodeQueryUnknown, Message: "option " + dispatcher.Echo(key) +
+			" is unknown; write start, end, anchor, repeat_count, gap, overlap, preserve_hour, skip_day or identity"}
+	}
+	return err
+}
+
+func truth(key, value string) (bool, error) {
+	if value != "true" && value != "false" {
+		return false, &dispatcher.Problem{Code: dispatcher.CodeEnum, Message: key + " " + dispatcher.Echo(value) + " is not true or false"}
+	}
+	return value == "true", nil
+}

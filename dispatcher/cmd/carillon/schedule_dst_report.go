@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// dstReportCommand lists what daylight saving does to triggers in a year.
+type dstReportCommand struct {
+	Year     int    `placeholder:"YEAR" help:"Year to examine, 1970 to 2099; default the present one."`
+	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Examine the triggers of this database ..."`
+	File     string `placeholder:"FILE" help:"... or of this file: lines of name, dialect, expression and zone, then key=value columns as in next --batch, separated by tabs."`
+}
+
+// namedSpec is a trigger to examine.
+type namedSpec struct {
+	name string
+	spec schedule.Spec
+}
+
+// Run prints one line a transition that touches a trigger.
+func (d *dstReportCommand) Run(ctx context.Context, c console) error {
+	if d.Year == 0 {
+		d.Year = time.Now().Year()
+	}
+	if d.Year < 1970 || d.Year > 2099 {
+		return &usageError{fmt.Errorf("--year: %d is not between 1970 and 2099", d.Year)}
+	}
+	triggers, err := d.triggers(ctx)
+	if err != nil {
+		return err
+	}
+	// Transitions of zones east and west of UTC belong to the local year, hence the day.
+	from := time.Date(d.Year, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -1)
+	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TRIGGER\tEXPRESSION\tZONE\tLOCAL TIME\tEFFECT\tTRANSITION")
+	problems := 0
+	for _, t := range triggers {
+		parsed, err := schedule.Parse(t.spec)
+		if err != nil {
+			problems++
+			fmt.Fprintf(c.err, "carillon: %s: %v\n", t.name, err)
+			continue
+		}
+		for _, shift := range parsed.Shifts(from, from.AddDate(1, 0, 2)) {
+			if strings.HasPrefix(shift.Local, fmt.Sprint(d.Year)) {
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.name, t.spec.Expression, parsed.Spec().Timezone, shift.Local, shift.Effect, shift.At.Format(time.RFC3339))
+			}
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if problems > 0 {
+		return fmt.Errorf("%d of %d triggers could not be examined", problems, len(triggers))
+	}
+	return nil
+}
+
+func (d *dstReportCommand) triggers(ctx context.Context) ([]namedSpec, error) {
+	if d.File != "" {
+		return triggersOfFile(d.File)
+	}
+	if err := (databaseFlag{Database: d.Database}).check(); err != nil {
+		return nil, &usageError{errors.Join(err, errors.New("give --database or --file"))}
+	}
+	s, err := openBeside(ctx, d.Database)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return triggersOfStore(ctx, s)
+}
+
+func triggersOfFile(path string) ([]namedSpec, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--file: %w", err)}
+	}
+	defer file.Close()
+	var found []namedSpec
+	lines := bufio.NewScanner(file)
+	for n := 1; lines.Scan(); n++ {
+		columns := strings.Split(lines.Text(), "\t")
+		if lines.Text() == "" || strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		if len(columns) < 4 {
+			return nil, &usageError{fmt.Errorf("--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", path, n, len(columns))}
+		}
+		// The columns of a batch question, with an instant and a count that do not matter.
+		spec, _, _, err := parseQuestion(slices.Concat(columns[1:4], []string{"1970-01-01T00:00:00Z", "1"}, columns[4:]))
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--file %s, line %d: %w", path, n, err)}
+		}
+		found = append(found, namedSpec{columns[0], spec})
+	}
+	return found, lines.Err()
+}
+
+func triggersOfStore(ctx context.Context, s dispatcher.Store) ([]namedSpec, error) {
+	var found []namedSpec
+	apps, err := everyPage(func(page dispatcher.Page) ([]dispatcher.App, error) { return s.Apps(ctx, page) }, func(a dispatcher.App) string { return a.Name })
+	if err != nil {
+		return nil, err
+	}
+	for _, app := range apps {
+		jobs, err := everyPage(func(page dispatcher.Page) ([]dispatcher.Job, error) { return s.Jobs(ctx, app.Name, page) }, func(j dispatcher.Job) string { return j.Name })
+		if err != nil {
+			return nil, err
+		}
+		_, all, err := s.AppCalendars(ctx, app.Name)
+		if err != nil {
+			return nil, err
+		}
+		calendars := dispatcher.CompileCalendars(all)
+		for _, job := range jobs {
+			for name, trigger := range job.Triggers {
+				identity := dispatcher.Identity(app.Name, job.Name, name)
+				spec := trigger.Spec(identity, trigger.AnchorAt)
+				// Without its calendar, the report would tell of fires that do not happen.
+				if trigger.Calendar != "" {
+					if spec.Calendar, err = calendars.Find(trigger.Calendar); err != nil {
+						return nil, fmt.Errorf("trigger %s: %w", identity, err)
+					}
+				}
+				found = append(found, namedSpec{identity, spec})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b namedSpec) int { return strings.Compare(a.name, b.name) })
+	return found, nil
+}
+
+// everyPage reads a whole list.
+func everyPage[T any](read func(dispatcher.Page) ([]T, error), key func(T) string) ([]T, error) {
+	var all []T
+	page := dispatcher.Page{Limit: 1000}
+	for {
+		items, err := read(page)
+		all = append(all, items...)
+		if err != nil || len(items) < page.Limit {
+			return all, err
+		}
+		page.Cursor = key(items[len(items)-1])
+	}
+}

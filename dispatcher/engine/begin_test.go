@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// atMostOnce makes the job of a name want its requests at most once.
+func (r *rig) atMostOnce(name string) {
+	r.t.Helper()
+	job, err := r.store.Job(r.t.Context(), "app", name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	job.Delivery = dispatcher.AtMostOnce
+	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// lostBegin commits the first intent and then says that it failed.
+type lostBegin struct {
+	dispatcher.Store
+	begins atomic.Int32
+}
+
+func (l *lostBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	begun, err := l.Store.Begin(ctx, runs)
+	if l.begins.Add(1) == 1 {
+		return nil, errLost
+	}
+	return begun, err
+}
+
+func TestRequestAtMostOnceIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	store := &lostBegin{}
+	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { store.Store = s; return store })
+	r.declare("payout", "rate(1s)", nil)
+	r.atMostOnce("payout")
+	var state dispatcher.RunState
+	r.invoke = func(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+		run, err := r.store.Run(ctx, call.Key.String())
+		if err != nil {
+			r.t.Error(err)
+		}
+		state = run.State
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	r.poll(time.Second)
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	if diff := cmp.Diff([]string{"1s schedule succeeded #1"}, offsets(r, r.settled())); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+	if state != dispatcher.RunRunning || store.begins.Load() != 2 || len(r.calls) != 1 {
+		t.Errorf("while it was sent the run was %s, after %d tries to begin it, of %d calls; want running, 2 and 1", state, store.begins.Load(), len(r.calls))
+	}
+}
+
+func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("payout", "rate(1s)", nil)
+	r.atMostOnce("payout")
+	sent := make(chan struct{})
+	r.invoke = func(ctx context.Context, _ dispatcher.Call) dispatcher.Outcome {
+		close(sent)
+		<-ctx.Done()
+		return dispatcher.Outcome{State: dispatcher.RunCancelled}
+	}
+	r.poll(time.Second)
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	<-sent
+	// The node registers again, as after its death: what it held is nobody's.
+	if err := errors.Join(r.register(t.Context(), dispatcher.NodeActive), r.handleOnce(t.Context(), r.now), r.adopt(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	found, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 5}})
+	if err != nil || len(found) != 1 || found[0].State != dispatcher.RunLost {
+		t.Errorf("runs = %+v, %v, want the one, lost", found, err)
+	}
+	key, err := dispatcher.ParseRunKey(found[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pool.cancel(key)
+	r.settled()
+	if len(r.calls) != 1 {
+		t.Errorf("%d requests were sent, want 1", len(r.calls))
+	}
+}
+
+// slowBegin lets something happen between an intent and its request.
+type slowBegin struct {
+	dispatcher.Store
+	meanwhile func()
+}
+
+func (s *slowBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	begun, err := s.Store.Begin(ctx, runs)
+	s.meanwhile()
+	return begun, err
+}
+
+// A node that freezes between its look at its lease and its request finds, on waking, that its
+// runs are another's.
+func TestNodeThatWasTakenForDeadBeforeItSentSendsNothing(t *testing.T) {
+	t.Parallel()
+	store := &slowBegin{}
+	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { store.Store = s; return store })
+	store.meanwhile = func() { r.fleet.joined(r.fleet.id()+1, dispatcher.NodeActive, time.Now()) }
+	r.declare("payout", "rate(1s)", nil)
+	r.atMostOnce("payout")
+	r.poll(time.Second)
+	if tried := r.claimOnce(t.Context(), r.now.Add(time.Second)); tried != 1 {
+		t.Fatalf("%d fires were claimed, want 1", tried)
+	}
+	r.settled()
+	if len(r.calls) != 0 {
+		t.Errorf("%d requests were sent, want none", len(r.calls))
+	}
+}

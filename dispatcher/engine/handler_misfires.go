@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// settleBatch bounds what one statement settles: counting the missed fires of a trigger
+// takes up to some milliseconds, and what was decided should not wait long to be stored.
+const settleBatch = 100
+
+// catchUpPause is the longest pause between two fires of a trigger that fire_all catches up.
+const catchUpPause = time.Second
+
+// settle decides about every trigger of apps that is later than its threshold, by its policy. It waits
+// for places in the pool's part for catching up, so that fires on time find theirs; what it does
+// not get to within a round is for the next one, for the handler has other things to do.
+func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error {
+	waiting, cancel := context.WithTimeout(ctx, e.opts.Handler)
+	defer cancel()
+	room := func() int { return e.awaitRoom(waiting, settleBatch, true) }
+	query := dispatcher.DueQuery{Apps: apps, Until: now, Overdue: true, Now: now}
+	for query.Limit = room(); query.Limit > 0; query.Limit = room() {
+		page, err := e.store.Due(ctx, query)
+		if err != nil || len(page) == 0 {
+			e.pool.place(nil, promise{late: query.Limit})
+			return err
+		}
+		last := page[len(page)-1]
+		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool { return !e.opts.Labels.Have(d.NodeLabels) })
+		missed, err := e.evaluate(ctx, page)
+		if err != nil {
+			e.pool.place(nil, promise{late: query.Limit})
+			return err
+		}
+		runs, drawn := e.settlePage(ctx, missed, now)
+		e.pool.place(runs, promise{late: query.Limit})
+		e.tokens.close(drawn...)
+		// What follows the settled fires may be due before the next poll.
+		wake(e.wakePoll)
+		query.AfterTime, query.AfterID = last.DueAt, last.ID
+	}
+	return nil
+}
+
+// settlePage decides about triggers that are too late, and returns the runs that were won, one
+// of a trigger at most, and the tokens under which. Each step is stored before the next: anyone who finds a trigger after a
+// crash in between goes on from there.
+func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) (runs []*heldRun, drawn []dispatcher.Token) {
+	for len(missed) > 0 {
+		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: e.tokens.draw()}
+		drawn = append(drawn, batch.Token)
+		ranges, schedules := map[int64]*dispatcher.MissedRange{}, map[int64]*schedule.Schedule{}
+		var more []entry
+		for i := range missed {
+			step := missed[i].decide(now)
+			batch.Settlements = append(batch.Settlements, step)
+			ranges[step.TriggerID] = &dispatcher.MissedRange{From: step.Next, To: step.To, Count: step.Count}
+			schedules[step.TriggerID] = missed[i].schedule
+			if after, overdue := missed[i].after(step, now); overdue {
+				more = append(more, after)
+			}
+		}
+		held, err := e.store.Settle(uncut(ctx), batch)
+		if err != nil {
+			held = e.reconcile(ctx, batch.Node, batch.Token, err)
+		}
+		e.settled(ctx, batch, missed, len(held))
+		for _, run := range e.heldBy(batch.Node, held) {
+			run.due, run.lane.late, run.schedule = now, true, schedules[run.TriggerID] // its instant is long past
+			if run.Kind == dispatcher.KindCatchUp {
+				run.missed = ranges[run.TriggerID]
+			}
+			runs = append(runs, run)
+		}
+		missed = more
+	}
+	return runs, drawn
+}
+
+// settled counts and tells what a batch has decided about.
+func (e *Engine) settled(ctx context.Context, batch dispatcher.SettleBatch, missed []entry, runs int) {
+	decisions := 0
+	for i, step := range batch.Settlements {
+		if step.Decision != dispatcher.DecisionFireAll {
+			decisions++
+		}
+		if _, delayed := missed[i].schedule.FixedDelay(); delayed && step.CatchUp.IsZero() {
+			wake(e.wakeAdopt) // no run ends that would arm it
+		}
+	}
+	e.metrics.misfires.Add(float64(decisions))
+	e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "decisions", decisions, "runs", runs)
+}
+
+// decide returns the next step in settling the missed fires of one trigger: what is too old, or
+// too much, is skipped first. Instants so recent that jitter may not have let them be due yet
+// are left to fire.
+func (e *entry) decide(now time.Time) dispatcher.Settlement {
+	until := now.Add(-e.Spec.Jitter)
+	if until.Before(e.NextFireTime) {
+		until = e.NextFireTime
+	}
+	why := fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, dispatcher.FormatInstant(e.DueAt))
+	if oldest := now.Add(-e.CatchUpWindow); e.NextFireTime.Before(oldest) && e.MisfirePolicy != dispatcher.Skip {
+		tooOld := oldest.Add(-time.Millisecond)
+		if tooOld.After(until) {
+			tooOld = until
+		}
+		return e.settleUntil(tooOld, dispatcher.DecisionSkip, fmt.Sprintf("%s, and older than the catch-up window of %s", why, e.CatchUpWindow))
+	}
+	switch e.MisfirePolicy {
+	case dispatcher.Skip:
+		return e.settleUntil(until, dispatcher.DecisionSkip, why)
+	case dispatcher.FireAll:
+		return e.catchUp(until, now, why)
+	}
+	return e.settleUntil(until, dispatcher.DecisionFireOnce, why)
+}
+
+// settleUntil decides about all missed fires up to an instant at once.
+func (e *entry) settleUntil(until time.Time, decision dispatcher.Decision, why string) dispatcher.Settlement {
+	last, count, next := dispatcher.Missed(e.schedule, e.NextFireTime, until)
+	step := dispatcher.Settlement{Advance: e.advance(), To: last, Count: count, Decision: decision, Reason: why}
+	if decision == dispatcher.DecisionFireOnce {
+		step.CatchUp = last
+	}
+	if next != nil {
+		step.Then, step.ThenDue = *next, next.Add(e.schedule.Delay(*next))
+	}
+	return step
+}
+
+// catchUp runs the first of the missed fires, after which the others follow as claims do, each a
+// little after the one before. Of more than MostCaughtUp, it skips the oldest first. So the
+// trigger itself says how far it has come, and nothing else need be remembered.
+func (e *entry) catchUp(until, now time.Time, why string) dispatcher.Settlement {
+	last, count, next := dispatcher.MissedButLatest(e.schedule, e.NextFireTime, until, dispatcher.MostCaughtUp)
+	if count > 0 {
+		return dispatcher.Settlement{
+			Advance: e.advanceTo(next, now), To: last, Count: count, Decision: dispatcher.DecisionSkip,
+			Reason: fmt.Sprintf("%s, and more than the latest %d, which are caught up", why, dispatcher.MostCaughtUp),
+		}
+	}
+	step := dispatcher.Settlement{
+		Advance: e.advance(), To: e.NextFireTime, Count: 1, Decision: dispatcher.DecisionFireAll, Reason: why, CatchUp: e.NextFireTime,
+	}
+	if then, ok := e.schedule.Next(e.NextFireTime); ok {
+		step.Advance = e.advanceTo(then, e.pacedAfter(then, now))
+	}
+	return step
+}
+
+// after returns e as a settlement leaves it, and whether it is still too late, so that a further
+// step is to follow.
+func (e *entry) after(step dispatcher.Settlement, now time.Time) (after entry, overdue bool) {
+	after = *e
+	after.PrevFireTime, after.NextFireTime, after.DueAt = step.Next, step.Then, step.ThenDue
+	return after, !step.Then.IsZero() && step.ThenDue.Add(e.MisfireAfter).Before(now)
+}
+
+// late tells whether e is one of the missed fires that fire_all catches up: no jitter lets a fire
+// be due so long after its instant.
+func (e *entry) late() bool { return e.DueAt.After(e.NextFireTime.Add(e.Spec.Jitter)) }
+
+// pacedAfter returns when the fire that follows e is due, where e is caught up at now. If it was
+// missed too, that is after a pause: a second, or where fires come so fast that this would never
+// catch up, a quarter of the time between the two.
+func (e *entry) pacedAfter(then, now time.Time) time.Time {
+	if e.late() && e.DueAt.After(now) {
+		now = e.DueAt
+	}
+	if !then.Add(e.Spec.Jitter).Before(now) {
+		if due := then.Add(e.schedule.Delay(then)); due.After(now) {
+			return due
+		}
+		return now
+	}
+	return now.Add(min(catchUpPause, then.Sub(e.NextFireTime)/4))
+}

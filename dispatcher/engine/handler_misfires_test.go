@@ -1,0 +1,338 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// began moves the present of a test back, so that hours can pass before the database's clock.
+func (r *rig) began(ago time.Duration) { r.now = r.now.Add(-ago) }
+
+// work does what a node does at an instant: the handler's round, a poll, and claims.
+func (r *rig) work(now time.Time) {
+	r.t.Helper()
+	r.now = now
+	if err := errors.Join(r.settle(r.t.Context(), nil, now), r.adopt(r.t.Context())); err != nil {
+		r.t.Fatal(err)
+	}
+	r.poll(r.opts.Window)
+	for r.claimOnce(r.t.Context(), now) > 0 {
+		r.quiet()
+	}
+}
+
+// ledger returns the runs and misfires of a job as text, earliest first, relative to begin.
+func (r *rig) ledger(job string, begin time.Time) (lines []string) {
+	r.t.Helper()
+	r.settled()
+	ctx, query := r.t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: dispatcher.Page{Limit: 1000}}
+	runs, err := r.store.Runs(ctx, query)
+	misfires, more := r.store.Misfires(ctx, query)
+	if err := errors.Join(err, more); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, run := range slices.Backward(runs) {
+		line := fmt.Sprintf("%s %s", run.Kind, run.ScheduledAt.Sub(begin))
+		if run.Missed != nil {
+			line += fmt.Sprintf(" for %d from %s to %s", run.Missed.Count, run.Missed.From.Sub(begin), run.Missed.To.Sub(begin))
+		}
+		lines = append(lines, line)
+	}
+	for _, m := range slices.Backward(misfires) {
+		lines = append(lines, fmt.Sprintf("%s %d from %s to %s", m.Decision, m.Count, m.From.Sub(begin), m.To.Sub(begin)))
+	}
+	return lines
+}
+
+func TestMissedFiresAreSettledByThePolicyOfTheirTrigger(t *testing.T) {
+	t.Parallel()
+	type policy = dispatcher.MisfirePolicy
+	for name, tt := range map[string]struct {
+		policy policy
+		window time.Duration
+		want   []string
+	}{
+		"fire_once": {dispatcher.FireOnce, 0, []string{"catch_up 1m0s for 6 from 10s to 1m0s", "fire_once 6 from 10s to 1m0s"}},
+		"skip":      {dispatcher.Skip, 0, []string{"skip 6 from 10s to 1m0s"}},
+		"fire_all": {dispatcher.FireAll, 0, []string{
+			"schedule 10s", "schedule 20s", "schedule 30s", "schedule 40s", "schedule 50s", "schedule 1m0s",
+		}},
+		"fire_once within the window": {dispatcher.FireOnce, 23 * time.Second, []string{
+			"catch_up 1m0s for 2 from 50s to 1m0s", "skip 4 from 10s to 40s", "fire_once 2 from 50s to 1m0s",
+		}},
+		"fire_all within the window": {dispatcher.FireAll, 23 * time.Second, []string{
+			"schedule 50s", "schedule 1m0s", "skip 4 from 10s to 40s",
+		}},
+		"an instant as old as the window is caught up": {dispatcher.FireOnce, 23500 * time.Millisecond, []string{
+			"catch_up 1m0s for 3 from 40s to 1m0s", "skip 3 from 10s to 30s", "fire_once 3 from 40s to 1m0s",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			r.began(time.Hour)
+			begin := r.now
+			r.declare("late", "rate(10s)", func(t *dispatcher.Trigger) {
+				t.MisfireAfter, t.MisfirePolicy = dispatcher.Duration(5*time.Second), tt.policy
+				if tt.window > 0 {
+					t.CatchUpWindow = dispatcher.Duration(tt.window)
+				}
+			})
+			for second := range 6 {
+				r.work(begin.Add(63500*time.Millisecond + time.Duration(second)*time.Second))
+			}
+			if diff := cmp.Diff(tt.want, r.ledger("late", begin)); diff != "" {
+				t.Errorf("ledger (-want +got):\n%s", diff)
+			}
+			if len(r.calls) != len(slices.DeleteFunc(tt.want, func(line string) bool { return line[0] == 's' && line[1] == 'k' || line[:5] == "fire_" })) {
+				t.Errorf("%d calls were made, want one for each run", len(r.calls))
+			}
+		})
+	}
+}
+
+// Anyone who receives a catch-up is told what it stands for, also from a node that adopted it.
+func TestCatchUpCarriesItsRange(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.began(time.Hour)
+	begin := r.now
+	r.declare("told", "rate(10s)", nil)
+	r.work(begin.Add(100 * time.Second))
+	runs := r.settled()
+	want := &dispatcher.MissedRange{From: begin.Add(10 * time.Second), To: begin.Add(100 * time.Second), Count: 10}
+	if len(runs) != 1 || len(r.calls) != 1 {
+		t.Fatalf("got %d runs and %d calls, want one catch-up", len(runs), len(r.calls))
+	}
+	if diff := cmp.Diff(want, r.calls[0].Missed); diff != "" {
+		t.Errorf("the call (-want +got):\n%s", diff)
+	}
+	if _, err := r.store.RetryRun(t.Context(), runs[0].ID, dispatcher.Change{Actor: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.settled()
+	if len(r.calls) != 2 {
+		t.Fatalf("%d calls after the retry, want 2", len(r.calls))
+	}
+	if diff := cmp.Diff(want, r.calls[1].Missed); diff != "" {
+		t.Errorf("the call of the adopted run (-want +got):\n%s", diff)
+	}
+}
+
+// Of three days of a trigger, fire_all runs the latest thousand, in order, with pauses, and goes
+// back to the schedule; the rest is one decision.
+func TestFireAllIsCappedAndSpaced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.began(80 * time.Hour)
+	begin := r.now
+	r.declare("all", "rate(1m)", func(t *dispatcher.Trigger) { t.MisfirePolicy = dispatcher.FireAll })
+	now := begin.Add(72 * time.Hour)
+	for range 20 {
+		r.work(now)
+		now = now.Add(catchUpPause)
+	}
+	got := r.ledger("all", begin)
+	skipped := 72*60 - dispatcher.MostCaughtUp
+	first := time.Duration(skipped+1) * time.Minute
+	want := []string{}
+	// The first round skips and runs the first; from then on there is one a second.
+	for i := range 20 {
+		want = append(want, fmt.Sprintf("schedule %s", first+time.Duration(i)*time.Minute))
+	}
+	want = append(want, fmt.Sprintf("skip %d from 1m0s to %s", skipped, first-time.Minute))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ledger after 20 s (-want +got):\n%s", diff)
+	}
+	if caught := r.trigger("all"); caught.DueAt.Sub(*caught.NextFireTime) < (dispatcher.MostCaughtUp-30)*time.Minute || !caught.DueAt.After(r.now) {
+		t.Errorf("next fire %v is due at %v, want it deferred beyond %v", caught.NextFireTime, caught.DueAt, r.now)
+	}
+}
+
+func TestCatchingUpEndsAtTheSchedule(t *testing.T) {
+	t.Parallel()
+	for _, expression := range []string{"rate(1s)", "rate(7s)", "*/5 * * * * ?"} {
+		r := newRig(t, nil)
+		r.began(time.Hour)
+		begin := r.now
+		r.declare("dense", expression, func(t *dispatcher.Trigger) {
+			t.MisfirePolicy, t.MisfireAfter = dispatcher.FireAll, dispatcher.Duration(5*time.Second)
+		})
+		now := begin.Add(time.Minute)
+		for now.Before(begin.Add(90 * time.Second)) {
+			r.work(now)
+			now = now.Add(250 * time.Millisecond)
+		}
+		trigger := r.trigger("dense")
+		if !trigger.NextFireTime.After(r.now) || !trigger.DueAt.Equal(*trigger.NextFireTime) {
+			t.Errorf("%s: half a minute after the gap the next fire is %s, due %s later; want it to come, and due at its instant",
+				expression, trigger.NextFireTime.Sub(r.now), trigger.DueAt.Sub(*trigger.NextFireTime))
+		}
+		if misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}}); err != nil || len(misfires) != 0 {
+			t.Errorf("%s: misfires = %v, %v, want none: every instant ran", expression, misfires, err)
+		}
+	}
+}
+
+func TestSkippedFixedDelayGoesOnFromTheDecision(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.began(time.Hour)
+	begin := r.now
+	r.declare("delayed", "delay(30s)", func(t *dispatcher.Trigger) {
+		t.MisfirePolicy, t.MisfireAfter, t.RepeatCount = dispatcher.Skip, dispatcher.Duration(5*time.Second), 2
+	})
+	r.work(begin.Add(time.Minute))
+	if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
+		t.Fatal(err)
+	}
+	misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+	if err != nil || len(misfires) != 1 || misfires[0].Decision != dispatcher.DecisionSkip || misfires[0].Count != 1 {
+		t.Fatalf("misfires = %+v, %v, want one fire skipped", misfires, err)
+	}
+	trigger := r.trigger("delayed")
+	if trigger.NextFireTime == nil || !trigger.NextFireTime.Equal(misfires[0].DecidedAt.Add(30*time.Second)) {
+		t.Fatalf("next fire = %v, want 30 s after the decision at %v", trigger.NextFireTime, misfires[0].DecidedAt)
+	}
+	if trigger.Fired != 1 {
+		t.Errorf("%d fires count against the repeat count, want the skipped one", trigger.Fired)
+	}
+}
+
+// unreliable fails calls of Settle and Claim, before or after they take effect, as often as a
+// test asks for it.
+type unreliable struct {
+	dispatcher.Store
+	fails func() (before, after bool)
+}
+
+func (u *unreliable) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+	before, after := u.fails()
+	if before {
+		return nil, errLost
+	}
+	held, err := u.Store.Settle(ctx, b)
+	if after {
+		return nil, errLost
+	}
+	return held, err
+}
+
+func (u *unreliable) Claim(ctx context.Context, b dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+	before, after := u.fails()
+	if before {
+		return nil, errLost
+	}
+	held, err := u.Store.Claim(ctx, b)
+	if after {
+		return nil, errLost
+	}
+	return held, err
+}
+
+// Whatever the policy, jitter and gaps, whatever fails and whenever a node begins again: each
+// instant has exactly one run of its own or lies in exactly one decision.
+func TestEveryInstantHasOneRunOrOneDecision(t *testing.T) {
+	t.Parallel()
+	problems := &unreliable{}
+	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { problems.Store = s; return problems })
+	jobs := 0
+	base := r.now
+	rapid.Check(t, func(rt *rapid.T) {
+		jobs++
+		name := fmt.Sprintf("job%d", jobs)
+		problems.fails = func() (bool, bool) { return false, false }
+		// All of them may take longer than a lease lasts.
+		if err := r.heartbeatOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begin := base.Add(-2 * time.Hour)
+		r.now = begin
+		r.declare(name, rapid.SampledFrom([]string{"rate(1s)", "rate(7s)", "*/20 * * * * ?", "0 * * * * ?"}).Draw(rt, "expression"), func(t *dispatcher.Trigger) {
+			t.MisfirePolicy = rapid.SampledFrom([]dispatcher.MisfirePolicy{dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip}).Draw(rt, "policy")
+			t.MisfireAfter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{time.Second, 30 * time.Second}).Draw(rt, "misfire_after"))
+			t.CatchUpWindow = dispatcher.Duration(rapid.SampledFrom([]time.Duration{30 * time.Second, time.Hour}).Draw(rt, "catch_up_window"))
+			t.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Second}).Draw(rt, "jitter"))
+		})
+		problems.fails = func() (bool, bool) {
+			n := rapid.IntRange(0, 9).Draw(rt, "fault")
+			return n == 0, n == 1
+		}
+		defer r.forget(name)
+		now := begin
+		for _, gap := range rapid.SliceOfN(rapid.SampledFrom([]int{1, 1, 1, 2, 5, 40, 300}), 1, 12).Draw(rt, "gaps") {
+			now = now.Add(time.Duration(gap) * time.Second)
+			if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
+				r.timeline = newTimeline(r.pool.slow.is)
+			}
+			r.work(now)
+		}
+		problems.fails = func() (bool, bool) { return false, false }
+		r.work(now)
+		r.settled()
+		r.accounts(rt, name, begin, now)
+	})
+}
+
+// forget deletes a job, so that what comes next has the engine to itself.
+func (r *rig) forget(name string) {
+	if err := r.store.DeleteJob(context.WithoutCancel(r.t.Context()), "app", name, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// accounts checks the ledger of a job against its schedule: up to the next fire of its trigger,
+// each instant is in it exactly once, and none after.
+func (r *rig) accounts(t *rapid.T, name string, begin, now time.Time) {
+	trigger := r.trigger(name)
+	s, err := trigger.Parse(dispatcher.Identity("app", name, "only"), trigger.AnchorAt, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := dispatcher.RunQuery{App: "app", Job: name, Page: dispatcher.Page{Limit: 1000}}
+	runs, err := r.store.Runs(r.t.Context(), query)
+	misfires, more := r.store.Misfires(r.t.Context(), query)
+	if err := errors.Join(err, more); err != nil {
+		t.Fatal(err)
+	}
+	accounted := map[time.Time]int{}
+	for _, run := range runs {
+		if run.Kind == dispatcher.KindSchedule {
+			accounted[run.ScheduledAt]++
+		}
+	}
+	for _, m := range misfires {
+		count := 0
+		for at := m.From; !at.After(m.To); at, _ = s.Next(at) {
+			accounted[at]++
+			count++
+		}
+		if count != m.Count {
+			t.Fatalf("decision %+v stands for %d instants", m, count)
+		}
+	}
+	for at, _ := s.Next(begin); at.Before(*trigger.NextFireTime); at, _ = s.Next(at) {
+		if accounted[at] != 1 {
+			t.Fatalf("instant %s is accounted for %d times, by runs %+v and misfires %+v", at.Sub(begin), accounted[at], runs, misfires)
+		}
+		delete(accounted, at)
+	}
+	if len(accounted) > 0 {
+		t.Fatalf("%v is in the ledger and no instant that has passed", accounted)
+	}
+	if late := now.Sub(*trigger.DueAt); late > trigger.MisfireAfter.Std()+time.Second {
+		t.Fatalf("the next fire is %s late after a round of the handler", late)
+	}
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// fleet is what a node knows of itself and of the others.
+type fleet struct {
+	deadAfter time.Duration
+
+	mu            sync.RWMutex
+	node          dispatcher.NodeID
+	state         dispatcher.NodeState
+	rolledBack    bool                 // the database was, and it is not settled what becomes of that
+	asked         dispatcher.NodeState // as an operator wants it, apart from that
+	live          []dispatcher.Node
+	leaseUntil    time.Time // local, monotonic
+	rounds        int       // heartbeats in a row that came on time
+	lastHeartbeat time.Time // local
+	heartbeatAt   time.Time // the same by the database's clock
+}
+
+func newFleet(deadAfter time.Duration) *fleet { return &fleet{deadAfter: deadAfter} }
+
+func (f *fleet) id() dispatcher.NodeID {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.node
+}
+
+// joined notes a registration that was sent at the local instant sent.
+func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.node, f.state, f.asked, f.rolledBack, f.live = id, state, state, false, nil
+	f.rounds, f.lastHeartbeat, f.heartbeatAt = 0, sent, time.Time{}
+	f.leaseUntil = f.leaseFrom(sent)
+}
+
+// leaseFrom returns when a lease ends that a request sent at sent has won: a second, or for
+// short leases a quarter, before others may consider it ended.
+func (f *fleet) leaseFrom(sent time.Time) time.Time {
+	return sent.Add(f.deadAfter - min(time.Second, f.deadAfter/4))
+}
+
+// beat notes a heartbeat that was sent at the local instant sent and succeeded, and tells
+// whether it made the node active. The lease counts from before the request: its response may
+// have been slow.
+func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activated bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
+	f.state, f.rolledBack, f.live = b.State, b.RolledBack, b.Live
+	f.asked = b.OperatorState
+	f.leaseUntil = f.leaseFrom(sent)
+	// A round counts as fresh only when the one before was recent: after an outage or a
+	// pause of our own everybody's heartbeat looks stale. So it does when the database's clock
+	// has leapt ahead.
+	passed := sent.Sub(f.lastHeartbeat)
+	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4
+	if passed < f.deadAfter/2 && !leapt {
+		f.rounds++
+	} else {
+		f.rounds = 0
+	}
+	f.lastHeartbeat, f.heartbeatAt = sent, b.At
+	return activated
+}
+
+// mayMarkDead tells whether this node has seen enough fresh rounds, the latest of them just
+// now, to declare others dead, and which heartbeat that was.
+func (f *fleet) mayMarkDead() (heartbeat time.Time, may bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.heartbeatAt, f.rounds >= 2 && time.Since(f.lastHeartbeat) < f.deadAfter/2
+}
+
+// leased tells whether the node may act on its runs.
+func (f *fleet) leased() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return time.Now().Before(f.leaseUntil)
+}
+
+// active tells whether the node may claim.
+func (f *fleet) active() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.state == dispatcher.NodeActive && time.Now().Before(f.leaseUntil)
+}
+
+// stranded tells whether all nodes wait to be told what becomes of a rollback.
+func (f *fleet) stranded() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.rolledBack
+}
+
+// wanted is the state that the operator last wanted the node to be in: active or paused.
+func (f *fleet) wanted() dispatcher.NodeState {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.asked == dispatcher.NodePaused {
+		return dispatcher.NodePaused
+	}
+	return dispatcher.NodeActive
+}
+
+// prefers tells whether this node is the one that is to fire a trigger.
+func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
+
+// rank returns how many nodes are to fire a trigger rather than this one: of the live nodes that
+// may, those with a higher hash of both. When nodes come or go, only their share moves.
+func (f *fleet) rank(trigger dispatcher.DueTrigger) int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	own, rank := mix(uint64(trigger.ID), uint64(f.node)), 0
+	for i := range f.live {
+		other := &f.live[i]
+		if other.ID != f.node && mix(uint64(trigger.ID), uint64(other.ID)) > own && other.Serves(trigger.AppID, trigger.NodeLabels) {
+			rank++
+		}
+	}
+	return rank
+}
+
+// alone tells whether no other node is live.
+func (f *fleet) alone() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return len(f.live) <= 1
+}
+
+// mix is the finaliser of SplitMix64 over both numbers.
+func mix(a, b uint64) uint64 {
+	z := a ^ (b * 0x9e3779b97f4a7c15)
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
+	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
+	return z ^ (z >> 31)
+}
+
+// register joins the fleet under a new id, in the state that the operator wants.
+func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error {
+	id, sent := dispatcher.NodeID(random63()), time.Now()
+	node := dispatcher.Node{ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state, Apps: e.opts.Apps, Labels: e.opts.Labels}
+	if err := e.store.Register(ctx, node, time.Time{}); err != nil {
+		return err
+	}
+	e.fleet.joined(id, state, sent)
+	e.log.InfoContext(ctx, "node registered", "node", id.String(), "name", e.opts.Name)
+	return nil
+}
+
+func (e *Engine) heartbeatLoop(ctx context.Context) {
+	e.every(ctx, "heartbeat", e.opts.Heartbeat, nil, func(ctx context.Context, _ time.Time) error {
+		return e.heartbeatOnce(ctx)
+	})
+}
+
+// heartbeatOnce renews the lease and learns who is there. A node that was declared dead
+// registers again: its old runs belong to others now.
+func (e *Engine) heartbeatOnce(ctx context.Context) error {
+	if err := e.clock.sample(ctx); err != nil {
+		return err
+	}
+	e.warnOfSkew(ctx)
+	failpoint.Hit(failpoint.InHeartbeat)
+	sent := time.Now()
+	heartbeat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.report(), time.Time{})
+	if errors.Is(err, dispatcher.ErrNodeDead) {
+		e.log.WarnContext(ctx, "this node was declared dead; it registers again", "node", e.fleet.id().String())
+		return e.register(ctx, e.fleet.wanted())
+	}
+	if err != nil {
+		return err
+	}
+	if e.fleet.heartbeat(heartbeat, sent) {
+		wake(e.wakePoll)
+		wake(e.wakeAdopt)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// purged is a store that says at each call of Purge when that was, and responses in turn.
+type purged struct {
+	dispatcher.Store
+	calls     chan time.Time
+	responses []dispatcher.Purged
+}
+
+func (s *purged) Purge(context.Context, dispatcher.NodeID, time.Time) (dispatcher.Purged, error) {
+	s.calls <- time.Now()
+	if len(s.responses) == 0 {
+		return dispatcher.Purged{More: true}, errors.New("no connection")
+	}
+	response := s.responses[0]
+	s.responses = s.responses[1:]
+	return response, nil
+}
+
+func TestCleanUpGoesOnAtOnceOnlyWhileThereIsMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &purged{calls: make(chan time.Time), responses: []dispatcher.Purged{{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3, Jobs: 2, AuditEntries: 7}, {Busy: true}}}
+		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		start := time.Now()
+		go e.purgeLoop(ctx)
+		for i, want := range []struct{ least, most time.Duration }{
+			{0, 0},                               // at the start
+			{purgePause, purgePause},             // there was more
+			{9 * time.Minute, 11 * time.Minute},  // there was not
+			{54 * time.Second, 66 * time.Second}, // another was at it
+			{9 * time.Minute, 11 * time.Minute},  // it failed
+		} {
+			at := <-s.calls
+			if after := at.Sub(start); after < want.least || after > want.most {
+				t.Errorf("call %d came after %s, want %s to %s", i, after, want.least, want.most)
+			}
+			start = at
+		}
+		for kind, want := range map[string]float64{removedPartition: 2, removedRun: 501, removedMisfire: 3, removedJob: 2, purgedAuditEntry: 7} {
+			if got := testutil.ToFloat64(e.metrics.removed.WithLabelValues(kind)); got != want {
+				t.Errorf("removed %s = %v, want %v", kind, got, want)
+			}
+		}
+	})
+}

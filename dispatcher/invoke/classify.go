@@ -1,0 +1,99 @@
+package invoke
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// mostError bounds the words kept about a failure, in bytes.
+const mostError = 1024
+
+func failed(class dispatcher.Class, message string) dispatcher.Outcome {
+	if len(message) > mostError {
+		message = strings.ToValidUTF8(message[:mostError], "")
+	}
+	return dispatcher.Outcome{State: dispatcher.RunFailed, Class: class, Error: message}
+}
+
+// unsent is the outcome of an attempt whose request could not be made.
+func unsent(err error) dispatcher.Outcome {
+	var secret *secretError
+	var denied *deniedError
+	var template *dispatcher.TemplateError
+	switch {
+	case errors.As(err, &template):
+		return failed(dispatcher.ClassTemplate, err.Error())
+	case errors.As(err, &secret):
+		return failed(dispatcher.ClassSecret, err.Error())
+	case errors.As(err, &denied):
+		return failed(dispatcher.ClassEgressDenied, err.Error())
+	}
+	return failed(dispatcher.ClassOther, err.Error())
+}
+
+// classify turns the error of a request into an outcome. outer is the attempt's context
+// without its timeout, bounded the one with it.
+func classify(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
+	if outer.Err() != nil {
+		outcome := failed(dispatcher.ClassCancelled, "the attempt was cancelled")
+		outcome.State = dispatcher.RunCancelled
+		return outcome
+	}
+	class := classOf(err)
+	if bounded.Err() != nil && class != dispatcher.ClassConnectTimeout {
+		outcome := failed(dispatcher.ClassTimeout, fmt.Sprintf("no complete answer within %s", timeout))
+		outcome.State = dispatcher.RunTimedOut
+		return outcome
+	}
+	// The outer *url.Error repeats the URL, whose query may hold a credential.
+	var inURL *url.Error
+	if errors.As(err, &inURL) {
+		err = inURL.Err
+	}
+	return failed(class, err.Error())
+}
+
+func classOf(err error) dispatcher.Class {
+	var denied *deniedError
+	var dns *net.DNSError
+	var op *net.OpError
+	var cert *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &denied):
+		return dispatcher.ClassEgressDenied
+	case errors.As(err, &dns):
+		return dispatcher.ClassDNS
+	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &unknown),
+		strings.Contains(err.Error(), "tls: "), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return dispatcher.ClassTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return dispatcher.ClassConnectRefused
+	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
+		return dispatcher.ClassConnectTimeout
+	case strings.Contains(err.Error(), "response headers exceeded"), strings.Contains(err.Error(), "header list larger"):
+		return dispatcher.ClassHeaderTooLarge
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "server closed idle connection"),
+		strings.Contains(err.Error(), "stream error"), strings.Contains(err.Error(), "GOAWAY"), strings.Contains(err.Error(), "http2: client conn"):
+		return dispatcher.ClassReset
+	case errors.Is(err, context.DeadlineExceeded):
+		return dispatcher.ClassTimeout
+	case strings.Contains(err.Error(), "malformed"), strings.Contains(err.Error(), "1xx informational"), strings.Contains(err.Error(), "bad Content-Length"),
+		strings.Contains(err.Error(), "transfer encoding"), strings.Contains(err.Error(), "invalid"), strings.Contains(err.Error(), "transport connection broken"):
+		return dispatcher.ClassProtocol
+	}
+	return dispatcher.ClassOther
+}

@@ -1,0 +1,166 @@
+package invoke
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-resty/resty/v2"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// mostClients is how many different TLS options have connections that are kept.
+const mostClients = 128
+
+// clients make requests with the same TLS options.
+type clients struct {
+	kept  *resty.Client // keeps connections, many to each host
+	fresh *resty.Client // dials for each request, by HTTP/1
+	used  time.Time
+}
+
+func (c *clients) close() {
+	c.kept.GetClient().CloseIdleConnections()
+	c.fresh.GetClient().CloseIdleConnections()
+}
+
+// pool has clients by their TLS options.
+type pool struct {
+	dial         func(ctx context.Context, network, address string) (net.Conn, error)
+	connsPerHost int
+	plain        *clients // of webhooks without such options
+
+	mu sync.Mutex
+	of map[[sha256.Size]byte]*clients
+}
+
+func newPool(dial func(ctx context.Context, network, address string) (net.Conn, error), connsPerHost int) *pool {
+	p := &pool{dial: dial, connsPerHost: connsPerHost, of: map[[sha256.Size]byte]*clients{}}
+	p.plain = p.newClients(nil)
+	return p
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.plain.close()
+	for _, c := range p.of {
+		c.close()
+	}
+}
+
+// with returns the clients of TLS options; key is the revealed client key.
+func (p *pool) with(t *dispatcher.TLS, key string, now time.Time) (*clients, error) {
+	if t == nil {
+		return p.plain, nil
+	}
+	hash := sha256.New()
+	for _, part := range []string{t.MinVersion, t.CACertificates, t.ClientCertificate, key} {
+		sum := sha256.Sum256([]byte(part))
+		hash.Write(sum[:])
+	}
+	id := [sha256.Size]byte(hash.Sum(nil))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.of[id]; c != nil {
+		c.used = now
+		return c, nil
+	}
+	config, err := tlsConfig(t, key)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.of) >= mostClients {
+		p.evict()
+	}
+	c := p.newClients(config)
+	c.used = now
+	p.of[id] = c
+	return c, nil
+}
+
+// evict lets go of the clients that have not been used for longest. Requests in flight go on.
+func (p *pool) evict() {
+	var oldest [sha256.Size]byte
+	for id, c := range p.of {
+		if o := p.of[oldest]; o == nil || c.used.Before(o.used) {
+			oldest = id
+		}
+	}
+	p.of[oldest].close()
+	delete(p.of, oldest)
+}
+
+func tlsConfig(t *dispatcher.TLS, key string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.MinVersion == "1.3" {
+		config.MinVersion = tls.VersionTLS13
+	}
+	if t.CACertificates != "" {
+		config.RootCAs = x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM([]byte(t.CACertificates))
+	}
+	if t.ClientCertificate != "" {
+		pair, err := tls.X509KeyPair([]byte(t.ClientCertificate), []byte(key))
+		if err != nil {
+			return nil, &secretError{"tls client_key", errors.New("it is not the PEM private key of the client certificate")}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+func (p *pool) newClients(config *tls.Config) *clients {
+	kept, fresh := p.newTransport(config), p.newTransport(config)
+	kept.ForceAttemptHTTP2 = true
+	fresh.DisableKeepAlives = true
+	// What has no body, HTTP/2 repeats by itself when a server refuses the stream or goes away.
+	fresh.Protocols = new(http.Protocols)
+	fresh.Protocols.SetHTTP1(true)
+	return &clients{kept: restyOver(kept), fresh: restyOver(fresh)}
+}
+
+// newTransport makes a transport with a copy of config, into which it writes its protocols.
+func (p *pool) newTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{
+		Proxy:                  nil, // the environment must not reroute what jobs say
+		DialContext:            p.dial,
+		TLSClientConfig:        config.Clone(),
+		TLSHandshakeTimeout:    connectTimeout,
+		MaxIdleConns:           16 * p.connsPerHost,
+		MaxIdleConnsPerHost:    p.connsPerHost,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: mostHeader,
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: 2 * mostResponse}, // else 4 MiB of each response
+		DisableCompression:     true,                                                           // what is kept is what came
+	}
+}
+
+// restyOver returns a client that follows no redirect, keeps no cookie and sends a request
+// once: with GetBody absent, net/http cannot send a body a second time.
+func restyOver(transport http.RoundTripper) *resty.Client {
+	c := resty.NewWithClient(&http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	})
+	c.SetLogger(silent{})
+	c.SetPreRequestHook(func(_ *resty.Client, r *http.Request) error {
+		r.GetBody = nil
+		return nil
+	})
+	return c
+}
+
+// silent keeps resty's warnings from standard error; errors are in the outcome.
+type silent struct{}
+
+func (silent) Errorf(string, ...any) {}
+func (silent) Warnf(string, ...any)  {}
+func (silent) Debugf(string, ...any) {}

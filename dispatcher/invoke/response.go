@@ -1,0 +1,146 @@
+package invoke
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Bounds of what is kept of a response.
+const (
+	mostResponse    = 64 << 10 // bytes of its body; more closes the connection
+	mostHeaderValue = 1 << 10  // bytes of one header
+	slowResponse    = dispatcher.Duration(time.Second)
+)
+
+// keptHeaders are the headers of a response that are kept: what it is, how to go on, and who
+// answered.
+var keptHeaders = []string{
+	"Content-Type", "Content-Length", "Content-Encoding", "Location", "Retry-After", "Allow", "Date", "Server", "Via",
+	"Traceresponse", "X-Error", "X-Error-Code", "X-Amzn-Errortype", "Cf-Ray",
+}
+
+// requestIDs are the headers by which servers name a request, the most telling first.
+var requestIDs = []string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "X-Amz-Request-Id", "X-Correlation-Id", "X-Amzn-Trace-Id"}
+
+// answer is one, read.
+type response struct {
+	status int
+	header http.Header
+	body   []byte // at most mostResponse bytes
+	more   bool   // it went on
+}
+
+// readResponse reads the beginning of a response.
+func readResponse(r *http.Response) (response, error) {
+	a := response{status: r.StatusCode, header: r.Header}
+	if r.ContentLength == 0 {
+		return a, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, mostResponse+1))
+	if a.more = len(body) > mostResponse; a.more {
+		body = body[:mostResponse]
+	}
+	a.body = body
+	return a, err
+}
+
+// judge turns a response into an outcome.
+func (i *Invoker) judge(w *dispatcher.Webhook, a response) dispatcher.Outcome {
+	outcome := judgeStatus(w, a.status)
+	if outcome.State == dispatcher.RunSucceeded && w.ExpectBody != "" {
+		switch expected := i.expectation(w.ExpectBody); {
+		case expected != nil && expected.Match(a.body):
+		case a.more:
+			outcome = failed(dispatcher.ClassBodyTooLarge, "the body is not as expect_body says within the 64 KiB that are read of it")
+		default:
+			outcome = failed(dispatcher.ClassBody, "the body is not as expect_body says")
+		}
+	}
+	outcome.HTTPStatus = a.status
+	return outcome
+}
+
+func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {
+	if w.Succeeds(status) {
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	class := dispatcher.ClassProtocol
+	switch {
+	case status == http.StatusTooManyRequests:
+		class = dispatcher.ClassRateLimited
+	case status >= 200 && status <= 299:
+		class = dispatcher.ClassHTTP2xx
+	case status >= 300 && status <= 399:
+		class = dispatcher.ClassRedirect
+	case status >= 400 && status <= 499:
+		class = dispatcher.ClassHTTP4xx
+	case status >= 500 && status <= 599:
+		class = dispatcher.ClassHTTP5xx
+	}
+	return failed(class, fmt.Sprintf("the target answered %d", status))
+}
+
+// mostExpectations bounds the expressions that are kept compiled.
+const mostExpectations = 1000
+
+// expectation returns an expression, compiled; nil if it cannot be, which Validate refuses.
+func (i *Invoker) expectation(text string) *regexp.Regexp {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if compiled, ok := i.expectations[text]; ok {
+		return compiled
+	}
+	if len(i.expectations) >= mostExpectations {
+		clear(i.expectations)
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil
+	}
+	i.expectations[text] = compiled
+	return compiled
+}
+
+// keep returns what is kept of an attempt, nil if there is nothing to tell. secrets are what
+// the response may repeat.
+func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, secrets []string) *dispatcher.Response {
+	id := ""
+	for _, name := range requestIDs {
+		if id = a.header.Get(name); id != "" {
+			break
+		}
+	}
+	if o.State == dispatcher.RunSucceeded && len(a.body) == 0 && id == "" && phases.LastByte < slowResponse {
+		return nil
+	}
+	hidden := func(text string, most int) string {
+		if text = hide(text, secrets); len(text) > most {
+			text = text[:most]
+		}
+		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	}
+	kept := dispatcher.Response{RequestID: hidden(id, mostHeaderValue), Body: hidden(string(a.body), mostResponse), BodyTruncated: a.more, Phases: phases}
+	for _, name := range keptHeaders {
+		if value := a.header.Get(name); value != "" {
+			if kept.Headers == nil {
+				kept.Headers = map[string]string{}
+			}
+			kept.Headers[strings.ToLower(name)] = hidden(value, mostHeaderValue)
+		}
+	}
+	return &kept
+}
+
+// hide takes secrets out of a text.
+func hide(text string, secrets []string) string {
+	for _, secret := range secrets {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	return text
+}

@@ -1,0 +1,124 @@
+package invoke
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// request is what one attempt sends.
+type request struct {
+	method, url string
+	header      http.Header
+	body        []byte // nil: none
+	clients     *clients
+	revealed    []string // the secrets in it, which a response may repeat
+}
+
+// build makes the request of an attempt at now. The user's headers come first and ours win.
+func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
+	url, headers, body, err := call.Request()
+	if err != nil {
+		return request{}, err
+	}
+	r := request{method: w.Method, url: url, header: make(http.Header, len(headers)+20), body: body}
+	if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return r, &deniedError{"URL", "it is neither http nor https"}
+	}
+	r.header["Content-Type"] = []string{"application/json"}
+	for name, value := range headers {
+		r.header.Set(name, value)
+	}
+	switch w.CloudEvents {
+	case dispatcher.CloudEventsBinary:
+		setEvent(r.header, call)
+	case dispatcher.CloudEventsStructured:
+		body, err := envelope(call, r.body)
+		if err != nil {
+			return r, err
+		}
+		r.body = body
+		r.header["Content-Type"] = []string{"application/cloudevents+json"}
+	}
+	i.identify(r.header, call, now)
+	if err := i.connect(&r, w.TLS, now); err != nil {
+		return r, err
+	}
+	if w.Signing != nil {
+		signature, err := i.sign(&r, w.Signing, call.EventID, now)
+		if err != nil {
+			return r, err
+		}
+		r.header["Webhook-Signature"] = []string{signature}
+	}
+	if w.Auth == nil {
+		return r, nil
+	}
+	return r, i.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the others
+}
+
+// connect chooses the connections of a request.
+func (i *Invoker) connect(r *request, t *dispatcher.TLS, now time.Time) (err error) {
+	key := ""
+	if t != nil && t.ClientKey != nil {
+		if key, err = i.secrets.reveal(*t.ClientKey, now); err != nil {
+			return &secretError{"tls client_key", err}
+		}
+	}
+	r.clients, err = i.pool.with(t, key, now)
+	return err
+}
+
+// identify sets the headers that say what is sent, by whom and why. Names are in the form that
+// http.Header keeps them in, which saves making it for each request.
+func (i *Invoker) identify(h http.Header, call dispatcher.Call, now time.Time) {
+	// One array for all values: a request has many headers, and a node many requests.
+	values := []string{
+		i.agent, call.EventID, strconv.FormatInt(now.Unix(), 10), call.Traceparent(),
+		call.App, call.Job, call.Trigger, call.Key.String(), string(call.Key.Kind),
+		dispatcher.FormatInstant(call.Key.ScheduledAt), strconv.Itoa(call.Attempt), strconv.FormatInt(call.Fence(), 10),
+	}
+	for n, name := range identity {
+		h[name] = values[n : n+1 : n+1]
+	}
+	if m := call.Missed; m != nil {
+		h["Carillon-Missed-From"] = []string{dispatcher.FormatInstant(m.From)}
+		h["Carillon-Missed-To"] = []string{dispatcher.FormatInstant(m.To)}
+		h["Carillon-Missed-Count"] = []string{strconv.Itoa(m.Count)}
+	}
+}
+
+// identity are the headers that say what a request is. Those of Standard Webhooks come first:
+// the id is equal on every attempt, the time is that of the attempt.
+var identity = []string{
+	"User-Agent", "Webhook-Id", "Webhook-Timestamp", "Traceparent",
+	"Carillon-App", "Carillon-Job", "Carillon-Trigger", "Carillon-Run", "Carillon-Kind",
+	"Carillon-Scheduled-At", "Carillon-Attempt", "Carillon-Fence",
+}
+
+// reveal returns what a secret of a request is; field names it in the error.
+func (i *Invoker) reveal(r *request, field string, secret dispatcher.Secret, now time.Time) (string, error) {
+	text, err := i.secrets.reveal(secret, now)
+	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
+		err = errors.New("it holds a control character such as CR, LF or NUL")
+	}
+	if err != nil {
+		return "", &secretError{field, err}
+	}
+	r.hide(text)
+	return text, nil
+}
+
+// hide has a text taken out of what is kept of the response. What is very short is in many texts
+// by chance.
+func (r *request) hide(text string) {
+	const least = 4
+	if len(text) >= least {
+		r.revealed = append(r.revealed, text)
+	}
+}

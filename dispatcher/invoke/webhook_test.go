@@ -1,0 +1,192 @@
+package invoke_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func callTo(url, method string, timeout time.Duration) dispatcher.Call {
+	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	return dispatcher.Call{
+		App: "demo", Job: "ping", Trigger: "fast", EventID: "evt_1", Attempt: 2,
+		Key: dispatcher.RunKey{TriggerID: dispatcher.TriggerID("demo", "ping", "fast"), ScheduledAt: at, Kind: dispatcher.KindSchedule},
+		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
+			URL: url, Method: method, Timeout: dispatcher.Duration(timeout), Headers: map[string]string{"X-Own": "yes", "content-type": "text/x-own"},
+		}},
+	}
+}
+
+func newInvoker(t *testing.T) *invoke.Invoker {
+	t.Helper()
+	i := invoke.New(invoke.Options{Version: "1.2.3", Egress: invoke.Egress{Loopback: true}})
+	t.Cleanup(i.Close)
+	return i
+}
+
+func TestRequestCarriesIdentityAndPayload(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Clone(context.Background())
+		body, _ = io.ReadAll(r.Body)
+	}))
+	defer server.Close()
+	call := callTo(server.URL+"/hook", "POST", 5*time.Second)
+	call.Payload = []byte(`{"n": 1}`)
+	call.Missed = &dispatcher.MissedRange{From: call.Key.ScheduledAt.Add(-time.Hour), To: call.Key.ScheduledAt, Count: 61}
+	if o := newInvoker(t).Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || o.EndedAt.Before(o.StartedAt) {
+		t.Fatalf("outcome = %+v, want success with 200", o)
+	}
+	want := map[string]string{
+		"Webhook-Id": "evt_1", "Carillon-App": "demo", "Carillon-Job": "ping", "Carillon-Trigger": "fast",
+		"Carillon-Run": call.Key.String(), "Carillon-Kind": "schedule", "Carillon-Attempt": "2",
+		"Carillon-Scheduled-At": "2026-05-01T10:00:00.000Z", "Carillon-Fence": "1777629600000002", "Traceparent": call.Traceparent(), "User-Agent": "carillon/1.2.3", "X-Own": "yes", "Content-Type": "text/x-own",
+		"Carillon-Missed-From": "2026-05-01T09:00:00.000Z", "Carillon-Missed-To": "2026-05-01T10:00:00.000Z", "Carillon-Missed-Count": "61",
+	}
+	for name, value := range want {
+		if got.Header.Get(name) != value {
+			t.Errorf("header %s = %q, want %q", name, got.Header.Get(name), value)
+		}
+	}
+	if string(body) != `{"n": 1}` || got.Method != "POST" || got.ContentLength != 8 {
+		t.Errorf("request = %s with %d bytes %q, want POST with the payload", got.Method, got.ContentLength, body)
+	}
+}
+
+func TestAnswersAreJudged(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]dispatcher.Class{
+		200: "", 204: "", 301: dispatcher.ClassRedirect, 404: dispatcher.ClassHTTP4xx, 429: dispatcher.ClassRateLimited, 503: dispatcher.ClassHTTP5xx,
+	} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			var hits atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				hits.Add(1)
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(status)
+			}))
+			defer server.Close()
+			o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", 5*time.Second))
+			if o.Class != want || o.HTTPStatus != status || hits.Load() != 1 {
+				t.Errorf("outcome = %+v after %d requests, want class %q after 1", o, hits.Load(), want)
+			}
+		})
+	}
+}
+
+func TestFailuresHaveTheirClass(t *testing.T) {
+	t.Parallel()
+	refused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusedURL := "http://" + refused.Addr().String()
+	_ = refused.Close()
+	hang := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	drip := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(200)
+		_ = http.NewResponseController(w).Flush()
+		<-hang
+	}))
+	t.Cleanup(func() { close(hang); slow.Close(); drip.Close() })
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(secure.Close)
+	reset := rawServer(t, func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) })
+	garbage := rawServer(t, func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-OpenSSH\r\n\r\n") })
+
+	for name, tt := range map[string]struct {
+		url   string
+		state dispatcher.RunState
+		class dispatcher.Class
+	}{
+		"nobody listens":         {refusedURL, dispatcher.RunFailed, dispatcher.ClassConnectRefused},
+		"no such host":           {"http://nosuchhost.invalid/", dispatcher.RunFailed, dispatcher.ClassDNS},
+		"no response in time":    {slow.URL, dispatcher.RunTimedOut, dispatcher.ClassTimeout},
+		"a body that never ends": {drip.URL, dispatcher.RunTimedOut, dispatcher.ClassTimeout},
+		"an unknown certificate": {secure.URL, dispatcher.RunFailed, dispatcher.ClassTLS},
+		"a connection reset":     {reset, dispatcher.RunFailed, dispatcher.ClassReset},
+		"a response not in HTTP": {garbage, dispatcher.RunFailed, dispatcher.ClassProtocol},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newInvoker(t).Invoke(t.Context(), callTo(tt.url+"/?key=hunter2", "POST", 500*time.Millisecond))
+			if o.State != tt.state || o.Class != tt.class {
+				t.Errorf("outcome = %+v, want %s %s", o, tt.state, tt.class)
+			}
+			if strings.Contains(o.Error, "hunter2") {
+				t.Errorf("error %q repeats the URL's query, which may be a credential", o.Error)
+			}
+		})
+	}
+}
+
+// rawServer answers each connection by behave, after the request's first bytes, and closes it.
+func rawServer(t *testing.T, behave func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 4096))
+			behave(c)
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return "http://" + l.Addr().String()
+}
+
+func TestCancelledAttemptIsCancelledNotTimedOut(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body)
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	if o := newInvoker(t).Invoke(ctx, callTo(server.URL, "POST", 30*time.Second)); o.State != dispatcher.RunCancelled {
+		t.Errorf("outcome = %+v, want cancelled", o)
+	}
+}
+
+func TestHugeAnswerIsCut(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		chunk := make([]byte, 1<<20)
+		for {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	if o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", 5*time.Second)); o.State != dispatcher.RunSucceeded {
+		t.Errorf("outcome = %+v, want success without reading the endless body", o)
+	}
+}

@@ -1,0 +1,166 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// MisfirePolicy says what becomes of fires that are later than Trigger.MisfireAfter.
+type MisfirePolicy string
+
+// The policies for misfires. A fire that is late, but not so late, simply fires.
+const (
+	FireOnce MisfirePolicy = "fire_once" // one catch-up run stands for all of them
+	FireAll  MisfirePolicy = "fire_all"  // each of them runs, the latest MostCaughtUp at most
+	Skip     MisfirePolicy = "skip"      // none of them runs
+)
+
+// MaxCatchUpWindow is the longest that Trigger.CatchUpWindow can be, and its default.
+const MaxCatchUpWindow = Duration(365 * 24 * time.Hour)
+
+// MostCaughtUp is how many missed fires of a trigger fire_all runs; what was missed before
+// these is skipped.
+const MostCaughtUp = 1000
+
+// checkMisfires adds what is wrong with how t treats missed fires.
+func (t Trigger) checkMisfires(problems *Problems) {
+	switch t.MisfirePolicy {
+	case "", FireOnce, FireAll, Skip:
+	default:
+		problems.Add("/misfire_policy", CodeEnum, "misfire_policy %s is not one of %s, %s, %s", Echo(string(t.MisfirePolicy)), FireOnce, FireAll, Skip)
+	}
+	if t.CatchUpWindow == 0 {
+		return
+	}
+	// A shorter window would pass over every fire that counts as missed.
+	t.CatchUpWindow.check(problems, "/catch_up_window", t.MisfireAfter.Std(), MaxCatchUpWindow.Std())
+}
+
+// MissedRange is a range of missed instants, both ends inclusive.
+type MissedRange struct {
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	Count int       `json:"count"`
+}
+
+// Misfire is the recorded decision about fires whose time passed without a claim.
+type Misfire struct {
+	App     string `json:"app"`
+	Job     string `json:"job"`
+	Trigger string `json:"trigger"`
+	// From and To are the first and last missed instants, both inclusive; Count is how many.
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	Count int       `json:"count"`
+	// Decision is what was done about them, Reason why.
+	Decision Decision `json:"decision"`
+	Reason   string   `json:"reason"`
+	// Run is the id of the catch-up run, empty if there is none.
+	Run string `json:"run,omitempty"`
+	// Node took the decision; nil if a change of the definition did.
+	Node      *NodeID   `json:"node,omitempty"`
+	DecidedAt time.Time `json:"decided_at"`
+}
+
+// Cursor returns the key by which the next page of misfires is asked for.
+func (m Misfire) Cursor() string {
+	return RunKey{TriggerID: TriggerID(m.App, m.Job, m.Trigger), ScheduledAt: m.From, Kind: KindCatchUp}.String()
+}
+
+// Decision is what was done about missed fires.
+type Decision string
+
+// The decisions.
+const (
+	DecisionFireOnce Decision = "fire_once" // one catch-up run for all of them
+	DecisionSkip     Decision = "skip"      // none of them runs
+	// DecisionFireAll runs an instant late, as the fire that it is: its run accounts for it, so
+	// no Misfire holds this decision.
+	DecisionFireAll Decision = "fire_all"
+)
+
+// MostMissed bounds how many missed fires are counted one by one, which takes milliseconds;
+// a Misfire with this count stands for at least so many.
+const MostMissed = 10_000
+
+// Missed returns the last of the instants of s in [from, now], from being one of them, how
+// many they are, MostMissed at most, and the first instant after now, nil if there is none.
+func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time) {
+	last, count = from, 1
+	for {
+		after, ok := s.Next(last)
+		switch {
+		case !ok:
+			return last, count, nil
+		case after.After(now):
+			return last, count, &after
+		case count == MostMissed:
+			last = latest(s, last, now)
+			if after, ok = s.Next(now); ok {
+				next = &after
+			}
+			return last, count, next
+		}
+		last = after
+		count++
+	}
+}
+
+// latest returns the last instant of s in (after, now], of which there is one at least. What
+// follows an instant is due by now for every instant before the last, and for none from it
+// on, so halving the range finds it.
+func latest(s *schedule.Schedule, after, now time.Time) time.Time {
+	for now.Sub(after) > time.Millisecond {
+		middle := after.Add(now.Sub(after) / 2).Truncate(time.Millisecond)
+		if next, ok := s.Next(middle); ok && !next.After(now) {
+			after = middle
+		} else {
+			now = middle
+		}
+	}
+	next, _ := s.Next(after)
+	return next
+}
+
+// MissedButLatest is Missed for all but the latest keep of the instants of s in [from,
+// now], and next is then the first of these. count is 0 if there are no more than keep.
+func MissedButLatest(s *schedule.Schedule, from, now time.Time, keep int) (last time.Time, count int, next time.Time) {
+	_, all, _ := Missed(s, from, now)
+	if all <= keep {
+		return from, 0, from
+	}
+	if all < MostMissed {
+		last = from
+		for count = 1; count < all-keep; count++ {
+			last, _ = s.Next(last)
+		}
+		next, _ = s.Next(last)
+		return last, count, next
+	}
+	// After last there are keep at most, and a millisecond before it there is one more.
+	before := from
+	for last = now.Truncate(time.Millisecond); last.Sub(before) > time.Millisecond; {
+		middle := before.Add(last.Sub(before) / 2).Truncate(time.Millisecond)
+		if atMost(s, middle, now, keep) {
+			last = middle
+		} else {
+			before = middle
+		}
+	}
+	_, count, _ = Missed(s, from, last)
+	next, _ = s.Next(last)
+	return last, count, next
+}
+
+// atMost tells whether s has no more than so many instants in (after, now].
+func atMost(s *schedule.Schedule, after, now time.Time, most int) bool {
+	for range most + 1 {
+		next, ok := s.Next(after)
+		if !ok || next.After(now) {
+			return true
+		}
+		after = next
+	}
+	return false
+}

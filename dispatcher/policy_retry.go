@@ -1,0 +1,152 @@
+package dispatcher
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// Retry says what becomes of a run whose attempt failed: whether, and when, it is attempted
+// again, under the same event id. The zero value stands for the defaults.
+type Retry struct {
+	// MaxAttempts is how many attempts may fail, the first included: 1 to MostAttempts. Attempts
+	// that were lost with their node, or that a target was too busy to take, do not count.
+	MaxAttempts int `json:"max_attempts"`
+	// Base bounds the wait before the second attempt, and twice as much each further one; each
+	// wait is drawn evenly from nothing to its bound (full jitter).
+	Base Duration `json:"base"`
+	// Cap is the longest wait, also of those that a target asks for by Retry-After.
+	Cap Duration `json:"cap"`
+	// Delays are the waits, to the millisecond, in place of Base and its doubling; the last one
+	// repeats. There are fewer than MaxAttempts.
+	Delays []Duration `json:"delays,omitempty"`
+	// MaxAge is how long after its first attempt began, or was defers, a run may be attempted.
+	MaxAge Duration `json:"max_age"`
+	// StopAtNextFire ends the run instead of an attempt at or after the next fire of its trigger.
+	StopAtNextFire bool `json:"stop_at_next_fire"`
+}
+
+// Bounds and defaults of retries.
+const (
+	MostAttempts    = 100
+	DefaultAttempts = 3
+	DefaultBase     = Duration(5 * time.Second)
+	DefaultCap      = Duration(5 * time.Minute)
+	DefaultMaxAge   = Duration(24 * time.Hour)
+)
+
+// SetDefaults gives a decoded policy the values of fields that its JSON leaves out.
+func (r *Retry) SetDefaults() {
+	*r = Retry{MaxAttempts: DefaultAttempts, Base: DefaultBase, Cap: DefaultCap, MaxAge: DefaultMaxAge}
+}
+
+// IsZero tells the policy that nobody has given.
+func (r Retry) IsZero() bool {
+	return r.MaxAttempts == 0 && r.Base == 0 && r.Cap == 0 && len(r.Delays) == 0 && r.MaxAge == 0 && !r.StopAtNextFire
+}
+
+// orDefault returns the defaults for the zero value.
+func (r Retry) orDefault() Retry {
+	if r.IsZero() {
+		r.SetDefaults()
+	}
+	return r
+}
+
+// check adds everything wrong with r.
+func (r Retry) check(problems *Problems, path string) {
+	if r.IsZero() {
+		return
+	}
+	if r.MaxAttempts < 1 || r.MaxAttempts > MostAttempts {
+		problems.Add(path+"/max_attempts", CodeAttemptsRange, "%d attempts are not between 1 and %d; 1 means that a failed run is not repeated", r.MaxAttempts, MostAttempts)
+	}
+	r.Base.check(problems, path+"/base", MinDuration, MaxDuration)
+	r.Cap.check(problems, path+"/cap", MinDuration, MaxDuration)
+	r.MaxAge.check(problems, path+"/max_age", time.Second, MaxDuration)
+	if len(r.Delays) == 0 {
+		if r.Cap < r.Base {
+			problems.Add(path+"/cap", CodeBackoffOrder, "cap %s is less than base %s; waits grow from base to cap", r.Cap, r.Base)
+		}
+		return
+	}
+	if wanted := len(r.Delays) + 1; r.MaxAttempts >= 1 && wanted > min(r.MaxAttempts, MostAttempts) {
+		problems.Add(path+"/delays", CodeAttemptsRange, "%d delays are for %d attempts, but max_attempts is %d; raise it, or give fewer delays (the last one repeats)",
+			len(r.Delays), wanted, r.MaxAttempts)
+		return
+	}
+	for i, delay := range r.Delays {
+		delay.check(problems, path+"/delays"+Pointer(strconv.Itoa(i)), 0, MaxDuration)
+	}
+}
+
+// Delay returns how long to wait after failures of a run, at least one. draw is at least 0 and
+// less than 1.
+func (r Retry) Delay(failures int, draw float64) time.Duration {
+	if n := len(r.Delays); n > 0 {
+		return r.Delays[min(failures, n)-1].Std()
+	}
+	bound := r.Base.Std()
+	for n := 1; n < failures && bound < r.Cap.Std(); n++ {
+		bound *= 2
+	}
+	return time.Duration(draw * float64(min(bound, r.Cap.Std()))).Truncate(time.Millisecond)
+}
+
+// Repeatable tells the failures that another attempt may overcome. Of answers of status 4xx these
+// are the few that speak of the time and not of the request.
+func (c Class) Repeatable(httpStatus int) bool {
+	switch c {
+	case ClassHTTP4xx:
+		return httpStatus == 408 || httpStatus == 425
+	case ClassRedirect, ClassConfig, ClassEgressDenied, ClassCancelled, ClassPanic, ClassJobDeleted, ClassTemplate:
+		return false
+	}
+	return true
+}
+
+// NeverSent tells the failures that come before the first byte of a request, or before its
+// target would act on it.
+func (c Class) NeverSent() bool {
+	switch c {
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassCredentials, ClassThrottled, ClassCircuitOpen, ClassHostRate:
+		return true
+	}
+	return false
+}
+
+// OfHost tells the failures that speak against a host as a whole and not against one request.
+func (c Class) OfHost() bool {
+	switch c {
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassTLS, ClassReset, ClassTimeout, ClassHTTP5xx, ClassProtocol:
+		return true
+	}
+	return false
+}
+
+// NextAttempt is when a run is attempted again.
+type NextAttempt struct {
+	At time.Time
+	// Until is when the run is given up: no attempt begins later.
+	Until time.Time
+	// Spent tells that the attempt counts against Retry.MaxAttempts.
+	CountsAsFailure bool
+	// Unmade tells that the attempt was defers before it began: its number is not consumed.
+	NotAttempted bool
+	// StopAtNextFire gives the run up when its trigger fires before At, or has since.
+	StopAtNextFire bool
+}
+
+// Retries are runs in state retrying. Nobody holds them: any node adopts what is due; see
+// AdoptQuery.
+type Retries interface {
+	// NextRetry returns when the first run is to be attempted again that is not due at after;
+	// zero if there is none.
+	NextRetry(ctx context.Context, after time.Time) (time.Time, error)
+	// GiveUp ends the retrying runs that are due and whose time is over, with the outcome of their
+	// latest attempt, and returns how many.
+	GiveUp(ctx context.Context, now time.Time) (int, error)
+	// Disable puts the trigger of a run into state error with a reason and an audit, if it
+	// waits. A resume, or any change of the job, lifts it.
+	Disable(ctx context.Context, run RunKey, reason string, now time.Time) error
+}

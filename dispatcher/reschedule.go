@@ -1,0 +1,54 @@
+package dispatcher
+
+import "time"
+
+// RescheduleForCalendar returns the armed triggers of job whose calendar is among changed, by name,
+// with their fire times worked out again at now. Fires that were due and that the changed
+// calendar excludes come back as misfires, so that they are accounted for; those that it
+// still allows stay due.
+func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calendars, now time.Time) (map[string]Trigger, []Misfire) {
+	triggers := map[string]Trigger{}
+	var missed []Misfire
+	for _, name := range sortedKeys(job.Triggers) {
+		t := job.Triggers[name]
+		if !changed[t.Calendar] || !job.Enabled || !t.Enabled {
+			continue
+		}
+		t.State = t.storedState()
+		s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, after)
+		if err != nil {
+			t.State, t.Error = TriggerError, err.Error()
+			triggers[name] = t
+			continue
+		}
+		_, delayed := s.FixedDelay()
+		switch due := t.NextFireTime != nil && !t.NextFireTime.After(now); {
+		case due && s.Matches(*t.NextFireTime):
+			t.fireAt(s, *t.NextFireTime)
+			t.Error = ""
+		case delayed && t.NextFireTime == nil: // its run decides, or it is complete
+		default:
+			missed = append(missed, dropDue(job, name, before, now, "its calendar was changed")...)
+			t.arm(s, t.afterLast(now))
+			t.Error = ""
+		}
+		triggers[name] = t
+	}
+	return triggers, missed
+}
+
+// RescheduleForZones returns a trigger of job, which is armed, as another time zone database arms it at now.
+// A fire that is due stays so if it is still an instant; else it comes back as a misfire.
+func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire) {
+	t := job.Triggers[name]
+	t.State = t.storedState()
+	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	if err != nil {
+		t.State, t.Error = TriggerError, err.Error()
+		return t, nil
+	}
+	if !t.NextFireTime.After(now) && s.Matches(*t.NextFireTime) {
+		return t, nil
+	}
+	return SkipDue(job, name, calendars, now, "the time zone database was changed")
+}

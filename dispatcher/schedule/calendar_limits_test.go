@@ -1,0 +1,37 @@
+package schedule_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+func TestCalendarsAreBounded(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]schedule.CalendarSpec{
+		"rules":             {Rules: slices.Repeat([]schedule.CalendarRule{{Weekdays: []string{"SUN"}}}, 101)},
+		"rules/0/dates":     {Rules: []schedule.CalendarRule{{Dates: slices.Repeat([]string{"12-25"}, 1001)}}},
+		"rules/0/icalendar": {Rules: []schedule.CalendarRule{{ICalendar: strings.Repeat("X", 1<<16+1)}}},
+	} {
+		var errs schedule.Errors
+		if _, err := schedule.NewCalendar(spec); !errors.As(err, &errs) || len(errs) != 1 || errs[0].Field != name || errs[0].Code != schedule.CodeCalendarRule {
+			t.Errorf("too many %s: %v, want one fault of it", name, errs)
+		}
+	}
+}
+
+func TestFixedDelayUnderACalendarMustMove(t *testing.T) {
+	t.Parallel()
+	spec := schedule.Spec{Expression: "delay(30s)", Calendar: mustCalendar(t, schedule.CalendarSpec{})}
+	for on, wrong := range map[schedule.OnExcluded]bool{"": true, schedule.OnExcludedSkip: true, schedule.OnExcludedNextIncluded: false} {
+		spec.OnExcluded = on
+		var errs schedule.Errors
+		_, err := schedule.Parse(spec)
+		if errors.As(err, &errs) != wrong || wrong && errs[0].Field != "on_excluded" {
+			t.Errorf("on_excluded %q: %v, want a problem: %v", on, err, wrong)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+)
+
+// firstYear is the first year an expression can name, as in Quartz; see set.
+const firstYear = 1970
+
+// field describes one field of a cron expression.
+type field struct {
+	name     string
+	low      int
+	high     int
+	names    []string // accepted words; the first stands for nameLow
+	nameLow  int
+	wraps    bool // a range may run past high and go on at low, as 22-2
+	bareStep bool // "/5" is "*/5"
+	// quartzNames refuses what Quartz reads otherwise than it looks: a step after a name
+	// (which it ignores) and a range of a name and a number.
+	quartzNames bool
+	days        bool // one of the two day fields that may be ?
+	noSteps     bool // "/" has no meaning here
+}
+
+// item is one element of a field's comma-separated list, with what a message needs.
+type item struct {
+	*field
+	token
+}
+
+// items splits the text of a field at commas.
+func (f *field) items(tok token) ([]item, *problem) {
+	out := make([]item, 0, strings.Count(tok.text, ",")+1)
+	for part := range strings.SplitSeq(tok.text, ",") {
+		if part == "" {
+			return nil, faultf(CodeCronSyntax, "empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
+		}
+		out = append(out, item{f, token{part, tok.column, tok.identity}})
+		tok.column += len(part) + 1
+	}
+	return out, nil
+}
+
+// parseSet reads a field without special characters of the day fields.
+func (f *field) parseSet(tok token) (set, *problem) {
+	var s set
+	if strings.IndexByte(tok.text, ',') < 0 { // most fields have one item
+		err := item{f, tok}.addTo(&s)
+		return s, err
+	}
+	items, err := f.items(tok)
+	if err != nil {
+		return s, err
+	}
+	for _, it := range items {
+		if err := it.addTo(&s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// addTo adds the values of a plain item: *, a, a-b, each with an optional /step. Sets hold
+// years from firstYear on.
+func (it item) addTo(s *set) *problem {
+	low, high, step, err := it.bounds()
+	if err != nil {
+		return err
+	}
+	base := 0
+	if it.low >= firstYear {
+		base = firstYear
+	}
+	size := it.high - it.low + 1
+	if low == it.low && high == it.high && step == 1 {
+		for i, word := range all(low-base, high-base) {
+			s[i] |= word
+		}
+		return nil
+	}
+	if high < low {
+		high += size // wraps, or bounds would have refused it
+	}
+	for v := low; v <= high; v += step {
+		s.add(it.low + (v-it.low)%size - base)
+	}
+	return nil
+}
+
+// bounds reads an item into the range and step it stands for.
+func (it item) bounds() (low, high, step int, err *problem) {
+	body, stepText, stepped := strings.Cut(it.text, "/")
+	step = 1
+	if stepped && it.noSteps {
+		return 0, 0, 0, it.malformed("this field has no steps; list the values")
+	}
+	if stepped {
+		if step, err = it.step(stepText); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	if body == "H" || strings.HasPrefix(body, "H(") {
+		low, high, err = it.hashed(body, step, stepped)
+		return low, high, step, err
+	}
+	switch from, to, ranged := strings.Cut(body, "-"); {
+	case body == "*", body == "" && stepped && it.bareStep:
+		low, high = it.low, it.high
+	case body == "":
+		return 0, 0, 0, it.malformed("write */" + stepText)
+	case ranged:
+		low, high, err = it.ends(from, to)
+	default:
+		low, err = it.value(body)
+		if high = low; stepped {
+			high = max(low, it.high)
+		}
+	}
+	if err == nil && stepped && it.quartzNames && body != "" && isLetter(body[len(body)-1]) {
+		return 0, 0, 0, faultf(CodeCronStep, "step after a name in %q of the %s field; write numbers, such as %d-%d/%d",
+			it.text, it.name, low, high, step)
+	}
+	return low, high, step, err
+}
+
+// ends reads the two ends of a range.
+func (it item) ends(from, to string) (low, high int, err *problem) {
+	switch {
+	case from == "" || to == "" || from == "*" || to == "*" || strings.Contains(to, "-"):
+		return 0, 0, it.malformed("write a range as " + it.example())
+	case it.quartzNames && isLetter(from[0]) != isLetter(to[0]):
+		return 0, 0, it.malformed("write both ends of a range as names or both as numbers")
+	}
+	if low, err = it.value(from); err != nil {
+		return 0, 0, err
+	}
+	if high, err = it.value(to); err != nil {
+		return 0, 0, err
+	}
+	if low > high && !it.wraps {
+		return 0, 0, faultf(CodeCronRange, "start %s is after end %s in the %s field; write it as two ranges, %s-%d,%d-%s",
+			from, to, it.name, from, it.high, it.low, to)
+	}
+	return low, high, nil
+}
+
+// step reads what follows a slash.
+func (it item) step(text string) (int, *problem) {
+	most := it.high
+	if it.high >= firstYear {
+		most = it.high - it.low
+	}
+	switch {
+	case text == "":
+		return 0, faultf(CodeCronStep, "no step after / in %q of the %s field", it.text, it.name)
+	case !isNumber(text):
+		return 0, it.malformed("write the step as a whole number")
+	}
+	n := number(text)
+	switch {
+	case n == 0:
+		return 0, faultf(CodeCronStep, "step in %q of the %s field must be at least 1", it.text, it.name)
+	case n > most:
+		return 0, faultf(CodeCronStep, "step %s exceeds the range %d-%d of the %s field, so it would never be taken; write only the start, such as %d",
+			text, it.low, it.high, it.name, it.low)
+	}
+	return n, nil
+}
+
+// value reads a number or a name.
+func (it item) value(text string) (int, *problem) {
+	if isNumber(text) {
+		n := number(text)
+		if n < it.low || n > it.high {
+			return 0, faultf(CodeCronRange, "%s %s is not in %d-%d", it.name, text, it.low, it.high)
+		}
+		return n, nil
+	}
+	for i, name := range it.names {
+		if text == name {
+			return it.nameLow + i, nil
+		}
+	}
+	if text == "" || text == "L" || text == "W" || text == "LW" || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return 0, it.malformed("")
+	}
+	if len(it.names) == 0 {
+		return 0, faultf(CodeCronName, "%s is not valid in the %s field; write %d-%d", text, it.name, it.low, it.high)
+	}
+	return 0, faultf(CodeCronName, "%s is not valid in the %s field; write %d-%d or %s-%s",
+		text, it.name, it.low, it.high, it.names[0], it.names[len(it.names)-1])
+}
+
+// malformed is a syntax fault of the item.
+func (it item) malformed(advice string) *problem {
+	switch {
+	case advice != "":
+	case strings.Contains(it.text, "?") && it.days:
+		advice = "? stands alone in its field"
+	case strings.Contains(it.text, "?"):
+		advice = "? is only for the day fields, of the quartz and aws dialects"
+	case strings.ContainsAny(it.text, "LW#"):
+		advice = "L, W and # are only for the day fields, of the quartz and aws dialects"
+	case it.names != nil:
+		advice = fmt.Sprintf("write *, %d-%d, names, ranges a-b, lists a,b and steps */n", it.low, it.high)
+	default:
+		advice = fmt.Sprintf("write *, %d-%d, ranges a-b, lists a,b and steps */n", it.low, it.high)
+	}
+	return faultf(CodeCronSyntax, "%q in the %s field at column %d is not understood; %s", it.text, it.name, it.column, advice)
+}
+
+func (it item) example() string { return fmt.Sprintf("%d-%d", it.low, it.high) }
+
+func isLetter(c byte) bool { return c >= 'A' && c <= 'Z' }
+
+// isNumber tells whether text is all ASCII digits, at least one.
+func isNumber(text string) bool {
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// number converts what isNumber accepted. Values too large for any field become one value
+// that is too large for any field.
+func number(text string) int {
+	n, _ := integer(text)
+	return n
+}
+
+// integer is number, and tells whether the value is exact.
+func integer(text string) (n int, exact bool) {
+	const tooLarge = 1_000_000_000_000
+	for _, c := range []byte(text) {
+		if n = n*10 + int(c-'0'); n > tooLarge {
+			return tooLarge, false
+		}
+	}
+	return n, true
+}

@@ -1,0 +1,148 @@
+package schedule
+
+import (
+	"strings"
+	"time"
+)
+
+// step is a length on the calendar. Seconds, minutes and hours are elapsed time.
+type step struct {
+	n    int64
+	unit string // second, minute, hour, day, week, month or year
+}
+
+// maxSteps is the most of each unit, about 100 years.
+var maxSteps = map[string]int{
+	"second": 3_153_600_000, "minute": 52_560_000, "hour": 876_000, "day": 36_500, "week": 5_200, "month": 1_200, "year": 100,
+}
+
+// parseStep reads "3 months" and "1 DAY".
+func parseStep(text string) (step, *problem) {
+	words := strings.Fields(strings.ToLower(text))
+	if len(words) != 2 || !isNumber(words[0]) {
+		return step{}, faultf(CodeRateSyntax, "write every n unit, such as every 3 months")
+	}
+	s := step{unit: strings.TrimSuffix(words[1], "s")}
+	most, ok := maxSteps[s.unit]
+	if !ok {
+		return step{}, faultf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days, weeks, months or years", words[1])
+	}
+	n, exact := integer(words[0])
+	switch {
+	case n < 1:
+		return step{}, faultf(CodeRateMin, "the interval must be at least 1 %s", s.unit)
+	case !exact || n > most:
+		return step{}, faultf(CodeRateMax, "the interval is more than the maximum of 100 years")
+	}
+	s.n = int64(n)
+	return s, nil
+}
+
+// readCalendarInterval reads "every n unit".
+func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *problem {
+	body, ok := strings.CutPrefix(text, "every ")
+	if !ok {
+		return faultf(CodeRateSyntax, "write every n unit, such as every 3 months")
+	}
+	s, err := parseStep(body)
+	if err != nil {
+		return err
+	}
+	if elapsedUnit, ok := units[s.unit]; ok && s.unit != "day" && s.unit != "week" {
+		p.bind = elapsed(time.Duration(s.n) * elapsedUnit)
+		return nil
+	}
+	overlap := spec.Overlap
+	if overlap == "" {
+		overlap = OverlapFirst
+	}
+	p.bind = func(from origin) source {
+		z := &zoned{zone: loc}
+		offset := z.periodAt(floorDiv(from.at, 1000)).offset
+		if spec.DriftHour {
+			z.zone = newTimeZone(time.FixedZone("", int(offset)))
+		}
+		return &calendarInterval{
+			step: s, zone: z, gap: spec.Gap, overlap: overlap, first: from.first(),
+			begin: time.UnixMilli(from.at + offset*1000).UTC(),
+		}
+	}
+	return nil
+}
+
+// calendarInterval is begin + k steps on the local calendar, for k >= first. Every instant
+// is counted from begin, not from the one before, so that the 31st stays the 31st: a month
+// too short has its last day instead, and the next is unaffected.
+type calendarInterval struct {
+	step    step
+	zone    *zoned
+	gap     Gap
+	overlap Overlap
+	first   int64
+	begin   time.Time // local time of the origin, as if it were UTC
+}
+
+// next starts one step before the one that elapsed time suggests: that the local clock
+// jumps, and months differ, never makes up a whole step more.
+func (c *calendarInterval) next(after int64) (int64, bool) {
+	local := time.UnixMilli(after + c.zone.periodAt(floorDiv(after, 1000)).offset*1000).UTC()
+	var k int64
+	switch c.step.unit {
+	case "day", "week":
+		k = floorDiv(local.Unix()-c.begin.Unix(), c.stepDays()*86_400)
+	default:
+		k = floorDiv(int64(local.Year()-c.begin.Year())*12+int64(local.Month()-c.begin.Month()), c.stepMonths())
+	}
+	for k = max(c.first, k-1); ; k++ {
+		at, exists := c.instant(k)
+		if at > lastInstant {
+			return 0, false
+		}
+		if exists && at > after {
+			return at, true
+		}
+	}
+}
+
+func (c *calendarInterval) stepDays() int64 {
+	if c.step.unit == "week" {
+		return 7 * c.step.n
+	}
+	return c.step.n
+}
+
+func (c *calendarInterval) stepMonths() int64 {
+	if c.step.unit == "year" {
+		return 12 * c.step.n
+	}
+	return c.step.n
+}
+
+// instant returns the k-th instant in Unix milliseconds; it does not exist when it lies in
+// a gap that is to be skipped.
+func (c *calendarInterval) instant(k int64) (at int64, exists bool) {
+	local := c.local(k)
+	m := c.zone.momentOf(local.Unix())
+	millis := local.UnixMilli() - local.Unix()*1000
+	switch {
+	case m.gap && c.gap == GapSkip:
+		return m.first * 1000, false
+	case m.gap && c.gap == GapNext:
+		return m.first * 1000, true
+	case m.gap: // as far into the time after the gap as it lies in the gap, as Quartz does
+		return m.shifted*1000 + millis, true
+	}
+	return m.pick(c.overlap)*1000 + millis, true
+}
+
+// local returns the local time of the k-th instant before daylight saving is considered.
+func (c *calendarInterval) local(k int64) time.Time {
+	if c.step.unit == "day" || c.step.unit == "week" {
+		return c.begin.AddDate(0, 0, int(k*c.stepDays()))
+	}
+	months := int64(c.begin.Month()) - 1 + k*c.stepMonths()
+	year, month := c.begin.Year()+int(floorDiv(months, 12)), time.Month(months%12+1)
+	day := min(c.begin.Day(), monthLength(year, month))
+	h, m, s := c.begin.Clock()
+	return time.Date(year, month, day, h, m, s, c.begin.Nanosecond(), time.UTC)
+}

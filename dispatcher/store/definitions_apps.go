@@ -1,0 +1,137 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+const appColumns = `name, description, enabled, weight, retention, revision, created_at, updated_at`
+
+func scanApp(row scanner) (dispatcher.App, error) {
+	var app dispatcher.App
+	var retention, created, updated int64
+	err := row.Scan(&app.Name, &app.Description, &app.Enabled, &app.Weight, &retention, &app.Revision, &created, &updated)
+	app.Retention = dispatcher.Duration(time.Duration(retention) * time.Millisecond)
+	app.CreatedAt, app.UpdatedAt = instant(created), instant(updated)
+	return app, err
+}
+
+func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	return findApp(ctx, s.read, name, "")
+}
+
+// findApp returns ErrNotFound if there is no such app. lock is a flavor's lock, or empty.
+func findApp(ctx context.Context, q querier, name, lock string) (dispatcher.App, error) {
+	// $1 id
+	app, found, err := first(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock, dispatcher.AppID(name))
+	if err == nil && !found {
+		err = dispatcher.NotFound("app", name)
+	}
+	return app, err
+}
+
+func (s *store) Apps(ctx context.Context, page dispatcher.Page) ([]dispatcher.App, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 last name of the page before, $2 limit
+	const list = `SELECT ` + appColumns + ` FROM apps WHERE name > $1 AND deleted_at IS NULL ORDER BY name LIMIT $2`
+	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)
+}
+
+func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatcher.Change) (stored dispatcher.App, err error) {
+	if err := app.Validate(); err != nil {
+		return stored, err
+	}
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		before, err := t.appBefore(ctx, app.Name)
+		if err != nil {
+			return err
+		}
+		if err := t.allow(before.revision); err != nil {
+			return err
+		}
+		// Two writers that both found no app are held apart by the key only.
+		expected := before.revision
+		if !change.IfAbsent && change.IfRevision == 0 {
+			expected = -1
+		}
+		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
+		// for none, -1 for any, $7 weight, $8 retention. A deleted app's revision goes on. What a
+		// shorter retention has removed does not come back with a longer one.
+		const put = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $7, $8, 1, $5, $5)
+			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled, weight = excluded.weight,
+				history_from = CASE WHEN excluded.retention > apps.retention AND $5 - apps.retention > apps.history_from
+					THEN $5 - apps.retention ELSE apps.history_from END,
+				retention = excluded.retention, revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+				created_at = CASE WHEN apps.deleted_at IS NULL THEN apps.created_at ELSE excluded.created_at END
+			WHERE CASE WHEN apps.deleted_at IS NULL THEN apps.revision ELSE 0 END = $6 OR $6 = -1
+			RETURNING ` + appColumns
+		var found bool
+		stored, found, err = first(ctx, t, scanApp, put,
+			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled, t.now.UnixMilli(), expected, max(app.Weight, 1),
+			cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds())
+		if err != nil {
+			return err
+		}
+		if !found {
+			return dispatcher.ErrPrecondition
+		}
+		if before.enabled != app.Enabled {
+			action := map[bool]string{true: "enable", false: "disable"}[app.Enabled]
+			if err := t.audit(ctx, action, app.Name, "app "+app.Name, stored.Revision); err != nil {
+				return err
+			}
+		}
+		return t.audit(ctx, "put", app.Name, "app "+app.Name, stored.Revision)
+	})
+	return stored, err
+}
+
+// appBefore is what a change of an app has to know of it; no revision: there is none.
+type appBefore struct {
+	revision int64
+	enabled  bool
+}
+
+// appBefore returns an app that stays locked.
+func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
+	before := appBefore{enabled: true}
+	// $1 id
+	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&before.revision, &before.enabled)
+	}, `SELECT revision, enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`+t.lock(), dispatcher.AppID(name))
+	return before, err
+}
+
+func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		app, err := findApp(ctx, t, name, t.lock())
+		if err != nil {
+			return err
+		}
+		if err := t.allow(app.Revision); err != nil {
+			return err
+		}
+		// $1 id
+		const content = `SELECT 1 FROM jobs WHERE app_id = $1 AND deleted_at IS NULL
+			UNION ALL SELECT 1 FROM calendars WHERE app_id = $1 AND deleted_at IS NULL LIMIT 1`
+		if _, found, err := first(ctx, t, scanInt, content, dispatcher.AppID(name)); err != nil || found {
+			if found {
+				return dispatcher.ErrNotEmpty
+			}
+			return err
+		}
+		// $1 now, $2 id
+		const remove = `UPDATE apps SET deleted_at = $1, updated_at = $1 WHERE id = $2`
+		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(name)); err != nil {
+			return err
+		}
+		return t.audit(ctx, "delete", name, "app "+name, app.Revision)
+	})
+}

@@ -1,0 +1,218 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// calendarDefinition is what a calendar's row holds as JSON: all that decides about fires.
+type calendarDefinition struct {
+	Timezone string                  `json:"timezone,omitempty"`
+	Rules    []schedule.CalendarRule `json:"rules,omitempty"`
+	Bases    []string                `json:"bases,omitempty"`
+}
+
+// definition returns the JSON of what c excludes.
+func definition(c dispatcher.Calendar) (string, error) {
+	text, err := json.Marshal(calendarDefinition{c.Timezone, c.Rules, c.Bases})
+	return string(text), err
+}
+
+// define sets what c excludes. What a newer version has written, such as a rule of a kind that
+// this one does not know, must not be taken for nothing: the calendar is then in error.
+func define(c *dispatcher.Calendar, text string) {
+	var d calendarDefinition
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		c.Err = fmt.Errorf("calendar %s/%s: stored definition: %w", c.App, c.Name, err)
+		// Anyone who builds on which calendar is most likely still to be seen, and needed there.
+		var bases struct {
+			Bases []string `json:"bases"`
+		}
+		if json.Unmarshal([]byte(text), &bases) == nil {
+			c.Bases = bases.Bases
+		}
+		return
+	}
+	c.Timezone, c.Rules, c.Bases = d.Timezone, d.Rules, d.Bases
+}
+
+// calendarColumns are a calendar without the name of its app.
+const calendarColumns = `name, description, definition, revision, created_at, updated_at`
+
+// scanCalendar returns the scan function for calendars of an app.
+func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
+	return func(row scanner) (dispatcher.Calendar, error) {
+		c := dispatcher.Calendar{App: app}
+		var text string
+		var created, updated int64
+		if err := row.Scan(&c.Name, &c.Description, &text, &c.Revision, &created, &updated); err != nil {
+			return c, err
+		}
+		c.CreatedAt, c.UpdatedAt = instant(created), instant(updated)
+		define(&c, text)
+		return c, nil
+	}
+}
+
+// appCalendars returns all calendars of an app and the revision of the lot, as of one moment.
+func appCalendars(ctx context.Context, q querier, app string) (revision int64, all []dispatcher.Calendar, err error) {
+	// $1 app. An app without calendars has one row, with nothing in it.
+	const list = `SELECT a.calendar_revision, c.name IS NOT NULL, COALESCE(c.name, ''), COALESCE(c.description, ''),
+			COALESCE(c.definition, '{}'), COALESCE(c.revision, 0), COALESCE(c.created_at, 0), COALESCE(c.updated_at, 0)
+		FROM apps AS a LEFT JOIN calendars AS c ON c.app_id = a.id AND c.deleted_at IS NULL
+		WHERE a.id = $1 AND a.deleted_at IS NULL ORDER BY c.name`
+	found := false
+	scan := scanCalendar(app)
+	_, err = collect(ctx, q, func(row scanner) (struct{}, error) {
+		var there bool
+		calendar, err := scan(wider{scanner: row, before: []any{&revision, &there}})
+		if found = true; there {
+			all = append(all, calendar)
+		}
+		return struct{}{}, err
+	}, list, dispatcher.AppID(app))
+	if err == nil && !found {
+		err = dispatcher.NotFound("app", app)
+	}
+	return revision, all, err
+}
+
+func (s *store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	return appCalendars(ctx, s.read, app)
+}
+
+// calendarsOf returns the calendars of the app of jobs, and the revision of the lot, if one
+// of them names any.
+func calendarsOf(ctx context.Context, q querier, app string, jobs ...dispatcher.Job) (int64, dispatcher.Calendars, error) {
+	var revision int64
+	var all []dispatcher.Calendar
+	for _, job := range jobs {
+		for _, t := range job.Triggers {
+			if t.Calendar == "" {
+				continue
+			}
+			var err error
+			revision, all, err = appCalendars(ctx, q, app)
+			return revision, dispatcher.CompileCalendars(all), err
+		}
+	}
+	return 0, dispatcher.CompileCalendars(nil), nil
+}
+
+func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 app, $2 name
+	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
+	found, ok, err := first(ctx, s.read, scanCalendar(app), one, dispatcher.AppID(app), name)
+	if err == nil && !ok {
+		err = dispatcher.NotFound("calendar", app+"/"+name)
+	}
+	if err != nil {
+		return dispatcher.Calendar{}, err
+	}
+	return found, found.Err
+}
+
+func (s *store) Calendars(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Calendar, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT ` + calendarColumns + ` FROM calendars
+		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
+	all, err := collect(ctx, s.read, scanCalendar(app), list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	for i, c := range all {
+		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
+			all[i].Description = c.Err.Error()
+		}
+	}
+	return all, err
+}
+
+// countCalendars counts the app's calendars up, and returns the revision of the lot.
+func (t *tx) countCalendars(ctx context.Context, app string) (int64, error) {
+	// $1 app
+	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
+	revision, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app))
+	return revision, err
+}
+
+func (s *store) DeleteCalendar(ctx context.Context, app, name string, change dispatcher.Change) error {
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+			return err
+		}
+		_, all, err := appCalendars(ctx, t, app)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(all, func(c dispatcher.Calendar) bool { return c.Name == name })
+		if i < 0 {
+			return dispatcher.NotFound("calendar", app+"/"+name)
+		}
+		if err := t.allow(all[i].Revision); err != nil {
+			return err
+		}
+		if err := t.unused(ctx, all, app, name); err != nil {
+			return err
+		}
+		// $1 now, $2 app, $3 name
+		const remove = `UPDATE calendars SET deleted_at = $1, updated_at = $1 WHERE app_id = $2 AND name = $3`
+		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(app), name); err != nil {
+			return fmt.Errorf("delete calendar %s/%s: %w", app, name, err)
+		}
+		revision, err := t.countCalendars(ctx, app)
+		if err == nil {
+			err = t.rememberCalendar(ctx, app, name, nil, revision)
+		}
+		if err != nil {
+			return err
+		}
+		return t.audit(ctx, "delete", app, "calendar "+name, all[i].Revision)
+	})
+}
+
+// unused returns an error that is ErrInUse, and names a user, while calendar name, one of
+// all of its app, has users.
+func (t *tx) unused(ctx context.Context, all []dispatcher.Calendar, app, name string) error {
+	var user string
+	users := 0
+	for _, c := range all {
+		if slices.Contains(c.Bases, name) {
+			if users++; users == 1 {
+				user = "calendar " + dispatcher.Echo(c.Name)
+			}
+		}
+	}
+	// $1 app, $2 calendar
+	const byTriggers = `SELECT j.name, t.name, COUNT(*) OVER () FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+		WHERE t.app_id = $1 AND t.calendar = $2 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY j.name, t.name LIMIT 1`
+	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+		var job, trigger string
+		var count int
+		err := row.Scan(&job, &trigger, &count)
+		user = "job " + dispatcher.Echo(job) + " trigger " + dispatcher.Echo(trigger)
+		users += count
+		return struct{}{}, err
+	}, byTriggers, dispatcher.AppID(app), name)
+	if err != nil || users == 0 {
+		return err
+	}
+	if users > 1 {
+		user += fmt.Sprintf(" and %d more", users-1)
+	}
+	return fmt.Errorf("calendar %s is used by %s: %w", dispatcher.Echo(name), user, dispatcher.ErrInUse)
+}

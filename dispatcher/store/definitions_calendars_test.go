@@ -1,0 +1,215 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// onBoth runs a test on a store of each kind, with an app "app".
+func onBoth(t *testing.T, test func(t *testing.T, s dispatcher.Store)) {
+	t.Helper()
+	for name, newDatabase := range map[string]func(t *testing.T) string{
+		"SQLite":     func(t *testing.T) string { t.Helper(); return newFile(t) },
+		"PostgreSQL": func(t *testing.T) string { t.Helper(); return pgtest.New(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, newDatabase(t))
+			_, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test"})
+			must(t, err)
+			test(t, s)
+		})
+	}
+}
+
+func putCalendar(t *testing.T, s dispatcher.Store, c dispatcher.Calendar, now time.Time) error {
+	t.Helper()
+	c.App = "app"
+	_, err := s.PutCalendar(t.Context(), c, dispatcher.Change{Actor: "test", Now: now})
+	return err
+}
+
+// tick returns a job whose triggers fire each minute from a time on, as a calendar allows.
+func tick(name, calendar string, from time.Time, triggers ...string) dispatcher.Job {
+	job := dispatcher.Job{
+		App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{},
+		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+	}
+	for _, trigger := range triggers {
+		job.Triggers[trigger] = dispatcher.Trigger{
+			Schedule:     dispatcher.Schedule{Expression: "rate(1m)", StartAt: &from, Calendar: calendar},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		}
+	}
+	return job
+}
+
+// A calendar that this version cannot read is not taken for one that excludes nothing.
+func TestUnreadableCalendar(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "base"}, now))
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", Bases: []string{"base"}}, now))
+		_, err := s.PutJob(t.Context(), tick("job", "bad", now, "tick"), dispatcher.Change{Now: now.Add(-time.Hour)})
+		must(t, err)
+		must(t, store.Exec(t.Context(), s, `UPDATE calendars SET definition = '{"rules":[{"moon":"full"}],"bases":["base"]}' WHERE name = 'bad'`))
+
+		if _, err := s.Calendar(t.Context(), "app", "bad"); err == nil || !strings.Contains(err.Error(), "calendar app/bad: ") {
+			t.Errorf("read: got error %v, want one that names the calendar", err)
+		}
+		all, err := s.Calendars(t.Context(), "app", dispatcher.Page{Limit: 10})
+		if err != nil || len(all) != 2 || all[0].Err == nil || !strings.Contains(all[0].Description, "moon") || all[1].Err != nil {
+			t.Errorf("list: got %+v, %v, want both, the first with its error", all, err)
+		}
+		_, all, err = s.AppCalendars(t.Context(), "app")
+		must(t, err)
+		if _, err := dispatcher.CompileCalendars(all).Find("bad"); err == nil {
+			t.Error("compiled, it can be used")
+		}
+		var problems dispatcher.Problems
+		_, err = s.PutJob(t.Context(), tick("other", "bad", now, "tick"), dispatcher.Change{Now: now})
+		if !errors.As(err, &problems) || problems[0].Path != "/triggers/tick/calendar" {
+			t.Errorf("a job that names it: got %v, want a problem of its trigger", err)
+		}
+		// What it is built on can neither go nor change: its triggers could not follow.
+		err = s.DeleteCalendar(t.Context(), "app", "base", dispatcher.Change{})
+		if !errors.Is(err, dispatcher.ErrInUse) {
+			t.Errorf("delete its base: got %v, want %v", err, dispatcher.ErrInUse)
+		}
+		base := dispatcher.Calendar{Name: "base", Rules: []schedule.CalendarRule{{Weekdays: []string{"SUN"}}}}
+		if err := putCalendar(t, s, base, now); !errors.As(err, &problems) || !strings.Contains(err.Error(), `calendar "bad", which is built on this`) {
+			t.Errorf("change its base: got %v, want a problem that names it", err)
+		}
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", Rules: []schedule.CalendarRule{{To: "11:00"}}}, now))
+		job, err := s.Job(t.Context(), "app", "job")
+		must(t, err)
+		if got := job.Triggers["tick"].NextFireTime; got == nil || !got.Equal(now.Add(time.Hour)) {
+			t.Errorf("declared again: next fire is %v, want %s", got, now.Add(time.Hour))
+		}
+	})
+}
+
+func TestMostCalendars(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
+			WITH RECURSIVE s (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
+			SELECT a.id, 'c' || n, '', '{}', 1, 0, 0 FROM s CROSS JOIN apps AS a`, dispatcher.MaxCalendars)))
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last"}, now))
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last", Description: "again"}, now))
+		var problems dispatcher.Problems
+		if err := putCalendar(t, s, dispatcher.Calendar{Name: "more"}, now); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeTooMany {
+			t.Errorf("one more than the maximum: got %v, want code %s", err, dispatcher.CodeTooMany)
+		}
+	})
+}
+
+// What happens between the plan of a change and its transaction is not overwritten.
+func TestCalendarPlanIsVoid(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+		ctx := t.Context()
+		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+		change := dispatcher.Change{Actor: "test", Now: now}
+		must(t, s.Register(ctx, dispatcher.Node{ID: 1}, now))
+		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "freeze"}, now))
+		for _, name := range []string{"claimed", "edited", "deleted", "paused", "same"} {
+			_, err := s.PutJob(ctx, tick(name, "freeze", now, "tick"), dispatcher.Change{Now: now.Add(-time.Hour)})
+			must(t, err)
+		}
+		freeze := dispatcher.Calendar{App: "app", Name: "freeze", Rules: []schedule.CalendarRule{{From: "10:01", To: "11:00"}}}
+		_, err := store.PutCalendarMeanwhile(ctx, s, freeze, change, func() {
+			id := dispatcher.TriggerID("app", "claimed", "tick")
+			held, err := s.Claim(ctx, dispatcher.ClaimBatch{Node: 1, Token: 1, Now: now, Advances: []dispatcher.Advance{{
+				TriggerID: id, Revision: 1, CalendarRevision: 1, Next: now, Then: now.Add(time.Minute),
+			}}})
+			if err != nil || len(held) != 1 {
+				t.Fatalf("claim: won %v, %v, want 1", held, err)
+			}
+			_, err = s.PutJob(ctx, tick("edited", "freeze", now.Add(5*time.Minute), "tick", "tock"), dispatcher.Change{Now: now.Add(-time.Hour)})
+			must(t, err)
+			must(t, s.DeleteJob(ctx, "app", "deleted", change))
+			_, err = s.PauseJob(ctx, "app", "paused", "", true, change)
+			must(t, err)
+		})
+		must(t, err)
+		open := now.Add(time.Hour)
+		for name, want := range map[string]time.Time{"claimed": open, "edited": open, "paused": now, "same": now} {
+			job, err := s.Job(ctx, "app", name)
+			must(t, err)
+			for trigger, got := range job.Triggers {
+				if got.NextFireTime == nil || !got.NextFireTime.Equal(want) {
+					t.Errorf("%s/%s fires next at %v, want %s", name, trigger, got.NextFireTime, want)
+				}
+			}
+		}
+		must(t, store.Exec(ctx, s, `UPDATE triggers SET calendar_revision = calendar_revision / (CASE WHEN calendar_revision = 2 THEN 1 ELSE 0 END)
+			WHERE deleted_at IS NULL`)) // divides by zero if one was passed over
+
+		// A plan for other calendars than those that are there is none at all.
+		closed := freeze
+		closed.Rules = []schedule.CalendarRule{{To: "23:00"}}
+		_, err = store.PutCalendarMeanwhile(ctx, s, freezeUntil("12:00"), change, func() {
+			_, err := s.PutCalendar(ctx, closed, change)
+			must(t, err)
+		})
+		must(t, err)
+		job, err := s.Job(ctx, "app", "same")
+		must(t, err)
+		if got, want := job.Triggers["tick"].NextFireTime, now.Add(2*time.Hour); got == nil || !got.Equal(want) {
+			t.Errorf("of two changes, the later counts: next fire is %v, want %s", got, want)
+		}
+	})
+}
+
+func freezeUntil(clock string) dispatcher.Calendar {
+	return dispatcher.Calendar{App: "app", Name: "freeze", Rules: []schedule.CalendarRule{{To: clock}}}
+}
+
+// A deadlock would be repaired, a second late each time; there is none.
+func TestCalendarsDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.New(t))
+	ctx := t.Context()
+	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	change := dispatcher.Change{Actor: "test", Now: now}
+	_, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	must(t, putCalendar(t, s, freezeUntil("00:30"), now))
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	for _, name := range names {
+		_, err := s.PutJob(ctx, tick(name, "freeze", now.Add(-time.Minute), names...), dispatcher.Change{Now: now.Add(-time.Hour)})
+		must(t, err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range 20 { // each puts all triggers off that the one before let be due
+			if err := putCalendar(t, s, freezeUntil(fmt.Sprintf("%02d:00", 10+i%2)), now.Add(time.Duration(i)*time.Hour)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, name := range names {
+		wg.Go(func() {
+			for i := range 20 {
+				if _, err := s.PauseJob(ctx, "app", name, "", i%2 == 0, change); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	must(t, store.Exec(ctx, s, `DO $$ BEGIN IF (SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()) > 0 THEN
+		RAISE EXCEPTION 'there were deadlocks'; END IF; END $$`))
+}

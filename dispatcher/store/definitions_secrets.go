@@ -1,0 +1,191 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+)
+
+// sealedRow is a row of secrets.
+type sealedRow struct {
+	jobID int64
+	path  string
+	seal.Sealed
+}
+
+const sealedColumns = `s.job_id, s.path, s.key_id, s.data_key, s.ciphertext`
+
+func scanSealed(row scanner) (r sealedRow, err error) {
+	return r, row.Scan(&r.jobID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
+}
+
+// place is what a secret is bound to: its job, its field, and where it is sent. Who can write to the
+// database and has no key can move it to no other.
+func place(job dispatcher.Job, path string) string {
+	return job.App + "/" + job.Name + path + " " + job.Target.Origin()
+}
+
+// sealSecrets returns a job without the values of its secrets, and what is to be stored of them
+// by their paths. old is what the job replaces.
+func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]seal.Sealed, error) {
+	given, before := job.Target.Secrets(), map[string]dispatcher.Secret{}
+	if old != nil {
+		before = old.Target.Secrets()
+	}
+	var problems dispatcher.Problems
+	sealed := map[string]seal.Sealed{}
+	for _, path := range sortedKeys(given) {
+		secret := given[path]
+		switch at := "/target" + path; {
+		case secret.Stored && !before[path].Stored:
+			problems.Add(at+"/stored", dispatcher.CodeSecretMissing, "no value is stored for this secret; give its value, or refer to it")
+		case secret.Value.IsZero():
+		case s.keys == nil:
+			problems.Add(at+"/value", dispatcher.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
+				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as env:%sNAME or file:PATH", dispatcher.SecretEnvPrefix)
+		default:
+			sealed[path] = s.keys.Seal(secret.Value.Reveal(), place(job, path))
+			given[path] = dispatcher.Secret{Stored: true}
+		}
+	}
+	job.Target = job.Target.WithSecrets(given)
+	return job, sealed, problems.Err()
+}
+
+// writeSecrets stores secrets of a job by their paths, and removes those that it has no more.
+func (t *tx) writeSecrets(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, sealed map[string]seal.Sealed) error {
+	jobID, given := dispatcher.JobID(job.App, job.Name), job.Target.Secrets()
+	if old != nil {
+		for path, secret := range old.Target.Secrets() {
+			if !secret.Stored || given[path].Stored {
+				continue
+			}
+			// $1 job, $2 path
+			if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE job_id = $1 AND path = $2`, jobID, path); err != nil {
+				return fmt.Errorf("remove secret %s: %w", path, err)
+			}
+		}
+	}
+	for path, one := range sealed {
+		if err := t.putSealed(ctx, sealedRow{jobID, path, one}); err != nil {
+			return fmt.Errorf("store secret %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func (t *tx) putSealed(ctx context.Context, r sealedRow) error {
+	// $1 job, $2 path, $3 key, $4 data key, $5 ciphertext
+	const put = `INSERT INTO secrets (job_id, path, key_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (job_id, path) DO UPDATE SET key_id = excluded.key_id, data_key = excluded.data_key, ciphertext = excluded.ciphertext`
+	_, err := t.ExecContext(ctx, put, r.jobID, r.path, r.KeyID, r.DataKey, r.Ciphertext)
+	return err
+}
+
+// openSecrets puts the values of stored secrets into jobs. One that does not open stays as it
+// is: the attempt that needs it says so.
+func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.JobVersion) error {
+	byID := map[int64]*dispatcher.JobVersion{}
+	var ids []int64
+	for i := range jobs {
+		for _, secret := range jobs[i].Target.Secrets() {
+			if secret.Stored {
+				byID[jobs[i].ID] = &jobs[i]
+			}
+		}
+		if byID[jobs[i].ID] != nil {
+			ids = append(ids, jobs[i].ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	// From $1 on: the ids
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + sealedColumns + ` FROM b JOIN secrets AS s ON s.job_id = b.id`
+	rows, err := collect(ctx, q, scanSealed, query, s.batch(ids)...)
+	if err != nil {
+		return fmt.Errorf("read secrets: %w", err)
+	}
+	opened := map[int64]map[string]dispatcher.Secret{}
+	for _, r := range rows {
+		text, err := s.keys.Open(r.Sealed, place(byID[r.jobID].Job, r.path))
+		if err != nil {
+			continue
+		}
+		if opened[r.jobID] == nil {
+			opened[r.jobID] = map[string]dispatcher.Secret{}
+		}
+		opened[r.jobID][r.path] = dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive(text)}
+	}
+	for id, secrets := range opened {
+		byID[id].Target = byID[id].Target.WithSecrets(secrets)
+	}
+	return nil
+}
+
+// checkKeys refuses a database with secrets that the keys do not open.
+func (s *store) checkKeys(ctx context.Context) error {
+	const used = `SELECT DISTINCT key_id FROM secrets ORDER BY key_id`
+	ids, err := collect(ctx, s.read, func(row scanner) (id string, err error) { return id, row.Scan(&id) }, used)
+	if err != nil {
+		return fmt.Errorf("read the keys of secrets: %w", err)
+	}
+	var missing []string
+	for _, id := range ids {
+		if !s.keys.Has(id) {
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: secrets are stored under key %s", dispatcher.ErrKeyMissing, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// RewrapSecrets brings all secrets under the current key.
+func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (int, error) {
+	if s.keys == nil {
+		return 0, fmt.Errorf("rewrap secrets: %w", dispatcher.ErrKeyMissing)
+	}
+	count := 0
+	err := s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		count = 0
+		// $1 current key
+		const others = `SELECT ` + sealedColumns + `, a.name, j.name, j.target FROM secrets AS s
+			JOIN jobs AS j ON j.id = s.job_id JOIN apps AS a ON a.id = j.app_id WHERE s.key_id <> $1 ORDER BY s.job_id, s.path`
+		type named struct {
+			sealedRow
+			job    dispatcher.Job
+			target string
+		}
+		lock := t.lock()
+		if lock != "" {
+			lock += " OF s"
+		}
+		rows, err := collect(ctx, t, func(row scanner) (n named, err error) {
+			n.sealedRow, err = scanSealed(wider{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target}})
+			return n, err
+		}, others+lock, s.keys.Current())
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if err := json.Unmarshal([]byte(r.target), &r.job.Target); err != nil {
+				return fmt.Errorf("job %s/%s: stored target: %w", r.job.App, r.job.Name, err)
+			}
+			if r.Sealed, err = s.keys.Rewrap(r.Sealed, place(r.job, r.path)); err != nil {
+				return fmt.Errorf("job %s/%s: secret %s: %w", r.job.App, r.job.Name, r.path, err)
+			}
+			if err := t.putSealed(ctx, r.sealedRow); err != nil {
+				return err
+			}
+			count++
+		}
+		return t.audit(ctx, "rewrap", "", "secrets", 0)
+	})
+	return count, err
+}

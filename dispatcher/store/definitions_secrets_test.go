@@ -1,0 +1,261 @@
+package store_test
+
+import (
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+)
+
+// onBothDatabases runs a test on a new database of each kind.
+func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
+	t.Helper()
+	for name, make := range map[string]func(testing.TB) string{
+		"SQLite": newFile, "PostgreSQL": func(t testing.TB) string { return pgtest.New(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, make(t))
+		})
+	}
+}
+
+// sealKeys returns keys of 32 equal letters each.
+func sealKeys(t *testing.T, letters string) *seal.Keys {
+	t.Helper()
+	var all []string
+	for _, letter := range letters {
+		all = append(all, base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(letter), 32))))
+	}
+	keys, err := seal.Parse(strings.Join(all, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func openWith(t *testing.T, database string, keys *seal.Keys) dispatcher.Store {
+	t.Helper()
+	return openAs(t, database, store.Options{Keys: keys})
+}
+
+const (
+	first, other = "whsec_Zmlyc3QgZmlyc3QgZmlyc3QgZmlyc3QgZmlyc3Qg", "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIg"
+	tokenPath    = "/webhook/auth/bearer/token"
+	signingPath  = "/webhook/signing/secrets/current"
+)
+
+func value(text string) dispatcher.Secret {
+	return dispatcher.Secret{Value: dispatcher.NewSensitive(text)}
+}
+
+// secretJob is a job with these secrets.
+func secretJob(signing, token dispatcher.Secret) dispatcher.Job {
+	w := dispatcher.Webhook{
+		URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
+		Auth:    &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: token}},
+		Signing: &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"current": signing}},
+	}
+	return dispatcher.Job{App: "demo", Name: "ping", Enabled: true, Target: dispatcher.Target{Webhook: &w}}
+}
+
+func put(t *testing.T, s dispatcher.Store, job dispatcher.Job) dispatcher.Job {
+	t.Helper()
+	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := s.PutJob(t.Context(), job, dispatcher.Change{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
+}
+
+// opened returns the values as a node gets them.
+func opened(t *testing.T, s dispatcher.Store) map[string]string {
+	t.Helper()
+	jobs, err := s.JobsByID(t.Context(), []int64{dispatcher.JobID("demo", "ping")})
+	if err != nil || len(jobs) != 1 || jobs[0].Err != nil {
+		t.Fatalf("jobs = %+v, %v", jobs, err)
+	}
+	values := map[string]string{}
+	for path, secret := range jobs[0].Target.Secrets() {
+		values[path] = secret.Value.Reveal()
+	}
+	return values
+}
+
+func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		kept, reference := dispatcher.Secret{Stored: true}, dispatcher.Secret{Reference: "env:SECRET_X"}
+		stored := put(t, s, secretJob(value(first), value("hunter2")))
+		read, err := s.Job(t.Context(), "demo", "ping")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, job := range map[string]dispatcher.Job{"put": stored, "read": read} {
+			if diff := cmp.Diff(map[string]dispatcher.Secret{tokenPath: kept, signingPath: kept}, job.Target.Secrets()); diff != "" {
+				t.Errorf("secrets as %s (-want +got):\n%s", what, diff)
+			}
+		}
+		for _, step := range []struct {
+			what           string
+			signing, token dispatcher.Secret
+			want           map[string]string
+		}{
+			{"as they were given", kept, kept, map[string]string{signingPath: first, tokenPath: "hunter2"}},
+			{"one replaced", kept, value("hunter3"), map[string]string{signingPath: first, tokenPath: "hunter3"}},
+			{"one by reference", value(other), reference, map[string]string{signingPath: other, tokenPath: ""}},
+			{"given again", kept, value("hunter4"), map[string]string{signingPath: other, tokenPath: "hunter4"}},
+		} {
+			put(t, s, secretJob(step.signing, step.token))
+			if diff := cmp.Diff(step.want, opened(t, s)); diff != "" {
+				t.Errorf("%s: values (-want +got):\n%s", step.what, diff)
+			}
+		}
+		put(t, s, secretJob(reference, reference))
+		if _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+			t.Errorf("to keep what is not there = %v", err)
+		}
+		put(t, s, secretJob(reference, value("hunter5")))
+		if err := s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+			t.Errorf("to keep what a deleted job had = %v", err)
+		}
+	})
+}
+
+// Who may declare jobs and does not know a secret cannot have it sent to a server of their own.
+func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		kept := dispatcher.Secret{Stored: true}
+		to := func(url string, signing, token dispatcher.Secret) dispatcher.Job {
+			job := secretJob(signing, token)
+			job.Target.Webhook.URL = url
+			return job
+		}
+		put(t, s, to("https://Example.com/a", value(first), value("hunter2")))
+		for _, url := range []string{
+			"http://example.com/a", "https://example.com:8443/a", "https://example.com.evil.test/a", "https://evil.test/https://example.com/a", "https://evil.test?x=https://example.com",
+		} {
+			_, err := s.PutJob(t.Context(), to(url, kept, kept), dispatcher.Change{})
+			var problems dispatcher.Problems
+			if !errors.As(err, &problems) || len(problems) != 2 || problems[0].Code != "secret_origin" || problems[0].Path != "/target"+tokenPath+"/stored" || problems[1].Path != "/target"+signingPath+"/stored" {
+				t.Errorf("moved to %s = %v, want secret_origin of both", url, err)
+			}
+			if text := fmt.Sprint(err); !strings.Contains(text, "value_version") || !strings.Contains(text, "https://example.com") {
+				t.Errorf("moved to %s = %q, want whence and the way out", url, text)
+			}
+		}
+		_, err := s.PutJob(t.Context(), to("https://other.test/", kept, value("hunter3")), dispatcher.Change{})
+		if problemOf(err) != "/target"+signingPath+"/stored secret_origin" {
+			t.Errorf("moved with one of two values = %v", err)
+		}
+		for _, url := range []string{"https://example.com/b?c=d", "https://EXAMPLE.com:443"} {
+			put(t, s, to(url, kept, kept))
+			if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter2"}, opened(t, s)); diff != "" {
+				t.Errorf("values at %s (-want +got):\n%s", url, diff)
+			}
+		}
+		put(t, s, to("https://other.test/", value(other), value("hunter3")))
+		if diff := cmp.Diff(map[string]string{signingPath: other, tokenPath: "hunter3"}, opened(t, s)); diff != "" {
+			t.Errorf("values that moved along (-want +got):\n%s", diff)
+		}
+		if n, err := s.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != 0 || err != nil {
+			t.Errorf("rewrapped %d, %v", n, err)
+		}
+	})
+}
+
+func problemOf(err error) string {
+	var problems dispatcher.Problems
+	if !errors.As(err, &problems) || len(problems) != 1 {
+		return fmt.Sprint(err)
+	}
+	return problems[0].Path + " " + problems[0].Code
+}
+
+func TestSecretsNeedTheirKeys(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		without := openWith(t, database, nil)
+		put(t, without, secretJob(dispatcher.Secret{Reference: "env:SECRET_X"}, dispatcher.Secret{Reference: "file:x"}))
+		if _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:x"}), dispatcher.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
+			t.Errorf("a value without a key = %v", err)
+		}
+		_ = without.Close()
+		s := openWith(t, database, sealKeys(t, "a"))
+		put(t, s, secretJob(value(first), value("hunter2")))
+		_ = s.Close()
+		for name, keys := range map[string]*seal.Keys{"no key": nil, "another key": sealKeys(t, "b")} {
+			if _, err := store.Open(t.Context(), database, store.Options{Keys: keys}); !errors.Is(err, dispatcher.ErrKeyMissing) {
+				t.Errorf("opened with %s: %v, want that a key is missing", name, err)
+			}
+		}
+		// A tool that opens it beside sees no values, and does not take them for something else.
+		beside, err := store.Open(t.Context(), database, store.Options{Beside: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]string{signingPath: "", tokenPath: ""}, opened(t, beside)); diff != "" {
+			t.Errorf("values without the key (-want +got):\n%s", diff)
+		}
+		_ = beside.Close()
+
+		both := openWith(t, database, sealKeys(t, "ba"))
+		for _, want := range []int{2, 0} {
+			if n, err := both.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != want || err != nil {
+				t.Errorf("rewrapped %d, %v, want %d", n, err, want)
+			}
+		}
+		_ = both.Close()
+		if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter2"}, opened(t, openWith(t, database, sealKeys(t, "b")))); diff != "" {
+			t.Errorf("values under the new key (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A row that is copied to another job, or a job that is sent elsewhere, as by somebody who can write to the database but has no
+// key, is worth nothing there.
+func TestSecretsAreNothingInAnotherPlace(t *testing.T) {
+	t.Parallel()
+	database := newFile(t)
+	s := openWith(t, database, sealKeys(t, "a"))
+	put(t, s, secretJob(value(first), value("hunter2")))
+	db, err := sql.Open("sqlite", strings.TrimPrefix(database, "sqlite:"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	// One after the other: SQLite minds the key row by row.
+	for _, swap := range []string{`UPDATE secrets SET path = 'x' WHERE path = $1`, `UPDATE secrets SET path = $1 WHERE path <> 'x'`} {
+		if _, err := db.ExecContext(t.Context(), swap, tokenPath); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := opened(t, s)[tokenPath]; got != "" {
+		t.Errorf("the signing secret opens as token: %q", got)
+	}
+	put(t, s, secretJob(value(first), value("hunter2")))
+	if _, err := db.ExecContext(t.Context(), `UPDATE jobs SET target = replace(target, 'example.com', 'evil.test')`); err != nil {
+		t.Fatal(err)
+	}
+	if got := opened(t, s); got[tokenPath] != "" || got[signingPath] != "" {
+		t.Errorf("secrets open for another host: %q", got)
+	}
+}

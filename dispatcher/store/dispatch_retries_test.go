@@ -1,0 +1,40 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// However many runs are live, and however many are to be attempted later, those that are due are
+// found by their own index.
+func TestRetryPlan(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		testRetryPlan(t, open(t, newFile(t)), "SEARCH r USING INDEX runs_retrying (next_attempt_at<?)")
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		testRetryPlan(t, open(t, pgtest.New(t)), "runs_default_next_attempt_at_idx")
+	})
+}
+
+func testRetryPlan(t *testing.T, s dispatcher.Store, want string) {
+	t.Helper()
+	const fill = `INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, live, state, next_attempt_at)
+		WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000)
+		SELECT n, n, 1, 1, 1, 1, 1, 1, TRUE, CASE WHEN n % 2 = 0 THEN 'retrying' ELSE 'claimed' END, CASE WHEN n % 2 = 0 THEN n * 10 END FROM s`
+	must(t, store.Exec(t.Context(), s, fill))
+	for _, statistics := range []string{"none", "fresh"} {
+		if statistics == "fresh" {
+			must(t, store.Exec(t.Context(), s, "ANALYZE"))
+		}
+		if plan, err := store.ExplainRetries(t.Context(), s, 1000); err != nil || !strings.Contains(plan, want) {
+			t.Errorf("statistics %s: %v, got plan\n%s", statistics, err, plan)
+		}
+	}
+}

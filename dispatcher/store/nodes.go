@@ -1,0 +1,257 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+const nodeColumns = `id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag, clock_offset`
+
+func scanNode(row scanner) (dispatcher.Node, error) {
+	var node dispatcher.Node
+	var started, heartbeat, lag, offset int64
+	var apps, labels string
+	err := row.Scan(&node.ID, &node.Name, &node.Version, &node.State, &apps, &labels, &started, &heartbeat, &node.InFlight, &node.Fires, &lag, &offset)
+	if apps != "" {
+		node.Apps = strings.Split(apps, ",")
+	}
+	node.Labels = dispatcher.ParseLabels(labels)
+	node.Lag, node.ClockOffset = dispatcher.Duration(lag*int64(time.Millisecond)), dispatcher.Duration(offset*int64(time.Millisecond))
+	node.StartedAt, node.HeartbeatAt = instant(started), instant(heartbeat)
+	return node, err
+}
+
+func (s *store) Installation(ctx context.Context) (string, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	id, found, err := first(ctx, s.read, func(row scanner) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	}, `SELECT id FROM installation`)
+	if err == nil && !found {
+		err = fmt.Errorf("installation: %w", dispatcher.ErrNotFound)
+	}
+	return id, err
+}
+
+func (s *store) Clock(ctx context.Context) (time.Time, error) {
+	ctx, cancel := bound(ctx, heartbeatTimeout)
+	defer cancel()
+	return s.clock(ctx, s.heartbeat)
+}
+
+func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Time) error {
+	if node.State != dispatcher.NodePaused {
+		node.State = dispatcher.NodeActive
+	}
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	where, err := s.where(ctx)
+	if err != nil {
+		return err
+	}
+	var settled int64
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		rolledBack, err := t.rolledBack(ctx, where)
+		if err != nil {
+			return err
+		}
+		if settled, _, err = first(ctx, t, scanInt, `SELECT rollback_settled_at FROM installation`); err != nil {
+			return err
+		}
+		if t.single() {
+			// Who holds the lock file is alone: anyone who is in the table is gone.
+			if _, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead'`); err != nil {
+				return err
+			}
+		}
+		state, rolledBack := node.State, rolledBack && node.State == dispatcher.NodeActive
+		if rolledBack {
+			state = dispatcher.NodePaused
+		}
+		// $1 id, $2 name, $3 version, $4 state, $5 now, $6 apps, $7 labels, $8 zones, $9 rolled back
+		const insert = `INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag, clock_offset, paused_by_rollback)
+			VALUES ($1, $2, $3, $4, $6, $7, $8, $5, $5, 0, 0, 0, 0, $9)`
+		_, err = t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, state, t.now.UnixMilli(),
+			strings.Join(node.Apps, ","), node.Labels.String(), schedule.ZonesVersion(), rolledBack)
+		t.tell("")
+		return err
+	})
+	if err == nil {
+		s.seen.registered(node.ID, settled)
+		s.mark(node.ID, 0)
+	}
+	return err
+}
+
+// rolled back tells whether a node that registers is to wait, for the database lost commits.
+func (t *tx) rolledBack(ctx context.Context, where string) (bool, error) {
+	reason, err := t.astray(ctx, t, where)
+	if err == nil && reason != "" {
+		err = declare(ctx, t.execute, t.now, reason, "system")
+	}
+	if err != nil {
+		return false, err
+	}
+	_, found, err := unsettled(ctx, t)
+	return found, err
+}
+
+func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error) {
+	ctx, cancel := bound(ctx, heartbeatTimeout)
+	defer cancel()
+	if now.IsZero() {
+		var err error
+		if now, err = s.clock(ctx, s.heartbeat); err != nil {
+			return dispatcher.HeartbeatReply{}, err
+		}
+	}
+	// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
+	const heartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, heartbeats = heartbeats + 1
+		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
+		EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
+	type beaten struct {
+		dispatcher.Node
+		heartbeats, settled int64
+		held, rolledBack    bool // held: paused by the rollback alone
+	}
+	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n beaten, err error) {
+		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.heartbeats, &n.held, &n.rolledBack, &n.settled}})
+		return n, err
+	}, heartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
+	if err != nil {
+		return dispatcher.HeartbeatReply{}, err
+	}
+	if !found {
+		if err := s.doubt(ctx, id, now); err != nil {
+			return dispatcher.HeartbeatReply{}, err
+		}
+		return dispatcher.HeartbeatReply{}, fmt.Errorf("node %s: %w", id, dispatcher.ErrNodeDead)
+	}
+	if s.seen.beaten(id, node.heartbeats, node.settled) {
+		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
+		_, err := s.DeclareRollback(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", id), dispatcher.Change{Actor: "system", Now: now})
+		if err != nil {
+			return dispatcher.HeartbeatReply{}, err
+		}
+		node.held, node.rolledBack = node.held || node.State == dispatcher.NodeActive, true
+		node.State = dispatcher.NodePaused
+	}
+	asked := node.State
+	if node.held {
+		asked = dispatcher.NodeActive
+	}
+	s.mark(id, node.heartbeats)
+	live, err := collect(ctx, s.heartbeat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
+	return dispatcher.HeartbeatReply{State: node.State, OperatorState: asked, At: now, Live: live, RolledBack: node.rolledBack}, err
+}
+
+// doubt notes a rollback if the database does not know a node that it must know.
+func (s *store) doubt(ctx context.Context, id dispatcher.NodeID, now time.Time) error {
+	// $1 id
+	settled, unknown, err := first(ctx, s.heartbeat, scanInt, `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, id)
+	if err != nil || !unknown || !s.seen.knows(id) || s.seen.answered(settled) {
+		return err
+	}
+	_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", id), dispatcher.Change{Actor: "system", Now: now})
+	return err
+}
+
+func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
+	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		// $1 id
+		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0 WHERE id = $1`, id)
+		t.tell("")
+		return err
+	})
+}
+
+// forgetAfter is how long a dead node is listed after its last heartbeat.
+const forgetAfter = 24 * time.Hour
+
+// The statements of MarkDead. All read the present themselves: one that was delayed would take
+// the heartbeats of a fleet that is well for old ones, or set them back.
+// $1 now, $2 milliseconds, from $3 on: the id of the node that asks, and its heartbeat
+const (
+	// A heartbeat from the future, left by a clock that was wrong, would keep its node alive
+	// until then; from now on it ages.
+	clampHeartbeats = ` UPDATE nodes AS o SET heartbeat_at = b.now FROM b WHERE o.heartbeat_at > b.now + $2 AND o.state <> 'dead'`
+
+	// A node that holds live runs stays, for they are found by it. 100 at a time keep the
+	// transaction short.
+	forgetNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
+		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id) ORDER BY o.heartbeat_at LIMIT 100)`
+
+	markDeadNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id
+		WHERE me.state <> 'dead' AND me.heartbeat_at = b.heartbeat AND (b.now - me.heartbeat_at) * 2 < $2 AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
+)
+
+func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (dead int, err error) {
+	asker := s.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		var affected int64
+		// Forgetting comes first: who dies now may have a claim under way, whose runs must
+		// still find their node.
+		for _, step := range []struct {
+			statement string
+			age       time.Duration
+		}{{clampHeartbeats, 0}, {forgetNodes, forgetAfter}, {markDeadNodes, after}} {
+			args := append([]any{orZero(now), step.age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
+			result, err := t.ExecContext(ctx, asker+step.statement, args...)
+			if err != nil {
+				return err
+			}
+			if affected, err = result.RowsAffected(); err != nil {
+				return err
+			}
+		}
+		if dead = int(affected); dead > 0 {
+			t.tell("")
+		}
+		return nil
+	})
+	return dead, err
+}
+
+func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	nodes, err := collect(ctx, s.read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
+	dispatcher.SetShares(nodes)
+	return nodes, err
+}
+
+func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (node dispatcher.Node, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		if state == dispatcher.NodeActive {
+			if _, rolledBack, err := unsettled(ctx, t); err != nil {
+				return err
+			} else if rolledBack {
+				return fmt.Errorf("node %s stays paused: %w", id, dispatcher.ErrRolledBack)
+			}
+		}
+		// $1 id, $2 state
+		const set = `UPDATE nodes SET state = $2, paused_by_rollback = FALSE WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
+		var found bool
+		if node, found, err = first(ctx, t, scanNode, set, id, state); err != nil {
+			return err
+		}
+		if !found {
+			// $1 id
+			if _, found, err = first(ctx, t, scanInt, `SELECT 1 FROM nodes WHERE id = $1`, id); err != nil {
+				return err
+			}
+			if !found {
+				return dispatcher.NotFound("node", id.String())
+			}
+			return fmt.Errorf("node %s is dead: %w", id, dispatcher.ErrConflict)
+		}
+		return t.audit(ctx, string(state), "", "node "+id.String(), 0)
+	})
+	return node, err
+}

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// dayMillis is a day: the ledger of PostgreSQL has partitions of one UTC day each.
+const dayMillis = 24 * 60 * 60 * 1000
+
+// day returns the first instant of the day of an instant, which is not before 1970.
+func day(ms int64) int64 { return ms - ms%dayMillis }
+
+// Partitions are made for yesterday, today and some days ahead: fires are claimed within
+// seconds of their instants.
+const (
+	daysBehind = 1
+	daysAhead  = 3
+)
+
+// partition is one day of a table.
+type partition struct {
+	table string // runs, attempts or answers
+	day   int64  // its first instant
+}
+
+// name ends in the day, such as runs_20260131.
+func (p partition) name() string { return p.table + "_" + instant(p.day).Format("20060102") }
+
+// parsePartition reads what name wrote; ok is false for the default partitions.
+func parsePartition(name string) (p partition, ok bool) {
+	table, date, _ := strings.Cut(name, "_")
+	at, err := time.Parse("20060102", date)
+	return partition{table: table, day: at.UnixMilli()}, err == nil
+}
+
+// giveWay: who waits for a lock makes the claims that come after it wait, too, so it gives up
+// after the lead by which fires are claimed.
+func (p *postgres) giveWay(ctx context.Context, tx *sql.Tx) error {
+	// Without statistics the planner would read a whole day to find that nothing in it is live.
+	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)
+	return err
+}
+
+func (p *postgres) turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error) {
+	there, err := partitions(ctx, c.db)
+	if err == nil {
+		err = makeDays(ctx, c, there, now)
+	}
+	done = true
+	for _, one := range there {
+		if one.day+dayMillis > horizon || err != nil || !done {
+			break // they are in the order of their days
+		}
+		gone := false
+		done, err = c.aside(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+			gone, err = one.drop(ctx, tx)
+			return err
+		})
+		if gone && done {
+			dropped++
+		}
+	}
+	return dropped, done, err
+}
+
+// partitions returns those that there are, the runs of each day first.
+func partitions(ctx context.Context, q querier) ([]partition, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	const list = `SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+		WHERE i.inhparent IN (CAST('runs' AS regclass), CAST('attempts' AS regclass), CAST('responses' AS regclass))
+		ORDER BY right(c.relname, 8), c.relname DESC`
+	names, err := collect(ctx, q, func(row scanner) (name string, err error) {
+		err = row.Scan(&name)
+		return name, err
+	}, list)
+	var all []partition
+	for _, name := range names {
+		if one, ok := parsePartition(name); ok {
+			all = append(all, one)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list partitions: %w", err)
+	}
+	return all, nil
+}
+
+// firstDays makes the first partitions of a database, so that no day begins in the default one.
+// Who starts at the same time leaves it to the first.
+func (p *postgres) firstDays(ctx context.Context, db *sql.DB) error {
+	s := &store{write: db, read: db, flavor: p}
+	c, err := s.cleaner(ctx, dispatcher.NodeID(rand.Int64()), time.Time{})
+	if err != nil || c == nil {
+		return err
+	}
+	now, err := p.clock(ctx, db)
+	if err != nil {
+		return errors.Join(err, c.end(ctx))
+	}
+	there, err := partitions(ctx, db)
+	if err == nil {
+		err = makeDays(ctx, *c, there, now.UnixMilli())
+	}
+	return errors.Join(err, c.end(ctx))
+}
+
+// makeDays makes the partitions that are missing.
+func makeDays(ctx context.Context, c cleaner, there []partition, now int64) error {
+	for n := -daysBehind; n <= daysAhead; n++ {
+		for _, table := range []string{"runs", "attempts", "responses"} {
+			one := partition{table: table, day: day(now) + int64(n)*dayMillis}
+			if slices.Contains(there, one) {
+				continue
+			}
+			done, err := c.aside(ctx, one.attach)
+			if err != nil {
+				return fmt.Errorf("make partition %s: %w", one.name(), err)
+			}
+			if !done {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// attach makes a partition. One that is attached, unlike one that is created in place, does not
+// lock the table against reads and writes, but only its default partition. A day that has rows
+// there stays there.
+func (p partition) attach(ctx context.Context, tx *sql.Tx) error {
+	if there, err := p.attached(ctx, tx); err != nil || there {
+		return err
+	}
+	from, to := p.day, p.day+dayMillis
+	// $1 from, $2 to
+	_, found, err := first(ctx, tx, scanInt, `SELECT 1 FROM `+p.table+`_default WHERE scheduled_at >= $1 AND scheduled_at < $2 LIMIT 1`, from, to)
+	if err != nil || found {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %[1]s (LIKE %[2]s INCLUDING ALL);
+		ALTER TABLE %[2]s ATTACH PARTITION %[1]s FOR VALUES FROM (%[3]d) TO (%[4]d)`, p.name(), p.table, from, to))
+	return err
+}
+
+// attached tells whether a partition is there. Another node may have made or dropped it since
+// they were listed.
+func (p partition) attached(ctx context.Context, tx *sql.Tx) (bool, error) {
+	// $1 name
+	_, found, err := first(ctx, tx, scanInt, `SELECT 1 FROM pg_inherits WHERE inhrelid = to_regclass($1)`, p.name())
+	return found, err
+}
+
+// drop drops a partition unless it holds what must stay. What no claim writes to is locked
+// first, for as long as it takes to look; the table itself only to take the partition out.
+func (p partition) drop(ctx context.Context, tx *sql.Tx) (dropped bool, err error) {
+	// The others go when none of their day's runs is left, wherever those are.
+	// $1 from, $2 to
+	held, bounds := `SELECT 1 FROM runs WHERE scheduled_at >= $1 AND scheduled_at < $2 LIMIT 1`, []any{p.day, p.day + dayMillis}
+	if p.table == "runs" {
+		held = `SELECT 1 FROM ` + p.name() + ` WHERE live
+			UNION ALL SELECT 1 FROM (` + awaited + `) AS a WHERE a.at >= $1 AND a.at < $2 LIMIT 1`
+	}
+	if there, err := p.attached(ctx, tx); err != nil || !there {
+		return false, err
+	}
+	if _, err := tx.ExecContext(ctx, `LOCK TABLE `+p.name()+`, `+p.table+`_default IN ACCESS EXCLUSIVE MODE`); err != nil {
+		return false, err
+	}
+	if _, found, err := first(ctx, tx, scanInt, held, bounds...); err != nil || found {
+		return false, err
+	}
+	if _, err := tx.ExecContext(ctx, `DROP TABLE `+p.name()); err != nil {
+		return false, fmt.Errorf("drop partition %s: %w", p.name(), err)
+	}
+	return true, nil
+}

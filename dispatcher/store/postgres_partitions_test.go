@@ -1,0 +1,325 @@
+package store_test
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// partitionsOf names the partitions of a range of days.
+func partitionsOf(first time.Time, n int) (names []string) {
+	for i := range n {
+		date := first.Add(days(i)).Format("20060102")
+		names = append(names, "runs_"+date, "attempts_"+date, "responses_"+date)
+	}
+	return names
+}
+
+func wantPartitions(t *testing.T, what string, s dispatcher.Store, want []string) {
+	t.Helper()
+	got, err := store.Partitions(t.Context(), s)
+	must(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: partitions (-want +got):\n%s", what, diff)
+	}
+}
+
+// openWithout opens a database without the partitions of its migration.
+func openWithout(t testing.TB, database string) dispatcher.Store {
+	t.Helper()
+	s := open(t, database)
+	names, err := store.Partitions(t.Context(), s)
+	must(t, err)
+	must(t, store.Exec(t.Context(), s, "DROP TABLE "+strings.Join(names, ", ")))
+	return s
+}
+
+func purge(t testing.TB, s dispatcher.Store, now time.Time) dispatcher.Purged {
+	t.Helper()
+	removed, err := s.Purge(t.Context(), 1, now)
+	must(t, err)
+	return removed
+}
+
+func TestMigrationMakesPartitionsForNow(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.New(t))
+	now, err := s.Clock(t.Context())
+	must(t, err)
+	today := now.Truncate(days(1))
+	got, err := store.Partitions(t.Context(), s)
+	must(t, err)
+	// The template is migrated before the clock is read, in whatever second of the day.
+	if !slices.Equal(got, partitionsOf(today.Add(-days(1)), 5)) && !slices.Equal(got, partitionsOf(today.Add(-days(2)), 5)) {
+		t.Errorf("at %s: got partitions %q, want those of yesterday to three days ahead", now, got)
+	}
+}
+
+func TestPartitionsComeAndGo(t *testing.T) {
+	t.Parallel()
+	s := openWithout(t, pgtest.New(t))
+	long, short := declareApp(t, s, "long", days(10)), declareApp(t, s, "short", days(1))
+	purge(t, s, may1.Add(days(1)))
+	wantPartitions(t, "at first", s, partitionsOf(may1, 5))
+	insertRuns(t, s, long, may1.Add(time.Hour), 10, false)
+	insertRuns(t, s, short, may1.Add(days(1)), 10, true)
+	insertRuns(t, s, long, may1.Add(days(1)).Add(time.Hour), 10, false)
+	insertRuns(t, s, short, may1.Add(days(2)), 10, false)
+	if n := count(t, s, `SELECT (SELECT count(*) FROM runs_default) + (SELECT count(*) FROM attempts_default) + (SELECT count(*) FROM responses_default)`); n != 0 {
+		t.Errorf("%d rows went to the default partitions, want none", n)
+	}
+	if got := purge(t, s, may1.Add(days(11)).Add(-time.Millisecond)); got != (dispatcher.Purged{Runs: 10}) {
+		t.Errorf("before the longest retention: removed %+v, want the ended runs of the other app", got)
+	}
+	if got := purge(t, s, may1.Add(days(11))); got != (dispatcher.Purged{Partitions: 3}) {
+		t.Errorf("a day after its retention: removed %+v, want its partitions", got)
+	}
+	// The next day holds live runs: it stays, and what is not live goes one by one.
+	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Runs: 10}) {
+		t.Errorf("a day with live runs: removed %+v, want the ended ones", got)
+	}
+	must(t, store.Exec(t.Context(), s, `UPDATE runs SET live = FALSE`))
+	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Partitions: 3}) {
+		t.Errorf("once they have ended: removed %+v, want the partitions", got)
+	}
+	wantPartitions(t, "at last", s, append(partitionsOf(may1.Add(days(2)), 3), partitionsOf(may1.Add(days(9)), 7)...))
+}
+
+// Rows of a day that was not made in time stay where they are.
+func TestDayWithRowsInTheDefaultPartition(t *testing.T) {
+	t.Parallel()
+	s := openWithout(t, pgtest.New(t))
+	job := declareApp(t, s, "app", days(10))
+	insertRuns(t, s, job, may1.Add(time.Hour), 10, false)
+	for range 2 {
+		if got := purge(t, s, may1); got != (dispatcher.Purged{}) {
+			t.Errorf("removed %+v, want nothing", got)
+		}
+		wantPartitions(t, "beside the default", s, append(partitionsOf(may1.Add(-days(1)), 1), partitionsOf(may1.Add(days(1)), 3)...))
+	}
+	if got := purge(t, s, may1.Add(days(11))); got.Runs != 10 || got.Partitions != 3 {
+		t.Errorf("after its retention: removed %+v, want the runs, and the empty day before", got)
+	}
+}
+
+// Nodes that tidy at the same moment do not hinder each other.
+func TestConcurrentTidy(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := openWithout(t, database)
+	job := declareApp(t, s, "app", days(10))
+	insertRuns(t, s, job, may1, 2000, false)
+	var wg sync.WaitGroup
+	for range 4 {
+		node := open(t, database)
+		wg.Go(func() {
+			for n := range 20 {
+				if _, err := node.Purge(t.Context(), dispatcher.NodeID(n+1), may1.Add(days(n))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	purge(t, s, may1.Add(days(20)))
+	if n := count(t, s, `SELECT count(*) FROM runs`); n != 0 {
+		t.Errorf("%d runs are left, want none", n)
+	}
+	// Between, a day may have been made by nobody: each left it to another.
+	got, err := store.Partitions(t.Context(), s)
+	must(t, err)
+	want := partitionsOf(may1.Add(days(19)), 5)
+	if n := len(got) - len(want); n < 0 || !slices.Equal(got[n:], want) || got[0] < "runs_20260511" {
+		t.Errorf("at last: got partitions %q, want these: %q, and none before 20260511", got, want)
+	}
+}
+
+// Who holds a lock is left in peace, and waits for nobody.
+func TestTidyGivesWay(t *testing.T) {
+	t.Parallel()
+	for name, lock := range map[string]string{
+		"a write":   `UPDATE runs SET error = 'x'`,
+		"an export": `LOCK TABLE runs, attempts IN ACCESS SHARE MODE`,
+		"a change":  `LOCK TABLE runs IN ACCESS EXCLUSIVE MODE`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.New(t)
+			s := openWithout(t, database)
+			job := declareApp(t, s, "app", days(10))
+			purge(t, s, may1)
+			insertRuns(t, s, job, may1, 10, false)
+			conn, err := pgx.Connect(t.Context(), database)
+			must(t, err)
+			t.Cleanup(func() { conn.Close(context.WithoutCancel(t.Context())) })
+			tx, err := conn.Begin(t.Context())
+			must(t, err)
+			_, err = tx.Exec(t.Context(), lock)
+			must(t, err)
+			begin := time.Now()
+			if got := purge(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 3 {
+				t.Errorf("beside a lock: removed %+v, want nothing but the empty day", got)
+			}
+			// Statements of others wait for two seconds, see the store's session.
+			if took := time.Since(begin); took > 1900*time.Millisecond {
+				t.Errorf("it waited %s for the lock", took)
+			}
+			must(t, tx.Commit(t.Context()))
+			purge(t, s, may1.Add(days(12)))
+			if n := count(t, s, `SELECT count(*) FROM runs`); n != 0 {
+				t.Errorf("%d runs are left once the lock is gone, want none", n)
+			}
+		})
+	}
+}
+
+// One node at a time cleans up, and one that froze meanwhile and wakes removes nothing.
+func TestOneNodeTidiesAtATime(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testOneTidies(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testOneTidies(t, open(t, pgtest.New(t))) })
+}
+
+func testOneTidies(t *testing.T, s dispatcher.Store) {
+	job := declareApp(t, s, "app", days(10))
+	insertRuns(t, s, job, may1, 10, false)
+	now := may1.Add(days(12))
+	var other []dispatcher.Lock
+	removed, err := store.PurgeMeanwhile(t.Context(), s, 1, now, func(wake time.Time) {
+		var err error
+		other, err = s.Lock(t.Context(), dispatcher.LockRequest{Node: 2, Names: []string{dispatcher.LockHistory}, AtMost: time.Minute, Now: wake})
+		must(t, err)
+	})
+	if err != nil || len(other) != 1 || removed.Runs+removed.Partitions != 0 {
+		t.Errorf("who woke without its lock removed %+v, %v, while %v held it; want nothing", removed, err, other)
+	}
+	if busy, err := s.Purge(t.Context(), 1, now.Add(time.Minute)); err != nil || !busy.Busy || busy.Runs != 0 {
+		t.Errorf("beside another: %+v, %v, want it busy", busy, err)
+	}
+	must(t, s.Unlock(t.Context(), other))
+	purge(t, s, now.Add(time.Minute))
+	if n := count(t, s, `SELECT count(*) FROM runs`); n != 0 {
+		t.Errorf("%d runs are left once the lock is free, want none", n)
+	}
+}
+
+// Fires are claimed while days are made, filled and dropped.
+func TestClaimsGoOnWhileDaysTurn(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s, other := openWithout(t, database), open(t, database)
+	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
+	declareApp(t, s, "app", days(1))
+	change := dispatcher.Change{Actor: "test", Now: may1}
+	j, err := s.Job(t.Context(), "app", "job")
+	must(t, err)
+	j.Enabled = true
+	start := may1.Add(time.Hour)
+	j.Triggers = map[string]dispatcher.Trigger{"tick": {
+		Schedule: dispatcher.Schedule{Expression: "rate(1h)", StartAt: &start}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+	}}
+	j, err = s.PutJob(t.Context(), j, change)
+	must(t, err)
+	const fires = 500
+	turned := make(chan int)
+	claimed := make(chan struct{})
+	go func() {
+		dropped := 0
+		for n := 0; ; n++ {
+			removed, err := other.Purge(t.Context(), 2, may1.Add(days(n%(fires/24))))
+			if err != nil {
+				t.Error(err)
+			}
+			dropped += removed.Partitions
+			select {
+			case <-claimed:
+				turned <- dropped
+				return
+			default:
+			}
+		}
+	}()
+	advance := dispatcher.Advance{TriggerID: dispatcher.TriggerID("app", "job", "tick"), Revision: j.Revision, Next: *j.Triggers["tick"].NextFireTime}
+	for n := range fires {
+		advance.Then = advance.Next.Add(time.Hour)
+		held, err := s.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: 7, Advances: []dispatcher.Advance{advance}, Now: advance.Next})
+		if err != nil || len(held) != 1 {
+			t.Errorf("fire %d: claimed %v, %v, want it", n, held, err)
+			break
+		}
+		ended := dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: advance.Next, EndedAt: advance.Next}
+		must(t, s.Record(t.Context(), []dispatcher.Record{{RunKey: held[0].RunKey, Node: 1, Token: 7, Attempt: 1, Outcome: ended}}))
+		advance.Prev, advance.Next = advance.Next, advance.Then
+	}
+	close(claimed)
+	t.Logf("%d partitions were dropped meanwhile", <-turned)
+}
+
+var scanned = regexp.MustCompile(` on (runs_\w+)`)
+
+// partitionsIn returns which partitions of runs a plan touches.
+func partitionsIn(plan string) []string {
+	touched := map[string]bool{}
+	for _, match := range scanned.FindAllStringSubmatch(plan, -1) {
+		touched[match[1]] = true
+	}
+	return slices.Sorted(maps.Keys(touched))
+}
+
+// What is known by its instant is looked for in its day only.
+func TestStatementsTouchTheirDays(t *testing.T) {
+	t.Parallel()
+	s := openWithout(t, pgtest.New(t))
+	job := declareApp(t, s, "app", days(30))
+	for n := range 30 {
+		purge(t, s, may1.Add(days(n)))
+	}
+	day9, day10 := may1.Add(days(9)), may1.Add(days(10))
+	for _, day := range []time.Time{day9, day10} {
+		insertRuns(t, s, job, day, 500, true) // young days, of which nothing is known
+	}
+	key := dispatcher.RunKey{TriggerID: job, ScheduledAt: day10, Kind: dispatcher.KindSchedule}
+	plan, err := store.ExplainRun(t.Context(), s, key)
+	must(t, err)
+	if diff := cmp.Diff([]string{"runs_20260511"}, partitionsIn(plan)); diff != "" {
+		t.Errorf("a run by its id: partitions (-want +got):\n%s\n%s", diff, plan)
+	}
+	for _, tt := range []struct {
+		first time.Time
+		want  []string
+	}{
+		{day10, []string{"runs_20260511"}},
+		{day9.Add(days(1) - time.Millisecond), []string{"runs_20260510", "runs_20260511"}},
+	} {
+		records := make([]dispatcher.Record, 500)
+		for i := range records {
+			records[i].RunKey, records[i].Token = key, 1
+			records[i].ScheduledAt = tt.first.Add(time.Duration(i) * time.Millisecond)
+		}
+		for _, statistics := range []string{"none", "fresh"} {
+			if statistics == "fresh" {
+				must(t, store.Exec(t.Context(), s, "ANALYZE"))
+			}
+			plan, err := store.ExplainRecord(t.Context(), s, records)
+			must(t, err)
+			if diff := cmp.Diff(tt.want, partitionsIn(plan)); diff != "" {
+				t.Errorf("a record from %s, statistics %s: partitions (-want +got):\n%s\n%s", tt.first, statistics, diff, plan)
+			}
+			if lookup := "Index Cond: ((scheduled_at = b.scheduled_at)"; strings.Count(plan, lookup) != len(tt.want) {
+				t.Errorf("a record from %s, statistics %s: it does not begin with the batch:\n%s", tt.first, statistics, plan)
+			}
+		}
+	}
+}

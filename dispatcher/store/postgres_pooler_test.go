@@ -1,0 +1,19 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
+)
+
+// A pooler that gives each transaction another connection changes nothing, but for notifications.
+func TestPooledPostgreSQL(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) dispatcher.Store {
+		database := pgtest.New(t)
+		return openAs(t, pgtest.NewPooler(t, database).URL(), store.Options{Notify: database})
+	})
+}

@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// movesAtOnce is how many triggers one statement moves.
+const movesAtOnce = 2000
+
+// triggerKey is a trigger as it was found; an instant of -1 is none.
+type triggerKey struct {
+	revision, calendars, prev, next int64
+	state                           dispatcher.TriggerState
+}
+
+// moved is what becomes of a trigger whose calendar changes.
+type moved struct {
+	from      triggerKey
+	next, due *int64
+	state     dispatcher.TriggerState
+	err       string
+	missed    []dispatcher.Misfire
+}
+
+// movePlan is what becomes of triggers, by id, when the calendars of their app change from
+// those of a revision. It takes some 200 bytes for each.
+type movePlan struct {
+	revision int64
+	moves    map[int64]moved
+}
+
+// plan works out ahead of the transaction what becomes of the triggers that a change of a
+// calendar concerns. Evaluating schedules takes longer than writing what comes of it, and this
+// way the triggers, and in SQLite all writers, are locked for the latter only. What happens to
+// a trigger meanwhile voids its part of the plan, which costs time and nothing else.
+func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by dispatcher.Change) (movePlan, error) {
+	next, err := replace(ctx, s.read, calendar, by)
+	if err != nil || len(next.changed) == 0 {
+		return movePlan{}, nil // the transaction comes to it again, and it decides
+	}
+	if by.Now.IsZero() {
+		if by.Now, err = s.clock(ctx, s.read); err != nil {
+			return movePlan{}, err
+		}
+	}
+	ids, err := s.users(ctx, s.read, next)
+	if err != nil {
+		return movePlan{}, err
+	}
+	plan := movePlan{next.revision, make(map[int64]moved, len(ids))}
+	for page := range slices.Chunk(ids, movesAtOnce) {
+		if err := s.planMoves(ctx, s.read, page, next, by.Now.UTC().Truncate(time.Millisecond), plan); err != nil {
+			return movePlan{}, err
+		}
+	}
+	return plan, nil
+}
+
+// recalendar counts the app's calendars up and gives the triggers that are concerned new fire
+// times. Jobs keep their revisions: anyone who changes a calendar and then a job that he read
+// before has no quarrel with himself.
+func (s *store) rescheduleForCalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
+	revision, err := t.countCalendars(ctx, next.app)
+	if err == nil {
+		err = t.rememberCalendar(ctx, next.app, next.name, &next.definition, revision)
+	}
+	if err != nil {
+		return err
+	}
+	if plan.revision != next.revision || plan.moves == nil {
+		plan = movePlan{next.revision, map[int64]moved{}}
+	}
+	ids, err := s.users(ctx, t, next)
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(ids, movesAtOnce) {
+		keys, err := t.lockTriggers(ctx, page)
+		if err != nil {
+			return err
+		}
+		var present, void []int64
+		for _, id := range page {
+			key, found := keys[id]
+			if !found {
+				continue // deleted meanwhile
+			}
+			present = append(present, id)
+			if planned, ok := plan.moves[id]; !ok || planned.from != key {
+				void = append(void, id)
+			}
+		}
+		if err := s.planMoves(ctx, t, void, next, t.now, plan); err != nil {
+			return err
+		}
+		if err := t.moveTriggers(ctx, present, plan, revision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// users returns the triggers that a change concerns, in the order in which claims lock them.
+func (s *store) users(ctx context.Context, q querier, next replacement) ([]int64, error) {
+	// $1 app, from $2 on: names
+	query := s.rows(0, 2, "", nameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
+		WHERE t.app_id = $1 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY t.id`
+	return collect(ctx, q, scanInt, query, append([]any{dispatcher.AppID(next.app)}, s.batch(sortedKeys(next.changed))...)...)
+}
+
+// planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
+// decides whether they fire: a job that this version cannot read has fire times nevertheless.
+func (s *store) planMoves(ctx context.Context, q querier, ids []int64, next replacement, now time.Time, plan movePlan) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	// From $1 on: ids
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.enabled
+		FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
+	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
+		job := dispatcher.Job{App: next.app}
+		t, err := scanTrigger(wider{scanner: row, after: []any{&job.Name, &job.Enabled}})
+		if err == nil {
+			plan.moves[t.id] = t.move(job, next, now)
+		}
+		return struct{}{}, err
+	}, query, s.batch(ids)...)
+	return err
+}
+
+// move returns what becomes of a trigger of job at now. One that does not fire stays as it is.
+func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) moved {
+	job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
+	triggers, missed := dispatcher.RescheduleForCalendar(job, next.changed, next.before, next.after, now)
+	to, concerned := triggers[t.name]
+	if !concerned {
+		to = t.Trigger
+	}
+	return moved{
+		from: triggerKey{t.revision, t.calendars, orNone(orNullAt(t.PrevFireTime)), orNone(orNullAt(t.NextFireTime)), storedState(t.State)},
+		next: orNullAt(to.NextFireTime), due: orNullAt(to.DueAt), state: storedState(to.State), err: to.Error, missed: missed,
+	}
+}
+
+// storedState is a state without the pause, which is only shown.
+func storedState(state dispatcher.TriggerState) dispatcher.TriggerState {
+	if state == dispatcher.TriggerPaused {
+		return dispatcher.TriggerWaiting
+	}
+	return state
+}
+
+// orNone returns an instant of a triggerKey.
+func orNone(ms *int64) int64 {
+	if ms == nil {
+		return -1
+	}
+	return *ms
+}
+
+// lockTriggers locks triggers and returns them as they are.
+func (t *tx) lockTriggers(ctx context.Context, ids []int64) (map[int64]triggerKey, error) {
+	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
+	query := t.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.revision, t.calendar_revision, t.prev_fire_time, t.next_fire_time, t.state
+		FROM b JOIN triggers AS t ON t.id = b.id WHERE t.deleted_at IS NULL ORDER BY t.id`
+	if lock := t.lock(); lock != "" {
+		query += lock + ` OF t`
+	}
+	keys := make(map[int64]triggerKey, len(ids))
+	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+		var id int64
+		var key triggerKey
+		var prev, next *int64
+		err := row.Scan(&id, &key.revision, &key.calendars, &prev, &next, &key.state)
+		key.prev, key.next = orNone(prev), orNone(next)
+		keys[id] = key
+		return struct{}{}, err
+	}, query, t.batch(ids)...)
+	return keys, err
+}
+
+// moveTriggers writes what becomes of triggers that are locked, under the new revision of the
+// app's calendars.
+func (t *tx) moveTriggers(ctx context.Context, ids []int64, plan movePlan, revision int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	var next, due []*int64
+	var state, problems []string
+	var missed []dispatcher.Misfire
+	for _, id := range ids {
+		to := plan.moves[id]
+		next, due = append(next, to.next), append(due, to.due)
+		state, problems = append(state, string(to.state)), append(problems, to.err)
+		missed = append(missed, to.missed...)
+	}
+	// $1 revision of the app's calendars, from $2 on: the columns
+	write := t.rows(0, 2, "", column{"id", bigint}, column{"next", bigint}, column{"due", bigint}, column{"state", text}, column{"error", text}) +
+		` UPDATE triggers AS t SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error, calendar_revision = $1
+			FROM b WHERE t.id = b.id`
+	if _, err := t.ExecContext(ctx, write, append([]any{revision}, t.batch(ids, next, due, state, problems)...)...); err != nil {
+		return err
+	}
+	if err := t.insertMisfires(ctx, missed); err != nil {
+		return err
+	}
+	return t.remember(ctx, dispatcher.CauseCalendar, ids)
+}

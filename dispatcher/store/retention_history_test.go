@@ -1,0 +1,168 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// may1 is a day long before any partition that a migration makes.
+var may1 = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+
+func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
+
+// declareApp stores an app with one job, and returns the job's id.
+func declareApp(t *testing.T, s dispatcher.Store, name string, retention time.Duration) int64 {
+	t.Helper()
+	change := dispatcher.Change{Actor: "test", Now: may1}
+	_, err := s.PutApp(t.Context(), dispatcher.App{Name: name, Enabled: true, Retention: dispatcher.Duration(retention)}, change)
+	must(t, err)
+	_, err = s.PutJob(t.Context(), dispatcher.Job{
+		App: name, Name: "job", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+	}, change)
+	must(t, err)
+	return dispatcher.JobID(name, "job")
+}
+
+// insertRuns inserts n runs of a job from an instant on, a millisecond apart, each with an attempt.
+func insertRuns(t *testing.T, s dispatcher.Store, job int64, at time.Time, n int, live bool) {
+	t.Helper()
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, live, state, ended_at)
+		WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < %[3]d)
+		SELECT %[2]d + n, %[1]d, %[1]d, 1, 1, 0, 0, 2, %[4]t, 'succeeded', %[2]d + n FROM n;
+		INSERT INTO attempts SELECT scheduled_at, trigger_id, kind, 1, 1, ended_at, ended_at, 0, 'failed', '', '', NULL
+		FROM runs WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d;
+		INSERT INTO responses SELECT scheduled_at, trigger_id, kind, 2, '{}'
+		FROM runs WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d`, job, at.UnixMilli(), n-1, live)))
+}
+
+func count(t *testing.T, s dispatcher.Store, query string) int64 {
+	t.Helper()
+	n, err := store.Count(t.Context(), s, query)
+	must(t, err)
+	return n
+}
+
+// A call does so much and no more; the next goes on.
+func TestTidyIsBounded(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, pgtest.New(t))) })
+}
+
+func testPurgeIsBounded(t *testing.T, s dispatcher.Store) {
+	t.Helper()
+	long, short := declareApp(t, s, "long", days(10)), declareApp(t, s, "short", days(1))
+	insertRuns(t, s, long, may1, 8000, false)
+	insertRuns(t, s, short, may1.Add(days(12)), 3000, false)
+	insertRuns(t, s, long, may1.Add(days(12)), 100, false)
+	for _, want := range []dispatcher.Purged{{Runs: 10_000, More: true}, {Runs: 1000}, {}} {
+		got, err := s.Purge(t.Context(), 1, may1.Add(days(14)))
+		must(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error("removed (-want +got):\n" + diff)
+		}
+	}
+	for _, table := range []string{"runs", "attempts", "responses"} {
+		if got := count(t, s, `SELECT count(*) FROM `+table); got != 100 {
+			t.Errorf("%d %s are left, want 100", got, table)
+		}
+	}
+}
+
+// The jobs of an app that keeps less than others are cleaned up one after the other, and none is passed over.
+func TestTidyGoesThroughAllJobs(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, pgtest.New(t))) })
+}
+
+func testPurgeGoesThroughAllJobs(t *testing.T, s dispatcher.Store) {
+	t.Helper()
+	declareApp(t, s, "long", days(30))
+	declareApp(t, s, "short", days(1))
+	for i, runs := range []int{700, 0, 300, 500, 1, 499, 20} {
+		name := fmt.Sprintf("job-%d", i)
+		_, err := s.PutJob(t.Context(), dispatcher.Job{
+			App: "short", Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		}, dispatcher.Change{Actor: "test", Now: may1})
+		must(t, err)
+		for from, n := may1, runs; n > 0; from, n = from.Add(days(1)), n-400 {
+			insertRuns(t, s, dispatcher.JobID("short", name), from, min(n, 400), false)
+		}
+		insertRuns(t, s, dispatcher.JobID("short", name), may1.Add(days(9)), 3, false) // kept
+	}
+	for _, want := range []dispatcher.Purged{{Runs: 2020}, {}} {
+		got, err := s.Purge(t.Context(), 1, may1.Add(days(10)))
+		must(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error("removed (-want +got):\n" + diff)
+		}
+	}
+	for _, table := range []string{"runs", "attempts", "responses"} {
+		if got := count(t, s, `SELECT count(*) FROM `+table); got != 7*3 {
+			t.Errorf("%d %s are left, want those of the last day", got, table)
+		}
+	}
+}
+
+// The audit outlives the ledger, and then what is on record of definitions goes, too.
+func TestTidyForgets(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeForgets(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeForgets(t, open(t, pgtest.New(t))) })
+}
+
+func testPurgeForgets(t *testing.T, s dispatcher.Store) {
+	t.Helper()
+	ctx := t.Context()
+	must(t, s.Register(ctx, dispatcher.Node{ID: 1, Name: "a"}, may1))
+	job := declareApp(t, s, "shop", days(2))
+	declareApp(t, s, "office", days(2))
+	on := func(n int) dispatcher.Change { return dispatcher.Change{Actor: "test", Now: may1.Add(days(n))} }
+	for n, enabled := range []bool{false, true, false} {
+		_, err := s.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled, Retention: dispatcher.Duration(days(2))}, on(n))
+		must(t, err)
+	}
+	must(t, s.DeleteJob(ctx, "shop", "job", on(3)))
+	insertRuns(t, s, job, may1.Add(days(4)), 1, false)
+	must(t, store.Exec(ctx, s, fmt.Sprintf(`INSERT INTO audit_log (at, id, actor, action, app, subject, revision)
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200) SELECT %d + n, n, 'test', 'put', 'shop', 'job job', n FROM n`, may1.UnixMilli())))
+	purge := func(n int) (removed int) {
+		t.Helper()
+		for more := true; more; {
+			purged, err := s.Purge(ctx, 1, may1.Add(days(n)))
+			must(t, err)
+			removed, more = removed+purged.AuditEntries, purged.More
+		}
+		return removed
+	}
+	rows := func() [2]int64 {
+		t.Helper()
+		return [2]int64{count(t, s, `SELECT count(*) FROM jobs WHERE name = 'job'`), count(t, s, `SELECT count(*) FROM audit`)}
+	}
+	all := rows()[1]
+	if n := purge(6); n != 0 || rows() != [2]int64{2, all} {
+		t.Errorf("while a run is kept: %d of the audit removed; jobs and audit %v, want both jobs and all %d", n, rows(), all)
+	}
+	if n := purge(7); n != 0 || rows() != [2]int64{1, all} {
+		t.Errorf("beyond the retention: %d of the audit removed; jobs and audit %v, want the job that was not deleted, and all %d", n, rows(), all)
+	}
+	purge(365 + 2) // May 1 and 2, but for the disabling on May 1 that was followed by an enabling
+	before := rows()[1]
+	purge(365 + 30)
+	if after := rows()[1]; before <= 1 || after != 1 {
+		t.Errorf("%d entries of the audit are left on May 3, and then %d, want one: since when the app is disabled", before, after)
+	}
+	record, err := s.AppHistory(ctx, "shop", may1.Add(days(365+30)), may1.Add(days(365+30)))
+	must(t, err)
+	if record.Enabled || record.Changed == nil || !record.Changed.Equal(may1.Add(days(2))) {
+		t.Errorf("the app is %v since %v, want disabled since %s", record.Enabled, record.Changed, may1.Add(days(2)))
+	}
+}

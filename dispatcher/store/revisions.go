@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// What is on record of triggers and calendars, so that a schedule of the past can be told from
+// the present one. It is written where definitions are, and read by explain and audit only.
+
+// recordTriggers are the columns that a revision takes from its trigger, those first that are
+// named the same.
+const recordTriggers = `job_id, id, revision, calendar_revision, next_fire_time, prev_fire_time, name, expression, dialect, timezone,
+	start_at, end_at, repeat_count, gap, overlap, drift_hour, calendar, on_excluded, jitter, misfire_after, anchor_at`
+
+// remember records triggers as they have just been written. A change owes no more of what was
+// before it than the instants up to itself, or to a fire that was claimed ahead of it; but a
+// fire that is due stays due where it was kept, and belongs to what comes.
+func (t *tx) remember(ctx context.Context, cause dispatcher.Cause, ids []int64) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	// $1 now, from $2 on: idColumns
+	end := t.rows(1, 2, "", idColumns...) + ` UPDATE trigger_revisions AS r SET to_at = b.now FROM b JOIN triggers AS t ON t.id = b.id
+		WHERE r.job_id = t.job_id AND r.id = t.id AND r.to_at IS NULL`
+	// $1 now, $2 cause, $3 zones, from $4 on: idColumns. What is removed has ended as it begins.
+	insert := t.rows(1, 4, "", idColumns...) + ` INSERT INTO trigger_revisions (` + recordTriggers + `, enabled, paused, cause, from_at, to_at,
+			zones, settled_at)
+		SELECT ` + prefixed("t.", recordTriggers) + `, t.enabled AND j.enabled AND t.deleted_at IS NULL, t.paused OR t.job_paused, $2, b.now,
+			CASE WHEN t.deleted_at IS NOT NULL THEN b.now END, $3,
+			CASE WHEN t.next_fire_time <= b.now THEN t.next_fire_time - 1 WHEN t.prev_fire_time > b.now THEN t.prev_fire_time ELSE b.now END
+		FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
+	now := t.now.UnixMilli()
+	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.batch(ids)...)...); err != nil {
+		return fmt.Errorf("end records of %d triggers: %w", len(ids), err)
+	}
+	if _, err := t.ExecContext(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.batch(ids)...)...); err != nil {
+		return fmt.Errorf("record %d triggers: %w", len(ids), err)
+	}
+	return nil
+}
+
+// prefixed puts a table's name before each column of a list.
+func prefixed(table, columns string) string {
+	names := strings.Split(columns, ",")
+	for i, name := range names {
+		names[i] = table + strings.TrimSpace(name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// rememberCalendar records what a calendar is from a revision of the lot on; nil: deleted.
+func (t *tx) rememberCalendar(ctx context.Context, app, name string, definition *string, revision int64) error {
+	// $1 app, $2 name, $3 now
+	const end = `UPDATE calendar_revisions SET to_at = $3 WHERE app_id = $1 AND name = $2 AND to_at IS NULL`
+	// $1 app, $2 name, $3 now, $4 revision of the lot, $5 definition
+	const insert = `INSERT INTO calendar_revisions (app_id, name, calendar_revision, definition, to_at)
+		VALUES ($1, $2, $4, CAST($5 AS TEXT), CASE WHEN CAST($5 AS TEXT) IS NULL THEN CAST($3 AS BIGINT) END)`
+	id, now := dispatcher.AppID(app), t.now.UnixMilli()
+	_, err := t.ExecContext(ctx, end, id, name, now)
+	if err == nil {
+		_, err = t.ExecContext(ctx, insert, id, name, now, revision, definition)
+	}
+	if err != nil {
+		return fmt.Errorf("record calendar %s/%s: %w", app, name, err)
+	}
+	return nil
+}
+
+func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (dispatcher.AppHistory, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	var record dispatcher.AppHistory
+	if now.IsZero() {
+		var err error
+		if now, err = s.clock(ctx, s.read); err != nil {
+			return record, err
+		}
+	}
+	record.Now = now.Truncate(time.Millisecond)
+	if at.IsZero() {
+		at = record.Now
+	}
+	var kept, from int64
+	// $1 id
+	_, found, err := first(ctx, s.read, func(row scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&kept, &from)
+	}, `SELECT retention, history_from FROM apps WHERE id = $1 AND deleted_at IS NULL`, dispatcher.AppID(app))
+	if err == nil && !found {
+		err = dispatcher.NotFound("app", app)
+	}
+	if err != nil {
+		return record, err
+	}
+	record.Since = instant(max(from, day(record.Now.UnixMilli()-kept)))
+	// $1 app, $2 its subject, $3 at
+	const switched = `SELECT at, action FROM audit_log WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at <= $3
+		ORDER BY at DESC LIMIT 1`
+	record.Enabled = true
+	_, _, err = first(ctx, s.read, func(row scanner) (struct{}, error) {
+		var ms int64
+		var action string
+		err := row.Scan(&ms, &action)
+		changed := instant(ms)
+		record.Changed, record.Enabled = &changed, action == "enable"
+		return struct{}{}, err
+	}, switched, app, "app "+app, at.UnixMilli())
+	return record, err
+}
+
+func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Page) ([]string, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
+	return collect(ctx, s.read, func(row scanner) (name string, err error) {
+		err = row.Scan(&name)
+		return name, err
+	}, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+}
+
+// settledLate is how long after its own end a revision may owe an instant: that of a fire that
+// was claimed ahead, by twice the longest claim lead.
+const settledLate = 10_000 // milliseconds
+
+func (s *store) TriggerHistories(ctx context.Context, app, job string, since time.Time) ([]dispatcher.TriggerHistory, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 job, $2 since. One statement, so that the
+	// revisions and what is next are of one moment.
+	list := `SELECT ` + prefixed("r.", recordTriggers) + `, r.enabled, r.paused, r.cause, r.from_at, r.zones, r.settled_at,
+			c.next_fire_time, c.error
+		FROM trigger_revisions AS r JOIN triggers AS c ON c.id = r.id
+		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
+		ORDER BY r.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
+	var records []dispatcher.TriggerHistory
+	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+		var next *int64
+		var quarantined string
+		name, revision, err := scanRevision(wider{scanner: row, after: []any{&next, &quarantined}})
+		if n := len(records); n == 0 || records[n-1].Name != name {
+			records = append(records, dispatcher.TriggerHistory{Name: name, Next: zeroable(optional(next)), Error: quarantined})
+		}
+		last := &records[len(records)-1]
+		last.Revisions = append(last.Revisions, revision)
+		return struct{}{}, err
+	}, list, dispatcher.JobID(app, job), since.UnixMilli()-settledLate)
+	return records, err
+}
+
+func scanRevision(row scanner) (name string, r dispatcher.TriggerRevision, err error) {
+	var job, id, jitter, misfireAfter, anchor, from, settled int64
+	var next, prev, start, end *int64
+	err = row.Scan(&job, &id, &r.Revision, &r.CalendarRevision, &next, &prev, &name, &r.Expression, &r.Dialect, &r.Timezone,
+		&start, &end, &r.RepeatCount, &r.Gap, &r.Overlap, &r.DriftHour, &r.Calendar, &r.OnExcluded, &jitter, &misfireAfter, &anchor,
+		&r.Enabled, &r.Paused, &r.Cause, &from, &r.Zones, &settled)
+	r.NextFireTime, r.PrevFireTime, r.StartAt, r.EndAt = optional(next), optional(prev), optional(start), optional(end)
+	r.Jitter, r.MisfireAfter = millis(jitter), millis(misfireAfter)
+	r.AnchorAt, r.From, r.Settled = instant(anchor), instant(from), instant(settled)
+	return name, r, err
+}
+
+// millis turns a column into a duration.
+func millis(ms int64) dispatcher.Duration {
+	return dispatcher.Duration(time.Duration(ms) * time.Millisecond)
+}
+
+func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 app, $2 revision of the lot
+	const list = `SELECT r.name, r.definition FROM calendar_revisions AS r WHERE r.app_id = $1 AND r.definition IS NOT NULL
+		AND r.calendar_revision = (SELECT max(n.calendar_revision) FROM calendar_revisions AS n
+			WHERE n.app_id = r.app_id AND n.name = r.name AND n.calendar_revision <= $2)`
+	return collect(ctx, s.read, func(row scanner) (dispatcher.Calendar, error) {
+		c := dispatcher.Calendar{App: app}
+		var text string
+		err := row.Scan(&c.Name, &text)
+		define(&c, text)
+		return c, err
+	}, list, dispatcher.AppID(app), revision)
+}
+
+func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// A run is in one of two indexes; see Runs.
+	// $1 job, $2 from, $3 to, $4 limit, $5 kind
+	const of = `(SELECT r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = $5 AND `
+	const list = `SELECT scheduled_at, trigger_id FROM (SELECT * FROM ` + of + `NOT r.live ORDER BY r.scheduled_at LIMIT $4) AS e
+		UNION ALL SELECT * FROM ` + of + `r.live AND r.node IN (` + holders + `) ORDER BY r.scheduled_at LIMIT $4) AS l) AS u
+		ORDER BY scheduled_at, trigger_id LIMIT $4`
+	return collect(ctx, s.read, func(row scanner) (dispatcher.RunKey, error) {
+		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
+		var at int64
+		err := row.Scan(&at, &key.TriggerID)
+		key.ScheduledAt = instant(at)
+		return key, err
+	}, list, dispatcher.JobID(app, job), from.UnixMilli(), to.UnixMilli(), limit, dispatcher.KindSchedule.Code())
+}

@@ -1,0 +1,183 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// declare notes a rollback, and pauses the nodes that are active. One that nobody has decided about
+// stands as it is.
+func declare(ctx context.Context, do execute, now time.Time, reason, actor string) error {
+	// $1 now, $2 reason
+	const note = `UPDATE installation SET rolled_back_at = $1, rollback_reason = $2, rollback_choice = '', rollback_skip_to = 0
+		WHERE rolled_back_at IS NULL OR rollback_choice <> ''`
+	noted, err := do(ctx, note, now.UnixMilli(), storable(reason))
+	if err == nil && noted > 0 {
+		err = insertAuditEntry(ctx, do, now, dispatcher.Change{Actor: actor}, "rolled_back", "", storable(reason), 0)
+	}
+	if err == nil {
+		_, err = do(ctx, `UPDATE nodes SET state = 'paused', paused_by_rollback = TRUE WHERE state = 'active'`)
+	}
+	if err != nil {
+		return fmt.Errorf("note that the database lost commits: %w", err)
+	}
+	return nil
+}
+
+// rollback is a rollback, and up to when instants are to be skipped.
+type rollback struct {
+	dispatcher.Rollback
+	skipTo time.Time
+}
+
+// unsettled reads the rollback that is not settled yet.
+func unsettled(ctx context.Context, q querier) (rollback, bool, error) {
+	const read = `SELECT rolled_back_at, rollback_reason, rollback_choice, rollback_skip_to FROM installation WHERE rolled_back_at IS NOT NULL`
+	return first(ctx, q, func(row scanner) (r rollback, err error) {
+		var at, skipTo int64
+		err = row.Scan(&at, &r.Reason, &r.Choice, &skipTo)
+		r.At, r.skipTo = instant(at), instant(skipTo)
+		return r, err
+	}, read)
+}
+
+// lockRollback is unsettled, and lets nobody declare or settle one until the transaction ends.
+func (t *tx) lockRollback(ctx context.Context) (rollback, bool, error) {
+	if _, err := t.ExecContext(ctx, `UPDATE installation SET rolled_back_at = rolled_back_at WHERE rolled_back_at IS NOT NULL`); err != nil {
+		return rollback{}, false, err
+	}
+	return unsettled(ctx, t)
+}
+
+func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	r, found, err := unsettled(ctx, s.read)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &r.Rollback, nil
+}
+
+func (s *store) DeclareRollback(ctx context.Context, reason string, change dispatcher.Change) (done dispatcher.Rollback, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		if err := declare(ctx, t.execute, t.now, reason, change.Actor); err != nil {
+			return err
+		}
+		t.tell("")
+		r, _, err := unsettled(ctx, t)
+		done = r.Rollback
+		return err
+	})
+	return done, err
+}
+
+func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change dispatcher.Change) (done dispatcher.Rollback, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		r, found, err := t.lockRollback(ctx)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return fmt.Errorf("the database was not rolled back, or what becomes of it is settled: %w", dispatcher.ErrConflict)
+		case r.Choice != "":
+			return fmt.Errorf("%s was chosen and is being carried out: %w", r.Choice, dispatcher.ErrConflict)
+		}
+		r.Choice = choice
+		done = r.Rollback
+		if err := t.audit(ctx, string(choice), "", "rollback", 0); err != nil {
+			return err
+		}
+		if choice == dispatcher.RollbackReplay {
+			return t.settleRollback(ctx)
+		}
+		// $1 choice, $2 now
+		_, err = t.ExecContext(ctx, `UPDATE installation SET rollback_choice = $1, rollback_skip_to = $2`, choice, t.now.UnixMilli())
+		return err
+	})
+	return done, err
+}
+
+// settleRollback lets the nodes go on that the rollback had paused.
+func (t *tx) settleRollback(ctx context.Context) error {
+	// $1 now
+	const settle = `UPDATE installation SET rolled_back_at = NULL, rollback_reason = '', rollback_choice = '', rollback_skip_to = 0,
+		rollback_settled_at = CASE WHEN $1 > rollback_settled_at THEN $1 ELSE rollback_settled_at + 1 END`
+	if _, err := t.ExecContext(ctx, settle, t.now.UnixMilli()); err != nil {
+		return fmt.Errorf("settle the rollback: %w", err)
+	}
+	for _, statement := range []string{
+		`UPDATE nodes SET state = 'active' WHERE paused_by_rollback AND state = 'paused'`,
+		`UPDATE nodes SET paused_by_rollback = FALSE WHERE paused_by_rollback`,
+	} {
+		if _, err := t.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("settle the rollback: %w", err)
+		}
+	}
+	t.tell("")
+	return nil
+}
+
+func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if now, err = s.present(ctx, now); err != nil {
+		return done, err
+	}
+	r, found, err := unsettled(ctx, s.read)
+	if err != nil || !found || r.Choice != dispatcher.RollbackSkip {
+		return done, err
+	}
+	reason := fmt.Sprintf("the database lost commits, as was noticed at %s, and an operator chose to skip", dispatcher.FormatInstant(r.At))
+	// $3 up to when
+	page, err := s.rearmed(ctx, `t.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
+		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
+			moved, missed := dispatcher.SkipDue(job, name, calendars, r.skipTo, reason)
+			for i := range missed {
+				missed[i].DecidedAt = now
+			}
+			return moved, missed
+		})
+	if err != nil {
+		return done, err
+	}
+	if page.last != 0 {
+		done.Last, done.More = page.last, true
+		done.Triggers, err = s.writeRearmed(ctx, page.triggers, now, func(context.Context, *tx, []int64) error { return nil })
+		return done, err
+	}
+	if after != 0 {
+		done.More = true
+		return done, nil // once more from the first: what was changed meanwhile may be as due as before
+	}
+	if done.Runs, err = s.endRuns(ctx, s.hot.stranded, s.hot.strand, now); err != nil {
+		return done, fmt.Errorf("end runs: %w", err)
+	}
+	if done.More = done.Runs > 0; done.More {
+		return done, nil
+	}
+	return done, s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		// Another rollback may have been noticed meanwhile, of which nobody has chosen anything.
+		if again, found, err := t.lockRollback(ctx); err != nil || !found || again != r {
+			return err
+		}
+		return t.settleRollback(ctx)
+	})
+}
+
+// stranded chooses the runs that were under way when the rollback was noticed. days is within where
+// it helps. $4 limit
+func stranded(days string) string {
+	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, r.node AS dead,
+			COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
+		FROM n CROSS JOIN installation AS i JOIN runs AS r ON r.live AND r.scheduled_at <= i.rolled_back_at
+		WHERE i.rollback_choice = 'skip'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
+}
+
+const strandRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, next_attempt_at = NULL, class = 'other',
+		error = 'the database lost commits, and an operator chose to skip what was under way'
+	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
+	RETURNING ` + heldColumns

@@ -1,0 +1,388 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+const firstNode, secondNode dispatcher.NodeID = 0x77, 0x78
+
+// registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
+func registered(t *testing.T, database string) (dispatcher.Store, dispatcher.HeldRun) {
+	t.Helper()
+	return registeredAndClaimed(t, database, time.Now())
+}
+
+// registeredAndClaimed is registered with a fire of about that instant.
+func registeredAndClaimed(t *testing.T, database string, of time.Time) (dispatcher.Store, dispatcher.HeldRun) {
+	t.Helper()
+	ctx, s := t.Context(), open(t, database)
+	now := of.UTC().Truncate(time.Second)
+	change := dispatcher.Change{Actor: "test", Now: now.Add(-time.Hour)}
+	_, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	_, err = s.PutJob(ctx, dispatcher.Job{
+		App: "app", Name: "job", Enabled: true,
+		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, MisfireAfter: dispatcher.Duration(24 * time.Hour), Enabled: true}},
+		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+	}, change)
+	must(t, err)
+	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
+	_, err = s.Heartbeat(ctx, firstNode, dispatcher.NodeReport{}, time.Time{})
+	must(t, err)
+	due, err := s.Due(ctx, dispatcher.DueQuery{Until: now, Now: now, Limit: 10})
+	must(t, err)
+	if len(due) != 1 {
+		t.Fatalf("%d triggers are due, want 1", len(due))
+	}
+	held, err := s.Claim(ctx, dispatcher.ClaimBatch{Node: firstNode, Token: 5, Advances: []dispatcher.Advance{{
+		TriggerID: due[0].ID, Revision: due[0].Revision, Next: due[0].NextFireTime, Then: due[0].NextFireTime.Add(time.Minute),
+	}}})
+	must(t, err)
+	if len(held) != 1 {
+		t.Fatalf("%d fires were claimed, want 1", len(held))
+	}
+	return s, held[0]
+}
+
+// answer calls until there is no error: connections that were cut are found to be so by using them.
+func response(t *testing.T, call func() error) {
+	t.Helper()
+	err := call()
+	for range 20 {
+		if err == nil {
+			break
+		}
+		err = call()
+	}
+	must(t, err)
+}
+
+// A node looks on each new connection whether all is there that it knows to be committed, and what
+// others have rightly made of it is no loss.
+func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		lose string // SQL
+		do   func(context.Context, dispatcher.Store, dispatcher.HeldRun) error
+		want string // of the reason; empty: no rollback
+	}{
+		"nothing":           {},
+		"a claim":           {lose: `DELETE FROM runs`, want: "has claimed run"},
+		"claimed by others": {lose: `UPDATE runs SET token = 6, node = 9`, want: "has claimed run"},
+		"a heartbeat":       {lose: `UPDATE nodes SET beats = beats - 1`, want: "has sent 1 heartbeats, and the database knows of 0"},
+		"a registration":    {lose: `DELETE FROM nodes`, want: "has registered"},
+		"too long ago":      {lose: `DELETE FROM runs; UPDATE nodes SET state = 'dead'`},
+		"recorded": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1}}})
+		}},
+		"released": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Release(ctx, []dispatcher.HeldRun{run})
+		}},
+		"handed back, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Release(ctx, []dispatcher.HeldRun{run})
+		}, lose: takenByAnother},
+		"defers, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Record(ctx, []dispatcher.Record{{
+				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1, Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: may1, EndedAt: may1},
+				Next: &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true},
+			}})
+		}, lose: takenByAnother},
+		"asked for a slot, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			_, err := s.Acquire(ctx, []dispatcher.HeldRun{run})
+			return err
+		}, lose: takenByAnother},
+		"cancelled": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			_, err := s.CancelRun(ctx, run.String(), dispatcher.Change{})
+			return err
+		}},
+		"retried by hand": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			_, err := s.CancelRun(ctx, run.String(), dispatcher.Change{})
+			if err == nil {
+				_, err = s.RetryRun(ctx, run.String(), dispatcher.Change{})
+			}
+			if err == nil {
+				_, err = s.Adopt(ctx, dispatcher.AdoptQuery{Node: firstNode, Token: 8, Limit: 10})
+			}
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, database := t.Context(), pgtest.New(t)
+			s, run := registered(t, database)
+			if test.do != nil {
+				must(t, test.do(ctx, s, run))
+			}
+			conn, err := pgx.Connect(ctx, database)
+			must(t, err)
+			defer conn.Close(ctx)
+			if test.lose != "" {
+				_, err = conn.Exec(ctx, test.lose)
+				must(t, err)
+			}
+			_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+			must(t, err)
+			var rollback *dispatcher.Rollback
+			response(t, func() (err error) {
+				rollback, err = s.Rollback(ctx)
+				return err
+			})
+			if got := reason(rollback); test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("the reason is %q, want one that says %q", got, test.want)
+			}
+		})
+	}
+}
+
+// What is settled is settled: neither the node that noticed it nor one that comes back after the
+// choice takes its memories for another rollback. What is lost after that is one.
+func TestSettledRewindIsNotNoticedAgain(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ lose, again string }{
+		"a claim":        {lose: `DELETE FROM runs`, again: `UPDATE nodes SET beats = beats - 1`},
+		"heartbeats":     {lose: `UPDATE nodes SET beats = 0`, again: `UPDATE nodes SET beats = beats - 1`},
+		"a registration": {lose: `DELETE FROM nodes`},
+		"a settlement":   {lose: `UPDATE nodes SET beats = 0`, again: `UPDATE installation SET rollback_settled_at = rollback_settled_at - 1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, database := t.Context(), pgtest.New(t)
+			s, _ := registered(t, database)
+			late := open(t, database)
+			defer late.Close()
+			must(t, late.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
+			heartbeat := func(s dispatcher.Store, node dispatcher.NodeID) {
+				for range 3 {
+					response(t, func() error {
+						_, err := s.Heartbeat(ctx, node, dispatcher.NodeReport{}, time.Time{})
+						if errors.Is(err, dispatcher.ErrNodeDead) {
+							return nil
+						}
+						return err
+					})
+				}
+			}
+			heartbeat(late, secondNode)
+			conn, err := pgx.Connect(ctx, database)
+			must(t, err)
+			defer conn.Close(ctx)
+			lose := func(statement string) {
+				_, err := conn.Exec(ctx, statement)
+				must(t, err)
+				_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+				must(t, err)
+			}
+			noticed := func(s dispatcher.Store) (rollback *dispatcher.Rollback) {
+				response(t, func() (err error) {
+					rollback, err = s.Rollback(ctx)
+					return err
+				})
+				return rollback
+			}
+			lose(test.lose)
+			if noticed(s) == nil {
+				t.Fatal("the rollback was not noticed")
+			}
+			_, err = s.ResolveRollback(ctx, dispatcher.RollbackReplay, dispatcher.Change{})
+			must(t, err)
+			for who, one := range map[string]dispatcher.Store{"who noticed it": s, "who comes late": late} {
+				lose(`SELECT 1`)
+				if again := noticed(one); again != nil {
+					t.Errorf("%s has noticed it again: %s", who, again.Reason)
+				}
+			}
+			heartbeat(s, firstNode)
+			heartbeat(late, secondNode)
+			if again := noticed(s); again != nil {
+				t.Errorf("after heartbeats it was noticed again: %s", again.Reason)
+			}
+			if test.again == "" {
+				return
+			}
+			lose(test.again)
+			if noticed(s) == nil {
+				t.Error("another rollback was not noticed")
+			}
+		})
+	}
+}
+
+// What is caught up is soon past its retention.
+func TestRemovedRunOfLongAgoIsNoLoss(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s, _ := registeredAndClaimed(t, database, time.Now().Add(-23*time.Hour))
+	conn, err := pgx.Connect(ctx, database)
+	must(t, err)
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, `DELETE FROM runs`)
+	must(t, err)
+	if got, err := store.Missing(ctx, s, conn); err != nil || got != "" {
+		t.Errorf("missing are %q, %v; want nothing", got, err)
+	}
+}
+
+// takenByAnother is an attempt that was none, made by another node under the same number.
+const takenByAnother = `UPDATE runs SET state = 'claimed', token = 6, node = 9, attempt = 1`
+
+// between runs a statement after each query of a connection.
+type between struct {
+	t    *testing.T
+	conn *pgx.Conn
+	sql  string
+}
+
+func (b between) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (b between) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
+	_, err := b.conn.Exec(ctx, b.sql)
+	must(b.t, err)
+}
+
+// A node may be frozen as it looks, and declared dead meanwhile, so that its run is another's.
+func TestWhoDiesAsItLooksSeesNoRewind(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s, _ := registered(t, database)
+	other, err := pgx.Connect(ctx, database)
+	must(t, err)
+	defer other.Close(ctx)
+	config, err := pgx.ParseConfig(database)
+	must(t, err)
+	config.Tracer = between{t, other, `UPDATE nodes SET state = 'dead'; ` + takenByAnother}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	must(t, err)
+	defer conn.Close(ctx)
+	if got, err := store.Missing(ctx, s, conn); err != nil || got != "" {
+		t.Errorf("missing are %q, %v; want nothing", got, err)
+	}
+}
+
+func reason(rollback *dispatcher.Rollback) string {
+	if rollback == nil {
+		return ""
+	}
+	return rollback.Reason
+}
+
+// A database that is at another place when a node registers was restored, unless nodes were at work
+// throughout, who say whether something is missing.
+func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s, _ := registered(t, database)
+	must(t, s.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
+	if rollback, err := s.Rollback(ctx); err != nil || rollback != nil {
+		t.Fatalf("where it was: got %+v, %v; want no rollback", rollback, err)
+	}
+	must(t, s.Close())
+
+	u, err := url.Parse(database)
+	must(t, err)
+	name := strings.TrimPrefix(u.Path, "/")
+	u.Path = "/postgres"
+	admin, err := pgx.Connect(ctx, u.String())
+	must(t, err)
+	defer admin.Close(ctx)
+	_, err = admin.Exec(ctx, fmt.Sprintf(`CREATE DATABASE %s_copy TEMPLATE %s`, name, name))
+	must(t, err)
+	u.Path = "/" + name + "_copy"
+	copied := open(t, u.String())
+	defer func() {
+		must(t, copied.Close())
+		_, err := admin.Exec(context.WithoutCancel(ctx), fmt.Sprintf(`DROP DATABASE %s_copy WITH (FORCE)`, name))
+		must(t, err)
+	}()
+	const third dispatcher.NodeID = 0x79
+	if err := copied.Register(ctx, dispatcher.Node{ID: third}, time.Time{}); err == nil || !strings.Contains(err.Error(), "have not said yet") {
+		t.Errorf("while others seem to be at work: got error %v, want one that says to wait", err)
+	}
+	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {
+		t.Errorf("while others seem to be at work: got %+v, %v; want no rollback yet", rollback, err)
+	}
+	later := time.Now().Add(time.Minute)
+	must(t, copied.Register(ctx, dispatcher.Node{ID: third}, later))
+	if rollback, err := copied.Rollback(ctx); err != nil || !strings.Contains(reason(rollback), "it was at place ") {
+		t.Errorf("got %+v, %v; want a rollback by its place", rollback, err)
+	}
+	heartbeat, err := copied.Heartbeat(ctx, third, dispatcher.NodeReport{}, later)
+	if err != nil || heartbeat.State != dispatcher.NodePaused || !heartbeat.RolledBack {
+		t.Errorf("the node is told %+v, %v; want paused by a rollback", heartbeat, err)
+	}
+	_, err = copied.ResolveRollback(ctx, dispatcher.RollbackReplay, dispatcher.Change{})
+	must(t, err)
+	must(t, copied.Register(ctx, dispatcher.Node{ID: third + 1}, later))
+	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {
+		t.Errorf("once it is settled: got %+v, %v; want no rollback", rollback, err)
+	}
+}
+
+// A file that was put back says less than the lock file beside it.
+func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
+	t.Parallel()
+	heartbeats := func(t *testing.T, s dispatcher.Store, n int) {
+		for range n {
+			_, err := s.Heartbeat(t.Context(), firstNode, dispatcher.NodeReport{}, time.Time{})
+			must(t, err)
+		}
+	}
+	keep := func(t *testing.T, from, to string) {
+		text, err := os.ReadFile(from)
+		must(t, err)
+		must(t, os.WriteFile(to, text, 0o600))
+	}
+	for name, test := range map[string]struct {
+		between func(t *testing.T, s dispatcher.Store) // the copy and the end
+		after   func(t *testing.T, file string)        // the end and the next start
+		want    string
+	}{
+		"nothing":    {},
+		"heartbeats": {between: func(t *testing.T, s dispatcher.Store) { heartbeats(t, s, 3) }, want: "has sent 4 heartbeats, and the database knows of 1"},
+		"a node": {between: func(t *testing.T, s dispatcher.Store) {
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: secondNode}, time.Time{}))
+		}, want: "does not know that node"},
+		"its lock file":         {after: func(t *testing.T, file string) { must(t, os.Remove(file+".lock")) }, want: "came without the lock file"},
+		"what the lock file is": {after: func(t *testing.T, file string) { must(t, os.WriteFile(file+".lock", []byte("x"), 0o600)) }, want: "came without the lock file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := newFile(t)
+			file := strings.TrimPrefix(database, "sqlite:")
+			s, _ := registered(t, database)
+			must(t, s.Close())
+			keep(t, file, file+".backup")
+			s = open(t, database)
+			if test.between != nil {
+				test.between(t, s)
+			}
+			must(t, s.Close())
+			keep(t, file+".backup", file)
+			must(t, errors.Join(os.RemoveAll(file+"-wal"), os.RemoveAll(file+"-shm")))
+			if test.after != nil {
+				test.after(t, file)
+			}
+			s = open(t, database)
+			defer s.Close()
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: 0x80}, time.Time{}))
+			rollback, err := s.Rollback(t.Context())
+			if got := reason(rollback); err != nil || test.want == "" && got != "" || !strings.Contains(got, test.want) {
+				t.Errorf("the reason is %q, %v; want one that says %q", got, err, test.want)
+			}
+		})
+	}
+}

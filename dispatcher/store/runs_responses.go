@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// keepResponses keeps what attempts were answered, beside their runs, whose rows are hot.
+const keepResponses = ` INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.answer FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
+
+// mostResponses bounds what one statement stores of responses, in bytes.
+const mostResponses = 4 << 20
+
+// recordResponses stores the responses of those of records that have one. If this is interrupted,
+// the caller records them again.
+func (s *store) recordResponses(ctx context.Context, records []dispatcher.Record) error {
+	for len(records) > 0 {
+		size, count := 0, 0
+		for count < len(records) && size < mostResponses {
+			if a := records[count].Outcome.Response; a != nil {
+				size += len(a.Body)
+			}
+			count++
+		}
+		if err := s.insertResponses(ctx, records[:count]); err != nil {
+			return err
+		}
+		records = records[count:]
+	}
+	return nil
+}
+
+func (s *store) insertResponses(ctx context.Context, records []dispatcher.Record) error {
+	var at, trigger []int64
+	var kind, attempt []int32
+	var responses []string
+	for _, r := range records {
+		if r.Outcome.Response == nil {
+			continue
+		}
+		text, err := json.Marshal(r.Outcome.Response)
+		if err != nil {
+			return err
+		}
+		at, trigger = append(at, r.ScheduledAt.UnixMilli()), append(trigger, r.TriggerID)
+		kind, attempt = append(kind, int32(r.Kind.Code())), append(attempt, int32(r.Attempt))
+		responses = append(responses, string(text))
+	}
+	if len(responses) == 0 {
+		return nil
+	}
+	_, err := s.exec(ctx, s.hot.responses, s.batch(at, trigger, kind, attempt, responses))
+	return err
+}
+
+// addResponses adds to the attempts of a run what is kept of their responses. key is that of the run.
+func addResponses(ctx context.Context, q querier, attempts []dispatcher.Attempt, key []any) error {
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const kept = `SELECT attempt, response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+	type row struct {
+		attempt  int
+		response dispatcher.Response
+	}
+	rows, err := collect(ctx, q, func(s scanner) (r row, err error) {
+		var text string
+		if err = s.Scan(&r.attempt, &text); err == nil {
+			err = json.Unmarshal([]byte(text), &r.response)
+		}
+		return r, err
+	}, kept, key...)
+	if err != nil {
+		return fmt.Errorf("read answers: %w", err)
+	}
+	for _, r := range rows {
+		for i := range attempts {
+			if attempts[i].Attempt == r.attempt {
+				attempts[i].Response = &r.response
+			}
+		}
+	}
+	return nil
+}

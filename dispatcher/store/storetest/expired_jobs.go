@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Jobs are deleted some time after their completion if they say so, and all of them is over.
+func testDeleteAfterCompletion(t *testing.T, f *fixture) {
+	ctx, begun := t.Context(), time.Now().UTC().Truncate(time.Second)
+	end := begun.Add(2 * time.Minute)
+	tick := every(time.Minute, begun.Add(time.Minute))
+	tick.EndAt = &end
+	off := tick
+	off.Enabled = false
+	hour := dispatcher.Duration(time.Hour)
+	for name, after := range map[string]dispatcher.Duration{"kept": 0, "long": 48 * hour, "spent": hour, "live": hour, "half": hour} {
+		j := job(name, map[string]dispatcher.Trigger{"tick": tick})
+		if name == "half" {
+			j.Triggers["off"] = off
+		}
+		j.DeleteAfterCompletion = after
+		if stored := f.put(j, begun); stored.DeleteAfterCompletion != after {
+			t.Errorf("job %s: stored delete_after_completion %s, want %s", name, stored.DeleteAfterCompletion, after)
+		}
+	}
+	var live []dispatcher.HeldRun
+	for _, at := range []time.Time{begun.Add(time.Minute), end} {
+		for _, d := range f.dueAll(at) {
+			for _, run := range f.claim(f.advance(d)) {
+				if run.JobID == dispatcher.JobID("shop", "live") {
+					live = append(live, run)
+					continue
+				}
+				f.end(run, end)
+			}
+		}
+	}
+	left := func() (names []string) {
+		t.Helper()
+		jobs, err := f.Jobs(ctx, "shop", dispatcher.Page{Limit: 10})
+		f.must(err)
+		for _, j := range jobs {
+			names = append(names, j.Name)
+		}
+		return names
+	}
+	check := func(what string, now time.Time, deleted int, want ...string) {
+		t.Helper()
+		removed := f.purge(now)
+		if diff := cmp.Diff(want, left()); removed.Jobs != deleted || diff != "" {
+			t.Errorf("%s: %d jobs deleted, want %d; left (-want +got):\n%s", what, removed.Jobs, deleted, diff)
+		}
+	}
+	f.rollUp()
+	completed := time.Now().Add(time.Second)
+	check("within its time", begun.Add(time.Hour), 0, "half", "kept", "live", "long", "spent")
+	check("after it", completed.Add(time.Hour), 1, "half", "kept", "live", "long")
+	if _, err := f.Job(ctx, "shop", "spent"); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("the deleted job: got %v, want ErrNotFound", err)
+	}
+
+	for _, run := range live {
+		f.end(run, end)
+	}
+	f.rollUp()
+	check("when its last run has ended", time.Now().Add(time.Hour+time.Second), 1, "half", "kept", "long")
+	check("of those that last longer", completed.Add(48*time.Hour), 1, "half", "kept")
+
+	// Nothing of this is unaccounted for.
+	page, err := dispatcher.Verify(ctx, f.Store, dispatcher.VerifyQuery{App: "shop", Page: dispatcher.Page{Limit: 10}, Now: completed.Add(time.Hour)})
+	f.must(err)
+	found := 0
+	for _, a := range page.Items {
+		if found += a.Runs; a.Unexplained > 0 {
+			t.Errorf("audit: %+v", a)
+		}
+	}
+	if found != 10 {
+		t.Errorf("the audit accounts for %d runs, want the 10 of five jobs", found)
+	}
+	// In the end nothing is left of them but the audit, and their names are free.
+	f.purge(begun.AddDate(0, 0, 60))
+	names, err := f.EveryJobName(ctx, "shop", dispatcher.Page{Limit: 10})
+	f.must(err)
+	if diff := cmp.Diff([]string{"half", "kept"}, names); diff != "" {
+		t.Error("jobs on record beyond the retention (-want +got):\n" + diff)
+	}
+	if again := f.put(job("spent", map[string]dispatcher.Trigger{"tick": every(time.Minute, end.Add(time.Hour))}), end); again.Revision != 1 {
+		t.Errorf("declared again, it has revision %d, want 1", again.Revision)
+	}
+}

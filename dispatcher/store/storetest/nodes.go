@@ -1,0 +1,304 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func fleetTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"nodes":             testNodes,
+		"register paused":   testRegisterPaused,
+		"death":             testDeath,
+		"clean-up of nodes": testNodesCleanUp,
+		"rollback":          testRollback,
+		"rollback replay":   testReplay,
+		"rollback skip":     testSkip,
+	}
+}
+
+func testNodes(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	id, err := f.Installation(ctx)
+	f.must(err)
+	if again, err := f.Installation(ctx); err != nil || again != id || len(id) != 32 {
+		t.Errorf("installation: got %q, then %q, %v; want 32 digits, always the same", id, again, err)
+	}
+	clock, err := f.Clock(ctx)
+	f.must(err)
+	if off := time.Since(clock).Abs(); off > time.Minute || clock.Location() != time.UTC {
+		t.Errorf("clock: got %s, which is off by %s", clock, off)
+	}
+
+	now := t0.Add(time.Second)
+	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: dispatcher.Duration(2 * time.Second), ClockOffset: dispatcher.Duration(-time.Second)}
+	heartbeat, err := f.Heartbeat(ctx, nodeA, reported, now)
+	f.must(err)
+	nodes, err := f.Nodes(ctx)
+	f.must(err)
+	want := []dispatcher.Node{{
+		ID: nodeA, Name: "host", Version: "v1", State: dispatcher.NodeActive, StartedAt: t0, HeartbeatAt: now, NodeReport: reported, Share: 1,
+	}}
+	if heartbeat.State != dispatcher.NodeActive || len(heartbeat.Live) != 1 || heartbeat.Live[0].ID != nodeA {
+		t.Errorf("heartbeat: got %+v, want active and itself live", heartbeat)
+	}
+	if diff := cmp.Diff(want, nodes); diff != "" {
+		t.Error("nodes (-want +got):\n" + diff)
+	}
+
+	node, err := f.SetNodeState(ctx, nodeA, dispatcher.NodePaused, at(t0))
+	if err != nil || node.State != dispatcher.NodePaused {
+		t.Errorf("pause: got %+v, %v", node, err)
+	}
+	if heartbeat, err = f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, now); err != nil || heartbeat.State != dispatcher.NodePaused || len(heartbeat.Live) != 0 {
+		t.Errorf("heartbeat of a paused node: got %+v, %v, want paused and nobody live", heartbeat, err)
+	}
+	f.must(f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0)))
+	_, err = f.SetNodeState(ctx, 99, dispatcher.NodePaused, at(t0))
+	wantError(t, "pause no node", err, dispatcher.ErrNotFound)
+	_, err = f.Heartbeat(ctx, 99, dispatcher.NodeReport{}, now)
+	wantError(t, "heartbeat of nobody", err, dispatcher.ErrNodeDead)
+	f.must(f.Deregister(ctx, nodeA))
+	_, err = f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, now)
+	wantError(t, "heartbeat after resigning", err, dispatcher.ErrNodeDead)
+	_, err = f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0))
+	wantError(t, "resume the dead", err, dispatcher.ErrConflict)
+}
+
+// A node may come paused; every other state is the fleet's to give.
+func testRegisterPaused(t *testing.T, f *fixture) {
+	for id, state := range map[dispatcher.NodeID]dispatcher.NodeState{
+		0x10: dispatcher.NodePaused, 0x11: dispatcher.NodeDraining, 0x12: dispatcher.NodeDead, 0x13: "",
+	} {
+		want := dispatcher.NodeActive
+		if state == dispatcher.NodePaused {
+			want = dispatcher.NodePaused
+		}
+		f.must(f.Register(t.Context(), dispatcher.Node{ID: id, Name: "host", State: state}, t0))
+		if heartbeat, err := f.Heartbeat(t.Context(), id, dispatcher.NodeReport{}, t0); err != nil || heartbeat.State != want {
+			t.Errorf("registered as %q: got %q, %v, want %q", state, heartbeat.State, err, want)
+		}
+	}
+}
+
+func testDeath(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	dies := 0 // how many die where there can be others
+	if f.both() {
+		dies = 1
+	}
+	markDead := func(what string, by dispatcher.NodeID, heartbeat, now time.Time, want int) {
+		t.Helper()
+		if n, err := f.MarkDead(ctx, by, heartbeat, time.Minute, now); err != nil || n != want {
+			t.Errorf("%s: got %d dead, %v, want %d", what, n, err, want)
+		}
+	}
+	limit := t0.Add(time.Minute) // nodeA's heartbeat is at t0
+	markDead("by a node that was away itself", nodeB, t0, limit.Add(time.Millisecond), 0)
+	half := limit.Add(time.Millisecond - 30*time.Second)
+	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, half))
+	markDead("by a node that may have been away itself", nodeB, half, limit.Add(time.Millisecond), 0)
+	fresh := half.Add(time.Millisecond)
+	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, fresh))
+	markDead("by nobody", 99, fresh, limit.Add(time.Millisecond), 0)
+	markDead("at the limit", nodeB, fresh, limit, 0)
+	markDead("by a node that does not know of its heartbeat", nodeB, half, limit.Add(time.Millisecond), 0)
+	markDead("past the limit", nodeB, fresh, limit.Add(time.Millisecond), dies)
+	_, err := f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, limit)
+	wantError(t, "heartbeat of the dead", err, dispatcher.ErrNodeDead)
+	f.must(f.Deregister(ctx, nodeB))
+
+	f.register(nodeC)
+	f.register(nodeD)
+	if dies > 0 {
+		f.must(f.Heartbeat(ctx, nodeC, dispatcher.NodeReport{}, t0.Add(24*time.Hour)))
+	}
+	markDead("by the dead", nodeB, fresh, limit, 0)
+	markDead("by a clock that was set back", nodeD, t0, t0, 0)
+	f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, t0.Add(2*time.Minute)))
+	markDead("of a node that beat in the future", nodeD, t0.Add(2*time.Minute), t0.Add(2*time.Minute), dies)
+
+	// A heartbeat that no clock has shown keeps nobody alive, and keeps nobody from living.
+	for i, never := range []time.Time{time.UnixMilli(-1), time.UnixMilli(math.MinInt64), t0.AddDate(1_000_000, 0, 0)} {
+		poisoned := dispatcher.NodeID(0x20 + i)
+		f.register(poisoned)
+		f.must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, never))
+		now := t0.Add(3 * time.Minute)
+		if dies == 0 { // where it is alone, it goes on
+			f.must(f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now))
+			continue
+		}
+		f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, now))
+		f.must(f.MarkDead(ctx, nodeD, now, time.Minute, now))
+		now = now.Add(61 * time.Second) // what was in the future has aged
+		f.must(f.Heartbeat(ctx, nodeD, dispatcher.NodeReport{}, now))
+		f.must(f.MarkDead(ctx, nodeD, now, time.Minute, now))
+		_, err := f.Heartbeat(ctx, poisoned, dispatcher.NodeReport{}, now)
+		wantError(t, fmt.Sprint("heartbeat after one at ", never.UnixMilli()), err, dispatcher.ErrNodeDead)
+	}
+}
+
+// The dead are forgotten after a day, unless they hold what is to be adopted.
+func testNodesCleanUp(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	f.must(f.Deregister(ctx, nodeA))
+	const many = 230
+	for id := range dispatcher.NodeID(many) {
+		f.register(0x100 + id)
+		f.must(f.Deregister(ctx, 0x100+id))
+	}
+	f.register(nodeB)
+	count := func(what string, now time.Time, want int) {
+		t.Helper()
+		f.must(f.MarkDead(ctx, nodeB, now, time.Minute, now))
+		nodes, err := f.Nodes(ctx)
+		f.must(err)
+		if len(nodes) != want {
+			t.Errorf("%s: %d nodes, want %d", what, len(nodes), want)
+		}
+	}
+	day := t0.Add(24 * time.Hour)
+	count("within the day", day, many+2)
+	past := day.Add(time.Millisecond)
+	f.must(f.Heartbeat(ctx, nodeB, dispatcher.NodeReport{}, past))
+	count("after it, in steps", past, many+2-100)
+	count("after it, in steps", past, many+2-200)
+	count("at the end, with the one that holds a run", past, 2)
+	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 10, Now: past})
+	if err != nil || len(adopted) != 1 || adopted[0].RunKey != held.RunKey {
+		t.Fatalf("adopted: got %v, %v, want the run of the dead", adopted, err)
+	}
+	count("when it holds none", past, 1)
+	if run := f.run(held.RunKey); len(run.Attempts) != 1 || run.Attempts[0].Node != nodeA {
+		t.Errorf("attempts: got %+v, want one of the node that is forgotten", run.Attempts)
+	}
+}
+
+// listening hears the hints of a store.
+type listening chan dispatcher.Notification
+
+// listen hears hints until the end of the test.
+func (f *fixture) listen() listening {
+	ctx, cancel := context.WithCancel(f.Context())
+	notifications, ended := make(listening, 100), make(chan error)
+	go func() { ended <- f.Listen(ctx, func(h dispatcher.Notification) { notifications <- h }) }()
+	f.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.Errorf("listen ended with %v, want nil", err)
+		}
+	})
+	notifications.await(f.T, dispatcher.Notification{}) // the first says that listening has begun
+	return notifications
+}
+
+// await passes over hints until the one that is wanted.
+func (l listening) await(t *testing.T, want dispatcher.Notification) {
+	t.Helper()
+	for {
+		select {
+		case got := <-l:
+			if got == want {
+				return
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no hint %+v", want)
+		}
+	}
+}
+
+// drain forgets what was heard.
+func (l listening) drain() {
+	for len(l) > 0 {
+		<-l
+	}
+}
+
+func testListen(t *testing.T, f *fixture) {
+	notifications := f.listen()
+	f.putEvery("tick", time.Minute)
+	notifications.await(t, dispatcher.Notification{})
+	notifications.drain()
+	f.putCalendar(calendar("freeze"), t0)
+	notifications.await(t, dispatcher.Notification{})
+	notifications.drain()
+	run, err := f.RequestRun(t.Context(), "shop", "tick", at(t0))
+	f.must(err)
+	notifications.await(t, dispatcher.Notification{})
+	f.must(f.CancelRun(t.Context(), run.ID, at(t0)))
+	notifications.await(t, dispatcher.Notification{Run: run.ID})
+}
+
+func testDue(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putApp("books")
+	for i, name := range []string{"a", "b", "c"} {
+		f.put(job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Duration(i)*time.Second))}), t0.Add(-time.Second))
+	}
+	other := job("d", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})
+	other.App = "books"
+	f.put(other, t0.Add(-time.Second))
+
+	names := func(q dispatcher.DueQuery) []string {
+		t.Helper()
+		if q.Limit == 0 {
+			q.Limit = 100
+		}
+		due, err := f.Due(ctx, q)
+		f.must(err)
+		jobs := map[int64]string{}
+		for app, list := range map[string][]string{"shop": {"a", "b", "c"}, "books": {"d"}} {
+			for _, name := range list {
+				jobs[dispatcher.JobID(app, name)] = name
+			}
+		}
+		got := []string{}
+		for _, d := range due {
+			got = append(got, jobs[d.JobID])
+		}
+		return got
+	}
+	check := func(what string, got, want []string) {
+		t.Helper()
+		slices.Sort(got) // triggers of one instant come in the order of their ids
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	check("until the second instant", names(dispatcher.DueQuery{Until: t0.Add(time.Second), Now: t0}), []string{"a", "b", "d"})
+	check("of one app", names(dispatcher.DueQuery{Until: t0.Add(time.Hour), Now: t0, Apps: []string{"books"}}), []string{"d"})
+	check("of two apps", names(dispatcher.DueQuery{Until: t0, Now: t0, Apps: []string{"books", "shop"}}), []string{"a", "d"})
+	late := t0.Add(60*time.Second + 1500*time.Millisecond) // a, b and d are overdue, c is not
+	check("not overdue", names(dispatcher.DueQuery{Until: late, Now: late}), []string{"c"})
+	check("overdue", names(dispatcher.DueQuery{Until: late, Now: late, Overdue: true}), []string{"a", "b", "d"})
+
+	var paged []string
+	q := dispatcher.DueQuery{Until: t0.Add(time.Hour), Now: t0, Limit: 1}
+	for {
+		due, err := f.Due(ctx, q)
+		f.must(err)
+		if len(due) == 0 {
+			break
+		}
+		paged = append(paged, due[0].NextFireTime.Format("05"))
+		q.AfterTime, q.AfterID = due[0].DueAt, due[0].ID
+	}
+	if diff := cmp.Diff([]string{"00", "00", "01", "02"}, paged); diff != "" {
+		t.Error("page by page (-want +got):\n" + diff)
+	}
+	f.must(f.PutApp(ctx, dispatcher.App{Name: "books"}, at(t0)))
+	check("app disabled", names(dispatcher.DueQuery{Until: t0, Now: t0}), []string{"a"})
+	disabled := job("a", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})
+	disabled.Enabled = false
+	f.put(disabled, t0.Add(-time.Second))
+	check("job disabled", names(dispatcher.DueQuery{Until: t0, Now: t0}), []string{})
+}

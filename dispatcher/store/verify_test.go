@@ -1,0 +1,91 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// What a problem of ours, or of an administrator, does to a ledger is found.
+func TestAuditFindsWhatTheLedgerLostOrDoubled(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, pgtest.New(t))) })
+}
+
+func testVerifyFinds(t *testing.T, s dispatcher.Store) {
+	change := dispatcher.Change{Actor: "test", Now: may1}
+	_, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
+	_, err = s.PutJob(t.Context(), dispatcher.Job{
+		App: "app", Name: "job", Enabled: true,
+		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Triggers: map[string]dispatcher.Trigger{"tick": {
+			Schedule: dispatcher.Schedule{Expression: "0 * * * * ?", Timezone: "Europe/Berlin"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		}},
+	}, change)
+	must(t, err)
+	minute := func(n int) time.Time { return may1.Add(time.Duration(n) * time.Minute) }
+	prev := time.Time{}
+	for n := 1; n <= 6; n++ {
+		_, err := s.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: 1, Now: minute(n), Advances: []dispatcher.Advance{
+			{TriggerID: dispatcher.TriggerID("app", "job", "tick"), Revision: 1, Prev: prev, Next: minute(n), Then: minute(n + 1)},
+		}})
+		must(t, err)
+		prev = minute(n)
+	}
+	audit := func() dispatcher.TriggerVerification {
+		t.Helper()
+		page, err := dispatcher.Verify(t.Context(), s, dispatcher.VerifyQuery{App: "app", Now: minute(7), Page: dispatcher.Page{Limit: 10}})
+		must(t, err)
+		if len(page.Items) != 1 {
+			t.Fatalf("audit: got %+v, want one trigger", page.Items)
+		}
+		return page.Items[0]
+	}
+	if got := audit(); got.Unexplained != 0 || got.Runs != 6 || got.Open != 1 {
+		t.Fatalf("before: got %+v, want six runs and an open fire", got)
+	}
+	id := dispatcher.TriggerID("app", "job", "tick")
+	for _, statement := range []string{
+		fmt.Sprintf(`DELETE FROM runs WHERE scheduled_at = %d`, minute(2).UnixMilli()),
+		fmt.Sprintf(`UPDATE runs SET scheduled_at = scheduled_at + 1 WHERE scheduled_at = %d`, minute(4).UnixMilli()),
+		fmt.Sprintf(`INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node, decided_at)
+			SELECT %[1]d, %[1]d, %[2]d, job_id, 1, 'skip', '', 0, 0 FROM triggers WHERE id = %[2]d`, minute(5).UnixMilli(), id),
+	} {
+		must(t, store.Exec(t.Context(), s, statement))
+	}
+	want := []dispatcher.Discrepancy{
+		{At: minute(2), Kind: dispatcher.DiscrepancyMissing}, {At: minute(4), Kind: dispatcher.DiscrepancyMissing},
+		{At: minute(4).Add(time.Millisecond), Kind: dispatcher.DiscrepancyUnexpected}, {At: minute(5), Kind: dispatcher.DiscrepancyDoubled},
+	}
+	got := audit()
+	if diff := cmp.Diff(want, got.Discrepancies); diff != "" || got.Unexplained != 4 || got.Unchecked != "" {
+		t.Errorf("after: got %+v (-want +got):\n%s", got, diff)
+	}
+	e, err := dispatcher.Explain(t.Context(), s, dispatcher.ExplainQuery{App: "app", Job: "job", Trigger: "tick", At: minute(2), Now: minute(7)})
+	if err != nil || e.Verdict != dispatcher.VerdictMissing {
+		t.Errorf("explain: got %+v, %v, want missing", e, err)
+	}
+	// Under other rules of daylight saving the instants may have been others.
+	must(t, store.Exec(t.Context(), s, `UPDATE trigger_revisions SET zones = 'older'`))
+	if got := audit(); got.Unexplained != 0 || got.Unchecked == "" {
+		t.Errorf("with another time zone database: got %+v, want it unchecked", got)
+	}
+	// A definition that nobody can read stops no audit.
+	must(t, store.Exec(t.Context(), s, `UPDATE trigger_revisions SET expression = 'x', zones = '`+schedule.ZonesVersion()+`'`))
+	if got := audit(); got.Unexplained != 0 || got.Unchecked == "" {
+		t.Errorf("with an unreadable definition: got %+v, want it unchecked", got)
+	}
+	if e, err = dispatcher.Explain(t.Context(), s, dispatcher.ExplainQuery{App: "app", Job: "job", Trigger: "tick", At: minute(2), Now: minute(7)}); err != nil || e.Verdict != dispatcher.VerdictUnknown {
+		t.Errorf("explain an unreadable definition: got %+v, %v, want unknown", e, err)
+	}
+}

@@ -1,0 +1,186 @@
+package dispatcher
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Auth says how requests say who calls. One of its fields is set.
+type Auth struct {
+	Basic  *BasicAuth  `json:"basic,omitempty"`
+	Bearer *BearerAuth `json:"bearer,omitempty"`
+	APIKey *APIKeyAuth `json:"api_key,omitempty"`
+	SigV4  *SigV4Auth  `json:"sigv4,omitempty"`
+}
+
+// BasicAuth is a name and a password (RFC 7617).
+type BasicAuth struct {
+	// Username is at most 256 characters, none of them a colon.
+	Username string `json:"username"`
+	Password Secret `json:"password"`
+}
+
+// BearerAuth is a token in Authorization (RFC 6750).
+type BearerAuth struct {
+	Token Secret `json:"token"`
+}
+
+// APIKeyAuth is a key in a header or in a parameter of the query.
+type APIKeyAuth struct {
+	// Header or Query is the name; one of the two is given.
+	Header string `json:"header,omitempty"`
+	Query  string `json:"query,omitempty"`
+	Key    Secret `json:"key"`
+}
+
+// SigV4Auth signs requests by AWS Signature Version 4.
+type SigV4Auth struct {
+	// Service is "lambda" for function URLs, "execute-api" for API Gateway.
+	Service string `json:"service"`
+	Region  string `json:"region"`
+	// Credentials are whose the signature is; nil: the node's own, found as AWS's SDKs do.
+	Credentials *AWSCredentials `json:"credentials,omitempty"`
+}
+
+// AWSCredentials are an access key of AWS.
+type AWSCredentials struct {
+	AccessKeyID     string  `json:"access_key_id"`
+	SecretAccessKey Secret  `json:"secret_access_key"`
+	SessionToken    *Secret `json:"session_token,omitempty"`
+}
+
+var (
+	awsWord      = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	accessKeyID  = regexp.MustCompile(`^[A-Z0-9]{16,128}$`)
+	basicName    = regexp.MustCompile(`^[^:\x00-\x1f\x7f]{0,256}$`)
+	queryKeyName = regexp.MustCompile(`^[A-Za-z0-9_.~\[\]-]{1,128}$`)
+)
+
+// check reports what is wrong with a under path. url is that of the requests.
+func (a *Auth) check(problems *Problems, path, url string) {
+	if a == nil {
+		return
+	}
+	given := 0
+	for _, is := range []bool{a.Basic != nil, a.Bearer != nil, a.APIKey != nil, a.SigV4 != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		problems.Add(path, CodeAuthForm, "auth has %d of basic, bearer, api_key and sigv4; give one", given)
+	}
+	if b := a.Basic; b != nil {
+		if !basicName.MatchString(b.Username) {
+			problems.Add(path+"/basic/username", CodeTextInvalid, "user name holds a colon or a control character, or more than 256 characters")
+		}
+		b.Password.check(problems, path+"/basic/password", headerForm)
+	}
+	if b := a.Bearer; b != nil {
+		b.Token.check(problems, path+"/bearer/token", headerForm)
+	}
+	if k := a.APIKey; k != nil {
+		k.check(problems, path+"/api_key", url)
+	}
+	if s := a.SigV4; s != nil {
+		s.check(problems, path+"/sigv4")
+	}
+}
+
+// headerForm judges a value that goes into a header.
+func headerForm(value string) error {
+	if !httpguts.ValidHeaderFieldValue(value) {
+		return &Problem{Code: CodeHeaderValue, Message: "secret holds a control character such as CR, LF or NUL, which no header can"}
+	}
+	return nil
+}
+
+func (k *APIKeyAuth) check(problems *Problems, path, target string) {
+	switch {
+	case (k.Header == "") == (k.Query == ""):
+		problems.Add(path, CodeAuthForm, "api_key needs header or query, the name of what holds the key; give one of them")
+	case k.Header != "" && !httpguts.ValidHeaderFieldName(k.Header):
+		problems.Add(path+"/header", CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~", Echo(k.Header))
+	case k.Header != "" && reservedHeader(strings.ToLower(k.Header)):
+		problems.Add(path+"/header", CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; name another", Echo(k.Header))
+	case k.Query != "" && !queryKeyName.MatchString(k.Query):
+		problems.Add(path+"/query", CodeTextInvalid, "parameter %s is not 1 to 128 letters, digits, and any of _.~-[]", Echo(k.Query))
+	case k.Query != "":
+		if u, err := url.Parse(target); err == nil && u.Query().Has(k.Query) {
+			problems.Add(path+"/query", CodeAuthForm, "parameter %s is in the URL already; remove it there", Echo(k.Query))
+		}
+	}
+	form := headerForm
+	if k.Query != "" {
+		form = nil
+	}
+	k.Key.check(problems, path+"/key", form)
+}
+
+func (s *SigV4Auth) check(problems *Problems, path string) {
+	for _, word := range []struct{ name, value, example string }{
+		{"service", s.Service, "lambda for function URLs or execute-api for API Gateway"}, {"region", s.Region, "eu-central-1"},
+	} {
+		if !awsWord.MatchString(word.value) {
+			problems.Add(path+"/"+word.name, CodeTextInvalid, "%s %s is not one of AWS; write it as %s", word.name, Echo(word.value), word.example)
+		}
+	}
+	c := s.Credentials
+	if c == nil {
+		return
+	}
+	path += "/credentials"
+	if !accessKeyID.MatchString(c.AccessKeyID) {
+		problems.Add(path+"/access_key_id", CodeTextInvalid, "access key id is not 16 or more capitals and digits (not shown: it may be the secret key)")
+	}
+	c.SecretAccessKey.check(problems, path+"/secret_access_key", headerForm)
+	if c.SessionToken != nil {
+		c.SessionToken.check(problems, path+"/session_token", headerForm)
+	}
+}
+
+// setsHeader tells the headers that auth sets, in lower case.
+func (a *Auth) setsHeader(lower string) bool {
+	switch {
+	case a == nil:
+		return false
+	case a.APIKey != nil:
+		return strings.EqualFold(a.APIKey.Header, lower)
+	case a.SigV4 != nil && strings.HasPrefix(lower, "x-amz-"):
+		return true
+	}
+	return lower == "authorization"
+}
+
+func (a *Auth) eachSecret(f func(path string, s Secret) Secret) *Auth {
+	if a == nil {
+		return nil
+	}
+	var all Auth
+	if b := a.Basic; b != nil {
+		all.Basic = &BasicAuth{Username: b.Username, Password: f("/basic/password", b.Password)}
+	}
+	if b := a.Bearer; b != nil {
+		all.Bearer = &BearerAuth{Token: f("/bearer/token", b.Token)}
+	}
+	if k := a.APIKey; k != nil {
+		all.APIKey = &APIKeyAuth{Header: k.Header, Query: k.Query, Key: f("/api_key/key", k.Key)}
+	}
+	if s := a.SigV4; s != nil {
+		copied := *s
+		if c := s.Credentials; c != nil {
+			const at = "/sigv4/credentials/"
+			credentials := AWSCredentials{AccessKeyID: c.AccessKeyID, SecretAccessKey: f(at+"secret_access_key", c.SecretAccessKey)}
+			if c.SessionToken != nil {
+				token := f(at+"session_token", *c.SessionToken)
+				credentials.SessionToken = &token
+			}
+			copied.Credentials = &credentials
+		}
+		all.SigV4 = &copied
+	}
+	return &all
+}

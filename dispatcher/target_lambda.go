@@ -1,0 +1,213 @@
+package dispatcher
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Lambda is an AWS Lambda function to invoke, with the credentials of the node.
+type Lambda struct {
+	// Function is its name, ARN or partial ARN (ACCOUNT:function:NAME), with or without :QUALIFIER,
+	// a version or alias.
+	Function string `json:"function"`
+	// Invocation is how; empty means RequestResponse.
+	Invocation Invocation `json:"invocation,omitempty"`
+	// Region is that of the function; empty: that of its ARN, else the node's.
+	Region string `json:"region,omitempty"`
+	// ClientContext is a JSON object that the function finds in its context.
+	ClientContext json.RawMessage `json:"client_context,omitempty"`
+	// AssumeRole is a role to invoke the function as; nil: the node's own.
+	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
+	// Concurrency is how many attempts a node makes at once at most; 0: as many as to any host.
+	Concurrency int `json:"concurrency,omitempty"`
+	// Timeout bounds one attempt. It should be longer than the function's own: an attempt that is
+	// given up may go on over there.
+	Timeout Duration `json:"timeout,omitempty"`
+}
+
+// AssumeRole is a role of another account, perhaps.
+type AssumeRole struct {
+	RoleARN    string `json:"role_arn"`
+	ExternalID string `json:"external_id,omitempty"`
+	// SessionTags are passed on to the session, at most 50.
+	SessionTags map[string]string `json:"session_tags,omitempty"`
+}
+
+// Invocation is how a function is invoked.
+type Invocation string
+
+// The ways.
+const (
+	InvokeRequestResponse Invocation = "RequestResponse" // wait for its result
+	InvokeEvent           Invocation = "Event"           // hand it over to Lambda's own queue and retries
+)
+
+// MaxLambdaTimeout is how long a function may run.
+const MaxLambdaTimeout = 15 * time.Minute
+
+// SetDefaults gives a decoded target the values of fields that its JSON leaves out.
+func (l *Lambda) SetDefaults() {
+	l.Invocation, l.Timeout = InvokeRequestResponse, Duration(MaxLambdaTimeout)
+}
+
+const functionName = `([a-zA-Z0-9_-]{1,64})(:(\$LATEST|[a-zA-Z0-9_-]{1,128}))?`
+
+var (
+	functionForms = []*regexp.Regexp{
+		regexp.MustCompile(`^` + functionName + `$`),
+		regexp.MustCompile(`^[0-9]{12}:function:` + functionName + `$`),
+		regexp.MustCompile(`^arn:aws[a-z-]*:lambda:[a-z0-9-]+:[0-9]{12}:function:` + functionName + `$`),
+	}
+	roleForm   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[a-zA-Z0-9+=,.@_/-]{1,512}$`)
+	regionForm = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
+	externalID = regexp.MustCompile(`^[a-zA-Z0-9+=,.@:/_-]{2,}$`)
+	// partitions of regions, by how their names begin; all others are of "aws".
+	partitions = map[string]string{"cn-": "aws-cn", "us-gov-": "aws-us-gov", "us-iso-": "aws-iso", "us-isob-": "aws-iso-b", "eu-isoe-": "aws-iso-e", "us-isof-": "aws-iso-f", "eusc-": "aws-eusc"}
+)
+
+// partitionOf returns the partition that a region is of.
+func partitionOf(region string) string {
+	for begin, partition := range partitions {
+		if strings.HasPrefix(region, begin) {
+			return partition
+		}
+	}
+	return "aws"
+}
+
+// FunctionRegion returns the region that the target names; empty: the node's.
+func (l Lambda) FunctionRegion() string {
+	if parts := strings.Split(l.Function, ":"); parts[0] == "arn" && len(parts) > 3 {
+		return parts[3]
+	}
+	return l.Region
+}
+
+// Validate returns everything wrong with l, as Faults with JSON pointers, or nil.
+func (l Lambda) Validate() error {
+	var problems Problems
+	l.checkFunction(&problems)
+	if l.Region != "" && !regionForm.MatchString(l.Region) {
+		problems.Add("/region", CodeLambdaARN, "region %s is not of the form eu-central-1", Echo(l.Region))
+	}
+	if l.Invocation != InvokeRequestResponse && l.Invocation != InvokeEvent {
+		problems.Add("/invocation", CodeEnum, "invocation %s is not one of %s, %s", Echo(string(l.Invocation)), InvokeRequestResponse, InvokeEvent)
+	}
+	l.checkContext(&problems)
+	if role := l.AssumeRole; role != nil {
+		role.check(&problems, "/assume_role", l.FunctionRegion())
+	}
+	if l.Concurrency < 0 || l.Concurrency > 10_000 {
+		problems.Add("/concurrency", CodeCountRange, "concurrency %d is not between 0 and 10000; 0 means no limit of its own", l.Concurrency)
+	}
+	l.Timeout.check(&problems, "/timeout", MinDuration, MaxLambdaTimeout)
+	return problems.Err()
+}
+
+func (l Lambda) checkFunction(problems *Problems) {
+	const at, form = "/function", "write it as NAME, ACCOUNT:function:NAME or arn:aws:lambda:REGION:ACCOUNT:function:NAME, each with or without :QUALIFIER"
+	if l.Function == "" {
+		problems.Add(at, CodeRequired, "function is missing; %s", form)
+		return
+	}
+	if !slices.ContainsFunc(functionForms, func(r *regexp.Regexp) bool { return r.MatchString(l.Function) }) {
+		problems.Add(at, CodeLambdaARN, "function %s is no name and no ARN of a Lambda function; %s", Echo(l.Function), form)
+		return
+	}
+	parts := strings.Split(l.Function, ":")
+	if parts[0] != "arn" || len(parts) < 4 {
+		return
+	}
+	switch partition, region := parts[1], parts[3]; {
+	case partitionOf(region) != partition:
+		problems.Add(at, CodeLambdaARN, "region %s is of partition %s, and not of %s", Echo(region), partitionOf(region), Echo(partition))
+	case l.Region != "" && l.Region != region:
+		problems.Add("/region", CodeLambdaARN, "region %s is not that of the function's ARN, which is %s; leave it out", Echo(l.Region), Echo(region))
+	}
+}
+
+func (l Lambda) checkContext(problems *Problems) {
+	const at, most = "/client_context", 3583 // of base64, by Lambda's API
+	if len(l.ClientContext) == 0 {
+		return
+	}
+	if !json.Valid(l.ClientContext) || !strings.HasPrefix(strings.TrimSpace(string(l.ClientContext)), "{") {
+		problems.Add(at, CodeJSONType, "client context is not a JSON object")
+		return
+	}
+	if n := base64.StdEncoding.EncodedLen(len(l.ClientContext)); n > most {
+		problems.Add(at, CodeTextTooLong, "client context has %d bytes in base64; the maximum is %d", n, most)
+	}
+	if l.Invocation == InvokeEvent {
+		problems.Add(at, CodeEnum, "Lambda passes no client context on to functions that are invoked by Event; remove it, or use RequestResponse")
+	}
+}
+
+func (r AssumeRole) check(problems *Problems, at, region string) {
+	switch {
+	case r.RoleARN == "":
+		problems.Add(at+"/role_arn", CodeRequired, "role is missing; write it as arn:aws:iam::ACCOUNT:role/NAME")
+	case !roleForm.MatchString(r.RoleARN):
+		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is not of the form arn:aws:iam::ACCOUNT:role/NAME", Echo(r.RoleARN))
+	case region != "" && strings.Split(r.RoleARN, ":")[1] != partitionOf(region):
+		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is of another partition than region %s, which is of %s", Echo(r.RoleARN), Echo(region), partitionOf(region))
+	}
+	if r.ExternalID != "" && (len(r.ExternalID) > 1224 || !externalID.MatchString(r.ExternalID)) {
+		problems.Add(at+"/external_id", CodeRoleARN, "external id is not of 2 to 1224 letters, digits and +=,.@:/_-")
+	}
+	if len(r.SessionTags) > 50 {
+		problems.Add(at+"/session_tags", CodeTooMany, "%d session tags are given; the maximum is 50", len(r.SessionTags))
+		return
+	}
+	for _, key := range sortedKeys(r.SessionTags) {
+		if n, m := len(key), len(r.SessionTags[key]); n == 0 || n > 128 || m > 256 || strings.HasPrefix(strings.ToLower(key), "aws:") {
+			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat, "session tag %s is not of 1 to 128 bytes, with a value of at most 256, and not of aws:", Echo(key))
+		}
+	}
+}
+
+// FunctionEvent returns what a Lambda function is invoked with: the payload, and beside it what a
+// webhook is told by headers. Package lambda has the type for functions in Go.
+func (c Call) FunctionEvent() ([]byte, error) {
+	type about struct {
+		EventID     string      `json:"event_id"`
+		App         string      `json:"app"`
+		Job         string      `json:"job"`
+		Trigger     string      `json:"trigger"`
+		Run         string      `json:"run"`
+		Kind        RunKind     `json:"kind"`
+		ScheduledAt string      `json:"scheduled_at"`
+		Attempt     int         `json:"attempt"`
+		Fence       int64       `json:"fence"`
+		Traceparent string      `json:"traceparent"`
+		Missed      *missedText `json:"missed,omitempty"`
+	}
+	event := struct {
+		Carillon about           `json:"carillon"`
+		Payload  json.RawMessage `json:"payload,omitempty"`
+	}{about{
+		c.EventID, c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), c.Attempt, c.Fence(), c.Traceparent(), c.missed(),
+	}, c.Payload}
+	text, err := json.Marshal(event)
+	if err != nil {
+		return nil, fmt.Errorf("write the event: %w", err)
+	}
+	return text, nil
+}
+
+// Host returns what the target's calls go to, by which they are bounded and left alone when it
+// fails, and how many may be under way at once; 0: no limit of its own.
+func (t Target) Host() (name string, atOnce int) {
+	switch {
+	case t.Webhook != nil:
+		return hostOf(t.Webhook.URL), 0
+	case t.Lambda != nil:
+		return "lambda:" + t.Lambda.FunctionRegion() + ":" + t.Lambda.Function, t.Lambda.Concurrency
+	}
+	return "", 0
+}

@@ -1,0 +1,101 @@
+package dispatcher
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// Signing says how requests are signed, by Standard Webhooks.
+type Signing struct {
+	// Secrets are one to MaxSigningSecrets by name. A request has one signature for each, so
+	// that receivers go on verifying while one is replaced. See ParseSigningKey.
+	Secrets map[string]Secret `json:"secrets"`
+}
+
+// MaxSigningSecrets bounds the signatures of a request.
+const MaxSigningSecrets = 5
+
+func (s *Signing) check(problems *Problems, path string) {
+	if s == nil {
+		return
+	}
+	path += "/secrets"
+	switch n := len(s.Secrets); {
+	case n == 0:
+		problems.Add(path, CodeRequired, "signing has no secret; give it one by a name")
+	case n > MaxSigningSecrets:
+		problems.Add(path, CodeTooMany, "signing has %d secrets; the maximum is %d", n, MaxSigningSecrets)
+		return
+	}
+	for _, name := range sortedKeys(s.Secrets) {
+		at := path + Pointer(name)
+		CheckName(problems, at, name)
+		s.Secrets[name].check(problems, at, func(value string) error {
+			_, err := ParseSigningKey(value)
+			return err
+		})
+	}
+}
+
+func (s *Signing) eachSecret(f func(path string, s Secret) Secret) *Signing {
+	if s == nil {
+		return nil
+	}
+	secrets := make(map[string]Secret, len(s.Secrets))
+	for name, secret := range s.Secrets {
+		secrets[name] = f("/secrets"+Pointer(name), secret)
+	}
+	return &Signing{Secrets: secrets}
+}
+
+// SigningKey is what a signing secret holds: one of the two.
+type SigningKey struct {
+	HMAC    []byte
+	Private ed25519.PrivateKey
+}
+
+// ParseSigningKey reads a signing secret: whsec_ and base64 of 24 to 64 bytes for HMAC-SHA256
+// (v1), or whsk_ and base64 of an ed25519 private key (v1a), its seed or both halves. The error
+// is a *Fault without a path, which holds none of the text.
+func ParseSigningKey(text string) (SigningKey, error) {
+	problem := func(code, format string, args ...any) (SigningKey, error) {
+		return SigningKey{}, &Problem{Code: code, Message: fmt.Sprintf(format, args...)}
+	}
+	encoded, symmetric := strings.CutPrefix(text, "whsec_")
+	if !symmetric {
+		var private bool
+		if encoded, private = strings.CutPrefix(text, "whsk_"); !private {
+			return problem(CodeSecretForm, "signing secret begins with neither whsec_ nor whsk_")
+		}
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return problem(CodeSecretLength, "what follows the prefix of the signing secret is not base64 of a key")
+	}
+	switch n := len(raw); {
+	case symmetric && (n < 24 || n > 64):
+		return problem(CodeSecretLength, "signing secret has %d bytes; the length is 24 to 64", n)
+	case symmetric:
+		return SigningKey{HMAC: raw}, nil
+	case n == ed25519.SeedSize:
+		return SigningKey{Private: ed25519.NewKeyFromSeed(raw)}, nil
+	case n == ed25519.PrivateKeySize:
+		return SigningKey{Private: raw}, nil
+	default:
+		return problem(CodeSecretLength, "signing secret has %d bytes; an ed25519 private key has 32, or 64 with the public one", n)
+	}
+}
+
+// CloudEvents is how a request is a CloudEvent 1.0; empty: it is none.
+type CloudEvents string
+
+// The modes of CloudEvents.
+const (
+	CloudEventsBinary     CloudEvents = "binary"     // attributes are headers
+	CloudEventsStructured CloudEvents = "structured" // the body is an envelope around the payload
+)
+
+// CloudEventsModes are all of them.
+var CloudEventsModes = []CloudEvents{CloudEventsBinary, CloudEventsStructured}

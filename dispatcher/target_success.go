@@ -1,0 +1,57 @@
+package dispatcher
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// SuccessCode is a status that counts as success, such as 204, or a class of them, such as 2xx.
+type SuccessCode string
+
+// MaxSuccessCodes and MaxExpectBody bound what a webhook expects.
+const (
+	MaxSuccessCodes = 20
+	MaxExpectBody   = 1024 // characters
+)
+
+var successCode = regexp.MustCompile(`^[1-5](xx|[0-9][0-9])$`)
+
+// covers tells whether a status is of the code.
+func (c SuccessCode) covers(status int) bool {
+	text := strconv.Itoa(status)
+	class, isClass := strings.CutSuffix(string(c), "xx")
+	return isClass && strings.HasPrefix(text, class) || text == string(c)
+}
+
+// Succeeds tells whether a status is a success of w.
+func (w Webhook) Succeeds(status int) bool {
+	if len(w.SuccessCodes) == 0 {
+		return status >= 200 && status <= 299
+	}
+	for _, code := range w.SuccessCodes {
+		if code.covers(status) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w Webhook) checkExpectations(problems *Problems) {
+	if len(w.SuccessCodes) > MaxSuccessCodes {
+		problems.Add("/success_codes", CodeTooMany, "%d success codes are given; the maximum is %d", len(w.SuccessCodes), MaxSuccessCodes)
+	}
+	for i, code := range w.SuccessCodes {
+		if i < MaxSuccessCodes && !successCode.MatchString(string(code)) {
+			problems.Add("/success_codes/"+strconv.Itoa(i), CodeStatusCode, "%s is neither a status such as 204 nor a class such as 2xx", Echo(string(code)))
+		}
+	}
+	switch _, err := regexp.Compile(w.ExpectBody); {
+	case len(w.ExpectBody) > MaxExpectBody:
+		problems.Add("/expect_body", CodeTextTooLong, "expression has %d bytes; the maximum is %d", len(w.ExpectBody), MaxExpectBody)
+	case err != nil:
+		problems.Add("/expect_body", CodeRegexp, "expression cannot be read: %s; its syntax is that of RE2", err)
+	case w.ExpectBody != "" && w.Method == "HEAD":
+		problems.Add("/expect_body", CodeBodyMethod, "method HEAD is answered without a body; use GET")
+	}
+}

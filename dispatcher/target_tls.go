@@ -1,0 +1,76 @@
+package dispatcher
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+)
+
+// TLS tunes the connections to an https target.
+type TLS struct {
+	// CACertificates are PEM certificates of those who may vouch for the target, instead of those
+	// that the node's system trusts.
+	CACertificates string `json:"ca_certificates,omitempty"`
+	// ClientCertificate is the PEM chain that the node shows, ClientKey its PEM private key.
+	ClientCertificate string  `json:"client_certificate,omitempty"`
+	ClientKey         *Secret `json:"client_key,omitempty"`
+	// MinVersion is "1.2" or "1.3"; empty means 1.2.
+	MinVersion string `json:"min_version,omitempty"`
+}
+
+// TLSVersions are those that MinVersion may be.
+var TLSVersions = []string{"1.2", "1.3"}
+
+func (t *TLS) check(problems *Problems, path string) {
+	if t == nil {
+		return
+	}
+	for _, one := range []struct{ name, text string }{{"ca_certificates", t.CACertificates}, {"client_certificate", t.ClientCertificate}} {
+		switch at := path + "/" + one.name; {
+		case one.text == "":
+		case len(one.text) > MaxSecret:
+			problems.Add(at, CodeTextTooLong, "certificates have %d bytes; the maximum is 64 KiB", len(one.text))
+		case !certificates(one.text):
+			problems.Add(at, CodeTLSCertificate, "text holds something else than PEM certificates (BEGIN CERTIFICATE)")
+		}
+	}
+	if (t.ClientCertificate == "") != (t.ClientKey == nil) {
+		problems.Add(path, CodeTLSCertificate, "client_certificate and client_key go together; one of them is missing")
+	}
+	if t.ClientKey != nil {
+		t.ClientKey.check(problems, path+"/client_key", func(value string) error {
+			if _, err := tls.X509KeyPair([]byte(t.ClientCertificate), []byte(value)); err != nil {
+				return &Problem{Code: CodeTLSCertificate, Message: "client key is not the PEM private key of the client certificate"}
+			}
+			return nil
+		})
+	}
+	if t.MinVersion != "" && !slices.Contains(TLSVersions, t.MinVersion) {
+		problems.Add(path+"/min_version", CodeEnum, "version %s is not one of 1.2, 1.3", Echo(t.MinVersion))
+	}
+}
+
+// certificates tells whether a text is PEM certificates and nothing else.
+func certificates(text string) bool {
+	rest, count := []byte(text), 0
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return count > 0
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
+			return false
+		}
+		count++
+	}
+}
+
+func (t *TLS) eachSecret(f func(path string, s Secret) Secret) *TLS {
+	if t == nil || t.ClientKey == nil {
+		return t
+	}
+	copied, key := *t, f("/client_key", *t.ClientKey)
+	copied.ClientKey = &key
+	return &copied
+}

@@ -1,0 +1,104 @@
+package dispatcher
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Webhook is an HTTP request to make.
+type Webhook struct {
+	// URL is absolute, http or https, of at most 2048 characters. Its path and query may be templates.
+	URL string `json:"url"`
+	// Method is GET, POST, PUT, PATCH, DELETE or HEAD; empty means POST.
+	Method string `json:"method,omitempty"`
+	// Headers are sent with the request: at most 50, each value at most 8 KiB. Values may be templates.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Body is a template of at most MaxPayload bytes, as what comes of it, that takes the place of
+	// the payload; empty: the payload is the body.
+	Body string `json:"body,omitempty"`
+	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
+	Timeout Duration `json:"timeout,omitempty"`
+	// Signing signs the requests; nil: they are not.
+	Signing *Signing `json:"signing,omitempty"`
+	// Auth says who calls; nil: nobody in particular.
+	Auth *Auth `json:"auth,omitempty"`
+	// TLS tunes https; nil: as the node's system has it.
+	TLS *TLS `json:"tls,omitempty"`
+	// SuccessCodes are the statuses that count as success; empty: 2xx.
+	SuccessCodes []SuccessCode `json:"success_codes,omitempty"`
+	// ExpectBody is a regular expression (RE2) that the body of a success has to match.
+	ExpectBody string `json:"expect_body,omitempty"`
+	// CloudEvents makes each request a CloudEvent.
+	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
+}
+
+// DefaultTimeout bounds an attempt whose job names no timeout.
+const DefaultTimeout = Duration(30 * time.Second)
+
+// Bounds of a webhook. They hold of templates as of what comes of them.
+const (
+	maxURL         = 2048 // characters
+	maxHeaders     = 50
+	maxHeaderValue = 8 << 10 // bytes
+)
+
+// Methods are the HTTP methods a webhook may use.
+var Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+
+// SetDefaults gives a decoded webhook the values of fields that its JSON leaves out.
+func (w *Webhook) SetDefaults() {
+	w.Method = "POST"
+	w.Timeout = DefaultTimeout
+}
+
+// Validate returns everything wrong with w, as Faults with JSON pointers, or nil.
+func (w Webhook) Validate() error {
+	var problems Problems
+	if !isTemplate(w.URL) {
+		checkURL(&problems, "/url", w.URL)
+	}
+	if !slices.Contains(Methods, w.Method) {
+		problems.Add("/method", CodeMethodUnknown, "method %s is not one of %s", Echo(w.Method), strings.Join(Methods, ", "))
+	}
+	w.Timeout.check(&problems, "/timeout", MinDuration, MaxDuration)
+	checkHeaders(&problems, "/headers", w.Headers, w.setsHeader)
+	w.Signing.check(&problems, "/signing")
+	w.Auth.check(&problems, "/auth", w.checkTemplates(&problems))
+	w.TLS.check(&problems, "/tls")
+	w.checkExpectations(&problems)
+	switch {
+	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
+		problems.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)), CloudEventsBinary, CloudEventsStructured)
+	case w.CloudEvents == CloudEventsStructured && w.sendsNoBody():
+		problems.Add("/cloud_events", CodeBodyMethod, "method %s sends no body to be a structured event; use binary, or POST", w.Method)
+	}
+	return problems.Err()
+}
+
+// setsHeader tells the headers that this webhook sets, in lower case.
+func (w Webhook) setsHeader(lower string) bool {
+	return w.CloudEvents != "" && strings.HasPrefix(lower, "ce-") ||
+		w.CloudEvents == CloudEventsStructured && lower == "content-type" || w.Auth.setsHeader(lower)
+}
+
+// eachSecret returns a copy of w with each secret replaced; f is given its JSON pointer in w.
+func (w Webhook) eachSecret(f func(path string, s Secret) Secret) Webhook {
+	w.Signing = w.Signing.eachSecret(func(path string, s Secret) Secret { return f("/signing"+path, s) })
+	w.Auth = w.Auth.eachSecret(func(path string, s Secret) Secret { return f("/auth"+path, s) })
+	w.TLS = w.TLS.eachSecret(func(path string, s Secret) Secret { return f("/tls"+path, s) })
+	return w
+}
+
+// sendsNoBody tells the methods whose requests carry no payload.
+func (w Webhook) sendsNoBody() bool {
+	return w.Method == "GET" || w.Method == "HEAD"
+}
+
+// BodyOf returns the request body for payload: none for GET and HEAD.
+func (w Webhook) BodyOf(payload []byte) []byte {
+	if w.sendsNoBody() {
+		return nil
+	}
+	return payload
+}

@@ -1,0 +1,194 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Templates are those of a webhook, checked.
+type Templates struct {
+	webhook *Webhook
+	url     *template // nil: it is none; so the others
+	headers map[string]*template
+	body    *template
+	fires   bool // one of them uses PreviousFire or NextFire
+}
+
+// urlBeginning is the part of a URL that cannot come of a template: whom a request goes to decides what
+// is allowed, how often, and whether its circuit is open.
+var urlBeginning = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#\\{}]*[/?]`)
+
+// Templates reads the templates of t; nil: it has none. The error is Faults, which Validate finds too.
+func (t Target) Templates() (*Templates, error) {
+	if t.Webhook == nil {
+		return nil, nil
+	}
+	var problems Problems
+	templates := t.Webhook.templates(&problems)
+	return templates, problems.Err()
+}
+
+// UseFires tells whether PreviousFire or NextFire of a call make a difference.
+func (t *Templates) UseFires() bool {
+	return t != nil && t.fires
+}
+
+func (t *Templates) any(is func(*template) bool) bool {
+	if t == nil {
+		return false
+	}
+	for _, one := range append(slices.Collect(maps.Values(t.headers)), t.url, t.body) {
+		if one != nil && is(one) {
+			return true
+		}
+	}
+	return false
+}
+
+// templates reads the templates of w, and adds what is wrong with them. What is too long is not read.
+func (w *Webhook) templates(problems *Problems) *Templates {
+	t := Templates{webhook: w}
+	if isTemplate(w.URL) && len(w.URL) <= maxURL {
+		if !urlBeginning.MatchString(w.URL) {
+			problems.Add("/url", CodeTemplateHost, "scheme, host and port of a URL cannot come of a template, and end before it; begin with https://host/, and use templates behind that")
+		}
+		t.url = parseTemplate(problems, "/url", w.URL)
+	}
+	for _, name := range sortedKeys(w.Headers) {
+		if value := w.Headers[name]; isTemplate(value) && len(value) <= maxHeaderValue && len(w.Headers) <= maxHeaders {
+			if t.headers == nil {
+				t.headers = map[string]*template{}
+			}
+			t.headers[name] = parseTemplate(problems, "/headers"+Pointer(name), value)
+		}
+	}
+	if w.Body != "" && len(w.Body) <= MaxPayload {
+		t.body = parseTemplate(problems, "/body", w.Body)
+	}
+	if t.url == nil && t.body == nil && t.headers == nil {
+		return nil
+	}
+	t.fires = t.any(func(one *template) bool { return one.fires })
+	return &t
+}
+
+// checkTemplates checks what is a template or may be, and returns the URL as it is with samples.
+func (w *Webhook) checkTemplates(problems *Problems) (url string) {
+	if isTemplate(w.URL) && len(w.URL) > maxURL {
+		checkURL(problems, "/url", w.URL)
+	}
+	if len(w.Body) > MaxPayload {
+		problems.Add("/body", CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(w.Body))
+	}
+	templates := w.templates(problems)
+	if templates == nil || len(*problems) > 0 {
+		return w.URL
+	}
+	url, err := templates.try(sampleCall(nil))
+	problems.AddError("", err)
+	return url
+}
+
+// tryTemplates fills in the templates of j, which are valid, as far as that can be known before a
+// call. The error is Faults below its target.
+func (j Job) tryTemplates() error {
+	var problems Problems
+	templates, _ := j.Target.Templates()
+	if templates != nil && len(j.Payload) <= MaxPayload && json.Valid(j.Payload) {
+		sample := sampleCall(j.Payload)
+		sample.App, sample.Job = j.App, j.Name
+		_, err := templates.try(sample)
+		problems.AddError("/webhook", err)
+	}
+	return problems.Err()
+}
+
+// sampleCall is a call that has everything, as long as it can be.
+func sampleCall(payload json.RawMessage) Call {
+	at, name := time.Date(2999, 12, 31, 23, 59, 59, 999e6, time.UTC), strings.Repeat("n", 63)
+	return Call{
+		App: name, Job: name, Trigger: name, Key: RunKey{TriggerID: 1 << 62, ScheduledAt: at, Kind: KindCatchUp},
+		EventID: EventID(name, name, name, name, at, KindSchedule), Attempt: 1e6, Payload: payload, PreviousFire: at, NextFire: at,
+	}
+}
+
+// try fills in the templates for a sample, and for one that has as little as possible. The error
+// is Faults.
+func (t *Templates) try(sample Call) (url string, err error) {
+	sample.Templates = t
+	url, _, _, err = sample.fill(t)
+	if err == nil {
+		sample.Trigger, sample.PreviousFire, sample.NextFire = "", time.Time{}, time.Time{}
+		sample.Key.Kind, sample.Attempt = KindManual, 1
+		_, _, _, err = sample.fill(t)
+	}
+	return url, err
+}
+
+// TemplateError says why what templates give for a call cannot be sent. It repeats none of it.
+type TemplateError struct{ Problems }
+
+func (e *TemplateError) Error() string { return "template: " + e.Problems.Error() }
+
+// Request returns what a webhook's attempt sends, its templates filled in. The error is a
+// *TemplateError.
+func (c Call) Request() (url string, headers map[string]string, body []byte, err error) {
+	if c.Templates != nil {
+		return c.filledIn()
+	}
+	w := c.Target.Webhook
+	return w.URL, w.Headers, w.BodyOf(c.Body()), nil
+}
+
+// filledIn is Request where there are templates. It is apart, because only here c is moved to the heap.
+func (c Call) filledIn() (url string, headers map[string]string, body []byte, err error) {
+	url, headers, body, err = c.fill(c.Templates)
+	var problems Problems
+	if errors.As(err, &problems) {
+		err = &TemplateError{problems}
+	}
+	return url, headers, body, err
+}
+
+// fill fills templates in. The error is Faults below the webhook.
+func (c *Call) fill(t *Templates) (url string, headers map[string]string, body []byte, err error) {
+	var problems Problems
+	url = t.webhook.URL
+	if t.url != nil {
+		var fits bool
+		if url, fits = t.url.render(c, maxURL, true); fits {
+			checkURL(&problems, "/url", url)
+		} else {
+			problems.Add("/url", CodeURLTooLong, "URL has more than %d characters once its template is filled in", maxURL)
+		}
+	}
+	if headers = t.webhook.Headers; t.headers != nil {
+		headers = maps.Clone(headers)
+	}
+	for _, name := range sortedKeys(t.headers) {
+		value, fits := t.headers[name].render(c, maxHeaderValue, false)
+		if headers[name] = value; !fits {
+			problems.Add("/headers"+Pointer(name), CodeHeaderSize, "value of header %s has more than 8 KiB once its template is filled in", Echo(name))
+		} else if !httpguts.ValidHeaderFieldValue(value) {
+			problems.Add("/headers"+Pointer(name), CodeHeaderValue, "value of header %s holds a control character such as CR, LF or NUL once its template is filled in", Echo(name))
+		}
+	}
+	if t.body == nil {
+		body = c.Body()
+	} else {
+		text, fits := t.body.render(c, MaxPayload, false)
+		if body = []byte(text); !fits {
+			problems.Add("/body", CodePayloadTooLarge, "body has more than 256 KiB once its template is filled in")
+		} else if t.webhook.CloudEvents == CloudEventsStructured && !json.Valid(body) {
+			problems.Add("/body", CodeJSONSyntax, "body is the data of a structured CloudEvent, so it has to be JSON once its template is filled in; put texts in as {{json .Job}}, or use binary")
+		}
+	}
+	return url, headers, t.webhook.BodyOf(body), problems.Err()
+}

@@ -1,0 +1,27 @@
+package dispatcher
+
+import (
+	"regexp"
+	"time"
+)
+
+var zonelessPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?$`)
+
+// ParseInstant reads an instant as RFC 3339 with a zone, and returns it in UTC, cut to whole
+// milliseconds, which is what both databases keep. The error is a *Fault without a path.
+func ParseInstant(text string) (time.Time, error) {
+	if zonelessPattern.MatchString(text) {
+		return time.Time{}, &Problem{Code: CodeTimeZoneMissing, Message: "time " + Echo(text) + " has no zone; end it with Z or an offset such as +02:00"}
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}, &Problem{Code: CodeTimeInvalid, Message: "time " + Echo(text) + " is not an instant; write it as 2026-05-01T10:00:00Z"}
+	}
+	if year := t.UTC().Year(); year < 1970 || year > 2999 {
+		return time.Time{}, &Problem{Code: CodeTimeInvalid, Message: "time " + Echo(text) + " is outside the years 1970 to 2999"}
+	}
+	return t.UTC().Truncate(time.Millisecond), nil
+}
+
+// FormatInstant writes an instant as RFC 3339 in UTC with milliseconds.
+func FormatInstant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

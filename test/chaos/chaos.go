@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-dev/carillon/test/chaos/history"
+)
+
+// chaos is one run.
+type chaos struct {
+	options
+	pace
+	database *database
+	receiver *receiver
+	nodes    []*node
+	spawn    chan<- func()
+	started  atomic.Int64 // processes of nodes
+	faults   *history.Log
+	declared *declarer
+
+	mu       sync.Mutex
+	rand     *rand.Rand
+	troubles []error
+}
+
+// nodeCount is how many nodes there are.
+const nodeCount = 3
+
+func newChaos(ctx context.Context, o options) (c *chaos, err error) {
+	c = &chaos{options: o, pace: quick(), spawn: spawner(), rand: rand.New(rand.NewPCG(o.seed, 1))}
+	if o.production {
+		c.pace = production()
+	}
+	if least := c.settle + 5*time.Second; time.Duration(o.seconds)*time.Second < least {
+		return nil, fmt.Errorf("%d seconds are too few: what is left when faults are over takes %s to settle", o.seconds, c.settle)
+	}
+	if c.faults, err = history.Create(o.dir, history.Faults, false); err != nil {
+		return nil, err
+	}
+	near, far := "127.0.0.1:0", "127.0.0.1:0"
+	if o.separate {
+		near, far = nearAddress+":0", farAddress+":0"
+	}
+	if c.receiver, err = startReceiver(ctx, o.dir, near, far); err != nil {
+		return nil, err
+	}
+	if c.database, err = startDatabase(ctx, o.dir); err != nil {
+		return nil, err
+	}
+	for i := range nodeCount {
+		n, err := newNode(ctx, c, i+1)
+		if err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	return c, nil
+}
+
+func (c *chaos) close() error {
+	var faults []error
+	for _, n := range c.nodes {
+		faults = append(faults, n.destroy())
+	}
+	c.receiver.close()
+	return errors.Join(append(faults, c.database.remove(), c.faults.Close())...)
+}
+
+// run injects faults until it is time to settle.
+func (c *chaos) run(ctx context.Context) error {
+	begun := time.Now()
+	if err := c.migrate(ctx); err != nil {
+		return err
+	}
+	token, err := c.token(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.database.watch(ctx); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		if err := n.start(""); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := c.await(ctx, n); err != nil {
+			return err
+		}
+	}
+	if c.declared, err = newDeclarer(c, token); err != nil {
+		return err
+	}
+	if err := c.declared.standing(ctx); err != nil {
+		return err
+	}
+	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))
+	defer end()
+	var working sync.WaitGroup
+	for i, n := range c.nodes {
+		working.Go(func() { c.kill(faulty, n, i) })
+	}
+	working.Go(func() { c.harm(faulty) })
+	if c.separate && slices.Contains(listed(c.options.faults, []string{"target"}), "target") {
+		working.Go(func() { c.cutTargets(faulty) })
+	}
+	working.Go(func() { c.watchMachine(faulty) })
+	working.Go(func() { c.declared.change(faulty) })
+	working.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.heal(ctx); err != nil {
+		return err
+	}
+	return errors.Join(c.troubles...)
+}
+
+// migrate kills a node in the middle of its first migration, some times, before one may finish.
+func (c *chaos) migrate(ctx context.Context) error {
+	n := c.nodes[0]
+	for i := range 3 {
+		if err := n.start(fmt.Sprintf("K16:kill,within=%dms", 20+60*i)); err != nil {
+			return err
+		}
+		select {
+		case <-n.end():
+			c.noteProcess("kill K16", n, time.Now(), time.Now())
+		case <-time.After(10 * time.Second):
+			return errors.New("K16 was not reached")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// await waits until a node is ready, as long as what a killed migration left may take.
+func (c *chaos) await(ctx context.Context, n *node) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return n.ready(ctx)
+}
+
+// token makes a token for the API. It also migrates.
+func (c *chaos) token(ctx context.Context) (string, error) {
+	command := exec.CommandContext(ctx, c.program, "token", "create", "--name", "chaos")
+	command.Env = append(os.Environ(), "CARILLON_DATABASE="+c.database.URL(databaseName))
+	var out, faults bytes.Buffer
+	command.Stdout, command.Stderr = &out, &faults
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("token create: %w: %s", err, faults.String())
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// heal ends all faults, gives the nodes time to recover, and ends the definitions and what
+// they left in flight. Then all nodes drain.
+func (c *chaos) heal(ctx context.Context) error {
+	for _, n := range c.nodes {
+		n.proxy.heal()
+		if err := n.shift(0); err != nil {
+			return err
+		}
+		// It may have a failpoint yet to come.
+		if err := c.renew(n, ""); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := c.await(ctx, n); err != nil {
+			c.trouble(err)
+		}
+	}
+	pause(ctx, c.recovery+1300*time.Millisecond)
+	if err := c.declared.end(ctx); err != nil {
+		return err
+	}
+	c.receiver.hurry()
+	for patience := time.Now().Add(c.settle); time.Now().Before(patience); {
+		live, err := c.database.count(ctx, databaseName, "SELECT count(*) FROM runs WHERE live")
+		if err == nil && live == 0 {
+			break
+		}
+		pause(ctx, 250*time.Millisecond)
+	}
+	if err := c.audit(ctx); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		if err := n.terminate(c.drain + 7*time.Second); err != nil {
+			c.trouble(err)
+		}
+	}
+	return nil
+}
+
+// trouble notes what the checker cannot see, and what fails the run.
+func (c *chaos) trouble(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.troubles = append(c.troubles, err)
+}
+
+// note writes a fault down: of all processes of a name, or of everything.
+func (c *chaos) note(kind, node string, from, to time.Time) {
+	c.noteFault(history.Fault{Kind: kind, Node: node, From: from, To: to})
+}
+
+// noteProcess writes down a fault of the present process of a node.
+func (c *chaos) noteProcess(kind string, n *node, from, to time.Time) {
+	c.noteFault(history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: from, To: to})
+}
+
+func (c *chaos) noteFault(f history.Fault) {
+	if err := c.faults.Append(f); err != nil {
+		c.trouble(err)
+	}
+}
+
+// between returns a random duration.
+func (c *chaos) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(c.intN(int(high-low)))
+}
+
+// intN returns a random number below n.
+func (c *chaos) intN(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rand.IntN(n)
+}
+
+// pause waits, or returns early when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,332 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/test/chaos/history"
+)
+
+// judge holds a record as the checks look it up.
+type judge struct {
+	*record
+	*verdict
+	faults       []history.Fault // but for those between nodes and targets
+	triggersByID map[int64]trigger
+	triggerOf    map[string]int64 // by app/job/name
+	nodesByID    map[int64]node
+	segments     map[int64][]segment // by trigger
+	runsOf       map[int64][]run
+	misfiresOf   map[int64][]misfire
+	bounds       map[string]boundOf       // by app/job
+	cuts         []history.Fault          // those between nodes and targets; the others are faults
+	far          map[int64]bool           // triggers whose target is one that nodes may be cut off from
+	retries      map[int64]*history.Retry // by trigger
+	heartbeatsOf map[int64][]int64        // by node, in order
+	triesOf      map[fire][]try
+	sent         []*request // in the order of their arrival
+	end          int64      // the last instant that anything is known of
+}
+
+// check judges a run of chaos.
+func check(h *record) (*verdict, error) {
+	j := &judge{
+		record: h, verdict: &verdict{found: map[fault][]string{}},
+		triggersByID: map[int64]trigger{}, triggerOf: map[string]int64{}, nodesByID: map[int64]node{},
+		segments: map[int64][]segment{}, runsOf: map[int64][]run{}, misfiresOf: map[int64][]misfire{},
+		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, far: map[int64]bool{}, heartbeatsOf: map[int64][]int64{},
+	}
+	for _, t := range h.triggers {
+		j.triggersByID[t.id], j.triggerOf[t.app+"/"+t.job+"/"+t.name] = t, t.id
+	}
+	for _, n := range h.nodes {
+		j.nodesByID[n.id] = n
+	}
+	for _, r := range h.runs {
+		j.runsOf[r.trigger] = append(j.runsOf[r.trigger], r)
+		j.end = max(j.end, r.at, orZero(r.ended))
+	}
+	for _, m := range h.misfires {
+		j.misfiresOf[m.trigger] = append(j.misfiresOf[m.trigger], m)
+	}
+	j.cuts, j.faults = h.problemsOf(true), h.problemsOf(false)
+	j.readBounds()
+	j.readWatched()
+	j.triesOf, j.sent = j.tries(), j.requests()
+	if err := j.reconstruct(); err != nil {
+		return nil, err
+	}
+	for _, t := range h.triggers {
+		if err := j.account(t); err != nil {
+			return nil, err
+		}
+	}
+	for id := range j.runsOf {
+		if _, known := j.triggersByID[id]; !known {
+			j.add(unexplained, "%d runs of trigger %d, which nobody declared", len(j.runsOf[id]), id)
+		}
+	}
+	j.checkEnd()
+	j.checkAttempts()
+	j.checkRequests()
+	j.checkBounded()
+	j.checkDrains()
+	for _, why := range j.rollbacks {
+		j.add(unexplained, "taken for a rollback of the database: %s", why)
+	}
+	j.checkAdvances()
+	j.checkGrants()
+	for _, a := range j.audits {
+		if a.Failed {
+			j.add(lost, "the product's own audit of app %s objects: %s", a.App, a.Said)
+		}
+	}
+	return j.verdict, nil
+}
+
+func orZero(at *int64) int64 {
+	if at == nil {
+		return 0
+	}
+	return *at
+}
+
+// instant writes an instant for people.
+func instant(at int64) string { return time.UnixMilli(at).UTC().Format("15:04:05.000") }
+
+func (j *judge) name(f fire) string {
+	t := j.triggersByID[f.trigger]
+	kind := ""
+	if f.kind == catchUp {
+		kind = " (catch-up)"
+	}
+	return fmt.Sprintf("%s/%s at %s%s", t.app, t.job, instant(f.at), kind)
+}
+
+// segment is a time in which one schedule of a trigger was in force.
+type segment struct {
+	history.Trigger
+	oracle
+	on       bool
+	from, to int64
+	// sureFrom and sureTo are the part of it in which there is no doubt: a change is decided at
+	// one instant, but what was claimed a little ahead of it stays claimed, and so does
+	// what was claimed while the change waited for its locks.
+	sureFrom, sureTo int64
+}
+
+// slack is how far ahead of its instant a fire may be claimed, and how far the clocks of those who
+// wrote down may differ.
+const slack = 300
+
+// reconstruct works out from audit and declarations which schedule was in force when.
+func (j *judge) reconstruct() error {
+	type key struct{ app, job string }
+	declared := map[key][]history.Declaration{}
+	for _, d := range j.declared {
+		k := key{d.App, d.Job}
+		if n := len(declared[k]); n > 0 && declared[k][n-1].Put == d.Put {
+			declared[k][n-1] = d // the same, answered
+			continue
+		}
+		declared[k] = append(declared[k], d)
+	}
+	for _, c := range j.audit {
+		k := key{c.app, c.subject[len("job "):]}
+		at := slices.IndexFunc(declared[k], func(d history.Declaration) bool { return d.Begun.UnixMilli() > c.at })
+		if at < 0 {
+			at = len(declared[k])
+		}
+		if at == 0 {
+			return fmt.Errorf("the audit has a change of job %s/%s at %s, which nobody declared", c.app, k.job, instant(c.at))
+		}
+		d := declared[k][at-1]
+		known := d.Answered.UnixMilli()
+		if d.Answered.IsZero() {
+			known = c.at + 5000
+		}
+		for _, t := range j.triggers {
+			if t.app != c.app || t.job != k.job {
+				continue
+			}
+			if err := j.changed(t.id, c, d.Triggers[t.name], c.action == "put" && d.Enabled, max(known, c.at)+slack); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// changed ends the latest segment of a trigger and begins another, unless nothing is different.
+func (j *judge) changed(id int64, c change, t history.Trigger, on bool, sure int64) error {
+	all := j.segments[id]
+	next := segment{Trigger: t, on: on, from: c.at, to: math.MaxInt64, sureFrom: sure, sureTo: math.MaxInt64}
+	if n := len(all); n > 0 {
+		last := &all[n-1]
+		if last.on == on && (!on || last.Trigger == t) {
+			return nil
+		}
+		last.to, last.sureTo = c.at, c.at-slack
+		next.sureFrom = max(next.sureFrom, last.sureFrom)
+	}
+	if on {
+		var err error
+		if next.oracle, err = newOracle(t); err != nil {
+			return err
+		}
+	}
+	j.segments[id] = append(all, next)
+	return nil
+}
+
+// account compares the ledger of a trigger with its schedule: each instant is to be found in
+// exactly one run or exactly one misfire, and nothing else is to be found.
+func (j *judge) account(t trigger) error {
+	found := map[int64]int{}
+	for _, r := range j.runsOf[t.id] {
+		if r.kind == scheduled {
+			found[r.at]++
+		}
+	}
+	delayed := false
+	sure, possible := map[int64]bool{}, map[int64]bool{}
+	for i, s := range j.segments[t.id] {
+		if !s.on {
+			continue
+		}
+		if s.delay > 0 {
+			delayed = true
+			continue
+		}
+		until := min(s.to, j.end)
+		late := until // how long its instants may have been claimed
+		if i+1 < len(j.segments[t.id]) {
+			late = j.segments[t.id][i+1].sureFrom
+		}
+		for _, at := range s.instants(s.from-slack, late) {
+			possible[at] = true
+			if at > s.sureFrom && at <= min(s.sureTo, until) || !s.once.IsZero() && at > s.sureFrom && at <= s.sureTo {
+				sure[at] = true
+			}
+		}
+	}
+	if delayed {
+		j.accountDelay(t)
+		return nil
+	}
+	j.accountMisfires(t, possible, found)
+	for at := range sure {
+		j.expected++
+		switch n := found[at]; {
+		case n == 0:
+			j.add(lost, "%s: neither run nor misfire", j.name(fire{t.id, at, scheduled}))
+		case n > 1:
+			j.add(unexplained, "%s: %d entries in the ledger", j.name(fire{t.id, at, scheduled}), n)
+		}
+	}
+	for at, n := range found {
+		if !possible[at] {
+			j.add(unexplained, "%s: in the ledger, but no instant of the schedule", j.name(fire{t.id, at, scheduled}))
+		} else if !sure[at] {
+			if j.expected++; n > 1 {
+				j.add(unexplained, "%s: %d entries in the ledger", j.name(fire{t.id, at, scheduled}), n)
+			}
+		}
+	}
+	return nil
+}
+
+// accountMisfires adds the instants of misfires to what was found, and checks what misfires say.
+func (j *judge) accountMisfires(t trigger, possible map[int64]bool, found map[int64]int) {
+	caughtUp := map[int64]bool{}
+	for _, m := range j.misfiresOf[t.id] {
+		covered := 0
+		for at := range possible {
+			if at >= m.from && at <= m.to {
+				found[at]++
+				covered++
+			}
+		}
+		j.excused += covered
+		if int64(covered) != m.count || !possible[m.from] || !possible[m.to] {
+			j.add(unexplained, "%s: a misfire to %s of %d instants, where the schedule has %d", j.name(fire{t.id, m.from, scheduled}), instant(m.to), m.count, covered)
+		}
+		j.checkCatchUp(m, caughtUp)
+	}
+	for _, r := range j.runsOf[t.id] {
+		if r.kind != scheduled && !caughtUp[r.at] {
+			j.add(unexplained, "%s: a run of kind %d that no misfire asked for", j.name(r.fire), r.kind)
+		}
+	}
+}
+
+// checkCatchUp requires of a misfire the run that stands for its instants.
+func (j *judge) checkCatchUp(m misfire, caughtUp map[int64]bool) {
+	wanted := m.decision == "fire_once"
+	switch {
+	case wanted != (m.catchUp != nil):
+		j.add(unexplained, "%s: a misfire by %s with catch-up run %v", j.name(fire{m.trigger, m.from, scheduled}), m.decision, m.catchUp != nil)
+	case wanted:
+		caughtUp[*m.catchUp] = true
+		if !slices.ContainsFunc(j.runsOf[m.trigger], func(r run) bool { return r.kind == catchUp && r.at == *m.catchUp }) {
+			j.add(lost, "%s: the catch-up run of a misfire is missing", j.name(fire{m.trigger, *m.catchUp, catchUp}))
+		}
+	}
+}
+
+// patience is how long after the end of a run, besides a recovery, a fixed delay may go on when faults
+// are over.
+const patience = 5300
+
+// accountDelay requires of a fixed delay that each fire follows the end of the one before.
+func (j *judge) accountDelay(t trigger) {
+	segments := j.segments[t.id]
+	s := segments[0]
+	if len(segments) > 2 || len(segments) == 2 && segments[1].delay > 0 {
+		j.add(unexplained, "%s/%s: a fixed delay that was changed, of which the checker knows nothing", t.app, t.job)
+		return
+	}
+	entries := slices.Clone(j.runsOf[t.id])
+	caughtUp := map[int64]bool{}
+	for _, m := range j.misfiresOf[t.id] {
+		j.excused += int(m.count)
+		j.checkCatchUp(m, caughtUp)
+		if m.catchUp == nil {
+			entries = append(entries, run{fire: fire{t.id, m.from, scheduled}})
+		}
+	}
+	slices.SortFunc(entries, func(a, b run) int { return cmp.Compare(a.at, b.at) })
+	due := int64(0) // when the next is
+	for _, e := range entries {
+		j.expected++
+		if due != 0 && e.at != due {
+			j.add(unexplained, "%s: a fixed delay fires, where its run before ended so that it is due at %s", j.name(e.fire), instant(due))
+		}
+		if due = 0; e.ended != nil {
+			due = *e.ended + s.delay.Milliseconds()
+		}
+	}
+	if len(entries) == 0 || due != 0 && due+patience+j.recovery.Milliseconds() < min(s.to, j.end) {
+		j.add(lost, "%s/%s: a fixed delay that did not go on at %s", t.app, t.job, instant(due))
+	}
+}
+
+// checkEnd requires that nothing is left undone.
+func (j *judge) checkEnd() {
+	for _, r := range j.runs {
+		if r.live {
+			j.add(unrecovered, "%s: still %s, attempt %d, node %s", j.name(r.fire), r.state, r.attempt, j.nodesByID[r.node].name)
+		}
+	}
+	for _, t := range j.triggers {
+		switch {
+		case t.state == "error":
+			j.add(unrecovered, "%s/%s: its trigger cannot be evaluated", t.app, t.job)
+		case t.firing && t.state == "waiting" && t.due != nil && *t.due+patience+j.recovery.Milliseconds() < j.end:
+			j.add(unrecovered, "%s/%s: overdue since %s", t.app, t.job, instant(*t.due))
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/test/chaos/history"
+)
+
+// record is everything that is known of a run of chaos. Instants are Unix milliseconds.
+type record struct {
+	runs       []run
+	attempts   []attempt
+	misfires   []misfire
+	triggers   []trigger
+	nodes      []node
+	slots      []fire // which runs have one
+	audit      []change
+	rollbacks  []string // why the product thinks that the database lost something, which it never does here
+	hits       []history.Hit
+	faults     []history.Fault
+	declared   []history.Declaration
+	audits     []history.Audit
+	advances   []advance
+	grants     []grant
+	heartbeats []heartbeat
+	// deadAfter is how long after its last heartbeat a node is declared dead.
+	deadAfter time.Duration
+	drain     time.Duration // how long a node that is told to end waits for what is in flight
+	// recovery is how long it takes at most, once a node lives, until what a dead one held goes on.
+	recovery time.Duration
+}
+
+// notice is how long after something has happened to a node its consequences are felt.
+func (h *record) notice() int64 { return h.deadAfter.Milliseconds() + 1000 }
+
+// fire identifies a run.
+type fire struct {
+	trigger, at int64
+	kind        int
+}
+
+// The kinds of run, as the database has them.
+const (
+	scheduled = 1
+	catchUp   = 3
+)
+
+type run struct {
+	fire
+	revision, node          int64
+	attempt                 int
+	claimed, started, ended *int64
+	live                    bool
+	state, class            string
+}
+
+type attempt struct {
+	fire
+	attempt            int
+	node, began, ended int64
+	state, class       string
+	late               *string
+}
+
+type misfire struct {
+	trigger, from, to, count int64
+	decision                 string
+	catchUp                  *int64
+}
+
+type trigger struct {
+	id             int64
+	app, job, name string
+	state          string
+	due            *int64
+	firing         bool // enabled, not paused, not deleted
+	once           bool // its job wants requests at most once
+}
+
+type node struct {
+	id      int64
+	name    string
+	started int64
+	process int // its number
+}
+
+// change is a definition's, as the audit has it.
+type change struct {
+	at           int64
+	action       string
+	app, subject string
+	revision     int64
+}
+
+// load reads what is known.
+func load(ctx context.Context, database, dir string) (*record, error) {
+	h := &record{}
+	conn, err := pgx.Connect(ctx, database)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	if h.runs, err = rows(ctx, conn, func(r *run, row pgx.Rows) error {
+		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended, &r.live, &r.state, &r.class)
+	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, ended_at, live, state, class FROM runs ORDER BY trigger_id, scheduled_at, kind`); err != nil {
+		return nil, err
+	}
+	if h.attempts, err = rows(ctx, conn, func(a *attempt, row pgx.Rows) error {
+		return row.Scan(&a.trigger, &a.at, &a.kind, &a.attempt, &a.node, &a.began, &a.ended, &a.state, &a.class, &a.late)
+	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, class, late_result FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
+		return nil, err
+	}
+	if h.misfires, err = rows(ctx, conn, func(m *misfire, row pgx.Rows) error {
+		return row.Scan(&m.trigger, &m.from, &m.to, &m.count, &m.decision, &m.catchUp)
+	}, `SELECT trigger_id, from_at, to_at, count, decision, catch_up FROM misfires ORDER BY trigger_id, from_at`); err != nil {
+		return nil, err
+	}
+	if h.triggers, err = rows(ctx, conn, func(t *trigger, row pgx.Rows) error {
+		return row.Scan(&t.id, &t.app, &t.job, &t.name, &t.state, &t.due, &t.firing, &t.once)
+	}, `SELECT t.id, a.name, j.name, t.name, t.state, t.due_at,
+			t.enabled AND j.enabled AND a.enabled AND NOT t.paused AND NOT t.job_paused AND t.deleted_at IS NULL, j.delivery = 'at_most_once'
+		FROM triggers t JOIN jobs j ON j.id = t.job_id JOIN apps a ON a.id = t.app_id ORDER BY t.id`); err != nil {
+		return nil, err
+	}
+	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started, &n.process) },
+		`SELECT id, name, started_at, coalesce(CAST(substring(labels FROM '`+history.ProcessLabel+`=([0-9]+)') AS INTEGER), 0) FROM nodes`); err != nil {
+		return nil, err
+	}
+	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error { return row.Scan(&f.trigger, &f.at, &f.kind) }, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {
+		return nil, err
+	}
+	if h.audit, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {
+		return row.Scan(&c.at, &c.action, &c.app, &c.subject, &c.revision)
+	}, `SELECT at, action, app, subject, revision FROM audit_log WHERE subject LIKE 'job %' ORDER BY at, revision`); err != nil {
+		return nil, err
+	}
+	if h.rollbacks, err = rows(ctx, conn, func(why *string, row pgx.Rows) error { return row.Scan(why) }, `SELECT rollback_reason FROM installation WHERE rolled_back_at IS NOT NULL`); err != nil {
+		return nil, err
+	}
+	if err := h.watched(ctx, conn); err != nil {
+		return nil, err
+	}
+	return h, h.read(dir)
+}
+
+// watched reads what the database wrote down by itself.
+func (h *record) watched(ctx context.Context, conn *pgx.Conn) (err error) {
+	if h.advances, err = rows(ctx, conn, func(a *advance, row pgx.Rows) error { return row.Scan(&a.trigger, &a.same, &a.was, &a.next) },
+		`SELECT trigger_id, same, was, next FROM watch.advances`); err != nil {
+		return err
+	}
+	if h.grants, err = rows(ctx, conn, func(g *grant, row pgx.Rows) error {
+		return row.Scan(&g.name, &g.wasFence, &g.fence, &g.wasUntil, &g.at)
+	}, `SELECT name, was_fence, fence, was_until, at FROM watch.grants`); err != nil {
+		return err
+	}
+	h.heartbeats, err = rows(ctx, conn, func(b *heartbeat, row pgx.Rows) error { return row.Scan(&b.node, &b.at) }, `SELECT node, at FROM watch.beats`)
+	return err
+}
+
+// read reads what was written down beside the database.
+func (h *record) read(dir string) (err error) {
+	if h.hits, err = history.Read[history.Hit](dir, history.Hits); err != nil {
+		return err
+	}
+	if h.faults, err = history.Read[history.Fault](dir, history.Faults); err != nil {
+		return err
+	}
+	if h.declared, err = history.Read[history.Declaration](dir, history.Declarations); err != nil {
+		return err
+	}
+	h.audits, err = history.Read[history.Audit](dir, history.Audits)
+	return err
+}
+
+func rows[T any](ctx context.Context, conn *pgx.Conn, scan func(*T, pgx.Rows) error, query string) ([]T, error) {
+	found, err := conn.Query(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	all, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (one T, err error) {
+		return one, scan(&one, row.(pgx.Rows))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", query, err)
+	}
+	return all, nil
+}

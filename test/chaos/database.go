@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-dev/carillon/test/postgres"
+)
+
+// databaseName is that of the nodes.
+const databaseName = "chaos"
+
+// database is the PostgreSQL of a run.
+type database struct {
+	*postgres.Server
+	dir    string
+	listen string
+	// small tells that the data is on a file system of its own that can be filled up.
+	small bool
+}
+
+// diskSize is that of the small file system.
+const diskSize = "size=512m"
+
+// startDatabase starts a server in dir, where it mounts a file system in memory if it may.
+func startDatabase(ctx context.Context, parent string) (_ *database, err error) {
+	bin, ok := postgres.Find()
+	if !ok {
+		return nil, errors.New("no PostgreSQL on this machine; install it: apt-get install -y postgresql")
+	}
+	d := &database{}
+	// Not in the run's directory: the path of a socket is at most 107 bytes.
+	if d.dir, err = os.MkdirTemp("", "chaos-pg-"); err != nil {
+		return nil, err
+	}
+	d.small = unix.Mount("tmpfs", d.dir, "tmpfs", 0, diskSize) == nil
+	if err := os.Chmod(d.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if d.listen, err = freeAddress(ctx); err != nil {
+		return nil, err
+	}
+	host, port, _ := strings.Cut(d.listen, ":")
+	d.Server = postgres.New(bin, d.dir, "listen_addresses="+host, "port="+port, "max_connections=200", "shared_buffers=64MB",
+		"min_wal_size=32MB", "max_wal_size=64MB", "log_line_prefix=%m [%p] ")
+	if err := d.Init(ctx); err != nil {
+		return nil, errors.Join(err, d.remove())
+	}
+	if err := d.Start(ctx, ""); err != nil {
+		return nil, errors.Join(err, d.remove())
+	}
+	return d, d.Execute(ctx, "postgres", "CREATE DATABASE "+databaseName)
+}
+
+// URL is that by TCP, past the proxies.
+func (d *database) URL(name string) string {
+	return "postgres://postgres@" + d.listen + "/" + name + "?sslmode=disable"
+}
+
+func (d *database) address() string { return d.listen }
+
+// Execute runs a statement.
+func (d *database) Execute(ctx context.Context, name, statement string) error {
+	_, err := d.count(ctx, name, statement)
+	return err
+}
+
+// count runs a statement, and returns the number that it selects, if any.
+func (d *database) count(ctx context.Context, name, statement string) (n int64, err error) {
+	conn, err := pgx.Connect(ctx, d.URL(name))
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(ctx)
+	err = conn.QueryRow(ctx, statement).Scan(&n)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return n, err
+}
+
+// restart stops the server by a signal and starts it again after a while.
+func (d *database) restart(ctx context.Context, by syscall.Signal, down time.Duration) error {
+	if err := d.Stop(ctx, by); err != nil {
+		return err
+	}
+	pause(ctx, down)
+	return d.Start(context.WithoutCancel(ctx), "")
+}
+
+// fill leaves no room on the disk, and returns what makes room again. A server that could not
+// go on, for its log was on that disk too, is started again.
+func (d *database) fill() (empty func(context.Context) error, err error) {
+	filler := filepath.Join(d.dir, "filler")
+	file, err := os.Create(filler)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	for chunk := make([]byte, 1<<20); len(chunk) > 0; {
+		n, err := file.Write(chunk)
+		if n == 0 && err != nil {
+			chunk = chunk[:len(chunk)/2]
+		}
+	}
+	return func(ctx context.Context) error {
+		if err := os.Remove(filler); err != nil {
+			return err
+		}
+		for d.Running() {
+			if err = d.Execute(ctx, "postgres", "SELECT 1"); err == nil {
+				return nil
+			}
+			pause(ctx, 100*time.Millisecond)
+		}
+		return d.Start(ctx, "")
+	}, nil
+}
+
+// remove stops the server and removes its files.
+func (d *database) remove() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) //nolint:forbidigo // that of the run may be over
+	defer cancel()
+	var err error
+	if d.Running() {
+		err = d.Stop(ctx, syscall.SIGQUIT)
+	}
+	if d.Started() {
+		err = errors.Join(err, d.Close())
+	}
+	if d.small {
+		// What still ends has its log open there.
+		err = errors.Join(err, unix.Unmount(d.dir, unix.MNT_DETACH))
+	}
+	if removeErr := os.RemoveAll(d.dir); removeErr != nil {
+		err = errors.Join(err, fmt.Errorf("remove %s: %w", d.dir, removeErr))
+	}
+	return err
+}

@@ -1,0 +1,160 @@
+// Command chaos runs three dispatcher nodes over a PostgreSQL, does to them what production
+// does to systems, and hands what came of it to the checker, whose verdict is its own.
+//
+// It runs nodes that were built with the tags chaos and clockshift; see the targets chaos and
+// chaos-mutants of the Makefile, and docs/reliability.md for what is tried and why.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options say what a run does.
+type options struct {
+	program, checker string
+	dir              string
+	seconds          int
+	seed             uint64
+	kills, faults    string
+	bounded          int // jobs of each policy of concurrency
+	keep, mutants    bool
+	only             string
+	args             []string // of the nodes, besides constants
+	separate         bool     // nodes have networks of their own
+	production       bool     // nodes have the settings of production
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.program, "program", "", "a carillon built with the tags chaos and clockshift; empty: build it")
+	flag.StringVar(&o.checker, "checker", "", "the checker; empty: build it")
+	flag.StringVar(&o.dir, "dir", "", "directory for what the run writes down; empty: a temporary one, kept if the checker objects")
+	flag.IntVar(&o.seconds, "seconds", 60, "how long the run takes, from the first node's start to the checker's")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of what is done when, as far as the machine lets it repeat")
+	flag.StringVar(&o.kills, "kills", "", "where to kill nodes, and where to stop them for a while, such as K3,stop K7; empty: everywhere; none: nowhere")
+	flag.StringVar(&o.faults, "faults", "", "other faults, such as freeze,partition; empty: all; none: no others")
+	flag.IntVar(&o.bounded, "bounded", 50, "how many jobs of each policy of concurrency there are")
+	flag.BoolVar(&o.keep, "keep", false, "keep the directory in any case")
+	flag.BoolVar(&o.mutants, "mutants", false, "break the product on purpose, one way after the other, and require that each is noticed")
+	flag.StringVar(&o.only, "only", "", "of the mutants, only the one of this name")
+	flag.BoolVar(&o.production, "production", false, "have nodes with the settings of production: window 5 s, handler 15 s, dead after 60 s; takes 300 seconds or more")
+	flag.BoolVar(&o.separate, "separate", false, "this process has networks and mounts of its own; it is started so by itself")
+	flag.Func("node-arg", "a further argument of the nodes", func(arg string) error { o.args = append(o.args, arg); return nil })
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	err := run(ctx, o)
+	if err == nil {
+		return
+	}
+	switch {
+	case errors.Is(err, errTogether):
+		fmt.Println(err)
+		os.Exit(exitTogether)
+	case !errors.Is(err, errVerdict):
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+	}
+	os.Exit(1)
+}
+
+// errVerdict says that the checker objects, which it has said itself.
+var errVerdict = errors.New("the checker objects")
+
+// run makes one run, or one for each mutant.
+func run(ctx context.Context, o options) error {
+	if o.separate {
+		if err := layVethLinks(ctx, nodeCount); err != nil {
+			return fmt.Errorf("%w: %w", errTogether, err)
+		}
+		return runHere(ctx, o, os.Stdout)
+	}
+	if o.dir == "" {
+		dir, err := os.MkdirTemp("", "carillon-chaos-")
+		if err != nil {
+			return err
+		}
+		o.dir = dir
+	}
+	err := os.MkdirAll(o.dir, 0o755)
+	if err == nil {
+		err = o.build(ctx)
+	}
+	if err == nil && o.mutants {
+		err = runMutants(ctx, o)
+	} else if err == nil {
+		err = runOnce(ctx, o, os.Stdout)
+	}
+	if err != nil || o.keep {
+		fmt.Fprintln(os.Stderr, "what the run wrote down is in", o.dir)
+		return err
+	}
+	return os.RemoveAll(o.dir)
+}
+
+// build makes the programs that were not given.
+func (o *options) build(ctx context.Context) (err error) {
+	if o.checker == "" {
+		o.checker = o.dir + "/checker"
+		if err := goBuild(ctx, o.checker, "./test/chaos/checker"); err != nil {
+			return err
+		}
+	}
+	if o.program == "" && !o.mutants {
+		o.program = o.dir + "/carillon"
+		return buildNode(ctx, o.program, o.dir, nil)
+	}
+	return nil
+}
+
+// runOnce makes one run, with networks of the kernel's own if that may be.
+func runOnce(ctx context.Context, o options, w io.Writer) error {
+	fmt.Fprintf(w, "chaos: %d s, seed %d\n", o.seconds, o.seed)
+	err := runSeparately(ctx, o, spawner(), w)
+	if !errors.Is(err, errTogether) {
+		return err
+	}
+	return runHere(ctx, o, w)
+}
+
+// runHere makes one run in this process, lets the checker judge it, and writes what it says.
+func runHere(ctx context.Context, o options, w io.Writer) error {
+	c, err := newChaos(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := c.run(ctx); err != nil {
+		return errors.Join(err, c.close())
+	}
+	check := exec.CommandContext(ctx, o.checker, "-database", c.database.URL(databaseName), "-dir", o.dir,
+		"-dead-after", c.deadAfter.String(), "-drain", c.drain.String(), "-recovery", c.recovery.String())
+	check.Stdout, check.Stderr = w, w
+	err = check.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = errVerdict
+	}
+	return errors.Join(err, c.close())
+}
+
+// listed returns the items of a list that was given, or all.
+func listed(given string, all []string) []string {
+	switch given {
+	case "":
+		return all
+	case "none":
+		return nil
+	}
+	return strings.Split(given, ",")
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/carillon-dev/carillon/test/chaos/history"
+)
+
+// node is one of the three, through all its incarnations, or one beside these for a while.
+type node struct {
+	name    string
+	command []string // what starts it
+	env     []string
+	listen  string
+	clock   string // the file that holds its clock's shift
+	log     *os.File
+	proxy   *proxy
+	spawn   chan<- func()
+	started *atomic.Int64 // processes of all nodes
+	network sync.Mutex    // of the rules in its network
+
+	mu      sync.Mutex
+	exec    *exec.Cmd
+	process int           // its number
+	exited  chan struct{} // closed when the present incarnation has ended
+	frozen  bool
+}
+
+// spawner returns where to send what starts processes: one thread does, for the kernel kills
+// the nodes when the thread that started them ends, and this one ends with the process.
+func spawner() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for one := range work {
+			one()
+		}
+	}()
+	return work
+}
+
+func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
+	name := fmt.Sprintf("n%d", i)
+	command, listen, host := []string{"ip", "netns", "exec", name}, nodeAddress(i)+":8080", hubAddress(i)
+	if !c.separate {
+		var err error
+		if listen, err = freeAddress(ctx); err != nil {
+			return nil, err
+		}
+		command, host = nil, "127.0.0.1"
+	}
+	p, err := startProxy(ctx, host, c.database.address())
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(c.dir, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	n := &node{name: name, listen: listen, log: log, proxy: p, spawn: c.spawn, started: &c.started, clock: filepath.Join(c.dir, name+".clock")}
+	n.command = slices.Concat(command, []string{c.program, "serve"}, c.settings, c.args)
+	if !c.separate {
+		n.command = append(n.command, "--egress-loopback")
+	}
+	n.env = append(os.Environ(),
+		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
+		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)
+	return n, nil
+}
+
+// beside returns another node of the same name: in the same network, behind the same proxy, with
+// the same clock, as when a deployment starts the new one before it ends the old one.
+func (n *node) beside(ctx context.Context) (*node, error) {
+	free, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	host, _, _ := strings.Cut(n.listen, ":")
+	_, port, _ := strings.Cut(free, ":")
+	listen := host + ":" + port // of another network its ports are free anyway
+	return &node{
+		name: n.name, command: n.command, env: append(slices.Clip(n.env), "CARILLON_LISTEN="+listen), listen: listen,
+		clock: n.clock, log: n.log, proxy: n.proxy, spawn: n.spawn, started: n.started,
+	}, nil
+}
+
+// freeAddress returns an address that nobody listens on. Its port is none that the system hands out by
+// itself, so nobody gets it while its node is dead.
+func freeAddress(ctx context.Context) (string, error) {
+	for {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000)) //nolint:gosec // a secret it is not
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+		case err != nil:
+			return "", err
+		default:
+			return address, listener.Close()
+		}
+	}
+}
+
+// start starts a new incarnation with these failpoints.
+func (n *node) start(failpoints string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	command := exec.Command(n.command[0], n.command[1:]...) //nolint:noctx // it is ended by signals, which are what is tried here
+	process := int(n.started.Add(1))
+	command.Env = append(slices.Clip(n.env), "CHAOS="+failpoints, fmt.Sprintf("CARILLON_NODE_LABELS=%s=%d", history.ProcessLabel, process))
+	command.Stdout, command.Stderr = n.log, n.log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error)
+	n.spawn <- func() { started <- command.Start() }
+	if err := <-started; err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	n.exec, n.process, n.exited, n.frozen = command, process, exited, false
+	go func() {
+		_ = command.Wait() // how it ended is in its state
+		close(exited)
+	}()
+	return nil
+}
+
+// end returns a channel that is closed when the present incarnation has ended.
+func (n *node) end() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.exited
+}
+
+// number returns that of the present process.
+func (n *node) number() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process
+}
+
+func (n *node) signal(s syscall.Signal) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.exec != nil {
+		_ = n.exec.Process.Signal(s)
+	}
+}
+
+// stopped tells whether the process halts by SIGSTOP.
+func (n *node) stopped() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.exec.Process.Pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "T")
+}
+
+// freeze notes that the node is frozen by somebody who will thaw it.
+func (n *node) freeze(frozen bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.frozen = frozen
+}
+
+func (n *node) isFrozen() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.frozen
+}
+
+// shift sets the node's clock off, now and for the incarnations to come.
+func (n *node) shift(by time.Duration) error {
+	err := os.WriteFile(n.clock, []byte(by.String()), 0o600)
+	n.signal(syscall.SIGUSR2)
+	return err
+}
+
+// ready waits until the node says that it can dispatch.
+func (n *node) ready(ctx context.Context) error {
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.listen+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if response, err := http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node %s is not ready: %w", n.name, ctx.Err())
+		case <-n.end():
+			return fmt.Errorf("node %s ended: %s", n.name, n.exec.ProcessState)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// terminate asks the node to drain, and waits for its end.
+func (n *node) terminate(atMost time.Duration) error {
+	n.signal(syscall.SIGTERM)
+	select {
+	case <-n.end():
+	case <-time.After(atMost):
+		return fmt.Errorf("node %s did not end within %s of SIGTERM", n.name, atMost)
+	}
+	if code := n.exec.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("node %s ended with %s after SIGTERM", n.name, n.exec.ProcessState)
+	}
+	return nil
+}
+
+// destroy ends whatever is left.
+func (n *node) destroy() error {
+	n.proxy.close()
+	if n.exec != nil {
+		n.signal(syscall.SIGKILL)
+		<-n.end()
+	}
+	return errors.Join(n.log.Close())
+}

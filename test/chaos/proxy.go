@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// proxy stands between one node and the database, and does to their connections what networks
+// do.
+type proxy struct {
+	to       string
+	listener net.Listener
+
+	mode  atomic.Int32
+	delay atomic.Int64 // nanoseconds, of each piece that is forwarded
+	// answers and questions are how many of the writes to come are cut: after the database has
+	// committed them and before its response is forwarded, or before they reach the database.
+	responses, questions atomic.Int32
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+}
+
+// What a proxy does.
+const (
+	passing int32 = iota
+	holding       // nothing goes through, and nobody is told
+	closing       // nothing goes through, and who tries is told at once
+)
+
+func startProxy(ctx context.Context, host, to string) (*proxy, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", host+":0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{to: to, listener: listener, conns: map[net.Conn]struct{}{}}
+	go p.accept(ctx)
+	return p, nil
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+func (p *proxy) close() {
+	_ = p.listener.Close()
+	p.cut()
+}
+
+func (p *proxy) accept(ctx context.Context) {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		go p.serve(ctx, client)
+	}
+}
+
+func (p *proxy) serve(ctx context.Context, client net.Conn) {
+	defer p.forget(client)
+	p.remember(client)
+	if p.mode.Load() == closing {
+		return
+	}
+	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.to)
+	if err != nil {
+		return
+	}
+	defer p.forget(server)
+	p.remember(server)
+	// A write whose response is to be withheld is under way.
+	var withheld atomic.Bool
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		p.pipe(server, client, func(piece []byte) bool {
+			if !withheld.Load() {
+				return true
+			}
+			// The database writes this last, once it has committed.
+			if bytes.HasSuffix(piece, []byte("Z\x00\x00\x00\x05I")) {
+				p.reset(client, server)
+			}
+			return false
+		})
+	}()
+	p.pipe(client, server, func(piece []byte) bool {
+		switch {
+		case !writes(piece):
+		case take(&p.questions):
+			p.reset(client, server)
+			return false
+		case take(&p.responses):
+			withheld.Store(true)
+		}
+		return true
+	})
+	_ = server.Close()
+	<-answered
+}
+
+// writes tells the statements whose loss matters: claims, records, adoptions, and the end of
+// transactions.
+func writes(piece []byte) bool {
+	for _, sign := range []string{"UPDATE triggers AS t SET prev_fire_time", "UPDATE runs AS r SET", "commit"} {
+		if bytes.Contains(piece, []byte(sign)) {
+			return true
+		}
+	}
+	return false
+}
+
+func take(n *atomic.Int32) bool {
+	for have := n.Load(); have > 0; have = n.Load() {
+		if n.CompareAndSwap(have, have-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// pipe forwards what may pass, piece by piece, until either end closes.
+func (p *proxy) pipe(from, to net.Conn, may func([]byte) bool) {
+	defer to.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if d := p.delay.Load(); d > 0 {
+			<-time.After(time.Duration(d))
+		}
+		for p.mode.Load() == holding {
+			<-time.After(10 * time.Millisecond)
+		}
+		if !may(buffer[:n]) {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// cut resets all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		p.reset(conn)
+	}
+}
+
+// reset closes connections as a crashed peer would.
+func (p *proxy) reset(conns ...net.Conn) {
+	for _, conn := range conns {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = conn.Close()
+	}
+}
+
+func (p *proxy) remember(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[conn] = struct{}{}
+}
+
+func (p *proxy) forget(conn net.Conn) {
+	_ = conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+// partition lets nothing through until heal.
+func (p *proxy) partition(silently bool) {
+	if silently {
+		p.mode.Store(holding)
+		return
+	}
+	p.mode.Store(closing)
+	p.cut()
+}
+
+// heal lets everything through again, by new connections: those from before are gone.
+func (p *proxy) heal() {
+	p.delay.Store(0)
+	p.responses.Store(0)
+	p.questions.Store(0)
+	if p.mode.Swap(passing) != passing {
+		p.cut()
+	}
+}

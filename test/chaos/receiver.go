@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-dev/carillon/test/chaos/history"
+)
+
+// receiver is the target of all jobs, at two addresses. A request is on the disk before it is answered, and so
+// is the response before it leaves.
+type receiver struct {
+	url, far string
+	server   *http.Server
+	log      *history.Log
+	requests atomic.Int64
+	hurried  chan struct{} // closed when all is to be answered at once
+}
+
+func startReceiver(ctx context.Context, dir string, addresses ...string) (*receiver, error) {
+	log, err := history.Create(dir, history.Hits, true)
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{log: log, hurried: make(chan struct{})}
+	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	for _, address := range addresses {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, errors.Join(err, r.server.Close())
+		}
+		r.url, r.far = cmp.Or(r.url, "http://"+listener.Addr().String()), "http://"+listener.Addr().String()
+		go func() { _ = r.server.Serve(listener) }() // ends with close
+	}
+	return r, nil
+}
+
+func (r *receiver) close() { _ = r.server.Close() }
+
+// hurry has what is in flight answered now, and what comes at once, so that a run need not wait
+// for it when its faults are over.
+func (r *receiver) hurry() { close(r.hurried) }
+
+// wait waits, and tells whether the caller is still there.
+func (r *receiver) wait(q *http.Request, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-r.hurried:
+	case <-q.Context().Done():
+		return false
+	}
+	return true
+}
+
+// ServeHTTP answers as the path says: /ok at once, /slow after up to a second, /long often after
+// more than its job fires, /flaky now and then with an error or not at all.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	hit := history.Hit{At: time.Now(), Request: r.requests.Add(1)}
+	body, _ := io.ReadAll(q.Body) // what is missing of it, the payload's number shows
+	var payload struct{ Put int }
+	_ = json.Unmarshal(body, &payload)
+	h := q.Header
+	hit.App, hit.Job, hit.Trigger, hit.Kind, hit.Event = h.Get("carillon-app"), h.Get("carillon-job"), h.Get("carillon-trigger"), h.Get("carillon-kind"), h.Get("webhook-id")
+	hit.Attempt, _ = strconv.Atoi(h.Get("carillon-attempt"))
+	hit.ScheduledAt, _ = time.Parse(time.RFC3339Nano, h.Get("carillon-scheduled-at"))
+	hit.Put = payload.Put
+	if r.log.Append(hit) != nil {
+		panic(http.ErrAbortHandler) // what is not recorded is not answered
+	}
+	status, takes := http.StatusNoContent, time.Duration(0)
+	switch q.URL.Path {
+	case "/slow":
+		takes = rand.N(time.Second)
+	case "/long":
+		if takes = rand.N(500 * time.Millisecond); rand.IntN(5) < 2 {
+			takes += 4 * time.Second
+		}
+	case "/flaky":
+		switch n := rand.IntN(20); {
+		case n == 0:
+			status = -1
+		case n < 4:
+			status = http.StatusServiceUnavailable
+		}
+	}
+	if takes > 0 && !r.wait(q, takes) {
+		status = -1
+	}
+	if r.log.Append(history.Hit{At: time.Now(), Request: hit.Request, Status: status}) != nil || status < 0 {
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(status)
+}

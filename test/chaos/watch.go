@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/test/chaos/history"
+)
+
+// watch has the database itself write down what the product's tables show only the latest of, in
+// the transactions that change it: how triggers advance, who takes locks, and when nodes
+// gave signs of life.
+const watch = `
+CREATE SCHEMA watch;
+CREATE TABLE watch.advances (trigger_id BIGINT, same BOOLEAN, was BIGINT, next BIGINT);
+CREATE TABLE watch.grants (name TEXT, was_fence BIGINT, fence BIGINT, was_until BIGINT, at BIGINT);
+CREATE TABLE watch.beats (node BIGINT, at BIGINT);
+
+CREATE FUNCTION watch.advance() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO watch.advances VALUES (NEW.id, OLD.revision = NEW.revision AND OLD.calendar_revision = NEW.calendar_revision,
+		coalesce(OLD.next_fire_time, OLD.prev_fire_time), NEW.next_fire_time);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER watch AFTER UPDATE ON triggers FOR EACH ROW WHEN (OLD.next_fire_time IS DISTINCT FROM NEW.next_fire_time)
+	EXECUTE FUNCTION watch.advance();
+
+CREATE FUNCTION watch.grant() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO watch.grants VALUES (NEW.name, OLD.fence, NEW.fence, OLD.locked_until, floor(extract(epoch FROM clock_timestamp()) * 1000));
+	RETURN NULL;
+END $$;
+CREATE TRIGGER watch AFTER UPDATE ON locks FOR EACH ROW WHEN (OLD.fence <> NEW.fence OR OLD.holder <> NEW.holder)
+	EXECUTE FUNCTION watch.grant();
+
+CREATE FUNCTION watch.beat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO watch.beats VALUES (NEW.id, NEW.heartbeat_at);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER watch AFTER INSERT OR UPDATE OF heartbeat_at ON nodes FOR EACH ROW EXECUTE FUNCTION watch.beat();`
+
+// watch begins to.
+func (d *database) watch(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, d.URL(databaseName))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, watch); err != nil {
+		return fmt.Errorf("watch the tables: %w", err)
+	}
+	return nil
+}
+
+// audit has the product reconcile its ledger with its schedules, and writes down what it says.
+func (c *chaos) audit(ctx context.Context) error {
+	log, err := history.Create(c.dir, history.Audits, false)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	for _, app := range []string{"north", "south"} {
+		command := exec.CommandContext(ctx, c.program, "verify", app)
+		command.Env = append(os.Environ(), "CARILLON_ENDPOINT=http://"+c.nodes[0].listen, "CARILLON_TOKEN="+c.declared.token)
+		said, failed := command.CombinedOutput()
+		if err := log.Append(history.Audit{App: app, Failed: failed != nil, Said: string(said)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+// Package pgtest gives each test a PostgreSQL database of its own.
+//
+// With DATABASE_URL in the environment, databases of random names are made on that server and
+// dropped afterwards; nothing else there is touched. Otherwise one throwaway server is started
+// per test process, on a unix socket in a temporary directory, and ends with the process, however
+// that ends.
+package pgtest
+
+import (
+	"context"
+	"crypto/rand"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres"
+)
+
+// Option changes what New gives.
+type Option int
+
+// Fsync asks for a server that writes through to the disk, as in production. For benchmarks;
+// with DATABASE_URL it changes nothing.
+const Fsync Option = iota + 1
+
+// servers are the throwaway servers of this process, by their durability, started when first
+// asked for.
+type servers struct {
+	mu      sync.Mutex
+	durable map[bool]*server
+}
+
+var shared = servers{durable: map[bool]*server{}}
+
+// New returns the URL of a migrated database that is dropped when the test ends. Without
+// PostgreSQL on the machine the test is skipped, but where CI is set it fails.
+func New(t testing.TB, options ...Option) (databaseURL string) {
+	t.Helper()
+	if given := os.Getenv("DATABASE_URL"); given != "" {
+		database := create(t, given, "")
+		if err := store.Migrate(t.Context(), database); err != nil {
+			t.Fatal(err)
+		}
+		return database
+	}
+	durable := false
+	for _, o := range options {
+		durable = durable || o == Fsync
+	}
+	s := shared.server(t, durable)
+	return create(t, s.URL("postgres"), s.template)
+}
+
+// server returns the running server, after starting it if it is the first call.
+func (s *servers) server(t testing.TB, durable bool) *server {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if running := s.durable[durable]; running != nil {
+		return running
+	}
+	bin, ok := postgres.Find()
+	if !ok {
+		missing(t, "no initdb on this machine and no DATABASE_URL; install PostgreSQL: apt-get install -y postgresql")
+	}
+	started, err := start(t.Context(), bin, durable)
+	if err != nil {
+		t.Fatalf("start PostgreSQL: %v", err)
+	}
+	s.durable[durable] = started
+	return started
+}
+
+// create makes a database on the server at admin, as a copy of template unless that is empty,
+// and returns its URL.
+func create(t testing.TB, admin, template string) string {
+	t.Helper()
+	name := "carillon_" + strings.ToLower(rand.Text()[:12])
+	if err := createNamed(t.Context(), admin, name, template); err != nil {
+		t.Fatalf("create database: %v", err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended.
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := execute(ctx, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("drop database: %v", err)
+		}
+	})
+	u, err := url.Parse(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func createNamed(ctx context.Context, admin, name, template string) error {
+	statement := "CREATE DATABASE " + name
+	if template != "" {
+		statement += " TEMPLATE " + template
+	}
+	return execute(ctx, admin, statement)
+}
+
+func execute(ctx context.Context, database, statement string) error {
+	conn, err := pgx.Connect(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, statement)
+	return err
+}
