@@ -152,7 +152,7 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		"AWSCredentials": reflect.TypeFor[dispatcher.AWSCredentials](), "TLS": reflect.TypeFor[dispatcher.TLS](),
 		"Response": reflect.TypeFor[dispatcher.Response](), "Phases": reflect.TypeFor[dispatcher.Phases](),
 		"Run": reflect.TypeFor[dispatcher.Run](), "Attempt": reflect.TypeFor[dispatcher.Attempt](), "Outcome": reflect.TypeFor[dispatcher.Outcome](),
-		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](), "Fault": reflect.TypeFor[dispatcher.Problem](),
+		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](), "Problem": reflect.TypeFor[dispatcher.Problem](),
 		"MissedRange": reflect.TypeFor[dispatcher.MissedRange](),
 		"Slot":        reflect.TypeFor[dispatcher.Slot](), "SlotList": reflect.TypeFor[list[dispatcher.Slot]](),
 		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),
@@ -162,7 +162,7 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		"VerifyPage": reflect.TypeFor[dispatcher.VerifyPage](), "TriggerVerification": reflect.TypeFor[dispatcher.TriggerVerification](),
 		"Discrepancy": reflect.TypeFor[dispatcher.Discrepancy](),
 		"Rollback":    reflect.TypeFor[dispatcher.Rollback](),
-		"NodeList":    reflect.TypeFor[list[dispatcher.Node]](), "Problem": reflect.TypeFor[problem](),
+		"NodeList":    reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problem](),
 	}
 	for name, described := range doc.Comp.Schemas {
 		if _, known := types[name]; !known && len(described.Properties) > 0 {

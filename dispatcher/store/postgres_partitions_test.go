@@ -22,7 +22,7 @@ import (
 func partitionsOf(first time.Time, n int) (names []string) {
 	for i := range n {
 		date := first.Add(days(i)).Format("20060102")
-		names = append(names, "runs_"+date, "attempts_"+date, "responses_"+date)
+		names = append(names, "runs_"+date, "responses_"+date, "attempts_"+date)
 	}
 	return names
 }
