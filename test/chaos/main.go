@@ -2,7 +2,7 @@
 // does to systems, and hands what came of it to the checker, whose verdict is its own.
 //
 // It runs nodes that were built with the tags chaos and clockshift; see the targets chaos and
-// chaos-mutants of the Makefile, and docs/reliability.md for what is tried and why.
+// chaos-mutants of the Makefile, and docs/why/reliability.md for what is tried and why.
 package main
 
 import (
