@@ -30,21 +30,19 @@ const (
 
 // cli is the command line; kong fills it from flags and the environment.
 type cli struct {
-	Serve     serveCommand     `cmd:"" help:"Run a dispatcher node with its HTTP API."`
-	Migrate   migrateCommand   `cmd:"" help:"Bring the database's schema up to date."`
-	Token     tokenCommand     `cmd:"" help:"Create, list and delete API tokens."`
-	Dev       devCommand       `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
-	Schedule  scheduleCommand  `cmd:"" help:"Work with schedule expressions."`
-	Explain   explainCommand   `cmd:"" help:"Say what became of one instant of a trigger, and why."`
-	Verify    verifyCommand    `cmd:"" help:"Reconcile the ledger of an app with its schedules; fails if an instant is unaccounted for."`
-	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
-	Rollback  rollbackCommand  `cmd:"" help:"Settle what becomes of a database that has lost what it had committed, as by a restore or a failover."`
-	Runs      runCommand       `cmd:"" name:"run" help:"Show single runs."`
-	Secret    secretCommand    `cmd:"" help:"Make and replace the keys of stored secrets."`
-	Slot      slotCommand      `cmd:"" help:"List the runs that are among those that a job may have at once."`
-	Bench     benchCommand     `cmd:"" help:"Measure Carillon beside the ceilings of this machine and its database."`
-	BenchNode benchNodeCommand `cmd:"" hidden:""`
-	Version   versionCommand   `cmd:"" help:"Print the version."`
+	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
+	Migrate  migrateCommand  `cmd:"" help:"Bring the database's schema up to date."`
+	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
+	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
+	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
+	Explain  explainCommand  `cmd:"" help:"Say what became of one instant of a trigger, and why."`
+	Verify   verifyCommand   `cmd:"" help:"Reconcile the ledger of an app with its schedules; fails if an instant is unaccounted for."`
+	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
+	Rollback rollbackCommand `cmd:"" help:"Settle what becomes of a database that has lost what it had committed, as by a restore or a failover."`
+	Runs     runCommand      `cmd:"" name:"run" help:"Show single runs."`
+	Secret   secretCommand   `cmd:"" help:"Make and replace the keys of stored secrets."`
+	Slot     slotCommand     `cmd:"" help:"List the runs that are among those that a job may have at once."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 // console is where a command reads and writes.

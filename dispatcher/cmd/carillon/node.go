@@ -19,9 +19,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
-	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
 // nodeOptions is what one process needs to be a node.

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func (b *bench) webhook(ctx context.Context) error {
 
 func (b *bench) throughput(ctx context.Context, name string, l *backlog, best ceilings) error {
 	r := Result{Bench: name, Triggers: some(backlogTriggers)}
-	if err := b.beside(ctx, &r, l.measure, best); err != nil {
+	if err := b.compare(ctx, &r, l.measure, best); err != nil {
 		return err
 	}
 	l.spent.fill(&r)
@@ -52,15 +52,15 @@ func (b *bench) throughput(ctx context.Context, name string, l *backlog, best ce
 // backlogTriggers are enough that no batch waits for triggers.
 const backlogTriggers = 20_000
 
-// backlog is triggers that are so late that a node has always more to fire than it can.
+// backlog is triggers that are so late that a node always has more to fire than it can.
 type backlog struct {
 	*space
 	sends bool
 	spent usage // over all rounds
 }
 
-// newBacklog declares triggers in the future and moves them into the past, as if all nodes had
-// been away for some minutes: each owes a fire for every second since.
+// newBacklog declares triggers in the future and moves them into the past, as if no node had
+// run for an hour: each owes a fire for every second since.
 func (b *bench) newBacklog(ctx context.Context, url string, sends bool) (*backlog, error) {
 	d := idleJobs("backlog", backlogTriggers)
 	d.target, d.unsigned = to(url), b.Unsigned

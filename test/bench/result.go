@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Result is what one benchmark found. A field that does not apply is nil.
+// Result is the outcome of one benchmark. A field that does not apply is nil.
 type Result struct {
 	Bench    string  `json:"bench"`
 	Database string  `json:"database"`
@@ -32,9 +32,9 @@ type Result struct {
 	P99   *float64 `json:"p99_ms,omitempty"`
 	Max   *float64 `json:"max_ms,omitempty"`
 	Early *int     `json:"early,omitempty"`
-	// P99Ratio is that of P99 to what it is with nothing to clean up, the median of the rounds' ratios.
+	// P99Ratio is the ratio of P99 to that with nothing to clean up, the median of the rounds' ratios.
 	P99Ratio *float64 `json:"p99_ratio,omitempty"`
-	// Missing is how many were due and had not come a second after the end.
+	// Missing is how many were due and had not arrived a second after the end.
 	Missing *int `json:"missing,omitempty"`
 	// Last is when the last of a burst began, Alone when the only fire of another app did.
 	Last       *float64 `json:"last_ms,omitempty"`
@@ -65,13 +65,13 @@ func (r *Result) lateness(l latencies) {
 	r.Early = some(l.early())
 }
 
-// JSON writes results as one object a line.
-func JSON(w io.Writer) func(Result) error {
+// jsonReport writes results as one object a line.
+func jsonReport(w io.Writer) func(Result) error {
 	return func(r Result) error { return json.NewEncoder(w).Encode(r) }
 }
 
-// Table writes results as lines of a table, each as soon as it is known.
-func Table(w io.Writer) func(Result) error {
+// tableReport writes results as lines of a table, each as soon as it is known.
+func tableReport(w io.Writer) func(Result) error {
 	return func(r Result) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "%s\t%s\t%.0f %s", r.Bench, r.Database, r.Value, r.Unit)

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (b *bench) storeOf(ctx context.Context, triggers, batch int) error {
 	}
 	defer c.store.Close()
 	r := Result{Bench: "store", Triggers: some(triggers), Batch: some(batch)}
-	if err := b.beside(ctx, &r, c.measure(batch), ceilings{sql: bare.measure}); err != nil {
+	if err := b.compare(ctx, &r, c.measure(batch), ceilings{sql: bare.measure}); err != nil {
 		return err
 	}
 	return b.Report(r)

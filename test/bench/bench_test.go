@@ -1,9 +1,8 @@
-package bench
+package main
 
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,20 +14,16 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// asNode makes this test binary the node process of a benchmark.
-const asNode = "CARILLON_BENCH_TEST_NODE"
-
+// TestMain lets this test binary be the node process of a benchmark.
 func TestMain(m *testing.M) {
-	if os.Getenv(asNode) == "" {
-		os.Exit(m.Run())
+	if len(os.Args) > 1 && os.Args[1] == asNode {
+		main()
+		return
 	}
-	if err := RunNode(context.Background(), os.Getenv("CARILLON_DATABASE"), os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	os.Exit(m.Run())
 }
 
-// brief are options for a benchmark that only has to work.
+// brief returns options for a benchmark that only has to work.
 func brief(t *testing.T, database string, span time.Duration) (Options, func() []Result) {
 	t.Helper()
 	program, err := os.Executable()
@@ -43,7 +38,7 @@ func brief(t *testing.T, database string, span time.Duration) (Options, func() [
 	return Options{Database: database, Time: span, Rounds: 1, Program: program, Report: report}, func() []Result { return all }
 }
 
-func TestThroughputIsMeasuredBesideItsCeilings(t *testing.T) {
+func TestThroughputIsMeasuredInTurnWithItsCeilings(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		database, kind string
@@ -55,7 +50,7 @@ func TestThroughputIsMeasuredBesideItsCeilings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			options, results := brief(t, tt.database, 3*time.Second)
 			options.Peer = `test -n "$BENCH_DATABASE" && echo noise && echo "{\"value\": $BENCH_SECONDS}"`
-			if err := Run(t.Context(), name, options); err != nil {
+			if err := runBench(t.Context(), name, options); err != nil {
 				t.Fatal(err)
 			}
 			r := results()[0]
@@ -86,7 +81,7 @@ func TestRequestsAreNeverEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			options, results := brief(t, database, time.Second)
-			if err := Run(t.Context(), name, options); err != nil {
+			if err := runBench(t.Context(), name, options); err != nil {
 				t.Fatal(err)
 			}
 			if r := results()[0]; r.Value <= 0 || r.P99 == nil || *r.Early != 0 {
@@ -99,7 +94,7 @@ func TestRequestsAreNeverEarly(t *testing.T) {
 func TestStoreIsMeasuredByBatchAndTriggers(t *testing.T) {
 	t.Parallel()
 	options, results := brief(t, pgtest.New(t), time.Second)
-	if err := Run(t.Context(), "store", options); err != nil {
+	if err := runBench(t.Context(), "store", options); err != nil {
 		t.Fatal(err)
 	}
 	sizes := map[[2]int]bool{}
@@ -114,9 +109,8 @@ func TestStoreIsMeasuredByBatchAndTriggers(t *testing.T) {
 	}
 }
 
-// Not parallel: their nodes need the processors.
+// Not parallel: its nodes need the processors.
 func TestNodesAreProcesses(t *testing.T) {
-	t.Setenv(asNode, "1")
 	database := pgtest.New(t)
 	options, results := brief(t, database, 5*time.Second)
 	err := runIn(t.Context(), options, func(b *bench, ctx context.Context) error {
@@ -144,14 +138,14 @@ func TestNodesAreProcesses(t *testing.T) {
 	}
 }
 
-func TestHistoryIsRemovedBesideFires(t *testing.T) {
+func TestHistoryIsRemovedDuringFires(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "carillon.db"), "postgresql": pgtest.New(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			options, results := brief(t, database, 3*time.Second)
 			options.History = 10_000
-			if err := Run(t.Context(), "retention", options); err != nil {
+			if err := runBench(t.Context(), "retention", options); err != nil {
 				t.Fatal(err)
 			}
 			if len(results()) != 3 {
@@ -169,11 +163,11 @@ func TestHistoryIsRemovedBesideFires(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestBenchRemovesAllItCreated(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "carillon.db")
 	options, _ := brief(t, "sqlite:"+file, time.Second)
-	if err := Run(t.Context(), "fire", options); err != nil {
+	if err := runBench(t.Context(), "fire", options); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 0 {
@@ -183,7 +177,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	database := pgtest.New(t)
 	options, _ = brief(t, database, time.Second)
 	options.Peer = "echo none"
-	if err := Run(t.Context(), "fire", options); err == nil || !strings.Contains(err.Error(), "last line") {
+	if err := runBench(t.Context(), "fire", options); err == nil || !strings.Contains(err.Error(), "last line") {
 		t.Errorf("a peer without a number: got %v", err)
 	}
 	conn, err := pgx.Connect(t.Context(), database)
@@ -198,11 +192,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-func TestResultsLeaveOutWhatDoesNotApply(t *testing.T) {
+func TestResultsOmitFieldsThatDoNotApply(t *testing.T) {
 	t.Parallel()
 	r := Result{Bench: "store", Database: "postgresql", Value: 1, Unit: "fires/s", Ceiling: some(2.0), Ratio: some(0.5), Early: some(0)}
 	var out strings.Builder
-	if err := JSON(&out)(r); err != nil {
+	if err := jsonReport(&out)(r); err != nil {
 		t.Fatal(err)
 	}
 	const want = `{"bench":"store","database":"postgresql","value":1,"unit":"fires/s","ceiling":2,"ratio":0.5,"early":0}` + "\n"
@@ -210,7 +204,7 @@ func TestResultsLeaveOutWhatDoesNotApply(t *testing.T) {
 		t.Errorf("got %s, want %s", out.String(), want)
 	}
 	out.Reset()
-	if err := Table(&out)(r); err != nil {
+	if err := tableReport(&out)(r); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "ratio 0.50") || !strings.Contains(got, "early 0") || strings.Contains(got, "p99") {
@@ -218,7 +212,7 @@ func TestResultsLeaveOutWhatDoesNotApply(t *testing.T) {
 	}
 }
 
-func TestMediansAndRatiosAreOfRounds(t *testing.T) {
+func TestMediansAndRatiosAreTakenOverRounds(t *testing.T) {
 	t.Parallel()
 	own, bare := rates{1, 30, 4, 5}, rates{2, 30, 16, 10}
 	if got := own.median(); got != 4.5 {

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// ceilings are what a machine could do at best. http is nil where nothing is sent.
+// ceilings are the best rates of the machine. http is nil where nothing is sent.
 type ceilings struct{ sql, http measure }
 
-// beside measures fires in turn with ceilings, and with the peer if there is one, and fills in r.
-func (b *bench) beside(ctx context.Context, r *Result, fires measure, best ceilings) error {
+// compare measures fires in turn with ceilings, and with the peer if there is one, and fills in r.
+func (b *bench) compare(ctx context.Context, r *Result, fires measure, best ceilings) error {
 	things := []measure{fires, best.sql}
 	if best.http != nil {
 		things = append(things, best.http)
@@ -41,7 +41,7 @@ func (b *bench) beside(ctx context.Context, r *Result, fires measure, best ceili
 	return nil
 }
 
-// peer runs the peer's command, which is told for how many seconds, and in which database.
+// peer runs the command of the peer, with its time and database in the environment.
 func (b *bench) peer(ctx context.Context, span time.Duration) (float64, error) {
 	command := exec.CommandContext(ctx, "sh", "-c", b.Peer)
 	command.Env = append(os.Environ(), "BENCH_SECONDS="+strconv.Itoa(max(1, int(span.Seconds()))), "BENCH_DATABASE="+b.Database)

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -35,17 +35,17 @@ type note struct {
 	due, arrived time.Time
 }
 
-// listen starts a receiver; a nil answer notes what comes.
-func listen(response http.HandlerFunc) (*receiver, error) {
+// listen starts a receiver; with a nil response it notes each request and returns an empty one.
+func listen(respond http.HandlerFunc) (*receiver, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is bound at once or never
 	if err != nil {
 		return nil, err
 	}
 	r := &receiver{url: "http://" + listener.Addr().String()}
-	if response == nil {
-		response = r.note
+	if respond == nil {
+		respond = r.note
 	}
-	r.server = &http.Server{Handler: response, ReadHeaderTimeout: time.Minute}
+	r.server = &http.Server{Handler: respond, ReadHeaderTimeout: time.Minute}
 	go func() { _ = r.server.Serve(listener) }() // ends with close
 	return r, nil
 }
@@ -55,7 +55,7 @@ func (r *receiver) close() { _ = r.server.Close() }
 // note notes when a request came that says when it was scheduled.
 func (r *receiver) note(w http.ResponseWriter, q *http.Request) {
 	arrived := time.Now()
-	_, _ = io.Copy(io.Discard, q.Body) // what the client cannot send, it will report
+	_, _ = io.Copy(io.Discard, q.Body) // the client reports what it cannot send
 	due, err := time.Parse(time.RFC3339Nano, q.Header.Get("carillon-scheduled-at"))
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
@@ -66,18 +66,18 @@ func (r *receiver) note(w http.ResponseWriter, q *http.Request) {
 	r.notes = append(r.notes, note{q.Header.Get("carillon-app"), q.Header.Get("carillon-trigger"), due, arrived})
 }
 
-// swallow reads a request and responses it.
+// swallow reads a request and returns an empty response.
 func swallow(_ http.ResponseWriter, q *http.Request) {
 	_, _ = io.Copy(io.Discard, q.Body)
 }
 
-// await waits until so many requests have come, but not longer than most.
+// await waits until that many requests have come, at most for the given time.
 func (r *receiver) await(ctx context.Context, requests int, most time.Duration) error {
 	for end := time.Now().Add(most); time.Now().Before(end); {
 		r.mu.Lock()
-		come := len(r.notes)
+		count := len(r.notes)
 		r.mu.Unlock()
-		if come >= requests {
+		if count >= requests {
 			break
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
@@ -87,7 +87,7 @@ func (r *receiver) await(ctx context.Context, requests int, most time.Duration) 
 	return nil
 }
 
-// notedBefore returns what came of what was due before an instant, in the order in which it came.
+// notedBefore returns the requests that were due before an instant, in the order of their arrival.
 func (r *receiver) notedBefore(end time.Time) []note {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +104,7 @@ func latenciesOf(notes []note) latencies {
 	return l
 }
 
-// newHTTPClient keeps so many connections.
+// newHTTPClient keeps that many connections open.
 func newHTTPClient(connections int) *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections}}
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -31,7 +31,7 @@ const bareTables = `
 	CREATE TABLE bare_runs (trigger_id BIGINT NOT NULL, scheduled_at BIGINT NOT NULL, state TEXT NOT NULL, ended_at BIGINT);
 	CREATE UNIQUE INDEX bare_once ON bare_runs (trigger_id, scheduled_at);`
 
-// newBareSQL makes the tables with so many triggers.
+// newBareSQL creates the tables with that many triggers.
 func (s *space) newBareSQL(ctx context.Context, triggers int) (*bareSQL, error) {
 	if s.pool == nil {
 		return s.newBareSQLite(ctx, triggers)
@@ -49,7 +49,7 @@ func (s *space) newBareSQL(ctx context.Context, triggers int) (*bareSQL, error) 
 	}
 	config := s.pool.Config()
 	config.MaxConns = 2
-	// As Carillon's own connections: the batch is small beside the table.
+	// As Carillon's own connections: the batch is small compared with the table.
 	config.ConnConfig.RuntimeParams["enable_hashjoin"] = "off"
 	config.ConnConfig.RuntimeParams["enable_mergejoin"] = "off"
 	config.ConnConfig.RuntimeParams["jit"] = "off"
@@ -103,8 +103,8 @@ func (s *space) newBareSQLite(ctx context.Context, triggers int) (*bareSQL, erro
 			return tx.Commit()
 		}
 	}
-	// $1 ids, $2 the instant that is claimed. The plus keeps SQLite from the index, of which one
-	// entry in so many batches is wanted.
+	// $1 ids, $2 the instant that is claimed. The plus keeps SQLite from the index, where one
+	// entry in many batches is wanted.
 	return &bareSQL{own: shares(triggers, 1), close: func() { _ = db.Close() },
 		claim: run(
 			`INSERT INTO bare_runs (trigger_id, scheduled_at, state)
@@ -126,7 +126,7 @@ func numbers(ids []int64) string {
 	return b.String()
 }
 
-// measure claims and records for so long.
+// measure claims and records for that long.
 func (s *bareSQL) measure(ctx context.Context, span time.Duration) (float64, error) {
 	return together(len(s.own), span, func(connection int, until time.Time) (done int, err error) {
 		for own := &s.own[connection]; time.Now().Before(until); done += bareBatch {
@@ -172,7 +172,7 @@ func shares(triggers, connections int) []bareShare {
 	return own
 }
 
-// together runs work in so many goroutines for so long, and returns what all did a second.
+// together runs work in several goroutines for a time, and returns how much all did per second.
 func together(goroutines int, span time.Duration, work func(goroutine int, until time.Time) (int, error)) (float64, error) {
 	began := time.Now()
 	var total atomic.Int64

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -58,7 +58,7 @@ func newSQLite(database, name string) (*space, error) {
 func newSchema(ctx context.Context, database, name string) (*space, error) {
 	u, err := url.Parse(database)
 	if err != nil {
-		return nil, errors.New("the database's URL cannot be read") // which may hold a password
+		return nil, errors.New("the database's URL cannot be read") // it may hold a password
 	}
 	query := u.Query()
 	query.Set("search_path", name)
@@ -74,7 +74,7 @@ func newSchema(ctx context.Context, database, name string) (*space, error) {
 	return &space{database: u.String(), kind: "postgresql", pool: pool, schema: name}, nil
 }
 
-// remove removes all that was made.
+// remove removes everything that was created.
 func (s *space) remove(ctx context.Context) error {
 	if s.pool == nil {
 		return os.RemoveAll(s.dir)
@@ -95,7 +95,7 @@ func (s *space) wal(ctx context.Context) (bytes float64, err error) {
 	return bytes, err
 }
 
-// shift moves all triggers by so much, as if they had been declared then.
+// shift moves all triggers by a duration, as if they had been declared then.
 func (s *space) shift(ctx context.Context, by time.Duration) error {
 	// $1 milliseconds
 	const shift = `UPDATE triggers SET next_fire_time = next_fire_time + $1, due_at = due_at + $1,
@@ -103,7 +103,7 @@ func (s *space) shift(ctx context.Context, by time.Duration) error {
 	return s.execute(ctx, shift, by.Milliseconds())
 }
 
-// execute runs a statement beside all stores.
+// execute runs a statement outside all stores.
 func (s *space) execute(ctx context.Context, statement string, args ...any) error {
 	if s.pool != nil {
 		_, err := s.pool.Exec(ctx, statement, args...)
@@ -118,7 +118,7 @@ func (s *space) execute(ctx context.Context, statement string, args ...any) erro
 	return err
 }
 
-// file opens the file of SQLite beside the store that has it.
+// file opens the SQLite file next to the store that uses it.
 func (s *space) file() (*sql.DB, error) {
 	return sql.Open("sqlite", s.dir+"/carillon.db?_pragma=busy_timeout(5000)")
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type declaration struct {
 
 var byBench = dispatcher.Change{Actor: "bench"}
 
-// declare puts what is declared.
+// declare creates the app and its jobs.
 func declare(ctx context.Context, database string, d declaration) (err error) {
 	s, err := store.Open(ctx, database, store.Options{})
 	if err != nil {
@@ -46,7 +46,7 @@ func declare(ctx context.Context, database string, d declaration) (err error) {
 	return group.Wait()
 }
 
-// job is the job whose first trigger is of that number.
+// job returns the job whose first trigger has that number.
 func (d declaration) job(first int) dispatcher.Job {
 	job := dispatcher.Job{
 		App: d.app, Name: fmt.Sprintf("job-%d", first/d.perJob), Enabled: true, Payload: payload, Target: d.target(first / d.perJob),
@@ -58,13 +58,13 @@ func (d declaration) job(first int) dispatcher.Job {
 	for i := first; i < min(first+d.perJob, d.triggers); i++ {
 		t := dispatcher.Trigger{Schedule: d.schedule(i, d.start)}
 		t.SetDefaults()
-		t.MisfireAfter = dispatcher.Duration(dispatcher.MaxDuration) // late is late here, and never missed
+		t.MisfireAfter = dispatcher.Duration(dispatcher.MaxDuration) // a late fire still runs
 		job.Triggers[fmt.Sprintf("t%d", i)] = t
 	}
 	return job
 }
 
-// everySecond fires each second from an instant on.
+// everySecond fires each second, starting at an instant.
 func everySecond(_ int, from time.Time) dispatcher.Schedule {
 	return dispatcher.Schedule{Expression: "rate(1s)", StartAt: &from}
 }
@@ -74,7 +74,7 @@ func to(url string) func(int) dispatcher.Target {
 	return func(int) dispatcher.Target { return webhookTo(url) }
 }
 
-// nextSecond returns the next whole second that is at least so far away.
-func nextSecond(away time.Duration) time.Time {
-	return time.Now().Add(away + time.Second).UTC().Truncate(time.Second)
+// nextSecond returns the next whole second at least that far ahead.
+func nextSecond(ahead time.Duration) time.Time {
+	return time.Now().Add(ahead + time.Second).UTC().Truncate(time.Second)
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 const (
 	retentionDays = 10
 	retentionJobs = 200
-	retentionRate = 1000 // fires a second beside it
+	retentionRate = 1000 // fires a second meanwhile
 	retentionKept = dispatcher.MinRetention
 )
 
-// retention measures how late fires are beside a long history: in turns, while all of it is kept and
-// while one app's is removed run by run, for that app keeps less than others; then while nobody keeps
-// it, which on PostgreSQL drops it by the day.
+// retention measures how late fires are next to a long history: in turns, while all of it is kept and
+// while that of one app is removed run by run, because the app keeps less than others; then while nobody
+// keeps it, when PostgreSQL drops it by the day.
 func (b *bench) retention(ctx context.Context) error {
 	receiver, err := listen(nil)
 	if err != nil {
@@ -54,7 +54,7 @@ type turn struct {
 	missing int
 }
 
-// retentionInTurns has one app keep little every other turn, then all of them, and reports each.
+// retentionInTurns lets one app keep little every other turn, then all of them, and reports each.
 func (b *bench) retentionInTurns(ctx context.Context, receiver *receiver) error {
 	const one, everyone = " WHERE name = 'old'", " WHERE name <> ''"
 	span := (b.Time / time.Duration(2*b.Rounds+1)).Round(time.Second)
@@ -100,12 +100,12 @@ func (b *bench) retentionInTurns(ctx context.Context, receiver *receiver) error 
 	return nil
 }
 
-// retentionTurn has apps keep so much from now on, and measures how late fires are meanwhile.
+// retentionTurn sets the retention of apps and measures how late fires are meanwhile.
 func (b *bench) retentionTurn(ctx context.Context, receiver *receiver, apps string, keep, span time.Duration) (one turn, err error) {
 	// $1 milliseconds
 	decide := func() error { return b.execute(ctx, `UPDATE apps SET retention = $1`+apps, keep.Milliseconds()) }
 	if keep > retentionKept {
-		if err := errors.Join(decide(), pause(ctx, 3*time.Second)); err != nil { // what the turn before began ends
+		if err := errors.Join(decide(), pause(ctx, 3*time.Second)); err != nil { // the clean-up of the turn before ends
 			return one, err
 		}
 	}
@@ -142,7 +142,7 @@ func (b *bench) old(ctx context.Context) (n int64, err error) {
 	return n, db.QueryRowContext(ctx, count, before).Scan(&n)
 }
 
-// fill makes up history of the app "old": runs that have succeeded, of which one in ten was
+// fill creates the history of the app "old": runs that have succeeded, of which one in ten was
 // repeated and one in four left a response.
 func (b *bench) fill(ctx context.Context) error {
 	const day = 24 * time.Hour

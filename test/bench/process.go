@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bufio"
@@ -14,9 +14,12 @@ import (
 	"syscall"
 )
 
-// RunNode is a node process of a benchmark: its calls do nothing. For each line of in it writes
-// what it did since the line before, as one line of JSON; it ends with in.
-func RunNode(ctx context.Context, database string, in io.Reader, out io.Writer) error {
+// asNode is the command that makes this program a node process of a benchmark.
+const asNode = "as-node"
+
+// runAsNode is a node process of a benchmark. Its calls do nothing. For each line that it reads from in, it
+// writes one line of JSON: what it did since the line before. It ends when in does.
+func runAsNode(ctx context.Context, database string, in io.Reader, out io.Writer) error {
 	n, err := startNode(ctx, nodeOptions{database: database, latency: true})
 	if err != nil {
 		return err
@@ -49,7 +52,7 @@ type report struct {
 	Latencies                                       latencies
 }
 
-// residentMiB returns the memory of this process, 0 where the kernel does not tell.
+// residentMiB returns the memory of this process, or 0 if the kernel does not report it.
 func residentMiB() float64 {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -59,7 +62,7 @@ func residentMiB() float64 {
 	if len(fields) < 2 {
 		return 0
 	}
-	pages, _ := strconv.ParseFloat(fields[1], 64) // of a kernel that writes something else: 0
+	pages, _ := strconv.ParseFloat(fields[1], 64) // 0 if the kernel writes something else
 	return pages * float64(os.Getpagesize()) / (1 << 20)
 }
 
@@ -71,7 +74,7 @@ type process struct {
 }
 
 func (b *bench) startProcess(ctx context.Context) (*process, error) {
-	p := &process{command: exec.CommandContext(ctx, b.Program, b.NodeArgs...)}
+	p := &process{command: exec.CommandContext(ctx, b.Program, asNode)}
 	// Not as an argument, which everybody on this machine could read.
 	p.command.Env = append(os.Environ(), "CARILLON_DATABASE="+b.database)
 	p.command.Stderr = os.Stderr

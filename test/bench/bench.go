@@ -1,13 +1,4 @@
-// Package bench measures Carillon side by side with what its machine could do at best.
-// Figures of one machine say little about another, and the same machine halves its own when
-// something else runs on it. So each benchmark measures ceilings in turn with itself, in rounds:
-// bare SQL, a minimal pair of tables that is claimed and recorded in batches of 500 over two
-// connections; bare HTTP, resty against a receiver and nothing else; and where a fire needs both,
-// their harmonic combination. What it reports are medians over the rounds, and the ratio to the
-// ceiling is the median of the rounds' ratios.
-// Everything happens in a schema of a random name, or beside SQLite's file in a directory of one,
-// which is removed at the end.
-package bench
+package main
 
 import (
 	"context"
@@ -17,26 +8,25 @@ import (
 	"time"
 )
 
-// Options say what to measure where.
+// Options say what to measure, and where.
 type Options struct {
-	// Database is a PostgreSQL database in which schemas may be made, or a path for SQLite.
+	// Database is a PostgreSQL database in which schemas may be created, or a path for SQLite.
 	Database string
-	// Time is about how long one benchmark measures, besides what it needs to prepare.
+	// Time is roughly how long one benchmark measures, without its preparation.
 	Time time.Duration
-	// Rounds is how often a throughput and its ceilings are measured in turn; medians count.
+	// Rounds is how often a throughput and its ceilings are measured in turn; the medians count.
 	Rounds int
-	// Peer is a shell command that measures something else in turn with the throughput; its last
-	// line of output is a number or an object with a "value". Empty: none.
+	// Peer is a shell command that measures something else in turn with the throughput. The last
+	// line of its output is a number, or an object with a "value". Empty: none.
 	Peer string
-	// History is how many old runs the benchmark of retention makes up.
+	// History is how many old runs the benchmark of retention creates.
 	History int
-	// Unsigned lets fire, webhook and lateness send requests without signatures.
+	// Unsigned lets webhook and lateness send requests without signatures.
 	Unsigned bool
-	// Program is this program: benchmarks of several nodes run each as a process of its own,
-	// as Program with NodeArgs, which must lead to RunNode.
-	Program  string
-	NodeArgs []string
-	// Report is given each result.
+	// Program is this program: a benchmark of several nodes runs each as a process of its own,
+	// as "Program as-node".
+	Program string
+	// Report receives each result.
 	Report func(Result) error
 }
 
@@ -56,8 +46,8 @@ var benches = []struct {
 	{"retention", (*bench).retention},
 }
 
-// Run runs the named benchmark. Its error names the benchmark.
-func Run(ctx context.Context, name string, o Options) error {
+// runBench runs the named benchmark. Its error names the benchmark.
+func runBench(ctx context.Context, name string, o Options) error {
 	for _, b := range benches {
 		if b.name == name {
 			if err := runIn(ctx, o, b.run); err != nil {
@@ -66,14 +56,14 @@ func Run(ctx context.Context, name string, o Options) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no bench %q; there are %s", name, strings.Join(Names(), ", "))
+	return fmt.Errorf("no bench %q; there are %s", name, strings.Join(benchNames(), ", "))
 }
 
-// Exists tells whether there is a benchmark of that name.
-func Exists(name string) bool { return slices.Contains(Names(), name) }
+// exists reports whether there is a benchmark of that name.
+func exists(name string) bool { return slices.Contains(benchNames(), name) }
 
-// Names lists the benchmarks.
-func Names() []string {
+// benchNames lists the benchmarks.
+func benchNames() []string {
 	names := make([]string, len(benches))
 	for i, b := range benches {
 		names[i] = b.name
@@ -100,14 +90,13 @@ func runIn(ctx context.Context, o Options, run func(*bench, context.Context) err
 	return run(&bench{o, s}, ctx)
 }
 
-// measure measures one rate for about so long.
+// measure measures one rate for roughly that time.
 type measure func(ctx context.Context, span time.Duration) (perSecond float64, err error)
 
 // rates are the rates of one thing, one a round.
 type rates []float64
 
-// inTurns measures several things in turns, so that what disturbs the machine disturbs them
-// alike.
+// inTurns measures several things in turns, so that a disturbance of the machine affects all of them.
 func (b *bench) inTurns(ctx context.Context, things ...measure) ([]rates, error) {
 	all := make([]rates, len(things))
 	span := b.Time / time.Duration(b.Rounds*len(things))

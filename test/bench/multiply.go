@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// later is how far ahead multiplied triggers are due, until bring brings them near.
+// later is how far ahead multiplied triggers are due, until makeDue moves them.
 const later = 6 * time.Hour
 
 // multiply declares one job with one trigger, and copies both in the database: a million jobs
 // through the API would take minutes. The copies have the ids that follow from their names, so
-// that nothing tells them from declared ones. In the order of their rows they are due at random.
+// they cannot be told from declared ones. In the order of their rows they are due at random.
 func (b *bench) multiply(ctx context.Context, app string, triggers int) error {
 	start := nextSecond(later)
 	schedule := dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", scalePeriod), StartAt: &start}
@@ -37,7 +37,7 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int) error {
 		CROSS JOIN LATERAL (SELECT t.start_at + (n * 7919 % $3) * ` + fmt.Sprint(scalePeriod*1000) + ` / $3 AS at) AS d
 		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + trigger + `, 'job_id', ` + job + `,
 			'next_fire_time', d.at, 'due_at', d.at, 'start_at', d.at, 'anchor_at', d.at)) AS x WHERE t.job_id = $1`
-	// Side by side, and without looking up a million times whether the job is there.
+	// Both tables at once, without a million checks that the job exists.
 	if _, err := b.pool.Exec(ctx, `ALTER TABLE triggers DROP CONSTRAINT IF EXISTS triggers_job_id_fkey, DROP CONSTRAINT IF EXISTS triggers_app_id_fkey`); err != nil {
 		return err
 	}
@@ -54,15 +54,15 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int) error {
 	return group.Wait()
 }
 
-// bring lets the first triggers of an app, as many as a benchmark can fire, be due from an
-// instant on.
-func (b *bench) bring(ctx context.Context, app string, from time.Time) error {
+// makeDue moves the first triggers of an app, as many as a benchmark can fire, so that they are due from
+// an instant on.
+func (b *bench) makeDue(ctx context.Context, app string, from time.Time) error {
 	// $1 app, $2 the instant, $3 how long from there on, milliseconds
-	const bring = `WITH f AS (SELECT min(due_at) AS first FROM triggers WHERE app_id = $1)
+	const move = `WITH f AS (SELECT min(due_at) AS first FROM triggers WHERE app_id = $1)
 		UPDATE triggers SET next_fire_time = next_fire_time - f.first + $2, due_at = due_at - f.first + $2,
 			start_at = start_at - f.first + $2, anchor_at = anchor_at - f.first + $2
 		FROM f WHERE app_id = $1 AND due_at < f.first + $3`
-	_, err := b.pool.Exec(ctx, bring, dispatcher.AppID(app), from.UnixMilli(), (b.Time + time.Minute).Milliseconds())
+	_, err := b.pool.Exec(ctx, move, dispatcher.AppID(app), from.UnixMilli(), (b.Time + time.Minute).Milliseconds())
 	return err
 }
 

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func (b *bench) lateness(ctx context.Context) error {
 	return b.Report(r)
 }
 
-// spread fires each second, the triggers one after the other, from the moment on that run chooses.
+// spread fires each second, the triggers one after the other, from the start that run chooses.
 func spread(rate int) func(int, time.Time) dispatcher.Schedule {
 	return func(i int, start time.Time) dispatcher.Schedule {
 		return everySecond(i, start.Add(time.Duration(i)*time.Second/time.Duration(rate)))
@@ -44,8 +44,7 @@ func (b *bench) run(ctx context.Context, wait func(ctx context.Context, start ti
 }
 
 // runNode declares jobs, and runs a node for as long as wait waits. However long the declarations
-// take, the first fire is due when the node has started: they begin in an hour, which then is
-// brought near.
+// take, the first fire is due when the node has started: they are declared for an hour later and then moved.
 func (b *bench) runNode(ctx context.Context, o nodeOptions, wait func(ctx context.Context, start time.Time) error, declarations ...declaration) (start time.Time, err error) {
 	declared := nextSecond(time.Hour)
 	for _, d := range declarations {
@@ -69,7 +68,7 @@ func (b *bench) runNode(ctx context.Context, o nodeOptions, wait func(ctx contex
 	return start, n.stop()
 }
 
-// measured waits for the time of the benchmark, and for what comes late.
+// measured waits for the time of the benchmark, and a second for late requests.
 func (b *bench) measured(ctx context.Context, start time.Time) error {
 	return pause(ctx, time.Until(start.Add(b.Time+time.Second)))
 }
@@ -121,7 +120,7 @@ func (b *bench) burst(ctx context.Context) error {
 	return b.Report(r)
 }
 
-// disorder counts requests that came before one of an earlier instant of the same trigger.
+// disorder counts requests that arrived before one of an earlier scheduled time of the same trigger.
 func disorder(notes []note) int {
 	latest, count := map[string]time.Time{}, 0
 	for _, n := range notes {
@@ -136,7 +135,7 @@ func disorder(notes []note) int {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// The targets of the benchmark that hangs: nine of ten never answer within their timeout.
+// The targets of the benchmark hang: nine of ten never respond within their timeout.
 const (
 	hangTriggers = 300
 	hangHosts    = 10

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
-	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // node is a dispatcher node in this process.
@@ -39,7 +39,7 @@ type nodeOptions struct {
 	apps     []string      // that it serves; empty: all
 	latency  bool          // notes how late calls began
 	window   time.Duration // of its poll; 0: the default
-	purge    time.Duration // rhythm of its clean-up; 0: the default
+	purge    time.Duration // interval of its clean-up; 0: the default
 }
 
 // startNode runs a node until stop is called.
@@ -84,7 +84,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	return n, nil
 }
 
-// Invoke does nothing, as a target that takes no time.
+// Invoke does nothing, like a target that takes no time.
 func (n *node) Invoke(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
 	now := time.Now()
 	if n.counting {
@@ -105,7 +105,7 @@ func (n *node) takeLatencies() latencies {
 	return taken
 }
 
-// await waits until the node has made so many calls.
+// await waits until the node has made that many calls.
 func (n *node) await(ctx context.Context, fires int64) error {
 	for n.fires.Load() < fires {
 		if err := pause(ctx, 5*time.Millisecond); err != nil {
@@ -115,7 +115,7 @@ func (n *node) await(ctx context.Context, fires int64) error {
 	return nil
 }
 
-// totals are counters of a node.
+// totals are the counters of a node.
 type totals struct {
 	statements, won, lost, polls, polling float64
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 const (
 	// nodesRate is how many fires a second several nodes share.
 	nodesRate = 10_000
-	// settling is how long nodes need to know each other: a heartbeat, and some time to start.
+	// settling is the time nodes need to know each other: a heartbeat, and some time to start.
 	settling = 7 * time.Second
-	// missing is how long the others are watched after a node was killed.
+	// missing is how long the others are observed after a node was killed.
 	missing = 8 * time.Second
 )
 
 // nodes measures 1, 2 and 4 nodes, each a process of its own, at the same load: triggers that
-// fire at each whole second, as nearly all schedules do. At last one of four is killed.
+// fire at each whole second, as nearly all schedules do. At the end one of four is killed.
 func (b *bench) nodes(ctx context.Context) error {
 	if b.pool == nil {
 		return errors.New("SQLite has one node; give a PostgreSQL database")
@@ -35,11 +35,11 @@ func (b *bench) nodes(ctx context.Context) error {
 	return nil
 }
 
-// nodesOf measures a fleet of so many nodes.
+// nodesOf measures a fleet of that many nodes.
 func (b *bench) nodesOf(ctx context.Context, count int) (err error) {
-	// Nothing is due until the nodes know each other, and nothing that the fleet before has left.
+	// Nothing is due until the nodes know each other; no fire is left over from the fleet before.
 	start := nextSecond(settling)
-	if err := b.bring(ctx, "fleet", start); err != nil {
+	if err := b.makeDue(ctx, "fleet", start); err != nil {
 		return err
 	}
 	var fleet []*process

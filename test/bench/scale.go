@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 // scalePeriod is after how many seconds each trigger of the benchmark of scale fires again.
 const scalePeriod = 1000
 
-// scale measures one node, a process of its own, beside ever more triggers, each of a job of its
-// own: at a thousandth of them due a second, each time others, and beside the most of them also
-// while none is due.
+// scale measures one node, a process of its own, with ever more triggers, each of a job of its own. A
+// thousandth of them is due each second, always others. With the most of them it also measures while none
+// is due.
 func (b *bench) scale(ctx context.Context) error {
 	if b.pool == nil {
 		return errors.New("this benchmark needs PostgreSQL")
@@ -36,7 +36,7 @@ func (b *bench) scaleOf(ctx context.Context, triggers int, idle bool) (err error
 	if idle {
 		due = due.Add(2 * window)
 	}
-	if err := b.bring(ctx, app, due); err != nil {
+	if err := b.makeDue(ctx, app, due); err != nil {
 		return err
 	}
 	p, err := b.startProcess(ctx)
