@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// harms are the faults besides kills.
-var harms = map[string]func(*chaos, context.Context, *node) error{
+// injectors inject the faults other than kills.
+var injectors = map[string]func(*chaos, context.Context, *node) error{
 	"freeze":    (*chaos).freezeNode,
 	"partition": (*chaos).partitionNode,
 	"flap":      (*chaos).flapNode,
@@ -26,11 +26,11 @@ var harms = map[string]func(*chaos, context.Context, *node) error{
 	"deploy":    (*chaos).deploy,
 }
 
-// order is one round of faults; those that matter most come more often.
+// order is one round of faults. The most important ones come more often.
 var order = []string{"freeze", "responses", "partition", "storm", "restart", "clock", "responses", "freeze", "flap", "disk", "partition", "deploy", "slow", "drain", "backend", "responses", "restart"}
 
-// harm injects one fault after the other.
-func (c *chaos) harm(ctx context.Context) {
+// injectFaults injects one fault after the other.
+func (c *chaos) injectFaults(ctx context.Context) {
 	kinds := listed(c.options.faults, order)
 	for i := c.intN(len(order)); len(kinds) > 0 && ctx.Err() == nil; i++ {
 		pause(ctx, c.between(300*time.Millisecond, 1500*time.Millisecond))
@@ -38,12 +38,12 @@ func (c *chaos) harm(ctx context.Context) {
 			return
 		}
 		kind := kinds[i%len(kinds)]
-		injure, known := harms[kind]
+		inject, known := injectors[kind]
 		if !known {
 			c.trouble(fmt.Errorf("there is no fault %q", kind))
 			return
 		}
-		if err := injure(c, ctx, c.nodes[c.intN(len(c.nodes))]); err != nil && ctx.Err() == nil {
+		if err := inject(c, ctx, c.nodes[c.intN(len(c.nodes))]); err != nil && ctx.Err() == nil {
 			c.trouble(fmt.Errorf("inject %s: %w", kind, err))
 		}
 	}
@@ -67,14 +67,14 @@ func (c *chaos) loseResponses(ctx context.Context, _ *node) error {
 	from := time.Now()
 	for _, n := range c.nodes {
 		n.proxy.responses.Store(int32(2 + c.intN(3)))
-		n.proxy.questions.Store(int32(c.intN(2)))
+		n.proxy.requests.Store(int32(c.intN(2)))
 	}
 	pause(ctx, 1500*time.Millisecond)
 	for _, n := range c.nodes {
 		n.proxy.responses.Store(0)
-		n.proxy.questions.Store(0)
+		n.proxy.requests.Store(0)
 	}
-	c.note("answers of commits lost", "", from, time.Now())
+	c.note("responses of commits lost", "", from, time.Now())
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (c *chaos) slowNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// shiftClock sets a node's clock off and, a while later, by as much into the other direction.
+// shiftClock shifts a node's clock and, a while later, shifts it back.
 func (c *chaos) shiftClock(ctx context.Context, n *node) error {
 	shifts := []time.Duration{10 * time.Minute, time.Hour, 17 * time.Second, 5 * 365 * 24 * time.Hour}
 	by := shifts[c.intN(len(shifts))]
@@ -106,7 +106,7 @@ func (c *chaos) shiftClock(ctx context.Context, n *node) error {
 	return nil
 }
 
-// restartDatabase stops the database, in good order or not, and starts it again.
+// restartDatabase stops the database, cleanly or not, and starts it again.
 func (c *chaos) restartDatabase(ctx context.Context, _ *node) error {
 	from, kind, by := time.Now(), "database restart, fast", syscall.SIGINT
 	if c.intN(2) == 0 {
@@ -117,7 +117,7 @@ func (c *chaos) restartDatabase(ctx context.Context, _ *node) error {
 	return err
 }
 
-// killBackend kills one of the database's processes, upon which it restarts the others.
+// killBackend kills one process of the database, which then restarts the others.
 func (c *chaos) killBackend(ctx context.Context, _ *node) error {
 	from := time.Now()
 	pid, err := c.database.count(ctx, databaseName, "SELECT pid FROM pg_stat_activity WHERE application_name = 'carillon' ORDER BY random() LIMIT 1")
@@ -134,10 +134,10 @@ func (c *chaos) killBackend(ctx context.Context, _ *node) error {
 	return nil
 }
 
-// fillDisk lets the database's disk be full for a while.
+// fillDisk fills the database's disk for a while.
 func (c *chaos) fillDisk(ctx context.Context, _ *node) error {
 	if !c.database.small {
-		return nil // what may not be mounted cannot be filled
+		return nil // without a mount of its own, the disk cannot be filled
 	}
 	from := time.Now()
 	empty, err := c.database.fill()
@@ -150,7 +150,7 @@ func (c *chaos) fillDisk(ctx context.Context, _ *node) error {
 	return err
 }
 
-// drainNode lets a node end in good order. Who kills it next starts it again.
+// drainNode lets a node drain. The next kill starts it again.
 func (c *chaos) drainNode(ctx context.Context, n *node) error {
 	from := time.Now()
 	n.signal(syscall.SIGTERM)
@@ -158,14 +158,14 @@ func (c *chaos) drainNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// watchMachine notes when this machine itself stood still, as nodes then did.
+// watchMachine notes when this machine itself stalled, and all nodes with it.
 func (c *chaos) watchMachine(ctx context.Context) {
 	const heartbeat = 50 * time.Millisecond
 	for ctx.Err() == nil {
 		before := time.Now()
 		pause(ctx, heartbeat)
 		if took := time.Since(before); took > 10*heartbeat {
-			c.note(history.StoodStill, "", before, time.Now())
+			c.note(history.MachineStalled, "", before, time.Now())
 		}
 	}
 }
