@@ -9,35 +9,35 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// scheduleCommand works with expressions.
+// scheduleCommand evaluates schedule expressions.
 type scheduleCommand struct {
 	Next      scheduleNextCommand `cmd:"" help:"Print the next fire times of an expression."`
-	DSTReport dstReportCommand    `cmd:"" name:"dst-report" help:"List the triggers of a database or file that daylight saving skips, moves or doubles."`
+	DSTReport dstReportCommand    `cmd:"" name:"dst-report" help:"List the triggers of a database or file that daylight saving skips, moves or repeats."`
 }
 
-// scheduleNextCommand prints fire times.
+// scheduleNextCommand prints scheduled times.
 type scheduleNextCommand struct {
 	Expression string `arg:"" optional:"" help:"A Quartz, unix or EventBridge expression, rate(5m), at(2026-05-01T10:00:00Z), every 3 months, or every 45 minutes from 9:00 to 17:00 on MON-FRI."`
-	Dialect    string `placeholder:"NAME" help:"How to read the expression: quartz, unix, aws, interval, at, calendar_interval or daily_interval; default recognises it."`
-	Timezone   string `placeholder:"ZONE" help:"IANA time zone; default UTC."`
-	From       string `placeholder:"INSTANT" help:"Print fires after this RFC 3339 instant; default now."`
-	Count      int    `default:"10" help:"How many to print, 1 to 1000."`
-	Gap        string `placeholder:"RULE" help:"Local times that daylight saving skips: skip or next. The default depends on the expression: skip for cron expressions, next for at(...); every n days or more keeps its distance to the skipped time (02:30 becomes 03:30)."`
-	Overlap    string `placeholder:"RULE" help:"Local times that daylight saving repeats: last, first or both. The default depends on the expression: last; both for a cron expression whose hours are all 24; first for every n days or more."`
-	Identity   string `placeholder:"NAME" help:"Identity of the trigger, such as app/job/trigger, which H hashes."`
-	Batch      bool   `help:"Read lines from standard input and response each with one line; see below."`
+	Dialect    string `placeholder:"NAME" help:"Dialect of the expression: quartz, unix, aws, interval, at, calendar_interval or daily_interval. Default: detected."`
+	Timezone   string `placeholder:"ZONE" help:"IANA time zone. Default: UTC."`
+	From       string `placeholder:"INSTANT" help:"Print fires after this time, in RFC 3339. Default: now."`
+	Count      int    `default:"10" help:"Number of fires, 1 to 1000."`
+	Gap        string `placeholder:"RULE" help:"Rule for local times that daylight saving skips: skip or next. The default depends on the expression: skip for cron, next for at(...). every n days or more keeps its distance to the skipped time (02:30 becomes 03:30)."`
+	Overlap    string `placeholder:"RULE" help:"Rule for local times that daylight saving repeats: last, first or both. The default depends on the expression: both for cron expressions with all 24 hours, first for every n days or more, otherwise last."`
+	Identity   string `placeholder:"NAME" help:"Identity of the trigger that H hashes, such as app/job/trigger."`
+	Batch      bool   `help:"Read queries from standard input, one per line, and print one line for each; see below."`
 }
 
-// Help documents the form of --batch.
+// Help documents the format of --batch.
 func (scheduleNextCommand) Help() string { return batchHelp }
 
-// Run prints one fire time a line, in UTC and in the schedule's zone.
+// Run prints one scheduled time per line, in UTC and in the schedule's zone.
 func (s *scheduleNextCommand) Run(c console) error {
 	if s.Batch {
-		return answerBatch(c.in, c.out)
+		return runBatch(c.in, c.out)
 	}
 	if s.Expression == "" {
-		return &usageError{errors.New("an expression is missing; give one, or --batch to read lines from standard input")}
+		return &usageError{errors.New("an expression is missing; write one, or use --batch to read queries from standard input")}
 	}
 	if s.Count < 1 || s.Count > 1000 {
 		return &usageError{fmt.Errorf("--count: %d is not between 1 and 1000", s.Count)}
@@ -77,5 +77,5 @@ func (s *scheduleNextCommand) print(c console, parsed *schedule.Schedule, from t
 	return nil
 }
 
-// farAway is after the last instant that any schedule has.
+// farAway is after the last scheduled time of any schedule.
 var farAway = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)

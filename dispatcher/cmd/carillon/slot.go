@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// slotCommand shows the slots of jobs, directly in the database.
+// slotCommand shows the slots of jobs, directly from the database.
 type slotCommand struct {
-	List slotListCommand `cmd:"" help:"List the slots of a job that are taken, and who holds them."`
+	List slotListCommand `cmd:"" help:"List the runs that hold a slot of a job, with their nodes."`
 }
 
 // slotListCommand lists the slots of one job.
@@ -21,7 +21,7 @@ type slotListCommand struct {
 
 // Run prints one line a slot.
 func (l *slotListCommand) Run(ctx context.Context, c console) error {
-	s, err := openBeside(ctx, l.Database)
+	s, err := openDatabase(ctx, l.Database)
 	if err != nil {
 		return err
 	}

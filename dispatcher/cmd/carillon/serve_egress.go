@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// egressFlags say which addresses targets may have.
+// egressFlags restrict the addresses of targets.
 type egressFlags struct {
-	EgressLoopback bool           `env:"CARILLON_EGRESS_LOOPBACK" help:"Call targets on this node itself, too."`
-	EgressDeny     []netip.Prefix `env:"CARILLON_EGRESS_DENY" placeholder:"CIDR,..." help:"Networks that are not called, besides those that never are."`
-	EgressPrivate  []netip.Prefix `env:"CARILLON_EGRESS_PRIVATE" placeholder:"CIDR,..." help:"The only private networks that are called, parts of 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7; default all."`
+	EgressLoopback bool           `env:"CARILLON_EGRESS_LOOPBACK" help:"Also call targets on this node itself."`
+	EgressDeny     []netip.Prefix `env:"CARILLON_EGRESS_DENY" placeholder:"CIDR,..." help:"Additional networks that are never called."`
+	EgressPrivate  []netip.Prefix `env:"CARILLON_EGRESS_PRIVATE" placeholder:"CIDR,..." help:"The only private networks that are called, within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7. Default: all."`
 }
 
 func (f egressFlags) egress() invoke.Egress {
@@ -32,14 +32,14 @@ func ownAddresses(ctx context.Context, listening net.Addr, databases ...string) 
 	return own
 }
 
-// databaseAddresses returns none for what is not PostgreSQL.
+// databaseAddresses returns the addresses of a PostgreSQL database; none for any other.
 func databaseAddresses(ctx context.Context, database string) (own []netip.AddrPort) {
 	if !isPostgres(database) {
 		return nil
 	}
 	config, err := pgconn.ParseConfig(database)
 	if err != nil {
-		return nil // it was opened, so this does not happen
+		return nil // never: the database is open
 	}
 	hosts := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port}}, config.Fallbacks...)
 	for _, at := range hosts {
@@ -57,7 +57,8 @@ func databaseAddresses(ctx context.Context, database string) (own []netip.AddrPo
 	return own
 }
 
-// apiAddresses returns those that a listener answers on: if on all, those of all interfaces.
+// apiAddresses returns the addresses of a listener. If it listens on all, those are the addresses of all
+// interfaces.
 func apiAddresses(listening net.Addr) []netip.AddrPort {
 	at, err := netip.ParseAddrPort(listening.String())
 	if err != nil || !at.Addr().IsUnspecified() {

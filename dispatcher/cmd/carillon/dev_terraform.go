@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// terraformRun applies the example with the provider that was built beside us.
+// terraformRun applies the example with the provider of --provider.
 type terraformRun struct {
 	*devCommand
 	out                *screen
 	endpoint, receiver string
 }
 
-// run applies the example; its output is shown only where it says what was done, or failed.
+// run applies the example. Of the output it shows only the changes, or the failure.
 func (t terraformRun) run(ctx context.Context, s dispatcher.Store) error {
 	token, err := t.token(ctx, s)
 	if err != nil {
@@ -51,13 +51,13 @@ func (t terraformRun) run(ctx context.Context, s dispatcher.Store) error {
 	return nil
 }
 
-// token returns the token of earlier starts, or a new one, kept for the next.
+// token returns the token of earlier starts, or a new one that is kept for the next.
 func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, error) {
 	file := filepath.Join(t.Dir, "token")
 	if kept, err := os.ReadFile(file); err == nil {
 		return strings.TrimSpace(string(kept)), nil
 	}
-	// Without the file an earlier token of that name is of no use to anybody.
+	// Without the file, an earlier token of that name is useless.
 	if err := s.DeleteToken(ctx, "dev"); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return "", err
 	}
@@ -68,7 +68,7 @@ func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, er
 	return secret, os.WriteFile(file, []byte(secret+"\n"), 0o600)
 }
 
-// cliConfig writes the configuration that makes terraform run our provider from its folder.
+// cliConfig writes the configuration with which terraform runs the provider from its directory.
 func (t terraformRun) cliConfig(dir string) (string, error) {
 	provider, err := filepath.Abs(t.Provider)
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// runCommand shows single runs, directly from the database.
+// runCommand shows a run, directly from the database.
 type runCommand struct {
-	Show runShowCommand `cmd:"" help:"Show a run with its attempts: how long each phase took, and what was answered."`
+	Show runShowCommand `cmd:"" help:"Show a run with its attempts, the time of each phase, and the responses."`
 }
 
 // runShowCommand shows a run.
 type runShowCommand struct {
 	databaseFlag
 	ID   string `arg:"" help:"Id of the run."`
-	Body bool   `help:"Print all that is kept of the responses' bodies, not their first lines."`
+	Body bool   `help:"Print the stored response bodies in full, not only their first lines."`
 }
 
-// Run prints the run, and a paragraph for each attempt.
+// Run prints the run, with a paragraph for each attempt.
 func (r *runShowCommand) Run(ctx context.Context, c console) error {
-	s, err := openBeside(ctx, r.Database)
+	s, err := openDatabase(ctx, r.Database)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	return table.Flush()
 }
 
-// showResponse prints what is kept of a response, and the beginning of its body or all of it.
+// showResponse prints a stored response, with the first lines of its body or all of it.
 func showResponse(line func(name, value string), a dispatcher.Response, body bool) {
 	line("  phases", phases(a.Phases))
 	line("  request id", plain(a.RequestID))
@@ -100,7 +100,7 @@ func showResponse(line func(name, value string), a dispatcher.Response, body boo
 	}
 }
 
-// phases writes what there was of the phases.
+// phases formats the phases that took any time.
 func phases(p dispatcher.Phases) string {
 	var parts []string
 	for _, one := range []struct {
@@ -114,7 +114,7 @@ func phases(p dispatcher.Phases) string {
 	return strings.Join(parts, ", ")
 }
 
-// plain makes a text of somebody else safe for a terminal.
+// plain makes foreign text safe for a terminal.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

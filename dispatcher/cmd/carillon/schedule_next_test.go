@@ -33,7 +33,7 @@ func TestBatchAnswersEachLineAndGoesOnAfterABadOne(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			next := "\nunix\t0 0 * * *\t\t2026-01-01T00:00:00Z\t1\n"
-			if err := answerBatch(strings.NewReader("# a comment\n\n"+tt.question+next), &out); err != nil {
+			if err := runBatch(strings.NewReader("# a comment\n\n"+tt.question+next), &out); err != nil {
 				t.Fatal(err)
 			}
 			lines := strings.Split(out.String(), "\n")

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// warnUnknownVariables names each CARILLON_ variable that no flag reads: a misspelt one
-// would otherwise leave a default in force without a word.
+// warnUnknownVariables logs each CARILLON_ variable that no flag reads. A misspelt variable would otherwise
+// silently leave a default in force.
 func warnUnknownVariables(ctx context.Context, log *slog.Logger, environment []string) {
 	known := append(variables(reflect.TypeFor[cli]()), "CARILLON_TERRAFORM")
 	for _, pair := range environment {
@@ -36,7 +36,7 @@ func variables(command reflect.Type) []string {
 	return names
 }
 
-// nearest returns the known names that share the longest beginning with name.
+// nearest returns the known names that share the longest prefix with name.
 func nearest(name string, known []string) []string {
 	var best []string
 	length := len("CARILLON_")
