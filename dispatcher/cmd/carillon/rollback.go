@@ -62,7 +62,7 @@ func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
 // rollbackDeclareCommand declares a rollback.
 type rollbackDeclareCommand struct {
 	rollbackFlags
-	Reason string `default:"restored by an operator" help:"What happened, for the audit log."`
+	Reason string `default:"an operator has restored it" help:"What happened, for the audit log."`
 }
 
 // Run pauses all nodes, including new ones.
