@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -24,6 +25,7 @@ import (
 // rig is an engine over a real SQLite store whose calls are recorded and succeed.
 type rig struct {
 	*Engine
+	store dispatcher.Store // without the faults of the test
 	t     *testing.T
 	now   time.Time // the present of the test
 	file  string    // of the database
@@ -50,7 +52,7 @@ func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outco
 
 // newRig returns a registered engine, its pool and recorder at work, its loops not. wrap
 // puts faults around the store; nil: none.
-func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
+func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	if err := store.Migrate(t.Context(), database); err != nil {
@@ -60,11 +62,12 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wrapped := Store(s)
 	if wrap != nil {
-		s = wrap(s)
+		wrapped = wrap(s)
 	}
-	r := &rig{t: t, file: strings.TrimPrefix(database, "sqlite:"), now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
-	r.Engine = New(s, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Workers: 8, Queue: 56})
+	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
+	r.Engine = New(wrapped, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56}})
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +77,7 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	beginning, slotting := make(chan struct{}), make(chan struct{})
 	go func() { r.begins.run(life); close(beginning) }()
 	go func() { r.slots.run(life); close(slotting) }()
-	r.pool.start(life)
+	r.pool.Start(life)
 	t.Cleanup(func() {
 		r.drain(life, func() {})
 		end()
@@ -119,12 +122,14 @@ func (r *rig) poll(until time.Duration) int {
 // quiet waits until all that was claimed is recorded.
 func (r *rig) quiet() {
 	r.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for r.pool.held() > 0 {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%d runs are still held", r.pool.held())
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	for r.pool.Held() > 0 {
+		select {
+		case <-r.pool.Freed(): // also when the last run leaves
+		case <-ctx.Done():
+			r.t.Fatalf("%d runs are still held", r.pool.Held())
 		}
-		<-time.After(time.Millisecond)
 	}
 	if !r.recorder.drain(20 * time.Second) {
 		r.t.Fatal("outcomes are not recorded")
@@ -203,7 +208,7 @@ func TestLateInsideTheThresholdFiresBeyondItIsOneCatchUp(t *testing.T) {
 // lostResponse executes the first statement of a kind and then says that it failed, as a
 // connection does that dies between COMMIT and its response.
 type lostResponse struct {
-	dispatcher.Store
+	Store
 	claim, settle, adopt sync.Once
 }
 
@@ -229,7 +234,7 @@ func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held
 
 func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { return &lostResponse{Store: s} })
+	r := newRig(t, func(s Store) Store { return &lostResponse{Store: s} })
 	r.declare("claimed", "rate(5s)", nil)
 	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
 	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
@@ -255,7 +260,7 @@ func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 // stoppedNode is a store whose node is told to stop whenever it has asked for runs, and that does
 // nothing for who no longer waits for the response.
 type stoppedNode struct {
-	dispatcher.Store
+	Store
 	stop context.CancelFunc
 }
 
@@ -278,7 +283,7 @@ func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery) ([]dis
 func TestShutdownWaitsForWhatIsBeingWon(t *testing.T) {
 	t.Parallel()
 	s := &stoppedNode{}
-	r := newRig(t, func(inner dispatcher.Store) dispatcher.Store { s.Store = inner; return s })
+	r := newRig(t, func(inner Store) Store { s.Store = inner; return s })
 	r.declare("claimed", "rate(5s)", nil)
 	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
 	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
@@ -329,8 +334,8 @@ func TestRunThatTheNodeNeverLearntOfIsReclaimedAfterAnInterval(t *testing.T) {
 			t.Errorf("%d calls after round %d, want %d", len(r.calls), round+1, want)
 		}
 	}
-	if err := r.reclaim(t.Context(), r.now); err != nil || len(r.strays) != 0 {
-		t.Errorf("a recorded run is still astray: %v, %v", r.strays, err)
+	if err := r.reclaim(t.Context(), r.now); err != nil || len(r.missing) != 0 {
+		t.Errorf("a recorded run is still missing: %v, %v", r.missing, err)
 	}
 }
 
@@ -367,8 +372,8 @@ func TestNodeThatWasDeclaredDeadRegistersAnewAndDropsItsOldRuns(t *testing.T) {
 	if r.fleet.id() == old || !r.fleet.active() {
 		t.Fatalf("node %s is active: %v, want a new incarnation of %s at work", r.fleet.id(), r.fleet.active(), old)
 	}
-	stale := heldRun{node: old, HeldRun: dispatcher.HeldRun{RunKey: dispatcher.RunKey{ScheduledAt: r.now}}}
-	if r.hold(t.Context(), stale, nil) {
+	stale := heldRun{Node: old, HeldRun: dispatcher.HeldRun{RunKey: dispatcher.RunKey{ScheduledAt: r.now}}}
+	if r.waitUntilDue(t.Context(), stale, nil) {
 		t.Error("a run of the old incarnation was begun, though it is another's now")
 	}
 }
@@ -382,6 +387,8 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 		<-end[call.Attempt]
 		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
 	}
+	ended := make(chan struct{}, 2)
+	r.opts.OnOutcome = func(dispatcher.Call, dispatcher.Outcome) { ended <- struct{}{} }
 	r.declare("slow", "rate(1h)", nil)
 	change := dispatcher.Change{Actor: "test"}
 	run, err := r.store.RequestRun(t.Context(), "app", "slow", change)
@@ -404,9 +411,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	}
 	adopt(2)
 	close(end[1])
-	for r.pool.held() > 1 {
-		<-time.After(time.Millisecond)
-	}
+	<-ended
 	r.recorder.drain(20 * time.Second)
 	for round := range 3 {
 		if err := r.reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler)); err != nil {
@@ -464,7 +469,7 @@ func TestLostFireOfOurOwnIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
-	if !r.lost.Load() {
+	if !r.lostFires.Load() {
 		t.Error("nobody will look what became of the lost fire")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
 func TestEveryTriggerIsPreferredByExactlyOneLiveNode(t *testing.T) {
@@ -60,13 +61,13 @@ func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 		f := newFleet(time.Minute)
 		f.joined(1, dispatcher.NodeActive, time.Now())
 		sent := time.Now()
-		<-time.After(30 * time.Second) // a slow response does not prolong the lease
+		time.Sleep(30 * time.Second) // a slow response does not prolong the lease
 		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive}, sent)
-		<-time.After(28 * time.Second)
+		time.Sleep(28 * time.Second)
 		if !f.leased() || !f.active() {
 			t.Error("the lease ended 58 s after the heartbeat was sent, want 59 s")
 		}
-		<-time.After(time.Second)
+		time.Sleep(time.Second)
 		if f.leased() || f.active() {
 			t.Error("the lease lasts 59 s after the heartbeat was sent, want it ended a second before death")
 		}
@@ -79,7 +80,7 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 		f := newFleet(10 * time.Second)
 		f.joined(1, dispatcher.NodeActive, time.Now())
 		heartbeat := func() {
-			<-time.After(time.Second)
+			time.Sleep(time.Second)
 			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive}, time.Now())
 		}
 		heartbeat()
@@ -90,7 +91,7 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 		if _, may := f.mayMarkDead(); !may {
 			t.Error("two fresh rounds were not enough")
 		}
-		<-time.After(time.Minute) // frozen, or the database was away
+		time.Sleep(time.Minute) // frozen, or the database was away
 		if _, may := f.mayMarkDead(); may {
 			t.Error("rounds from before the pause were enough")
 		}
@@ -118,7 +119,7 @@ func TestNobodyIsBuriedRightAfterTheClockOfTheDatabaseLeapt(t *testing.T) {
 				f := newFleet(10 * time.Second)
 				f.joined(1, dispatcher.NodeActive, time.Now())
 				heartbeat := func(leapt time.Duration) {
-					<-time.After(time.Second)
+					time.Sleep(time.Second)
 					f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now().Add(leapt)}, time.Now())
 				}
 				for range 4 {
@@ -145,13 +146,13 @@ func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
 		ahead := 3 * time.Hour // the database's clock against ours
 		for _, delay := range []time.Duration{80 * time.Millisecond, time.Millisecond, time.Second} {
 			database := time.Now().Add(ahead)
-			<-time.After(delay) // the response's way back
+			time.Sleep(delay) // the response's way back
 			c.add(sample{local: time.Now(), database: database, roundTrip: delay})
 			if behind := time.Now().Add(ahead).Sub(c.now()); behind < 0 || behind > delay {
 				t.Errorf("after a response that took %s the clock is %s behind, want between 0 and that", delay, behind)
 			}
 		}
-		<-time.After(time.Minute)
+		time.Sleep(time.Minute)
 		if behind := time.Now().Add(ahead).Sub(c.now()); behind != time.Millisecond {
 			t.Errorf("clock is %s behind, want 1ms: that of the best sample", behind)
 		}
@@ -163,7 +164,7 @@ func TestClockFollowsADatabaseThatIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock(nil)
 		for range 6 {
-			<-time.After(5 * time.Second)
+			time.Sleep(5 * time.Second)
 			c.add(sample{local: time.Now(), database: time.Now(), roundTrip: time.Millisecond})
 		}
 		back := 80 * time.Millisecond
@@ -323,7 +324,7 @@ func TestTimelineKnowsWhatIsOverdue(t *testing.T) {
 	if !line.overdue(now.Add(time.Millisecond)) {
 		t.Error("not overdue after its instant")
 	}
-	line.take(now, 1, func(lane) bool { return false }, keep)
+	line.take(now, 1, func(pool.QueueKey) bool { return false }, keep)
 	if !line.overdue(now) {
 		t.Error("not overdue while it waits for a place")
 	}

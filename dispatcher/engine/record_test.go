@@ -12,7 +12,7 @@ import (
 )
 
 // unwilling is a store that records nothing.
-type unwilling struct{ dispatcher.Store }
+type unwilling struct{ Store }
 
 func (unwilling) Record(context.Context, []dispatcher.Record) error {
 	return errors.New("no connection")

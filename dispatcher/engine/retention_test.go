@@ -15,7 +15,7 @@ import (
 
 // purged is a store that says at each call of Purge when that was, and responses in turn.
 type purged struct {
-	dispatcher.Store
+	Store
 	calls     chan time.Time
 	responses []dispatcher.Purged
 }

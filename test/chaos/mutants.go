@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{
 		name: "no_lease", what: "a node sends without looking at its lease", kills: "stop K5,stop K4", faults: "none",
 		args:  []string{"--claim-lead=200ms"}, // so that what is claimed waits for its instant as the node freezes
-		edits: []edit{{"dispatcher/engine/fleet.go", "	return time.Now().Before(f.leaseUntil)\n", "	return true\n"}},
+		edits: []edit{{"dispatcher/engine/membership.go", "	return time.Now().Before(f.leaseUntil)\n", "	return true\n"}},
 	},
 	{
 		name: "early", what: "a fire is not held until it is due", kills: "none", faults: "none",
@@ -56,22 +56,22 @@ var mutants = []mutant{
 	},
 	{
 		name: "no_adoption", what: "nobody takes what a dead node held", kills: "K4,K6,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/handler.go", "errors.Join(e.adopt(ctx), e.rearm(ctx, nil, now))", "errors.Join(e.rearm(ctx, nil, now))"}},
+		edits: []edit{{"dispatcher/engine/handler_adopt.go", "errors.Join(e.adopt(ctx), e.scheduleNext(ctx, nil, now))", "errors.Join(e.scheduleNext(ctx, nil, now))"}},
 	},
 	{
 		name: "guessed_commit", what: "a claim whose response is lost counts as lost", kills: "none", faults: "responses",
 		edits: []edit{
-			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once:", "	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once:"},
-			{"dispatcher/engine/handler.go", "	if len(mine) > 0 {\n", "	if len(mine) > 0 && node == 0 {\n"},
+			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once,", "	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
+			{"dispatcher/engine/handler_adopt.go", "	if len(mine) > 0 {\n", "	if len(mine) > 0 && node == 0 {\n"},
 		},
 	},
 	{
 		name: "no_intent", what: "requests wanted once at most are sent without being begun", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/attempt.go", "may := call.Delivery != dispatcher.AtMostOnce || e.intents.commit(ctx, run.HeldRun)", "may := call.Delivery != \"\" || e.intents.commit(ctx, run.HeldRun)"}},
+		edits: []edit{{"dispatcher/engine/begin.go", "	if a.call.Delivery != dispatcher.AtMostOnce {\n", "	if a.call.Delivery != \"\" {\n"}},
 	},
 	{
 		name: "new_event_id", what: "each attempt has an event id of its own", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/jobs.go", "d.Name, name, run.ScheduledAt, run.Kind)", "d.Name, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
+		edits: []edit{{"dispatcher/engine/job_cache.go", "d.Name, name, run.ScheduledAt, run.Kind)", "d.Name, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
 	},
 	{
 		name: "blind_slots", what: "slots are given without looking at who has one", kills: "none", faults: "none",
@@ -83,7 +83,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "hasty_retries", what: "what failed is attempted again at once", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/engine/retry.go", "next.At, next.Spent = o.EndedAt.Add(wait)", "next.At, next.Spent = o.EndedAt"}},
+		edits: []edit{{"dispatcher/engine/retry.go", "next.At, next.CountsAsFailure = o.EndedAt.Add(wait)", "next.At, next.CountsAsFailure = o.EndedAt"}},
 	},
 	{
 		name: "stolen_locks", what: "a lock is taken from anyone who has it", kills: "none", faults: "none",
