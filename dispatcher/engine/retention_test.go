@@ -52,7 +52,7 @@ func TestCleanUpGoesOnAtOnceOnlyWhileThereIsMore(t *testing.T) {
 			}
 			start = at
 		}
-		for kind, want := range map[string]float64{removedPartition: 2, removedRun: 501, removedMisfire: 3, removedJob: 2, purgedAuditEntry: 7} {
+		for kind, want := range map[string]float64{removedPartition: 2, removedRun: 501, removedMisfire: 3, removedJob: 2, removedAuditEntry: 7} {
 			if got := testutil.ToFloat64(e.metrics.removed.WithLabelValues(kind)); got != want {
 				t.Errorf("removed %s = %v, want %v", kind, got, want)
 			}
