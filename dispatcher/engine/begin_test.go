@@ -39,7 +39,7 @@ func (l *lostBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dis
 	return begun, err
 }
 
-func TestRequestAtMostOnceIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
+func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	store := &lostBegin{}
 	r := newRig(t, func(s Store) Store { store.Store = s; return store })
@@ -111,7 +111,7 @@ func (s *slowBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dis
 
 // A node that freezes between its look at its lease and its request finds, on waking, that its
 // runs are another's.
-func TestNodeThatWasTakenForDeadBeforeItSentSendsNothing(t *testing.T) {
+func TestNodeDeclaredDeadBeforeTheRequestSendsNothing(t *testing.T) {
 	t.Parallel()
 	store := &slowBegin{}
 	r := newRig(t, func(s Store) Store { store.Store = s; return store })

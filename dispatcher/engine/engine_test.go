@@ -13,11 +13,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // These tests call the engine's steps by hand, with a present of their choice that lies a
 // little in the past: the database's clock must have passed an instant for it to be claimed.
@@ -156,7 +159,7 @@ func offsets(r *rig, found []dispatcher.Run) []string {
 	return got
 }
 
-func TestEveryInstantOfADenseTriggerFiresWithinOneWindow(t *testing.T) {
+func TestDenseTriggerFiresEveryTimeWithinOneWindow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("dense", "* * * * * ?", nil)
@@ -175,7 +178,7 @@ func TestEveryInstantOfADenseTriggerFiresWithinOneWindow(t *testing.T) {
 	}
 }
 
-func TestLateInsideTheThresholdFiresBeyondItIsOneCatchUp(t *testing.T) {
+func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("patient", "rate(4s)", nil)
@@ -232,7 +235,7 @@ func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held
 	return held, err
 }
 
-func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
+func TestRunsWonWithALostResponseAreExecutedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(s Store) Store { return &lostResponse{Store: s} })
 	r.declare("claimed", "rate(5s)", nil)
@@ -280,7 +283,7 @@ func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery) ([]dis
 }
 
 // Otherwise it may be committed later, and be lost with the node that never learnt of it.
-func TestShutdownWaitsForWhatIsBeingWon(t *testing.T) {
+func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 	t.Parallel()
 	s := &stoppedNode{}
 	r := newRig(t, func(inner Store) Store { s.Store = inner; return s })
@@ -312,7 +315,7 @@ func TestShutdownWaitsForWhatIsBeingWon(t *testing.T) {
 	}
 }
 
-func TestRunThatTheNodeNeverLearntOfIsReclaimedAfterAnInterval(t *testing.T) {
+func TestRunUnknownToItsNodeIsReclaimedAfterAnInterval(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("stray", "rate(1s)", nil)
@@ -339,7 +342,7 @@ func TestRunThatTheNodeNeverLearntOfIsReclaimedAfterAnInterval(t *testing.T) {
 	}
 }
 
-func TestRunWhoseJobIsGoneEndsCancelledWithTheReason(t *testing.T) {
+func TestRunOfADeletedJobEndsCancelledWithTheReason(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("gone", "rate(1h)", nil)
@@ -359,7 +362,7 @@ func TestRunWhoseJobIsGoneEndsCancelledWithTheReason(t *testing.T) {
 	}
 }
 
-func TestNodeThatWasDeclaredDeadRegistersAnewAndDropsItsOldRuns(t *testing.T) {
+func TestNodeDeclaredDeadRegistersAgainAndDropsItsOldRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	old := r.fleet.id()
@@ -424,7 +427,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	}
 }
 
-func TestFiresAfterAMisfireAreLookedForAtOnce(t *testing.T) {
+func TestSettledMisfireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
@@ -438,7 +441,7 @@ func TestFiresAfterAMisfireAreLookedForAtOnce(t *testing.T) {
 	}
 }
 
-func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
+func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("moving", "rate(1s)", nil)
@@ -460,7 +463,7 @@ func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
 	}
 }
 
-func TestLostFireOfOurOwnIsReadAgain(t *testing.T) {
+func TestLostFireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("lost", "rate(1s)", nil)

@@ -34,7 +34,7 @@ func (l *late) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]disp
 }
 
 // Whose answer is under way is nobody's to reclaim: it would be executed twice.
-func TestRunsAreNotReclaimedWhileTheirAnswerIsUnderWay(t *testing.T) {
+func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	slow := &late{}
 	r := newRig(t, func(s Store) Store {

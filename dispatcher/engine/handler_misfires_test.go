@@ -171,7 +171,7 @@ func TestFireAllIsCappedAndSpaced(t *testing.T) {
 	}
 }
 
-func TestCatchingUpEndsAtTheSchedule(t *testing.T) {
+func TestCatchUpReturnsToTheSchedule(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{"rate(1s)", "rate(7s)", "*/5 * * * * ?"} {
 		r := newRig(t, nil)
@@ -196,7 +196,7 @@ func TestCatchingUpEndsAtTheSchedule(t *testing.T) {
 	}
 }
 
-func TestSkippedFixedDelayGoesOnFromTheDecision(t *testing.T) {
+func TestSkippedFixedDelayCountsFromTheDecision(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.began(time.Hour)

@@ -48,7 +48,7 @@ func (w *worked) take() []string {
 	return steps
 }
 
-func TestWorkOfAnAppIsDoneOnceInAWindow(t *testing.T) {
+func TestAppIsHandledOnceInAWindow(t *testing.T) {
 	t.Parallel()
 	w := &worked{}
 	r := newRig(t, func(s Store) Store { w.Store = s; return w })
@@ -85,7 +85,7 @@ func TestWorkOfAnAppIsDoneOnceInAWindow(t *testing.T) {
 
 // A node that froze under a lock may finish the statement that was on its way, which is a
 // compare-and-swap, and begins no other.
-func TestNodeThatFrozeUnderALockDoesNotGoOn(t *testing.T) {
+func TestNodeFrozenUnderALockStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		locks := &lockedOnce{}

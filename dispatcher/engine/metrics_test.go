@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestMetricsTellWhatTheNodeDid(t *testing.T) {
+func TestMetricsCountClaimsAndAttempts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("on-time", "rate(1s)", nil)

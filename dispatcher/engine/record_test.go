@@ -19,7 +19,7 @@ func (unwilling) Record(context.Context, []dispatcher.Record) error {
 }
 
 // A bubble ends only when all goroutines in it have.
-func TestShutdownGivesUpOutcomesThatTheDatabaseDoesNotTake(t *testing.T) {
+func TestShutdownGivesUpOutcomesRefusedByTheDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(unwilling{}, func([]dispatcher.Record) {}, func() bool { return false }, 1, slog.New(slog.DiscardHandler))

@@ -30,7 +30,7 @@ func (s *purged) Purge(context.Context, dispatcher.NodeID, time.Time) (dispatche
 	return response, nil
 }
 
-func TestCleanUpGoesOnAtOnceOnlyWhileThereIsMore(t *testing.T) {
+func TestPurgeRepeatsSoonOnlyWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &purged{calls: make(chan time.Time), responses: []dispatcher.Purged{{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3, Jobs: 2, AuditEntries: 7}, {Busy: true}}}

@@ -100,7 +100,7 @@ func TestRunEndsAfterItsLastAttempt(t *testing.T) {
 }
 
 // The alarm is what wakes the node: the next look at the window would come after the test.
-func TestRetryIsWokenWhenItIsDue(t *testing.T) {
+func TestRetryIsMadeWhenDue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.opts.Window = time.Hour
@@ -133,7 +133,7 @@ func TestRetryIsWokenWhenItIsDue(t *testing.T) {
 }
 
 // What another node has left is found by its row alone.
-func TestRetryOfAnotherNodeIsFound(t *testing.T) {
+func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	var calls atomic.Int32
@@ -156,7 +156,7 @@ func TestRetryOfAnotherNodeIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatIsAttemptedAgain(t *testing.T) {
+func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	ended := began.Add(time.Second)
@@ -254,7 +254,7 @@ func TestThrottlesDoNotCount(t *testing.T) {
 func atMostOnce(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
 
 // The definition may leave the cache while an attempt is under way: each hint turns it.
-func TestRetryDoesNotHangOnTheCache(t *testing.T) {
+func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
@@ -269,7 +269,7 @@ func TestRetryDoesNotHangOnTheCache(t *testing.T) {
 
 // One host is left alone after some failures; nothing is sent to it, no attempt is spent, and
 // others go on.
-func TestHostThatFailsIsLeftAlone(t *testing.T) {
+func TestFailingHostIsNotCalled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.hosts.threshold = 2
@@ -310,7 +310,7 @@ func TestHostThatFailsIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestJobThatIsPutOffForTooLongFails(t *testing.T) {
+func TestRunDeferredForTooLongFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.hosts.threshold = 1
@@ -324,7 +324,7 @@ func TestJobThatIsPutOffForTooLongFails(t *testing.T) {
 	}
 }
 
-func TestGoneTargetSilencesItsTrigger(t *testing.T) {
+func TestGoneTargetDisablesItsTrigger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
@@ -347,7 +347,7 @@ func TestGoneTargetSilencesItsTrigger(t *testing.T) {
 }
 
 // A fixed delay counts from the end of its run, and a run that retries has not ended.
-func TestFixedDelayAwaitsTheLastAttempt(t *testing.T) {
+func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	fail := true

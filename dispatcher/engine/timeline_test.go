@@ -20,7 +20,7 @@ func keep(...pool.QueueKey) {}
 
 func noneSlow(int64) bool { return false }
 
-func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
+func TestTimelineReturnsTheEarliestFireFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		line, base := newTimeline(noneSlow), time.Unix(1_000_000, 0)
@@ -75,7 +75,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 	}
 }
 
-func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
+func TestTimelineWakesOnlyForAnEarlierHead(t *testing.T) {
 	t.Parallel()
 	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
 	woken := func() bool {
@@ -101,7 +101,7 @@ func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
 }
 
 // What is due and finds no place is planned like the rest: again when it changes, and once.
-func TestDueFireThatWaitsForAPlaceIsReplacedToo(t *testing.T) {
+func TestDueFireWaitingForAPlaceIsReplaced(t *testing.T) {
 	t.Parallel()
 	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
 	line.add(planned(1, 1, now))
@@ -121,7 +121,7 @@ func TestDueFireThatWaitsForAPlaceIsReplacedToo(t *testing.T) {
 	}
 }
 
-func TestTimelineDropsWhatAReaderSawBeforeTheClaim(t *testing.T) {
+func TestTimelineDropsFiresReadBeforeTheirClaim(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	take := func(line *timeline) []*entry { return line.take(now, 1, anyQueue, keep) }
@@ -164,7 +164,7 @@ func TestTimelineDropsWhatAReaderSawBeforeTheClaim(t *testing.T) {
 }
 
 // A job that became slow after its fire was planned waits in the slow lane.
-func TestTimelineLooksWhoIsSlowWhenAFireIsDue(t *testing.T) {
+func TestTimelineQueuesByTheSpeedAtDueTime(t *testing.T) {
 	t.Parallel()
 	slow := map[int64]bool{}
 	line, now := newTimeline(func(job int64) bool { return slow[job] }), time.Unix(1_000_000, 0)
@@ -177,5 +177,22 @@ func TestTimelineLooksWhoIsSlowWhenAFireIsDue(t *testing.T) {
 	fast := line.take(now, 2, func(in pool.QueueKey) bool { return !in.Slow }, keep)
 	if len(fast) != 1 || fast[0].JobID != 0 {
 		t.Errorf("got %d fires in the fast lane, want that of the job that is not slow", len(fast))
+	}
+}
+
+func TestTimelineReportsOverdueFires(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	line := newTimeline(noneSlow)
+	line.add(planned(1, 1, now))
+	if line.overdue(now) {
+		t.Error("overdue at its instant")
+	}
+	if !line.overdue(now.Add(time.Millisecond)) {
+		t.Error("not overdue after its instant")
+	}
+	line.take(now, 1, func(pool.QueueKey) bool { return false }, keep)
+	if !line.overdue(now) {
+		t.Error("not overdue while it waits for a place")
 	}
 }

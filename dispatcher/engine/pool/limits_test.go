@@ -63,7 +63,7 @@ func TestSharesDoNotWaitForEachOther(t *testing.T) {
 }
 
 // What catches up takes a quarter of the places at most; what is on time may take all.
-func TestCatchingUpLeavesPlaces(t *testing.T) {
+func TestCatchUpLeavesPlacesForFiresOnTime(t *testing.T) {
 	t.Parallel()
 	l := newLimits(8, 8, 8, false)
 	late, onTime := QueueKey{App: "a", Host: "x", Late: true}, QueueKey{App: "a", Host: "x"}
@@ -82,7 +82,7 @@ func TestCatchingUpLeavesPlaces(t *testing.T) {
 	}
 }
 
-func TestHostWithABoundOfItsOwnKeepsToIt(t *testing.T) {
+func TestHostKeepsToItsOwnLimit(t *testing.T) {
 	t.Parallel()
 	l, in := newLimits(10, 10, 5, false), QueueKey{App: "a", Host: "f", AtOnce: 2}
 	taken := 0

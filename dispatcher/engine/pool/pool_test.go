@@ -77,7 +77,7 @@ func counted(do func(context.Context)) (func(context.Context, testRun), *sync.Ma
 }
 
 // A node may win a fire before its pool has begun its work.
-func TestPoolKeepsWhatComesBeforeItsStart(t *testing.T) {
+func TestPoolKeepsRunsSubmittedBeforeItsStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		attempt, began := counted(func(context.Context) {})
@@ -108,7 +108,7 @@ func size(m *sync.Map) (n int) {
 	return n
 }
 
-func TestPoolPromisesOnlyTheRoomItHas(t *testing.T) {
+func TestPoolReservesOnlyTheRoomItHas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -136,7 +136,7 @@ func TestPoolPromisesOnlyTheRoomItHas(t *testing.T) {
 	})
 }
 
-func TestStoppedPoolHandsBackWhatWasNotBegun(t *testing.T) {
+func TestClosedPoolReturnsRunsNotBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		attempt, began := counted(func(context.Context) { time.Sleep(5 * time.Second) })
@@ -153,7 +153,7 @@ func TestStoppedPoolHandsBackWhatWasNotBegun(t *testing.T) {
 	})
 }
 
-func TestPoolCutsOffWhatOutlastsTheDrain(t *testing.T) {
+func TestDrainCutsOffLongAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
@@ -167,7 +167,7 @@ func TestPoolCutsOffWhatOutlastsTheDrain(t *testing.T) {
 	})
 }
 
-func TestCancelledRunThatWaitsIsNeverBegun(t *testing.T) {
+func TestCancelledWaitingRunIsNeverBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -187,7 +187,7 @@ func TestCancelledRunThatWaitsIsNeverBegun(t *testing.T) {
 	})
 }
 
-func TestOverdrawnPoolStillStops(t *testing.T) {
+func TestOverfullPoolStillDrains(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := startPool(t, fixed(2, 2), func(ctx context.Context, _ testRun) { <-ctx.Done() })
@@ -225,7 +225,7 @@ func TestCancelEndsOneRunOnly(t *testing.T) {
 	})
 }
 
-func TestPoolGrowsWithWhatWaitsAndShrinksWhenIdle(t *testing.T) {
+func TestPoolGrowsUnderLoadAndShrinksWhenIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -254,7 +254,7 @@ func TestPoolGrowsWithWhatWaitsAndShrinksWhenIdle(t *testing.T) {
 }
 
 // What hangs makes way: it moves to a share of its own, and so do later runs of its job.
-func TestRunsThatHangLeaveRoomForOthers(t *testing.T) {
+func TestHangingRunsLeaveRoomForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var done sync.Map
@@ -306,7 +306,7 @@ func TestJobIsSlowUntilAMinuteWithoutManySlowAttempts(t *testing.T) {
 }
 
 // Lanes overtake each other, and the runs of a trigger must not.
-func TestTriggerOfAJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
+func TestRunsStayInOrderWhenTheirJobBecomesSlowOrRecovers(t *testing.T) {
 	t.Parallel()
 	for name, firstIsSlow := range map[string]bool{"becomes slow": false, "recovers": true} {
 		t.Run(name, func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestTriggerOfAJobThatBecomesSlowOrRecoversStaysInOrder(t *testing.T) {
 }
 
 // What is on time overtakes what other triggers catch up, but nothing of its own.
-func TestWhatCatchesUpIsOvertakenByOtherTriggersOnly(t *testing.T) {
+func TestCatchUpIsOvertakenOnlyByOtherTriggers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var order []int64

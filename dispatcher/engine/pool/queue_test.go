@@ -30,7 +30,7 @@ func TestAppsTakeTurnsByWeight(t *testing.T) {
 }
 
 // An app that had nothing waiting gets its turn at once, and has no turns saved up.
-func TestAppThatComesLateNeitherWaitsNorOvertakes(t *testing.T) {
+func TestNewAppNeitherWaitsNorOvertakes(t *testing.T) {
 	t.Parallel()
 	q := NewFairQueue[string]()
 	for range 10_000 {
@@ -65,7 +65,7 @@ func TestPriorityThenOrderWithinAnApp(t *testing.T) {
 	}
 }
 
-func TestLaneThatIsRefusedKeepsNobodyElseWaiting(t *testing.T) {
+func TestRefusedQueueDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	q := NewFairQueue[string]()
 	q.Push("hangs", QueueKey{App: "a", Host: "down", Priority: 9}, 1)
@@ -80,7 +80,7 @@ func TestLaneThatIsRefusedKeepsNobodyElseWaiting(t *testing.T) {
 }
 
 // Whatever is pushed, refused and removed: everything leaves once, and each lane in order.
-func TestFairQueueLosesNothingAndKeepsLanesInOrder(t *testing.T) {
+func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		type item struct {
@@ -131,7 +131,7 @@ func TestFairQueueLosesNothingAndKeepsLanesInOrder(t *testing.T) {
 	})
 }
 
-func TestWhatCatchesUpGoesBehindWhatIsOnTime(t *testing.T) {
+func TestCatchUpGoesBehindFiresOnTime(t *testing.T) {
 	t.Parallel()
 	q := NewFairQueue[string]()
 	q.Push("late and urgent", QueueKey{App: "a", Priority: 9, Late: true}, 1)

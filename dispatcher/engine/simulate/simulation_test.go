@@ -71,7 +71,7 @@ func TestSimulation(t *testing.T) {
 }
 
 // Seeds that once found a fault, and some that never did.
-func TestSimulationOfSeedsThatFailedOnce(t *testing.T) {
+func TestSimulationOfKnownSeeds(t *testing.T) {
 	file, err := os.Open("testdata/seeds.txt")
 	if err != nil {
 		t.Fatal(err)
