@@ -1,6 +1,9 @@
 package api
 
-import "github.com/carillon-dev/carillon/dispatcher"
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
+)
 
 // explain says what became of one instant of a trigger.
 func (a *API) explain(r *request) (response, error) {
@@ -12,7 +15,7 @@ func (a *API) explain(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	found, err := dispatcher.Explain(r.Context(), a.store, dispatcher.ExplainQuery{
+	found, err := verify.Explain(r.Context(), a.store, verify.ExplainQuery{
 		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"), At: at,
 	})
 	return response{body: found}, err
@@ -21,14 +24,14 @@ func (a *API) explain(r *request) (response, error) {
 // audit reconciles the ledger of an app with its schedules.
 func (a *API) verify(r *request) (response, error) {
 	var problems dispatcher.Problems
-	query := dispatcher.VerifyQuery{
+	query := verify.Query{
 		App: r.PathValue("app"), From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
-		Page: r.page(&problems, dispatcher.IsVerifyCursor),
+		Page: r.page(&problems, verify.IsCursor),
 	}
 	checkOrder(&problems, query.From, query.To)
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	page, err := dispatcher.Verify(r.Context(), a.store, query)
+	page, err := verify.Ledger(r.Context(), a.store, query)
 	return response{body: page}, err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // document is what the tests look at of openapi.json.
@@ -158,9 +159,9 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),
 		"AppList": reflect.TypeFor[list[dispatcher.App]](), "JobList": reflect.TypeFor[list[dispatcher.Job]](),
 		"RunList": reflect.TypeFor[list[dispatcher.Run]](), "MisfireList": reflect.TypeFor[list[dispatcher.Misfire]](),
-		"Explanation": reflect.TypeFor[dispatcher.Explanation](), "Step": reflect.TypeFor[dispatcher.Step](),
-		"VerifyPage": reflect.TypeFor[dispatcher.VerifyPage](), "TriggerVerification": reflect.TypeFor[dispatcher.TriggerVerification](),
-		"Discrepancy": reflect.TypeFor[dispatcher.Discrepancy](),
+		"Explanation": reflect.TypeFor[verify.Explanation](), "Step": reflect.TypeFor[verify.Step](),
+		"VerifyPage": reflect.TypeFor[verify.Page](), "TriggerVerification": reflect.TypeFor[verify.Trigger](),
+		"Discrepancy": reflect.TypeFor[verify.Discrepancy](),
 		"Rollback":    reflect.TypeFor[dispatcher.Rollback](),
 		"NodeList":    reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problem](),
 	}
@@ -239,7 +240,7 @@ func TestOpenAPIEnumsAreTheValues(t *testing.T) {
 	schemas := readOpenAPI(t).Comp.Schemas
 	for name, file := range map[string]string{
 		"Class": "../run.go", "Dialect": "../schedule/spec.go", "Gap": "../schedule/spec.go", "Overlap": "../schedule/spec.go",
-		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../explain.go", "DiscrepancyKind": "../audit.go",
+		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../verify/explain.go", "DiscrepancyKind": "../verify/verify.go",
 	} {
 		described := slices.DeleteFunc(slices.Sorted(slices.Values(schemas[name].Enum)), func(s string) bool { return s == "" })
 		if diff := cmp.Diff(constants(t, file, strings.TrimSuffix(name, "Kind")), described); diff != "" {

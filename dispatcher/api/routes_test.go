@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 func TestPutEchoesTheResolvedJob(t *testing.T) {
@@ -98,14 +99,14 @@ func TestInstantsAreExplainedAndAudited(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	explain := oneJob + "/triggers/nightly/explain"
-	got := into[dispatcher.Explanation](w.must(http.StatusOK, "GET", explain+"?at=2026-05-01T10:00:00Z", ""))
+	got := into[verify.Explanation](w.must(http.StatusOK, "GET", explain+"?at=2026-05-01T10:00:00Z", ""))
 	if got.Verdict == "" || got.Reason == "" || got.Trigger != "nightly" || got.Steps == nil {
 		t.Errorf("explanation is %+v", got)
 	}
 	w.do("GET", explain, "").refused(422, "/at required")
 	w.do("GET", explain+"?at=now", "").refused(422, "/at time_invalid")
 	w.do("GET", oneJob+"/triggers/nosuch/explain?at=2026-05-01T10:00:00Z", "").refused(404, " not_found")
-	page := into[dispatcher.VerifyPage](w.must(http.StatusOK, "GET", oneApp+"/verify", ""))
+	page := into[verify.Page](w.must(http.StatusOK, "GET", oneApp+"/verify", ""))
 	if len(page.Items) != 1 || page.Items[0].Trigger != "nightly" || page.Items[0].Unexplained != 0 || page.Next != "" {
 		t.Errorf("audit is %+v", page)
 	}

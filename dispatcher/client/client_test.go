@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // newServer serves the real API over a fresh database, and returns its address and a token.
@@ -159,10 +160,10 @@ func testLedger(t *testing.T, c *client.Client) {
 		t.Errorf("Misfires = %+v, %v", got, err)
 	}
 	at := run.ScheduledAt.Add(time.Hour + 123*time.Microsecond)
-	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Verdict != dispatcher.VerdictNone {
+	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Verdict != verify.VerdictNone {
 		t.Errorf("Explain = %+v, %v, want no instant", got, err)
 	}
-	audit := dispatcher.VerifyQuery{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
+	audit := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
 	if got, err := c.Verify(ctx, audit); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(audit.From) {
 		t.Errorf("Audit = %+v, %v", got, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // List is one page of a list; Next is the cursor of the following page, empty after the last.
@@ -136,18 +137,18 @@ func (c *Client) Misfires(ctx context.Context, query dispatcher.RunQuery) (List[
 }
 
 // Explain tells what became of one instant of a trigger, and why.
-func (c *Client) Explain(ctx context.Context, app, job, trigger string, at time.Time) (dispatcher.Explanation, error) {
+func (c *Client) Explain(ctx context.Context, app, job, trigger string, at time.Time) (verify.Explanation, error) {
 	query := "?at=" + url.QueryEscape(at.Format(time.RFC3339Nano))
-	asked := func(e dispatcher.Explanation) bool {
+	asked := func(e verify.Explanation) bool {
 		return e.App == app && e.Job == job && e.Trigger == trigger && e.At.Equal(at.Truncate(time.Millisecond))
 	}
 	return call(ctx, c, http.MethodGet, path("apps", app, "jobs", job, "triggers", trigger, "explain")+query, nil, Condition{}, asked)
 }
 
 // Audit reconciles the ledger of an app with its schedules, a page of jobs at a time.
-func (c *Client) Verify(ctx context.Context, query dispatcher.VerifyQuery) (dispatcher.VerifyPage, error) {
+func (c *Client) Verify(ctx context.Context, query verify.Query) (verify.Page, error) {
 	q := dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}
-	isPage := func(p dispatcher.VerifyPage) bool { return p.Items != nil }
+	isPage := func(p verify.Page) bool { return p.Items != nil }
 	return call(ctx, c, http.MethodGet, path("apps", query.App, "verify")+params(q), nil, Condition{}, isPage)
 }
 

@@ -13,12 +13,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // apiFlags say which API a command talks to.
 type apiFlags struct {
 	Endpoint string `env:"CARILLON_ENDPOINT" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the API of any node."`
-	Token    string `env:"CARILLON_TOKEN" required:"" help:"Token of the API; one of scope read is enough to read. Better given as CARILLON_TOKEN: other users of the machine see flags."`
+	Token    string `env:"CARILLON_TOKEN" required:"" help:"API token; scope read is enough to read. Set CARILLON_TOKEN instead of the flag: other users of the machine can see flags."`
 }
 
 func (a *apiFlags) client() (*client.Client, error) {
@@ -29,16 +30,16 @@ func (a *apiFlags) client() (*client.Client, error) {
 	return c, nil
 }
 
-// explainCommand says what became of an instant.
+// explainCommand explains one scheduled time.
 type explainCommand struct {
 	apiFlags
 	Trigger string `arg:"" name:"app/job/trigger" help:"The trigger, such as billing/invoices/berlin."`
-	Instant string `arg:"" help:"The instant as RFC 3339, such as 2026-05-01T06:00:00+02:00."`
+	Instant string `arg:"" help:"The scheduled time as RFC 3339, such as 2026-05-01T06:00:00+02:00."`
 	JSON    bool   `help:"Print the API's response."`
 }
 
-// Run prints the chain of decisions. It fails where the ledger has no account of the instant,
-// though it should.
+// Run prints the decisions that led to the verdict. It fails if the ledger has nothing about a
+// scheduled time.
 func (e *explainCommand) Run(ctx context.Context, c console) error {
 	names := strings.Split(e.Trigger, "/")
 	if len(names) != 3 {
@@ -59,13 +60,13 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 	if err := e.print(c, found); err != nil {
 		return err
 	}
-	if found.Verdict == dispatcher.VerdictMissing {
-		return errors.New("the instant is unaccounted for")
+	if found.Verdict == verify.VerdictMissing {
+		return errors.New("the ledger has nothing about this scheduled time")
 	}
 	return nil
 }
 
-func (e *explainCommand) print(c console, found dispatcher.Explanation) error {
+func (e *explainCommand) print(c console, found verify.Explanation) error {
 	if e.JSON {
 		encoder := json.NewEncoder(c.out)
 		encoder.SetIndent("", "  ")
@@ -76,25 +77,25 @@ func (e *explainCommand) print(c console, found dispatcher.Explanation) error {
 		fmt.Fprintf(c.out, "  %s  %s\n", dispatcher.FormatInstant(step.At), step.What)
 	}
 	if found.NextAt != nil {
-		fmt.Fprintf(c.out, "next instant of that schedule: %s\n", dispatcher.FormatInstant(*found.NextAt))
+		fmt.Fprintf(c.out, "next fire of that schedule: %s\n", dispatcher.FormatInstant(*found.NextAt))
 	}
 	return nil
 }
 
-// verifyCommand reconciles ledger and schedules.
+// verifyCommand compares the ledger with the schedules.
 type verifyCommand struct {
 	apiFlags
 	App  string `arg:"" help:"Name of the app."`
-	From string `placeholder:"INSTANT" help:"First instant, as RFC 3339; default as far back as history is kept."`
-	To   string `placeholder:"INSTANT" help:"Last instant; default now."`
+	From string `placeholder:"INSTANT" help:"First scheduled time as RFC 3339; default: the beginning of the history that is kept."`
+	To   string `placeholder:"INSTANT" help:"Last scheduled time; default: now."`
 }
 
-// auditPage is how many jobs one request asks for.
+// verifyPage is how many jobs one request asks for.
 const verifyPage = 200
 
-// Run prints one line a trigger, and fails if one instant is unaccounted for.
+// Run prints one line for each trigger. It fails if schedule and ledger disagree at any time.
 func (a *verifyCommand) Run(ctx context.Context, c console) error {
-	query := dispatcher.VerifyQuery{App: a.App, Page: dispatcher.Page{Limit: verifyPage}}
+	query := verify.Query{App: a.App, Page: dispatcher.Page{Limit: verifyPage}}
 	for text, into := range map[*string]*time.Time{&a.From: &query.From, &a.To: &query.To} {
 		if *text == "" {
 			continue
@@ -108,7 +109,7 @@ func (a *verifyCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	totals := map[string]*dispatcher.TriggerVerification{}
+	totals := map[string]*verify.Trigger{}
 	for {
 		page, err := api.Verify(ctx, query)
 		if err != nil {
@@ -123,8 +124,8 @@ func (a *verifyCommand) Run(ctx context.Context, c console) error {
 	}
 }
 
-// add joins the parts of a trigger's audit.
-func add(totals map[string]*dispatcher.TriggerVerification, part dispatcher.TriggerVerification) {
+// add joins the parts of a trigger's result.
+func add(totals map[string]*verify.Trigger, part verify.Trigger) {
 	name := part.Job + "/" + part.Trigger
 	sum, known := totals[name]
 	if !known {
@@ -138,12 +139,12 @@ func add(totals map[string]*dispatcher.TriggerVerification, part dispatcher.Trig
 	sum.Unchecked = cmp.Or(sum.Unchecked, part.Unchecked)
 }
 
-func (a *verifyCommand) print(c console, totals map[string]*dispatcher.TriggerVerification) error {
-	all := make([]*dispatcher.TriggerVerification, 0, len(totals))
+func (a *verifyCommand) print(c console, totals map[string]*verify.Trigger) error {
+	all := make([]*verify.Trigger, 0, len(totals))
 	for _, one := range totals {
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b *dispatcher.TriggerVerification) int {
+	slices.SortFunc(all, func(a, b *verify.Trigger) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
 	})
 	unexplained := 0
@@ -162,7 +163,8 @@ func (a *verifyCommand) print(c console, totals map[string]*dispatcher.TriggerVe
 		}
 	}
 	if unexplained > 0 {
-		return fmt.Errorf("%d scheduled times have neither a run nor a decision; see carillon explain %s/JOB/TRIGGER INSTANT for each", unexplained, a.App)
+		return fmt.Errorf("discrepancies between schedules and ledger: %d; carillon explain %s/JOB/TRIGGER TIME says more about each",
+			unexplained, a.App)
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ type cli struct {
 	Token     tokenCommand     `cmd:"" help:"Create, list and delete API tokens."`
 	Dev       devCommand       `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Schedule  scheduleCommand  `cmd:"" help:"Work with schedule expressions."`
-	Explain   explainCommand   `cmd:"" help:"Say what became of one instant of a trigger, and why."`
-	Verify    verifyCommand    `cmd:"" help:"Reconcile the ledger of an app with its schedules; fails if an instant is unaccounted for."`
+	Explain   explainCommand   `cmd:"" help:"Say what became of one scheduled time of a trigger, and why."`
+	Verify    verifyCommand    `cmd:"" help:"Compare the ledger of an app with its schedules; fails if they disagree."`
 	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
 	Rollback  rollbackCommand  `cmd:"" help:"Settle what becomes of a database that has lost what it had committed, as by a restore or a failover."`
 	Runs      runCommand       `cmd:"" name:"run" help:"Show single runs."`
