@@ -34,8 +34,8 @@ func (a *API) listApps(r *request) (response, error) {
 	return paged(page, func(app dispatcher.App) string { return app.Name }, read)
 }
 
-// boundApps lists the apps of names that exist. A token is bound to a handful of apps, so
-// reading them one by one is cheaper than looking for them among all.
+// boundApps lists those apps among names that exist. A token is bound to a handful of apps, so reading
+// them one by one is cheaper than searching all apps.
 func (a *API) boundApps(ctx context.Context, names []string, page dispatcher.Page) ([]dispatcher.App, error) {
 	var apps []dispatcher.App
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -63,7 +63,7 @@ func (a *API) putApp(r *request) (response, error) {
 	app := dispatcher.App{Name: r.PathValue("app")}
 	problems := r.decode(&app)
 	mustMatch(&problems, "/name", app.Name, r.PathValue("app"))
-	addMeaning(&problems, app.Validate())
+	addInvalid(&problems, app.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
@@ -73,14 +73,16 @@ func (a *API) putApp(r *request) (response, error) {
 	})
 }
 
-// patchApp switches an app on or off and leaves the rest as it is, whatever it is.
+// patchApp enables or disables an app and leaves the rest of it unchanged.
 func (a *API) patchApp(r *request) (response, error) {
 	var patch struct {
 		Enabled *bool `json:"enabled"`
 	}
 	problems := r.decode(&patch)
 	if patch.Enabled == nil {
-		addMeaning(&problems, &dispatcher.Problem{Path: "/enabled", Code: dispatcher.CodeRequired, Message: "enabled is missing; it is what PATCH sets"})
+		addInvalid(&problems, &dispatcher.Problem{
+			Path: "/enabled", Code: dispatcher.CodeRequired, Message: "enabled is missing; PATCH sets only this field",
+		})
 	}
 	if err := problems.Err(); err != nil {
 		return response{}, err
@@ -91,8 +93,8 @@ func (a *API) patchApp(r *request) (response, error) {
 		return response{}, err
 	}
 	conditional := change.IfRevision != 0
-	// Others may change the app between the read and the write; without a condition of the
-	// caller's that is no reason to refuse.
+	// Another caller may change the app between the read and the write. Without a condition of this
+	// caller, patchApp tries again.
 	const tries = 5
 	for try := 1; ; try++ {
 		app, err := a.store.App(r.Context(), r.PathValue("app"))

@@ -41,7 +41,7 @@ func (a *API) putCalendar(r *request) (response, error) {
 	problems := r.decode(&calendar)
 	mustMatch(&problems, "/app", calendar.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", calendar.Name, r.PathValue("calendar"))
-	addMeaning(&problems, calendar.Validate())
+	addInvalid(&problems, calendar.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
@@ -60,7 +60,7 @@ func (a *API) deleteCalendar(r *request) (response, error) {
 	err = a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
 	if errors.Is(err, dispatcher.ErrInUse) {
 		use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-		return response{}, refuse(dispatcher.CodeCalendarInUse, "%s; take it out there first", use)
+		return response{}, refuse(dispatcher.CodeCalendarInUse, "%s; remove it there first", use)
 	}
 	return response{status: http.StatusNoContent}, def.explain(change, err)
 }

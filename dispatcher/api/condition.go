@@ -12,8 +12,8 @@ import (
 
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// matchesETag tells whether If-None-Match of a GET names revision, or anything (RFC 9110,
-// section 13.1.2, which compares weakly).
+// matchesETag says whether If-None-Match of a GET names the revision or is *. RFC 9110, section
+// 13.1.2, demands the weak comparison.
 func matchesETag(r *request, revision int64) bool {
 	for _, header := range r.Header.Values("If-None-Match") {
 		for tag := range strings.SplitSeq(header, ",") {
@@ -33,13 +33,13 @@ type definition struct {
 	revision func() (int64, error)
 }
 
-// change turns the conditions of r into those of the store. Whatever is no single strong
-// ETag of ours cannot match and fails here, rather than being passed over.
+// change turns the conditions of r into those of the store. An If-Match that is not a single strong
+// ETag of this API cannot match, so it fails here.
 func (r *request) change(def definition) (dispatcher.Change, error) {
 	change := dispatcher.Change{Actor: r.token.Name}
 	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
 		if !slices.Equal(none, []string{"*"}) {
-			return change, refuse(dispatcher.CodePrecondition, "If-None-Match of a write must be *, which means: only if it does not exist")
+			return change, refuse(dispatcher.CodePrecondition, "If-None-Match of a write must be *, which means: create only")
 		}
 		change.IfAbsent = true
 	}
@@ -47,37 +47,36 @@ func (r *request) change(def definition) (dispatcher.Change, error) {
 	switch {
 	case len(match) == 0:
 	case slices.Equal(match, []string{"*"}):
-		// The revision that is found takes the place of "any", so the condition still holds
-		// when the write is made.
+		// The write is conditional on the current revision, so that the object still exists then.
 		revision, err := def.revision()
 		if errors.Is(err, dispatcher.ErrNotFound) {
-			return change, refuse(dispatcher.CodePrecondition, "%s does not exist, and If-Match: * asks that it does", def.what)
+			return change, refuse(dispatcher.CodePrecondition, "%s does not exist, but If-Match: * requires it", def.what)
 		}
 		change.IfRevision = revision
 		return change, err
 	default:
 		revision, err := strconv.ParseInt(strings.Trim(match[0], `"`), 10, 64)
 		if err != nil || revision < 1 || !slices.Equal(match, []string{etag(revision)}) {
-			return change, def.stale("If-Match " + dispatcher.Echo(match[0]) + ` is not one ETag such as "3"`)
+			return change, def.stale("If-Match " + dispatcher.Echo(match[0]) + ` is not a single ETag such as "3"`)
 		}
 		change.IfRevision = revision
 	}
 	return change, nil
 }
 
-// explain makes ErrPrecondition, which a write with change met, tell what stands in its way.
+// explain makes ErrPrecondition of a write with change say which condition failed.
 func (def definition) explain(change dispatcher.Change, err error) error {
 	switch {
 	case !errors.Is(err, dispatcher.ErrPrecondition):
 		return err
 	case change.IfAbsent:
-		revision, _ := def.revision() // 0 where it was deleted meanwhile
-		return refuse(dispatcher.CodeNameTaken, "%s exists already, at revision %d", def.what, revision)
+		revision, _ := def.revision() // 0 if it was deleted in the meantime
+		return refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d", def.what, revision)
 	}
 	return def.stale("revision " + strconv.FormatInt(change.IfRevision, 10) + " is not the current one")
 }
 
-// stale says that a condition failed, and what the current revision is.
+// stale reports a failed condition and the current revision.
 func (def definition) stale(reason string) error {
 	revision, err := def.revision()
 	switch {

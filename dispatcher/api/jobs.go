@@ -39,7 +39,7 @@ func (a *API) putJob(r *request) (response, error) {
 	problems := r.decode(&job)
 	mustMatch(&problems, "/app", job.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", job.Name, r.PathValue("job"))
-	addMeaning(&problems, job.Validate())
+	addInvalid(&problems, job.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
@@ -59,10 +59,10 @@ func (a *API) deleteJob(r *request) (response, error) {
 	return response{status: http.StatusNoContent}, def.explain(change, err)
 }
 
-// pause serves the pauses and resumes of jobs and of single triggers.
+// pause serves pause and resume, of jobs and of single triggers.
 func pause(paused bool) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		if err := r.decodeNothing(); err != nil {
+		if err := r.expectNoBody(); err != nil {
 			return response{}, err
 		}
 		def := a.job(r)
@@ -76,18 +76,18 @@ func pause(paused bool) func(*API, *request) (response, error) {
 }
 
 func (a *API) runJob(r *request) (response, error) {
-	if err := r.decodeNothing(); err != nil {
+	if err := r.expectNoBody(); err != nil {
 		return response{}, err
 	}
-	if _, err := a.job(r).revision(); err != nil { // what is not there cannot be enabled
+	if _, err := a.job(r).revision(); err != nil { // a missing job comes before a disabled app
 		return response{}, err
 	}
-	if err := a.mayRun(r, r.PathValue("app")); err != nil {
+	if err := a.checkEnabled(r, r.PathValue("app")); err != nil {
 		return response{}, err
 	}
 	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), dispatcher.Change{Actor: r.token.Name})
 	if err != nil {
-		return response{}, conflict(err, "wait until some of them have ended")
+		return response{}, conflict(err, "wait until some of them end")
 	}
 	return response{status: http.StatusAccepted, body: run, header: map[string]string{"Location": "/v1/runs/" + run.ID}}, nil
 }
