@@ -161,11 +161,11 @@ func testLedger(t *testing.T, c *client.Client) {
 	}
 	at := run.ScheduledAt.Add(time.Hour + 123*time.Microsecond)
 	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Verdict != verify.VerdictNone {
-		t.Errorf("Explain = %+v, %v, want no instant", got, err)
+		t.Errorf("Explain = %+v, %v, want no scheduled time", got, err)
 	}
-	query := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
-	if got, err := c.Verify(ctx, query); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(query.From) {
-		t.Errorf("Audit = %+v, %v", got, err)
+	period := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
+	if got, err := c.Verify(ctx, period); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(period.From) {
+		t.Errorf("Verify = %+v, %v", got, err)
 	}
 }
 
