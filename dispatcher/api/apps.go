@@ -67,9 +67,9 @@ func (a *API) putApp(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return put(r, a.app(r), func(change dispatcher.Change) (dispatcher.App, int64, error) {
-		stored, err := a.store.PutApp(r.Context(), app, change)
-		return stored, stored.Revision, err
+	return put(r, a.app(r), func(change dispatcher.Change) (response, bool, error) {
+		stored, created, err := a.store.PutApp(r.Context(), app, change)
+		return response{revision: stored.Revision, body: stored}, created, err
 	})
 }
 
@@ -105,7 +105,7 @@ func (a *API) patchApp(r *request) (response, error) {
 			change.IfRevision = app.Revision
 		}
 		app.Enabled = *patch.Enabled
-		app, err = a.store.PutApp(r.Context(), app, change)
+		app, _, err = a.store.PutApp(r.Context(), app, change)
 		if errors.Is(err, dispatcher.ErrPrecondition) && !conditional && try < tries {
 			continue
 		}

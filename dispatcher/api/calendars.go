@@ -45,9 +45,9 @@ func (a *API) putCalendar(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return put(r, a.calendar(r), func(change dispatcher.Change) (dispatcher.Calendar, int64, error) {
-		stored, err := a.store.PutCalendar(r.Context(), calendar, change)
-		return stored, stored.Revision, err
+	return put(r, a.calendar(r), func(change dispatcher.Change) (response, bool, error) {
+		stored, created, err := a.store.PutCalendar(r.Context(), calendar, change)
+		return response{revision: stored.Revision, body: stored}, created, err
 	})
 }
 

@@ -89,19 +89,19 @@ func (def definition) stale(reason string) error {
 }
 
 // put does what the PUTs of definitions have in common, once the body is known to be good.
-func put[T any](r *request, def definition, write func(dispatcher.Change) (T, int64, error)) (response, error) {
+// write returns the response, and whether it created the definition.
+func put(r *request, def definition, write func(dispatcher.Change) (response, bool, error)) (response, error) {
 	change, err := r.change(def)
 	if err != nil {
 		return response{}, err
 	}
-	// Whether the write created it is only told, never relied on, so a look before is enough.
-	status := http.StatusOK
-	if _, err := def.revision(); errors.Is(err, dispatcher.ErrNotFound) {
-		status = http.StatusCreated
-	}
-	stored, revision, err := write(change)
+	stored, created, err := write(change)
 	if err != nil {
 		return response{}, def.explain(change, err)
 	}
-	return response{status: status, revision: revision, body: stored}, nil
+	stored.status = http.StatusOK
+	if created {
+		stored.status = http.StatusCreated
+	}
+	return stored, nil
 }

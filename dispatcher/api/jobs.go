@@ -43,9 +43,9 @@ func (a *API) putJob(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return put(r, a.job(r), func(change dispatcher.Change) (dispatcher.Job, int64, error) {
-		stored, err := a.store.PutJob(r.Context(), job, change)
-		return stored, stored.Revision, err
+	return put(r, a.job(r), func(change dispatcher.Change) (response, bool, error) {
+		stored, created, err := a.store.PutJob(r.Context(), job, change)
+		return response{revision: stored.Revision, body: stored}, created, err
 	})
 }
 

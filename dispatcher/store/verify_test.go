@@ -23,10 +23,10 @@ func TestAuditFindsWhatTheLedgerLostOrDoubled(t *testing.T) {
 
 func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 	change := dispatcher.Change{Actor: "test", Now: may1}
-	_, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
-	_, err = s.PutJob(t.Context(), dispatcher.Job{
+	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
 		App: "app", Name: "job", Enabled: true,
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 		Triggers: map[string]dispatcher.Trigger{"tick": {
