@@ -15,6 +15,7 @@ import (
 // Methods may be called concurrently.
 type Store interface {
 	Definitions
+	Credentials
 	Ledger
 	Retention
 	Revisions
@@ -88,7 +89,10 @@ type Definitions interface {
 	// DeleteCalendar returns an error that is ErrInUse, and says by what, while a trigger or a
 	// calendar refers to it.
 	DeleteCalendar(ctx context.Context, app, name string, change Change) error
+}
 
+// Credentials are the API tokens and the stored secrets of targets.
+type Credentials interface {
 	// RewrapSecrets encrypts the data keys of all stored secrets by the current key, if they
 	// are not so yet, and returns how many; see ErrKeyMissing.
 	RewrapSecrets(ctx context.Context, change Change) (int, error)

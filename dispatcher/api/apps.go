@@ -9,18 +9,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// app is the definition that the path of r names.
-func (a *API) app(r *request) definition {
-	name := r.PathValue("app")
-	return definition{
-		what: "app " + dispatcher.Echo(name),
-		revision: func() (int64, error) {
-			app, err := a.store.App(r.Context(), name)
-			return app.Revision, err
-		},
-	}
-}
-
 func (a *API) listApps(r *request) (response, error) {
 	var problems dispatcher.Problems
 	page := r.page(&problems, validName)
@@ -67,7 +55,7 @@ func (a *API) putApp(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return put(r, a.app(r), func(change dispatcher.Change) (response, bool, error) {
+	return a.put(r, func(change dispatcher.Change) (response, bool, error) {
 		stored, created, err := a.store.PutApp(r.Context(), app, change)
 		return response{revision: stored.Revision, body: stored}, created, err
 	})
@@ -87,8 +75,7 @@ func (a *API) patchApp(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	def := a.app(r)
-	change, err := r.change(def)
+	change, err := a.change(r)
 	if err != nil {
 		return response{}, err
 	}
@@ -109,19 +96,18 @@ func (a *API) patchApp(r *request) (response, error) {
 		if errors.Is(err, dispatcher.ErrPrecondition) && !conditional && try < tries {
 			continue
 		}
-		return response{revision: app.Revision, body: app}, def.explain(change, err)
+		return response{revision: app.Revision, body: app}, a.explainFailed(r, change, err)
 	}
 }
 
 func (a *API) deleteApp(r *request) (response, error) {
-	def := a.app(r)
-	change, err := r.change(def)
+	change, err := a.change(r)
 	if err != nil {
 		return response{}, err
 	}
 	err = a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 	if errors.Is(err, dispatcher.ErrNotEmpty) {
-		return response{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", def.what)
+		return response{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", definitionName(r))
 	}
-	return response{status: http.StatusNoContent}, def.explain(change, err)
+	return response{status: http.StatusNoContent}, a.explainFailed(r, change, err)
 }

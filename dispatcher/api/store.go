@@ -15,6 +15,9 @@ type Store interface {
 	dispatcher.Ledger
 	verify.Reader
 
+	// Of dispatcher.Credentials:
+	TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error)
+
 	// Of dispatcher.Fleet:
 	Installation(ctx context.Context) (string, error)
 	Clock(ctx context.Context) (time.Time, error)
