@@ -57,7 +57,7 @@ func revise(t *testing.T, old *dispatcher.Job, declared dispatcher.Job, now time
 	t.Helper()
 	revised, missed, err := dispatcher.Apply(old, declared, 0, nil, now)
 	if err != nil {
-		t.Fatalf("Revise at %v: %v", now, err)
+		t.Fatalf("Apply at %v: %v", now, err)
 	}
 	return revised, missed
 }

@@ -123,10 +123,10 @@ func TestUnknownCalendarIsAFaultOfTheTrigger(t *testing.T) {
 	var problems dispatcher.Problems
 	_, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, compile(), monday)
 	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/t/calendar" || problems[0].Code != dispatcher.CodeCalendarUnknown {
-		t.Errorf("Revise = %v, want calendar_unknown at /triggers/t/calendar", err)
+		t.Errorf("Apply = %v, want calendar_unknown at /triggers/t/calendar", err)
 	}
 	if _, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, nil, monday); err != nil {
-		t.Errorf("Revise with calendars not known = %v, want no judgement", err)
+		t.Errorf("Apply with calendars not known = %v, want no judgement", err)
 	}
 }
 
