@@ -411,7 +411,7 @@ func TestWarningsAreShown(t *testing.T) {
 		target   = { webhook = { url = "https://example.com/", method = "GET" } }
 		payload  = "{}"
 		triggers = {}`)))
-	mustSay(t, d.must(t, "apply", "-auto-approve"), "Probably not meant (body_method)", "payload: method GET sends no body")
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "Possible mistake (body_method)", "payload: method GET sends no body")
 }
 
 func TestUnknownValuesAreJudgedAtApply(t *testing.T) {
@@ -490,11 +490,11 @@ func TestOddSchedulesAreWarnedAboutAtPlan(t *testing.T) {
 	f := newFixture(t)
 	odd := `triggers = { t = { expression = "*/7 * * * *" }, u = { expression = "30 2 * * *", timezone = "Europe/Berlin" } }`
 	d := f.directory(t, f.config(job(hook+odd)))
-	mustSay(t, d.must(t, "plan"), "Probably not meant (step_uneven)", `triggers["t"].expression:`, "Probably not meant (dst)", `triggers["u"].expression:`)
-	mustSay(t, d.must(t, "apply", "-auto-approve"), "Probably not meant (step_uneven)")
+	mustSay(t, d.must(t, "plan"), "Possible mistake (step_uneven)", `triggers["t"].expression:`, "Possible mistake (dst)", `triggers["u"].expression:`)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "Possible mistake (step_uneven)")
 	mustSay(t, d.must(t, "plan"), "No changes.")
 	quiet := f.directory(t, f.config(job(hook+daily))).must(t, "plan")
-	if strings.Contains(quiet, "Probably not meant") {
+	if strings.Contains(quiet, "Possible mistake") {
 		t.Errorf("an ordinary schedule gives a warning:\n%s", quiet)
 	}
 }

@@ -86,12 +86,12 @@ func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, re
 	}
 	m := nodesModel{Nodes: []nodeModel{}}
 	for _, node := range list.Items {
-		m.Nodes = append(m.Nodes, newNodeModel(ctx, &resp.Diagnostics, node))
+		m.Nodes = append(m.Nodes, flattenNode(ctx, &resp.Diagnostics, node))
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-func newNodeModel(ctx context.Context, diags *diag.Diagnostics, node dispatcher.Node) nodeModel {
+func flattenNode(ctx context.Context, diags *diag.Diagnostics, node dispatcher.Node) nodeModel {
 	return nodeModel{
 		ID:          types.StringValue(node.ID.String()),
 		Name:        types.StringValue(node.Name),
@@ -100,7 +100,7 @@ func newNodeModel(ctx context.Context, diags *diag.Diagnostics, node dispatcher.
 		StartedAt:   timetypes.NewRFC3339TimeValue(node.StartedAt),
 		HeartbeatAt: timetypes.NewRFC3339TimeValue(node.HeartbeatAt),
 		InFlight:    types.Int64Value(int64(node.InFlight)),
-		Labels:      mapFrom(ctx, diags, types.StringType, map[string]string(node.Labels)),
+		Labels:      flattenMap(ctx, diags, types.StringType, map[string]string(node.Labels)),
 		Fires:       types.Int64Value(int64(node.Fires)),
 		Share:       types.Float64Value(node.Share),
 		Lag:         types.StringValue(formatDuration(node.Lag)),

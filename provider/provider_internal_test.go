@@ -51,8 +51,8 @@ func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 		`timezone: timezone "CEST": no zone`:        {Path: "/timezone", Message: `timezone "CEST": no zone`},
 		`the app is disabled`:                       {Message: `the app is disabled`},
 	} {
-		if got := located(f); got != want {
-			t.Errorf("located(%v) = %s, want %s", f, got, want)
+		if got := messageWithPath(f); got != want {
+			t.Errorf("messageWithPath(%v) = %s, want %s", f, got, want)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestDurationsAreShort(t *testing.T) {
 		10 * time.Minute: "10m", 20 * time.Hour: "20h", 250 * time.Millisecond: "250ms", 0: "0s", 30 * time.Second: "30s",
 	} {
 		got := formatDuration(dispatcher.Duration(d))
-		if got != want || !(durations{}).same(context.Background(), got, d.String()) && d != 0 {
+		if got != want || !(durations{}).equivalent(context.Background(), got, d.String()) && d != 0 {
 			t.Errorf("formatDuration(%s) = %s, want %s", d, got, want)
 		}
 	}
@@ -94,7 +94,7 @@ func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
 	} {
 		var problem *dispatcher.Problem
 		var problems dispatcher.Problems
-		_, err := r.revise(tt.old, tt.job, "t")
+		_, err := r.resolve(tt.old, tt.job, "t")
 		if errors.As(err, &problems) {
 			problem = &problems[0]
 		}
@@ -108,17 +108,17 @@ func TestEveryFaultIsReportedOnceAndUnknownsAreNot(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	var diags diag.Diagnostics
-	trigger := objectFrom(ctx, &diags, triggersType().ElemType.(types.ObjectType), triggerModel{
-		Expression: types.StringUnknown(), Timezone: types.StringValue("CEST"), MisfireAfter: newText[durations]("1d"),
+	trigger := flattenObject(ctx, &diags, triggerType(), triggerModel{
+		Expression: types.StringUnknown(), Timezone: types.StringValue("CEST"), MisfireAfter: newSemanticString[durations]("1d"),
 	})
 	m := jobModel{
 		Name: types.StringUnknown(), Target: types.ObjectUnknown(targetType().AttrTypes),
-		Triggers: types.MapValueMust(triggersType().ElemType, map[string]attr.Value{"t": trigger}),
+		Triggers: types.MapValueMust(triggerType(), map[string]attr.Value{"t": trigger}),
 	}
-	var read reader
-	job := readJob(ctx, &read, m)
+	var e expander
+	job := expandJob(ctx, &e, m)
 	var got []string
-	for _, f := range read.judge(job.Validate()) {
+	for _, f := range e.problemsWith(job.Validate()) {
 		got = append(got, f.Path+" "+f.Code)
 	}
 	if diff := cmp.Diff([]string{"/triggers/t/misfire_after duration_unit", "/triggers/t/timezone tz_unknown"}, got); diff != "" || diags.HasError() {
@@ -135,7 +135,8 @@ func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
 	}{
 		"server": {&client.Error{Status: 500, Title: "Internal Server Error", RequestID: "r1"},
 			`Carillon's API refused to create job "a/b" (500)`, "500 Internal Server Error\n\nRequest id: r1"},
-		"interrupt": {context.Canceled, "Interrupted", `The request to create job "a/b" was given up before its response came.`},
+		"interrupt": {context.Canceled, "Interrupted",
+			`The request to create job "a/b" was interrupted before the response arrived. It may have taken effect.`},
 		"faults": {&client.Error{Status: 400, Problems: dispatcher.Problems{{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"}}},
 			"Invalid value (json_unknown_field)", `triggers["t"].x: no x`},
 	} {
@@ -149,11 +150,11 @@ func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
 
 func TestDeletedJobGivesAWarningIfItWasToBeDeleted(t *testing.T) {
 	t.Parallel()
-	m := jobModel{App: types.StringValue("billing"), Name: types.StringValue("once"), DeleteAfter: newText[durations]("24h")}
+	m := jobModel{App: types.StringValue("billing"), Name: types.StringValue("once"), DeleteAfter: newSemanticString[durations]("24h")}
 	var told, silent diag.Diagnostics
-	warnOfDeleted(&told, m)
-	m.DeleteAfter = text[durations]{types.StringNull()}
-	warnOfDeleted(&silent, m)
+	warnOfDeletion(&told, m)
+	m.DeleteAfter = durationString{types.StringNull()}
+	warnOfDeletion(&silent, m)
 	if told.WarningsCount() != 1 || told.HasError() || len(silent) != 0 {
 		t.Errorf("with delete_after_completion: %v, without: %v, want one warning and nothing", told, silent)
 	}

@@ -34,7 +34,7 @@ func TestProviderBlockIsChecked(t *testing.T) {
 		"token of lines": {"", []string{"CARILLON_TOKEN=hunter2\n"}, []string{"The token holds a space, a line break or another character"}},
 		"wrong token":    {"", []string{"CARILLON_TOKEN=hunter2"}, []string{"does not accept the token (401)", "carillon token create"}},
 		"unreachable": {`endpoint = "http://127.0.0.1:1"`, nil, []string{
-			"cannot be reached (provider_endpoint)", "Is a dispatcher running at http://127.0.0.1:1, and is this the right endpoint?",
+			"cannot be reached (provider_endpoint)", "Check that a dispatcher is running at http://127.0.0.1:1 and that this is the right endpoint.",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestEndpointMayBeKnownOnlyAfterApply(t *testing.T) {
 		t.Error(err)
 	}
 	f.directory(t, later, `data "carillon_nodes" "all" {}`).mustFail(t, []string{"plan"},
-		"The Carillon provider is not configured yet", "The provider block's endpoint depends on something that is known only after apply")
+		"The Carillon provider is not configured yet", "The endpoint of the provider block is known only after apply")
 }
 
 func TestTokenThatMayNotWrite(t *testing.T) {

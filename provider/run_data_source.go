@@ -123,26 +123,26 @@ func (d *runDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read run %q", id.ValueString()), err)
 		return
 	}
-	m := singleRunModel{App: run.App, runModel: newRunModel(run), Attempts: []attemptModel{}}
+	m := singleRunModel{App: run.App, runModel: flattenRun(run), Attempts: []attemptModel{}}
 	for _, a := range run.Attempts {
-		m.Attempts = append(m.Attempts, newAttemptModel(a))
+		m.Attempts = append(m.Attempts, flattenAttempt(a))
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-func newAttemptModel(a dispatcher.Attempt) attemptModel {
+func flattenAttempt(a dispatcher.Attempt) attemptModel {
 	m := attemptModel{
 		Attempt: types.Int64Value(int64(a.Attempt)), Node: types.StringValue(a.Node.String()), State: types.StringValue(string(a.State)),
 		StartedAt: timetypes.NewRFC3339TimeValue(a.StartedAt), EndedAt: timetypes.NewRFC3339TimeValue(a.EndedAt),
-		Class: word(a.Class), Error: word(a.Error),
+		Class: flattenOptional(a.Class), Error: flattenOptional(a.Error),
 	}
 	if a.HTTPStatus != 0 {
 		m.HTTPStatus = types.Int64Value(int64(a.HTTPStatus))
 	}
 	if kept := a.Response; kept != nil {
 		m.Response = &responseModel{
-			RequestID: word(kept.RequestID), Headers: kept.Headers, Body: types.StringValue(kept.Body), BodyTruncated: types.BoolValue(kept.BodyTruncated),
-			FunctionError: word(kept.FunctionError), ExecutedVersion: word(kept.ExecutedVersion), LogTail: word(kept.LogTail),
+			RequestID: flattenOptional(kept.RequestID), Headers: kept.Headers, Body: types.StringValue(kept.Body), BodyTruncated: types.BoolValue(kept.BodyTruncated),
+			FunctionError: flattenOptional(kept.FunctionError), ExecutedVersion: flattenOptional(kept.ExecutedVersion), LogTail: flattenOptional(kept.LogTail),
 			Phases: phasesModel{
 				DNS: phase(kept.Phases.DNS), Connect: phase(kept.Phases.Connect), TLS: phase(kept.Phases.TLS),
 				FirstByte: phase(kept.Phases.FirstByte), LastByte: phase(kept.Phases.LastByte),

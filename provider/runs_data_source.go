@@ -25,14 +25,14 @@ type runsDataSource struct{ conn *connection }
 func newRunsDataSource() datasource.DataSource { return &runsDataSource{} }
 
 type runsModel struct {
-	App     types.String   `tfsdk:"app"`
-	Job     types.String   `tfsdk:"job"`
-	Trigger types.String   `tfsdk:"trigger"`
-	State   types.String   `tfsdk:"state"`
-	From    text[instants] `tfsdk:"from"`
-	To      text[instants] `tfsdk:"to"`
-	Limit   types.Number   `tfsdk:"limit"`
-	Runs    []runModel     `tfsdk:"runs"`
+	App     types.String  `tfsdk:"app"`
+	Job     types.String  `tfsdk:"job"`
+	Trigger types.String  `tfsdk:"trigger"`
+	State   types.String  `tfsdk:"state"`
+	From    instantString `tfsdk:"from"`
+	To      instantString `tfsdk:"to"`
+	Limit   types.Number  `tfsdk:"limit"`
+	Runs    []runModel    `tfsdk:"runs"`
 }
 
 type runModel struct {
@@ -77,14 +77,14 @@ func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, r
 			"state": schema.StringAttribute{
 				Optional:            true,
 				Validators:          []validator.String{stringvalidator.OneOf(states...)},
-				MarkdownDescription: "Only runs in this state: " + codes(states) + ". Default: all.",
+				MarkdownDescription: "Only runs in this state: " + either(states) + ". Default: all.",
 			},
 			"from": schema.StringAttribute{
-				Optional: true, CustomType: textType[instants]{},
+				Optional: true, CustomType: semanticType[instants]{},
 				MarkdownDescription: "Only runs scheduled at or after this instant, in RFC 3339 with a zone. Default: no bound.",
 			},
 			"to": schema.StringAttribute{
-				Optional: true, CustomType: textType[instants]{},
+				Optional: true, CustomType: semanticType[instants]{},
 				MarkdownDescription: "Only runs scheduled at or before this instant, in RFC 3339 with a zone. Default: no bound.",
 			},
 			"limit": schema.NumberAttribute{
@@ -115,7 +115,7 @@ func runAttributes(states []string) map[string]schema.Attribute {
 		"job":             computedString("Name of the job."),
 		"trigger":         computedString("Name of the trigger; empty for a run that was asked for by hand."),
 		"kind":            computedString("What asked for the run: `schedule`, `manual` or `catch_up` (it stands for missed fires)."),
-		"state":           computedString(codes(states) + "."),
+		"state":           computedString(either(states) + "."),
 		"scheduled_at":    computedTime("The instant that the run executes."),
 		"started_at":      computedTime("When the latest attempt began; null until it does."),
 		"ended_at":        computedTime("When the latest attempt ended; null until it does."),
@@ -139,15 +139,15 @@ func (d *runsDataSource) ValidateConfig(ctx context.Context, req datasource.Vali
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	var read reader
-	query := readRunQuery(&read, config)
+	var e expander
+	query := expandRunQuery(&e, config)
 	var problems dispatcher.Problems
 	for _, name := range []struct{ pointer, text string }{{"/app", query.App}, {"/job", query.Job}, {"/trigger", query.Trigger}} {
 		if name.text != "" || name.pointer == "/app" {
 			dispatcher.CheckName(&problems, name.pointer, name.text)
 		}
 	}
-	reportProblems(&resp.Diagnostics, read.judge(problems.Err()))
+	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
 
 func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
@@ -156,9 +156,9 @@ func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, r
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	var read reader
-	query := readRunQuery(&read, m)
-	reportProblems(&resp.Diagnostics, read.problems) // of what was unknown when the configuration was judged
+	var e expander
+	query := expandRunQuery(&e, m)
+	reportProblems(&resp.Diagnostics, e.problems) // of what was unknown when the configuration was judged
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -169,38 +169,38 @@ func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, r
 	}
 	m.Runs = []runModel{}
 	for _, run := range list.Items {
-		m.Runs = append(m.Runs, newRunModel(run))
+		m.Runs = append(m.Runs, flattenRun(run))
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// readRunQuery returns the query that a model describes: one page, for limit is no more.
-func readRunQuery(read *reader, m runsModel) dispatcher.RunQuery {
+// expandRunQuery returns the query that a model describes: one page, for limit is no more.
+func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
 	query := dispatcher.RunQuery{
-		App:     read.text("/app", m.App),
-		Job:     read.text("/job", m.Job),
-		Trigger: read.text("/trigger", m.Trigger),
-		State:   dispatcher.RunState(read.text("/state", m.State)),
+		App:     e.string("/app", m.App),
+		Job:     e.string("/job", m.Job),
+		Trigger: e.string("/trigger", m.Trigger),
+		State:   dispatcher.RunState(e.string("/state", m.State)),
 		Page:    dispatcher.Page{Limit: defaultLimit},
 	}
-	if from := read.instant("/from", m.From); from != nil {
+	if from := e.instant("/from", m.From); from != nil {
 		query.From = *from
 	}
-	if to := read.instant("/to", m.To); to != nil {
+	if to := e.instant("/to", m.To); to != nil {
 		query.To = *to
 	}
 	if !m.Limit.IsNull() && !m.Limit.IsUnknown() {
 		bounds := fmt.Sprintf("give one from 1 to %d", maxLimit)
-		before := len(read.problems)
-		query.Page.Limit = read.whole("/limit", m.Limit, dispatcher.CodePageLimit, bounds)
-		if limit := query.Page.Limit; len(read.problems) == before && (limit < 1 || limit > maxLimit) {
-			read.problems.Add("/limit", dispatcher.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
+		before := len(e.problems)
+		query.Page.Limit = e.whole("/limit", m.Limit, dispatcher.CodePageLimit, bounds)
+		if limit := query.Page.Limit; len(e.problems) == before && (limit < 1 || limit > maxLimit) {
+			e.problems.Add("/limit", dispatcher.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
 		}
 	}
 	return query
 }
 
-func newRunModel(run dispatcher.Run) runModel {
+func flattenRun(run dispatcher.Run) runModel {
 	m := runModel{
 		ID:          types.StringValue(run.ID),
 		Job:         types.StringValue(run.Job),
