@@ -7,8 +7,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -36,9 +34,7 @@ type appModel struct {
 	Revision    types.Int64    `tfsdk:"revision"`
 }
 
-func (r *appResource) Metadata(
-	_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse,
-) {
+func (r *appResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_app"
 }
 
@@ -47,11 +43,7 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 		MarkdownDescription: "An app: a namespace of jobs that you enable and disable as a whole. " +
 			"Import it by name. You cannot destroy an app that still has jobs or calendars.",
 		Attributes: map[string]schema.Attribute{
-			"name": schema.StringAttribute{
-				Required:            true,
-				MarkdownDescription: "Name of the app: " + nameRule + ". Changing it replaces the app.",
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
+			"name":        nameAttribute("app", ""),
 			"description": descriptionAttribute(),
 			"enabled": boolWithDefault(true, "Whether the jobs of the app fire. Runs in flight finish in any case. Fires that come "+
 				"due while the app is disabled are owed, as during a pause. When you enable the app again, a fire that is later than "+
@@ -62,14 +54,12 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"retention": durationWithDefault(dispatcher.DefaultRetention, "How long to keep runs, attempts and misfires of the app, "+
 				"from `24h` to `87600h` (ten years). Whole UTC days are purged, and unfinished runs stay. A shorter retention takes "+
 				"effect within minutes and cannot be undone."),
-			"revision": revisionAttribute("app"),
+			"revision": revisionAttribute("app", ""),
 		},
 	}
 }
 
-func (r *appResource) Configure(
-	_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse,
-) {
+func (r *appResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
 	r.conn = configured(req.ProviderData)
 }
 
@@ -178,12 +168,10 @@ func expandApp(e *expander, m appModel) dispatcher.App {
 	app.Description = e.string("/description", m.Description)
 	app.Enabled = e.bool("/enabled", m.Enabled, app.Enabled)
 	// The API takes zero for "left out", so a zero that somebody wrote is reported here.
-	if !m.Weight.IsNull() {
-		app.Weight = e.whole("/weight", m.Weight, dispatcher.CodeCountRange, "give a weight from 1 to 100")
-		if app.Weight == 0 && !m.Weight.IsUnknown() {
-			e.problems.Add("/weight", dispatcher.CodeCountRange,
-				"weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
-		}
+	app.Weight = e.whole("/weight", m.Weight, app.Weight, dispatcher.CodeCountRange, "give a weight from 1 to 100")
+	if app.Weight == 0 {
+		e.problems.Add("/weight", dispatcher.CodeCountRange,
+			"weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
 	}
 	app.Retention = e.duration("/retention", m.Retention, app.Retention)
 	if given, err := dispatcher.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 {

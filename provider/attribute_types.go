@@ -125,15 +125,20 @@ func (v semanticString[E]) StringSemanticEquals(
 // keepEquivalent plans the string in the state if the configured one is equivalent, so that
 // changing 60s to 1m, or importing, is no update. The framework itself compares by meaning only
 // what the API returns, not what the configuration says.
-type keepEquivalent[E equivalence] struct{}
+type keepEquivalent[E equivalence] struct{ keepEquivalentText }
 
 var _ planmodifier.String = keepEquivalent[durations]{}
 
-func (keepEquivalent[E]) Description(context.Context) string {
-	return "An equivalent string is no change."
+// keepEquivalentText describes keepEquivalent and its like for lists.
+type keepEquivalentText struct{}
+
+func (keepEquivalentText) Description(context.Context) string {
+	return "An equivalent value is no change."
 }
 
-func (m keepEquivalent[E]) MarkdownDescription(ctx context.Context) string { return m.Description(ctx) }
+func (t keepEquivalentText) MarkdownDescription(ctx context.Context) string {
+	return t.Description(ctx)
+}
 
 func (keepEquivalent[E]) PlanModifyString(
 	ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse,

@@ -42,15 +42,11 @@ type calendarModel struct {
 // utc is the zone of a calendar that names none.
 const utc = "UTC"
 
-func (r *calendarResource) Metadata(
-	_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse,
-) {
+func (r *calendarResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_calendar"
 }
 
-func (r *calendarResource) Schema(
-	_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse,
-) {
+func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A calendar: a named set of exclusions, such as holidays, freezes or opening hours, that triggers of " +
 			"its app refer to. It excludes an instant if one of its rules or bases does. Import it by `app/calendar`.\n\n" +
@@ -68,14 +64,12 @@ func (r *calendarResource) Schema(
 			"rules": rulesAttribute(),
 			"bases": listWithDefault(types.StringType, "Names of calendars of the app whose exclusions apply too, at most 10. "+
 				"Refer to the resources, so that Terraform creates them first. Default: none."),
-			"revision": revisionAttribute("calendar"),
+			"revision": revisionAttribute("calendar", ""),
 		},
 	}
 }
 
-func (r *calendarResource) Configure(
-	_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse,
-) {
+func (r *calendarResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
 	r.conn = configured(req.ProviderData)
 }
 
@@ -95,9 +89,7 @@ func (r *calendarResource) ValidateConfig(
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
 
-func (r *calendarResource) Create(
-	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
-) {
+func (r *calendarResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var plan calendarModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
@@ -133,9 +125,7 @@ func (r *calendarResource) Read(ctx context.Context, req resource.ReadRequest, r
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
 }
 
-func (r *calendarResource) Update(
-	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
-) {
+func (r *calendarResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var plan, state calendarModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
@@ -160,9 +150,7 @@ func (r *calendarResource) Update(
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
 }
 
-func (r *calendarResource) Delete(
-	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
-) {
+func (r *calendarResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var state calendarModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
 	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {

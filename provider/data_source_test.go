@@ -52,7 +52,7 @@ func TestDataSourcesReadRunsAndNodes(t *testing.T) {
 	)
 }
 
-func TestRunQueriesAreChecked(t *testing.T) {
+func TestInvalidRunQueriesAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for query, want := range map[string]string{
@@ -70,7 +70,7 @@ func TestRunQueriesAreChecked(t *testing.T) {
 	}
 }
 
-func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
+func TestRunDataSourceReadsAttempts(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	record := func(ctx context.Context) error {

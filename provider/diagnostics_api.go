@@ -100,9 +100,7 @@ func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string
 // reportConflict adds the error of an update or delete that failed because the thing changed
 // after the plan was made. The caller reads the thing again: current is its revision now, and
 // err the error of that read.
-func (c *connection) reportConflict(
-	diags *diag.Diagnostics, kind, importID string, planned, current int64, err error,
-) {
+func (c *connection) reportConflict(diags *diag.Diagnostics, kind, importID string, planned, current int64, err error) {
 	const again = "Nothing was written. Run terraform plan again to see what changed."
 	switch {
 	case isNotFound(err):

@@ -107,10 +107,13 @@ func (e *expander) required(pointer string, v types.String) string {
 
 // expandOptional expands a string whose empty value means "left out" in the domain. An empty
 // string in the configuration is therefore a problem: the plan would show it, and the state
-// could not.
+// could not. A null leaves the field alone, which may hold a default.
 func expandOptional[S ~string](e *expander, pointer string, v types.String, field *S) {
+	if v.IsNull() {
+		return
+	}
 	*field = S(e.string(pointer, v))
-	if !v.IsNull() && !v.IsUnknown() && *field == "" {
+	if !v.IsUnknown() && *field == "" {
 		e.problems.Add(pointer, dispatcher.CodeRequired, "text is empty; leave it out for the default")
 	}
 }
@@ -125,9 +128,9 @@ func (e *expander) bool(pointer string, v types.Bool, otherwise bool) bool {
 // whole expands a whole number. The schema declares numbers instead of integers because the
 // framework's own message about a fraction names neither the attribute nor the rule. advice
 // completes our message.
-func (e *expander) whole(pointer string, v types.Number, code, advice string) int {
+func (e *expander) whole(pointer string, v types.Number, otherwise int, code, advice string) int {
 	if e.markUnknown(pointer, v) || v.IsNull() {
-		return 0
+		return otherwise
 	}
 	n, accuracy := v.ValueBigFloat().Int64()
 	if accuracy != big.Exact {

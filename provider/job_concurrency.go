@@ -27,15 +27,11 @@ func queueLimitAttribute() schema.Attribute {
 
 // expandConcurrency sets the fields of a job that limit its runs.
 func expandConcurrency(e *expander, m jobModel, job *dispatcher.Job) {
-	if !m.ConcurrencyPolicy.IsNull() {
-		expandOptional(e, "/concurrency_policy", m.ConcurrencyPolicy, &job.ConcurrencyPolicy)
-	}
-	job.MaxConcurrency = e.whole("/max_concurrency", m.MaxConcurrency, dispatcher.CodeCountRange,
+	expandOptional(e, "/concurrency_policy", m.ConcurrencyPolicy, &job.ConcurrencyPolicy)
+	job.MaxConcurrency = e.whole("/max_concurrency", m.MaxConcurrency, 0, dispatcher.CodeCountRange,
 		"give how many runs there may be at once, or 0 for the default of the policy")
-	if m.QueueLimit.IsNull() {
-		return
-	}
-	job.QueueLimit = e.whole("/queue_limit", m.QueueLimit, dispatcher.CodeCountRange, "give how many runs may wait")
+	job.QueueLimit = e.whole("/queue_limit", m.QueueLimit, job.QueueLimit, dispatcher.CodeCountRange,
+		"give how many runs may wait")
 	// The API takes zero for "left out", so a zero that somebody wrote is reported here.
 	if job.QueueLimit == 0 && !m.QueueLimit.IsUnknown() {
 		e.problems.Add("/queue_limit", dispatcher.CodeCountRange,

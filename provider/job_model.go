@@ -42,10 +42,8 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	job.Name = e.string("/name", m.Name)
 	job.Description = e.string("/description", m.Description)
 	job.Enabled = e.bool("/enabled", m.Enabled, job.Enabled)
-	job.Priority = e.whole("/priority", m.Priority, dispatcher.CodeCountRange, "give a priority from 0 to 9")
-	if !m.Delivery.IsNull() {
-		expandOptional(e, "/delivery", m.Delivery, &job.Delivery)
-	}
+	job.Priority = e.whole("/priority", m.Priority, 0, dispatcher.CodeCountRange, "give a priority from 0 to 9")
+	expandOptional(e, "/delivery", m.Delivery, &job.Delivery)
 	job.Retry = expandRetry(ctx, e, m.Retry)
 	expandConcurrency(e, m, &job)
 	expandDeleteAfter(e, m, &job)

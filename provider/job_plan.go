@@ -112,9 +112,7 @@ func (r *jobResource) resolveTriggers(
 // resolve returns a trigger as the API will store it. It applies a job that has this trigger
 // alone, because the rest may be unknown. Unknown names of app and job are replaced too: only
 // the hash of H depends on them, and an expression with H then counts as unknown.
-func (r *jobResource) resolve(
-	old *dispatcher.Job, job dispatcher.Job, name string,
-) (dispatcher.Trigger, error) {
+func (r *jobResource) resolve(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
 	alone := dispatcher.Job{
 		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), Enabled: job.Enabled,
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{

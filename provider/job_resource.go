@@ -29,15 +29,11 @@ func newJobResource() resource.Resource {
 	return &jobResource{now: time.Now} //nolint:forbidigo // a plan is made now; tests set another time
 }
 
-func (r *jobResource) Metadata(
-	_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse,
-) {
+func (r *jobResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_job"
 }
 
-func (r *jobResource) Configure(
-	_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse,
-) {
+func (r *jobResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
 	r.conn = configured(req.ProviderData)
 }
 
@@ -136,9 +132,7 @@ func (r *jobResource) ImportState(
 // could not be found at plan because their values were unknown. The API would find most of them
 // too, but it has no form for a duration or an instant that cannot be parsed. state is nil for
 // a new job.
-func plannedJob(
-	ctx context.Context, plan, config jobModel, state *jobModel,
-) (dispatcher.Job, dispatcher.Problems) {
+func plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (dispatcher.Job, dispatcher.Problems) {
 	var e expander
 	job := expandJob(ctx, &e, plan)
 	job.Target = job.Target.WithSecrets(secretsToWrite(ctx, &e, job, config, state))

@@ -93,7 +93,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 		resource.TestStep{
 			Config: f.config(job(fullJob)),
 			ConfigPlanChecks: planned(
-				// What the API resolves is stated in the plan.
+				// The plan shows the values that the API will resolve.
 				expect("triggers", "interval", "dialect").planned("interval"),
 				expect("triggers", "unix", "timezone").planned("UTC"),
 				expect("id").planned("crm/nightly"),
@@ -109,7 +109,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 		},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
-			// The API answers in its own words; that they mean the same is the next step.
+			// The API returns these in an equivalent form; TestImportedJobGivesAnEmptyPlan covers them.
 			ImportStateVerifyIgnore: []string{
 				"payload", "target.webhook.timeout", "retry.cap", "retry.delays.1", "retry.delays.2", "triggers.cron.misfire_after", "triggers.cron.start_at",
 			},
@@ -122,7 +122,7 @@ func TestImportedJobGivesAnEmptyPlan(t *testing.T) {
 	f := newFixture(t)
 	resources := job(fullJob)
 	f.directory(t, f.config(resources)).must(t, "apply", "-auto-approve")
-	// Another state, which knows nothing of what was applied.
+	// A second, empty state imports the applied resources.
 	resources += `
 		import {
 		  to = carillon_app.a
@@ -136,7 +136,7 @@ func TestImportedJobGivesAnEmptyPlan(t *testing.T) {
 	mustSay(t, output, "2 to import, 0 to add, 0 to change, 0 to destroy")
 }
 
-func TestJobUpdateKeepsWhatDidNotChange(t *testing.T) {
+func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -168,7 +168,7 @@ func TestJobUpdateKeepsWhatDidNotChange(t *testing.T) {
 	)
 }
 
-func TestTheSameInOtherWordsIsNoChange(t *testing.T) {
+func TestEquivalentStringsAreNoChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	text := func(timeout, misfire, start, payload string) string {
@@ -190,7 +190,7 @@ func TestTheSameInOtherWordsIsNoChange(t *testing.T) {
 	)
 }
 
-func TestEmptyAndNullStayAsWritten(t *testing.T) {
+func TestEmptyAndNullMapsStayAsWritten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -228,7 +228,7 @@ func TestTimePassingIsNoChange(t *testing.T) {
 	}
 }
 
-func TestChangesOutsideShowAsDifferences(t *testing.T) {
+func TestOutsideChangesAreUndone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	config := f.config(job(hook + daily))
@@ -241,7 +241,7 @@ func TestChangesOutsideShowAsDifferences(t *testing.T) {
 		func(j *dispatcher.Job) { j.Payload = json.RawMessage(`7`) },
 		func(j *dispatcher.Job) { j.Enabled = false },
 		func(j *dispatcher.Job) { j.Triggers["other"] = j.Triggers["t"] },
-		func(j *dispatcher.Job) { // what the configuration leaves out
+		func(j *dispatcher.Job) { // an attribute that the configuration leaves out
 			t := j.Triggers["t"]
 			t.Timezone = "Asia/Tokyo"
 			j.Triggers["t"] = t
@@ -273,7 +273,7 @@ func TestChangesOutsideShowAsDifferences(t *testing.T) {
 	f.run(t, steps...)
 }
 
-func TestPauseOutsideIsNoDifference(t *testing.T) {
+func TestOutsidePauseIsNoChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -286,12 +286,12 @@ func TestPauseOutsideIsNoDifference(t *testing.T) {
 			Config:           f.config(job(hook + daily)),
 			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
 		},
-		// The pause counted the revision up; what is planned after it must still apply.
+		// The pause changed the revision; a plan made afterwards must still apply.
 		resource.TestStep{Config: f.config(job(hook + daily + `description = "changed"`))},
 	)
 }
 
-func TestDeletedOutsideIsCreatedAgain(t *testing.T) {
+func TestJobDeletedOutsideIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -335,14 +335,14 @@ func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
 			Config: strings.ReplaceAll(f.config(app), `"crm"`, "\"crm\"\n description = \"planned\""), ConfigPlanChecks: planned(editApp),
 			ExpectError: words(`made for revision 1 of app "crm", but it is now at revision 2`),
 		},
-		resource.TestStep{Config: f.config(app)}, // so that what is left can be destroyed
+		resource.TestStep{Config: f.config(app)}, // a valid configuration, so that destroy works
 	)
 	if _, err := f.readJob(t.Context()); err == nil {
-		t.Error("the job came back from the dead")
+		t.Error("the deleted job was created again")
 	}
 }
 
-func TestDestroyOfWhatIsGoneIsDone(t *testing.T) {
+func TestDestroyOfMissingJobSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	remove := between(func(ctx context.Context) error { return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{}) })
@@ -384,7 +384,7 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestImportIDsAreChecked(t *testing.T) {
+func TestInvalidImportIDsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	step := func(id, want string) resource.TestStep {
@@ -404,7 +404,7 @@ func TestImportIDsAreChecked(t *testing.T) {
 	)
 }
 
-func TestWarningsAreShown(t *testing.T) {
+func TestAPIWarningsAreShownAtApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(`
@@ -414,14 +414,14 @@ func TestWarningsAreShown(t *testing.T) {
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "Possible mistake (body_method)", "payload: method GET sends no body")
 }
 
-func TestUnknownValuesAreJudgedAtApply(t *testing.T) {
+func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	later := func(value string) string {
 		return "resource \"terraform_data\" \"later\" {\n input = " + value + "\n}\n"
 	}
 	f.run(t,
-		// Everything that may be unknown is, and is right.
+		// Everything that may be unknown is unknown, and valid.
 		resource.TestStep{
 			Config: f.config(later(`{ text = "0 0 2 * * ?", url = "https://example.com/", timeout = "5s", at = "2030-01-01T00:00:00Z", zone = "Asia/Tokyo", on = true, n = 3 }`) +
 				job(`
@@ -443,14 +443,14 @@ func TestUnknownValuesAreJudgedAtApply(t *testing.T) {
 				expect("triggers", "t", "dialect").stored("quartz"), expect("triggers", "u", "dialect").stored("unix"),
 			},
 		},
-		// Whole parts are unknown, and what is in them is wrong.
+		// Unknown values turn out to be invalid.
 		resource.TestStep{
 			Config: f.config(strings.ReplaceAll(later(`{ text = "60 * * * *", timeout = "5" }`)+job(`
 				target = { webhook = { url = "https://example.com/", timeout = terraform_data.again.output.timeout } }
 				triggers = { t = { expression = terraform_data.again.output.text } }`), `"later"`, `"again"`)),
 			ExpectError: regexp.MustCompile(`(?s)duration_unit.*target.webhook.timeout: .*cron_range.*triggers\["t"\].expression: `),
 		},
-		// What is known beside it is judged at plan all the same.
+		// Known values next to unknown ones are still checked at plan.
 		resource.TestStep{
 			Config: f.config(later(`"new"`) + job(`
 				target = { webhook = { url = terraform_data.later.output } }
@@ -458,11 +458,11 @@ func TestUnknownValuesAreJudgedAtApply(t *testing.T) {
 			ConfigPlanChecks: planned(between(func(context.Context) error { return errors.New("it was planned") })),
 			ExpectError:      regexp.MustCompile(`tz_unknown`),
 		},
-		resource.TestStep{Config: f.config(app)}, // so that it can be destroyed
+		resource.TestStep{Config: f.config(app)}, // a valid configuration, so that destroy works
 	)
 }
 
-func TestInstantInThePastIsRefusedWhenNew(t *testing.T) {
+func TestNewInstantInThePastIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+`triggers = { t = { expression = "at(2001-01-01T00:00:00Z)" } }`)))
@@ -471,7 +471,7 @@ func TestInstantInThePastIsRefusedWhenNew(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, "Invalid value (at_past)", `triggers["t"].end_at:`)
 }
 
-func TestWhatIsNullIsReportedOnce(t *testing.T) {
+func TestMissingRequiredValueIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, attributes := range []string{
@@ -485,7 +485,7 @@ func TestWhatIsNullIsReportedOnce(t *testing.T) {
 	}
 }
 
-func TestOddSchedulesAreWarnedAboutAtPlan(t *testing.T) {
+func TestSuspiciousSchedulesGiveWarningsAtPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	odd := `triggers = { t = { expression = "*/7 * * * *" }, u = { expression = "30 2 * * *", timezone = "Europe/Berlin" } }`

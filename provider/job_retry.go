@@ -64,10 +64,8 @@ func expandRetry(ctx context.Context, e *expander, object types.Object) dispatch
 	if !e.object(ctx, "/retry", object, &m) {
 		return r
 	}
-	if !m.MaxAttempts.IsNull() {
-		r.MaxAttempts = e.whole("/retry/max_attempts", m.MaxAttempts, dispatcher.CodeAttemptsRange,
-			"give how many attempts may fail, from 1 to 100")
-	}
+	r.MaxAttempts = e.whole("/retry/max_attempts", m.MaxAttempts, r.MaxAttempts, dispatcher.CodeAttemptsRange,
+		"give how many attempts may fail, from 1 to 100")
 	r.Base = e.duration("/retry/base", m.Base, r.Base)
 	r.Cap = e.duration("/retry/cap", m.Cap, r.Cap)
 	r.MaxAge = e.duration("/retry/max_age", m.MaxAge, r.MaxAge)
@@ -115,15 +113,7 @@ func flattenRetry(ctx context.Context, diags *diag.Diagnostics, r dispatcher.Ret
 }
 
 // keepEquivalentDelays is keepEquivalent for a list of durations.
-type keepEquivalentDelays struct{}
-
-func (keepEquivalentDelays) Description(context.Context) string {
-	return "Equivalent delays are no change."
-}
-
-func (m keepEquivalentDelays) MarkdownDescription(ctx context.Context) string {
-	return m.Description(ctx)
-}
+type keepEquivalentDelays struct{ keepEquivalentText }
 
 func (keepEquivalentDelays) PlanModifyList(
 	ctx context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse,

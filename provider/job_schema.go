@@ -39,7 +39,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"node_labels": optionalStringMap("Labels that a node must have to run the job, such as `{ zone = \"a\" }`. Nodes get " +
 				"theirs from `carillon serve --labels`. While no node has the labels, fires are owed. Default: any node may run the job."),
 			"target": targetAttribute(),
-			"payload": optionalJSON("JSON to send as the request's body, best written with `jsonencode`: at most 256 KiB, " +
+			"payload": optionalEquivalent[documents]("JSON to send as the request's body, best written with `jsonencode`: at most 256 KiB, " +
 				"nested at most 32 deep. White space and the order of keys make no difference. Default: a description of " +
 				"the fire, with `app`, `job`, `trigger`, `run`, `kind` and `scheduled_at`."),
 			"triggers": triggersAttribute(),
@@ -48,11 +48,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				MarkdownDescription: "Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, " +
 					"`COMPLETE` (no fire is left) or `INIT` (nothing is scheduled).",
 			},
-			"revision": schema.Int64Attribute{
-				Computed: true,
-				MarkdownDescription: "Number of the current version of the job, counted up by every change, including pauses " +
-					"by operators. An update planned for another revision is refused.",
-			},
+			"revision": revisionAttribute("job", ", including pauses by operators"),
 			"next_fire_times": schema.MapAttribute{
 				Computed:    true,
 				ElementType: timetypes.RFC3339Type{},

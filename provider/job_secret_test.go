@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// secretJob is a job whose secrets come from a variable that Terraform keeps nowhere.
+// secretJob returns a job whose secrets come from an ephemeral variable.
 func secretJob(version int) string {
 	secret := func(value string) string { return fmt.Sprintf("{ value = %s, value_version = %d }", value, version) }
 	return job(fmt.Sprintf(`target = {
@@ -55,7 +55,7 @@ func (f *fixture) stored(t *testing.T) map[string]string {
 	return values
 }
 
-func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
+func TestSecretsAreSentByVersionAndNeverWrittenToDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(secretJob(1)))
@@ -79,13 +79,13 @@ func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
 		mustSay(t, applied, step.changes)
 		printed.WriteString(applied)
 		got := f.stored(t)
-		delete(got, "a") // of which the API has checked the form
+		delete(got, "a") // the API has checked its form
 		want := map[string]string{"b": "env:SECRET_B", "secret_access_key": step.holds + "-key", "session_token": step.holds + "-token"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s version %d: stored (-want +got):\n%s", step.value, step.version, diff)
 		}
 	}
-	// Another attribute changes: what is stored stays.
+	// Another attribute changes: the stored values stay.
 	write(t, file, strings.Replace(f.config(secretJob(2)), "/hook", "/hook2", 1))
 	d = d.with("TF_VAR_canary=CANARY3")
 	printed.WriteString(d.must(t, "apply", "-auto-approve"))
@@ -93,15 +93,15 @@ func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
 		t.Errorf("after another change: stored %q", got)
 	}
 	printed.WriteString(d.must(t, "state", "pull"))
-	mustNotHold(t, "what terraform printed", printed.String())
+	mustNotHold(t, "the output of terraform", printed.String())
 	for name, text := range files(t, d.path) {
 		mustNotHold(t, name, text)
 	}
 }
 
-// Each field that holds a secret, by value: it is stored, and in nothing that Terraform or the
+// Each field that can hold a secret is stored, but appears in nothing that Terraform or the
 // provider writes.
-func TestNoKindOfSecretIsKept(t *testing.T) {
+func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	certificate, key := clientCertificate(t)
@@ -137,9 +137,9 @@ func TestNoKindOfSecretIsKept(t *testing.T) {
 	write(t, filepath.Join(d.path, "file0.tf"), broken)
 	output, err := d.terraform(t, "plan")
 	if err == nil {
-		t.Errorf("a plan of URLs that are none succeeded:\n%s", output)
+		t.Errorf("a plan with invalid URLs succeeded:\n%s", output)
 	}
-	mustNotHold(t, "what terraform printed", printed+output, strings.Split(key, "\n")[1])
+	mustNotHold(t, "the output of terraform", printed+output, strings.Split(key, "\n")[1])
 	for name, text := range files(t, d.path) {
 		mustNotHold(t, name, text, strings.Split(key, "\n")[1])
 	}
@@ -156,7 +156,7 @@ func TestNoKindOfSecretIsKept(t *testing.T) {
 	}
 }
 
-// clientCertificate makes one, with its key, as PEM.
+// clientCertificate returns a client certificate and its key as PEM.
 func clientCertificate(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -175,8 +175,8 @@ func clientCertificate(t *testing.T) (certificate, key string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
 
-// A URL that leads elsewhere needs the values again, and the plan says so.
-func TestSecretsDoNotMoveWithTheURL(t *testing.T) {
+// After a change of the URL's host, the values must be sent again, and the plan says so.
+func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(secretJob(1))).with("TF_VAR_canary=CANARY1")
@@ -199,7 +199,7 @@ func TestSecretsDoNotMoveWithTheURL(t *testing.T) {
 	if got := f.stored(t)["session_token"]; got != "CANARY2-token" {
 		t.Errorf("after the move: stored %q", got)
 	}
-	// A job of another name takes its place, and is given the values as every new one.
+	// A job with another name replaces it and gets the values, as every new job does.
 	write(t, file, strings.Replace(f.config(secretJob(2)), "\"nightly\"", "\"daily\"", 1))
 	mustSay(t, d.with("TF_VAR_canary=CANARY3").must(t, "apply", "-auto-approve"), "1 added, 0 changed, 1 destroyed")
 }
@@ -238,7 +238,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-func TestSecretsThatAreNoneAreRefusedAtPlan(t *testing.T) {
+func TestInvalidSecretsAreRefusedAtPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for attributes, says := range map[string]string{
@@ -254,7 +254,7 @@ func TestSecretsThatAreNoneAreRefusedAtPlan(t *testing.T) {
 		if err == nil || !strings.Contains(output, says) {
 			t.Errorf("plan of %s = %v, want an error with %s:\n%s", attributes, err, says, output)
 		}
-		// Terraform itself shows the line of the configuration at fault.
+		// Terraform itself prints the line of the configuration with the mistake.
 		mustNotHold(t, attributes, strings.ReplaceAll(output, attributes, ""))
 	}
 }

@@ -53,32 +53,20 @@ func triggerAttributes() map[string]schema.Attribute {
 			"on MON-FRI`), or one instant (`at(2030-05-01T10:00:00Z)`). In cron fields, `H` is a value hashed from the names of app, " +
 			"job and trigger. A new or changed instant in the past is refused. An expression that is allowed but probably a mistake, " +
 			"such as a time that daylight saving skips, gives a warning."),
-		"dialect": schema.StringAttribute{
-			Optional: true, Computed: true,
-			MarkdownDescription: "How to read `expression`: " + either(dialects) + ". Default: recognized from the expression and " +
-				"shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does.",
-		},
-		"timezone": schema.StringAttribute{
-			Optional: true, Computed: true,
-			MarkdownDescription: "IANA time zone of the expression's wall clock, such as `Europe/Berlin`; case matters. " +
-				"Default: `UTC`, shown in the plan.",
-		},
-		"start_at": optionalInstant("First instant at which the trigger may fire, inclusive, in RFC 3339 with a time zone. " +
+		"dialect": resolvedString("How to read `expression`: " + either(dialects) + ". Default: recognized from the expression and " +
+			"shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does."),
+		"timezone": resolvedString("IANA time zone of the expression's wall clock, such as `Europe/Berlin`; case matters. " +
+			"Default: `UTC`, shown in the plan."),
+		"start_at": optionalEquivalent[instants]("First instant at which the trigger may fire, inclusive, in RFC 3339 with a time zone. " +
 			"Default: no limit."),
-		"end_at": optionalInstant("Last instant at which the trigger may fire, inclusive, in RFC 3339 with a time zone. A new or " +
+		"end_at": optionalEquivalent[instants]("Last instant at which the trigger may fire, inclusive, in RFC 3339 with a time zone. A new or " +
 			"changed one in the past is refused. Default: no limit."),
 		"repeat_count": numberWithDefault(0, "How many times the trigger fires in total; `0` means no limit."),
-		"gap": schema.StringAttribute{
-			Optional: true, Computed: true,
-			MarkdownDescription: "What happens at local times that do not exist because the clock goes forward: `skip` (they do not " +
-				"fire) or `next` (they fire once, when the gap ends). Default: `skip` for cron expressions and daily intervals.",
-		},
-		"overlap": schema.StringAttribute{
-			Optional: true, Computed: true,
-			MarkdownDescription: "What happens at local times that occur twice because the clock goes back: `last` (the second " +
-				"occurrence fires), `first` or `both`. Default: `last`, but `both` for expressions that cover all 24 hours and `first` " +
-				"for calendar intervals.",
-		},
+		"gap": resolvedString("What happens at local times that do not exist because the clock goes forward: `skip` (they do not " +
+			"fire) or `next` (they fire once, when the gap ends). Default: `skip` for cron expressions and daily intervals."),
+		"overlap": resolvedString("What happens at local times that occur twice because the clock goes back: `last` (the second " +
+			"occurrence fires), `first` or `both`. Default: `last`, but `both` for expressions that cover all 24 hours and `first` " +
+			"for calendar intervals."),
 		"drift_hour": boolWithDefault(false, "Whether a calendar interval of days or longer keeps the UTC offset of its start "+
 			"instead of the local hour."),
 		"calendar": optionalString("Name of a calendar of the app whose exclusions apply. Refer to the resource, " +
@@ -139,7 +127,7 @@ func expandTrigger(ctx context.Context, e *expander, pointer string, object type
 	}
 	t.StartAt = e.instant(pointer+"/start_at", m.StartAt)
 	t.EndAt = e.instant(pointer+"/end_at", m.EndAt)
-	t.RepeatCount = e.whole(pointer+"/repeat_count", m.RepeatCount, schedule.CodeRepeatRange,
+	t.RepeatCount = e.whole(pointer+"/repeat_count", m.RepeatCount, 0, schedule.CodeRepeatRange,
 		"give how many times the trigger fires, or 0 for no limit")
 	expandOptional(e, pointer+"/gap", m.Gap, &t.Gap)
 	expandOptional(e, pointer+"/overlap", m.Overlap, &t.Overlap)
@@ -149,9 +137,7 @@ func expandTrigger(ctx context.Context, e *expander, pointer string, object type
 	e.markUnknown(pointer+"/on_excluded", m.Calendar) // it is a problem only without a calendar
 	t.Jitter = e.duration(pointer+"/jitter", m.Jitter, 0)
 	t.MisfireAfter = e.duration(pointer+"/misfire_after", m.MisfireAfter, t.MisfireAfter)
-	if !m.MisfirePolicy.IsNull() {
-		expandOptional(e, pointer+"/misfire_policy", m.MisfirePolicy, &t.MisfirePolicy)
-	}
+	expandOptional(e, pointer+"/misfire_policy", m.MisfirePolicy, &t.MisfirePolicy)
 	t.CatchUpWindow = e.duration(pointer+"/catch_up_window", m.CatchUpWindow, t.CatchUpWindow)
 	e.markUnknown(pointer+"/catch_up_window", m.MisfireAfter) // which is its minimum
 	if t.CatchUpWindow == 0 {                                 // the API takes zero for "left out"

@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// badDefinition is one that a plan must refuse: its attributes, and the code and attribute of
+// badDefinition is a definition that a plan must refuse: its attributes, and the code and path of
 // each error.
 type badDefinition struct {
 	attributes string
 	want       []string
 }
 
-// badJobs are jobs by what is wrong with them.
+// badJobs are jobs that a plan must refuse, by their mistake.
 var badJobs = map[string]badDefinition{
 	"cron empty":                   {trigger(`expression = ""`), []string{`cron_empty triggers["t"].expression`}},
 	"cron blank":                   {trigger(`expression = "   "`), []string{`cron_empty triggers["t"].expression`}},
@@ -234,13 +234,13 @@ func url(text string) string {
 	return `target = { webhook = { url = "` + text + "\" } }\n" + daily
 }
 
-func TestBadJobsAreRefusedAtPlan(t *testing.T) {
+func TestInvalidJobsAreRefusedAtPlan(t *testing.T) {
 	t.Parallel()
 	refusedAtPlan(t, "carillon_job", badJobs)
 }
 
-// refusedAtPlan plans bad definitions of a resource all at once: each must get its own errors
-// and no others. What leaves out app or name gets a good one.
+// refusedAtPlan plans all bad definitions of a resource at once: each must get its own errors and
+// no others. A definition without app or name gets a valid one.
 func refusedAtPlan(t *testing.T, resource string, bad map[string]badDefinition) {
 	t.Helper()
 	f := newFixture(t)
@@ -283,7 +283,7 @@ var (
 	detailPattern   = regexp.MustCompile(`(?m)^([a-z_]+(?:\.[a-z_]+|\["[^"]*"\]|\[\d+\])*): `)
 )
 
-// errorsByResource reads "code path" of each error out of what Terraform prints.
+// errorsByResource finds "code path" of each error in the output of Terraform.
 func errorsByResource(output string) map[string][]string {
 	found := map[string][]string{}
 	for block := range strings.SplitSeq(output, "\nError: ") {

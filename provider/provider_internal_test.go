@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
-func TestPointersBecomePaths(t *testing.T) {
+func TestAttributePathFollowsJSONPointer(t *testing.T) {
 	t.Parallel()
 	for pointer, want := range map[string]string{
 		"":                                  "",
@@ -57,7 +57,7 @@ func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 	}
 }
 
-func TestDurationsAreShort(t *testing.T) {
+func TestDurationsAreFormattedWithoutZeroParts(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		time.Minute: "1m", time.Hour: "1h", 90 * time.Second: "1m30s", time.Hour + time.Second: "1h0m1s",
@@ -70,7 +70,7 @@ func TestDurationsAreShort(t *testing.T) {
 	}
 }
 
-func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
+func TestInstantInThePastIsRefusedOnlyWhenNewOrChanged(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	r := &jobResource{now: func() time.Time { return now }}
@@ -86,11 +86,11 @@ func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
 		job  dispatcher.Job
 		want bool
 	}{
-		"new and past":       {nil, past, true},
-		"new and to come":    {nil, future, false},
-		"past by now":        {&past, past, false},
-		"changed to past":    {&otherPast, past, true},
-		"changed to to come": {&past, future, false},
+		"new and in the past":           {nil, past, true},
+		"new and in the future":         {nil, future, false},
+		"unchanged and now in the past": {&past, past, false},
+		"changed to the past":           {&otherPast, past, true},
+		"changed to the future":         {&past, future, false},
 	} {
 		var problem *dispatcher.Problem
 		var problems dispatcher.Problems
@@ -104,7 +104,7 @@ func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
 	}
 }
 
-func TestEveryFaultIsReportedOnceAndUnknownsAreNot(t *testing.T) {
+func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	var diags diag.Diagnostics
@@ -118,15 +118,15 @@ func TestEveryFaultIsReportedOnceAndUnknownsAreNot(t *testing.T) {
 	var e expander
 	job := expandJob(ctx, &e, m)
 	var got []string
-	for _, f := range e.problemsWith(job.Validate()) {
-		got = append(got, f.Path+" "+f.Code)
+	for _, p := range e.problemsWith(job.Validate()) {
+		got = append(got, p.Path+" "+p.Code)
 	}
 	if diff := cmp.Diff([]string{"/triggers/t/misfire_after duration_unit", "/triggers/t/timezone tz_unknown"}, got); diff != "" || diags.HasError() {
-		t.Errorf("faults (-want +got), %v:\n%s", diags, diff)
+		t.Errorf("problems (-want +got), %v:\n%s", diags, diff)
 	}
 }
 
-func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
+func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 	t.Parallel()
 	conn := &connection{endpoint: "https://host"}
 	for name, tt := range map[string]struct {
@@ -137,7 +137,7 @@ func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
 			`Carillon's API refused to create job "a/b" (500)`, "500 Internal Server Error\n\nRequest id: r1"},
 		"interrupt": {context.Canceled, "Interrupted",
 			`The request to create job "a/b" was interrupted before the response arrived. It may have taken effect.`},
-		"faults": {&client.Error{Status: 400, Problems: dispatcher.Problems{{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"}}},
+		"problems": {&client.Error{Status: 400, Problems: dispatcher.Problems{{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"}}},
 			"Invalid value (json_unknown_field)", `triggers["t"].x: no x`},
 	} {
 		var diags diag.Diagnostics
@@ -148,7 +148,7 @@ func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestDeletedJobGivesAWarningIfItWasToBeDeleted(t *testing.T) {
+func TestAutomaticallyDeletedJobGivesAWarning(t *testing.T) {
 	t.Parallel()
 	m := jobModel{App: types.StringValue("billing"), Name: types.StringValue("once"), DeleteAfter: newSemanticString[durations]("24h")}
 	var told, silent diag.Diagnostics

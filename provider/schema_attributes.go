@@ -53,11 +53,12 @@ func descriptionAttribute() schema.StringAttribute {
 	}
 }
 
-func revisionAttribute(kind string) schema.Int64Attribute {
+// revisionAttribute takes the changes that are easily overlooked, if any.
+func revisionAttribute(kind, including string) schema.Int64Attribute {
 	return schema.Int64Attribute{
 		Computed: true,
-		MarkdownDescription: "Number of the current version of the " + kind + ", counted up by every change. An update " +
-			"planned for another revision is refused.",
+		MarkdownDescription: "Number of the current version of the " + kind + ". Every change adds one" + including +
+			". An update planned for another revision is refused.",
 	}
 }
 
@@ -69,6 +70,11 @@ func optionalString(description string) schema.StringAttribute {
 
 func requiredString(description string) schema.StringAttribute {
 	return schema.StringAttribute{Required: true, MarkdownDescription: description}
+}
+
+// resolvedString is optional; the API resolves its default from other attributes.
+func resolvedString(description string) schema.StringAttribute {
+	return schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: description}
 }
 
 func stringWithDefault[S ~string](value S, description string) schema.StringAttribute {
@@ -93,27 +99,16 @@ func numberWithDefault(value int, description string) schema.NumberAttribute {
 	}
 }
 
-func optionalDuration(description string) schema.StringAttribute {
+// optionalEquivalent is for strings that are compared by their meaning.
+func optionalEquivalent[E equivalence](description string) schema.StringAttribute {
 	a := optionalString(description)
-	a.CustomType, a.PlanModifiers = semanticType[durations]{}, []planmodifier.String{keepEquivalent[durations]{}}
+	a.CustomType, a.PlanModifiers = semanticType[E]{}, []planmodifier.String{keepEquivalent[E]{}}
 	return a
 }
 
 func durationWithDefault(value dispatcher.Duration, description string) schema.StringAttribute {
-	a := stringWithDefault(formatDuration(value), description)
-	a.CustomType, a.PlanModifiers = semanticType[durations]{}, []planmodifier.String{keepEquivalent[durations]{}}
-	return a
-}
-
-func optionalInstant(description string) schema.StringAttribute {
-	a := optionalString(description)
-	a.CustomType, a.PlanModifiers = semanticType[instants]{}, []planmodifier.String{keepEquivalent[instants]{}}
-	return a
-}
-
-func optionalJSON(description string) schema.StringAttribute {
-	a := optionalString(description)
-	a.CustomType, a.PlanModifiers = semanticType[documents]{}, []planmodifier.String{keepEquivalent[documents]{}}
+	a := optionalEquivalent[durations](description + " Default: `" + formatDuration(value) + "`.")
+	a.Computed, a.Default = true, stringdefault.StaticString(formatDuration(value))
 	return a
 }
 

@@ -135,9 +135,7 @@ func expandSigV4(ctx context.Context, e *expander, pointer string, object types.
 	return &s
 }
 
-func flattenAuth(
-	ctx context.Context, secrets secretFlattener, of types.ObjectType, a *dispatcher.Auth,
-) types.Object {
+func flattenAuth(ctx context.Context, secrets secretFlattener, of types.ObjectType, a *dispatcher.Auth) types.Object {
 	if a == nil {
 		return nullObject(of)
 	}

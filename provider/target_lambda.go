@@ -41,7 +41,7 @@ func (lambdaTarget) attribute() schema.SingleNestedAttribute {
 		"invocation": stringWithDefault(defaults.Invocation, "`RequestResponse` waits for the result of the function. `Event` "+
 			"succeeds as soon as Lambda accepts the invocation, and leaves it to Lambda's own queue and retries."),
 		"region": optionalString("Region of the function. Default: that of its ARN, or else that of the node."),
-		"client_context": optionalJSON("JSON object that the function finds in its context, at most 3583 bytes in base64; only with " +
+		"client_context": optionalEquivalent[documents]("JSON object that the function finds in its context, at most 3583 bytes in base64; only with " +
 			"`RequestResponse`. Default: none."),
 		"assume_role": optionalObject("A role to invoke the function as. Default: the node's own. "+checkSpelling,
 			map[string]schema.Attribute{
@@ -66,14 +66,12 @@ func (lambdaTarget) expand(
 	var l dispatcher.Lambda
 	l.SetDefaults()
 	l.Function = e.required(pointer+"/function", m.Function)
-	if !m.Invocation.IsNull() {
-		expandOptional(e, pointer+"/invocation", m.Invocation, &l.Invocation)
-	}
+	expandOptional(e, pointer+"/invocation", m.Invocation, &l.Invocation)
 	expandOptional(e, pointer+"/region", m.Region, &l.Region)
 	if text := e.string(pointer+"/client_context", m.ClientContext); !m.ClientContext.IsNull() {
 		l.ClientContext = []byte(text)
 	}
-	l.Concurrency = e.whole(pointer+"/concurrency", m.Concurrency, dispatcher.CodeCountRange,
+	l.Concurrency = e.whole(pointer+"/concurrency", m.Concurrency, 0, dispatcher.CodeCountRange,
 		"give how many attempts a node makes at once, or 0 for no limit of its own")
 	l.Timeout = e.duration(pointer+"/timeout", m.Timeout, l.Timeout)
 	var role assumeRoleModel

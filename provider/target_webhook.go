@@ -149,9 +149,7 @@ func flattenSigning(
 	})
 }
 
-func flattenTLS(
-	ctx context.Context, secrets secretFlattener, of types.ObjectType, t *dispatcher.TLS,
-) types.Object {
+func flattenTLS(ctx context.Context, secrets secretFlattener, of types.ObjectType, t *dispatcher.TLS) types.Object {
 	if t == nil {
 		return nullObject(of)
 	}
