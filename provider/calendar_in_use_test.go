@@ -44,7 +44,8 @@ func TestCalendarInUseIsNotDestroyed(t *testing.T) {
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), app+calendar(""))
 	d.must(t, "apply", "-auto-approve")
-	_, err := f.outside.PutCalendar(t.Context(), dispatcher.Calendar{App: "crm", Name: "theirs", Bases: []string{"holidays"}}, client.Condition{})
+	theirs := dispatcher.Calendar{App: "crm", Name: "theirs", Bases: []string{"holidays"}}
+	_, err := f.outside.PutCalendar(t.Context(), theirs, client.Condition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,8 @@ func TestCalendarInUseIsNotDestroyed(t *testing.T) {
 
 // named returns a job whose trigger names the calendar, and the calendar under that name.
 func named(calendar, lifecycle string) string {
-	return job(careful) + fmt.Sprintf("resource \"carillon_calendar\" \"c\" {\n app = carillon_app.a.name\n name = %q\n%s}\n", calendar, lifecycle)
+	return job(careful) + fmt.Sprintf(
+		"resource \"carillon_calendar\" \"c\" {\n app = carillon_app.a.name\n name = %q\n%s}\n", calendar, lifecycle)
 }
 
 const createFirst = "lifecycle {\n create_before_destroy = true\n}\n"
@@ -104,9 +106,18 @@ func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
 			Config:      f.config(job(hook + `triggers = { t = { expression = "@daily", calendar = "absent" } }`)),
 			ExpectError: words(`Invalid value (calendar_unknown)`),
 		},
-		resource.TestStep{Config: f.config(app + calendar(`bases = ["absent"]`)), ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`)},
-		resource.TestStep{Config: f.config(app + calendar(`bases = ["holidays"]`)), ExpectError: words(`bases[0]: calendar "holidays" builds on itself`)},
-		resource.TestStep{Config: strings.ReplaceAll(f.config(calendar("")), "carillon_app.a.name", `"gone"`), ExpectError: words(`there is no app "gone"`)},
+		resource.TestStep{
+			Config:      f.config(app + calendar(`bases = ["absent"]`)),
+			ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`),
+		},
+		resource.TestStep{
+			Config:      f.config(app + calendar(`bases = ["holidays"]`)),
+			ExpectError: words(`bases[0]: calendar "holidays" builds on itself`),
+		},
+		resource.TestStep{
+			Config:      strings.ReplaceAll(f.config(calendar("")), "carillon_app.a.name", `"gone"`),
+			ExpectError: words(`there is no app "gone"`),
+		},
 	)
 }
 

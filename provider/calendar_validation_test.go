@@ -76,7 +76,10 @@ func TestCalendarDefaultsEqualTheirExplicitValues(t *testing.T) {
 		resource.TestStep{Config: config("")},
 		resource.TestStep{Config: config("rules = []\nbases = []\ntimezone = \"UTC\""), ConfigPlanChecks: same},
 		resource.TestStep{Config: config(`rules = [{ dates = ["12-25"] }]`)},
-		resource.TestStep{Config: config(`rules = [{ dates = ["12-25"], weekdays = [], days_of_month = null, only = false }]`), ConfigPlanChecks: same},
+		resource.TestStep{
+			Config:           config(`rules = [{ dates = ["12-25"], weekdays = [], days_of_month = null, only = false }]`),
+			ConfigPlanChecks: same,
+		},
 	)
 }
 
@@ -108,7 +111,8 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 	d := f.directory(t, f.config(resources))
 	mustSay(t, d.must(t, "plan"), "2 to import, 0 to add, 0 to change, 0 to destroy")
 	d = f.directory(t, f.config(app+calendar("")))
-	d.mustFail(t, []string{"import", "carillon_calendar.c", "holidays"}, `The id "holidays" does not have the form app/calendar`, "(import_id)")
+	d.mustFail(t, []string{"import", "carillon_calendar.c", "holidays"},
+		`The id "holidays" does not have the form app/calendar`, "(import_id)")
 	d.mustFail(t, []string{"import", "carillon_calendar.c", "crm/absent"}, "Cannot import non-existent remote object")
 }
 
@@ -120,7 +124,10 @@ func laterOf(name, value string) string {
 func TestUnknownCalendarValuesAreCheckedAtApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	all := laterOf("l", `{ name = "holidays", zone = "Asia/Tokyo", text = "any", day = "12-25", days = [1], time = "22:00", rules = [{ weekdays = ["SUN"] }] }`) + app + `
+	all := laterOf("l", `{
+		name = "holidays", zone = "Asia/Tokyo", text = "any", day = "12-25", days = [1], time = "22:00"
+		rules = [{ weekdays = ["SUN"] }]
+	}`) + app + `
 		resource "carillon_calendar" "c" {
 		  app         = carillon_app.a.name
 		  name        = terraform_data.l.output.name
@@ -169,8 +176,11 @@ func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	named := func(later, attributes string) string {
-		return f.config(laterOf(later, `{ name = "nightly", calendar = "holidays", on = "next_included", jitter = "5m", drift = true, enabled = false }`) +
-			strings.ReplaceAll(strings.ReplaceAll(job(attributes), `"nightly"`, "later.name"), "later.", "terraform_data."+later+".output.") + calendar(""))
+		values := laterOf(later, `{
+			name = "nightly", calendar = "holidays", on = "next_included", jitter = "5m", drift = true, enabled = false
+		}`)
+		unknown := strings.ReplaceAll(job(attributes), `"nightly"`, "later.name")
+		return f.config(values + strings.ReplaceAll(unknown, "later.", "terraform_data."+later+".output.") + calendar(""))
 	}
 	dialect := func(trigger string) tfjsonpath.Path {
 		return tfjsonpath.New("triggers").AtMapKey(trigger).AtMapKey("dialect")

@@ -33,7 +33,8 @@ func secretJob(version int) string {
 			} } }
 		}
 	}
-	`, secret(`"whsec_${base64encode("${var.canary} 0123456789 0123456789")}"`), secret(`"${var.canary}-key"`), secret(`"${var.canary}-token"`))+daily) + `
+	`, secret(`"whsec_${base64encode("${var.canary} 0123456789 0123456789")}"`),
+		secret(`"${var.canary}-key"`), secret(`"${var.canary}-token"`))+daily) + `
 	variable "canary" {
 		type      = string
 		ephemeral = true
@@ -121,17 +122,26 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 		"bearer": `auth = { bearer = { token = ` + token + ` } }`,
 		"header": `auth = { api_key = { header = "X-Key", key = ` + token + ` } }`,
 		"query":  `auth = { api_key = { query = "key", key = ` + token + ` } }`,
-		"sigv4":  `auth = { sigv4 = { service = "lambda", region = "eu-west-1", credentials = { access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = ` + token + ` } } }`,
-		"hmac":   `signing = { secrets = { a = { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" } } }`,
-		"ed":     `signing = { secrets = { a = { value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}" } } }`,
-		"tls":    fmt.Sprintf(`tls = { client_certificate = %q, client_key = { value = var.key } }`, certificate),
+		"sigv4": `auth = { sigv4 = { service = "lambda", region = "eu-west-1",
+			credentials = { access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = ` + token + ` } } }`,
+		"hmac": `signing = { secrets = { a = { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" } } }`,
+		"ed":   `signing = { secrets = { a = { value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}" } } }`,
+		"tls":  fmt.Sprintf(`tls = { client_certificate = %q, client_key = { value = var.key } }`, certificate),
 	}
 	for name, attributes := range kinds {
-		config += fmt.Sprintf("resource \"carillon_job\" %q {\n app = carillon_app.a.name\n name = %q\n target = { webhook = { url = \"https://example.com/\"\n %s } }\n%s}\n", name, name, attributes, daily)
+		config += fmt.Sprintf(`
+			resource "carillon_job" %q {
+			  app    = carillon_app.a.name
+			  name   = %q
+			  target = { webhook = { url = "https://example.com/", %s } }
+			  %s
+			}
+		`, name, name, attributes, daily)
 	}
 	d := f.directory(t, f.config(config))
 	d = d.with("TF_VAR_canary=CANARY1", "TF_VAR_key="+key, "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+filepath.Join(d.path, "provider.log"))
-	printed := d.must(t, "plan", "-out=saved.plan") + d.must(t, "show", "-json", "saved.plan") + d.must(t, "apply", "saved.plan") + d.must(t, "plan", "-detailed-exitcode") +
+	printed := d.must(t, "plan", "-out=saved.plan") + d.must(t, "show", "-json", "saved.plan") +
+		d.must(t, "apply", "saved.plan") + d.must(t, "plan", "-detailed-exitcode") +
 		d.must(t, "state", "pull") + d.must(t, "show", "-json")
 	broken := strings.ReplaceAll(f.config(config), `"https://example.com/"`, `"ftp://example.com/"`)
 	write(t, filepath.Join(d.path, "file0.tf"), broken)
@@ -172,7 +182,10 @@ func clientCertificate(t *testing.T) (certificate, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	encode := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return encode("CERTIFICATE", raw), encode("PRIVATE KEY", secret)
 }
 
 // After a change of the URL's host, the values must be sent again, and the plan says so.
@@ -186,7 +199,8 @@ func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 		return strings.Replace(f.config(secretJob(version)), "https://example.com/", "https://example.org/", 1)
 	}
 	write(t, file, moved(1))
-	output := d.mustFail(t, []string{"plan"}, "(secret_origin)", "target.webhook.auth.sigv4.credentials.session_token.value_version", `target.webhook.signing.secrets["a"].value_version`,
+	output := d.mustFail(t, []string{"plan"}, "(secret_origin)",
+		"target.webhook.auth.sigv4.credentials.session_token.value_version", `target.webhook.signing.secrets["a"].value_version`,
 		`given for "https://example.com" and is not sent to "https://example.org"`, "with another value_version")
 	if n := strings.Count(output, "(secret_origin)"); n != 3 {
 		t.Errorf("%d errors, want one for each of three values:\n%s", n, output)

@@ -76,7 +76,8 @@ func TestInstantInThePastIsRefusedOnlyWhenNewOrChanged(t *testing.T) {
 	r := &jobResource{now: func() time.Time { return now }}
 	declare := func(expression string) dispatcher.Job {
 		trigger := dispatcher.Trigger{
-			Schedule: dispatcher.Schedule{Expression: expression, Dialect: "at", Timezone: "UTC"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+			Schedule: dispatcher.Schedule{Expression: expression, Dialect: "at", Timezone: "UTC"},
+			Enabled:  true, MisfireAfter: dispatcher.DefaultMisfireAfter,
 		}
 		return dispatcher.Job{Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
 	}
@@ -121,7 +122,8 @@ func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 	for _, p := range e.problemsWith(job.Validate()) {
 		got = append(got, p.Path+" "+p.Code)
 	}
-	if diff := cmp.Diff([]string{"/triggers/t/misfire_after duration_unit", "/triggers/t/timezone tz_unknown"}, got); diff != "" || diags.HasError() {
+	want := []string{"/triggers/t/misfire_after duration_unit", "/triggers/t/timezone tz_unknown"}
+	if diff := cmp.Diff(want, got); diff != "" || diags.HasError() {
 		t.Errorf("problems (-want +got), %v:\n%s", diags, diff)
 	}
 }
@@ -137,7 +139,10 @@ func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 			`Carillon's API refused to create job "a/b" (500)`, "500 Internal Server Error\n\nRequest id: r1"},
 		"interrupt": {context.Canceled, "Interrupted",
 			`The request to create job "a/b" was interrupted before the response arrived. It may have taken effect.`},
-		"problems": {&client.Error{Status: 400, Problems: dispatcher.Problems{{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"}}},
+		"problems": {
+			&client.Error{Status: 400, Problems: dispatcher.Problems{
+				{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"},
+			}},
 			"Invalid value (json_unknown_field)", `triggers["t"].x: no x`},
 	} {
 		var diags diag.Diagnostics

@@ -24,15 +24,19 @@ func TestInvalidProviderBlocksAreRefused(t *testing.T) {
 			"Missing endpoint of the Carillon provider", "environment variable CARILLON_ENDPOINT",
 			"Missing token of the Carillon provider", "environment variable CARILLON_TOKEN", "carillon token create",
 		}},
-		"no scheme":             {`endpoint = "localhost:8080"`, nil, []string{`The endpoint "localhost:8080" is not a URL. Write it as https://host:8080.`}},
-		"no URL":                {`endpoint = "::"`, nil, []string{`The endpoint "::" is not a URL`, "(provider_endpoint)"}},
-		"wrong scheme":          {`endpoint = "ftp://host"`, nil, []string{`has the scheme "ftp"; it must be http or https`}},
-		"no host":               {`endpoint = "https:///v1"`, nil, []string{"has no host"}},
-		"query":                 {`endpoint = "https://host/?a=b"`, nil, []string{"has a query or fragment"}},
-		"password":              {"", []string{"CARILLON_ENDPOINT=https://me:hunter2@host"}, []string{"contains a user name or password"}},
-		"from variable":         {"", []string{"CARILLON_ENDPOINT=nonsense"}, []string{`The endpoint "nonsense" is not a URL`}},
-		"token with line break": {"", []string{"CARILLON_TOKEN=hunter2\n"}, []string{"The token contains a space, a line break or another character"}},
-		"wrong token":           {"", []string{"CARILLON_TOKEN=hunter2"}, []string{"does not accept the token (401)", "carillon token create"}},
+		"no scheme": {`endpoint = "localhost:8080"`, nil, []string{
+			`The endpoint "localhost:8080" is not a URL. Write it as https://host:8080.`,
+		}},
+		"no URL":        {`endpoint = "::"`, nil, []string{`The endpoint "::" is not a URL`, "(provider_endpoint)"}},
+		"wrong scheme":  {`endpoint = "ftp://host"`, nil, []string{`has the scheme "ftp"; it must be http or https`}},
+		"no host":       {`endpoint = "https:///v1"`, nil, []string{"has no host"}},
+		"query":         {`endpoint = "https://host/?a=b"`, nil, []string{"has a query or fragment"}},
+		"password":      {"", []string{"CARILLON_ENDPOINT=https://me:hunter2@host"}, []string{"contains a user name or password"}},
+		"from variable": {"", []string{"CARILLON_ENDPOINT=nonsense"}, []string{`The endpoint "nonsense" is not a URL`}},
+		"token with line break": {"", []string{"CARILLON_TOKEN=hunter2\n"}, []string{
+			"The token contains a space, a line break or another character",
+		}},
+		"wrong token": {"", []string{"CARILLON_TOKEN=hunter2"}, []string{"does not accept the token (401)", "carillon token create"}},
 		"unreachable": {`endpoint = "http://127.0.0.1:1"`, nil, []string{
 			"cannot be reached (provider_endpoint)", "Check that a dispatcher is running at http://127.0.0.1:1 and that this is the right endpoint.",
 		}},
@@ -155,7 +159,9 @@ func TestQuickstartIsAppliedChangedAndDestroyed(t *testing.T) {
 	d := f.directory(t, files...)
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "4 added", `"quickstart/heartbeat" = "http://127.0.0.1:8089/heartbeat"`)
 	d.must(t, "plan", "-detailed-exitcode")
-	variables := []string{"-var=receiver_url=http://127.0.0.1:9", "-var=heartbeat_expression=@every 3s", "-var=one_shot_at=2099-01-01T00:00:00Z"}
+	variables := []string{
+		"-var=receiver_url=http://127.0.0.1:9", "-var=heartbeat_expression=@every 3s", "-var=one_shot_at=2099-01-01T00:00:00Z",
+	}
 	mustSay(t, d.must(t, append([]string{"apply", "-auto-approve"}, variables...)...), "1 added, 3 changed")
 	d.must(t, append([]string{"plan", "-detailed-exitcode"}, variables...)...)
 	got, err := f.outside.Job(t.Context(), "quickstart", "heartbeat")

@@ -41,8 +41,8 @@ func (lambdaTarget) attribute() schema.SingleNestedAttribute {
 		"invocation": stringWithDefault(defaults.Invocation, "`RequestResponse` waits for the result of the function. `Event` "+
 			"succeeds as soon as Lambda accepts the invocation, and leaves it to Lambda's own queue and retries."),
 		"region": optionalString("Region of the function. Default: that of its ARN, or else that of the node."),
-		"client_context": optionalEquivalent[documents]("JSON object that the function finds in its context, at most 3583 bytes in base64; only with " +
-			"`RequestResponse`. Default: none."),
+		"client_context": optionalEquivalent[documents]("JSON object that the function finds in its context, at most 3583 bytes " +
+			"in base64; only with `RequestResponse`. Default: none."),
 		"assume_role": optionalObject("A role to invoke the function as. Default: the node's own. "+checkSpelling,
 			map[string]schema.Attribute{
 				"role_arn":     requiredString("ARN of the role."),

@@ -1,7 +1,7 @@
 # Three jobs that call a receiver on this machine. "make dev" applies them. To apply them yourself,
 # start a node with --egress-loopback, set CARILLON_ENDPOINT and CARILLON_TOKEN (created by
 # "carillon token create"), and run "terraform apply". If you built the provider here instead of
-# installing it, TF_CLI_CONFIG_FILE must name a file that says where it is; see docs/start.md.
+# installing it, TF_CLI_CONFIG_FILE must name a file that says where it is; see docs/how-to/run-nodes.md.
 
 terraform {
   required_providers {
