@@ -12,11 +12,11 @@ import (
 
 func deleteAfterAttribute() schema.Attribute {
 	return optionalEquivalent[durations]("Time from the job's completion until Carillon deletes it, `1m` to `87600h`. A " +
-		"job is complete when its `state` is `COMPLETE`: no trigger has another fire, and no run is in progress. A job with a disabled " +
-		"trigger is not complete. The deletion may be up to ten minutes late, and the history stays for the `retention` of the app. **Terraform " +
-		"plans to create a deleted job again**, with a warning. Its triggers would then start over, and instants in the past are " +
-		"refused. So use it for jobs that are declared for a while, and remove their resource once they are done. Default: the job " +
-		"is never deleted.")
+		"job is complete when its `state` is `COMPLETE`: no trigger has another fire, and no run is in progress. A job with a " +
+		"disabled trigger is not complete. The deletion may be up to ten minutes late, and the history stays for the `retention` " +
+		"of the app. **Terraform plans to create a deleted job again**, with a warning. Its triggers would then start over, and " +
+		"instants in the past are refused. So use it for jobs that are declared for a while, and remove their resource once they " +
+		"are done. Default: the job is never deleted.")
 }
 
 func expandDeleteAfter(e *expander, m jobModel, job *dispatcher.Job) {
