@@ -53,7 +53,7 @@ func triggerAttributes() map[string]schema.Attribute {
 			"on MON-FRI`), or one instant (`at(2030-05-01T10:00:00Z)`). In cron fields, `H` is a value hashed from the names of app, " +
 			"job and trigger. A new or changed instant in the past is refused. An expression that is allowed but probably a mistake, " +
 			"such as a time that daylight saving skips, gives a warning."),
-		"dialect": resolvedString("How to read `expression`: " + either(dialects) + ". Default: recognized from the expression and " +
+		"dialect": resolvedString("How to read `expression`: " + either(dialects) + ". Default: detected from the expression and " +
 			"shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does."),
 		"timezone": resolvedString("IANA time zone of the expression's wall clock, such as `Europe/Berlin`; case matters. " +
 			"Default: `UTC`, shown in the plan."),

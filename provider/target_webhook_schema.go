@@ -22,11 +22,11 @@ func (webhookTarget) attribute() schema.SingleNestedAttribute {
 			"Headers that frame the request or identify the sender (`Host`, `Content-Length`, `User-Agent`, `webhook-*` and the " +
 			"like) are refused. The state contains all headers; set secret ones from a variable marked `sensitive`. Default: none."),
 		"body": optionalString("A template for the body, which replaces the payload. Template and result are at most 256 KiB. " +
-			either(templateActions()) + " stand for the values of the attempt. `{{json .Job}}` and `{{urlquery .Job}}` write any of " +
+			"These actions insert values of the attempt: " + either(templateActions()) + ". `{{json .Job}}` and `{{urlquery .Job}}` write any of " +
 			"them as JSON or percent-encoded, `{{date \"%Y-%m-%d\" \"Europe/Berlin\" .ScheduledAt}}` writes an instant in the format " +
 			"of strftime, and `{{if .PreviousFire}}…{{else}}…{{end}}` tests whether there is one. Write `{{\"{{\"}}` for literal " +
 			"braces. The body is sent as `application/json` unless `headers` say otherwise. Default: the payload is the body."),
-		"timeout": durationWithDefault(defaults.Timeout, "Time limit of one attempt, from dialing to the last byte, such as `500ms`, "+
+		"timeout": durationWithDefault(defaults.Timeout, "Time limit of one attempt, from connecting to the last byte, such as `500ms`, "+
 			"`30s` or `1h30m`; from `100ms` to `24h`."),
 		"signing": signingAttribute(),
 		"auth":    authAttribute(),
