@@ -97,7 +97,7 @@ func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		return
 	}
 	app, err := r.conn.App(ctx, state.Name.ValueString())
-	if isNotFound(err) {
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
 		resp.State.RemoveResource(ctx)
 		return
 	}
@@ -117,7 +117,7 @@ func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	}
 	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
 	app, err := r.conn.PutApp(ctx, expandApp(&expander{}, plan), client.Condition{Revision: revision})
-	if isConflict(err) {
+	if isConflict(err) { // read the app again, so that the error can name both revisions
 		current, err := r.conn.App(ctx, name)
 		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
 		return

@@ -114,7 +114,7 @@ func (r *calendarResource) Read(ctx context.Context, req resource.ReadRequest, r
 		return
 	}
 	calendar, err := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
-	if isNotFound(err) {
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
 		resp.State.RemoveResource(ctx)
 		return
 	}
@@ -138,7 +138,7 @@ func (r *calendarResource) Update(ctx context.Context, req resource.UpdateReques
 	}
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
 	calendar, err := r.conn.PutCalendar(ctx, calendar, client.Condition{Revision: revision})
-	if isConflict(err) {
+	if isConflict(err) { // read the calendar again, so that the error can name both revisions
 		current, err := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
 		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err)
 		return

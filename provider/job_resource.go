@@ -44,6 +44,7 @@ func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
 		return
 	}
+	// An invalid job is reported before any request is made.
 	job, problems := plannedJob(ctx, plan, config, nil)
 	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
 		return
@@ -54,7 +55,7 @@ func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, re
 		return
 	}
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, plan))
-	reportWarnings(&resp.Diagnostics, job.Warnings)
+	reportWarnings(&resp.Diagnostics, job.Warnings) // the API also knows the exclusions of calendars
 }
 
 func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -64,7 +65,7 @@ func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		return
 	}
 	job, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
-	if isNotFound(err) {
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
 		warnOfDeletion(&resp.Diagnostics, state)
 		resp.State.RemoveResource(ctx)
 		return
@@ -90,7 +91,7 @@ func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	}
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
 	job, err := r.conn.PutJob(ctx, job, client.Condition{Revision: revision})
-	if isConflict(err) {
+	if isConflict(err) { // read the job again, so that the error can name both revisions
 		current, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
 		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
 		return
@@ -100,7 +101,7 @@ func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		return
 	}
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, plan))
-	reportWarnings(&resp.Diagnostics, job.Warnings)
+	reportWarnings(&resp.Diagnostics, job.Warnings) // the API also knows the exclusions of calendars
 }
 
 func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
