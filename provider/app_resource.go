@@ -138,7 +138,7 @@ func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
 	err := r.conn.DeleteApp(ctx, name, client.Condition{Revision: revision})
 	switch {
-	case err == nil || isNotFound(err): // someone else has deleted it, which is what was wanted
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
 		current, err := r.conn.App(ctx, name)
 		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)

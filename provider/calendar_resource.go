@@ -160,7 +160,7 @@ func (r *calendarResource) Delete(ctx context.Context, req resource.DeleteReques
 	app, name := state.App.ValueString(), state.Name.ValueString()
 	err := r.conn.DeleteCalendar(ctx, app, name, client.Condition{Revision: revision})
 	switch {
-	case err == nil || isNotFound(err): // someone else has deleted it, which is what was wanted
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
 		current, err := r.conn.Calendar(ctx, app, name)
 		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err)

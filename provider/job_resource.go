@@ -114,7 +114,7 @@ func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	app, name := state.App.ValueString(), state.Name.ValueString()
 	err := r.conn.DeleteJob(ctx, app, name, client.Condition{Revision: revision})
 	switch {
-	case err == nil || isNotFound(err): // someone else has deleted it, which is what was wanted
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
 		current, err := r.conn.Job(ctx, app, name)
 		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
