@@ -13,7 +13,7 @@ import (
 // lambdaTarget is the kind lambda.
 type lambdaTarget struct{}
 
-func (lambdaTarget) name() string { return "lambda" }
+func (lambdaTarget) name() string { return string(dispatcher.TargetLambda) }
 
 type lambdaModel struct {
 	Function      types.String   `tfsdk:"function"`

@@ -12,7 +12,7 @@ import (
 // webhookTarget is the kind webhook. Its schema is in target_webhook_schema.go.
 type webhookTarget struct{}
 
-func (webhookTarget) name() string { return "webhook" }
+func (webhookTarget) name() string { return string(dispatcher.TargetWebhook) }
 
 type webhookModel struct {
 	URL          types.String   `tfsdk:"url"`
