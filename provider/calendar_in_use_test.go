@@ -16,12 +16,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
-// What a calendar and a job need of one another happens in one apply, in both directions.
-func TestCalendarAndItsJobChangeTogether(t *testing.T) {
+// One apply creates a calendar before the job that uses it, and updates the job before it destroys
+// the calendar.
+func TestCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	config := func(attributes, description string) string {
-		// With it Terraform lets the job go of the calendar before it destroys the calendar.
+		// This makes Terraform update the job before it destroys the calendar.
 		attributes += "\n" + createFirst
 		return f.config(job(careful+"description = \""+description+"\"\n") + calendar(attributes))
 	}
@@ -31,19 +32,20 @@ func TestCalendarAndItsJobChangeTogether(t *testing.T) {
 	f.run(t,
 		resource.TestStep{Config: config("", "one"), Check: moved(1)},
 		resource.TestStep{Config: config(`rules = [{ weekdays = ["SUN"] }]`, "two"), Check: moved(2)},
-		// A calendar alone leaves the revision of its job, so no later plan is refused.
+		// A change of the calendar keeps the revision of its job, so no later plan is refused.
 		resource.TestStep{Config: config(`rules = [{ weekdays = ["SAT"] }]`, "two"), Check: moved(2)},
 		resource.TestStep{Config: config(`rules = [{ weekdays = ["SAT"] }]`, "three"), Check: moved(3)},
-		resource.TestStep{Config: f.config(job(hook + daily))}, // lets go of the calendar and destroys it
+		resource.TestStep{Config: f.config(job(hook + daily))}, // removes the calendar from the job and destroys it
 	)
 }
 
-func TestCalendarInUseByOthersIsNotDestroyed(t *testing.T) {
+func TestCalendarInUseIsNotDestroyed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), app+calendar(""))
 	d.must(t, "apply", "-auto-approve")
-	_, err := f.outside.PutCalendar(t.Context(), dispatcher.Calendar{App: "crm", Name: "theirs", Bases: []string{"holidays"}}, client.Condition{})
+	theirs := dispatcher.Calendar{App: "crm", Name: "theirs", Bases: []string{"holidays"}}
+	_, err := f.outside.PutCalendar(t.Context(), theirs, client.Condition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,16 +54,17 @@ func TestCalendarInUseByOthersIsNotDestroyed(t *testing.T) {
 	mustSay(t, d.must(t, "state", "list"), "carillon_calendar.c")
 }
 
-// named are a job and the calendar of that name that its trigger names.
+// named returns a job whose trigger names the calendar, and the calendar under that name.
 func named(calendar, lifecycle string) string {
-	return job(careful) + fmt.Sprintf("resource \"carillon_calendar\" \"c\" {\n app = carillon_app.a.name\n name = %q\n%s}\n", calendar, lifecycle)
+	return job(careful) + fmt.Sprintf(
+		"resource \"carillon_calendar\" \"c\" {\n app = carillon_app.a.name\n name = %q\n%s}\n", calendar, lifecycle)
 }
 
 const createFirst = "lifecycle {\n create_before_destroy = true\n}\n"
 
-// By itself Terraform destroys the old calendar first, which is refused while a trigger names
-// it. Adding create_before_destroy is the way out, also after that.
-func TestRenamedCalendarNeedsToBeCreatedFirst(t *testing.T) {
+// Terraform destroys the old calendar first, which fails while a trigger names it. Adding
+// create_before_destroy afterwards still helps.
+func TestRenamedCalendarNeedsCreateBeforeDestroy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -81,7 +84,7 @@ func TestRenamedCalendarNeedsToBeCreatedFirst(t *testing.T) {
 	}
 }
 
-func TestCalendarIsRemovedInTwoStepsOrCreatedFirst(t *testing.T) {
+func TestCalendarIsRemovedInTwoStepsOrWithCreateBeforeDestroy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	without := f.config(job(hook + daily))
@@ -95,7 +98,7 @@ func TestCalendarIsRemovedInTwoStepsOrCreatedFirst(t *testing.T) {
 	)
 }
 
-func TestCalendarsThatDoNotExistAreNamedAtApply(t *testing.T) {
+func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -103,14 +106,23 @@ func TestCalendarsThatDoNotExistAreNamedAtApply(t *testing.T) {
 			Config:      f.config(job(hook + `triggers = { t = { expression = "@daily", calendar = "absent" } }`)),
 			ExpectError: words(`Invalid value (calendar_unknown)`),
 		},
-		resource.TestStep{Config: f.config(app + calendar(`bases = ["absent"]`)), ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`)},
-		resource.TestStep{Config: f.config(app + calendar(`bases = ["holidays"]`)), ExpectError: words(`bases[0]: calendar "holidays" builds on itself`)},
-		resource.TestStep{Config: strings.ReplaceAll(f.config(calendar("")), "carillon_app.a.name", `"gone"`), ExpectError: words(`there is no app "gone"`)},
+		resource.TestStep{
+			Config:      f.config(app + calendar(`bases = ["absent"]`)),
+			ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`),
+		},
+		resource.TestStep{
+			Config:      f.config(app + calendar(`bases = ["holidays"]`)),
+			ExpectError: words(`bases[0]: calendar "holidays" builds on itself`),
+		},
+		resource.TestStep{
+			Config:      strings.ReplaceAll(f.config(calendar("")), "carillon_app.a.name", `"gone"`),
+			ExpectError: words(`there is no app "gone"`),
+		},
 	)
 }
 
-// A trigger that lost its calendar outside gets it back.
-func TestCalendarOfATriggerChangedOutsideShows(t *testing.T) {
+// Someone removes the calendar from the trigger outside of Terraform; the next apply restores it.
+func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	config := f.config(named("holidays", ""))
@@ -133,7 +145,7 @@ func TestCalendarOfATriggerChangedOutsideShows(t *testing.T) {
 	)
 }
 
-func TestExampleOfCalendarsIsAppliedAndDestroyed(t *testing.T) {
+func TestCalendarExampleIsAppliedAndDestroyed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), contents(t, filepath.Join(examplesDir, "resources", "carillon_calendar", "resource.tf")))

@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
-// badCalendars are calendars that a plan must refuse, by what is wrong with them.
+// badCalendars are calendars that a plan must refuse, by their mistake.
 var badCalendars = map[string]badDefinition{
 	"name":                 {`name = "Holidays"`, []string{`name_format name`}},
 	"app":                  {`app = "../x"`, []string{`name_format app`}},
@@ -62,12 +62,12 @@ var badCalendars = map[string]badDefinition{
 
 func rule(attributes string) string { return "rules = [{ " + attributes + " }]\n" }
 
-func TestBadCalendarsAreRefusedAtPlan(t *testing.T) {
+func TestInvalidCalendarsAreRefusedAtPlan(t *testing.T) {
 	t.Parallel()
 	refusedAtPlan(t, "carillon_calendar", badCalendars)
 }
 
-func TestWhatIsLeftOutOfACalendarIsItsDefault(t *testing.T) {
+func TestCalendarDefaultsEqualTheirExplicitValues(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	config := func(attributes string) string { return f.config(app + calendar(attributes)) }
@@ -76,7 +76,10 @@ func TestWhatIsLeftOutOfACalendarIsItsDefault(t *testing.T) {
 		resource.TestStep{Config: config("")},
 		resource.TestStep{Config: config("rules = []\nbases = []\ntimezone = \"UTC\""), ConfigPlanChecks: same},
 		resource.TestStep{Config: config(`rules = [{ dates = ["12-25"] }]`)},
-		resource.TestStep{Config: config(`rules = [{ dates = ["12-25"], weekdays = [], days_of_month = null, only = false }]`), ConfigPlanChecks: same},
+		resource.TestStep{
+			Config:           config(`rules = [{ dates = ["12-25"], weekdays = [], days_of_month = null, only = false }]`),
+			ConfigPlanChecks: same,
+		},
 	)
 }
 
@@ -86,7 +89,7 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 	resources := app + calendar(`bases = []
 		rules = [{ dates = ["12-25"], weekdays = [] }, { days_of_month = [1], only = true }, { from = "22:00", to = "06:00", dates = [] }]`)
 	f.directory(t, f.config(resources)).must(t, "apply", "-auto-approve")
-	// By anyone who leaves out what is the default.
+	// Another client leaves out the default time zone.
 	stored, err := f.outside.Calendar(t.Context(), "crm", "holidays")
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +98,7 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 	if _, err := f.outside.PutCalendar(t.Context(), stored, client.Condition{}); err != nil {
 		t.Fatal(err)
 	}
-	// Another state, which knows nothing of what was applied.
+	// A second, empty state imports the applied resources.
 	resources += `
 		import {
 		  to = carillon_app.a
@@ -108,19 +111,23 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 	d := f.directory(t, f.config(resources))
 	mustSay(t, d.must(t, "plan"), "2 to import, 0 to add, 0 to change, 0 to destroy")
 	d = f.directory(t, f.config(app+calendar("")))
-	d.mustFail(t, []string{"import", "carillon_calendar.c", "holidays"}, `The id "holidays" does not have the form app/calendar`, "(import_id)")
+	d.mustFail(t, []string{"import", "carillon_calendar.c", "holidays"},
+		`The id "holidays" does not have the form app/calendar`, "(import_id)")
 	d.mustFail(t, []string{"import", "carillon_calendar.c", "crm/absent"}, "Cannot import non-existent remote object")
 }
 
-// laterOf is a value that is known only after apply.
+// laterOf returns a resource whose output is known only after apply.
 func laterOf(name, value string) string {
 	return fmt.Sprintf("resource \"terraform_data\" %q {\n input = %s\n}\n", name, value)
 }
 
-func TestUnknownPartsOfCalendarsAreJudgedAtApply(t *testing.T) {
+func TestUnknownCalendarValuesAreCheckedAtApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	all := laterOf("l", `{ name = "holidays", zone = "Asia/Tokyo", text = "any", day = "12-25", days = [1], time = "22:00", rules = [{ weekdays = ["SUN"] }] }`) + app + `
+	all := laterOf("l", `{
+		name = "holidays", zone = "Asia/Tokyo", text = "any", day = "12-25", days = [1], time = "22:00"
+		rules = [{ weekdays = ["SUN"] }]
+	}`) + app + `
 		resource "carillon_calendar" "c" {
 		  app         = carillon_app.a.name
 		  name        = terraform_data.l.output.name
@@ -147,7 +154,7 @@ func TestUnknownPartsOfCalendarsAreJudgedAtApply(t *testing.T) {
 				statecheck.ExpectKnownValue("carillon_calendar.d", tfjsonpath.New("rules"), knownvalue.ListSizeExact(1)),
 			},
 		},
-		// What is known beside it is judged at plan all the same.
+		// Known values next to unknown ones are still checked at plan.
 		resource.TestStep{
 			Config: f.config(app + laterOf("m", `"12-25"`) +
 				calendar(rule(`dates = [terraform_data.m.output, "25.12."], from = terraform_data.m.output`))),
@@ -156,20 +163,24 @@ func TestUnknownPartsOfCalendarsAreJudgedAtApply(t *testing.T) {
 		},
 		resource.TestStep{
 			Config: f.config(app + laterOf("n", `"22:00"`) + calendar(rule(`dates = ["12-25"], from = terraform_data.n.output`))),
-			// Terraform says it at apply alone: it may have come to null.
+			// Only apply can tell: the unknown value might have been null.
 			ExpectError: words("rules[0]:"),
 		},
-		resource.TestStep{Config: f.config(app)}, // so that it can be destroyed
+		resource.TestStep{Config: f.config(app)}, // a valid configuration, so that destroy works
 	)
 }
 
-// The names of app and job are what H hashes, so an expression waits for them.
-func TestUnknownPartsOfSchedulesAreJudgedAtApply(t *testing.T) {
+// H hashes the names of app and job, so an expression with H cannot be checked before both are
+// known.
+func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	named := func(later, attributes string) string {
-		return f.config(laterOf(later, `{ name = "nightly", calendar = "holidays", on = "next_included", jitter = "5m", drift = true, enabled = false }`) +
-			strings.ReplaceAll(strings.ReplaceAll(job(attributes), `"nightly"`, "later.name"), "later.", "terraform_data."+later+".output.") + calendar(""))
+		values := laterOf(later, `{
+			name = "nightly", calendar = "holidays", on = "next_included", jitter = "5m", drift = true, enabled = false
+		}`)
+		unknown := strings.ReplaceAll(job(attributes), `"nightly"`, "later.name")
+		return f.config(values + strings.ReplaceAll(unknown, "later.", "terraform_data."+later+".output.") + calendar(""))
 	}
 	dialect := func(trigger string) tfjsonpath.Path {
 		return tfjsonpath.New("triggers").AtMapKey(trigger).AtMapKey("dialect")
@@ -203,7 +214,7 @@ func TestUnknownPartsOfSchedulesAreJudgedAtApply(t *testing.T) {
 			})),
 			ExpectError: words(`triggers["t"].expression:`),
 		},
-		// Anyone who comes to be disabled may be past.
+		// A disabled job may have an instant in the past.
 		resource.TestStep{Config: named("n", hook+"enabled = later.enabled\n"+`triggers = { t = { expression = "at(2001-01-01T00:00:00Z)" } }`)},
 		resource.TestStep{Config: f.config(app)},
 	)

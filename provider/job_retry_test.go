@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/statecheck"
 )
 
-func TestRetriesAreVisibleAndCanBeLeftOutAgain(t *testing.T) {
+func TestRetryDefaultsAreShownAndRestored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	resources := func(retry string) string { return f.config(job(hook + daily + retry)) }

@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// secretJob is a job whose secrets come from a variable that Terraform keeps nowhere.
+// secretJob returns a job whose secrets come from an ephemeral variable.
 func secretJob(version int) string {
 	secret := func(value string) string { return fmt.Sprintf("{ value = %s, value_version = %d }", value, version) }
 	return job(fmt.Sprintf(`target = {
@@ -33,7 +33,8 @@ func secretJob(version int) string {
 			} } }
 		}
 	}
-	`, secret(`"whsec_${base64encode("${var.canary} 0123456789 0123456789")}"`), secret(`"${var.canary}-key"`), secret(`"${var.canary}-token"`))+daily) + `
+	`, secret(`"whsec_${base64encode("${var.canary} 0123456789 0123456789")}"`),
+		secret(`"${var.canary}-key"`), secret(`"${var.canary}-token"`))+daily) + `
 	variable "canary" {
 		type      = string
 		ephemeral = true
@@ -55,7 +56,7 @@ func (f *fixture) stored(t *testing.T) map[string]string {
 	return values
 }
 
-func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
+func TestSecretsAreSentByVersionAndNeverWrittenToDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(secretJob(1)))
@@ -79,13 +80,13 @@ func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
 		mustSay(t, applied, step.changes)
 		printed.WriteString(applied)
 		got := f.stored(t)
-		delete(got, "a") // of which the API has checked the form
+		delete(got, "a") // the API has checked its form
 		want := map[string]string{"b": "env:SECRET_B", "secret_access_key": step.holds + "-key", "session_token": step.holds + "-token"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s version %d: stored (-want +got):\n%s", step.value, step.version, diff)
 		}
 	}
-	// Another attribute changes: what is stored stays.
+	// Another attribute changes: the stored values stay.
 	write(t, file, strings.Replace(f.config(secretJob(2)), "/hook", "/hook2", 1))
 	d = d.with("TF_VAR_canary=CANARY3")
 	printed.WriteString(d.must(t, "apply", "-auto-approve"))
@@ -93,15 +94,15 @@ func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
 		t.Errorf("after another change: stored %q", got)
 	}
 	printed.WriteString(d.must(t, "state", "pull"))
-	mustNotHold(t, "what terraform printed", printed.String())
+	mustNotHold(t, "the output of terraform", printed.String())
 	for name, text := range files(t, d.path) {
 		mustNotHold(t, name, text)
 	}
 }
 
-// Each field that holds a secret, by value: it is stored, and in nothing that Terraform or the
+// Each field that can hold a secret is stored, but appears in nothing that Terraform or the
 // provider writes.
-func TestNoKindOfSecretIsKept(t *testing.T) {
+func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	certificate, key := clientCertificate(t)
@@ -121,25 +122,34 @@ func TestNoKindOfSecretIsKept(t *testing.T) {
 		"bearer": `auth = { bearer = { token = ` + token + ` } }`,
 		"header": `auth = { api_key = { header = "X-Key", key = ` + token + ` } }`,
 		"query":  `auth = { api_key = { query = "key", key = ` + token + ` } }`,
-		"sigv4":  `auth = { sigv4 = { service = "lambda", region = "eu-west-1", credentials = { access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = ` + token + ` } } }`,
-		"hmac":   `signing = { secrets = { a = { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" } } }`,
-		"ed":     `signing = { secrets = { a = { value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}" } } }`,
-		"tls":    fmt.Sprintf(`tls = { client_certificate = %q, client_key = { value = var.key } }`, certificate),
+		"sigv4": `auth = { sigv4 = { service = "lambda", region = "eu-west-1",
+			credentials = { access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = ` + token + ` } } }`,
+		"hmac": `signing = { secrets = { a = { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" } } }`,
+		"ed":   `signing = { secrets = { a = { value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}" } } }`,
+		"tls":  fmt.Sprintf(`tls = { client_certificate = %q, client_key = { value = var.key } }`, certificate),
 	}
 	for name, attributes := range kinds {
-		config += fmt.Sprintf("resource \"carillon_job\" %q {\n app = carillon_app.a.name\n name = %q\n target = { webhook = { url = \"https://example.com/\"\n %s } }\n%s}\n", name, name, attributes, daily)
+		config += fmt.Sprintf(`
+			resource "carillon_job" %q {
+			  app    = carillon_app.a.name
+			  name   = %q
+			  target = { webhook = { url = "https://example.com/", %s } }
+			  %s
+			}
+		`, name, name, attributes, daily)
 	}
 	d := f.directory(t, f.config(config))
 	d = d.with("TF_VAR_canary=CANARY1", "TF_VAR_key="+key, "TF_LOG_PROVIDER=TRACE", "TF_LOG_PATH="+filepath.Join(d.path, "provider.log"))
-	printed := d.must(t, "plan", "-out=saved.plan") + d.must(t, "show", "-json", "saved.plan") + d.must(t, "apply", "saved.plan") + d.must(t, "plan", "-detailed-exitcode") +
+	printed := d.must(t, "plan", "-out=saved.plan") + d.must(t, "show", "-json", "saved.plan") +
+		d.must(t, "apply", "saved.plan") + d.must(t, "plan", "-detailed-exitcode") +
 		d.must(t, "state", "pull") + d.must(t, "show", "-json")
 	broken := strings.ReplaceAll(f.config(config), `"https://example.com/"`, `"ftp://example.com/"`)
 	write(t, filepath.Join(d.path, "file0.tf"), broken)
 	output, err := d.terraform(t, "plan")
 	if err == nil {
-		t.Errorf("a plan of URLs that are none succeeded:\n%s", output)
+		t.Errorf("a plan with invalid URLs succeeded:\n%s", output)
 	}
-	mustNotHold(t, "what terraform printed", printed+output, strings.Split(key, "\n")[1])
+	mustNotHold(t, "the output of terraform", printed+output, strings.Split(key, "\n")[1])
 	for name, text := range files(t, d.path) {
 		mustNotHold(t, name, text, strings.Split(key, "\n")[1])
 	}
@@ -156,7 +166,7 @@ func TestNoKindOfSecretIsKept(t *testing.T) {
 	}
 }
 
-// clientCertificate makes one, with its key, as PEM.
+// clientCertificate returns a client certificate and its key as PEM.
 func clientCertificate(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -172,11 +182,14 @@ func clientCertificate(t *testing.T) (certificate, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	encode := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return encode("CERTIFICATE", raw), encode("PRIVATE KEY", secret)
 }
 
-// A URL that leads elsewhere needs the values again, and the plan says so.
-func TestSecretsDoNotMoveWithTheURL(t *testing.T) {
+// After a change of the URL's host, the values must be sent again, and the plan says so.
+func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(secretJob(1))).with("TF_VAR_canary=CANARY1")
@@ -186,7 +199,8 @@ func TestSecretsDoNotMoveWithTheURL(t *testing.T) {
 		return strings.Replace(f.config(secretJob(version)), "https://example.com/", "https://example.org/", 1)
 	}
 	write(t, file, moved(1))
-	output := d.mustFail(t, []string{"plan"}, "(secret_origin)", "target.webhook.auth.sigv4.credentials.session_token.value_version", `target.webhook.signing.secrets["a"].value_version`,
+	output := d.mustFail(t, []string{"plan"}, "(secret_origin)",
+		"target.webhook.auth.sigv4.credentials.session_token.value_version", `target.webhook.signing.secrets["a"].value_version`,
 		`given for "https://example.com" and is not sent to "https://example.org"`, "with another value_version")
 	if n := strings.Count(output, "(secret_origin)"); n != 3 {
 		t.Errorf("%d errors, want one for each of three values:\n%s", n, output)
@@ -199,7 +213,7 @@ func TestSecretsDoNotMoveWithTheURL(t *testing.T) {
 	if got := f.stored(t)["session_token"]; got != "CANARY2-token" {
 		t.Errorf("after the move: stored %q", got)
 	}
-	// A job of another name takes its place, and is given the values as every new one.
+	// A job with another name replaces it and gets the values, as every new job does.
 	write(t, file, strings.Replace(f.config(secretJob(2)), "\"nightly\"", "\"daily\"", 1))
 	mustSay(t, d.with("TF_VAR_canary=CANARY3").must(t, "apply", "-auto-approve"), "1 added, 0 changed, 1 destroyed")
 }
@@ -238,7 +252,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-func TestSecretsThatAreNoneAreRefusedAtPlan(t *testing.T) {
+func TestInvalidSecretsAreRefusedAtPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for attributes, says := range map[string]string{
@@ -254,7 +268,7 @@ func TestSecretsThatAreNoneAreRefusedAtPlan(t *testing.T) {
 		if err == nil || !strings.Contains(output, says) {
 			t.Errorf("plan of %s = %v, want an error with %s:\n%s", attributes, err, says, output)
 		}
-		// Terraform itself shows the line of the configuration at fault.
+		// Terraform itself prints the line of the configuration with the mistake.
 		mustNotHold(t, attributes, strings.ReplaceAll(output, attributes, ""))
 	}
 }
