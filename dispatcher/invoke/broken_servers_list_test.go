@@ -27,9 +27,9 @@ const (
 	gigabyte = 1 << 30
 )
 
-// animal is a target that misbehaves, and what must be said of it.
-type animal struct {
-	// host is a name that is called, of brokenServersNames; "": the address of the animal itself.
+// brokenServer is a target that misbehaves, and what must be said of it.
+type brokenServer struct {
+	// host is a name that is called, of brokenNames; "": the address of the brokenServer itself.
 	host string
 	// behave serves one connection whose first request has been read, unless deaf; it is closed
 	// afterwards. It calls seen for each request that it reads, and returns when done is closed.
@@ -44,14 +44,14 @@ type animal struct {
 	requests bool
 }
 
-// brokenServersNames are the names of animals that begin to misbehave before they are found.
-var brokenServersNames = map[string]named{
+// brokenNames are the names of servers that begin to misbehave before they are found.
+var brokenNames = map[string]named{
 	"empty.test":    {lists: [][]string{{}}},
 	"servfail.test": {code: dnsmessage.RCodeServerFailure},
 	"refused.test":  {code: dnsmessage.RCodeRefused},
 	"silent.test":   {silent: true},
-	"late.test":     {lists: [][]string{{"127.0.0.1"}}, after: 3 * brokenServersTimeout},
-	"slow.test":     {lists: [][]string{{"127.0.0.1"}}, after: brokenServersTimeout / 4},
+	"late.test":     {lists: [][]string{{"127.0.0.1"}}, after: 3 * brokenTimeout},
+	"slow.test":     {lists: [][]string{{"127.0.0.1"}}, after: brokenTimeout / 4},
 }
 
 func says(text string) func(net.Conn, func(), <-chan struct{}) {
@@ -118,8 +118,8 @@ func bomb(t *testing.T) string {
 
 // keptAlive answers the first request of each connection, and reads the second one if it is to
 // die under it. Then it ends the connection without a word.
-func keptAlive(underRequest bool) animal {
-	a := animal{state: failed, class: dispatcher.ClassReset, answered: new(atomic.Int64), requests: underRequest}
+func keptAlive(underRequest bool) brokenServer {
+	a := brokenServer{state: failed, class: dispatcher.ClassReset, answered: new(atomic.Int64), requests: underRequest}
 	a.behave = func(c net.Conn, seen func(), _ <-chan struct{}) {
 		a.answered.Add(1)
 		if _, err := io.WriteString(c, ok+"Content-Length: 0\r\n\r\n"); err != nil || !underRequest {
@@ -135,8 +135,8 @@ func keptAlive(underRequest bool) animal {
 
 // overHTTP2 does as told with each request of a connection, once it has come in full. A request is
 // seen from its first frame on.
-func overHTTP2(state dispatcher.RunState, class dispatcher.Class, with func(f *http2.Framer, stream uint32) error) animal {
-	return animal{deaf: true, tls: &tls.Config{NextProtos: []string{"h2"}}, state: state, class: class, behave: func(c net.Conn, seen func(), _ <-chan struct{}) {
+func overHTTP2(state dispatcher.RunState, class dispatcher.Class, with func(f *http2.Framer, stream uint32) error) brokenServer {
+	return brokenServer{deaf: true, tls: &tls.Config{NextProtos: []string{"h2"}}, state: state, class: class, behave: func(c net.Conn, seen func(), _ <-chan struct{}) {
 		preface := make([]byte, len(http2.ClientPreface))
 		if _, err := io.ReadFull(c, preface); err != nil || string(preface) != http2.ClientPreface {
 			return // as who repeats by HTTP/1 what it could not send
@@ -181,11 +181,11 @@ func pouring(c net.Conn, seen func(), _ <-chan struct{}) {
 	})})
 }
 
-// zoo are the animals. Those with TLS are trusted by their own certificate, unless that is what
+// zoo are the servers. Those with TLS are trusted by their own certificate, unless that is what
 // is wrong with them.
-func brokenServers(t *testing.T, good tls.Certificate) map[string]animal {
+func brokenServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	t.Helper()
-	all := map[string]animal{
+	all := map[string]brokenServer{
 		"accepts and does not read": {behave: hang, deaf: true, state: timedOut, class: dispatcher.ClassTimeout},
 		"never answers":             {behave: hang, state: timedOut, class: dispatcher.ClassTimeout, requests: true},
 		"a header byte by byte":     {behave: drip(ok, "X-A: b\r\nX-B: ccccccccccccccccccccccccccccccc"), state: timedOut, class: dispatcher.ClassTimeout, requests: true},
@@ -215,22 +215,22 @@ func brokenServers(t *testing.T, good tls.Certificate) map[string]animal {
 		"kept alive, dies under a request":  keptAlive(true),
 		"kept alive, dies between requests": keptAlive(false),
 	}
-	for name, a := range animalsWithTLS(t, good) {
+	for name, a := range brokenTLSServers(t, good) {
 		all[name] = a
 	}
 	for host, class := range map[string]dispatcher.Class{
 		"nosuch.test": dispatcher.ClassDNS, "empty.test": dispatcher.ClassDNS, "servfail.test": dispatcher.ClassDNS, "refused.test": dispatcher.ClassDNS,
 	} {
-		all["a name: "+host] = animal{host: host, behave: hang, state: failed, class: class}
+		all["a name: "+host] = brokenServer{host: host, behave: hang, state: failed, class: class}
 	}
 	for _, host := range []string{"silent.test", "late.test"} {
-		all["a name: "+host] = animal{host: host, behave: hang, state: timedOut, class: dispatcher.ClassTimeout}
+		all["a name: "+host] = brokenServer{host: host, behave: hang, state: timedOut, class: dispatcher.ClassTimeout}
 	}
-	all["a name: slow.test"] = animal{host: "slow.test", behave: says(ok + "Connection: close\r\nContent-Length: 0\r\n\r\n"), state: succeeded, requests: true}
+	all["a name: slow.test"] = brokenServer{host: "slow.test", behave: says(ok + "Connection: close\r\nContent-Length: 0\r\n\r\n"), state: succeeded, requests: true}
 	return all
 }
 
-func animalsWithTLS(t *testing.T, good tls.Certificate) map[string]animal {
+func brokenTLSServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	t.Helper()
 	const name = "127.0.0.1"
 	with := func(c tls.Certificate) *tls.Config {
@@ -239,7 +239,7 @@ func animalsWithTLS(t *testing.T, good tls.Certificate) map[string]animal {
 	old := with(good)
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
 	hour := time.Now().Add(time.Hour)
-	return map[string]animal{
+	return map[string]brokenServer{
 		"an expired certificate":   {behave: hang, tls: with(certificate(t, name, time.Now().Add(-time.Hour))), state: failed, class: dispatcher.ClassTLS},
 		"an unknown certificate":   {behave: hang, tls: with(certificate(t, name, hour)), state: failed, class: dispatcher.ClassTLS},
 		"a certificate of another": {behave: hang, tls: with(certificate(t, "127.0.0.9", hour)), state: failed, class: dispatcher.ClassTLS},

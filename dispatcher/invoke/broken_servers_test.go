@@ -28,23 +28,23 @@ import (
 )
 
 const (
-	brokenServersTimeout = 400 * time.Millisecond // of calls that are to time out
-	brokenServersAtOnce  = 100                    // calls that are made at once
-	brokenServersMemory  = 256 << 20              // bytes that the heap, the animals' included, may have at most
+	brokenTimeout = 400 * time.Millisecond // of calls that are to time out
+	callsAtOnce  = 100                    // calls that are made at once
+	heapLimit  = 256 << 20              // bytes that the heap, the servers' included, may have at most
 )
 
-// brokenServersCalls is how often each animal is called: CARILLON_ZOO of the environment (see make zoo), or
+// callsPerServer is how often each brokenServer is called: CARILLON_BROKEN_SERVERS of the environment (see make zoo), or
 // some.
-func brokenServersCalls(t *testing.T) int {
+func callsPerServer(t *testing.T) int {
 	t.Helper()
-	if n, err := strconv.Atoi(os.Getenv("CARILLON_ZOO")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("CARILLON_BROKEN_SERVERS")); err == nil {
 		return n
 	}
 	return 50
 }
 
-// cage is where an animal is called.
-type cage struct {
+// runningServer is where an brokenServer is called.
+type runningServer struct {
 	address  string
 	requests atomic.Int64
 	listener net.Listener
@@ -52,7 +52,7 @@ type cage struct {
 	serving  sync.WaitGroup
 }
 
-func (a animal) run(t *testing.T, good tls.Certificate) *cage {
+func (a brokenServer) run(t *testing.T, good tls.Certificate) *runningServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +61,7 @@ func (a animal) run(t *testing.T, good tls.Certificate) *cage {
 	if a.tls != nil && len(a.tls.Certificates) == 0 {
 		a.tls.Certificates = []tls.Certificate{good}
 	}
-	k := &cage{address: l.Addr().String(), listener: l, done: make(chan struct{})}
+	k := &runningServer{address: l.Addr().String(), listener: l, done: make(chan struct{})}
 	k.serving.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -74,7 +74,7 @@ func (a animal) run(t *testing.T, good tls.Certificate) *cage {
 	return k
 }
 
-func (a animal) serve(k *cage, c net.Conn) {
+func (a brokenServer) serve(k *runningServer, c net.Conn) {
 	ended, plain := make(chan struct{}), c
 	k.serving.Go(func() {
 		select {
@@ -104,17 +104,17 @@ func (a animal) serve(k *cage, c net.Conn) {
 	a.behave(c, seen, k.done)
 }
 
-func (k *cage) close() {
+func (k *runningServer) close() {
 	close(k.done)
 	_ = k.listener.Close()
 	k.serving.Wait()
 }
 
-// call calls an animal once, and says what is wrong with the outcome.
-func (a animal) call(ctx context.Context, i *invoke.Invoker, url string, trusted *dispatcher.TLS) (dispatcher.Outcome, error) {
+// call calls an brokenServer once, and says what is wrong with the outcome.
+func (a brokenServer) call(ctx context.Context, i *invoke.Invoker, url string, trusted *dispatcher.TLS) (dispatcher.Outcome, error) {
 	timeout := 60 * time.Second
 	if a.state == timedOut {
-		timeout = brokenServersTimeout
+		timeout = brokenTimeout
 	}
 	call := callTo(url+"/?key=hunter2", "POST", timeout)
 	call.Target.Webhook.TLS = trusted
@@ -130,9 +130,9 @@ func (a animal) call(ctx context.Context, i *invoke.Invoker, url string, trusted
 	return o, nil
 }
 
-// visit calls an animal often, and returns how many calls succeeded and how late the last of those
+// visit calls an brokenServer often, and returns how many calls succeeded and how late the last of those
 // that timed out did.
-func (a animal) visit(t *testing.T, i *invoke.Invoker, k *cage, trusted *dispatcher.TLS, calls int) (int64, time.Duration) {
+func (a brokenServer) visit(t *testing.T, i *invoke.Invoker, k *runningServer, trusted *dispatcher.TLS, calls int) (int64, time.Duration) {
 	t.Helper()
 	url := "http://" + k.address
 	if a.tls != nil {
@@ -148,7 +148,7 @@ func (a animal) visit(t *testing.T, i *invoke.Invoker, k *cage, trusted *dispatc
 	var successes int64
 	var late time.Duration
 	var group errgroup.Group
-	group.SetLimit(brokenServersAtOnce)
+	group.SetLimit(callsAtOnce)
 	for range calls {
 		group.Go(func() error {
 			o, err := a.call(t.Context(), i, url, trusted)
@@ -158,7 +158,7 @@ func (a animal) visit(t *testing.T, i *invoke.Invoker, k *cage, trusted *dispatc
 				successes++
 			}
 			if o.State == timedOut {
-				late = max(late, o.EndedAt.Sub(o.StartedAt)-brokenServersTimeout)
+				late = max(late, o.EndedAt.Sub(o.StartedAt)-brokenTimeout)
 			}
 			return err
 		})
@@ -171,19 +171,19 @@ func (a animal) visit(t *testing.T, i *invoke.Invoker, k *cage, trusted *dispatc
 
 // Every target that misbehaves has its class, each call is one request at most, none holds a call
 // for longer than its timeout, and afterwards nothing is left of any.
-func TestZoo(t *testing.T) {
-	calls, began := brokenServersCalls(t), time.Now()
+func TestBrokenServers(t *testing.T) {
+	calls, began := callsPerServer(t), time.Now()
 	good := certificate(t, "127.0.0.1", time.Now().Add(time.Hour))
 	trusted := &dispatcher.TLS{CACertificates: pemOf(good)}
 	goroutines, files := runtime.NumGoroutine(), openFiles()
-	animals := brokenServers(t, good)
+	servers := brokenServers(t, good)
 	var latest time.Duration
-	t.Run("animals", func(t *testing.T) { // whose servers are all closed after it
+	t.Run("servers", func(t *testing.T) { // whose servers are all closed after it
 		i := invoke.New(invoke.Options{
-			Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: nameServer(t, brokenServersNames)},
+			Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: nameServer(t, brokenNames)},
 		})
 		defer i.Close()
-		for name, a := range animals {
+		for name, a := range servers {
 			t.Run(name, func(t *testing.T) {
 				k := a.run(t, good)
 				successes, late := a.visit(t, i, k, trusted, calls)
@@ -207,11 +207,11 @@ func TestZoo(t *testing.T) {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	if m.HeapSys > brokenServersMemory {
+	if m.HeapSys > heapLimit {
 		t.Errorf("the heap has grown to %d MiB", m.HeapSys>>20)
 	}
-	t.Logf("%d calls to each of %d animals, %d at once, in %s: timeouts late by %s at most; %d MiB of heap at most; %d goroutines and %d files, before %d and %d",
-		calls, len(animals), brokenServersAtOnce, time.Since(began).Round(time.Second), latest.Round(time.Millisecond), m.HeapSys>>20, runtime.NumGoroutine(), openFiles(), goroutines, files)
+	t.Logf("%d calls to each of %d servers, %d at once, in %s: timeouts late by %s at most; %d MiB of heap at most; %d goroutines and %d files, before %d and %d",
+		calls, len(servers), callsAtOnce, time.Since(began).Round(time.Second), latest.Round(time.Millisecond), m.HeapSys>>20, runtime.NumGoroutine(), openFiles(), goroutines, files)
 }
 
 // openFiles counts the files that this process has open, where that can be told.
@@ -228,7 +228,7 @@ func TestAnswersByHTTP2AreTakenAsTheyAreRead(t *testing.T) {
 	t.Parallel()
 	window := make(chan uint32, 1)
 	good := certificate(t, "127.0.0.1", time.Now().Add(time.Hour))
-	a := animal{deaf: true, tls: &tls.Config{NextProtos: []string{"h2"}}, behave: func(c net.Conn, _ func(), _ <-chan struct{}) {
+	a := brokenServer{deaf: true, tls: &tls.Config{NextProtos: []string{"h2"}}, behave: func(c net.Conn, _ func(), _ <-chan struct{}) {
 		if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
 			return
 		}
@@ -285,7 +285,7 @@ func TestConnectionsThatAreNotMade(t *testing.T) {
 	for _, method := range dispatcher.Methods {
 		for _, scheme := range []string{"http", "https"} {
 			group.Go(func() error {
-				if o := i.Invoke(t.Context(), callTo(scheme+"://"+address, method, brokenServersTimeout)); o.State != failed || o.Class != dispatcher.ClassConnectTimeout {
+				if o := i.Invoke(t.Context(), callTo(scheme+"://"+address, method, brokenTimeout)); o.State != failed || o.Class != dispatcher.ClassConnectTimeout {
 					return fmt.Errorf("%s by %s: outcome = %+v, want failed as connect_timeout", method, scheme, o)
 				}
 				return nil

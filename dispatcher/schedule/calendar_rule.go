@@ -57,7 +57,7 @@ func compileWeekdays(errs *Errors, path string, texts []string) localRule {
 	var weekdays uint8
 	for i, text := range texts {
 		upper := strings.ToUpper(text)
-		err := faultf(CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
+		err := problemf(CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
 		if weekdayPattern.MatchString(upper) {
 			var days dayRule
 			err = unixGrammar.parseWeekday(&days, &unixGrammar.fields[4], token{text: upper, column: 1})
@@ -155,9 +155,9 @@ func parseDates(text string) (dates, *problem) {
 	case err != nil:
 		return dates{}, err
 	case yearly != toYearly:
-		return dates{}, faultf(CodeTimeInvalid, "write the year on both sides of / or on neither")
+		return dates{}, problemf(CodeTimeInvalid, "write the year on both sides of / or on neither")
 	case from > to && !yearly:
-		return dates{}, faultf(CodeTimeInvalid, "%s is after %s", fromText, toText)
+		return dates{}, problemf(CodeTimeInvalid, "%s is after %s", fromText, toText)
 	}
 	return dates{from, to, yearly}, nil
 }
@@ -171,7 +171,7 @@ func parseDay(text string) (day int, yearly bool, err *problem) {
 	if at, err := time.Parse(time.DateOnly, leap+text); err == nil {
 		return int(at.Month())*100 + at.Day(), true, nil
 	}
-	return 0, false, faultf(CodeTimeInvalid, "no such date; write 2026-12-25, or 12-25 for every year")
+	return 0, false, problemf(CodeTimeInvalid, "no such date; write 2026-12-25, or 12-25 for every year")
 }
 
 // clockRule matches times of day from (inclusive) to (exclusive), in seconds. The span
@@ -249,7 +249,7 @@ func parseICalendar(text string) (dateRule, *problem) {
 		}
 	}
 	if out == nil {
-		return nil, faultf(CodeTimeInvalid, "no VEVENT in it")
+		return nil, problemf(CodeTimeInvalid, "no VEVENT in it")
 	}
 	return out, nil
 }
@@ -259,12 +259,12 @@ func holiday(event map[string]string) (dates, *problem) {
 	const layout = "20060102"
 	from, err := time.Parse(layout, event["DTSTART"])
 	if err != nil {
-		return dates{}, faultf(CodeTimeInvalid, "DTSTART %q is not a whole day such as 20261225", event["DTSTART"])
+		return dates{}, problemf(CodeTimeInvalid, "DTSTART %q is not a whole day such as 20261225", event["DTSTART"])
 	}
 	to := from
 	if end, ok := event["DTEND"]; ok {
 		if to, err = time.Parse(layout, end); err != nil || !to.After(from) {
-			return dates{}, faultf(CodeTimeInvalid, "DTEND %q is not a whole day after DTSTART", end)
+			return dates{}, problemf(CodeTimeInvalid, "DTEND %q is not a whole day after DTSTART", end)
 		}
 		to = to.AddDate(0, 0, -1)
 	}
@@ -275,6 +275,6 @@ func holiday(event map[string]string) (dates, *problem) {
 	case "FREQ=YEARLY":
 		return dates{from: day(from), to: day(to), yearly: true}, nil
 	default:
-		return dates{}, faultf(CodeTimeInvalid, "RRULE %q is not FREQ=YEARLY", rule)
+		return dates{}, problemf(CodeTimeInvalid, "RRULE %q is not FREQ=YEARLY", rule)
 	}
 }

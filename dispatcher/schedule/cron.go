@@ -133,13 +133,13 @@ func (g *grammar) parse(text, identity string) (fields, []*problem) {
 func oneQuestionMark(dom, dow string) *problem {
 	switch {
 	case dom == "?" && dow == "?":
-		return faultf(CodeCronDays, "both day fields are ?; write * for the day of month to fire on every day")
+		return problemf(CodeCronDays, "both day fields are ?; write * for the day of month to fire on every day")
 	case dom != "?" && dow != "?" && dow == "*":
-		return faultf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the weekday")
+		return problemf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the weekday")
 	case dom != "?" && dow != "?" && dom == "*":
-		return faultf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the day of month")
+		return problemf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the day of month")
 	case dom != "?" && dow != "?":
-		return faultf(CodeCronDays, "both day fields are set; one must be ? (use two triggers to fire on either)")
+		return problemf(CodeCronDays, "both day fields are set; one must be ? (use two triggers to fire on either)")
 	}
 	return nil
 }
@@ -161,11 +161,11 @@ func (f *fields) never() *problem {
 	if months := f.month.list(); len(months) == 1 {
 		month := time.Month(months[0])
 		if month == time.February && f.days.dom != 0 && f.days.dom&(1<<30-1) == 0 {
-			return faultf(CodeCronNever, "February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28")
+			return problemf(CodeCronNever, "February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28")
 		}
-		return faultf(CodeCronNever, "no such day in %s of the years given, so this never fires; check day, month and year", month)
+		return problemf(CodeCronNever, "no such day in %s of the years given, so this never fires; check day, month and year", month)
 	}
-	return faultf(CodeCronNever, "no such date in the months and years given, so this never fires; check day, month and year")
+	return problemf(CodeCronNever, "no such date in the months and years given, so this never fires; check day, month and year")
 }
 
 // token is one white-space separated word of an expression.
@@ -223,5 +223,5 @@ func macro(text string) (string, *problem) {
 	} else if _, ok := macros[strings.ToLower(text)]; ok {
 		advice = "; did you mean " + strings.ToLower(text) + "?"
 	}
-	return "", faultf(CodeCronMacro, "unknown macro%s (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)", advice)
+	return "", problemf(CodeCronMacro, "unknown macro%s (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)", advice)
 }

@@ -35,7 +35,7 @@ func (f *field) items(tok token) ([]item, *problem) {
 	out := make([]item, 0, strings.Count(tok.text, ",")+1)
 	for part := range strings.SplitSeq(tok.text, ",") {
 		if part == "" {
-			return nil, faultf(CodeCronSyntax, "empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
+			return nil, problemf(CodeCronSyntax, "empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
 		}
 		out = append(out, item{f, token{part, tok.column, tok.identity}})
 		tok.column += len(part) + 1
@@ -119,7 +119,7 @@ func (it item) bounds() (low, high, step int, err *problem) {
 		}
 	}
 	if err == nil && stepped && it.quartzNames && body != "" && isLetter(body[len(body)-1]) {
-		return 0, 0, 0, faultf(CodeCronStep, "step after a name in %q of the %s field; write numbers, such as %d-%d/%d",
+		return 0, 0, 0, problemf(CodeCronStep, "step after a name in %q of the %s field; write numbers, such as %d-%d/%d",
 			it.text, it.name, low, high, step)
 	}
 	return low, high, step, err
@@ -140,7 +140,7 @@ func (it item) ends(from, to string) (low, high int, err *problem) {
 		return 0, 0, err
 	}
 	if low > high && !it.wraps {
-		return 0, 0, faultf(CodeCronRange, "start %s is after end %s in the %s field; write it as two ranges, %s-%d,%d-%s",
+		return 0, 0, problemf(CodeCronRange, "start %s is after end %s in the %s field; write it as two ranges, %s-%d,%d-%s",
 			from, to, it.name, from, it.high, it.low, to)
 	}
 	return low, high, nil
@@ -154,16 +154,16 @@ func (it item) step(text string) (int, *problem) {
 	}
 	switch {
 	case text == "":
-		return 0, faultf(CodeCronStep, "no step after / in %q of the %s field", it.text, it.name)
+		return 0, problemf(CodeCronStep, "no step after / in %q of the %s field", it.text, it.name)
 	case !isNumber(text):
 		return 0, it.malformed("write the step as a whole number")
 	}
 	n := number(text)
 	switch {
 	case n == 0:
-		return 0, faultf(CodeCronStep, "step in %q of the %s field must be at least 1", it.text, it.name)
+		return 0, problemf(CodeCronStep, "step in %q of the %s field must be at least 1", it.text, it.name)
 	case n > most:
-		return 0, faultf(CodeCronStep, "step %s exceeds the range %d-%d of the %s field, so it would never be taken; write only the start, such as %d",
+		return 0, problemf(CodeCronStep, "step %s exceeds the range %d-%d of the %s field, so it would never be taken; write only the start, such as %d",
 			text, it.low, it.high, it.name, it.low)
 	}
 	return n, nil
@@ -174,7 +174,7 @@ func (it item) value(text string) (int, *problem) {
 	if isNumber(text) {
 		n := number(text)
 		if n < it.low || n > it.high {
-			return 0, faultf(CodeCronRange, "%s %s is not in %d-%d", it.name, text, it.low, it.high)
+			return 0, problemf(CodeCronRange, "%s %s is not in %d-%d", it.name, text, it.low, it.high)
 		}
 		return n, nil
 	}
@@ -187,9 +187,9 @@ func (it item) value(text string) (int, *problem) {
 		return 0, it.malformed("")
 	}
 	if len(it.names) == 0 {
-		return 0, faultf(CodeCronName, "%s is not valid in the %s field; write %d-%d", text, it.name, it.low, it.high)
+		return 0, problemf(CodeCronName, "%s is not valid in the %s field; write %d-%d", text, it.name, it.low, it.high)
 	}
-	return 0, faultf(CodeCronName, "%s is not valid in the %s field; write %d-%d or %s-%s",
+	return 0, problemf(CodeCronName, "%s is not valid in the %s field; write %d-%d or %s-%s",
 		text, it.name, it.low, it.high, it.names[0], it.names[len(it.names)-1])
 }
 
@@ -208,7 +208,7 @@ func (it item) malformed(advice string) *problem {
 	default:
 		advice = fmt.Sprintf("write *, %d-%d, ranges a-b, lists a,b and steps */n", it.low, it.high)
 	}
-	return faultf(CodeCronSyntax, "%q in the %s field at column %d is not understood; %s", it.text, it.name, it.column, advice)
+	return problemf(CodeCronSyntax, "%q in the %s field at column %d is not understood; %s", it.text, it.name, it.column, advice)
 }
 
 func (it item) example() string { return fmt.Sprintf("%d-%d", it.low, it.high) }

@@ -47,7 +47,7 @@ func UsesHash(text string) bool { return hashPattern.MatchString(text) }
 // value of the range is chosen; with one, the first value is chosen below the step.
 func (it item) hashed(body string, step int, stepped bool) (low, high int, err *problem) {
 	if it.identity == "" {
-		return 0, 0, faultf(CodeCronHash, "H in the %s field needs the identity of a trigger to hash; without one, write a number", it.name)
+		return 0, 0, problemf(CodeCronHash, "H in the %s field needs the identity of a trigger to hash; without one, write a number", it.name)
 	}
 	low, high = it.low, it.high
 	switch {

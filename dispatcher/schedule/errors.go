@@ -87,7 +87,7 @@ func (e Errors) err() error {
 // fault is something wrong inside an expression, before it is known where it came from.
 type problem struct{ code, message string }
 
-func faultf(code, format string, args ...any) *problem {
+func problemf(code, format string, args ...any) *problem {
 	return &problem{code: code, message: fmt.Sprintf(format, args...)}
 }
 

@@ -25,7 +25,7 @@ func parseInterval(text string) (period time.Duration, delay bool, err *problem)
 	}
 	body = strings.Trim(body, " \t")
 	if !ok || body == "" {
-		return 0, false, faultf(CodeRateSyntax, "not an interval; write rate(5 minutes), rate(1h30m), @every 30s or delay(30s)")
+		return 0, false, problemf(CodeRateSyntax, "not an interval; write rate(5 minutes), rate(1h30m), @every 30s or delay(30s)")
 	}
 	period, err = parsePeriod(body)
 	return period, delay, err
@@ -38,11 +38,11 @@ func parsePeriod(body string) (time.Duration, *problem) {
 	case err != nil:
 		return 0, err
 	case period < minPeriod:
-		return 0, faultf(CodeRateMin, "the interval is less than the minimum of 1s")
+		return 0, problemf(CodeRateMin, "the interval is less than the minimum of 1s")
 	case period > maxPeriod:
-		return 0, faultf(CodeRateMax, "the interval is more than the maximum of 100 years")
+		return 0, problemf(CodeRateMax, "the interval is more than the maximum of 100 years")
 	case period%time.Millisecond != 0:
-		return 0, faultf(CodeRateSyntax, "the interval is not a whole number of milliseconds")
+		return 0, problemf(CodeRateSyntax, "the interval is not a whole number of milliseconds")
 	}
 	return period, nil
 }
@@ -57,7 +57,7 @@ func readPeriod(body string) (time.Duration, *problem) {
 	if words := strings.Fields(body); len(words) == 2 && isNumber(words[0]) {
 		unit, ok := units[strings.TrimSuffix(words[1], "s")]
 		if !ok {
-			return 0, faultf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days or weeks", words[1])
+			return 0, problemf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days or weeks", words[1])
 		}
 		n := number(words[0])
 		if n > int(maxPeriod/unit) {
@@ -66,7 +66,7 @@ func readPeriod(body string) (time.Duration, *problem) {
 		return time.Duration(n) * unit, nil
 	}
 	if isNumber(body) {
-		return 0, faultf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", quote(body), quote(body))
+		return 0, problemf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", quote(body), quote(body))
 	}
 	period, err := time.ParseDuration(body)
 	if err == nil {
@@ -76,7 +76,7 @@ func readPeriod(body string) (time.Duration, *problem) {
 	if strings.Trim(body, "0123456789hms") == "" && body[0] <= '9' {
 		return maxPeriod + 1, nil
 	}
-	return 0, faultf(CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
+	return 0, problemf(CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
 }
 
 // elapsed counts a period from the origin.

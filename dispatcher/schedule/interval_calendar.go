@@ -20,19 +20,19 @@ var maxSteps = map[string]int{
 func parseStep(text string) (step, *problem) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) != 2 || !isNumber(words[0]) {
-		return step{}, faultf(CodeRateSyntax, "write every n unit, such as every 3 months")
+		return step{}, problemf(CodeRateSyntax, "write every n unit, such as every 3 months")
 	}
 	s := step{unit: strings.TrimSuffix(words[1], "s")}
 	most, ok := maxSteps[s.unit]
 	if !ok {
-		return step{}, faultf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days, weeks, months or years", words[1])
+		return step{}, problemf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days, weeks, months or years", words[1])
 	}
 	n, exact := integer(words[0])
 	switch {
 	case n < 1:
-		return step{}, faultf(CodeRateMin, "the interval must be at least 1 %s", s.unit)
+		return step{}, problemf(CodeRateMin, "the interval must be at least 1 %s", s.unit)
 	case !exact || n > most:
-		return step{}, faultf(CodeRateMax, "the interval is more than the maximum of 100 years")
+		return step{}, problemf(CodeRateMax, "the interval is more than the maximum of 100 years")
 	}
 	s.n = int64(n)
 	return s, nil
@@ -42,7 +42,7 @@ func parseStep(text string) (step, *problem) {
 func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *problem {
 	body, ok := strings.CutPrefix(text, "every ")
 	if !ok {
-		return faultf(CodeRateSyntax, "write every n unit, such as every 3 months")
+		return problemf(CodeRateSyntax, "write every n unit, such as every 3 months")
 	}
 	s, err := parseStep(body)
 	if err != nil {

@@ -15,7 +15,7 @@ var dailyPattern = regexp.MustCompile(
 func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 	m := dailyPattern.FindStringSubmatch(text)
 	if m == nil {
-		return faultf(CodeRateSyntax, "write it as every 45 minutes from 9:00 to 17:00 on MON-FRI")
+		return problemf(CodeRateSyntax, "write it as every 45 minutes from 9:00 to 17:00 on MON-FRI")
 	}
 	s, err := parseStep(m[1])
 	if err != nil {
@@ -23,10 +23,10 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 	}
 	unit := units[s.unit]
 	if unit == 0 || unit > time.Hour {
-		return faultf(CodeRateSyntax, "unit %q is not one within a day; write seconds, minutes or hours", s.unit)
+		return problemf(CodeRateSyntax, "unit %q is not one within a day; write seconds, minutes or hours", s.unit)
 	}
 	if s.n > int64(24*time.Hour/unit) {
-		return faultf(CodeRateMax, "the interval is more than the maximum of 24 hours")
+		return problemf(CodeRateMax, "the interval is more than the maximum of 24 hours")
 	}
 	d := &daily{zone: &zoned{zone: loc}, period: s.n * int64(unit/time.Second), to: 24*3600 - 1, days: everyWeekday}
 	if d.from, err = timeOfDay(m[2], 0); err != nil {
@@ -36,14 +36,14 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 		return err
 	}
 	if d.from > d.to {
-		return faultf(CodeCronRange, "the time of day %s is after %s; a span may not pass midnight, so use two triggers", m[2], m[3])
+		return problemf(CodeCronRange, "the time of day %s is after %s; a span may not pass midnight, so use two triggers", m[2], m[3])
 	}
 	if m[4] != "" {
 		var rule dayRule
 		weekday := quartzGrammar.fields[5]
 		days := token{text: strings.ToUpper(m[4]), column: strings.LastIndex(text, m[4]) + 1}
 		if strings.ContainsAny(days.text, "?#H") || strings.HasSuffix(days.text, "L") {
-			return faultf(CodeCronSyntax, "weekdays %q are not understood; write names, ranges and lists, such as MON-FRI", m[4])
+			return problemf(CodeCronSyntax, "weekdays %q are not understood; write names, ranges and lists, such as MON-FRI", m[4])
 		}
 		if err := quartzGrammar.parseWeekday(&rule, &weekday, days); err != nil {
 			return err
@@ -66,12 +66,12 @@ func timeOfDay(text string, absent int64) (int64, *problem) {
 	var total int64
 	for i, part := range parts {
 		if i > 2 || len(part) > 2 || !isNumber(part) || number(part) > [...]int{23, 59, 59}[i] {
-			return 0, faultf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
+			return 0, problemf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
 		}
 		total = total*60 + int64(number(part))
 	}
 	if len(parts) != 3 {
-		return 0, faultf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
+		return 0, problemf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
 	}
 	return total, nil
 }

@@ -138,7 +138,7 @@ func (p *program) read(text string, spec Spec, loc *timeZone) []*problem {
 // readCron parses a cron expression and sets up its evaluation.
 func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []*problem {
 	if strings.HasPrefix(text, "cron(") {
-		return one(faultf(CodeCronSyntax, "cron(...) is dialect aws; leave dialect out, or remove the parentheses and write this dialect's fields"))
+		return one(problemf(CodeCronSyntax, "cron(...) is dialect aws; leave dialect out, or remove the parentheses and write this dialect's fields"))
 	}
 	if n := countTokens(text); n < g.required || n > len(g.fields) {
 		return one(g.wrongCount(text, n))
@@ -173,9 +173,9 @@ func (g *grammar) wrongCount(text string, n int) *problem {
 		expected = fmt.Sprintf("expected %d or %d fields", g.required, len(g.fields))
 	}
 	if dialect, err := recognise(text); err == nil {
-		return faultf(CodeCronFields, "%s, found %d; this looks like dialect %s", expected, n, dialect)
+		return problemf(CodeCronFields, "%s, found %d; this looks like dialect %s", expected, n, dialect)
 	}
-	return faultf(CodeCronFields, "%s, found %d", expected, n)
+	return problemf(CodeCronFields, "%s, found %d", expected, n)
 }
 
 // readAt reads at(...) or a bare instant.
@@ -189,7 +189,7 @@ func readAt(text string, spec Spec, loc *timeZone) (single, *problem) {
 	case err != nil:
 		return 0, err
 	case local.offset == nil && spec.Timezone == "":
-		return 0, faultf(CodeTimeZoneMissing, "a local time needs a zone; append Z or an offset such as +02:00, or set timezone")
+		return 0, problemf(CodeTimeZoneMissing, "a local time needs a zone; append Z or an offset such as +02:00, or set timezone")
 	case loc == nil:
 		return 0, nil
 	}
@@ -202,30 +202,30 @@ const maxText = 256
 // clean checks what holds for every dialect and strips outer blanks.
 func clean(text string) (string, *problem) {
 	if len(text) > maxText {
-		return "", faultf(CodeCronTooLong, "expression has %d bytes; the maximum is %d", len(text), maxText)
+		return "", problemf(CodeCronTooLong, "expression has %d bytes; the maximum is %d", len(text), maxText)
 	}
 	if !utf8.ValidString(text) {
-		return "", faultf(CodeCronControl, "expression is not valid UTF-8")
+		return "", problemf(CodeCronControl, "expression is not valid UTF-8")
 	}
 	for i, r := range text {
 		switch {
 		case r == '\n' || r == '\r':
-			return "", faultf(CodeCronControl, "line break at column %d; write one expression", i+1)
+			return "", problemf(CodeCronControl, "line break at column %d; write one expression", i+1)
 		case r == '\t' || r >= ' ' && r < 0x7f:
 		case unicode.IsSpace(r):
-			return "", faultf(CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, i+1)
+			return "", problemf(CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, i+1)
 		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
-			return "", faultf(CodeCronControl, "invisible character U+%04X at column %d; remove it", r, i+1)
+			return "", problemf(CodeCronControl, "invisible character U+%04X at column %d; remove it", r, i+1)
 		default:
-			return "", faultf(CodeCronSyntax, "%q at column %d is not ASCII", r, i+1)
+			return "", problemf(CodeCronSyntax, "%q at column %d is not ASCII", r, i+1)
 		}
 	}
 	text = strings.Trim(text, " \t")
 	if text == "" {
-		return "", faultf(CodeCronEmpty, "expression is empty; write one such as 0 2 * * * or rate(5 minutes)")
+		return "", problemf(CodeCronEmpty, "expression is empty; write one such as 0 2 * * * or rate(5 minutes)")
 	}
 	if name, _, found := strings.Cut(text, "="); found && (strings.EqualFold(name, "TZ") || strings.EqualFold(name, "CRON_TZ")) {
-		return "", faultf(CodeCronTZPrefix, "a zone cannot be part of the expression; use the timezone field")
+		return "", problemf(CodeCronTZPrefix, "a zone cannot be part of the expression; use the timezone field")
 	}
 	return text, nil
 }
@@ -252,6 +252,6 @@ func recognise(text string) (Dialect, *problem) {
 	case 6, 7:
 		return DialectQuartz, nil
 	default:
-		return "", faultf(CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
+		return "", problemf(CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
 	}
 }

@@ -42,7 +42,7 @@ func (it item) relativeDay(r *dayRule, plain bool) *problem {
 	case strings.HasPrefix(body, "L-") && isNumber(body[2:]):
 		n := number(body[2:])
 		if n > 30 {
-			return faultf(CodeCronRange, "offset %s in %q of the %s field is not in 0-30", body[2:], it.text, it.name)
+			return problemf(CodeCronRange, "offset %s in %q of the %s field is not in 0-30", body[2:], it.text, it.name)
 		}
 		if workday {
 			r.domLastW |= 1 << n
@@ -119,7 +119,7 @@ func (it item) relativeWeekday(r *dayRule) *problem {
 		return err
 	}
 	if len(nth) != 1 || nth[0] < '1' || nth[0] > '5' {
-		return faultf(CodeCronRange, "the number after # in %q of the %s field is not in 1-5", it.text, it.name)
+		return problemf(CodeCronRange, "the number after # in %q of the %s field is not in 1-5", it.text, it.name)
 	}
 	r.dowNth[nth[0]-'0'] = 1 << (weekday - 1)
 	return nil

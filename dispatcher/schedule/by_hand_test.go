@@ -97,7 +97,7 @@ func setOption(t *testing.T, spec *schedule.Spec, option string) {
 
 func TestOurFaultsAreRefusedByTheirCodes(t *testing.T) {
 	t.Parallel()
-	for where, row := range table(t, "faults.tsv", 4) {
+	for where, row := range table(t, "problems.tsv", 4) {
 		_, err := schedule.Parse(schedule.Spec{Dialect: schedule.Dialect(row[0]), Expression: row[1], Timezone: row[2]})
 		var problems schedule.Errors
 		if !errors.As(err, &problems) || problems[0].Code != row[3] {
