@@ -6,12 +6,13 @@ import (
 
 // readAWS parses cron(...), rate(...) and at(...) as EventBridge Scheduler documents them:
 // https://docs.aws.amazon.com/scheduler/latest/UserGuide/schedule-types.html
-// Times are local to the schedule's zone, UTC when there is none.
+// Times are local to the schedule's zone, or UTC without a zone.
 func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*problem {
 	kind, rest, _ := strings.Cut(text, "(")
 	inner, closed := strings.CutSuffix(rest, ")")
 	if !closed || strings.ContainsAny(inner, "()") && !UsesHash(inner) {
-		return []*problem{problemf(CodeCronSyntax, "not cron(...), rate(...) or at(...); write as EventBridge does, such as cron(0 12 * * ? *)")}
+		return one(problemf(CodeCronSyntax,
+			"not cron(...), rate(...) or at(...); write it as for EventBridge, such as cron(0 12 * * ? *)"))
 	}
 	switch kind {
 	case "cron":
@@ -20,7 +21,7 @@ func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*problem {
 		return one(p.readAWSRate(text, inner))
 	case "at":
 		if strings.ContainsAny(inner, "Z+.") || strings.Count(inner, "-") > 2 {
-			return one(problemf(CodeTimeInvalid, "EventBridge writes a local time, yyyy-mm-ddThh:mm:ss; set timezone for its zone"))
+			return one(problemf(CodeTimeInvalid, "EventBridge takes a local time, yyyy-mm-ddThh:mm:ss; set timezone for its zone"))
 		}
 		if spec.Timezone == "" {
 			spec.Timezone = "UTC"
@@ -48,7 +49,7 @@ func (p *program) readAWSRate(text, inner string) *problem {
 	return err
 }
 
-// one returns a list of the fault, if there is one.
+// one returns a list of the problem, or nil if there is none.
 func one(f *problem) []*problem {
 	if f == nil {
 		return nil

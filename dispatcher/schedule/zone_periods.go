@@ -14,14 +14,14 @@ type period struct{ start, end, offset int64 }
 // forever is the period of a zone that never changes.
 var forever = period{math.MinInt64 / 2, math.MaxInt64 / 2, 0}
 
-// timeZone is a zone cut into periods. Those of tabled years are kept, because finding one in
-// a time.Location takes several times as long.
+// timeZone divides a zone into periods. It keeps a table of the periods of the most used years,
+// because finding a period in a time.Location takes several times as long.
 type timeZone struct {
 	loc   *time.Location
-	table func() []period // in order, without holes; built at first use
+	table func() []period // in order, without gaps; built at first use
 }
 
-// The years for which periods are kept: those that most schedules are asked about.
+// The years in the table, which are those that schedules need most.
 const (
 	tabledFrom  = 1_577_836_800 // 2020-01-01
 	tabledUntil = 2_524_608_000 // 2050-01-01
@@ -51,7 +51,7 @@ func (z *timeZone) at(instant int64) period {
 	return table[sort.Search(len(table), func(i int) bool { return instant < table[i].end })]
 }
 
-// find asks the location.
+// find returns the period of an instant from the location.
 func (z *timeZone) find(instant int64) period {
 	t := time.Unix(instant, 0).In(z.loc)
 	_, offset := t.Zone()
@@ -65,9 +65,9 @@ func (z *timeZone) find(instant int64) period {
 		found.end = end.Unix()
 	}
 	if found.end <= instant {
-		// On 31 December of leap years after 2037 Go's ZoneBounds ends the period on that very
-		// day, before its own argument (seen with Go 1.26). Its periods end with the year in
-		// any case, so the next year is a safe end. Without this, next would never end.
+		// On 31 December of leap years after 2037, ZoneBounds of Go returns an end on that day,
+		// which is before its own argument (seen with Go 1.26). Its periods end with the year
+		// anyway, so the start of the next year is a safe end. Otherwise next would never return.
 		found.end = yearStart(t.UTC().Year() + 1)
 	}
 	return found
