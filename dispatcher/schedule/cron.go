@@ -224,7 +224,7 @@ func macro(text string) (string, *problem) {
 	}
 	advice := ""
 	if text == "@reboot" {
-		advice = "; a scheduler never boots a machine"
+		advice = "; a scheduler has no reboot"
 	} else if _, ok := macros[strings.ToLower(text)]; ok {
 		advice = "; did you mean " + strings.ToLower(text) + "?"
 	}
