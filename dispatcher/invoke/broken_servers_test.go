@@ -29,8 +29,8 @@ import (
 
 const (
 	brokenTimeout = 400 * time.Millisecond // of calls that are to time out
-	callsAtOnce  = 100                    // calls that are made at once
-	heapLimit  = 256 << 20              // bytes that the heap, the servers' included, may have at most
+	callsAtOnce   = 100                    // calls that are made at once
+	heapLimit     = 256 << 20              // bytes that the heap, the servers' included, may have at most
 )
 
 // callsPerServer is how often each brokenServer is called: CARILLON_BROKEN_SERVERS of the environment (see make zoo), or
