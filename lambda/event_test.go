@@ -13,7 +13,8 @@ import (
 
 func event(id string, attempt int, fence int64) lambda.Event {
 	return lambda.Event{Carillon: lambda.Fire{
-		EventID: id, App: "a", Job: "j", Trigger: "t", Run: "r", Attempt: attempt, Fence: fence, ScheduledAt: time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC),
+		EventID: id, App: "a", Job: "j", Trigger: "t", Run: "r", Attempt: attempt, Fence: fence,
+		ScheduledAt: time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC),
 	}}
 }
 

@@ -26,10 +26,26 @@ func TestRequestsSayWhoCalls(t *testing.T) {
 		header string
 		want   string
 	}{
-		"basic":          {dispatcher.Auth{Basic: &dispatcher.BasicAuth{Username: "ann", Password: secretFile("password")}}, "Authorization", "Basic YW5uOnDDpDpzcyB3MHJk"},
-		"bearer":         {dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secretFile("token")}}, "Authorization", "Bearer a.b-c"},
-		"a stored token": {dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive("v")}}}, "Authorization", "Bearer v"},
-		"key in header":  {dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "x-api-key", Key: secretFile("key")}}, "X-Api-Key", "k&y=1 %"},
+		"basic": {
+			dispatcher.Auth{Basic: &dispatcher.BasicAuth{Username: "ann", Password: secretFile("password")}},
+			"Authorization", "Basic YW5uOnDDpDpzcyB3MHJk",
+		},
+		"bearer": {
+			dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secretFile("token")}}, "Authorization",
+			"Bearer a.b-c",
+		},
+		"a stored token": {
+			dispatcher.Auth{
+				Bearer: &dispatcher.BearerAuth{
+					Token: dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive("v")},
+				},
+			},
+			"Authorization", "Bearer v",
+		},
+		"key in header": {
+			dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "x-api-key", Key: secretFile("key")}}, "X-Api-Key",
+			"k&y=1 %",
+		},
 	} {
 		call := callTo(url, "POST", 5*time.Second)
 		call.Target.Webhook.Auth = &tt.auth
@@ -59,7 +75,8 @@ func TestSecretsThatFitNoHeaderAreNotSent(t *testing.T) {
 	for name, secret := range map[string]dispatcher.Secret{"two lines": secretFile("token"), "no key for it": {Stored: true}} {
 		call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secret}}
 		o := i.Invoke(t.Context(), call)
-		if o.Class != dispatcher.ClassSecret || len(requests) != 0 || strings.Contains(o.Error, "hunter2") || !strings.Contains(o.Error, "bearer token") {
+		if o.Class != dispatcher.ClassSecret || len(requests) != 0 || strings.Contains(o.Error, "hunter2") ||
+			!strings.Contains(o.Error, "bearer token") {
 			t.Errorf("%s: outcome = %+v after %d requests, want class secret before any", name, o, len(requests))
 		}
 	}
@@ -75,9 +92,10 @@ func TestSigV4SignsWhatArrives(t *testing.T) {
 		for _, method := range []string{"POST", "GET"} {
 			call := signedBy(callTo(url+path, method, 5*time.Second))
 			call.Payload = []byte(`{"n":1}`)
-			call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
-				AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
-			}}}
+			call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda",
+				Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
+					AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
+				}}}
 			if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
 				t.Fatalf("outcome = %+v", o)
 			}

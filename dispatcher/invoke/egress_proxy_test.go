@@ -53,15 +53,18 @@ func TestProxiesOfTheEnvironmentAreNotAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := nameServer(t, map[string]named{"called.test": {lists: [][]string{{"127.0.0.1"}}}, "metadata.test": {lists: [][]string{{"169.254.169.254"}}}})
+	names := nameServer(t, map[string]named{"called.test": {lists: [][]string{{"127.0.0.1"}}},
+		"metadata.test": {lists: [][]string{{"169.254.169.254"}}}})
 	// The proxy itself could be called. For loopback by address nobody asks a proxy, so it is by name.
 	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: names}})
 	t.Cleanup(i.Close)
 	for _, method := range dispatcher.Methods {
-		if o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method, 5*time.Second)); o.State != dispatcher.RunSucceeded {
+		if o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method,
+			5*time.Second)); o.State != dispatcher.RunSucceeded {
 			t.Errorf("%s: outcome = %+v, want success without the proxy", method, o)
 		}
-		for _, url := range []string{"http://169.254.169.254/", "https://169.254.169.254/", "http://[fd00:ec2::254]/", "http://metadata.test/", "https://metadata.test/", "http://224.0.0.1/"} {
+		for _, url := range []string{"http://169.254.169.254/", "https://169.254.169.254/", "http://[fd00:ec2::254]/",
+			"http://metadata.test/", "https://metadata.test/", "http://224.0.0.1/"} {
 			if o := i.Invoke(t.Context(), callTo(url, method, 5*time.Second)); o.Class != dispatcher.ClassEgressDenied {
 				t.Errorf("%s %s: outcome = %+v, want egress_denied", method, url, o)
 			}

@@ -1,24 +1,27 @@
 package invoke_test
 
 import (
-	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// fullListener returns the address of a listener that takes no more connections and refuses none,
-// as a host does that cannot be reached.
+// fullListener returns the address of a listener that neither accepts nor refuses connections,
+// because its queue is full. It acts as an unreachable host.
 func fullListener(t *testing.T) string {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	syscall.CloseOnExec(fd)
 	t.Cleanup(func() { _ = syscall.Close(fd) })
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
@@ -31,30 +34,39 @@ func fullListener(t *testing.T) string {
 		t.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
-	for range 10 {
+	for range 20 {
 		c, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
 		if err != nil {
 			return address
 		}
 		t.Cleanup(func() { _ = c.Close() })
 	}
-	t.Fatal("a listener without a backlog takes ten connections")
+	if runtime.GOOS == "linux" {
+		t.Fatal("a listener without a backlog takes 20 connections")
+	}
+	t.Skip("SKIPPED: this system accepts connections that a program does not")
 	return ""
 }
 
-func TestAttemptThatNeverConnectsSaysSoBelowTheTimeoutOfADial(t *testing.T) {
+func TestUnreachableHostGivesConnectTimeoutWithinTheTimeout(t *testing.T) {
 	t.Parallel()
-	invoker, address := newInvoker(t), fullListener(t)
-	for method, why := range map[string]string{"POST": "with a kept connection", "GET": "with a new connection"} {
-		t.Run(why, func(t *testing.T) {
-			t.Parallel()
-			outcome := invoker.Invoke(context.Background(), callTo("http://"+address, method, 300*time.Millisecond))
-			if outcome.State != dispatcher.RunFailed || outcome.Class != dispatcher.ClassConnectTimeout {
-				t.Errorf("the attempt is %s (%s: %s), want failed (connect_timeout): nothing was sent", outcome.State, outcome.Class, outcome.Error)
-			}
-			if took := outcome.EndedAt.Sub(outcome.StartedAt); took > 5*time.Second {
-				t.Errorf("it took %s, want about its timeout of 300 ms", took)
-			}
-		})
+	address, i := fullListener(t), newInvoker(t)
+	var group errgroup.Group
+	for _, method := range dispatcher.Methods { // with and without a body: on kept and on new connections
+		for _, scheme := range []string{"http", "https"} {
+			group.Go(func() error {
+				o := i.Invoke(t.Context(), callTo(scheme+"://"+address, method, brokenTimeout))
+				if o.State != failed || o.Class != dispatcher.ClassConnectTimeout {
+					return fmt.Errorf("%s by %s: outcome = %+v, want failed as connect_timeout", method, scheme, o)
+				}
+				if took := o.EndedAt.Sub(o.StartedAt); took > 5*time.Second {
+					return fmt.Errorf("%s by %s took %s, want about its timeout of %s", method, scheme, took, brokenTimeout)
+				}
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
 	}
 }

@@ -45,9 +45,11 @@ func TestAnswersAreJudgedAsTheJobSays(t *testing.T) {
 		expect string
 		class  dispatcher.Class
 	}{
-		"2xx by default":          {query: "status=299"},
-		"a code that is given":    {query: "status=404", codes: []dispatcher.SuccessCode{"2xx", "404"}},
-		"one that is not":         {query: "status=405", codes: []dispatcher.SuccessCode{"2xx", "404"}, class: dispatcher.ClassHTTP4xx},
+		"2xx by default":       {query: "status=299"},
+		"a code that is given": {query: "status=404", codes: []dispatcher.SuccessCode{"2xx", "404"}},
+		"one that is not": {
+			query: "status=405", codes: []dispatcher.SuccessCode{"2xx", "404"}, class: dispatcher.ClassHTTP4xx,
+		},
 		"200 where 204 is wanted": {query: "status=200", codes: []dispatcher.SuccessCode{"204"}, class: dispatcher.ClassHTTP2xx},
 		"a redirect as success":   {query: "status=302", codes: []dispatcher.SuccessCode{"3xx"}},
 		"as expected":             {query: "status=200&body=all+done", expect: "done$"},
@@ -59,7 +61,8 @@ func TestAnswersAreJudgedAsTheJobSays(t *testing.T) {
 	} {
 		call := callTo(url+"/?"+tt.query, "POST", 5*time.Second)
 		call.Target.Webhook.SuccessCodes, call.Target.Webhook.ExpectBody = tt.codes, tt.expect
-		if o := i.Invoke(t.Context(), call); o.Class != tt.class || (o.State == dispatcher.RunSucceeded) != (tt.class == "") || o.HTTPStatus == 0 {
+		if o := i.Invoke(t.Context(), call); o.Class != tt.class ||
+			(o.State == dispatcher.RunSucceeded) != (tt.class == "") || o.HTTPStatus == 0 {
 			t.Errorf("%s: outcome = %+v, want class %q", name, o, tt.class)
 		}
 	}
@@ -92,7 +95,8 @@ func TestAnswersAreKept(t *testing.T) {
 	if got := invoke("/plain", nil); got != nil {
 		t.Errorf("of a success with nothing to tell %+v is kept", got)
 	}
-	if got := invoke("/id", nil); got == nil || got.RequestID != "req-1" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
+	if got := invoke("/id", nil); got == nil || got.RequestID != "req-1" || got.Phases.FirstByte <= 0 ||
+		got.Phases.LastByte < got.Phases.FirstByte {
 		t.Errorf("kept = %+v, want the request id and phases", got)
 	}
 	got := invoke("/binary", nil)
@@ -149,12 +153,20 @@ func TestTLSOptions(t *testing.T) {
 		tls   *dispatcher.TLS
 		class dispatcher.Class
 	}{
-		"none":                         {nil, dispatcher.ClassTLS},
-		"nobody who vouches":           {&dispatcher.TLS{ClientCertificate: pemOf(client), ClientKey: &key}, dispatcher.ClassTLS},
-		"no certificate to show":       {&dispatcher.TLS{CACertificates: ca}, dispatcher.ClassTLS},
-		"a certificate that is wanted": {&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key}, ""},
-		"a key of another":             {&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &wrong}, dispatcher.ClassSecret},
-		"a version too new":            {&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key, MinVersion: "1.3"}, dispatcher.ClassTLS},
+		"none":                   {nil, dispatcher.ClassTLS},
+		"nobody who vouches":     {&dispatcher.TLS{ClientCertificate: pemOf(client), ClientKey: &key}, dispatcher.ClassTLS},
+		"no certificate to show": {&dispatcher.TLS{CACertificates: ca}, dispatcher.ClassTLS},
+		"a certificate that is wanted": {
+			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key}, "",
+		},
+		"a key of another": {
+			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &wrong},
+			dispatcher.ClassSecret,
+		},
+		"a version too new": {
+			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key, MinVersion: "1.3"},
+			dispatcher.ClassTLS,
+		},
 	} {
 		for range 2 { // the second on connections that were kept, if any
 			call := callTo(server.URL, "POST", 5*time.Second)
@@ -184,7 +196,10 @@ func TestOneAttemptIsOneRequestWhateverTheServerDoes(t *testing.T) {
 		for n := range 6 {
 			call := callTo(server.URL, method, 5*time.Second)
 			call.Target.Webhook.Headers = map[string]string{"Idempotency-Key": "1", "X-Idempotency-Key": "1"}
-			call.Target.Webhook.TLS = &dispatcher.TLS{CACertificates: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))}
+			call.Target.Webhook.TLS = &dispatcher.TLS{
+				CACertificates: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+					Bytes: server.Certificate().Raw})),
+			}
 			o := i.Invoke(t.Context(), call)
 			outcomes = append(outcomes, string(o.Class))
 			if got := requests.Load(); got != int32(n+1) {

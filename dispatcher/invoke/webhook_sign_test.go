@@ -188,7 +188,8 @@ func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"plain": "hunter2", "short": "whsec_aHVudGVyMg==", "long": symmetric('x', 65), "base64": "whsec_hunter2!", "key": "whsk_aHVudGVyMg==",
+		"plain": "hunter2", "short": "whsec_aHVudGVyMg==", "long": symmetric('x', 65), "base64": "whsec_hunter2!",
+		"key":  "whsk_aHVudGVyMg==",
 		"huge": strings.Repeat("hunter2", 10_000), "none": "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -202,15 +203,21 @@ func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
 	for reference, says := range map[string]string{
-		"env:SECRET_UNSET": "not set", "env:SECRET_EMPTY": "not set", "env:SECRET_SHORT": "24 to 64", "env:HUNTER": "does not know",
-		"file:plain": "whsec_", "file:short": "24 to 64", "file:long": "65 bytes", "file:base64": "not base64", "file:key": "ed25519",
-		"file:huge": "64 KiB", "file:none": "empty", "file:link": "escapes", "file:../outside": "escapes", "file:.": "no file", "file:nowhere": "no such file",
+		"env:SECRET_UNSET": "not set", "env:SECRET_EMPTY": "not set", "env:SECRET_SHORT": "24 to 64",
+		"env:HUNTER": "does not know",
+		"file:plain": "whsec_", "file:short": "24 to 64", "file:long": "65 bytes", "file:base64": "not base64",
+		"file:key":  "ed25519",
+		"file:huge": "64 KiB", "file:none": "empty", "file:link": "escapes", "file:../outside": "escapes",
+		"file:.": "no file", "file:nowhere": "no such file",
 		"vault:x": "does not know",
 	} {
 		call := callTo(url, "POST", 5*time.Second)
-		call.Target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"current": {Reference: reference}}}
+		call.Target.Webhook.Signing = &dispatcher.Signing{
+			Secrets: map[string]dispatcher.Secret{"current": {Reference: reference}},
+		}
 		o := i.Invoke(t.Context(), call)
-		if o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, says) || !strings.Contains(o.Error, "signing current") || len(requests) != 0 {
+		if o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, says) ||
+			!strings.Contains(o.Error, "signing current") || len(requests) != 0 {
 			t.Errorf("%s: outcome = %+v after %d requests, want class secret that says %q", reference, o, len(requests), says)
 		}
 		if strings.Contains(o.Error, "hunter2") || strings.Contains(o.Error, "aHVudGVyMg") {

@@ -151,7 +151,8 @@ func deliveries(t *testing.T) []delivery {
 		with("no time", false, func(d *delivery) { d.sent = "now" }),
 		with("no signature", false, func(d *delivery) { d.signatures = "" }),
 		with("half of a signature", false, func(d *delivery) { d.signatures = d.signatures[:20] }),
-		with("another kind of signature", false, func(d *delivery) { d.signatures = strings.ReplaceAll(d.signatures, "v1,", "v2,") }),
+		with("another kind of signature", false,
+			func(d *delivery) { d.signatures = strings.ReplaceAll(d.signatures, "v1,", "v2,") }),
 	}
 }
 
@@ -171,7 +172,8 @@ func TestVerificationAsTheDocsShowIt(t *testing.T) {
 	var input strings.Builder
 	want := map[string]string{}
 	for _, d := range all {
-		fmt.Fprintf(&input, "%s\t%s\t%s\t%s\t%s\n", d.secret, d.id, d.sent, d.signatures, base64.StdEncoding.EncodeToString([]byte(d.body)))
+		fmt.Fprintf(&input, "%s\t%s\t%s\t%s\t%s\n", d.secret, d.id, d.sent, d.signatures,
+			base64.StdEncoding.EncodeToString([]byte(d.body)))
 		want[d.name] = fmt.Sprint(d.genuine)
 	}
 	for _, one := range shown {
