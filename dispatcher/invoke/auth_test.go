@@ -17,9 +17,10 @@ import (
 
 func secretFile(name string) dispatcher.Secret { return dispatcher.Secret{Reference: "file:" + name} }
 
-func TestRequestsSayWhoCalls(t *testing.T) {
+func TestRequestsCarryTheCredentials(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"password": "pä:ss w0rd", "token": "a.b-c\n", "key": "k&y=1 %"})
+	stored := dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive("v")}
 	url, requests := recorder(t)
 	for name, tt := range map[string]struct {
 		auth   dispatcher.Auth
@@ -31,20 +32,15 @@ func TestRequestsSayWhoCalls(t *testing.T) {
 			"Authorization", "Basic YW5uOnDDpDpzcyB3MHJk",
 		},
 		"bearer": {
-			dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secretFile("token")}}, "Authorization",
-			"Bearer a.b-c",
+			dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secretFile("token")}},
+			"Authorization", "Bearer a.b-c",
 		},
 		"a stored token": {
-			dispatcher.Auth{
-				Bearer: &dispatcher.BearerAuth{
-					Token: dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive("v")},
-				},
-			},
-			"Authorization", "Bearer v",
+			dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}, "Authorization", "Bearer v",
 		},
 		"key in header": {
-			dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "x-api-key", Key: secretFile("key")}}, "X-Api-Key",
-			"k&y=1 %",
+			dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "x-api-key", Key: secretFile("key")}},
+			"X-Api-Key", "k&y=1 %",
 		},
 	} {
 		call := callTo(url, "POST", 5*time.Second)
@@ -67,7 +63,7 @@ func TestRequestsSayWhoCalls(t *testing.T) {
 	}
 }
 
-func TestSecretsThatFitNoHeaderAreNotSent(t *testing.T) {
+func TestSecretsInvalidInHeadersAreNotSent(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"token": "hunter2\nX-Admin: yes"})
 	url, requests := recorder(t)
@@ -82,8 +78,8 @@ func TestSecretsThatFitNoHeaderAreNotSent(t *testing.T) {
 	}
 }
 
-// AWS signs what it received and compares.
-func TestSigV4SignsWhatArrives(t *testing.T) {
+// AWS signs a received request again and compares the signatures, and so does this test.
+func TestSigV4SignatureMatchesTheReceivedRequest(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"key": "wJalrXUtnFEMI", "token": "session"})
 	url, requests := recorder(t)
@@ -92,10 +88,11 @@ func TestSigV4SignsWhatArrives(t *testing.T) {
 		for _, method := range []string{"POST", "GET"} {
 			call := signedBy(callTo(url+path, method, 5*time.Second))
 			call.Payload = []byte(`{"n":1}`)
-			call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda",
-				Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
+			call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{
+				Service: "lambda", Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
 					AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
-				}}}
+				},
+			}}
 			if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
 				t.Fatalf("outcome = %+v", o)
 			}
@@ -107,7 +104,7 @@ func TestSigV4SignsWhatArrives(t *testing.T) {
 	}
 }
 
-// resigned signs the signed headers of a request as they arrived.
+// resigned returns the signature of a received request over its signed headers.
 func resigned(t *testing.T, got received, base string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), got.method, base+got.url.RequestURI(), nil)
@@ -137,7 +134,7 @@ func resigned(t *testing.T, got received, base string) string {
 	return r.Header.Get("Authorization")
 }
 
-func TestSigV4TakesTheNodesOwnCredentials(t *testing.T) {
+func TestSigV4UsesTheCredentialsOfTheNode(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
 	t.Setenv("AWS_SESSION_TOKEN", "session")

@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// canary counts who connects to a port of this machine, on all its addresses.
+// canary counts the connections to a port of this machine, on all its addresses.
 type canary struct {
 	port string
 	hits atomic.Int32
@@ -47,13 +47,13 @@ func newCanary(t *testing.T) *canary {
 	return c
 }
 
-// loopbackNames are the names that this machine's own table gives to loopback, such as ip6-localhost
-// on Debian: every resolver knows them.
+// loopbackNames returns the names of loopback addresses in /etc/hosts, such as ip6-localhost on
+// Debian. Every resolver knows them.
 func loopbackNames(t *testing.T) []string {
 	t.Helper()
 	table, err := os.ReadFile("/etc/hosts")
 	if err != nil {
-		t.Logf("no names of this machine's own are tried: %v", err)
+		t.Logf("no names of /etc/hosts are tried: %v", err)
 	}
 	var names []string
 	for line := range strings.Lines(string(table)) {
@@ -69,17 +69,16 @@ func loopbackNames(t *testing.T) []string {
 	return names
 }
 
-// Whatever way an address is written in, and whatever resolves it: nobody is called.
-func TestNothingLeavesForWhatIsNotCalled(t *testing.T) {
+// Denied addresses are never called, in any notation and with any resolver.
+func TestEgressToDeniedHostsIsRefused(t *testing.T) {
 	canary := newCanary(t)
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
 		t.Setenv(name, "http://127.0.0.1:"+canary.port)
 	}
 	dns := nameServer(t, map[string]named{
 		"loopback.test": {lists: [][]string{{"127.0.0.1"}}}, "both.test": {lists: [][]string{{"93.184.215.14", "127.0.0.1"}}},
-		"metadata.test": {lists: [][]string{{"169.254.169.254"}}}, "rebound.test": {
-			lists: [][]string{{"93.184.215.14"}, {"127.0.0.1"}},
-		},
+		"metadata.test": {lists: [][]string{{"169.254.169.254"}}},
+		"rebound.test":  {lists: [][]string{{"93.184.215.14"}, {"127.0.0.1"}}},
 	})
 	hosts := []string{
 		"127.0.0.1", "localhost", "LOCALHOST.", "x.localhost", "127.1", "127.0.1", "2130706433", "0177.0.0.1",
@@ -107,12 +106,12 @@ func TestNothingLeavesForWhatIsNotCalled(t *testing.T) {
 		t.Cleanup(i.Close)
 		for _, host := range hosts {
 			if !preferGo && strings.HasSuffix(host, ".test") {
-				continue // where there is another resolver, it asks others
+				continue // another resolver does not use our name server
 			}
 			for _, method := range []string{"POST", "GET"} {
 				for _, scheme := range []string{"http", "https"} {
-					o := i.Invoke(t.Context(), callTo(fmt.Sprintf("%s://%s:%s/?key=hunter2", scheme, host,
-						canary.port), method, 5*time.Second))
+					url := fmt.Sprintf("%s://%s:%s/?key=hunter2", scheme, host, canary.port)
+					o := i.Invoke(t.Context(), callTo(url, method, 5*time.Second))
 					if o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassEgressDenied ||
 						strings.Contains(o.Error, "hunter2") {
 						t.Errorf("%s: %s %s://%s: outcome = %+v, want failed as egress_denied", resolver, method, scheme, host, o)
@@ -131,8 +130,8 @@ func TestNothingLeavesForWhatIsNotCalled(t *testing.T) {
 	}
 }
 
-// Any address of a network that is never called, in any way of writing it.
-func TestNetworksThatAreNeverCalled(t *testing.T) {
+// Every address of a denied network is refused, in any notation.
+func TestEgressToReservedNetworksIsRefused(t *testing.T) {
 	t.Parallel()
 	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
@@ -155,14 +154,14 @@ func TestNetworksThatAreNeverCalled(t *testing.T) {
 		if host == "[::0:1]" {
 			r.Skip("loopback")
 		}
-		if o := i.Invoke(t.Context(),
-			callTo("http://"+host+":9/", "POST", 5*time.Second)); o.Class != dispatcher.ClassEgressDenied {
+		o := i.Invoke(t.Context(), callTo("http://"+host+":9/", "POST", 5*time.Second))
+		if o.Class != dispatcher.ClassEgressDenied {
 			r.Errorf("%s: outcome = %+v, want egress_denied", host, o)
 		}
 	})
 }
 
-func TestOperatorsSayWhatElseIsNotCalled(t *testing.T) {
+func TestEgressOptionsAllowAndDenyNetworks(t *testing.T) {
 	t.Parallel()
 	listener := newCanary(t)
 	prefix := netip.MustParsePrefix
@@ -176,7 +175,7 @@ func TestOperatorsSayWhatElseIsNotCalled(t *testing.T) {
 		"a network that is denied": {
 			invoke.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "127.0.0.1", true,
 		},
-		"one beside it": {
+		"the network next to it": {
 			invoke.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "127.0.0.2", false,
 		},
 		"wrapped in IPv6": {

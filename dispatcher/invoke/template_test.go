@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// templatedCall is a call to address with templates.
+// templatedCall returns a call to address with templates.
 func templatedCall(t *testing.T, address string, change func(*dispatcher.Webhook)) dispatcher.Call {
 	t.Helper()
 	call := callTo(address, "POST", 5*time.Second)
@@ -62,7 +62,7 @@ func TestTemplatesAreFilledInBeforeSigning(t *testing.T) {
 	}
 }
 
-func TestTemplateIsTheDataOfAnEvent(t *testing.T) {
+func TestBodyTemplateBecomesTheDataOfACloudEvent(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
 	call := templatedCall(t, address, func(w *dispatcher.Webhook) {
@@ -72,15 +72,15 @@ func TestTemplateIsTheDataOfAnEvent(t *testing.T) {
 		t.Fatalf("outcome = %+v", o)
 	}
 	var event struct{ Data json.RawMessage }
-	if err := json.Unmarshal((<-requests).body, &event); err != nil ||
-		string(event.Data) != `{"since":"2026-05-01T09:00:00.000Z"}` {
+	err := json.Unmarshal((<-requests).body, &event)
+	if err != nil || string(event.Data) != `{"since":"2026-05-01T09:00:00.000Z"}` {
 		t.Errorf("data = %s (%v)", event.Data, err)
 	}
 }
 
-// What cannot be known before a call may still fail at it: nothing is sent, and the words hold none of
+// A template may fail with the values of a run. Then nothing is sent, and the error contains none of
 // the payload.
-func TestWhatCannotBeFilledInIsNotSent(t *testing.T) {
+func TestFailedTemplatesAreNotSent(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
 	i := newInvoker(t)

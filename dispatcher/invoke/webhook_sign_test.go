@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// received is one request as a receiver sees it.
+// received is a request as its receiver sees it.
 type received struct {
 	method string
 	url    *url.URL
@@ -30,7 +30,7 @@ type received struct {
 	body   []byte
 }
 
-// recorder answers each request with 200 and keeps it.
+// recorder starts a server that responds with 200 and keeps each request.
 func recorder(t *testing.T) (address string, requests chan received) {
 	t.Helper()
 	requests = make(chan received, 100)
@@ -42,7 +42,7 @@ func recorder(t *testing.T) (address string, requests chan received) {
 	return server.URL, requests
 }
 
-// withSecrets returns an Invoker over a directory of secrets.
+// withSecrets returns an Invoker with a secret directory of these files.
 func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 	return i
 }
 
-// signedBy signs a call by the named files.
+// signedBy returns the call with a signature for each of the named secret files.
 func signedBy(call dispatcher.Call, names ...string) dispatcher.Call {
 	call.Target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{}}
 	for _, name := range names {
@@ -116,16 +116,16 @@ func TestStandardWebhooksVerifiesSignatures(t *testing.T) {
 			if err := verify(got.body, got.header); err != nil {
 				t.Errorf("%s: by %s: %v", name, secret, err)
 			}
-			for what, tampered := range tamper(got) {
+			for change, tampered := range tamper(got) {
 				if verify(tampered.body, tampered.header) == nil {
-					t.Errorf("%s: by %s: verified although %s", name, secret, what)
+					t.Errorf("%s: by %s: verified although %s", name, secret, change)
 				}
 			}
 		}
 	}
 }
 
-// verifyOne verifies as a receiver does that has one secret.
+// verifyOne verifies a request as a receiver with one secret does.
 func verifyOne(secret string, public ed25519.PublicKey, body []byte, header http.Header) error {
 	if strings.HasPrefix(secret, "whsec_") {
 		hook, err := standardwebhooks.NewWebhook(strings.TrimSpace(secret))
@@ -134,7 +134,7 @@ func verifyOne(secret string, public ed25519.PublicKey, body []byte, header http
 		}
 		return hook.Verify(body, header)
 	}
-	// The library knows no v1a.
+	// The library does not support v1a.
 	message := fmt.Appendf(nil, "%s.%s.%s", header.Get("webhook-id"), header.Get("webhook-timestamp"), body)
 	for signature := range strings.SplitSeq(header.Get("webhook-signature"), " ") {
 		encoded, ok := strings.CutPrefix(signature, "v1a,")
@@ -163,8 +163,8 @@ func tamper(r received) map[string]received {
 	}
 }
 
-// Every attempt is signed again, under the same id.
-func TestSecretsAreLookedUpAgain(t *testing.T) {
+// A failed lookup is not cached, and every attempt is signed again.
+func TestSecretsAreLookedUpAgainForEachAttempt(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"a": symmetric('a', 24)})
 	url, requests := recorder(t)
@@ -179,7 +179,7 @@ func TestSecretsAreLookedUpAgain(t *testing.T) {
 	}
 }
 
-func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
+func TestUnusableSecretsAreNamedButNotShown(t *testing.T) {
 	t.Setenv("SECRET_EMPTY", "")
 	t.Setenv("SECRET_SHORT", "whsec_aHVudGVyMg==")
 	t.Setenv("HUNTER", "hunter2")
@@ -208,7 +208,7 @@ func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
 		"file:plain": "whsec_", "file:short": "24 to 64", "file:long": "65 bytes", "file:base64": "not base64",
 		"file:key":  "ed25519",
 		"file:huge": "64 KiB", "file:none": "empty", "file:link": "escapes", "file:../outside": "escapes",
-		"file:.": "no file", "file:nowhere": "no such file",
+		"file:.": "not a regular file", "file:nowhere": "no such file",
 		"vault:x": "does not know",
 	} {
 		call := callTo(url, "POST", 5*time.Second)
@@ -226,7 +226,7 @@ func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
 	}
 }
 
-func TestCloudEvents(t *testing.T) {
+func TestCloudEventsAreSentInBothModes(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"a": symmetric('a', 24)})
 	url, requests := recorder(t)
@@ -260,6 +260,6 @@ func TestCloudEvents(t *testing.T) {
 		t.Errorf("event of type %q (-want +got):\n%s", got.header.Get("Content-Type"), diff)
 	}
 	if err := verifyOne(symmetric('a', 24), nil, got.body, got.header); err != nil {
-		t.Errorf("the envelope is not what is signed: %v", err)
+		t.Errorf("the signature does not cover the envelope: %v", err)
 	}
 }

@@ -27,9 +27,8 @@ func callTo(url, method string, timeout time.Duration) dispatcher.Call {
 			TriggerID: dispatcher.TriggerID("demo", "ping", "fast"), ScheduledAt: at, Kind: dispatcher.KindSchedule,
 		},
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-			URL: url, Method: method, Timeout: dispatcher.Duration(timeout), Headers: map[string]string{
-				"X-Own": "yes", "content-type": "text/x-own",
-			},
+			URL: url, Method: method, Timeout: dispatcher.Duration(timeout),
+			Headers: map[string]string{"X-Own": "yes", "content-type": "text/x-own"},
 		}},
 	}
 }
@@ -53,8 +52,8 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 	call := callTo(server.URL+"/hook", "POST", 5*time.Second)
 	call.Payload = []byte(`{"n": 1}`)
 	call.Missed = &dispatcher.MissedRange{From: call.Key.ScheduledAt.Add(-time.Hour), To: call.Key.ScheduledAt, Count: 61}
-	if o := newInvoker(t).Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 ||
-		o.EndedAt.Before(o.StartedAt) {
+	o := newInvoker(t).Invoke(t.Context(), call)
+	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || o.EndedAt.Before(o.StartedAt) {
 		t.Fatalf("outcome = %+v, want success with 200", o)
 	}
 	want := map[string]string{
@@ -76,7 +75,7 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 	}
 }
 
-func TestAnswersAreJudged(t *testing.T) {
+func TestStatusCodesHaveTheirClass(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]dispatcher.Class{
 		200: "", 204: "", 301: dispatcher.ClassRedirect, 404: dispatcher.ClassHTTP4xx,
@@ -146,7 +145,7 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 	}
 }
 
-// rawServer answers each connection by behave, after the request's first bytes, and closes it.
+// rawServer serves each connection by behave, after the first bytes of the request, and closes it.
 func rawServer(t *testing.T, behave func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -184,7 +183,7 @@ func TestCancelledAttemptIsCancelledNotTimedOut(t *testing.T) {
 	}
 }
 
-func TestHugeAnswerIsCut(t *testing.T) {
+func TestEndlessResponseIsCut(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		chunk := make([]byte, 1<<20)
