@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A program without the tag must not even carry the names of the points, let alone visit them.
+// A program without the tag must not contain the functions of failpoints.
 func TestProgramWithoutTheTagHasNoFailpoints(t *testing.T) {
 	t.Parallel()
 	for tags, want := range map[string]bool{"": false, "chaos": true} {
