@@ -130,11 +130,11 @@ FIRES      ?= 100000
 simulate:
 	@go test -count=1 -timeout 60m -v ./dispatcher/engine/simulate -seed $(SEED) -node-years $(NODE_YEARS) -fires $(FIRES)
 
-## zoo: call each kind of broken target 1,000 times, and say what it cost; CALLS=n
+## broken-servers: call each kind of broken server 1,000 times and report the cost; CALLS=n
 CALLS ?= 1000
-.PHONY: zoo
-zoo:
-	@CARILLON_ZOO=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestZoo$$' ./dispatcher/invoke
+.PHONY: broken-servers
+broken-servers:
+	@CARILLON_BROKEN_SERVERS=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestBrokenServers$$' ./dispatcher/invoke
 
 ## docs: write the provider's pages from its schema and examples, and statements into docs; make test checks them
 .PHONY: docs

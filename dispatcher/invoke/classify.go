@@ -9,13 +9,14 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// mostError bounds the words kept about a failure, in bytes.
+// mostError bounds the error text of an outcome, in bytes.
 const mostError = 1024
 
 func failed(class dispatcher.Class, message string) dispatcher.Outcome {
@@ -25,8 +26,8 @@ func failed(class dispatcher.Class, message string) dispatcher.Outcome {
 	return dispatcher.Outcome{State: dispatcher.RunFailed, Class: class, Error: message}
 }
 
-// unsent is the outcome of an attempt whose request could not be made.
-func unsent(err error) dispatcher.Outcome {
+// notAttempted returns the outcome of an attempt whose request could not be built.
+func notAttempted(err error) dispatcher.Outcome {
 	var secret *secretError
 	var denied *deniedError
 	var template *dispatcher.TemplateError
@@ -41,8 +42,8 @@ func unsent(err error) dispatcher.Outcome {
 	return failed(dispatcher.ClassOther, err.Error())
 }
 
-// classify turns the error of a request into an outcome. outer is the attempt's context
-// without its timeout, bounded the one with it.
+// classify turns the error of a request into an outcome. outer is the context of the attempt
+// without its timeout, bounded the one with its timeout.
 func classify(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
 	if outer.Err() != nil {
 		outcome := failed(dispatcher.ClassCancelled, "the attempt was cancelled")
@@ -51,11 +52,11 @@ func classify(outer, bounded context.Context, err error, timeout dispatcher.Dura
 	}
 	class := classOf(err)
 	if bounded.Err() != nil && class != dispatcher.ClassConnectTimeout {
-		outcome := failed(dispatcher.ClassTimeout, fmt.Sprintf("no complete answer within %s", timeout))
+		outcome := failed(dispatcher.ClassTimeout, fmt.Sprintf("no complete response within %s", timeout))
 		outcome.State = dispatcher.RunTimedOut
 		return outcome
 	}
-	// The outer *url.Error repeats the URL, whose query may hold a credential.
+	// The outer *url.Error repeats the URL, and its query may contain a credential.
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
 		err = inURL.Err
@@ -63,7 +64,12 @@ func classify(outer, bounded context.Context, err error, timeout dispatcher.Dura
 	return failed(class, err.Error())
 }
 
+// classOf returns the class of a request's error. net/http has no types for many of its errors, so
+// this also looks at their texts.
 func classOf(err error) dispatcher.Class {
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
+	}
 	var denied *deniedError
 	var dns *net.DNSError
 	var op *net.OpError
@@ -77,22 +83,22 @@ func classOf(err error) dispatcher.Class {
 	case errors.As(err, &dns):
 		return dispatcher.ClassDNS
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &unknown),
-		strings.Contains(err.Error(), "tls: "), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		says("tls: ", "server gave HTTP response to HTTPS client"):
 		return dispatcher.ClassTLS
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return dispatcher.ClassConnectRefused
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
 		return dispatcher.ClassConnectTimeout
-	case strings.Contains(err.Error(), "response headers exceeded"), strings.Contains(err.Error(), "header list larger"):
+	case says("response headers exceeded", "header list larger"):
 		return dispatcher.ClassHeaderTooLarge
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
-		errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "server closed idle connection"),
-		strings.Contains(err.Error(), "stream error"), strings.Contains(err.Error(), "GOAWAY"), strings.Contains(err.Error(), "http2: client conn"):
+		errors.Is(err, io.ErrUnexpectedEOF),
+		says("server closed idle connection", "stream error", "GOAWAY", "http2: client conn"):
 		return dispatcher.ClassReset
 	case errors.Is(err, context.DeadlineExceeded):
 		return dispatcher.ClassTimeout
-	case strings.Contains(err.Error(), "malformed"), strings.Contains(err.Error(), "1xx informational"), strings.Contains(err.Error(), "bad Content-Length"),
-		strings.Contains(err.Error(), "transfer encoding"), strings.Contains(err.Error(), "invalid"), strings.Contains(err.Error(), "transport connection broken"):
+	case says("malformed", "1xx informational", "bad Content-Length", "transfer encoding", "invalid",
+		"transport connection broken"):
 		return dispatcher.ClassProtocol
 	}
 	return dispatcher.ClassOther

@@ -26,7 +26,7 @@ func TestDescribeIsPlainEnglishWithZoneAndOffset(t *testing.T) {
 		"0 0 0 ? * FRIL":           "at 00:00 on the last Friday of the month; Europe/Berlin (UTC+02:00)",
 		"0 0 13 * 5":               "at 00:00 on day 13 of the month or on Friday; Europe/Berlin (UTC+02:00)",
 		"rate(90 minutes)":         "every 1h30m0s of elapsed time; Europe/Berlin (UTC+02:00)",
-		"delay(30s)":               "30s after the end of the run before; Europe/Berlin (UTC+02:00)",
+		"delay(30s)":               "30s after the previous run ends; Europe/Berlin (UTC+02:00)",
 		"at(2026-05-01T10:00:00)":  "once at 2026-05-01T08:00:00Z; Europe/Berlin (UTC+02:00)",
 		"every 3 months":           "every 3 months on the calendar, counted from 1970-01-01 01:00:00; Europe/Berlin (UTC+02:00)",
 		"every 5 minutes on MON":   "every 5 minutes on MON; Europe/Berlin (UTC+02:00)",
@@ -43,7 +43,7 @@ func TestDescribeIsPlainEnglishWithZoneAndOffset(t *testing.T) {
 	}
 }
 
-func TestWarningsNameWhatMaySurprise(t *testing.T) {
+func TestWarningsCoverSurprisingSchedules(t *testing.T) {
 	t.Parallel()
 	from := instant(t, "2026-01-01T00:00:00Z")
 	for expr, want := range map[string][]string{
@@ -70,7 +70,7 @@ func TestWarningsNameWhatMaySurprise(t *testing.T) {
 	}
 }
 
-func TestShiftsListsWhatDaylightSavingDoes(t *testing.T) {
+func TestShiftsListsEffectsOfDaylightSaving(t *testing.T) {
 	t.Parallel()
 	from, to := instant(t, "2026-01-01T00:00:00Z"), instant(t, "2027-01-01T00:00:00Z")
 	gap, overlap := instant(t, "2026-03-29T01:00:00Z"), instant(t, "2026-10-25T01:00:00Z")
@@ -78,14 +78,20 @@ func TestShiftsListsWhatDaylightSavingDoes(t *testing.T) {
 		spec schedule.Spec
 		want []schedule.Shift
 	}{
-		"skipped": {schedule.Spec{Expression: "30 2 * * *"}, []schedule.Shift{{gap, schedule.EffectSkipped, "2026-03-29T02:30:00"}}},
+		"skipped": {
+			schedule.Spec{Expression: "30 2 * * *"},
+			[]schedule.Shift{{gap, schedule.EffectSkipped, "2026-03-29T02:30:00"}},
+		},
 		"moved": {
 			schedule.Spec{Expression: "30 2 * * *", Gap: schedule.GapNext},
 			[]schedule.Shift{{gap, schedule.EffectMoved, "2026-03-29T02:30:00"}},
 		},
 		"doubled": {
 			schedule.Spec{Expression: "0 2 * * 0", Overlap: schedule.OverlapBoth},
-			[]schedule.Shift{{gap, schedule.EffectSkipped, "2026-03-29T02:00:00"}, {overlap, schedule.EffectDoubled, "2026-10-25T02:00:00"}},
+			[]schedule.Shift{
+				{gap, schedule.EffectSkipped, "2026-03-29T02:00:00"},
+				{overlap, schedule.EffectDoubled, "2026-10-25T02:00:00"},
+			},
 		},
 		"another hour":                 {schedule.Spec{Expression: "30 3 * * *"}, nil},
 		"every hour follows the clock": {schedule.Spec{Expression: "30 * * * *"}, nil},
@@ -132,7 +138,8 @@ func TestHashIsStableAndSpreads(t *testing.T) {
 	if len(seen) < 200 { // of 360 minutes; 600 draws leave about 68 of them empty
 		t.Errorf("%d triggers fire at only %d distinct minutes", triggers, len(seen))
 	}
-	if got := problemsOf(t, schedule.Spec{Expression: "H * * * *"}); len(got) != 1 || got[0] != "expression "+schedule.CodeCronHash {
+	if got := problemsOf(t, schedule.Spec{Expression: "H * * * *"}); len(got) != 1 ||
+		got[0] != "expression "+schedule.CodeCronHash {
 		t.Errorf("H without identity: %v, want %s", got, schedule.CodeCronHash)
 	}
 }
@@ -168,11 +175,12 @@ func TestDelayIsDeterministicAndBelowTheJitter(t *testing.T) {
 	}
 }
 
-func TestJitterLongerThanTheTimeBetweenFiresIsWarnedAbout(t *testing.T) {
+func TestJitterAsLongAsTheTimeBetweenFiresGivesAWarning(t *testing.T) {
 	t.Parallel()
 	for jitter, want := range map[time.Duration]bool{0: false, 59 * time.Second: false, time.Minute: true, time.Hour: true} {
 		s := mustParse(t, schedule.Spec{Expression: "* * * * *", Jitter: jitter, Identity: "a/b/c"})
-		warned := slices.ContainsFunc(s.Warnings(time.Unix(0, 0)), func(w schedule.Warning) bool { return w.Code == schedule.WarnJitter })
+		warned := slices.ContainsFunc(s.Warnings(time.Unix(0, 0)),
+			func(w schedule.Warning) bool { return w.Code == schedule.WarnJitter })
 		if warned != want {
 			t.Errorf("jitter %s on each minute: warned %v, want %v", jitter, warned, want)
 		}

@@ -13,31 +13,31 @@ import (
 // wallClock finds the next local time that a cron expression describes. Local times are
 // seconds since 1970-01-01T00:00:00 on the wall clock, as if it were UTC.
 //
-// Which days match is worked out here, from sets and the length of months: Quartz's L-n, W
-// and # differ from anything that cronexpr knows, and so do years after 2099. What is left for
-// it is the next time of one day.
+// wallClock finds the matching days itself, from sets and the lengths of months, because
+// cronexpr does not support Quartz's L-n, W and # or years after 2099. It uses cronexpr only to
+// find the next time within a day.
 //
-// This file is the only user of gorhill/cronexpr, which is right about wall-clock arithmetic
-// and wrong about much else: in a zone it steps backwards, on reversed ranges it panics, and
-// Next writes to the expression. So it is given sorted lists of validated numbers, times in
-// UTC only, and a copy of the expression at each call.
+// Only this file uses gorhill/cronexpr. That library is correct about wall-clock arithmetic, but
+// it steps backwards in zones with daylight saving, panics on reversed ranges, and changes the
+// expression in Next. Therefore it gets sorted lists of validated numbers, times in UTC only,
+// and a copy of the expression for each call.
 type wallClock struct {
 	fields fields
-	// times is built at first use: checking an expression then costs nothing of it.
+	// times is built at first use, so that checking an expression does not pay for it.
 	times    timesOfDay
 	building sync.Once
 }
 
-// timesOfDay is what an expression says of hours, minutes and seconds.
+// timesOfDay holds the hours, minutes and seconds of an expression.
 type timesOfDay struct {
 	expr  *cronexpr.Expression
-	first int64 // the first of any day, in seconds
+	first int64 // the first time of a day, in seconds
 }
 
 func newWallClock(f fields) *wallClock { return &wallClock{fields: f} }
 
-// next returns the first matching local time strictly after the given one. It looks at each
-// month at most once, so it is bounded by the 230 years an expression can name.
+// next returns the first matching local time strictly after the given one. It looks at each month
+// at most once, so the 230 years that an expression can name bound its cost.
 func (w *wallClock) next(after int64) (int64, bool) {
 	w.building.Do(w.build)
 	day := floorDiv(after+1, daySeconds) * daySeconds
@@ -58,7 +58,7 @@ func (w *wallClock) build() {
 	w.times.first, _ = w.times.next(-1) // no set is empty
 }
 
-// next returns the first second of the day after the given one, which may be -1.
+// next returns the first matching second of a day after the given one, which may be -1.
 func (t timesOfDay) next(after int64) (int64, bool) {
 	const noDayInParticular = 1_000_000_000 / daySeconds * daySeconds
 	expr := *t.expr
@@ -67,7 +67,8 @@ func (t timesOfDay) next(after int64) (int64, bool) {
 }
 
 func (w *wallClock) matchesDay(year int, month time.Month, dom int) bool {
-	return w.fields.year.has(year-firstYear) && w.fields.month.has(int(month)) && w.fields.days.mask(year, month)>>dom&1 == 1
+	f := &w.fields
+	return f.year.has(year-firstYear) && f.month.has(int(month)) && f.days.mask(year, month)>>dom&1 == 1
 }
 
 // dayAfter returns the beginning of the first matching day after the given one.
@@ -97,10 +98,10 @@ func yearStart(year int) int64 {
 	return (y*365 + y/4 - y/100 + y/400 - daysBefore1970) * 86_400
 }
 
-// csv writes a set of numbers from low to high as cronexpr reads it.
+// csv writes a set of numbers from low to high in the notation of cronexpr.
 func csv(s set, low, high int) string {
 	if s == all(low, high) {
-		return "*" // the same list, without the cost of parsing it
+		return "*" // cheaper to parse than the list
 	}
 	var parts []string
 	for _, v := range s.list() {

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// stopwatch notes how an attempt goes. The transport calls it from goroutines of its own,
-// which may outlive the attempt.
+// stopwatch measures the phases of an attempt. The transport calls it from its own goroutines, which
+// may outlive the attempt.
 type stopwatch struct {
 	start time.Time
 
@@ -21,7 +21,7 @@ type stopwatch struct {
 	phases                        dispatcher.Phases
 }
 
-// trace has the transport tell the stopwatch.
+// trace returns the hooks that the transport calls.
 func (s *stopwatch) trace() *httptrace.ClientTrace {
 	trace := &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
@@ -32,12 +32,12 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 			s.written = true
 			s.mu.Unlock()
 		},
-		// The guard asks for addresses before the dialer does; both count.
+		// Both the guard and the dialer resolve the name; the phase is the sum.
 		DNSStart: func(httptrace.DNSStartInfo) { s.note(func(now time.Time) { s.dnsBegan = now }) },
 		DNSDone: func(httptrace.DNSDoneInfo) {
 			s.note(func(now time.Time) { s.phases.DNS += since(s.dnsBegan, now) })
 		},
-		// Of several addresses that are tried, the first and the last count.
+		// If several addresses are tried, the phase lasts from the first start to the last end.
 		ConnectStart: func(string, string) {
 			s.note(func(now time.Time) {
 				if s.connBegan.IsZero() {
@@ -62,34 +62,34 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 	return trace
 }
 
-func (s *stopwatch) note(what func(now time.Time)) {
+func (s *stopwatch) note(event func(now time.Time)) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	what(now)
+	event(now)
 }
 
-// since is a length in whole microseconds, at least one: 0 stands for a phase that was not.
+// since returns a length in whole microseconds, at least one: 0 means that the phase did not happen.
 func since(began, now time.Time) dispatcher.Duration {
 	return dispatcher.Duration(max(now.Sub(began).Truncate(time.Microsecond), time.Microsecond))
 }
 
-// sent tells whether any byte of the request may have left, or whether the connection was new, so
-// that failing to write means more than a stale connection.
+// sent reports whether any byte of the request may have been sent, or the connection was new. If
+// not, a kept connection had been closed by the server, and the attempt may dial again.
 func (s *stopwatch) sent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written
 }
 
-// unconnected tells that a connection was begun, and that there was none at any time.
+// unconnected reports whether the attempt began to connect but never had a connection.
 func (s *stopwatch) unconnected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.connBegan.IsZero() && !s.connected
 }
 
-// seen returns the phases so far; ended tells that the last byte of the response has come.
+// seen returns the phases so far; ended means that the last byte of the response has arrived.
 func (s *stopwatch) seen(ended bool) dispatcher.Phases {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The table must not change a response: an instant has the offset that its location says, and
-// its period reaches to where that offset ends.
-func TestTabledPeriodsAreThoseOfTheLocation(t *testing.T) {
+// The table must not change a result: an instant has the offset of its location, and its period
+// ends where that offset ends.
+func TestPeriodTableAgreesWithTheLocation(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for name := range zoneFiles() {

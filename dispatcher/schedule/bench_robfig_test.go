@@ -9,10 +9,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// BenchmarkBesideRobfig measures us and robfig/cron in turn, in one run, and reports how many
-// times as long as we it takes (x-robfig; 1 or more: we are at least as fast). Both are given
-// the zone as a user would: we as a field, it in front of the text.
-func BenchmarkBesideRobfig(b *testing.B) {
+// BenchmarkAgainstRobfig measures this package and robfig/cron in turn, in one run. It reports the
+// time of robfig/cron divided by ours (x-robfig; 1 or more means that we are at least as fast).
+// Both get the zone as a user would write it: ours as a field, theirs before the expression.
+func BenchmarkAgainstRobfig(b *testing.B) {
 	from := time.Date(2026, 6, 15, 12, 34, 56, 0, time.UTC)
 	for _, zone := range []string{"America/New_York", ""} {
 		for _, tt := range typical {
@@ -28,7 +28,7 @@ func BenchmarkBesideRobfig(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			// The comparison is worth something only where both are right.
+			// The comparison is only meaningful if both are right.
 			for us, it, n := from, from, 0; n < 50; n++ {
 				next, _ := ours.Next(us)
 				if us, it = next, theirs.Next(it); !us.Equal(it) {
@@ -53,7 +53,7 @@ func BenchmarkBesideRobfig(b *testing.B) {
 	}
 }
 
-// compare times both in short turns, so that what else the machine does meets them alike.
+// compare times both in short turns, so that other load on the machine affects both alike.
 func compare(b *testing.B, ours, theirs func()) {
 	const turn = 100
 	var us, it time.Duration

@@ -4,7 +4,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,17 +20,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// delivery is what a receiver is to judge.
+// delivery is a request that a receiver verifies.
 type delivery struct {
 	name, secret, id, sent, signatures, body string
 	genuine                                  bool
 }
 
-// verifiers are programs around what the docs show. Each reads lines of secret, id, timestamp,
-// signatures and body in base64, with tabs between them, and prints of each whether it is genuine.
+// verifiers are programs around the code in the docs. Each reads lines of secret, id, timestamp,
+// signatures and body in base64, separated by tabs. For each line it prints whether it is genuine.
 var verifiers = map[string]struct {
 	needs, file string
-	program     string // %s is what the docs show
+	program     string // %s is the code in the docs
 	run         []string
 }{
 	"go": {"go", "verify.go", `package main
@@ -108,7 +110,7 @@ class Verify {
 `, []string{"java", "Verify.java"}},
 }
 
-// deliveries are a genuine one, as it arrives, and what becomes of it in wrong hands.
+// deliveries returns a genuine delivery and changed copies of it.
 func deliveries(t *testing.T) []delivery {
 	t.Helper()
 	current, next := symmetric('a', 24), symmetric('b', 64)
@@ -151,14 +153,18 @@ func deliveries(t *testing.T) []delivery {
 		with("no time", false, func(d *delivery) { d.sent = "now" }),
 		with("no signature", false, func(d *delivery) { d.signatures = "" }),
 		with("half of a signature", false, func(d *delivery) { d.signatures = d.signatures[:20] }),
-		with("another kind of signature", false, func(d *delivery) { d.signatures = strings.ReplaceAll(d.signatures, "v1,", "v2,") }),
+		with("another kind of signature", false,
+			func(d *delivery) { d.signatures = strings.ReplaceAll(d.signatures, "v1,", "v2,") }),
 	}
 }
 
-// What the docs tell receivers to run tells genuine requests from others.
-func TestVerificationAsTheDocsShowIt(t *testing.T) {
+// The verification code in the docs accepts genuine requests only.
+func TestVerificationCodeInTheDocsWorks(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "targets.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "targets.md"))
+	if errors.Is(err, fs.ErrNotExist) {
+		page, err = os.ReadFile(filepath.Join("..", "..", "docs", "targets.md"))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +177,8 @@ func TestVerificationAsTheDocsShowIt(t *testing.T) {
 	var input strings.Builder
 	want := map[string]string{}
 	for _, d := range all {
-		fmt.Fprintf(&input, "%s\t%s\t%s\t%s\t%s\n", d.secret, d.id, d.sent, d.signatures, base64.StdEncoding.EncodeToString([]byte(d.body)))
+		fmt.Fprintf(&input, "%s\t%s\t%s\t%s\t%s\n", d.secret, d.id, d.sent, d.signatures,
+			base64.StdEncoding.EncodeToString([]byte(d.body)))
 		want[d.name] = fmt.Sprint(d.genuine)
 	}
 	for _, one := range shown {
@@ -179,7 +186,7 @@ func TestVerificationAsTheDocsShowIt(t *testing.T) {
 			t.Parallel()
 			v, known := verifiers[one[1]]
 			if !known {
-				t.Fatal("nothing here runs it")
+				t.Fatal("this test has no program for this language")
 			}
 			if _, err := exec.LookPath(v.needs); err != nil {
 				t.Skipf("SKIPPED: %s is not on this machine", v.needs)

@@ -29,12 +29,12 @@ func (g *grammar) parseDOM(r *dayRule, spec *field, tok token) *problem {
 	return nil
 }
 
-// relativeDay reads L, L-n, LW, L-nW and nW into r; with plain, only L and nW.
+// relativeDay reads L, L-n, LW, L-nW and nW into r. With plain it reads only L and nW.
 func (it item) relativeDay(r *dayRule, plain bool) *problem {
 	body, workday := strings.CutSuffix(it.text, "W")
 	switch {
 	case plain && it.text != "L" && !(workday && isNumber(body)):
-		return it.malformed("EventBridge knows L and 15W here; use dialect quartz for LW and L-3")
+		return it.malformed("EventBridge supports only L and 15W here; use dialect quartz for LW and L-3")
 	case body == "L" && workday:
 		r.domLastW |= 1
 	case body == "L":
@@ -42,7 +42,7 @@ func (it item) relativeDay(r *dayRule, plain bool) *problem {
 	case strings.HasPrefix(body, "L-") && isNumber(body[2:]):
 		n := number(body[2:])
 		if n > 30 {
-			return faultf(CodeCronRange, "offset %s in %q of the %s field is not in 0-30", body[2:], it.text, it.name)
+			return problemf(CodeCronRange, "offset %s in %q of the %s field is not in 0-30", body[2:], it.text, it.name)
 		}
 		if workday {
 			r.domLastW |= 1 << n
@@ -61,8 +61,8 @@ func (it item) relativeDay(r *dayRule, plain bool) *problem {
 	return nil
 }
 
-// parseWeekday reads the day-of-week field. In Quartz's dialects weekdays count from 1 =
-// SUN, and L, 6L and 6#3 stand alone.
+// parseWeekday reads the day-of-week field. In dialects quartz and aws, weekdays count from
+// 1 (SUN), and L, 6L and 6#3 cannot be combined with others.
 func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *problem {
 	if g.quartz && tok.text == "?" || tok.text == "*" {
 		return nil
@@ -94,14 +94,14 @@ func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *problem {
 	return nil
 }
 
-// special tells items with L or # from names that merely hold an L.
+// special reports whether the item uses L or #. A name such as JUL may contain an L.
 func (it item) special() bool {
 	return strings.HasSuffix(it.text, "L") || strings.ContainsRune(it.text, '#')
 }
 
 // relativeWeekday reads L, 6L, FRIL, 6#3 and FRI#3 into r, whose weekdays count from 0.
 func (it item) relativeWeekday(r *dayRule) *problem {
-	if it.text == "L" { // as Quartz documents: the last day of the week, every Saturday
+	if it.text == "L" { // documented by Quartz: the last day of the week, every Saturday
 		r.dow = 1 << 6
 		return nil
 	}
@@ -119,14 +119,14 @@ func (it item) relativeWeekday(r *dayRule) *problem {
 		return err
 	}
 	if len(nth) != 1 || nth[0] < '1' || nth[0] > '5' {
-		return faultf(CodeCronRange, "the number after # in %q of the %s field is not in 1-5", it.text, it.name)
+		return problemf(CodeCronRange, "the number after # in %q of the %s field is not in 1-5", it.text, it.name)
 	}
 	r.dowNth[nth[0]-'0'] = 1 << (weekday - 1)
 	return nil
 }
 
-// addUnixWeekdays adds the weekdays of a crontab item. 0 and 7 are both Sunday; 7 counts in
-// ranges (5-7), but * and a/n end at 6, so that no step lands on the same day twice.
+// addUnixWeekdays adds the weekdays of a crontab item. 0 and 7 are both Sunday. A range may use
+// 7 (5-7), but * and a/n end at 6, so that steps never reach the same day twice.
 func (it item) addUnixWeekdays(s *set) *problem {
 	low, high, step, err := it.bounds()
 	if err != nil {

@@ -11,32 +11,34 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Bounds of what is kept of a response.
+// Bounds of the part of a response that is kept.
 const (
-	mostResponse    = 64 << 10 // bytes of its body; more closes the connection
+	mostResponse    = 64 << 10 // bytes of the body; a longer one closes the connection
 	mostHeaderValue = 1 << 10  // bytes of one header
 	slowResponse    = dispatcher.Duration(time.Second)
 )
 
-// keptHeaders are the headers of a response that are kept: what it is, how to go on, and who
-// answered.
+// keptHeaders are the response headers that are kept. They describe the content, the next step and
+// the server.
 var keptHeaders = []string{
 	"Content-Type", "Content-Length", "Content-Encoding", "Location", "Retry-After", "Allow", "Date", "Server", "Via",
 	"Traceresponse", "X-Error", "X-Error-Code", "X-Amzn-Errortype", "Cf-Ray",
 }
 
-// requestIDs are the headers by which servers name a request, the most telling first.
-var requestIDs = []string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "X-Amz-Request-Id", "X-Correlation-Id", "X-Amzn-Trace-Id"}
+// requestIDs are the headers in which servers return the id of a request, in order of preference.
+var requestIDs = []string{
+	"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "X-Amz-Request-Id", "X-Correlation-Id", "X-Amzn-Trace-Id",
+}
 
-// answer is one, read.
+// response is the part of an HTTP response that is read.
 type response struct {
 	status int
 	header http.Header
 	body   []byte // at most mostResponse bytes
-	more   bool   // it went on
+	more   bool   // the body is longer
 }
 
-// readResponse reads the beginning of a response.
+// readResponse reads a response, but at most mostResponse bytes of its body.
 func readResponse(r *http.Response) (response, error) {
 	a := response{status: r.StatusCode, header: r.Header}
 	if r.ContentLength == 0 {
@@ -50,16 +52,17 @@ func readResponse(r *http.Response) (response, error) {
 	return a, err
 }
 
-// judge turns a response into an outcome.
+// judge returns the outcome of a response.
 func (h *webhooks) judge(w *dispatcher.Webhook, a response) dispatcher.Outcome {
 	outcome := judgeStatus(w, a.status)
 	if outcome.State == dispatcher.RunSucceeded && w.ExpectBody != "" {
 		switch expected := h.expectation(w.ExpectBody); {
 		case expected != nil && expected.Match(a.body):
 		case a.more:
-			outcome = failed(dispatcher.ClassBodyTooLarge, "the body is not as expect_body says within the 64 KiB that are read of it")
+			outcome = failed(dispatcher.ClassBodyTooLarge,
+				"expect_body does not match the first 64 KiB of the response body, and the rest is not read")
 		default:
-			outcome = failed(dispatcher.ClassBody, "the body is not as expect_body says")
+			outcome = failed(dispatcher.ClassBody, "expect_body does not match the response body")
 		}
 	}
 	outcome.HTTPStatus = a.status
@@ -83,13 +86,14 @@ func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {
 	case status >= 500 && status <= 599:
 		class = dispatcher.ClassHTTP5xx
 	}
-	return failed(class, fmt.Sprintf("the target answered %d", status))
+	return failed(class, fmt.Sprintf("the target responded with status %d", status))
 }
 
-// mostExpectations bounds the expressions that are kept compiled.
+// mostExpectations bounds the cache of compiled expressions.
 const mostExpectations = 1000
 
-// expectation returns an expression, compiled; nil if it cannot be, which Validate refuses.
+// expectation returns a compiled expression. It returns nil if the expression is invalid, which
+// Validate refuses.
 func (h *webhooks) expectation(text string) *regexp.Regexp {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,8 +111,8 @@ func (h *webhooks) expectation(text string) *regexp.Regexp {
 	return compiled
 }
 
-// keep returns what is kept of an attempt, nil if there is nothing to tell. secrets are what
-// the response may repeat.
+// keep returns the part of a response that is stored, or nil if it says nothing useful. It removes
+// secrets, because a response may repeat them.
 func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, secrets []string) *dispatcher.Response {
 	id := ""
 	for _, name := range requestIDs {
@@ -125,7 +129,9 @@ func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, secrets []
 		}
 		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	}
-	kept := dispatcher.Response{RequestID: hidden(id, mostHeaderValue), Body: hidden(string(a.body), mostResponse), BodyTruncated: a.more, Phases: phases}
+	kept := dispatcher.Response{
+		RequestID: hidden(id, mostHeaderValue), Body: hidden(string(a.body), mostResponse), BodyTruncated: a.more, Phases: phases,
+	}
 	for _, name := range keptHeaders {
 		if value := a.header.Get(name); value != "" {
 			if kept.Headers == nil {
@@ -137,7 +143,7 @@ func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, secrets []
 	return &kept
 }
 
-// hide takes secrets out of a text.
+// hide removes secrets from a text.
 func hide(text string, secrets []string) string {
 	for _, secret := range secrets {
 		text = strings.ReplaceAll(text, secret, "[redacted]")

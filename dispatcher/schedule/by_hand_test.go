@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// table reads the rows of a file of ours, split into so many columns.
+// table reads the rows of a file in testdata, each with the given number of columns.
 func table(t *testing.T, name string, columns int) map[string][]string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
@@ -38,7 +38,7 @@ func table(t *testing.T, name string, columns int) map[string][]string {
 	return rows
 }
 
-func TestOurSchedulesFireAsWorkedOutByHand(t *testing.T) {
+func TestSchedulesFireAtTimesComputedByHand(t *testing.T) {
 	t.Parallel()
 	for where, row := range table(t, "fires.tsv", 6) {
 		spec := schedule.Spec{Dialect: schedule.Dialect(row[0]), Expression: row[1], Timezone: row[2], Anchor: instant(t, row[3])}
@@ -95,9 +95,9 @@ func setOption(t *testing.T, spec *schedule.Spec, option string) {
 	}
 }
 
-func TestOurFaultsAreRefusedByTheirCodes(t *testing.T) {
+func TestInvalidSchedulesAreRejectedWithTheirCode(t *testing.T) {
 	t.Parallel()
-	for where, row := range table(t, "faults.tsv", 4) {
+	for where, row := range table(t, "problems.tsv", 4) {
 		_, err := schedule.Parse(schedule.Spec{Dialect: schedule.Dialect(row[0]), Expression: row[1], Timezone: row[2]})
 		var problems schedule.Errors
 		if !errors.As(err, &problems) || problems[0].Code != row[3] {

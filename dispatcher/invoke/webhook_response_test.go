@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// serve answers as told.
+// serve starts a server with a handler and returns its URL.
 func serve(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -26,7 +26,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-func TestAnswersAreJudgedAsTheJobSays(t *testing.T) {
+func TestSuccessCodesAndExpectBodyDecideTheOutcome(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		var status int
@@ -45,9 +45,11 @@ func TestAnswersAreJudgedAsTheJobSays(t *testing.T) {
 		expect string
 		class  dispatcher.Class
 	}{
-		"2xx by default":          {query: "status=299"},
-		"a code that is given":    {query: "status=404", codes: []dispatcher.SuccessCode{"2xx", "404"}},
-		"one that is not":         {query: "status=405", codes: []dispatcher.SuccessCode{"2xx", "404"}, class: dispatcher.ClassHTTP4xx},
+		"2xx by default":       {query: "status=299"},
+		"a code that is given": {query: "status=404", codes: []dispatcher.SuccessCode{"2xx", "404"}},
+		"one that is not": {
+			query: "status=405", codes: []dispatcher.SuccessCode{"2xx", "404"}, class: dispatcher.ClassHTTP4xx,
+		},
 		"200 where 204 is wanted": {query: "status=200", codes: []dispatcher.SuccessCode{"204"}, class: dispatcher.ClassHTTP2xx},
 		"a redirect as success":   {query: "status=302", codes: []dispatcher.SuccessCode{"3xx"}},
 		"as expected":             {query: "status=200&body=all+done", expect: "done$"},
@@ -59,13 +61,14 @@ func TestAnswersAreJudgedAsTheJobSays(t *testing.T) {
 	} {
 		call := callTo(url+"/?"+tt.query, "POST", 5*time.Second)
 		call.Target.Webhook.SuccessCodes, call.Target.Webhook.ExpectBody = tt.codes, tt.expect
-		if o := i.Invoke(t.Context(), call); o.Class != tt.class || (o.State == dispatcher.RunSucceeded) != (tt.class == "") || o.HTTPStatus == 0 {
+		if o := i.Invoke(t.Context(), call); o.Class != tt.class ||
+			(o.State == dispatcher.RunSucceeded) != (tt.class == "") || o.HTTPStatus == 0 {
 			t.Errorf("%s: outcome = %+v, want class %q", name, o, tt.class)
 		}
 	}
 }
 
-func TestAnswersAreKept(t *testing.T) {
+func TestResponsesAreKeptWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Date"] = nil
@@ -90,9 +93,10 @@ func TestAnswersAreKept(t *testing.T) {
 		return i.Invoke(t.Context(), call).Response
 	}
 	if got := invoke("/plain", nil); got != nil {
-		t.Errorf("of a success with nothing to tell %+v is kept", got)
+		t.Errorf("an empty success keeps %+v, want nothing", got)
 	}
-	if got := invoke("/id", nil); got == nil || got.RequestID != "req-1" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
+	if got := invoke("/id", nil); got == nil || got.RequestID != "req-1" || got.Phases.FirstByte <= 0 ||
+		got.Phases.LastByte < got.Phases.FirstByte {
 		t.Errorf("kept = %+v, want the request id and phases", got)
 	}
 	got := invoke("/binary", nil)
@@ -100,7 +104,7 @@ func TestAnswersAreKept(t *testing.T) {
 		t.Errorf("kept = %+v, want body %q and its type", got, want)
 	}
 	if got := invoke("/long", nil); got == nil || got.Body != strings.Repeat("é", 32_768) || !got.BodyTruncated {
-		t.Errorf("kept %d bytes, truncated %v, want 65536 and that there was more", len(got.Body), got.BodyTruncated)
+		t.Errorf("kept %d bytes, truncated %v, want 65536 and truncated", len(got.Body), got.BodyTruncated)
 	}
 	for _, auth := range []*dispatcher.Auth{
 		{Basic: &dispatcher.BasicAuth{Username: "ann", Password: secretFile("password")}},
@@ -111,16 +115,16 @@ func TestAnswersAreKept(t *testing.T) {
 		text := fmt.Sprintf("%+v", *invoke("/echo", auth))
 		for _, secret := range []string{"hunter", "YW5uOmh1bnRlcjI", "whsec_"} {
 			if strings.Contains(text, secret) {
-				t.Errorf("kept although it repeats a secret: %s", text)
+				t.Errorf("the kept response repeats a secret: %s", text)
 			}
 		}
 		if !strings.Contains(text, "[redacted]") || !strings.Contains(text, "Webhook-Id:[evt_1]") {
-			t.Errorf("kept = %s, want what was echoed without the secrets", text)
+			t.Errorf("kept = %s, want the echo without the secrets", text)
 		}
 	}
 }
 
-func TestTLSOptions(t *testing.T) {
+func TestTLSOptionsApplyToConnections(t *testing.T) {
 	t.Parallel()
 	client := certificate(t, "127.0.0.2", time.Now().Add(time.Hour))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -149,14 +153,22 @@ func TestTLSOptions(t *testing.T) {
 		tls   *dispatcher.TLS
 		class dispatcher.Class
 	}{
-		"none":                         {nil, dispatcher.ClassTLS},
-		"nobody who vouches":           {&dispatcher.TLS{ClientCertificate: pemOf(client), ClientKey: &key}, dispatcher.ClassTLS},
-		"no certificate to show":       {&dispatcher.TLS{CACertificates: ca}, dispatcher.ClassTLS},
-		"a certificate that is wanted": {&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key}, ""},
-		"a key of another":             {&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &wrong}, dispatcher.ClassSecret},
-		"a version too new":            {&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key, MinVersion: "1.3"}, dispatcher.ClassTLS},
+		"none":                   {nil, dispatcher.ClassTLS},
+		"an unknown authority":   {&dispatcher.TLS{ClientCertificate: pemOf(client), ClientKey: &key}, dispatcher.ClassTLS},
+		"no certificate to show": {&dispatcher.TLS{CACertificates: ca}, dispatcher.ClassTLS},
+		"the required certificate": {
+			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key}, "",
+		},
+		"another certificate's key": {
+			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &wrong},
+			dispatcher.ClassSecret,
+		},
+		"a version too new": {
+			&dispatcher.TLS{CACertificates: ca, ClientCertificate: pemOf(client), ClientKey: &key, MinVersion: "1.3"},
+			dispatcher.ClassTLS,
+		},
 	} {
-		for range 2 { // the second on connections that were kept, if any
+		for range 2 { // the second call may use a kept connection
 			call := callTo(server.URL, "POST", 5*time.Second)
 			call.Target.Webhook.TLS = tt.tls
 			if o := i.Invoke(t.Context(), call); o.Class != tt.class {
@@ -166,8 +178,8 @@ func TestTLSOptions(t *testing.T) {
 	}
 }
 
-// The names that make net/http send again, and HTTP/2, which does so by itself.
-func TestOneAttemptIsOneRequestWhateverTheServerDoes(t *testing.T) {
+// Some headers allow net/http to repeat a request, and HTTP/2 repeats requests without them.
+func TestOneAttemptIsOneRequestByHTTP2AndWithIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		var requests atomic.Int32
@@ -179,12 +191,13 @@ func TestOneAttemptIsOneRequestWhateverTheServerDoes(t *testing.T) {
 		server.EnableHTTP2 = true
 		server.StartTLS()
 		t.Cleanup(server.Close)
+		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 		i := newInvoker(t)
 		var outcomes []string
 		for n := range 6 {
 			call := callTo(server.URL, method, 5*time.Second)
 			call.Target.Webhook.Headers = map[string]string{"Idempotency-Key": "1", "X-Idempotency-Key": "1"}
-			call.Target.Webhook.TLS = &dispatcher.TLS{CACertificates: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))}
+			call.Target.Webhook.TLS = &dispatcher.TLS{CACertificates: string(authority)}
 			o := i.Invoke(t.Context(), call)
 			outcomes = append(outcomes, string(o.Class))
 			if got := requests.Load(); got != int32(n+1) {
