@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -28,23 +29,49 @@ type Call struct {
 	Slots int
 }
 
-// Body returns the payload, or, for a job without one, a description of the fire. It is
-// the same on every attempt, as is all that receivers may sign or compare.
+// fireText describes a fire in JSON. It is the same on every attempt, as is all that receivers may
+// sign or compare.
+type fireText struct {
+	App         string      `json:"app"`
+	Job         string      `json:"job"`
+	Trigger     string      `json:"trigger"`
+	Run         string      `json:"run"`
+	Kind        RunKind     `json:"kind"`
+	ScheduledAt string      `json:"scheduled_at"`
+	Missed      *missedText `json:"missed,omitempty"`
+}
+
+func (c Call) fire() fireText {
+	return fireText{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), c.missed()}
+}
+
+// Body returns the body of a webhook: the payload or, without one, a description of the fire.
 func (c Call) Body() []byte {
 	if len(c.Payload) > 0 {
 		return c.Payload
 	}
-	// No field of this struct can fail to marshal.
-	body, _ := json.Marshal(struct {
-		App         string      `json:"app"`
-		Job         string      `json:"job"`
-		Trigger     string      `json:"trigger"`
-		Run         string      `json:"run"`
-		Kind        RunKind     `json:"kind"`
-		ScheduledAt string      `json:"scheduled_at"`
-		Missed      *missedText `json:"missed,omitempty"`
-	}{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), c.missed()})
+	body, _ := json.Marshal(c.fire()) // no field of it can fail
 	return body
+}
+
+// FunctionEvent returns the event of a Lambda function: the payload and, next to it, what a webhook
+// gets as headers. Package lambda has its type for functions in Go.
+func (c Call) FunctionEvent() ([]byte, error) {
+	type attempt struct {
+		EventID string `json:"event_id"`
+		fireText
+		Attempt     int    `json:"attempt"`
+		Fence       int64  `json:"fence"`
+		Traceparent string `json:"traceparent"`
+	}
+	text, err := json.Marshal(struct {
+		Carillon attempt         `json:"carillon"`
+		Payload  json.RawMessage `json:"payload,omitempty"`
+	}{attempt{c.EventID, c.fire(), c.Attempt, c.Fence(), c.Traceparent()}, c.Payload})
+	if err != nil {
+		return nil, fmt.Errorf("write the event: %w", err)
+	}
+	return text, nil
 }
 
 // Traceparent returns the W3C trace context of the attempt: all attempts of a run share a

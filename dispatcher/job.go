@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 )
 
@@ -170,34 +169,14 @@ func (j Job) Validate() error {
 // Schedules are judged from UpdatedAt on.
 func (j Job) Warn(calendars Calendars) []Problem {
 	var problems Problems
-	j.warnOfBody(&problems)
-	if w := j.Target.Webhook; w != nil && w.Auth != nil && w.Auth.SigV4 == nil && strings.HasPrefix(strings.ToLower(w.URL), "http://") {
-		problems.Add("/target/webhook/auth", CodeAuthPlaintext, "URL is http, so the secret is sent where it can be read on the way; use https")
+	if one := j.Target.one(); one != nil {
+		one.warn(j, &problems)
 	}
 	for _, name := range sortedKeys(j.Triggers) {
 		warnings := j.Triggers[name].warn(Identity(j.App, j.Name, name), calendars, j.UpdatedAt)
 		problems.AddError(Pointer("triggers", name), warnings.Err())
 	}
 	return problems
-}
-
-// warnOfBody adds what is given to be sent, and is not.
-func (j Job) warnOfBody(problems *Problems) {
-	w := j.Target.Webhook
-	if w == nil {
-		return
-	}
-	if w.sendsNoBody() && w.Body != "" {
-		problems.Add("/target/webhook/body", CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH", w.Method)
-	}
-	templates, err := j.Target.Templates()
-	switch used := templates.any(func(t *template) bool { return t.payload }); {
-	case err != nil || len(j.Payload) == 0 || used:
-	case w.Body != "":
-		problems.Add("/payload", CodePayloadUnused, "the webhook has a body of its own and no template that uses the payload, so it is not sent; write {{json .Payload}} where it belongs, or remove it")
-	case w.sendsNoBody():
-		problems.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
-	}
 }
 
 func checkPayload(problems *Problems, payload json.RawMessage) {

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -171,43 +170,17 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 	}
 }
 
-// FunctionEvent returns what a Lambda function is invoked with: the payload, and beside it what a
-// webhook is told by headers. Package lambda has the type for functions in Go.
-func (c Call) FunctionEvent() ([]byte, error) {
-	type about struct {
-		EventID     string      `json:"event_id"`
-		App         string      `json:"app"`
-		Job         string      `json:"job"`
-		Trigger     string      `json:"trigger"`
-		Run         string      `json:"run"`
-		Kind        RunKind     `json:"kind"`
-		ScheduledAt string      `json:"scheduled_at"`
-		Attempt     int         `json:"attempt"`
-		Fence       int64       `json:"fence"`
-		Traceparent string      `json:"traceparent"`
-		Missed      *missedText `json:"missed,omitempty"`
-	}
-	event := struct {
-		Carillon about           `json:"carillon"`
-		Payload  json.RawMessage `json:"payload,omitempty"`
-	}{about{
-		c.EventID, c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), c.Attempt, c.Fence(), c.Traceparent(), c.missed(),
-	}, c.Payload}
-	text, err := json.Marshal(event)
-	if err != nil {
-		return nil, fmt.Errorf("write the event: %w", err)
-	}
-	return text, nil
+func (l *Lambda) kind() TargetKind { return TargetLambda }
+
+func (l *Lambda) host() (name string, atOnce int) {
+	return "lambda:" + l.FunctionRegion() + ":" + l.Function, l.Concurrency
 }
 
-// Host returns what the target's calls go to, by which they are bounded and left alone when it
-// fails, and how many may be under way at once; 0: no limit of its own.
-func (t Target) Host() (name string, atOnce int) {
-	switch {
-	case t.Webhook != nil:
-		return hostOf(t.Webhook.URL), 0
-	case t.Lambda != nil:
-		return "lambda:" + t.Lambda.FunctionRegion() + ":" + t.Lambda.Function, t.Lambda.Concurrency
-	}
-	return "", 0
-}
+// origin is empty: a function has no secrets.
+func (l *Lambda) origin() string { return "" }
+
+func (l *Lambda) templates(*Problems) *Templates { return nil }
+
+func (l *Lambda) replaceSecrets(*Target, func(string, Secret) Secret) {}
+
+func (l *Lambda) warn(Job, *Problems) {}

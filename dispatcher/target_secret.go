@@ -80,16 +80,6 @@ func checkSecretValue(problems *Problems, at, value string, form func(string) er
 	}
 }
 
-// eachSecret returns a copy of t with each secret replaced; f is given its JSON pointer in
-// the target.
-func (t Target) eachSecret(f func(path string, s Secret) Secret) Target {
-	if t.Webhook != nil {
-		w := t.Webhook.eachSecret(func(path string, s Secret) Secret { return f("/webhook"+path, s) })
-		t.Webhook = &w
-	}
-	return t
-}
-
 // Secrets returns the secrets of a target by their JSON pointers in it.
 func (t Target) Secrets() map[string]Secret {
 	all := map[string]Secret{}
@@ -98,25 +88,6 @@ func (t Target) Secrets() map[string]Secret {
 		return s
 	})
 	return all
-}
-
-// Origin is what the values of secrets are bound to: scheme, host and port of the URL that they are
-// sent to. It is cut out of the text, so that every text has one. A Lambda function has none.
-func (t Target) Origin() string {
-	if t.Webhook == nil {
-		return ""
-	}
-	scheme, host, _ := strings.Cut(strings.ToLower(t.Webhook.URL), "://")
-	if end := strings.IndexAny(host, `/?#\`); end >= 0 {
-		host = host[:end]
-	}
-	switch scheme {
-	case "https":
-		host = strings.TrimSuffix(host, ":443")
-	case "http":
-		host = strings.TrimSuffix(host, ":80")
-	}
-	return scheme + "://" + host
 }
 
 // CheckKept returns a problem for each secret of t that is to keep the value which old has, though

@@ -90,6 +90,55 @@ func (w Webhook) eachSecret(f func(path string, s Secret) Secret) Webhook {
 	return w
 }
 
+func (w *Webhook) kind() TargetKind { return TargetWebhook }
+
+func (w *Webhook) host() (name string, atOnce int) { return hostOf(w.URL), 0 }
+
+// origin is cut out of the text of the URL, so that every text has one, valid or not.
+func (w *Webhook) origin() string {
+	scheme, host, _ := strings.Cut(strings.ToLower(w.URL), "://")
+	if end := strings.IndexAny(host, `/?#\`); end >= 0 {
+		host = host[:end]
+	}
+	switch scheme {
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	}
+	return scheme + "://" + host
+}
+
+func (w *Webhook) replaceSecrets(t *Target, f func(path string, s Secret) Secret) {
+	c := w.eachSecret(func(path string, s Secret) Secret { return f("/webhook"+path, s) })
+	t.Webhook = &c
+}
+
+// warn warns of a secret that is sent in plain text, and of a body or payload that is not sent.
+func (w *Webhook) warn(job Job, problems *Problems) {
+	w.warnOfBody(job, problems)
+	if w.Auth != nil && w.Auth.SigV4 == nil && strings.HasPrefix(strings.ToLower(w.URL), "http://") {
+		problems.Add("/target/webhook/auth", CodeAuthPlaintext, "the URL is http, so the secret can be read on the way; use https")
+	}
+}
+
+// warnOfBody adds a body or payload that is given and not sent.
+func (w *Webhook) warnOfBody(job Job, problems *Problems) {
+	if w.sendsNoBody() && w.Body != "" {
+		problems.Add("/target/webhook/body", CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH", w.Method)
+	}
+	var wrong Problems
+	templates := w.templates(&wrong)
+	switch used := templates.any(func(t *template) bool { return t.payload }); {
+	case len(wrong) > 0 || len(job.Payload) == 0 || used:
+	case w.Body != "":
+		problems.Add("/payload", CodePayloadUnused, "the payload is not sent, because the webhook has a body and no template that uses the payload; "+
+			"write {{json .Payload}} where it belongs, or remove it")
+	case w.sendsNoBody():
+		problems.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
+	}
+}
+
 // sendsNoBody tells the methods whose requests carry no payload.
 func (w Webhook) sendsNoBody() bool {
 	return w.Method == "GET" || w.Method == "HEAD"

@@ -25,16 +25,6 @@ type Templates struct {
 // is allowed, how often, and whether its circuit is open.
 var urlBeginning = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#\\{}]*[/?]`)
 
-// Templates reads the templates of t; nil: it has none. The error is Faults, which Validate finds too.
-func (t Target) Templates() (*Templates, error) {
-	if t.Webhook == nil {
-		return nil, nil
-	}
-	var problems Problems
-	templates := t.Webhook.templates(&problems)
-	return templates, problems.Err()
-}
-
 // UseFires tells whether PreviousFire or NextFire of a call make a difference.
 func (t *Templates) UseFires() bool {
 	return t != nil && t.fires
@@ -105,7 +95,7 @@ func (j Job) tryTemplates() error {
 		sample := sampleCall(j.Payload)
 		sample.App, sample.Job = j.App, j.Name
 		_, err := templates.try(sample)
-		problems.AddError("/webhook", err)
+		problems.AddError("/"+string(j.Target.Kind()), err)
 	}
 	return problems.Err()
 }

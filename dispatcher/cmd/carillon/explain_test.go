@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-func TestExplainAndVerifyOfAHealthyLedger(t *testing.T) {
+func TestLedgerIsExplainedAndVerified(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
@@ -26,7 +26,7 @@ func TestExplainAndVerifyOfAHealthyLedger(t *testing.T) {
 		for instant, want := range map[string][]string{
 			dispatcher.FormatInstant(at): {
 				"run: its run ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
-				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next fire",
+				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next scheduled time",
 			},
 			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: "* * * * * ?" in UTC does not fire at this time`},
 			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared as revision 1"},
@@ -51,7 +51,7 @@ func TestExplainAndVerifyOfAHealthyLedger(t *testing.T) {
 			}
 		}
 		if _, errs, code := carillon(t, env, "verify", "nosuch"); code != exitFailure || !strings.Contains(errs, "nosuch") {
-			t.Errorf("verify of no app: exit %d: %s", code, errs)
+			t.Errorf("verify an unknown app: exit %d: %s", code, errs)
 		}
 	})
 }
