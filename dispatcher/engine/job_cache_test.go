@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestRequestedRunCallsTheDefinitionOfItsRequest(t *testing.T) {
+func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	change := dispatcher.Change{Actor: "test"}
@@ -34,7 +34,7 @@ func TestRequestedRunCallsTheDefinitionOfItsRequest(t *testing.T) {
 
 // What is claimed is executed as the job was then, however late its turn comes; what is attempted
 // again later, as the job is then, and its record says so.
-func TestClaimedRunCallsTheDefinitionOfItsClaim(t *testing.T) {
+func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	change := dispatcher.Change{Actor: "test"}

@@ -53,7 +53,7 @@ func (r *rig) at(after time.Duration) string { return r.now.Add(after).Format(ti
 
 // The instants around a run are those of the schedule that it was claimed by, on every attempt,
 // whatever becomes of job and calendar meanwhile.
-func TestAttemptsOfARunAreToldTheSameInstants(t *testing.T) {
+func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
@@ -96,7 +96,7 @@ func TestAttemptsOfARunAreToldTheSameInstants(t *testing.T) {
 	}
 }
 
-func TestRunsOfEachKindAreToldTheInstantsAround(t *testing.T) {
+func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		expression string

@@ -80,7 +80,8 @@ func TestVerifyFailsOnMissingRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errs, code := carillon(t, env, "verify", "books")
-	if want := "missing  " + dispatcher.FormatInstant(at) + "  books/ticks/tick"; code != exitFailure || !strings.Contains(out, want) || !strings.Contains(errs, "discrepancies between schedules and ledger: 1;") {
+	want := "missing  " + dispatcher.FormatInstant(at) + "  books/ticks/tick"
+	if code != exitFailure || !strings.Contains(out, want) || !strings.Contains(errs, "discrepancies between schedules and ledger: 1;") {
 		t.Errorf("verify: exit %d: %s%s, want it to fail and to say %q", code, out, errs, want)
 	}
 	if out, _, code := carillon(t, env, "explain", "books/ticks/tick", dispatcher.FormatInstant(at)); code != exitFailure || !strings.Contains(out, "missing: ") {
