@@ -41,7 +41,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 	return run.ID
 }
 
-// retry adopts what is to be attempted again by now, and returns the run.
+// retry adopts the runs that are due for another attempt, and returns one of them.
 func (r *rig) retry(id string) dispatcher.Run {
 	r.t.Helper()
 	if err := r.retryOnce(r.t.Context(), r.clock.now()); err != nil {
@@ -99,7 +99,7 @@ func TestRunEndsAfterItsLastAttempt(t *testing.T) {
 	}
 }
 
-// The alarm is what wakes the node: the next look at the window would come after the test.
+// The alarm wakes the node: the next interval of the loop is after the end of the test.
 func TestRetryIsMadeWhenDue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -132,7 +132,7 @@ func TestRetryIsMadeWhenDue(t *testing.T) {
 	}
 }
 
-// What another node has left is found by its row alone.
+// The row of the run alone is enough to find it.
 func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -145,7 +145,7 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	}
 	id := r.request("left", nil)
 	r.retries.own = nil
-	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil { // the node before it is dead thereby
+	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil { // which marks the node before it dead
 		t.Fatal(err)
 	}
 	if err := r.heartbeatOnce(t.Context()); err != nil {
@@ -170,7 +170,7 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	}{
 		"a server error":                     {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
 		"no response in time":                {class: dispatcher.ClassTimeout, want: 4 * time.Second},
-		"nobody listens":                     {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
+		"connection refused":                 {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
 		"a request time-out":                 {class: dispatcher.ClassHTTP4xx, status: 408, want: 4 * time.Second},
 		"too early":                          {class: dispatcher.ClassHTTP4xx, status: 425, want: 4 * time.Second},
 		"too many requests":                  {class: dispatcher.ClassRateLimited, status: 429, want: 4 * time.Second},
@@ -196,7 +196,7 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 		"too old":                            {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Retry.MaxAge = dispatcher.Duration(time.Second) }, want: -1},
 		"given up before":                    {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.RetryUntil = ended }, want: -1},
 		"at most once, perhaps sent":         {class: dispatcher.ClassTimeout, change: atMostOnce, want: -1},
-		"at most once, answered":             {class: dispatcher.ClassHTTP5xx, change: atMostOnce, want: -1},
+		"at most once, with a response":      {class: dispatcher.ClassHTTP5xx, change: atMostOnce, want: -1},
 		"at most once, connection reset":     {class: dispatcher.ClassReset, change: atMostOnce, want: -1},
 		"at most once, handshake":            {class: dispatcher.ClassTLS, change: atMostOnce, want: -1},
 		"at most once, certainly not sent":   {class: dispatcher.ClassDNS, change: atMostOnce, want: 4 * time.Second},
@@ -230,7 +230,7 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	}
 }
 
-// Throttles cost no attempt of the policy, also where it allows one, or one request at most.
+// Throttled attempts do not count against the policy, even one of a single attempt, or at most once.
 func TestThrottlesDoNotCount(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -253,7 +253,7 @@ func TestThrottlesDoNotCount(t *testing.T) {
 
 func atMostOnce(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
 
-// The definition may leave the cache while an attempt is under way: each hint turns it.
+// The job may leave the cache while an attempt is in flight: every poll drops unused jobs.
 func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -267,8 +267,7 @@ func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	}
 }
 
-// One host is left alone after some failures; nothing is sent to it, no attempt is spent, and
-// others go on.
+// After some failures nothing is sent to the host, no attempt is consumed, and other hosts are called.
 func TestFailingHostIsNotCalled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -287,15 +286,15 @@ func TestFailingHostIsNotCalled(t *testing.T) {
 	id := r.request("sick", once)
 	run := r.read(id)
 	if run.State != dispatcher.RunRetrying || run.Class != dispatcher.ClassCircuitOpen || run.Attempt != 0 || run.Error == "" || len(r.calls) != 2 {
-		t.Fatalf("run = %+v after %d calls, want it defers with the reason", run, len(r.calls))
+		t.Fatalf("run = %+v after %d calls, want it deferred with the reason", run, len(r.calls))
 	}
 	if wait := run.NextAttemptAt.Sub(r.clock.now()); wait <= 0 || wait > 2*firstPause {
-		t.Errorf("defers for %s, want some seconds", wait)
+		t.Errorf("deferred for %s, want some seconds", wait)
 	}
 	if other := r.read(r.request("well", once)); other.State != dispatcher.RunSucceeded {
 		t.Errorf("run at another host = %+v, want success", other)
 	}
-	// An operator does not wait for it; as long as the circuit is open, it is defers again.
+	// An operator need not wait. While the circuit is open, a retry would be deferred again.
 	r.hosts.circuits["sick"].until = time.Now()
 	healthy = true
 	if _, err := r.store.RetryRun(t.Context(), id, dispatcher.Change{Actor: "test"}); err != nil {
@@ -371,7 +370,7 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	r.poll(5 * time.Second)
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
 	id := r.settled()[0].ID
-	armed := func() bool {
+	scheduled := func() bool {
 		t.Helper()
 		if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
 			t.Fatal(err)
@@ -382,12 +381,12 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 		}
 		return stored.Triggers["only"].NextFireTime != nil
 	}
-	if armed() {
-		t.Error("the delay was armed while its run retries")
+	if scheduled() {
+		t.Error("the next fire was scheduled while the run retries")
 	}
 	fail = false
-	if run := r.retry(id); run.State != dispatcher.RunSucceeded || !armed() {
-		t.Errorf("run = %+v, want success, and its delay armed", run)
+	if run := r.retry(id); run.State != dispatcher.RunSucceeded || !scheduled() {
+		t.Errorf("run = %+v, want success, and the next fire scheduled", run)
 	}
 }
 
@@ -420,8 +419,8 @@ func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 	note("after it")
 	g.report("h", dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled}, now)
 	note("cancelled")
-	for _, unsent := range []dispatcher.Class{dispatcher.ClassSecret, dispatcher.ClassTemplate, dispatcher.ClassEgressDenied} {
-		g.report("h", dispatcher.Outcome{State: dispatcher.RunFailed, Class: unsent}, now)
+	for _, class := range []dispatcher.Class{dispatcher.ClassSecret, dispatcher.ClassTemplate, dispatcher.ClassEgressDenied} {
+		g.report("h", dispatcher.Outcome{State: dispatcher.RunFailed, Class: class}, now)
 	}
 	note("nothing sent")
 	g.report("h", dispatcher.Outcome{State: dispatcher.RunSucceeded}, now)
@@ -458,6 +457,6 @@ func TestRateOfAHostIsKept(t *testing.T) {
 		}
 	}
 	if len(turns) < 9 || len(g.reserved) != 0 {
-		t.Errorf("100 requests took %d s and left %d promises, want 10 s and none", len(turns), len(g.reserved))
+		t.Errorf("100 requests took %d s and left %d reserved turns, want 10 s and none", len(turns), len(g.reserved))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// bodies are what the calls so far would send, by their templates.
+// bodies are the request bodies of the calls so far.
 func (r *rig) bodies() []string {
 	r.t.Helper()
 	var all []string
@@ -29,7 +29,7 @@ func (r *rig) bodies() []string {
 // an instant on.
 func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 	r.t.Helper()
-	job := dispatcher.Job{App: "app", Name: "told", Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+	job := dispatcher.Job{App: "app", Name: "templated", Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.SetDefaults()
 	job.Retry.Delays = []dispatcher.Duration{0}
 	job.Target.Webhook = &dispatcher.Webhook{
@@ -51,8 +51,7 @@ func triggerOf(expression string) dispatcher.Trigger {
 // at formats an instant as the body does.
 func (r *rig) at(after time.Duration) string { return r.now.Add(after).Format(time.TimeOnly) }
 
-// The instants around a run are those of the schedule that it was claimed by, on every attempt,
-// whatever becomes of job and calendar meanwhile.
+// They follow the schedule that the run was claimed by, even if its job and calendar change meanwhile.
 func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -119,7 +118,7 @@ func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 			r.claimOnce(r.t.Context(), r.now.Add(4*time.Second))
 		}, func(r *rig) string { return "none " + r.at(4*time.Second) + " none 1" }},
 		"by hand": {"rate(4s)", func(r *rig) {
-			if _, err := r.store.RequestRun(r.t.Context(), "app", "told", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			if _, err := r.store.RequestRun(r.t.Context(), "app", "templated", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 				r.t.Fatal(err)
 			}
 			if err := r.adopt(r.t.Context()); err != nil {

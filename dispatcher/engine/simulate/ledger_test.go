@@ -20,21 +20,21 @@ func newAuditor(w *world) *auditor { return &auditor{world: w, from: map[string]
 // exactly once, and nothing else. It returns how far behind the most overdue trigger is.
 func (a *auditor) account() (behind time.Duration) {
 	a.t.Helper()
-	armed := map[int64]dispatcher.DueTrigger{}
+	planned := map[int64]dispatcher.DueTrigger{}
 	for _, overdue := range []bool{false, true} {
 		due, err := a.store.Due(a.t.Context(), dispatcher.DueQuery{Until: a.clock().AddDate(100, 0, 0), Overdue: overdue, Now: a.clock(), Limit: 10_000})
 		if err != nil {
 			a.t.Fatal(err)
 		}
 		for _, d := range due {
-			armed[d.ID] = d
+			planned[d.ID] = d
 		}
 	}
 	for name, compared := range a.declared {
 		if !compared {
 			continue
 		}
-		if d, ok := armed[dispatcher.TriggerID("app", name, "t")]; ok {
+		if d, ok := planned[dispatcher.TriggerID("app", name, "t")]; ok {
 			behind = max(behind, a.clock().Sub(d.DueAt))
 			a.accountTrigger(name, d)
 		}
