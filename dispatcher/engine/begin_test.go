@@ -60,7 +60,8 @@ func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 	if state != dispatcher.RunRunning || store.begins.Load() != 2 || len(r.calls) != 1 {
-		t.Errorf("while it was sent the run was %s, after %d tries to begin it, of %d calls; want running, 2 and 1", state, store.begins.Load(), len(r.calls))
+		t.Errorf("while it was sent the run was %s, after %d tries to begin it, of %d calls; want running, 2 and 1",
+			state, store.begins.Load(), len(r.calls))
 	}
 }
 

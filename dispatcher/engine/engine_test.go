@@ -69,7 +69,8 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	if wrap != nil {
 		wrapped = wrap(s)
 	}
-	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
+	now := time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)
+	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: now}
 	r.Engine = New(wrapped, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56}})
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -203,7 +204,9 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	if err != nil || len(misfires) != 1 {
 		t.Fatalf("misfires = %+v, %v, want one", misfires, err)
 	}
-	if m := misfires[0]; m.Job != "impatient" || m.Count != 2 || m.From.Sub(r.now) != -6*time.Second || m.To.Sub(r.now) != -2*time.Second || m.Run == "" {
+	m := misfires[0]
+	got := fmt.Sprintf("%s %d from %s to %s", m.Job, m.Count, m.From.Sub(r.now), m.To.Sub(r.now))
+	if got != "impatient 2 from -6s to -2s" || m.Run == "" {
 		t.Errorf("misfire = %+v, want both instants of impatient with a catch-up run", m)
 	}
 }

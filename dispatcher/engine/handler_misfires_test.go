@@ -166,7 +166,8 @@ func TestFireAllIsCappedAndSpaced(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ledger after 20 s (-want +got):\n%s", diff)
 	}
-	if caught := r.trigger("all"); caught.DueAt.Sub(*caught.NextFireTime) < (dispatcher.MostCaughtUp-30)*time.Minute || !caught.DueAt.After(r.now) {
+	caught := r.trigger("all")
+	if caught.DueAt.Sub(*caught.NextFireTime) < (dispatcher.MostCaughtUp-30)*time.Minute || !caught.DueAt.After(r.now) {
 		t.Errorf("next fire %v is due at %v, want it deferred beyond %v", caught.NextFireTime, caught.DueAt, r.now)
 	}
 }
@@ -190,7 +191,8 @@ func TestCatchUpReturnsToTheSchedule(t *testing.T) {
 			t.Errorf("%s: half a minute after the gap the next fire is %s, due %s later; want it to come, and due at its instant",
 				expression, trigger.NextFireTime.Sub(r.now), trigger.DueAt.Sub(*trigger.NextFireTime))
 		}
-		if misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}}); err != nil || len(misfires) != 0 {
+		misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+		if err != nil || len(misfires) != 0 {
 			t.Errorf("%s: misfires = %v, %v, want none: every instant ran", expression, misfires, err)
 		}
 	}
@@ -270,8 +272,10 @@ func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 		}
 		begin := base.Add(-2 * time.Hour)
 		r.now = begin
-		r.declare(name, rapid.SampledFrom([]string{"rate(1s)", "rate(7s)", "*/20 * * * * ?", "0 * * * * ?"}).Draw(rt, "expression"), func(t *dispatcher.Trigger) {
-			t.MisfirePolicy = rapid.SampledFrom([]dispatcher.MisfirePolicy{dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip}).Draw(rt, "policy")
+		expressions := []string{"rate(1s)", "rate(7s)", "*/20 * * * * ?", "0 * * * * ?"}
+		policies := []dispatcher.MisfirePolicy{dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip}
+		r.declare(name, rapid.SampledFrom(expressions).Draw(rt, "expression"), func(t *dispatcher.Trigger) {
+			t.MisfirePolicy = rapid.SampledFrom(policies).Draw(rt, "policy")
 			t.MisfireAfter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{time.Second, 30 * time.Second}).Draw(rt, "misfire_after"))
 			t.CatchUpWindow = dispatcher.Duration(rapid.SampledFrom([]time.Duration{30 * time.Second, time.Hour}).Draw(rt, "catch_up_window"))
 			t.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Second}).Draw(rt, "jitter"))

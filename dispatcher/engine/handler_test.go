@@ -73,7 +73,8 @@ func TestAppIsHandledOnceInAWindow(t *testing.T) {
 	miss("second")
 	r.now = r.now.Add(7 * time.Second)
 	round("another within the window, like that of a node whose loop is seconds behind")
-	if _, err := r.store.Lock(t.Context(), dispatcher.LockRequest{Node: 99, Names: []string{"app/app"}, AtMost: time.Minute, Now: time.Now().Add(time.Hour)}); err != nil {
+	later := dispatcher.LockRequest{Node: 99, Names: []string{"app/app"}, AtMost: time.Minute, Now: time.Now().Add(time.Hour)}
+	if _, err := r.store.Lock(t.Context(), later); err != nil {
 		t.Fatal(err)
 	}
 	w.take()
@@ -98,9 +99,11 @@ func TestNodeFrozenUnderALockStops(t *testing.T) {
 			return ctx.Err()
 		})
 		if err != nil || steps != 3 || locks.freed {
-			t.Errorf("withLocks = %v after %d steps of 4 s, given back %v; want it to end quietly within 10 s less a second, and to leave the lock alone", err, steps, locks.freed)
+			t.Errorf("withLocks = %v after %d steps of 4 s, given back %v; want no error, an end within 10 s less a second, and the lock kept",
+				err, steps, locks.freed)
 		}
-		if err = e.withLocks(t.Context(), []string{"x"}, func(context.Context, []string) error { return errLost }); !errors.Is(err, errLost) || !locks.freed {
+		err = e.withLocks(t.Context(), []string{"x"}, func(context.Context, []string) error { return errLost })
+		if !errors.Is(err, errLost) || !locks.freed {
 			t.Errorf("withLocks = %v, given back %v; want the error of the step, and the lock back", err, locks.freed)
 		}
 	})

@@ -52,7 +52,10 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	declare := func(name, url string) dispatcher.Job {
 		t.Helper()
 		job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{
-			"only": {Schedule: dispatcher.Schedule{Expression: "rate(10s)", StartAt: &r.now}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true},
+			"only": {
+				Schedule:     dispatcher.Schedule{Expression: "rate(10s)", StartAt: &r.now},
+				MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			},
 		}}
 		job.SetDefaults()
 		job.Retry.Delays = []dispatcher.Duration{0}

@@ -161,40 +161,62 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	ended := began.Add(time.Second)
 	after := func(d time.Duration) *time.Duration { return &d }
+	type (
+		call = dispatcher.Call
+		run  = dispatcher.HeldRun
+	)
 	for name, tt := range map[string]struct {
 		class  dispatcher.Class
 		status int
 		after  *time.Duration
-		change func(*dispatcher.Call, *dispatcher.HeldRun)
+		change func(*call, *run)
 		want   time.Duration // after the end; less than 0: never
 	}{
-		"a server error":                     {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
-		"no response in time":                {class: dispatcher.ClassTimeout, want: 4 * time.Second},
-		"connection refused":                 {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
-		"a request time-out":                 {class: dispatcher.ClassHTTP4xx, status: 408, want: 4 * time.Second},
-		"too early":                          {class: dispatcher.ClassHTTP4xx, status: 425, want: 4 * time.Second},
-		"too many requests":                  {class: dispatcher.ClassRateLimited, status: 429, want: 4 * time.Second},
-		"a bad request":                      {class: dispatcher.ClassHTTP4xx, status: 400, want: -1},
-		"not found":                          {class: dispatcher.ClassHTTP4xx, status: 404, want: -1},
-		"gone":                               {class: dispatcher.ClassHTTP4xx, status: 410, want: -1},
-		"a redirect":                         {class: dispatcher.ClassRedirect, status: 302, want: -1},
-		"a function error":                   {class: dispatcher.ClassFunctionError, want: 4 * time.Second},
-		"a refusal by AWS":                   {class: dispatcher.ClassConfig, want: -1},
-		"no credentials":                     {class: dispatcher.ClassCredentials, want: 4 * time.Second},
-		"at most once, function error":       {class: dispatcher.ClassFunctionError, change: atMostOnce, want: -1},
-		"at most once, no credentials":       {class: dispatcher.ClassCredentials, change: atMostOnce, want: 4 * time.Second},
-		"a forbidden address":                {class: dispatcher.ClassEgressDenied, want: -1},
-		"cancelled":                          {class: dispatcher.ClassCancelled, want: -1},
-		"a panic":                            {class: dispatcher.ClassPanic, want: -1},
-		"Retry-After beyond the wait":        {class: dispatcher.ClassRateLimited, after: after(30 * time.Second), want: 30 * time.Second},
-		"Retry-After within the wait":        {class: dispatcher.ClassRateLimited, after: after(0), want: 4 * time.Second},
-		"Retry-After beyond the cap":         {class: dispatcher.ClassHTTP5xx, after: after(1e9 * time.Second), want: 5 * time.Minute},
-		"the last attempt":                   {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Failures = 2 }, want: -1},
-		"lost attempts do not count":         {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Attempt = 9 }, want: 4 * time.Second},
-		"waits grow with failures":           {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Failures = 1 }, want: 8 * time.Second},
-		"one attempt":                        {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Retry.MaxAttempts = 1 }, want: -1},
-		"too old":                            {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Retry.MaxAge = dispatcher.Duration(time.Second) }, want: -1},
-		"given up before":                    {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.RetryUntil = ended }, want: -1},
+		"a server error":               {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
+		"no response in time":          {class: dispatcher.ClassTimeout, want: 4 * time.Second},
+		"connection refused":           {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
+		"a request time-out":           {class: dispatcher.ClassHTTP4xx, status: 408, want: 4 * time.Second},
+		"too early":                    {class: dispatcher.ClassHTTP4xx, status: 425, want: 4 * time.Second},
+		"too many requests":            {class: dispatcher.ClassRateLimited, status: 429, want: 4 * time.Second},
+		"a bad request":                {class: dispatcher.ClassHTTP4xx, status: 400, want: -1},
+		"not found":                    {class: dispatcher.ClassHTTP4xx, status: 404, want: -1},
+		"gone":                         {class: dispatcher.ClassHTTP4xx, status: 410, want: -1},
+		"a redirect":                   {class: dispatcher.ClassRedirect, status: 302, want: -1},
+		"a function error":             {class: dispatcher.ClassFunctionError, want: 4 * time.Second},
+		"a refusal by AWS":             {class: dispatcher.ClassConfig, want: -1},
+		"no credentials":               {class: dispatcher.ClassCredentials, want: 4 * time.Second},
+		"at most once, function error": {class: dispatcher.ClassFunctionError, change: atMostOnce, want: -1},
+		"at most once, no credentials": {class: dispatcher.ClassCredentials, change: atMostOnce, want: 4 * time.Second},
+		"a forbidden address":          {class: dispatcher.ClassEgressDenied, want: -1},
+		"cancelled":                    {class: dispatcher.ClassCancelled, want: -1},
+		"a panic":                      {class: dispatcher.ClassPanic, want: -1},
+		"Retry-After beyond the wait":  {class: dispatcher.ClassRateLimited, after: after(30 * time.Second), want: 30 * time.Second},
+		"Retry-After within the wait":  {class: dispatcher.ClassRateLimited, after: after(0), want: 4 * time.Second},
+		"Retry-After beyond the cap":   {class: dispatcher.ClassHTTP5xx, after: after(1e9 * time.Second), want: 5 * time.Minute},
+		"the last attempt": {
+			class: dispatcher.ClassTimeout, want: -1,
+			change: func(_ *call, r *run) { r.Failures = 2 },
+		},
+		"lost attempts do not count": {
+			class: dispatcher.ClassTimeout, want: 4 * time.Second,
+			change: func(_ *call, r *run) { r.Attempt = 9 },
+		},
+		"waits grow with failures": {
+			class: dispatcher.ClassTimeout, want: 8 * time.Second,
+			change: func(_ *call, r *run) { r.Failures = 1 },
+		},
+		"one attempt": {
+			class: dispatcher.ClassTimeout, want: -1,
+			change: func(c *call, _ *run) { c.Retry.MaxAttempts = 1 },
+		},
+		"too old": {
+			class: dispatcher.ClassTimeout, want: -1,
+			change: func(c *call, _ *run) { c.Retry.MaxAge = dispatcher.Duration(time.Second) },
+		},
+		"given up before": {
+			class: dispatcher.ClassTimeout, want: -1,
+			change: func(_ *call, r *run) { r.RetryUntil = ended },
+		},
 		"at most once, perhaps sent":         {class: dispatcher.ClassTimeout, change: atMostOnce, want: -1},
 		"at most once, with a response":      {class: dispatcher.ClassHTTP5xx, change: atMostOnce, want: -1},
 		"at most once, connection reset":     {class: dispatcher.ClassReset, change: atMostOnce, want: -1},
@@ -204,21 +226,23 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var call dispatcher.Call
-			call.Retry.SetDefaults()
-			run := dispatcher.HeldRun{Attempt: 1}
+			var c call
+			c.Retry.SetDefaults()
+			r := run{Attempt: 1}
 			if tt.change != nil {
-				tt.change(&call, &run)
+				tt.change(&c, &r)
 			}
-			o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: ended, Class: tt.class, HTTPStatus: tt.status, RetryAfter: tt.after}
-			next := nextAttempt(call, run, o, 0.8)
+			o := dispatcher.Outcome{
+				State: dispatcher.RunFailed, StartedAt: began, EndedAt: ended, Class: tt.class, HTTPStatus: tt.status, RetryAfter: tt.after,
+			}
+			next := nextAttempt(c, r, o, 0.8)
 			if tt.want < 0 {
 				if next != nil {
 					t.Errorf("next = %+v, want none", next)
 				}
 				return
 			}
-			until := run.RetryUntil
+			until := r.RetryUntil
 			if until.IsZero() {
 				until = began.Add(24 * time.Hour)
 			}
@@ -238,7 +262,9 @@ func TestThrottlesDoNotCount(t *testing.T) {
 	call.Retry.SetDefaults()
 	call.Retry.MaxAttempts = 1
 	o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: began, Class: dispatcher.ClassThrottled}
-	for attempt, want := range map[int]time.Duration{1: time.Second, 2: 1250 * time.Millisecond, 5: 10 * time.Second, 50: 37500 * time.Millisecond} {
+	for attempt, want := range map[int]time.Duration{
+		1: time.Second, 2: 1250 * time.Millisecond, 5: 10 * time.Second, 50: 37500 * time.Millisecond,
+	} {
 		next := nextAttempt(call, dispatcher.HeldRun{Attempt: attempt}, o, 0.125)
 		if next == nil || next.CountsAsFailure || next.At.Sub(began) != want {
 			t.Errorf("after attempt %d: %+v, want another after %s, not counted", attempt, next, want)
@@ -285,7 +311,8 @@ func TestFailingHostIsNotCalled(t *testing.T) {
 	}
 	id := r.request("sick", once)
 	run := r.read(id)
-	if run.State != dispatcher.RunRetrying || run.Class != dispatcher.ClassCircuitOpen || run.Attempt != 0 || run.Error == "" || len(r.calls) != 2 {
+	deferred := run.State == dispatcher.RunRetrying && run.Class == dispatcher.ClassCircuitOpen
+	if !deferred || run.Attempt != 0 || run.Error == "" || len(r.calls) != 2 {
 		t.Fatalf("run = %+v after %d calls, want it deferred with the reason", run, len(r.calls))
 	}
 	if wait := run.NextAttemptAt.Sub(r.clock.now()); wait <= 0 || wait > 2*firstPause {
@@ -318,7 +345,8 @@ func TestRunDeferredForTooLongFails(t *testing.T) {
 		j.Retry.MaxAttempts, j.Retry.Delays, j.Retry.MaxAge = 1, nil, dispatcher.Duration(time.Second)
 	}
 	r.request("sick", short)
-	if run := r.read(r.request("sick", short)); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(r.calls) != 1 {
+	run := r.read(r.request("sick", short))
+	if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(r.calls) != 1 {
 		t.Errorf("run = %+v after %d calls, want it failed without a call", run, len(r.calls))
 	}
 }

@@ -197,7 +197,9 @@ func TestHashedFieldFiresAsPreviewed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("hashed", "H/7 * * * * ?", nil)
-	asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: "H/7 * * * * ?"}, Identity: "app/hashed/only", From: &r.now, Count: 2}
+	asked := dispatcher.PreviewRequest{
+		Schedule: dispatcher.Schedule{Expression: "H/7 * * * * ?"}, Identity: "app/hashed/only", From: &r.now, Count: 2,
+	}
 	preview, err := asked.Preview(nil, r.now)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,8 @@ func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 	job.Retry.Delays = []dispatcher.Duration{0}
 	job.Target.Webhook = &dispatcher.Webhook{
 		URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
-		Body: `{{if .PreviousFire}}{{date "%T" .PreviousFire}}{{else}}none{{end}} {{date "%T" .ScheduledAt}} {{if .NextFire}}{{date "%T" .NextFire}}{{else}}none{{end}} {{.Attempt}}`,
+		Body: `{{if .PreviousFire}}{{date "%T" .PreviousFire}}{{else}}none{{end}} {{date "%T" .ScheduledAt}} ` +
+			`{{if .NextFire}}{{date "%T" .NextFire}}{{else}}none{{end}} {{.Attempt}}`,
 	}
 	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)

@@ -229,7 +229,9 @@ func TestPoolGrowsUnderLoadAndShrinksWhenIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := startPool(t, Options{MinWorkers: 2, Workers: 64, AppWorkers: 64, HostWorkers: 64, Queue: 64}, func(context.Context, testRun) { <-release })
+		o := fixed(64, 64)
+		o.MinWorkers = 2
+		p := startPool(t, o, func(context.Context, testRun) { <-release })
 		p.Enqueue(held(runs(64)), Reservation{})
 		synctest.Wait()
 		if got := p.Workers(); got != 2 {

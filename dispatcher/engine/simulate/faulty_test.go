@@ -129,7 +129,9 @@ func (f *faulty) set(what *bool, to bool) {
 }
 
 // crucial are the methods after which a crash is dangerous, the most dangerous ones more often.
-var crucial = []string{"Claim", "Claim", "Claim", "Begin", "Begin", "Settle", "Adopt", "Acquire", "Record", "ScheduleNext", "ReleaseSlots", "Heartbeat", "Lock"}
+var crucial = []string{
+	"Claim", "Claim", "Claim", "Begin", "Begin", "Settle", "Adopt", "Acquire", "Record", "ScheduleNext", "ReleaseSlots", "Heartbeat", "Lock",
+}
 
 // trapAt has do called when the next call of a method has been executed, before its response is seen.
 func (f *faulty) trapAt(method string, do func()) {
@@ -222,7 +224,9 @@ func (f *faulty) Register(ctx context.Context, node dispatcher.Node, now time.Ti
 	return act(ctx, f, "Register", func(ctx context.Context) error { return f.Store.Register(ctx, node, f.present(now)) })
 }
 
-func (f *faulty) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error) {
+func (f *faulty) Heartbeat(
+	ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time,
+) (dispatcher.HeartbeatReply, error) {
 	return call(ctx, f, "Heartbeat", func(ctx context.Context) (dispatcher.HeartbeatReply, error) {
 		return f.Store.Heartbeat(ctx, id, report, f.present(now))
 	})
@@ -238,7 +242,9 @@ func (f *faulty) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat t
 	})
 }
 
-func (f *faulty) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (dispatcher.Node, error) {
+func (f *faulty) SetNodeState(
+	ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change,
+) (dispatcher.Node, error) {
 	return call(ctx, f, "SetNodeState", func(ctx context.Context) (dispatcher.Node, error) {
 		return f.Store.SetNodeState(ctx, id, state, change)
 	})

@@ -176,7 +176,10 @@ func (w *world) declareAll() {
 	w.declare("delay", "delay(11h)", nil)
 	w.declare("payout", "delay(17h)", once)
 	w.declare("flaky", "rate(7h)", func(j job, _ trigger) {
-		j.Retry = dispatcher.Retry{MaxAttempts: 4, Base: dispatcher.Duration(time.Hour), Cap: dispatcher.Duration(4 * time.Hour), MaxAge: dispatcher.Duration(24 * time.Hour)}
+		j.Retry = dispatcher.Retry{
+			MaxAttempts: 4, Base: dispatcher.Duration(time.Hour),
+			Cap: dispatcher.Duration(4 * time.Hour), MaxAge: dispatcher.Duration(24 * time.Hour),
+		}
 	})
 	for name, policy := range map[string]dispatcher.ConcurrencyPolicy{
 		"skipped": dispatcher.ConcurrencyForbid, "queued": dispatcher.ConcurrencyQueue, "replaced": dispatcher.ConcurrencyReplace,

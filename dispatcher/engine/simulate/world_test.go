@@ -88,7 +88,8 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	o.Logger = slog.New(slog.DiscardHandler)
 	w := &world{t: t, seed: seed, store: s, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
 		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
-	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true, Weight: 1, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}, byTest); err != nil {
+	app := dispatcher.App{Name: "app", Enabled: true, Weight: 1, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}
+	if _, err := s.PutApp(t.Context(), app, byTest); err != nil {
 		t.Fatal(err)
 	}
 	return w
