@@ -373,6 +373,7 @@ func TestCatchUpIsOvertakenOnlyByOtherTriggers(t *testing.T) {
 			p.Enqueue([]*testRun{all[i]}, Reservation{})
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		want := []int64{0, 2, 3, 4, 5, 1}
 		if diff := cmp.Diff(want, order); diff != "" {
 			t.Errorf("begun (-want +got):\n%s", diff)
