@@ -53,6 +53,10 @@ bin/terraform-provider-carillon: FORCE
 	@echo "building $@ $(VERSION)"
 	@$(GOBUILD) -o $@ ./provider/cmd/terraform-provider-carillon
 
+bin/carillon-bench: FORCE
+	@echo "building $@ $(VERSION)"
+	@$(GOBUILD) -o $@ ./test/bench
+
 ## lambda-sample: bin/lambda/bootstrap, the sample function for AWS Lambda (provided.al2023, arm64)
 .PHONY: lambda-sample
 lambda-sample:
@@ -76,7 +80,7 @@ test-race: $(GOTESTSUM)
 .PHONY: lint
 lint: $(GOLANGCI)
 	go vet ./...
-	go vet -tags chaos ./dispatcher/... ./tools/...
+	go vet -tags chaos ./dispatcher/... ./test/...
 	$(GOLANGCI) run --allow-parallel-runners ./...
 	$(GOLANGCI) run --allow-parallel-runners --build-tags chaos ./dispatcher/failpoint/...
 	go mod tidy -diff
@@ -92,10 +96,10 @@ fmt: $(GOLANGCI)
 zones:
 	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" dispatcher/schedule/zoneinfo.zip
 
-## bench: carillon bench in a PostgreSQL of its own, some eight minutes; ARGS='fire --seconds 60'
+## bench: carillon-bench in a PostgreSQL of its own, some eight minutes; ARGS='fire --seconds 60'
 .PHONY: bench
-bench: bin/carillon
-	@tools/bench.sh bin/carillon $(ARGS)
+bench: bin/carillon-bench
+	@tools/bench.sh bin/carillon-bench $(ARGS)
 
 ## bench-go: Go's benchmarks of schedules and calendars; BENCH=regexp picks, BENCHTIME=10s steadies
 .PHONY: bench-go

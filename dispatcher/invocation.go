@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -17,40 +18,67 @@ type Call struct {
 	Missed            *MissedRange // what a catch-up run stands for; nil for other runs
 	Target            Target
 	Payload           json.RawMessage
-	// Templates are those of Target, nil if it has none. Only for what they use are PreviousFire and
-	// NextFire worked out: the instants of the trigger before and after this one, zero if there is none.
+	// Templates are those of Target, nil if it has none. PreviousFire and NextFire are the scheduled
+	// times of the trigger before and after this one, zero if there is none; they are set only if
+	// Templates use them.
 	Templates              *Templates
 	PreviousFire, NextFire time.Time
-	// Delivery and Retry are for who makes the call: they say what becomes of it if it fails.
+	// Delivery and Retry tell the engine what to do when the call fails.
 	Delivery Delivery
 	Retry    Retry
 	// Slots is how many runs of its job there may be at once; 0: any number. See Job.Slots.
 	Slots int
 }
 
-// Body returns the payload, or, for a job without one, a description of the fire. It is
-// the same on every attempt, as is all that receivers may sign or compare.
+// fireText describes a fire in JSON. It is the same on every attempt, as is all that receivers may
+// sign or compare.
+type fireText struct {
+	App         string      `json:"app"`
+	Job         string      `json:"job"`
+	Trigger     string      `json:"trigger"`
+	Run         string      `json:"run"`
+	Kind        RunKind     `json:"kind"`
+	ScheduledAt string      `json:"scheduled_at"`
+	Missed      *missedText `json:"missed,omitempty"`
+}
+
+func (c Call) fire() fireText {
+	return fireText{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), c.missed()}
+}
+
+// Body returns the body of a webhook: the payload or, without one, a description of the fire.
 func (c Call) Body() []byte {
 	if len(c.Payload) > 0 {
 		return c.Payload
 	}
-	// No field of this struct can fail to marshal.
-	body, _ := json.Marshal(struct {
-		App         string      `json:"app"`
-		Job         string      `json:"job"`
-		Trigger     string      `json:"trigger"`
-		Run         string      `json:"run"`
-		Kind        RunKind     `json:"kind"`
-		ScheduledAt string      `json:"scheduled_at"`
-		Missed      *missedText `json:"missed,omitempty"`
-	}{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), c.missed()})
+	body, _ := json.Marshal(c.fire()) // no field of it can fail
 	return body
 }
 
+// FunctionEvent returns the event of a Lambda function: the payload and, next to it, what a webhook
+// gets as headers. Package lambda has its type for functions in Go.
+func (c Call) FunctionEvent() ([]byte, error) {
+	type attempt struct {
+		EventID string `json:"event_id"`
+		fireText
+		Attempt     int    `json:"attempt"`
+		Fence       int64  `json:"fence"`
+		Traceparent string `json:"traceparent"`
+	}
+	text, err := json.Marshal(struct {
+		Carillon attempt         `json:"carillon"`
+		Payload  json.RawMessage `json:"payload,omitempty"`
+	}{attempt{c.EventID, c.fire(), c.Attempt, c.Fence(), c.Traceparent()}, c.Payload})
+	if err != nil {
+		return nil, fmt.Errorf("write the event: %w", err)
+	}
+	return text, nil
+}
+
 // Traceparent returns the W3C trace context of the attempt: all attempts of a run share a
-// trace, and each is a span of its own. It is a function of event id and attempt, so that
-// anybody can find the trace of a run. It says "sampled", lest receivers that follow their
-// caller record nothing.
+// trace, and each is a span of its own. It is a function of event id and attempt, so
+// the trace of a run can be found. It says "sampled", because receivers that follow
+// their caller would otherwise record nothing.
 func (c Call) Traceparent() string {
 	sum := sha256.Sum256([]byte(c.EventID))
 	span := sum[16:24]
@@ -60,10 +88,9 @@ func (c Call) Traceparent() string {
 	return string(append(hex.AppendEncode(text, span), "-01"...))
 }
 
-// Fence returns a number that grows from each attempt of a run to the next, and from each
-// instant of a trigger to the next. A receiver that remembers the highest which it has seen of a
-// trigger can refuse what comes late, such as a request of a node that was given up for dead.
-// It is exact in languages whose numbers are floating-point.
+// Fence returns a number that grows with each attempt of a run and with each fire of a trigger. A
+// receiver that remembers the highest number of a trigger can refuse late requests, such as one
+// from a node that was marked dead. It is exact in languages whose numbers are floating-point.
 func (c Call) Fence() int64 {
 	const attempts = 1000
 	return c.Key.ScheduledAt.UnixMilli()*attempts + int64(min(c.Attempt, attempts-1))

@@ -15,6 +15,7 @@ import (
 // Methods may be called concurrently.
 type Store interface {
 	Definitions
+	Credentials
 	Ledger
 	Retention
 	Revisions
@@ -51,8 +52,8 @@ type Page struct {
 // Definitions are what users declare. Each write adds its row to the audit in the same
 // transaction and, once committed, tells all nodes (see Dispatch.Listen).
 type Definitions interface {
-	// PutApp creates or replaces an app and returns it as stored.
-	PutApp(ctx context.Context, app App, change Change) (App, error)
+	// PutApp creates or replaces an app. It returns it as stored, and whether it was created.
+	PutApp(ctx context.Context, app App, change Change) (stored App, created bool, err error)
 	// App returns ErrNotFound if there is none of that name.
 	App(ctx context.Context, name string) (App, error)
 	// Apps lists by name.
@@ -61,9 +62,10 @@ type Definitions interface {
 	DeleteApp(ctx context.Context, name string, change Change) error
 
 	// PutJob creates or replaces a job with its triggers in one transaction, by the rules of
-	// Revise, and returns it as stored, with secrets that only say so. ErrNotFound: the app does
-	// not exist. Faults: the definition is wrong, or its secrets cannot be stored.
-	PutJob(ctx context.Context, job Job, change Change) (Job, error)
+	// Apply. It returns the job as stored, without the values of its secrets, and whether it was
+	// created. ErrNotFound: the app does not exist. Problems: the definition is wrong, or its
+	// secrets cannot be stored.
+	PutJob(ctx context.Context, job Job, change Change) (stored Job, created bool, err error)
 	// Job returns ErrNotFound if there is none of that name.
 	Job(ctx context.Context, app, name string) (Job, error)
 	// Jobs lists by name. A job whose definition cannot be read is listed in state ERROR with
@@ -75,11 +77,11 @@ type Definitions interface {
 	// empty, and counts the revision up, which makes every fire already in a node's memory void.
 	PauseJob(ctx context.Context, app, job, trigger string, paused bool, change Change) (Job, error)
 
-	// PutCalendar creates or replaces a calendar and returns it as stored. In the same
-	// transaction, the triggers that it concerns, by way of bases too, get new fire times by
-	// the rules of RescheduleForCalendar. ErrNotFound: the app does not exist. Faults: the definition is
-	// wrong, or a base is.
-	PutCalendar(ctx context.Context, calendar Calendar, change Change) (Calendar, error)
+	// PutCalendar creates or replaces a calendar. It returns the calendar as stored, and whether
+	// it was created. In the same transaction, the triggers that depend on it, also through
+	// bases, get new fire times by the rules of RescheduleForCalendar. ErrNotFound: the app does
+	// not exist. Problems: the definition is wrong, or a base is.
+	PutCalendar(ctx context.Context, calendar Calendar, change Change) (stored Calendar, created bool, err error)
 	// Calendar returns ErrNotFound if there is none of that name.
 	Calendar(ctx context.Context, app, name string) (Calendar, error)
 	// Calendars lists by name.
@@ -87,7 +89,10 @@ type Definitions interface {
 	// DeleteCalendar returns an error that is ErrInUse, and says by what, while a trigger or a
 	// calendar refers to it.
 	DeleteCalendar(ctx context.Context, app, name string, change Change) error
+}
 
+// Credentials are the API tokens and the stored secrets of targets.
+type Credentials interface {
 	// RewrapSecrets encrypts the data keys of all stored secrets by the current key, if they
 	// are not so yet, and returns how many; see ErrKeyMissing.
 	RewrapSecrets(ctx context.Context, change Change) (int, error)

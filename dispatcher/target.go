@@ -1,6 +1,9 @@
 package dispatcher
 
-import "net/url"
+import (
+	"net/url"
+	"slices"
+)
 
 // Target is what a run calls. Exactly one of its fields is set.
 type Target struct {
@@ -8,20 +11,108 @@ type Target struct {
 	Lambda  *Lambda  `json:"lambda,omitempty"`
 }
 
-// Validate returns everything wrong with t, as Faults with JSON pointers, or nil.
+// TargetKind is a kind of target, named as its key in JSON. It is empty for a target of a kind that
+// this version does not know.
+type TargetKind string
+
+// The kinds of target.
+const (
+	TargetWebhook TargetKind = "webhook"
+	TargetLambda  TargetKind = "lambda"
+)
+
+// target is what the domain asks of every kind of target. A new kind is a field of Target, a case in
+// Target.given, and a file that implements this; package invoke has one that calls it.
+type target interface {
+	kind() TargetKind
+	Validate() error
+	// host is what Target.Host returns, origin what Target.Origin returns.
+	host() (name string, atOnce int)
+	origin() string
+	// templates reads the templates, and adds what is wrong with them; nil: there are none.
+	templates(problems *Problems) *Templates
+	// replaceSecrets puts a copy with each secret replaced into t; f takes its JSON pointer in t.
+	replaceSecrets(t *Target, f func(path string, s Secret) Secret)
+	// warn adds what is allowed but probably not meant, with JSON pointers in the job.
+	warn(job Job, problems *Problems)
+}
+
+// given yields what t calls; a valid target calls one thing.
+func (t Target) given(yield func(target) bool) {
+	if t.Webhook != nil && !yield(t.Webhook) {
+		return
+	}
+	if t.Lambda != nil {
+		yield(t.Lambda)
+	}
+}
+
+// one returns what t calls; nil for nothing.
+func (t Target) one() target {
+	for given := range t.given {
+		return given
+	}
+	return nil
+}
+
+// Kind returns the kind of t.
+func (t Target) Kind() TargetKind {
+	if one := t.one(); one != nil {
+		return one.kind()
+	}
+	return ""
+}
+
+// Validate returns everything wrong with t, as Problems with JSON pointers, or nil.
 func (t Target) Validate() error {
 	var problems Problems
-	switch {
-	case t.Webhook == nil && t.Lambda == nil:
-		problems.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook, or a lambda")
-	case t.Webhook != nil && t.Lambda != nil:
-		problems.Add("/lambda", CodeTargetKind, "target has a webhook and a lambda; a job calls one thing")
-	case t.Lambda != nil:
-		problems.AddError("/lambda", t.Lambda.Validate())
+	switch all := slices.Collect(t.given); len(all) {
+	case 0:
+		problems.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook or a lambda")
+	case 1:
+		problems.AddError("/"+string(all[0].kind()), all[0].Validate())
 	default:
-		problems.AddError("/webhook", t.Webhook.Validate())
+		problems.Add("/"+string(all[1].kind()), CodeTargetKind, "target has a %s and a %s; a job calls one thing", all[0].kind(), all[1].kind())
 	}
 	return problems.Err()
+}
+
+// Host returns what the calls of t go to, and how many of them may be in flight at once on a node; 0: no
+// limit of its own. Limits, rates and circuits are kept for each host.
+func (t Target) Host() (name string, atOnce int) {
+	if one := t.one(); one != nil {
+		return one.host()
+	}
+	return "", 0
+}
+
+// Origin returns what the values of secrets are bound to: scheme, host and port of the URL that they
+// are sent to; empty for a Lambda function.
+func (t Target) Origin() string {
+	if one := t.one(); one != nil {
+		return one.origin()
+	}
+	return ""
+}
+
+// Templates reads the templates of t; nil: it has none. The error is Problems, which Validate finds too.
+func (t Target) Templates() (*Templates, error) {
+	one := t.one()
+	if one == nil {
+		return nil, nil
+	}
+	var problems Problems
+	templates := one.templates(&problems)
+	return templates, problems.Err()
+}
+
+// eachSecret returns a copy of t with each secret replaced; f takes its JSON pointer in t.
+func (t Target) eachSecret(f func(path string, s Secret) Secret) Target {
+	replaced := t
+	for given := range t.given {
+		given.replaceSecrets(&replaced, f)
+	}
+	return replaced
 }
 
 // hostOf returns the host of a URL with its port; empty if there is none. It is no part of a template.

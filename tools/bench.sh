@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# bench.sh CARILLON [ARGUMENT...] runs "carillon bench" with the arguments in a PostgreSQL of its
-# own, which writes through to the disk, or in that of DATABASE_URL.
+# bench.sh BENCH [ARGUMENT...] runs carillon-bench, which is BENCH, with the arguments in the database of
+# DATABASE_URL. Without one it starts a PostgreSQL for the time of the run, which writes through to disk.
 set -euo pipefail
-carillon=$(realpath "$1")
+bench=$(realpath "$1")
 shift
 if [ -n "${DATABASE_URL:-}" ]; then
-	exec "$carillon" bench --database "$DATABASE_URL" "$@"
+	exec "$bench" --database "$DATABASE_URL" "$@"
 fi
 "$(dirname "$0")/postgres.sh"
 initdb=$(command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' | sort -V | tail -1)
@@ -26,4 +26,4 @@ trap cleanup EXIT
 "${as[@]}" "$initdb" -D "$dir/data" -U carillon -A trust >/dev/null
 "${as[@]}" "$bin/pg_ctl" -D "$dir/data" -w -l "$dir/log" start \
 	-o "-k $dir -c listen_addresses= -c max_connections=200 -c shared_buffers=1GB -c max_wal_size=4GB" >/dev/null
-"$carillon" bench --database "postgres:///postgres?host=$dir&user=carillon" "$@"
+"$bench" --database "postgres:///postgres?host=$dir&user=carillon" "$@"

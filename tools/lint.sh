@@ -2,22 +2,37 @@
 # The rules of CONTRIBUTING that no linter knows. Prints every breach, then fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-faults=0
+breaches=0
 
-fault() { # fault WHAT LINES
+breach() { # breach RULE LINES
 	if [ -n "$2" ]; then
 		printf '%s:\n%s\n' "$1" "$2" >&2
-		faults=1
+		breaches=1
 	fi
 }
 
-go_files() {
-	find . \( -path ./.git -o -path ./.cache -o -path ./.carillon -o -name node_modules \) -prune -o \
-		-name '*.go' -print
+files() { # files TEST... prints the files that pass the tests of find
+	find . \( -path ./.git -o -path ./.cache -o -path ./.carillon -o -name node_modules -o -name testdata \) -prune -o \
+		-type f \( "$@" \) -print | sed 's#^\./##' | sort
 }
+go_files() { files -name '*.go'; }
 
-fault "not as gofmt writes it" "$(go_files | xargs gofmt -l)"
-fault "longer than 500 lines" "$(go_files | xargs wc -l | awk '$2 != "total" && $1 > 500')"
+breach "not as gofmt writes it" "$(go_files | xargs gofmt -l)"
+breach "longer than 500 lines" "$(go_files | xargs wc -l | awk '$2 != "total" && $1 > 500')"
+
+# The tag of a struct's field cannot be broken into lines, nor can a table, a block of code or an address.
+# The pages of docs/provider are generated.
+breach "a line of Go longer than 140 columns" "$(go_files | xargs perl -CSD -ne '
+	chomp; print "$ARGV:$.: ", length, " columns\n" if length > 140 && !/`[a-z]+:"/; close ARGV if eof')"
+breach "a line of docs longer than 100 columns" "$(files -name '*.md' | grep -v '^docs/provider/' | xargs perl -CSD -ne '
+	chomp; $code = !$code if /^\s*```/;
+	print "$ARGV:$.: ", length, " columns\n" if length > 100 && !$code && !/^\s*\||:\/\/|\]\(/;
+	if (eof) { close ARGV; $code = 0 }')"
+
+# One thing has one word; tools/words.txt has those that are not used, and CHANGELOG.md what was renamed.
+breach "a word that Carillon does not use" "$(files -name '*.go' -o -name '*.md' -o -name '*.sql' -o -name '*.sh' \
+	-o -name '*.tf' -o -name '*.yml' -o -name '*.json' -o -name '*.tmpl' -o -name Makefile -o -path ./.ci/run |
+	xargs perl tools/words.pl tools/words.txt)"
 
 # What is committed works anywhere: it names no directory of the machine it was written on and
 # no module proxy or package registry but the public ones.
@@ -29,6 +44,6 @@ machine_words() {
 		grep -vxE 'proxy\.golang\.org|registry\.npmjs\.org' || true
 }
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-	fault "names this machine" "$(git grep -nIF -f <(machine_words) || true)"
+	breach "names this machine" "$(git grep -nIF -f <(machine_words) || true)"
 fi
-exit "$faults"
+exit "$breaches"

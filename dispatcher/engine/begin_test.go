@@ -20,7 +20,7 @@ func (r *rig) atMostOnce(name string) {
 		r.t.Fatal(err)
 	}
 	job.Delivery = dispatcher.AtMostOnce
-	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }

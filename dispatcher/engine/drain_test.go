@@ -45,7 +45,7 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(&job)
-		if _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -92,7 +92,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 			t.Error(err)
 		}
 	})
-	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -109,7 +109,7 @@ func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger))
 	}
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
-	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -16,7 +16,7 @@ func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1/old", "http://127.0.0.1/new"} {
 		job := dispatcher.Job{App: "app", Name: "edited", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
 		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
-		if _, err := r.store.PutJob(t.Context(), job, change); err != nil {
+		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.store.RequestRun(t.Context(), "app", "edited", change); err != nil {
@@ -60,7 +60,7 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 		job.SetDefaults()
 		job.Retry.Delays = []dispatcher.Duration{0}
 		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
-		stored, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now.Add(-time.Second)})
+		stored, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now.Add(-time.Second)})
 		if err != nil {
 			t.Fatal(err)
 		}

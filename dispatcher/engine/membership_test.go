@@ -173,7 +173,7 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	trigger.SetDefaults()
 	trigger.Expression, trigger.MisfireAfter = "rate(1s)", dispatcher.Duration(time.Second)
 	pinned.Triggers["only"] = trigger
-	if _, err := r.store.PutJob(t.Context(), pinned, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(t.Context(), pinned, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.store.RequestRun(t.Context(), "app", "pinned", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {

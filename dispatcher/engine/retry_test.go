@@ -27,7 +27,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 	if change != nil {
 		change(&job)
 	}
-	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 	run, err := r.store.RequestRun(r.t.Context(), "app", name, dispatcher.Change{Actor: "test"})
@@ -392,7 +392,7 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	only.SetDefaults()
 	only.Expression = "delay(1s)"
 	job.Triggers = map[string]dispatcher.Trigger{"only": only}
-	if _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(5 * time.Second)

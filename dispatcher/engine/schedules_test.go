@@ -24,7 +24,7 @@ func (r *rig) trigger(job string) dispatcher.Trigger {
 func (r *rig) putCalendar(name string, rules ...schedule.CalendarRule) {
 	r.t.Helper()
 	calendar := dispatcher.Calendar{App: "app", Name: name, Rules: rules}
-	if _, err := r.store.PutCalendar(r.t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutCalendar(r.t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }

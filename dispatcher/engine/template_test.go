@@ -37,7 +37,7 @@ func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 		Body: `{{if .PreviousFire}}{{date "%T" .PreviousFire}}{{else}}none{{end}} {{date "%T" .ScheduledAt}} ` +
 			`{{if .NextFire}}{{date "%T" .NextFire}}{{else}}none{{end}} {{.Attempt}}`,
 	}
-	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -70,7 +70,7 @@ func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 		for _, one := range after {
 			calendar.Rules = append(calendar.Rules, schedule.CalendarRule{Expression: start.Add(one).Format("5 4 15") + " * * ?"})
 		}
-		if _, err := r.store.PutCalendar(t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, _, err := r.store.PutCalendar(t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,10 +19,10 @@ import (
 )
 
 // authorize makes a request say who calls. What it signs must not change afterwards.
-func (i *Invoker) authorize(ctx context.Context, r *request, a *dispatcher.Auth, now time.Time) error {
+func (h *webhooks) authorize(ctx context.Context, r *request, a *dispatcher.Auth, now time.Time) error {
 	switch {
 	case a.Basic != nil:
-		password, err := i.reveal(r, "auth basic password", a.Basic.Password, now)
+		password, err := h.reveal(r, "auth basic password", a.Basic.Password, now)
 		if err != nil {
 			return err
 		}
@@ -30,21 +30,21 @@ func (i *Invoker) authorize(ctx context.Context, r *request, a *dispatcher.Auth,
 		r.hide(both)
 		r.header["Authorization"] = []string{"Basic " + both}
 	case a.Bearer != nil:
-		token, err := i.reveal(r, "auth bearer token", a.Bearer.Token, now)
+		token, err := h.reveal(r, "auth bearer token", a.Bearer.Token, now)
 		if err != nil {
 			return err
 		}
 		r.header["Authorization"] = []string{"Bearer " + token}
 	case a.APIKey != nil:
-		return i.addAPIKey(r, a.APIKey, now)
+		return h.addAPIKey(r, a.APIKey, now)
 	case a.SigV4 != nil:
-		return i.signV4(ctx, r, a.SigV4, now)
+		return h.signV4(ctx, r, a.SigV4, now)
 	}
 	return nil
 }
 
-func (i *Invoker) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time) error {
-	key, err := i.reveal(r, "auth api_key key", a.Key, now)
+func (h *webhooks) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time) error {
+	key, err := h.reveal(r, "auth api_key key", a.Key, now)
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,8 @@ func (i *Invoker) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time)
 	return nil
 }
 
-func (i *Invoker) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Auth, now time.Time) error {
-	credentials, err := i.awsCredentials(ctx, r, a.Credentials, now)
+func (h *webhooks) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Auth, now time.Time) error {
+	credentials, err := h.awsCredentials(ctx, r, a.Credentials, now)
 	if err != nil {
 		return err
 	}
@@ -80,21 +80,21 @@ func (i *Invoker) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Aut
 }
 
 // awsCredentials returns the credentials that a target names, or those of the node.
-func (i *Invoker) awsCredentials(ctx context.Context, r *request, c *dispatcher.AWSCredentials, now time.Time) (aws.Credentials, error) {
+func (h *webhooks) awsCredentials(ctx context.Context, r *request, c *dispatcher.AWSCredentials, now time.Time) (aws.Credentials, error) {
 	if c == nil {
-		found, err := i.node.retrieve(ctx)
+		found, err := h.node.retrieve(ctx)
 		if err != nil {
 			return found, &secretError{"auth sigv4", errors.New("this node has no AWS credentials of its own, by environment, files or instance")}
 		}
 		return found, nil
 	}
-	key, err := i.reveal(r, "auth sigv4 secret_access_key", c.SecretAccessKey, now)
+	key, err := h.reveal(r, "auth sigv4 secret_access_key", c.SecretAccessKey, now)
 	if err != nil {
 		return aws.Credentials{}, err
 	}
 	found := aws.Credentials{AccessKeyID: c.AccessKeyID, SecretAccessKey: key}
 	if c.SessionToken != nil {
-		found.SessionToken, err = i.reveal(r, "auth sigv4 session_token", *c.SessionToken, now)
+		found.SessionToken, err = h.reveal(r, "auth sigv4 session_token", *c.SessionToken, now)
 	}
 	return found, err
 }

@@ -43,9 +43,6 @@ type functions struct {
 }
 
 func newFunctions(load func(context.Context) (aws.Config, error)) *functions {
-	if load == nil {
-		load = loadAWS
-	}
 	return &functions{load: load, clients: map[string]*lambda.Client{}}
 }
 
@@ -153,8 +150,8 @@ func (f *functions) close() {
 	}
 }
 
-// invoke makes one attempt, which has started.
-func (f *functions) invoke(ctx context.Context, l *dispatcher.Lambda, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+func (f *functions) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+	l := call.Target.Lambda
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout.Std())
 	defer cancel()
 	client, err := f.client(bounded, l)

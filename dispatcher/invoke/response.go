@@ -51,10 +51,10 @@ func readResponse(r *http.Response) (response, error) {
 }
 
 // judge turns a response into an outcome.
-func (i *Invoker) judge(w *dispatcher.Webhook, a response) dispatcher.Outcome {
+func (h *webhooks) judge(w *dispatcher.Webhook, a response) dispatcher.Outcome {
 	outcome := judgeStatus(w, a.status)
 	if outcome.State == dispatcher.RunSucceeded && w.ExpectBody != "" {
-		switch expected := i.expectation(w.ExpectBody); {
+		switch expected := h.expectation(w.ExpectBody); {
 		case expected != nil && expected.Match(a.body):
 		case a.more:
 			outcome = failed(dispatcher.ClassBodyTooLarge, "the body is not as expect_body says within the 64 KiB that are read of it")
@@ -90,20 +90,20 @@ func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {
 const mostExpectations = 1000
 
 // expectation returns an expression, compiled; nil if it cannot be, which Validate refuses.
-func (i *Invoker) expectation(text string) *regexp.Regexp {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if compiled, ok := i.expectations[text]; ok {
+func (h *webhooks) expectation(text string) *regexp.Regexp {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if compiled, ok := h.expectations[text]; ok {
 		return compiled
 	}
-	if len(i.expectations) >= mostExpectations {
-		clear(i.expectations)
+	if len(h.expectations) >= mostExpectations {
+		clear(h.expectations)
 	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {
 		return nil
 	}
-	i.expectations[text] = compiled
+	h.expectations[text] = compiled
 	return compiled
 }
 

@@ -21,7 +21,7 @@ type request struct {
 }
 
 // build makes the request of an attempt at now. The user's headers come first and ours win.
-func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
+func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
 	url, headers, body, err := call.Request()
 	if err != nil {
 		return request{}, err
@@ -45,12 +45,12 @@ func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatc
 		r.body = body
 		r.header["Content-Type"] = []string{"application/cloudevents+json"}
 	}
-	i.identify(r.header, call, now)
-	if err := i.connect(&r, w.TLS, now); err != nil {
+	h.identify(r.header, call, now)
+	if err := h.connect(&r, w.TLS, now); err != nil {
 		return r, err
 	}
 	if w.Signing != nil {
-		signature, err := i.sign(&r, w.Signing, call.EventID, now)
+		signature, err := h.sign(&r, w.Signing, call.EventID, now)
 		if err != nil {
 			return r, err
 		}
@@ -59,37 +59,37 @@ func (i *Invoker) build(ctx context.Context, w *dispatcher.Webhook, call dispatc
 	if w.Auth == nil {
 		return r, nil
 	}
-	return r, i.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the others
+	return r, h.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the others
 }
 
 // connect chooses the connections of a request.
-func (i *Invoker) connect(r *request, t *dispatcher.TLS, now time.Time) (err error) {
+func (h *webhooks) connect(r *request, t *dispatcher.TLS, now time.Time) (err error) {
 	key := ""
 	if t != nil && t.ClientKey != nil {
-		if key, err = i.secrets.reveal(*t.ClientKey, now); err != nil {
+		if key, err = h.secrets.reveal(*t.ClientKey, now); err != nil {
 			return &secretError{"tls client_key", err}
 		}
 	}
-	r.clients, err = i.pool.with(t, key, now)
+	r.clients, err = h.pool.with(t, key, now)
 	return err
 }
 
 // identify sets the headers that say what is sent, by whom and why. Names are in the form that
 // http.Header keeps them in, which saves making it for each request.
-func (i *Invoker) identify(h http.Header, call dispatcher.Call, now time.Time) {
+func (h *webhooks) identify(header http.Header, call dispatcher.Call, now time.Time) {
 	// One array for all values: a request has many headers, and a node many requests.
 	values := []string{
-		i.agent, call.EventID, strconv.FormatInt(now.Unix(), 10), call.Traceparent(),
+		h.agent, call.EventID, strconv.FormatInt(now.Unix(), 10), call.Traceparent(),
 		call.App, call.Job, call.Trigger, call.Key.String(), string(call.Key.Kind),
 		dispatcher.FormatInstant(call.Key.ScheduledAt), strconv.Itoa(call.Attempt), strconv.FormatInt(call.Fence(), 10),
 	}
 	for n, name := range identity {
-		h[name] = values[n : n+1 : n+1]
+		header[name] = values[n : n+1 : n+1]
 	}
 	if m := call.Missed; m != nil {
-		h["Carillon-Missed-From"] = []string{dispatcher.FormatInstant(m.From)}
-		h["Carillon-Missed-To"] = []string{dispatcher.FormatInstant(m.To)}
-		h["Carillon-Missed-Count"] = []string{strconv.Itoa(m.Count)}
+		header["Carillon-Missed-From"] = []string{dispatcher.FormatInstant(m.From)}
+		header["Carillon-Missed-To"] = []string{dispatcher.FormatInstant(m.To)}
+		header["Carillon-Missed-Count"] = []string{strconv.Itoa(m.Count)}
 	}
 }
 
@@ -102,8 +102,8 @@ var identity = []string{
 }
 
 // reveal returns what a secret of a request is; field names it in the error.
-func (i *Invoker) reveal(r *request, field string, secret dispatcher.Secret, now time.Time) (string, error) {
-	text, err := i.secrets.reveal(secret, now)
+func (h *webhooks) reveal(r *request, field string, secret dispatcher.Secret, now time.Time) (string, error) {
+	text, err := h.secrets.reveal(secret, now)
 	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
 		err = errors.New("it holds a control character such as CR, LF or NUL")
 	}

@@ -26,11 +26,11 @@ func (e *secretError) Unwrap() error { return e.err }
 
 // sign returns webhook-signature of Standard Webhooks: a signature for each secret, in the
 // order of their names.
-func (i *Invoker) sign(r *request, s *dispatcher.Signing, id string, at time.Time) (string, error) {
+func (h *webhooks) sign(r *request, s *dispatcher.Signing, id string, at time.Time) (string, error) {
 	var b strings.Builder
 	head := id + "." + strconv.FormatInt(at.Unix(), 10) + "."
 	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
-		text, err := i.reveal(r, "signing "+name, s.Secrets[name], at)
+		text, err := h.reveal(r, "signing "+name, s.Secrets[name], at)
 		if err != nil {
 			return "", err
 		}

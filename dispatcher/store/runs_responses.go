@@ -10,7 +10,7 @@ import (
 
 // keepResponses keeps what attempts were answered, beside their runs, whose rows are hot.
 const keepResponses = ` INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
-	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.answer FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.response FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
 
 // mostResponses bounds what one statement stores of responses, in bytes.
 const mostResponses = 4 << 20

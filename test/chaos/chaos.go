@@ -43,7 +43,7 @@ func newChaos(ctx context.Context, o options) (c *chaos, err error) {
 		c.pace = production()
 	}
 	if least := c.settle + 5*time.Second; time.Duration(o.seconds)*time.Second < least {
-		return nil, fmt.Errorf("%d seconds are too few: what is left when faults are over takes %s to settle", o.seconds, c.settle)
+		return nil, fmt.Errorf("%d seconds are too few: after the last fault a run takes %s to settle", o.seconds, c.settle)
 	}
 	if c.faults, err = history.Create(o.dir, history.Faults, false); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (c *chaos) run(ctx context.Context) error {
 	for i, n := range c.nodes {
 		working.Go(func() { c.kill(faulty, n, i) })
 	}
-	working.Go(func() { c.harm(faulty) })
+	working.Go(func() { c.injectFaults(faulty) })
 	if c.separate && slices.Contains(listed(c.options.faults, []string{"target"}), "target") {
 		working.Go(func() { c.cutTargets(faulty) })
 	}
@@ -128,7 +128,7 @@ func (c *chaos) run(ctx context.Context) error {
 	return errors.Join(c.troubles...)
 }
 
-// migrate kills a node in the middle of its first migration, some times, before one may finish.
+// migrate kills a node several times in the middle of its first migration, before one can finish.
 func (c *chaos) migrate(ctx context.Context) error {
 	n := c.nodes[0]
 	for i := range 3 {
@@ -147,7 +147,7 @@ func (c *chaos) migrate(ctx context.Context) error {
 	return nil
 }
 
-// await waits until a node is ready, as long as what a killed migration left may take.
+// await waits until a node is ready, as long as the rest of a killed migration may take.
 func (c *chaos) await(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -166,15 +166,15 @@ func (c *chaos) token(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// heal ends all faults, gives the nodes time to recover, and ends the definitions and what
-// they left in flight. Then all nodes drain.
+// heal ends all faults, gives the nodes time to recover, and ends the definitions and the runs in
+// flight. Then all nodes drain.
 func (c *chaos) heal(ctx context.Context) error {
 	for _, n := range c.nodes {
 		n.proxy.heal()
 		if err := n.shift(0); err != nil {
 			return err
 		}
-		// It may have a failpoint yet to come.
+		// The node may still have a failpoint.
 		if err := c.renew(n, ""); err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (c *chaos) heal(ctx context.Context) error {
 		}
 		pause(ctx, 250*time.Millisecond)
 	}
-	if err := c.audit(ctx); err != nil {
+	if err := c.verify(ctx); err != nil {
 		return err
 	}
 	for _, n := range c.nodes {
@@ -207,19 +207,19 @@ func (c *chaos) heal(ctx context.Context) error {
 	return nil
 }
 
-// trouble notes what the checker cannot see, and what fails the run.
+// trouble notes an error that the checker cannot see and that fails the run.
 func (c *chaos) trouble(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.troubles = append(c.troubles, err)
 }
 
-// note writes a fault down: of all processes of a name, or of everything.
+// note records a fault: of all processes of a name, or of the whole system.
 func (c *chaos) note(kind, node string, from, to time.Time) {
 	c.noteFault(history.Fault{Kind: kind, Node: node, From: from, To: to})
 }
 
-// noteProcess writes down a fault of the present process of a node.
+// noteProcess records a fault of the current process of a node.
 func (c *chaos) noteProcess(kind string, n *node, from, to time.Time) {
 	c.noteFault(history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: from, To: to})
 }

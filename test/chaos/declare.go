@@ -13,8 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// declarer declares jobs through the API of whichever node answers, and writes down what it
-// declared.
+// declarer declares jobs through the API of any node that responds, and records what it declared.
 type declarer struct {
 	*chaos
 	token string
@@ -31,7 +30,7 @@ func newDeclarer(c *chaos, token string) (*declarer, error) {
 	return &declarer{chaos: c, token: token, log: log, declared: map[string]history.Declaration{}, tags: map[string]string{}}, err
 }
 
-// change changes definitions while the run goes on, and declares one-shots.
+// change edits definitions during the run, and declares one-shots.
 func (d *declarer) change(ctx context.Context) {
 	schedules := []string{"rate(1s)", "*/2 * * * * ?", "rate(3s)", "1/4 * * * * ?"}
 	for i := 0; ctx.Err() == nil; i++ {
@@ -67,7 +66,7 @@ func (d *declarer) remove(ctx context.Context, app, name string) error {
 	return d.write(ctx, was, http.MethodDelete, func(int) any { return nil })
 }
 
-// write declares until it is known to be done, and writes that down before and after.
+// write declares until that is known to be done, and records it before and after.
 func (d *declarer) write(ctx context.Context, of history.Declaration, method string, body func(put int) any) error {
 	path := "/v1/apps/" + of.App + "/jobs/" + of.Job
 	d.mu.Lock()
@@ -93,28 +92,28 @@ func (d *declarer) write(ctx context.Context, of history.Declaration, method str
 	return d.log.Append(of)
 }
 
-// applied tells whether a declaration is what a node now has of a job, and under which ETag.
+// applied reports whether a node has a job as it was declared, and under which ETag.
 func (d *declarer) applied(ctx context.Context, n *node, path string, of history.Declaration) (string, bool, error) {
 	response, err := d.ask(ctx, n, http.MethodGet, path, "", nil)
 	if err != nil {
 		return "", false, err
 	}
 	var job struct{ Payload struct{ Put int } }
-	_ = json.Unmarshal(response.body, &job) // of an error there is none, which is not what was put
+	_ = json.Unmarshal(response.body, &job) // an error has none, and so differs from the declaration
 	gone := response.status == http.StatusNotFound
 	return response.tag, gone && of.Deleted || !gone && job.Payload.Put == of.Put, nil
 }
 
-// send makes a request of one node after the other until one has done it, and returns the ETag of
-// what came of it. A request of which nobody knows whether it was done may still be done later, by
-// a node that was frozen with it; so each is made on the condition that nothing was changed since.
-// applied then tells, of a node that says it was, whether that was this very request.
+// send asks one node after the other until one has executed the request, and returns the ETag of the
+// result. A frozen node may execute a request later that seemed to fail, so each request carries the
+// condition that nothing was changed since. If a node says that something was, applied reports whether
+// this very request did it.
 func (d *declarer) send(ctx context.Context, method, path, tag string, body any, applied func(context.Context, *node) (string, bool, error)) (string, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return "", err
 	}
-	// What was begun is finished, also when the time for faults is over.
+	// A change is finished even when the time for faults is over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second+d.frozen.most)
 	defer cancel()
 	var last error
@@ -134,7 +133,7 @@ func (d *declarer) send(ctx context.Context, method, path, tag string, body any,
 				last = err
 				break
 			}
-			return "", fmt.Errorf("%s %s: somebody else has changed it", method, path)
+			return "", fmt.Errorf("%s %s: another client has changed it", method, path)
 		case response.status < 500 && bytes.Contains(response.body, []byte("at_past")):
 			return tag, nil // an earlier try was too late
 		default:
@@ -145,18 +144,18 @@ func (d *declarer) send(ctx context.Context, method, path, tag string, body any,
 		}
 		pause(ctx, 50*time.Millisecond)
 	}
-	return "", fmt.Errorf("no node would do it: %w", last)
+	return "", fmt.Errorf("no node executed the request: %w", last)
 }
 
-// answer is what a node answered.
+// response is a node's response.
 type response struct {
 	status int
 	tag    string
 	body   []byte
 }
 
-// ask makes one request, on the condition that the thing has an ETag, or, if that is empty, that
-// it does not exist; "*" is for no condition.
+// ask makes one request on the condition that the object has the ETag, or does not exist if the ETag is
+// empty. "*" means no condition.
 func (d *declarer) ask(ctx context.Context, n *node, method, path, tag string, body []byte) (a response, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -9,12 +9,12 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// mostDrained is how much longer than its drain timeout a node may take to end, whatever else
-// happens to it: the database may be away, or it may be frozen.
-const mostDrained = 30 * time.Second
+// maxDrainOverrun is how much longer than its drain timeout a node may take to end while other faults happen:
+// the database may be unreachable, or the node frozen.
+const maxDrainOverrun = 30 * time.Second
 
-// drainAt lets a node work for a while and then end in good order, with what it has in flight. The
-// checker judges how long that took, and what became of what the node held.
+// drainAt lets a node work for a while and then drain with runs in flight. The checker judges how long
+// that took, and what became of those runs.
 func (c *chaos) drainAt(ctx context.Context, n *node) {
 	if err := c.renew(n, ""); err != nil {
 		c.trouble(err)
@@ -23,7 +23,7 @@ func (c *chaos) drainAt(ctx context.Context, n *node) {
 	starting, cancel := context.WithTimeout(ctx, c.life)
 	defer cancel()
 	if n.ready(starting) != nil {
-		return // the database is away, or there is no more time
+		return // the database is unreachable, or the time is over
 	}
 	select {
 	case <-n.end():
@@ -35,7 +35,7 @@ func (c *chaos) drainAt(ctx context.Context, n *node) {
 	c.tellToEnd(n, history.Drain)
 }
 
-// tellToEnd tells a node to end in good order, and waits until it has.
+// tellToEnd asks a node to drain, and waits until it has ended.
 func (c *chaos) tellToEnd(n *node, kind string) {
 	f := history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: time.Now()}
 	n.signal(syscall.SIGTERM)
@@ -44,13 +44,13 @@ func (c *chaos) tellToEnd(n *node, kind string) {
 		status, _ := n.exec.ProcessState.Sys().(syscall.WaitStatus)
 		switch {
 		case status.Signaled() && status.Signal() == syscall.SIGTERM:
-			// Another had told it before, upon which this one ends it at once; or it had only just begun.
-			f.Kind = "SIGTERM that ends at once"
+			// It was the second signal, which ends a node at once, or the node had only just started.
+			f.Kind = "second SIGTERM"
 		case status.ExitStatus() != 0:
-			f.Wrong = "it ended with " + n.exec.ProcessState.String()
+			f.Problem = "it ended with " + n.exec.ProcessState.String()
 		}
-	case <-time.After(c.drain + mostDrained):
-		f.Wrong = fmt.Sprintf("it had not ended after %s", c.drain+mostDrained)
+	case <-time.After(c.drain + maxDrainOverrun):
+		f.Problem = fmt.Sprintf("it had not ended after %s", c.drain+maxDrainOverrun)
 	}
 	f.To = time.Now()
 	c.noteFault(f)

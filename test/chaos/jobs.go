@@ -33,7 +33,7 @@ var (
 	steps   = history.Retry{MaxAttempts: 4, Delays: []string{"300ms", "900ms"}}
 )
 
-// standing declares the jobs that stay as they are during the run.
+// standing declares the jobs that do not change during the run.
 func (d *declarer) standing(ctx context.Context) error {
 	for _, app := range []string{"north", "south"} {
 		if _, err := d.send(ctx, http.MethodPut, "/v1/apps/"+app, "*", map[string]any{"enabled": true}, nil); err != nil {
@@ -125,8 +125,8 @@ func (d *declarer) put(ctx context.Context, j job, enabled bool) error {
 	return d.write(ctx, declaration, http.MethodPut, d.bodies(declaration))
 }
 
-// end defers all fires to a day that the run does not see. Jobs stay enabled, so that runs which
-// wait for their next attempt go on.
+// end moves all fires to a day after the run. Jobs stay enabled, so that runs which wait for their next
+// attempt go on.
 func (d *declarer) end(ctx context.Context) error {
 	var left []history.Declaration
 	for _, was := range d.declared {

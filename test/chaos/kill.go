@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// points are what is done to a node at which point, and at which visit at most. A point that is
-// passed often gets a later visit, so that the node has done something before it dies. Who is
-// stopped is killed by nobody, and wakes when its runs are others'. A drain is no point, and takes its
-// turn with them.
+// points are the failpoints at which nodes are killed or stopped, and at which visit at most. A point
+// that is passed often gets a later visit, so that the node has done something before it dies. A stopped
+// node is not killed; it wakes when others have taken its runs. A drain takes its turn like a point.
 var points = []struct {
 	name string
 	most int
@@ -21,8 +20,8 @@ var points = []struct {
 	{"drain", 1}, {"stop K8", 25}, {"stop K4", 15}, {"stop K12", 4}, {"stop K14", 4},
 }
 
-// kill lets a node live and die, again and again: at one point after the other, each node
-// beginning with another.
+// kill starts a node and kills it, again and again, at one point after the other. Each node begins with
+// another point.
 func (c *chaos) kill(ctx context.Context, n *node, first int) {
 	var names []string
 	most := map[string]int{}
@@ -51,14 +50,14 @@ func (c *chaos) kill(ctx context.Context, n *node, first int) {
 	}
 }
 
-// renew ends the present incarnation and starts one with a failpoint.
+// renew ends the current process and starts one with a failpoint.
 func (c *chaos) renew(n *node, failpoint string) error {
 	c.stop(n)
 	return n.start(failpoint)
 }
 
-// stop ends the present incarnation if it has not ended. Who leaves a node alone that has yet to
-// reach its failpoint stops it: nobody would see it die.
+// stop kills the current process if it has not ended. A node that has yet to reach its failpoint is
+// stopped, because its later death would not be recorded.
 func (c *chaos) stop(n *node) {
 	select {
 	case <-n.end():
@@ -69,7 +68,7 @@ func (c *chaos) stop(n *node) {
 	}
 }
 
-// killAt starts a node that dies at a point, and sees to it that it does.
+// killAt starts a node that dies at a point, and kills it if it does not.
 func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
 	if err := c.renew(n, fmt.Sprintf("%s:kill,nth=%d", point, nth)); err != nil {
 		c.trouble(err)
@@ -87,7 +86,7 @@ func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
 				c.noteProcess(kind, n, time.Now(), time.Now())
 				return
 			}
-			// As when the database was away at its start; a supervisor starts it again.
+			// The database was unreachable at its start, for example. A supervisor would start it again.
 			c.noteProcess("start or drain ended", n, time.Now(), time.Now())
 			return
 		case <-ctx.Done():
@@ -122,7 +121,7 @@ func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 		n.signal(syscall.SIGCONT)
 		n.freeze(false)
 		c.noteProcess("freeze "+point, n, from, time.Now())
-		// It must go on as if nothing had been.
+		// It must go on as if nothing had happened.
 		pause(ctx, time.Second)
 		return
 	}

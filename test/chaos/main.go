@@ -1,8 +1,8 @@
-// Command chaos runs three dispatcher nodes over a PostgreSQL, does to them what production
-// does to systems, and hands what came of it to the checker, whose verdict is its own.
+// Command chaos runs three dispatcher nodes over a PostgreSQL, injects the faults of production, and
+// lets an independent checker judge the result.
 //
-// It runs nodes that were built with the tags chaos and clockshift; see the targets chaos and
-// chaos-mutants of the Makefile, and docs/reliability.md for what is tried and why.
+// The nodes are built with the tags chaos and clockshift. The targets chaos and chaos-mutants of the
+// Makefile run it; docs/why/reliability.md says what is tested and why.
 package main
 
 import (
@@ -26,10 +26,10 @@ type options struct {
 	seconds          int
 	seed             uint64
 	kills, faults    string
-	bounded          int // jobs of each policy of concurrency
+	bounded          int // jobs of each concurrency policy
 	keep, mutants    bool
 	only             string
-	args             []string // of the nodes, besides constants
+	args             []string // further arguments of the nodes
 	separate         bool     // nodes have networks of their own
 	production       bool     // nodes have the settings of production
 }
@@ -38,18 +38,18 @@ func main() {
 	var o options
 	flag.StringVar(&o.program, "program", "", "a carillon built with the tags chaos and clockshift; empty: build it")
 	flag.StringVar(&o.checker, "checker", "", "the checker; empty: build it")
-	flag.StringVar(&o.dir, "dir", "", "directory for what the run writes down; empty: a temporary one, kept if the checker objects")
+	flag.StringVar(&o.dir, "dir", "", "directory for the records of the run; empty: a temporary one, kept if the checker finds something")
 	flag.IntVar(&o.seconds, "seconds", 60, "how long the run takes, from the first node's start to the checker's")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of what is done when, as far as the machine lets it repeat")
-	flag.StringVar(&o.kills, "kills", "", "where to kill nodes, and where to stop them for a while, such as K3,stop K7; empty: everywhere; none: nowhere")
-	flag.StringVar(&o.faults, "faults", "", "other faults, such as freeze,partition; empty: all; none: no others")
-	flag.IntVar(&o.bounded, "bounded", 50, "how many jobs of each policy of concurrency there are")
-	flag.BoolVar(&o.keep, "keep", false, "keep the directory in any case")
-	flag.BoolVar(&o.mutants, "mutants", false, "break the product on purpose, one way after the other, and require that each is noticed")
-	flag.StringVar(&o.only, "only", "", "of the mutants, only the one of this name")
-	flag.BoolVar(&o.production, "production", false, "have nodes with the settings of production: window 5 s, handler 15 s, dead after 60 s; takes 300 seconds or more")
-	flag.BoolVar(&o.separate, "separate", false, "this process has networks and mounts of its own; it is started so by itself")
-	flag.Func("node-arg", "a further argument of the nodes", func(arg string) error { o.args = append(o.args, arg); return nil })
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the faults and their times; a run repeats only roughly")
+	flag.StringVar(&o.kills, "kills", "", "failpoints at which to kill nodes or to stop them for a while, such as K3,stop K7; empty: all; none: none")
+	flag.StringVar(&o.faults, "faults", "", "other faults, such as freeze,partition; empty: all; none: none")
+	flag.IntVar(&o.bounded, "bounded", 50, "jobs of each concurrency policy")
+	flag.BoolVar(&o.keep, "keep", false, "always keep the directory")
+	flag.BoolVar(&o.mutants, "mutants", false, "break the product on purpose, one way after the other, and require that the checker notices each")
+	flag.StringVar(&o.only, "only", "", "run only the mutant of this name")
+	flag.BoolVar(&o.production, "production", false, "run nodes with the default settings: window 5 s, handler 15 s, dead after 60 s; needs 300 seconds or more")
+	flag.BoolVar(&o.separate, "separate", false, "internal: this process has its own networks and mounts")
+	flag.Func("node-arg", "further argument of the nodes; may be repeated", func(arg string) error { o.args = append(o.args, arg); return nil })
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -69,8 +69,8 @@ func main() {
 	os.Exit(1)
 }
 
-// errVerdict says that the checker objects, which it has said itself.
-var errVerdict = errors.New("the checker objects")
+// errVerdict says that the checker found something, which it has printed.
+var errVerdict = errors.New("the checker found problems")
 
 // run makes one run, or one for each mutant.
 func run(ctx context.Context, o options) error {
@@ -97,13 +97,13 @@ func run(ctx context.Context, o options) error {
 		err = runOnce(ctx, o, os.Stdout)
 	}
 	if err != nil || o.keep {
-		fmt.Fprintln(os.Stderr, "what the run wrote down is in", o.dir)
+		fmt.Fprintln(os.Stderr, "the records of the run are in", o.dir)
 		return err
 	}
 	return os.RemoveAll(o.dir)
 }
 
-// build makes the programs that were not given.
+// build builds the programs that were not given.
 func (o *options) build(ctx context.Context) (err error) {
 	if o.checker == "" {
 		o.checker = o.dir + "/checker"
@@ -118,7 +118,7 @@ func (o *options) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// runOnce makes one run, with networks of the kernel's own if that may be.
+// runOnce makes one run, with network namespaces if possible.
 func runOnce(ctx context.Context, o options, w io.Writer) error {
 	fmt.Fprintf(w, "chaos: %d s, seed %d\n", o.seconds, o.seed)
 	err := runSeparately(ctx, o, spawner(), w)
@@ -128,7 +128,7 @@ func runOnce(ctx context.Context, o options, w io.Writer) error {
 	return runHere(ctx, o, w)
 }
 
-// runHere makes one run in this process, lets the checker judge it, and writes what it says.
+// runHere makes one run in this process and lets the checker judge it.
 func runHere(ctx context.Context, o options, w io.Writer) error {
 	c, err := newChaos(ctx, o)
 	if err != nil {

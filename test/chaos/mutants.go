@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// mutant is a way to break the product on purpose: edits of its source, and the faults under
-// which it must then be noticed.
+// mutant is a way to break the product on purpose: edits of its source, and the faults under which the
+// checker must notice it.
 type mutant struct {
 	name, what    string
 	edits         []edit
@@ -20,14 +20,14 @@ type mutant struct {
 	args          []string // of the nodes, besides the usual
 }
 
-// edit replaces a text that a file has once.
+// edit replaces a text that stands in a file exactly once.
 type edit struct{ file, old, new string }
 
-// mutants are the promises of the engine, each broken once.
+// mutants break the guarantees of the engine, one at a time.
 var mutants = []mutant{
 	{
-		name: "no_fence", what: "anyone who records an outcome is believed", kills: "stop K8,stop K9", faults: "none",
-		edits: []edit{{"dispatcher/store/hotsql.go", "fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`", "fence = sameRun"}},
+		name: "no_fence", what: "an outcome is stored without a check of its token", kills: "stop K8,stop K9", faults: "none",
+		edits: []edit{{"dispatcher/store/dispatch_sql.go", "fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`", "fence = sameRun"}},
 	},
 	{
 		name: "split_claim", what: "the trigger is advanced in one statement and the run inserted in another", kills: "K3", faults: "none",
@@ -42,8 +42,8 @@ var mutants = []mutant{
 		},
 	},
 	{
-		name: "no_lease", what: "a node sends without looking at its lease", kills: "stop K5,stop K4", faults: "none",
-		args:  []string{"--claim-lead=200ms"}, // so that what is claimed waits for its instant as the node freezes
+		name: "no_lease", what: "a node sends without a check of its lease", kills: "stop K5,stop K4", faults: "none",
+		args:  []string{"--claim-lead=200ms"}, // so that claimed runs wait for their time while the node freezes
 		edits: []edit{{"dispatcher/engine/membership.go", "	return time.Now().Before(f.leaseUntil)\n", "	return true\n"}},
 	},
 	{
@@ -51,42 +51,42 @@ var mutants = []mutant{
 		edits: []edit{{"dispatcher/engine/clock.go", "{ return t.Sub(c.now()) }", "{ return t.Sub(c.now()) - 40*time.Millisecond }"}},
 	},
 	{
-		name: "silent_settle", what: "missed fires are passed over without a record", kills: "none", faults: "restart,disk",
+		name: "silent_settle", what: "missed fires leave no record", kills: "none", faults: "restart,disk",
 		edits: []edit{{"dispatcher/store/postgres.go", "`, m AS (` + insertDecisions + `)` + insertRuns", "insertRuns"}},
 	},
 	{
-		name: "no_adoption", what: "nobody takes what a dead node held", kills: "K4,K6,K9", faults: "none",
+		name: "no_adoption", what: "the runs of a dead node are not adopted", kills: "K4,K6,K9", faults: "none",
 		edits: []edit{{"dispatcher/engine/handler_adopt.go", "errors.Join(e.adopt(ctx), e.scheduleNext(ctx, nil, now))", "errors.Join(e.scheduleNext(ctx, nil, now))"}},
 	},
 	{
-		name: "guessed_commit", what: "a claim whose response is lost counts as lost", kills: "none", faults: "responses",
+		name: "guessed_claim", what: "a claim without a response counts as failed", kills: "none", faults: "responses",
 		edits: []edit{
 			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once,", "	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
 			{"dispatcher/engine/handler_adopt.go", "	if len(mine) > 0 {\n", "	if len(mine) > 0 && node == 0 {\n"},
 		},
 	},
 	{
-		name: "no_intent", what: "requests wanted once at most are sent without being begun", kills: "K8,K9", faults: "none",
+		name: "no_begin", what: "an attempt at most once is sent before its begin is stored", kills: "K8,K9", faults: "none",
 		edits: []edit{{"dispatcher/engine/begin.go", "	if a.call.Delivery != dispatcher.AtMostOnce {\n", "	if a.call.Delivery != \"\" {\n"}},
 	},
 	{
-		name: "new_event_id", what: "each attempt has an event id of its own", kills: "K8,K9", faults: "none",
+		name: "new_event_id", what: "each attempt has a new event id", kills: "K8,K9", faults: "none",
 		edits: []edit{{"dispatcher/engine/job_cache.go", "d.Name, name, run.ScheduledAt, run.Kind)", "d.Name, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
 	},
 	{
-		name: "blind_slots", what: "slots are given without looking at who has one", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/concurrency.go", "			free--\n			verdicts[i] = c.resume()\n", "			verdicts[i] = c.resume()\n"}},
+		name: "blind_slots", what: "slots are granted without a look at the taken ones", kills: "none", faults: "none",
+		edits: []edit{{"dispatcher/policy_concurrency.go", "			free--\n			verdicts[i] = c.resume()\n", "			verdicts[i] = c.resume()\n"}},
 	},
 	{
-		name: "kept_slots", what: "the slot of a run that was lost with its node is not passed on", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/store/contest.go", "case busy && slot.Token != runToken:", "case slot.Token != runToken:"}},
+		name: "kept_slots", what: "the slot of a run lost with its node is not released", kills: "K8,K9", faults: "none",
+		edits: []edit{{"dispatcher/store/slots_decide.go", "case busy && slot.Token != runToken:", "case slot.Token != runToken:"}},
 	},
 	{
-		name: "hasty_retries", what: "what failed is attempted again at once", kills: "none", faults: "none",
+		name: "hasty_retries", what: "a failed attempt is repeated at once", kills: "none", faults: "none",
 		edits: []edit{{"dispatcher/engine/retry.go", "next.At, next.CountsAsFailure = o.EndedAt.Add(wait)", "next.At, next.CountsAsFailure = o.EndedAt"}},
 	},
 	{
-		name: "stolen_locks", what: "a lock is taken from anyone who has it", kills: "none", faults: "none",
+		name: "stolen_locks", what: "a lock is taken from its holder", kills: "none", faults: "none",
 		edits: []edit{
 			{"dispatcher/store/locks.go", "o.locked_until <= b.now OR", "o.locked_until > 0 OR"},
 			{"dispatcher/store/locks.go", "WHERE l.locked_until <= excluded.locked_until - $3 OR", "WHERE l.locked_until > 0 OR"},
@@ -94,7 +94,7 @@ var mutants = []mutant{
 	},
 }
 
-// mutantSeconds is how long each is given to show.
+// mutantSeconds is how long each mutant runs.
 const mutantSeconds = 45
 
 var lastLine = regexp.MustCompile(`(?m)^chaos: faults=.*`)
@@ -135,7 +135,7 @@ func (m mutant) run(ctx context.Context, o options) (verdict string, err error) 
 			source = string(text)
 		}
 		if strings.Count(source, e.old) != 1 {
-			return "", fmt.Errorf("%s does not have %q once any more; fit the mutant to it", e.file, e.old)
+			return "", fmt.Errorf("%s no longer contains %q exactly once; adapt the mutant", e.file, e.old)
 		}
 		sources[e.file] = strings.Replace(source, e.old, e.new, 1)
 	}
@@ -146,7 +146,7 @@ func (m mutant) run(ctx context.Context, o options) (verdict string, err error) 
 	var out bytes.Buffer
 	err = runOnce(ctx, o, &out)
 	if verdict = lastLine.FindString(out.String()); verdict == "" {
-		return "", errors.Join(errors.New("the checker said nothing"), err)
+		return "", errors.Join(errors.New("the checker printed no verdict"), err)
 	}
 	return verdict, nil
 }

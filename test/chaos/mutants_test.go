@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Anyone who changes a line that a mutant breaks learns so here, and not in the hour of a campaign.
-func TestMutantsFitTheSource(t *testing.T) {
+// Without this test, a change of a line that a mutant edits would show in the next mutant run only.
+func TestMutantsApplyToTheSource(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants {
 		for _, e := range m.edits {
@@ -16,7 +16,10 @@ func TestMutantsFitTheSource(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := strings.Count(string(source), e.old); n != 1 {
-				t.Errorf("mutant %s: %s has %q %d times, want once; fit the mutant to it", m.name, e.file, e.old, n)
+				t.Errorf("mutant %s: %s contains %q %d times, want once; adapt the mutant", m.name, e.file, e.old, n)
+			}
+			if e.old == e.new {
+				t.Errorf("mutant %s changes nothing in %s", m.name, e.file)
 			}
 		}
 	}

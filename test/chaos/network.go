@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A run that may has networks of the kernel's own: one for itself with the database and the
-// receiver, and one for each node, joined to it by a cable. They are those of a process that
-// this program starts, so that however it ends, nothing of them is left.
+// With root privileges, a run has its own network namespaces: one for itself with the database and the
+// receiver, and one for each node, connected to it by a veth pair. They belong to a process that this
+// program starts, so that nothing of them is left, however the run ends.
 
-// Addresses: of this program, towards a node and as receivers, and of a node.
+// Addresses of this program on the veth link to a node, of the node, and of the receivers.
 func hubAddress(node int) string  { return fmt.Sprintf("10.91.%d.1", node) }
 func nodeAddress(node int) string { return fmt.Sprintf("10.91.%d.2", node) }
 
@@ -31,8 +31,8 @@ const (
 	farAddress  = "10.91.100.2"
 )
 
-// runSeparately makes one run in a process of its own with networks of its own. It returns
-// errTogether when that may not be, and says why.
+// runSeparately makes one run in a process with its own networks. It returns errTogether and prints the
+// reason if the kernel does not allow that.
 func runSeparately(ctx context.Context, o options, spawn chan<- func(), w io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -49,7 +49,7 @@ func runSeparately(ctx context.Context, o options, spawn chan<- func(), w io.Wri
 		args = append(args, "-node-arg", arg)
 	}
 	command := exec.CommandContext(ctx, self, args...)
-	// Network interfaces and mounts that are nobody else's.
+	// Network interfaces and mounts of its own.
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
 	command.Stdout, command.Stderr = w, os.Stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
@@ -66,30 +66,30 @@ func runSeparately(ctx context.Context, o options, spawn chan<- func(), w io.Wri
 		return err
 	}
 	if exit.ExitCode() == exitTogether {
-		return errTogether // it has told why
+		return errTogether // it has printed the reason
 	}
-	return errVerdict // or another error, which it has told
+	return errVerdict // or another error, which it has printed
 }
 
-// errTogether says that nodes cannot have networks of their own here.
-var errTogether = errors.New("chaos: no networks of the kernel's own, so the proxy makes the partitions")
+// errTogether says that nodes cannot have their own networks here.
+var errTogether = errors.New("chaos: no network namespaces here, so a proxy makes the partitions")
 
 // exitTogether is the exit code for it.
 const exitTogether = 3
 
-// layVethLinks gives the nodes networks of their own, in a process that has its own.
+// layVethLinks gives each node its own network, in a process that has its own.
 func layVethLinks(ctx context.Context, nodes int) error {
 	present, err := net.Interfaces()
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(present, func(i net.Interface) bool { return i.Flags&net.FlagUp != 0 }) {
-		return errors.New("this network is somebody else's")
+		return errors.New("this network is not a new one")
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts apart: %w", err)
 	}
-	// Names of networks are mounts in this directory, which nobody else is to see.
+	// The names of networks are mounts in this directory, invisible to other processes.
 	if err := os.MkdirAll("/run/netns", 0o755); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func layVethLinks(ctx context.Context, nodes int) error {
 			return fmt.Errorf("ip %s: %w: %s", command, err, bytes.TrimSpace(out))
 		}
 	}
-	// Whatever rules may do, they must be able to do here.
+	// All rules must work here.
 	for _, how := range cuts {
 		if err := filter(ctx, "n1", how, hubAddress(1), 1); err != nil {
 			return err
@@ -119,7 +119,7 @@ func layVethLinks(ctx context.Context, nodes int) error {
 	return unfilter(ctx, "n1")
 }
 
-// cut is a way in which a network fails: what the kernel does to what leaves and what arrives.
+// cut is a way in which a network fails: rules for packets that leave and for packets that arrive.
 type cut struct{ name, leaves, arrives string }
 
 // cuts are the ways.
@@ -127,11 +127,11 @@ var cuts = []cut{
 	{"all dropped", "drop", "drop"},
 	{"reset", "reject with tcp reset", "drop"},
 	{"10 % dropped", "numgen random mod 100 < 10 drop", "numgen random mod 100 < 10 drop"},
-	{"what leaves dropped", "drop", "accept"},
-	{"what arrives dropped", "accept", "drop"},
+	{"outgoing dropped", "drop", "accept"},
+	{"incoming dropped", "accept", "drop"},
 }
 
-// filter has the kernel do this between a node and a port of an address.
+// filter applies a cut between a node and a port of an address.
 func filter(ctx context.Context, node string, how cut, address string, port int) error {
 	rules := fmt.Sprintf(`table ip chaos {
 		chain leaves { type filter hook output priority 0; ip daddr %[1]s tcp dport %[2]d %[3]s; }
@@ -140,7 +140,7 @@ func filter(ctx context.Context, node string, how cut, address string, port int)
 	return nft(ctx, node, "add table ip chaos; delete table ip chaos; "+rules)
 }
 
-// unfilter has it do nothing any more.
+// unfilter removes the cut.
 func unfilter(ctx context.Context, node string) error {
 	return nft(ctx, node, "add table ip chaos; delete table ip chaos")
 }

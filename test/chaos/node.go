@@ -21,13 +21,13 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// node is one of the three, through all its incarnations, or one beside these for a while.
+// node is one of the three, through all its processes, or an additional one for a while.
 type node struct {
 	name    string
 	command []string // what starts it
 	env     []string
 	listen  string
-	clock   string // the file that holds its clock's shift
+	clock   string // the file with the shift of its clock
 	log     *os.File
 	proxy   *proxy
 	spawn   chan<- func()
@@ -37,12 +37,12 @@ type node struct {
 	mu      sync.Mutex
 	exec    *exec.Cmd
 	process int           // its number
-	exited  chan struct{} // closed when the present incarnation has ended
+	exited  chan struct{} // closed when the current process has ended
 	frozen  bool
 }
 
-// spawner returns where to send what starts processes: one thread does, for the kernel kills
-// the nodes when the thread that started them ends, and this one ends with the process.
+// spawner returns a channel for functions that start processes. One thread runs them all, because the
+// kernel kills a node when the thread that started it ends, and this one ends with the program.
 func spawner() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -83,16 +83,16 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	return n, nil
 }
 
-// beside returns another node of the same name: in the same network, behind the same proxy, with
-// the same clock, as when a deployment starts the new one before it ends the old one.
-func (n *node) beside(ctx context.Context) (*node, error) {
+// sibling returns another node of the same name: in the same network, behind the same proxy, with the
+// same clock, as in a deployment that starts the new node before it ends the old one.
+func (n *node) sibling(ctx context.Context) (*node, error) {
 	free, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
 	host, _, _ := strings.Cut(n.listen, ":")
 	_, port, _ := strings.Cut(free, ":")
-	listen := host + ":" + port // of another network its ports are free anyway
+	listen := host + ":" + port // in another network its ports are free anyway
 	return &node{
 		name: n.name, command: n.command, env: append(slices.Clip(n.env), "CARILLON_LISTEN="+listen), listen: listen,
 		clock: n.clock, log: n.log, proxy: n.proxy, spawn: n.spawn, started: n.started,
@@ -115,11 +115,11 @@ func freeAddress(ctx context.Context) (string, error) {
 	}
 }
 
-// start starts a new incarnation with these failpoints.
+// start starts a new process with these failpoints.
 func (n *node) start(failpoints string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	command := exec.Command(n.command[0], n.command[1:]...) //nolint:noctx // it is ended by signals, which are what is tried here
+	command := exec.Command(n.command[0], n.command[1:]...) //nolint:noctx // signals end it, which is what is tested here
 	process := int(n.started.Add(1))
 	command.Env = append(slices.Clip(n.env), "CHAOS="+failpoints, fmt.Sprintf("CARILLON_NODE_LABELS=%s=%d", history.ProcessLabel, process))
 	command.Stdout, command.Stderr = n.log, n.log
@@ -132,20 +132,20 @@ func (n *node) start(failpoints string) error {
 	exited := make(chan struct{})
 	n.exec, n.process, n.exited, n.frozen = command, process, exited, false
 	go func() {
-		_ = command.Wait() // how it ended is in its state
+		_ = command.Wait() // its state tells how it ended
 		close(exited)
 	}()
 	return nil
 }
 
-// end returns a channel that is closed when the present incarnation has ended.
+// end returns a channel that is closed when the current process has ended.
 func (n *node) end() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.exited
 }
 
-// number returns that of the present process.
+// number returns the number of the current process.
 func (n *node) number() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -160,7 +160,7 @@ func (n *node) signal(s syscall.Signal) {
 	}
 }
 
-// stopped tells whether the process halts by SIGSTOP.
+// stopped reports whether SIGSTOP has halted the process.
 func (n *node) stopped() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -172,7 +172,7 @@ func (n *node) stopped() bool {
 	return strings.HasPrefix(rest, "T")
 }
 
-// freeze notes that the node is frozen by somebody who will thaw it.
+// freeze notes that the node is frozen, and that its freezer will thaw it.
 func (n *node) freeze(frozen bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,14 +185,14 @@ func (n *node) isFrozen() bool {
 	return n.frozen
 }
 
-// shift sets the node's clock off, now and for the incarnations to come.
+// shift shifts the node's clock, now and for its later processes.
 func (n *node) shift(by time.Duration) error {
 	err := os.WriteFile(n.clock, []byte(by.String()), 0o600)
 	n.signal(syscall.SIGUSR2)
 	return err
 }
 
-// ready waits until the node says that it can dispatch.
+// ready waits until the node reports that it can dispatch.
 func (n *node) ready(ctx context.Context) error {
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.listen+"/readyz", nil)
@@ -215,7 +215,7 @@ func (n *node) ready(ctx context.Context) error {
 	}
 }
 
-// terminate asks the node to drain, and waits for its end.
+// terminate asks the node to drain, and waits until it has ended.
 func (n *node) terminate(atMost time.Duration) error {
 	n.signal(syscall.SIGTERM)
 	select {
@@ -229,7 +229,7 @@ func (n *node) terminate(atMost time.Duration) error {
 	return nil
 }
 
-// destroy ends whatever is left.
+// destroy ends the node.
 func (n *node) destroy() error {
 	n.proxy.close()
 	if n.exec != nil {

@@ -2,18 +2,18 @@ package main
 
 import "time"
 
-// pace is how soon nodes notice things, and hence how fast things are done to them.
+// pace is how fast nodes react, and hence how fast faults follow each other.
 type pace struct {
 	settings []string // of the nodes
-	// deadAfter and drain are the nodes' settings. recovery is how long it takes at most, once
-	// somebody lives, until what a dead node held goes on: dead-after, handler and window.
+	// deadAfter and drain are the nodes' settings. recovery is the longest time, while any node lives,
+	// until the runs of a dead node go on: dead-after, handler and window.
 	deadAfter, drain, recovery time.Duration
-	frozen                     span          // longer than it takes to be declared dead
-	rest                       span          // between the death of a node and its next life
-	life                       time.Duration // without reaching the point of one's death, at most
-	seldom                     int           // visits of points that a node passes only now and then, at most
-	// settle is how long a run goes on after the last fault: recovery, the end of all definitions,
-	// and the end of what they left in flight.
+	frozen                     span          // longer than deadAfter
+	rest                       span          // between the death of a node and its next start
+	life                       time.Duration // longest wait for a node's failpoint
+	seldom                     int           // most visits of points that a node passes rarely
+	// settle is how long a run goes on after the last fault: recovery, the end of all definitions, and
+	// the end of the runs in flight.
 	settle time.Duration
 }
 

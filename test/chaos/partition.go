@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// partitionNode cuts a node from the database: the kernel does, in one of its ways, or else the
-// proxy, silently or not.
+// partitionNode cuts a node off from the database: by rules of the kernel, or else by the proxy,
+// silently or not.
 func (c *chaos) partitionNode(ctx context.Context, n *node) error {
 	from, long := time.Now(), c.between(time.Second, 4500*time.Millisecond)
 	if c.separate {
@@ -34,7 +34,7 @@ func (c *chaos) partitionNode(ctx context.Context, n *node) error {
 	return nil
 }
 
-// cutFor has the kernel cut a node from an address for a while.
+// cutFor lets the kernel cut a node off from an address for a while.
 func (c *chaos) cutFor(ctx context.Context, n *node, how cut, address string, long time.Duration) error {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *chaos) flapNode(ctx context.Context, n *node) error {
 }
 
 // cutTargets cuts one node after the other from one of the receivers, while other faults go on.
-// Only jobs of that receiver may be any the worse for it.
+// Only jobs of that receiver may suffer from it.
 func (c *chaos) cutTargets(ctx context.Context) {
 	far, err := url.Parse(c.receiver.far)
 	for err == nil && ctx.Err() == nil {

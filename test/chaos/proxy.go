@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// proxy stands between one node and the database, and does to their connections what networks
-// do.
+// proxy stands between one node and the database, and breaks their connections as networks do.
 type proxy struct {
 	to       string
 	listener net.Listener
 
 	mode  atomic.Int32
 	delay atomic.Int64 // nanoseconds, of each piece that is forwarded
-	// answers and questions are how many of the writes to come are cut: after the database has
+	// responses and requests are how many of the writes to come are cut: after the database has
 	// committed them and before its response is forwarded, or before they reach the database.
-	responses, questions atomic.Int32
+	responses, requests atomic.Int32
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -28,8 +27,8 @@ type proxy struct {
 // What a proxy does.
 const (
 	passing int32 = iota
-	holding       // nothing goes through, and nobody is told
-	closing       // nothing goes through, and who tries is told at once
+	holding       // nothing passes, silently
+	closing       // nothing passes, and connections are reset at once
 )
 
 func startProxy(ctx context.Context, host, to string) (*proxy, error) {
@@ -90,7 +89,7 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	p.pipe(client, server, func(piece []byte) bool {
 		switch {
 		case !writes(piece):
-		case take(&p.questions):
+		case take(&p.requests):
 			p.reset(client, server)
 			return false
 		case take(&p.responses):
@@ -102,7 +101,7 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	<-answered
 }
 
-// writes tells the statements whose loss matters: claims, records, adoptions, and the end of
+// writes recognizes the statements whose loss matters: claims, records, adoptions, and the end of
 // transactions.
 func writes(piece []byte) bool {
 	for _, sign := range []string{"UPDATE triggers AS t SET prev_fire_time", "UPDATE runs AS r SET", "commit"} {
@@ -122,7 +121,7 @@ func take(n *atomic.Int32) bool {
 	return false
 }
 
-// pipe forwards what may pass, piece by piece, until either end closes.
+// pipe forwards the pieces that may pass, until either end closes.
 func (p *proxy) pipe(from, to net.Conn, may func([]byte) bool) {
 	defer to.Close()
 	buffer := make([]byte, 64<<10)
@@ -192,7 +191,7 @@ func (p *proxy) partition(silently bool) {
 func (p *proxy) heal() {
 	p.delay.Store(0)
 	p.responses.Store(0)
-	p.questions.Store(0)
+	p.requests.Store(0)
 	if p.mode.Swap(passing) != passing {
 		p.cut()
 	}

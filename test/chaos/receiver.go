@@ -23,7 +23,7 @@ type receiver struct {
 	server   *http.Server
 	log      *history.Log
 	requests atomic.Int64
-	hurried  chan struct{} // closed when all is to be answered at once
+	hurried  chan struct{} // closed when every response is to be immediate
 }
 
 func startReceiver(ctx context.Context, dir string, addresses ...string) (*receiver, error) {
@@ -46,11 +46,11 @@ func startReceiver(ctx context.Context, dir string, addresses ...string) (*recei
 
 func (r *receiver) close() { _ = r.server.Close() }
 
-// hurry has what is in flight answered now, and what comes at once, so that a run need not wait
-// for it when its faults are over.
+// hurry lets the receiver respond at once from now on, also to requests in flight, so that a run does not
+// wait for them when its faults are over.
 func (r *receiver) hurry() { close(r.hurried) }
 
-// wait waits, and tells whether the caller is still there.
+// wait waits, and reports whether the caller is still there.
 func (r *receiver) wait(q *http.Request, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -65,7 +65,7 @@ func (r *receiver) wait(q *http.Request, d time.Duration) bool {
 // more than its job fires, /flaky now and then with an error or not at all.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	hit := history.Hit{At: time.Now(), Request: r.requests.Add(1)}
-	body, _ := io.ReadAll(q.Body) // what is missing of it, the payload's number shows
+	body, _ := io.ReadAll(q.Body) // a missing part shows in the payload's number
 	var payload struct{ Put int }
 	_ = json.Unmarshal(body, &payload)
 	h := q.Header
@@ -74,7 +74,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	hit.ScheduledAt, _ = time.Parse(time.RFC3339Nano, h.Get("carillon-scheduled-at"))
 	hit.Put = payload.Put
 	if r.log.Append(hit) != nil {
-		panic(http.ErrAbortHandler) // what is not recorded is not answered
+		panic(http.ErrAbortHandler) // no response without a record
 	}
 	status, takes := http.StatusNoContent, time.Duration(0)
 	switch q.URL.Path {

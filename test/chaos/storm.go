@@ -10,20 +10,20 @@ import (
 )
 
 // A storm adds this many nodes at once to those that there are.
-const leastStorm, mostStorm = 4, 7
+const minStorm, maxStorm = 4, 7
 
-// storm has several more nodes come at once, under the names of those that there are, and go one
-// by one, told to end or killed at whatever they are by then, be it their start. The three live and die
-// meanwhile as ever, so now and then some seconds lead from one node to ten and back.
+// storm starts several more nodes at once, under the names of the three, and ends them one by one, by
+// SIGTERM or SIGKILL, some during their start. Meanwhile the three live and die as usual, so the number of
+// nodes may go from one to ten and back within seconds.
 func (c *chaos) storm(ctx context.Context, _ *node) error {
-	var coming sync.WaitGroup
-	defer coming.Wait()
-	for i := range leastStorm + c.intN(mostStorm-leastStorm+1) {
-		n, err := c.nodes[i%len(c.nodes)].beside(ctx)
+	var storming sync.WaitGroup
+	defer storming.Wait()
+	for i := range minStorm + c.intN(maxStorm-minStorm+1) {
+		n, err := c.nodes[i%len(c.nodes)].sibling(ctx)
 		if err != nil {
 			return err
 		}
-		coming.Go(func() {
+		storming.Go(func() {
 			if err := c.comeAndGo(ctx, n); err != nil {
 				c.trouble(err)
 			}
@@ -46,25 +46,25 @@ func (c *chaos) comeAndGo(ctx context.Context, n *node) error {
 	return nil
 }
 
-// killNow kills a node, unless it has ended by itself, which nothing gives it a reason to.
+// killNow kills a node. A node that has ended by itself is a problem.
 func (c *chaos) killNow(n *node, kind string) {
 	f := history.Fault{Kind: kind, Node: n.name, Process: n.number(), From: time.Now()}
 	n.signal(syscall.SIGKILL)
 	<-n.end()
 	if n.exec.ProcessState.Exited() {
-		f.Wrong = "it had ended with " + n.exec.ProcessState.String()
+		f.Problem = "it had ended with " + n.exec.ProcessState.String()
 	}
 	f.To = time.Now()
 	c.noteFault(f)
 }
 
-// deploy replaces the nodes one by one, as a deployment does: a new one starts beside the old one,
-// under its name, and once it is ready the old one is told to end. Who kills the old one starts it
-// again; then the deployment is rolled back.
+// deploy replaces the nodes one by one, as a deployment does: a new one starts next to the old one, under
+// its name, and once it is ready the old one drains. Then the deployment is rolled back: the next kill of
+// an old node starts it again, and the new ones drain.
 func (c *chaos) deploy(ctx context.Context, _ *node) error {
 	var fresh []*node
 	for _, old := range c.nodes {
-		n, err := old.beside(ctx)
+		n, err := old.sibling(ctx)
 		if err == nil {
 			err = n.start("")
 		}
@@ -86,7 +86,7 @@ func (c *chaos) deploy(ctx context.Context, _ *node) error {
 			c.killNow(n, "SIGKILL in a deploy")
 			continue
 		}
-		c.tellToEnd(n, history.Rollback)
+		c.tellToEnd(n, history.Deploy)
 		pause(ctx, c.draw(c.rest))
 	}
 	return nil

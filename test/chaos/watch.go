@@ -11,14 +11,13 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// watch has the database itself write down what the product's tables show only the latest of, in
-// the transactions that change it: how triggers advance, who takes locks, and when nodes
-// gave signs of life.
+// watch lets the database itself record each change of values of which the product's tables show only
+// the latest: the next fires of triggers, the holders of locks, and the heartbeats of nodes.
 const watch = `
 CREATE SCHEMA watch;
 CREATE TABLE watch.advances (trigger_id BIGINT, same BOOLEAN, was BIGINT, next BIGINT);
 CREATE TABLE watch.grants (name TEXT, was_fence BIGINT, fence BIGINT, was_until BIGINT, at BIGINT);
-CREATE TABLE watch.beats (node BIGINT, at BIGINT);
+CREATE TABLE watch.heartbeats (node BIGINT, at BIGINT);
 
 CREATE FUNCTION watch.advance() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO watch.advances VALUES (NEW.id, OLD.revision = NEW.revision AND OLD.calendar_revision = NEW.calendar_revision,
@@ -35,13 +34,13 @@ END $$;
 CREATE TRIGGER watch AFTER UPDATE ON locks FOR EACH ROW WHEN (OLD.fence <> NEW.fence OR OLD.holder <> NEW.holder)
 	EXECUTE FUNCTION watch.grant();
 
-CREATE FUNCTION watch.beat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	INSERT INTO watch.beats VALUES (NEW.id, NEW.heartbeat_at);
+CREATE FUNCTION watch.heartbeat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO watch.heartbeats VALUES (NEW.id, NEW.heartbeat_at);
 	RETURN NULL;
 END $$;
-CREATE TRIGGER watch AFTER INSERT OR UPDATE OF heartbeat_at ON nodes FOR EACH ROW EXECUTE FUNCTION watch.beat();`
+CREATE TRIGGER watch AFTER INSERT OR UPDATE OF heartbeat_at ON nodes FOR EACH ROW EXECUTE FUNCTION watch.heartbeat();`
 
-// watch begins to.
+// watch installs these database triggers.
 func (d *database) watch(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, d.URL(databaseName))
 	if err != nil {
@@ -54,9 +53,9 @@ func (d *database) watch(ctx context.Context) error {
 	return nil
 }
 
-// audit has the product reconcile its ledger with its schedules, and writes down what it says.
-func (c *chaos) audit(ctx context.Context) error {
-	log, err := history.Create(c.dir, history.Audits, false)
+// verify lets the product compare its ledger with its schedules, and records the output.
+func (c *chaos) verify(ctx context.Context) error {
+	log, err := history.Create(c.dir, history.Verifications, false)
 	if err != nil {
 		return err
 	}
@@ -64,8 +63,8 @@ func (c *chaos) audit(ctx context.Context) error {
 	for _, app := range []string{"north", "south"} {
 		command := exec.CommandContext(ctx, c.program, "verify", app)
 		command.Env = append(os.Environ(), "CARILLON_ENDPOINT=http://"+c.nodes[0].listen, "CARILLON_TOKEN="+c.declared.token)
-		said, failed := command.CombinedOutput()
-		if err := log.Append(history.Audit{App: app, Failed: failed != nil, Said: string(said)}); err != nil {
+		output, failed := command.CombinedOutput()
+		if err := log.Append(history.Verification{App: app, Failed: failed != nil, Output: string(output)}); err != nil {
 			return err
 		}
 	}

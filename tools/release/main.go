@@ -1,6 +1,6 @@
 // Command release cross-builds Carillon and writes archives and their checksums to dist/:
 //
-//	carillon_VERSION_OS_ARCH.tar.gz        the dispatcher and command line, with the licence
+//	carillon_VERSION_OS_ARCH.tar.gz        the dispatcher and command line, the benchmark, the licence
 //	mirror/HOST/carillon-dev/carillon/...  the provider, as "terraform init" reads it from a
 //	                                       filesystem_mirror, for Terraform and for OpenTofu
 //	SHA256SUMS                             of all of them
@@ -26,6 +26,7 @@ import (
 
 const (
 	carillon = "./dispatcher/cmd/carillon"
+	bench    = "./test/bench"
 	provider = "./provider/cmd/terraform-provider-carillon"
 )
 
@@ -60,7 +61,7 @@ func (r *release) run() error {
 	return r.checksums()
 }
 
-// platform builds both programs for one platform and packs them.
+// platform builds the programs for one platform and packs them.
 func (r *release) platform(goos, goarch string) error {
 	bin, err := os.MkdirTemp("", "carillon-release-")
 	if err != nil {
@@ -69,13 +70,13 @@ func (r *release) platform(goos, goarch string) error {
 	defer os.RemoveAll(bin)
 
 	providerName := "terraform-provider-carillon_v" + r.version
-	for pkg, name := range map[string]string{carillon: "carillon", provider: providerName} {
+	for pkg, name := range map[string]string{carillon: "carillon", bench: "carillon-bench", provider: providerName} {
 		if err := r.build(goos, goarch, pkg, filepath.Join(bin, name)); err != nil {
 			return err
 		}
 	}
 
-	files := []string{filepath.Join(bin, "carillon")}
+	files := []string{filepath.Join(bin, "carillon"), filepath.Join(bin, "carillon-bench")}
 	for _, name := range []string{"LICENSE", "NOTICE", "README.md", "CHANGELOG.md"} {
 		files = append(files, filepath.Join(r.root, name))
 	}
@@ -186,7 +187,7 @@ func zipball(w io.Writer, file string) error {
 }
 
 func mode(file string) int64 {
-	if filepath.Base(file) == "carillon" {
+	if strings.HasPrefix(filepath.Base(file), "carillon") {
 		return 0o755
 	}
 	return 0o644

@@ -16,19 +16,19 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
-	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
-// devCommand shows the whole walk on one machine: a node over SQLite, a receiver, and the
-// quickstart example applied by a real terraform.
+// devCommand runs everything on one machine: a node over SQLite, a receiver, and the quickstart example,
+// applied by a real terraform.
 type devCommand struct {
-	Dir       string `default:".carillon" placeholder:"DIR" help:"Where database, token and Terraform state are kept."`
+	Dir       string `default:".carillon" placeholder:"DIR" help:"Directory of database, token and Terraform state."`
 	Terraform string `env:"CARILLON_TERRAFORM" required:"" placeholder:"FILE" help:"The terraform or tofu binary."`
 	Provider  string `required:"" placeholder:"FILE" help:"The terraform-provider-carillon binary."`
 	Example   string `default:"examples/quickstart" placeholder:"DIR" help:"The configuration to apply."`
-	Listen    string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API; if it is taken, a free port is used."`
-	Receiver  string `default:"127.0.0.1:8089" placeholder:"HOST:PORT" help:"Address of the receiver; if it is taken, a free port is used."`
+	Listen    string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API. If it is in use, a free port is taken."`
+	Receiver  string `default:"127.0.0.1:8089" placeholder:"HOST:PORT" help:"Address of the receiver. If it is in use, a free port is taken."`
 }
 
 // screen prints one line at a time: lines come from many goroutines.
@@ -93,12 +93,12 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 			out.watchMisfires(ctx, s, began)
 		},
 	})
-	out.say("stopped; what is missed meanwhile is settled at the next start")
+	out.say("stopped; fires missed until the next start are handled then")
 	return err
 }
 
-// listenReceiver listens where the start before did, if it can: what is settled before the
-// example is applied again still rings that address.
+// listenReceiver listens on the address of the previous start, if it can: missed fires that run before the
+// example is applied again still go to that address.
 func (d *devCommand) listenReceiver(ctx context.Context, out *screen) (net.Listener, error) {
 	file, address := filepath.Join(d.Dir, "receiver"), d.Receiver
 	if before, err := os.ReadFile(file); err == nil {
@@ -127,7 +127,7 @@ func listenNear(ctx context.Context, out *screen, what, address string) (net.Lis
 	if freeErr != nil {
 		return nil, errors.Join(err, freeErr)
 	}
-	out.say("%s on http://%s (%s is taken)", what, listener.Addr(), address)
+	out.say("%s on http://%s (%s is in use)", what, listener.Addr(), address)
 	return listener, nil
 }
 
@@ -154,7 +154,7 @@ func (s *screen) watchMisfires(ctx context.Context, store dispatcher.Store, bega
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
 		apps, err := store.Apps(ctx, dispatcher.Page{Limit: 100})
 		if err != nil {
-			continue // the log has it
+			continue // it is in the log
 		}
 		for _, app := range apps {
 			misfires, err := store.Misfires(ctx, dispatcher.RunQuery{App: app.Name, Page: dispatcher.Page{Limit: 100}})
@@ -180,7 +180,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// keys returns the key of stored secrets, made at the first start.
+// keys returns the key of stored secrets, which the first start creates.
 func (d *devCommand) keys() (*seal.Keys, error) {
 	name := filepath.Join(d.Dir, "secret.key")
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {

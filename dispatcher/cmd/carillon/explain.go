@@ -1,24 +1,21 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// apiFlags say which API a command talks to.
+// apiFlags are address and token of the API that a command calls.
 type apiFlags struct {
 	Endpoint string `env:"CARILLON_ENDPOINT" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the API of any node."`
-	Token    string `env:"CARILLON_TOKEN" required:"" help:"Token of the API; one of scope read is enough to read. Better given as CARILLON_TOKEN: other users of the machine see flags."`
+	Token    string `env:"CARILLON_TOKEN" required:"" help:"API token; scope read is enough. Prefer the variable: other users of the machine can see flags."`
 }
 
 func (a *apiFlags) client() (*client.Client, error) {
@@ -29,16 +26,15 @@ func (a *apiFlags) client() (*client.Client, error) {
 	return c, nil
 }
 
-// explainCommand says what became of an instant.
+// explainCommand explains one scheduled time.
 type explainCommand struct {
 	apiFlags
 	Trigger string `arg:"" name:"app/job/trigger" help:"The trigger, such as billing/invoices/berlin."`
-	Instant string `arg:"" help:"The instant as RFC 3339, such as 2026-05-01T06:00:00+02:00."`
-	JSON    bool   `help:"Print the API's response."`
+	Instant string `arg:"" help:"The scheduled time in RFC 3339, such as 2026-05-01T06:00:00+02:00."`
+	JSON    bool   `help:"Print the response of the API as JSON."`
 }
 
-// Run prints the chain of decisions. It fails where the ledger has no account of the instant,
-// though it should.
+// Run prints the chain of decisions. It fails if the ledger should know the scheduled time but does not.
 func (e *explainCommand) Run(ctx context.Context, c console) error {
 	names := strings.Split(e.Trigger, "/")
 	if len(names) != 3 {
@@ -59,13 +55,13 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 	if err := e.print(c, found); err != nil {
 		return err
 	}
-	if found.Verdict == dispatcher.VerdictMissing {
-		return errors.New("the instant is unaccounted for")
+	if found.Verdict == verify.VerdictMissing {
+		return errors.New("the scheduled time has neither a run nor a decision")
 	}
 	return nil
 }
 
-func (e *explainCommand) print(c console, found dispatcher.Explanation) error {
+func (e *explainCommand) print(c console, found verify.Explanation) error {
 	if e.JSON {
 		encoder := json.NewEncoder(c.out)
 		encoder.SetIndent("", "  ")
@@ -76,93 +72,7 @@ func (e *explainCommand) print(c console, found dispatcher.Explanation) error {
 		fmt.Fprintf(c.out, "  %s  %s\n", dispatcher.FormatInstant(step.At), step.What)
 	}
 	if found.NextAt != nil {
-		fmt.Fprintf(c.out, "next instant of that schedule: %s\n", dispatcher.FormatInstant(*found.NextAt))
-	}
-	return nil
-}
-
-// verifyCommand reconciles ledger and schedules.
-type verifyCommand struct {
-	apiFlags
-	App  string `arg:"" help:"Name of the app."`
-	From string `placeholder:"INSTANT" help:"First instant, as RFC 3339; default as far back as history is kept."`
-	To   string `placeholder:"INSTANT" help:"Last instant; default now."`
-}
-
-// auditPage is how many jobs one request asks for.
-const verifyPage = 200
-
-// Run prints one line a trigger, and fails if one instant is unaccounted for.
-func (a *verifyCommand) Run(ctx context.Context, c console) error {
-	query := dispatcher.VerifyQuery{App: a.App, Page: dispatcher.Page{Limit: verifyPage}}
-	for text, into := range map[*string]*time.Time{&a.From: &query.From, &a.To: &query.To} {
-		if *text == "" {
-			continue
-		}
-		var err error
-		if *into, err = dispatcher.ParseInstant(*text); err != nil {
-			return &usageError{err}
-		}
-	}
-	api, err := a.client()
-	if err != nil {
-		return err
-	}
-	totals := map[string]*dispatcher.TriggerVerification{}
-	for {
-		page, err := api.Verify(ctx, query)
-		if err != nil {
-			return err
-		}
-		for _, part := range page.Items {
-			add(totals, part)
-		}
-		if query.Page.Cursor = page.Next; page.Next == "" {
-			return a.print(c, totals)
-		}
-	}
-}
-
-// add joins the parts of a trigger's audit.
-func add(totals map[string]*dispatcher.TriggerVerification, part dispatcher.TriggerVerification) {
-	name := part.Job + "/" + part.Trigger
-	sum, known := totals[name]
-	if !known {
-		totals[name] = &part
-		return
-	}
-	sum.To = part.To
-	sum.Scheduled, sum.Runs, sum.Misfired = sum.Scheduled+part.Scheduled, sum.Runs+part.Runs, sum.Misfired+part.Misfired
-	sum.Open, sum.Unexplained = sum.Open+part.Open, sum.Unexplained+part.Unexplained
-	sum.Discrepancies = append(sum.Discrepancies, part.Discrepancies...)
-	sum.Unchecked = cmp.Or(sum.Unchecked, part.Unchecked)
-}
-
-func (a *verifyCommand) print(c console, totals map[string]*dispatcher.TriggerVerification) error {
-	all := make([]*dispatcher.TriggerVerification, 0, len(totals))
-	for _, one := range totals {
-		all = append(all, one)
-	}
-	slices.SortFunc(all, func(a, b *dispatcher.TriggerVerification) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
-	})
-	unexplained := 0
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tNOTE")
-	for _, one := range all {
-		fmt.Fprintf(table, "%s/%s\t%d\t%d\t%d\t%d\t%d\t%s\n", one.Job, one.Trigger, one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Unchecked)
-		unexplained += one.Unexplained
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	for _, one := range all {
-		for _, d := range one.Discrepancies {
-			fmt.Fprintf(c.out, "%s  %s  %s/%s/%s\n", d.Kind, dispatcher.FormatInstant(d.At), a.App, one.Job, one.Trigger)
-		}
-	}
-	if unexplained > 0 {
-		return fmt.Errorf("%d scheduled times have neither a run nor a decision; see carillon explain %s/JOB/TRIGGER INSTANT for each", unexplained, a.App)
+		fmt.Fprintf(c.out, "next scheduled time: %s\n", dispatcher.FormatInstant(*found.NextAt))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-func TestLedgerIsExplainedAndAudited(t *testing.T) {
+func TestLedgerIsExplainedAndVerified(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
@@ -25,12 +25,12 @@ func TestLedgerIsExplainedAndAudited(t *testing.T) {
 
 		for instant, want := range map[string][]string{
 			dispatcher.FormatInstant(at): {
-				"run: it has a run, which ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
-				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next instant",
+				"run: its run ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
+				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next fire",
 			},
-			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: it is no instant of "* * * * * ?" in UTC`},
-			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared, as revision 1"},
-			dispatcher.FormatInstant(at.Add(time.Hour)):              {"planned: it is to come"},
+			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: "* * * * * ?" in UTC does not fire at this time`},
+			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared as revision 1"},
+			dispatcher.FormatInstant(at.Add(time.Hour)):              {"planned: it is in the future"},
 		} {
 			out, errs, code := carillon(t, env, "explain", "books/ticks/tick", instant)
 			if code != 0 {
@@ -43,7 +43,7 @@ func TestLedgerIsExplainedAndAudited(t *testing.T) {
 			}
 		}
 		if out, errs, code := carillon(t, env, "verify", "books"); code != 0 || !strings.Contains(out, "ticks/tick") {
-			t.Errorf("audit: exit %d: %s%s", code, out, errs)
+			t.Errorf("verify: exit %d: %s%s", code, out, errs)
 		}
 		for _, args := range [][]string{{"explain", "books/ticks", "2026-01-01T00:00:00Z"}, {"explain", "books/ticks/tick", "yesterday"}, {"verify", "books", "--from=x"}, {"audit"}} {
 			if _, _, code := carillon(t, env, args...); code != exitUsage {
@@ -51,7 +51,7 @@ func TestLedgerIsExplainedAndAudited(t *testing.T) {
 			}
 		}
 		if _, errs, code := carillon(t, env, "verify", "nosuch"); code != exitFailure || !strings.Contains(errs, "nosuch") {
-			t.Errorf("audit of no app: exit %d: %s", code, errs)
+			t.Errorf("verify an unknown app: exit %d: %s", code, errs)
 		}
 	})
 }
@@ -65,7 +65,7 @@ func ended(runs []dispatcher.Run, at time.Time) bool {
 	return false
 }
 
-func TestAuditFailsWhereTheLedgerHasAHole(t *testing.T) {
+func TestVerifyFailsOnMissingRun(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	r := newReceiver(t, nil)
@@ -80,8 +80,8 @@ func TestAuditFailsWhereTheLedgerHasAHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errs, code := carillon(t, env, "verify", "books")
-	if want := "missing  " + dispatcher.FormatInstant(at) + "  books/ticks/tick"; code != exitFailure || !strings.Contains(out, want) || !strings.Contains(errs, "1 instants are unaccounted for") {
-		t.Errorf("audit: exit %d: %s%s, want it to fail and to say %q", code, out, errs, want)
+	if want := "missing  " + dispatcher.FormatInstant(at) + "  books/ticks/tick"; code != exitFailure || !strings.Contains(out, want) || !strings.Contains(errs, "1 scheduled times have neither a run nor a decision") {
+		t.Errorf("verify: exit %d: %s%s, want it to fail and to say %q", code, out, errs, want)
 	}
 	if out, _, code := carillon(t, env, "explain", "books/ticks/tick", dispatcher.FormatInstant(at)); code != exitFailure || !strings.Contains(out, "missing: ") {
 		t.Errorf("explain: exit %d: %s, want it to fail", code, out)

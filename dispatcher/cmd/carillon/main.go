@@ -1,5 +1,5 @@
-// Command carillon rings webhooks on schedule: it is the dispatcher node, its HTTP API and
-// the tools of its operator.
+// Command carillon calls webhooks on schedule. It holds the dispatcher node, its HTTP API and the tools of
+// its operator.
 package main
 
 import (
@@ -21,33 +21,31 @@ import (
 // version is set by the build.
 var version = "0.0.0-dev"
 
-// Exit codes: what went wrong is told apart for scripts.
+// Exit codes, for scripts.
 const (
 	exitFailure = 1 // the command failed
-	exitUsage   = 2 // a flag or variable is wrong
-	exitTooNew  = 3 // the database's schema is newer than this program
+	exitUsage   = 2 // a flag or variable is invalid
+	exitTooNew  = 3 // the database schema is newer than this program
 )
 
 // cli is the command line; kong fills it from flags and the environment.
 type cli struct {
-	Serve     serveCommand     `cmd:"" help:"Run a dispatcher node with its HTTP API."`
-	Migrate   migrateCommand   `cmd:"" help:"Bring the database's schema up to date."`
-	Token     tokenCommand     `cmd:"" help:"Create, list and delete API tokens."`
-	Dev       devCommand       `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
-	Schedule  scheduleCommand  `cmd:"" help:"Work with schedule expressions."`
-	Explain   explainCommand   `cmd:"" help:"Say what became of one instant of a trigger, and why."`
-	Verify    verifyCommand    `cmd:"" help:"Reconcile the ledger of an app with its schedules; fails if an instant is unaccounted for."`
-	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
-	Rollback  rollbackCommand  `cmd:"" help:"Settle what becomes of a database that has lost what it had committed, as by a restore or a failover."`
-	Runs      runCommand       `cmd:"" name:"run" help:"Show single runs."`
-	Secret    secretCommand    `cmd:"" help:"Make and replace the keys of stored secrets."`
-	Slot      slotCommand      `cmd:"" help:"List the runs that are among those that a job may have at once."`
-	Bench     benchCommand     `cmd:"" help:"Measure Carillon beside the ceilings of this machine and its database."`
-	BenchNode benchNodeCommand `cmd:"" hidden:""`
-	Version   versionCommand   `cmd:"" help:"Print the version."`
+	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
+	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
+	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
+	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
+	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
+	Explain  explainCommand  `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
+	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if a scheduled time has neither a run nor a decision."`
+	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
+	Rollback rollbackCommand `cmd:"" help:"Resume after a restore or failover lost committed data."`
+	Runs     runCommand      `cmd:"" name:"run" help:"Show a run."`
+	Secret   secretCommand   `cmd:"" help:"Create and replace the keys of stored secrets."`
+	Slot     slotCommand     `cmd:"" help:"List the runs that hold a concurrency slot."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
-// console is where a command reads and writes.
+// console is input and output of a command.
 type console struct {
 	in       io.Reader
 	out, err io.Writer
@@ -60,8 +58,8 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
-		// The first signal asks for a drain. Before anybody can see that, signals have their usual effect
-		// again, so a second one ends the process at once.
+		// The first signal starts a drain. Before that becomes visible, signals have their usual effect again,
+		// so a second one ends the process at once.
 		signal.Stop(signals)
 		drain()
 	}()
@@ -74,7 +72,7 @@ func run(ctx context.Context, args []string, c console) int {
 	exited := -1
 	parser, err := kong.New(&commands,
 		kong.Name("carillon"),
-		kong.Description("Rings webhooks on schedule. Jobs are declared in Terraform."),
+		kong.Description("Calls webhooks on schedule. Jobs are declared in Terraform."),
 		kong.Writers(c.out, c.err),
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
@@ -82,7 +80,7 @@ func run(ctx context.Context, args []string, c console) int {
 		kong.UsageOnError(),
 	)
 	if err != nil {
-		panic(err) // the struct above is wrong
+		panic(err) // a mistake in the struct above
 	}
 	parsed, err := parser.Parse(args)
 	if exited >= 0 {
@@ -97,7 +95,7 @@ func run(ctx context.Context, args []string, c console) int {
 	return 0
 }
 
-// usageError is a wrong flag or variable.
+// usageError is an invalid flag or variable.
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }

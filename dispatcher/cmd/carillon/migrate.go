@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// migrateCommand brings a database's schema up to date.
+// migrateCommand updates the schema of a database.
 type migrateCommand struct {
 	databaseFlag
 }
@@ -15,7 +15,7 @@ type migrateCommand struct {
 // Validate checks the database's URL.
 func (m *migrateCommand) Validate() error { return m.check() }
 
-// Run migrates. It may be repeated, and run by several processes at once.
+// Run migrates. Several processes may do so at once, and repeatedly.
 func (m *migrateCommand) Run(ctx context.Context, c console) error {
 	if err := store.Migrate(ctx, m.Database); err != nil {
 		return databaseError(m.Database, err)

@@ -2,178 +2,82 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
-	"net"
-	"net/http"
-	"sync/atomic"
+	"text/tabwriter"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/api"
-	"github.com/carillon-dev/carillon/dispatcher/engine"
-	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/dispatcher/store/seal"
-	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// nodeOptions is what one process needs to be a node.
-type nodeOptions struct {
-	database    string
-	notify      string // where notifications are heard; empty: there
-	keys        *seal.Keys
-	migrate     bool
-	listen      string
-	certificate *tls.Certificate // nil: plain HTTP
-	engine      engine.Options
-	target      invoke.Options
-	log         *slog.Logger
-	// ready is called once the API answers, with its address; nil: nobody.
-	ready func(ctx context.Context, s dispatcher.Store, address string)
+// nodeCommand lists and controls the nodes, directly in the database.
+type nodeCommand struct {
+	List   nodeListCommand   `cmd:"" help:"List the nodes with state, load, share and clock offset."`
+	Pause  nodePauseCommand  `cmd:"" help:"Stop a node from claiming runs until it is resumed."`
+	Resume nodeResumeCommand `cmd:"" help:"Let a paused node claim runs again."`
 }
 
-// openStore opens the database, migrated if so wanted. A fault here is one of the flag.
-func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
-	if o.migrate {
-		if err := store.Migrate(ctx, o.database); err != nil {
-			return nil, databaseError(o.database, err)
-		}
-	}
-	s, err := store.Open(ctx, o.database, store.Options{Notify: o.notify, Metrics: metrics, Keys: o.keys})
-	if errors.Is(err, dispatcher.ErrKeyMissing) {
-		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
-			"without it, the node could not send what its jobs say", err)}
-	}
+// nodeListCommand lists nodes.
+type nodeListCommand struct {
+	databaseFlag
+}
+
+// Run prints one line a node.
+func (n *nodeListCommand) Run(ctx context.Context, c console) error {
+	s, err := openDatabase(ctx, n.Database)
 	if err != nil {
-		return nil, databaseError(o.database, err)
-	}
-	return s, nil
-}
-
-func databaseError(database string, err error) error {
-	return &usageError{fmt.Errorf("--database (CARILLON_DATABASE) %s: %w", maskPassword(database), err)}
-}
-
-// serveNode runs engine and API over one database until ctx ends, then drains: the API
-// answers until the engine has finished, so that its end can be watched.
-func serveNode(ctx context.Context, o nodeOptions) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
-	if err != nil {
-		return &usageError{fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", dispatcher.Echo(o.listen), err)}
-	}
-	defer listener.Close()
-	if o.certificate != nil {
-		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*o.certificate}, MinVersion: tls.VersionTLS12})
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if o.target.Egress.Loopback {
-		o.log.WarnContext(ctx, "targets on the node itself are called, as --egress-loopback says: anyone who may declare jobs reaches all that listens here")
-	}
-	var handler switchable
-	handler.set(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}))
-	server := &http.Server{
-		Handler:           &handler,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
-	}
-	var database dispatcher.Store // the API uses it until it is shut down
-	defer func() {
-		if database != nil {
-			_ = database.Close() // nobody uses it any more
-		}
-	}()
-	group, running := errgroup.WithContext(context.WithoutCancel(ctx))
-	stopping, stop := context.WithCancel(ctx)
-	defer stop()
-	context.AfterFunc(running, stop) // either part's failure ends the other
-	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve API: %w", err)
-		}
-		return nil
-	})
-	group.Go(func() error {
-		defer closeServer(running, server)
-		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
-			database = s
-			handler.set(api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
-				if ctx.Err() != nil {
-					return errors.New("the node is shutting down")
-				}
-				return node.Ready()
-			}}))
-			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
-			if o.ready != nil {
-				group.Go(func() error {
-					o.ready(stopping, s, listener.Addr().String())
-					return nil
-				})
-			}
-		})
-	})
-	return group.Wait()
-}
-
-// dispatch runs the engine over the database until ctx ends. opened is called once the database
-// has been opened, before the engine begins.
-func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *prometheus.Registry, opened func(dispatcher.Store, *engine.Engine)) error {
-	s, err := awaitStore(ctx, o, registry)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was told to stop while it waited
-		}
 		return err
 	}
-	// Only now is it sure that the database's name can be resolved.
-	o.target.Egress.Own = ownAddresses(ctx, listen, o.database, o.notify)
-	invoker := invoke.New(o.target)
-	o.engine.Metrics = registry
-	node := engine.New(s, invoker, o.engine)
-	opened(s, node)
-	node.Run(ctx)
-	invoker.Close()
-	return nil
-}
-
-// awaitStore opens the database, and waits for one that is away: what is only a matter of time
-// ends no process. What time does not mend is a problem of the flag.
-func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		s, err := openStore(ctx, o, metrics)
-		if err == nil || !store.Away(err) {
-			return s, err
-		}
-		o.log.WarnContext(ctx, "waiting for the database", "err", err)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
+	defer s.Close()
+	nodes, err := s.Nodes(ctx)
+	if err != nil {
+		return err
 	}
+	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tNAME\tVERSION\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS")
+	for _, node := range nodes {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f%%\t%d\t%d\t%s\t%s\t%s\t%s\n", node.ID, node.Name, node.Version, node.State,
+			100*node.Share, node.Fires, node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt.Format(time.RFC3339), node.Labels)
+	}
+	return table.Flush()
 }
 
-// switchable is a handler that is replaced while it serves.
-type switchable struct{ current atomic.Pointer[http.Handler] }
-
-func (s *switchable) set(h http.Handler) { s.current.Store(&h) }
-
-// ServeHTTP lets the current handler serve.
-func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	(*s.current.Load()).ServeHTTP(w, r)
+// nodeFlags name one node of a database.
+type nodeFlags struct {
+	databaseFlag
+	ID string `arg:"" help:"Id of the node, from carillon node list."`
 }
 
-// closeServer lets requests finish for a few seconds.
-func closeServer(ctx context.Context, server *http.Server) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	_ = server.Shutdown(ctx) // what is still open is cut off by the process's end
+// set puts the node into a state.
+func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeState) error {
+	id, err := dispatcher.ParseNodeID(n.ID)
+	if err != nil {
+		return &usageError{fmt.Errorf("node %s: %w; ids are 16 hexadecimal digits", dispatcher.Echo(n.ID), err)}
+	}
+	s, err := openDatabase(ctx, n.Database)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	node, err := s.SetNodeState(ctx, id, state, dispatcher.Change{Actor: "command line"})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "%s  %s  %s\n", node.ID, node.Name, node.State)
+	return err
+}
+
+// nodePauseCommand pauses a node.
+type nodePauseCommand struct{ nodeFlags }
+
+// Run pauses the node.
+func (n *nodePauseCommand) Run(ctx context.Context, c console) error {
+	return n.set(ctx, c, dispatcher.NodePaused)
+}
+
+// nodeResumeCommand resumes a node.
+type nodeResumeCommand struct{ nodeFlags }
+
+// Run resumes the node.
+func (n *nodeResumeCommand) Run(ctx context.Context, c console) error {
+	return n.set(ctx, c, dispatcher.NodeActive)
 }

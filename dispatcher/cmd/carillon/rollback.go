@@ -7,20 +7,20 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// rollbackCommand shows and settles a rollback, directly in the database.
+// rollbackCommand shows and resolves a rollback of the database, directly in the database.
 type rollbackCommand struct {
-	Show    rollbackShowCommand    `cmd:"" help:"Tell whether the database lost commits, and by what that was noticed."`
-	Declare rollbackDeclareCommand `cmd:"" help:"Say that the database was restored, before nodes are started over it, where they could not notice it."`
-	Skip    rollbackSkipCommand    `cmd:"" help:"Settle all instants up to now as skipped and end as lost what was under way, then let nodes go on: nothing is sent twice."`
-	Replay  rollbackReplayCommand  `cmd:"" help:"Let nodes go on as the database has it: nothing is left out, and what had fired since fires again under the same event ids."`
+	Show    rollbackShowCommand    `cmd:"" help:"Show whether the database was rolled back, and how that was detected."`
+	Declare rollbackDeclareCommand `cmd:"" help:"Declare that the database was restored, before you start nodes that could not detect it."`
+	Skip    rollbackSkipCommand    `cmd:"" help:"Mark all scheduled times up to now as skipped and live runs as lost, then resume. Nothing is sent twice."`
+	Replay  rollbackReplayCommand  `cmd:"" help:"Resume from the restored state. Nothing is skipped; fires since the lost commits are repeated under the same event ids."`
 }
 
-// rollbackFlags name a database.
+// rollbackFlags name the database.
 type rollbackFlags struct{ databaseFlag }
 
-// in does something with the store, and prints the rollback that it returns.
+// in calls do with the store, and prints the rollback that it returns.
 func (r *rollbackFlags) in(ctx context.Context, c console, do func(dispatcher.Store) (*dispatcher.Rollback, error)) error {
-	s, err := openBeside(ctx, r.Database)
+	s, err := openDatabase(ctx, r.Database)
 	if err != nil {
 		return err
 	}
@@ -33,14 +33,14 @@ func (r *rollbackFlags) in(ctx context.Context, c console, do func(dispatcher.St
 		_, err = fmt.Fprintln(c.out, "the database was not rolled back, as far as its nodes know")
 		return err
 	}
-	state := "nodes are paused until skip or replay is chosen"
+	state := "nodes are paused until you choose skip or replay"
 	switch rollback.Choice {
 	case dispatcher.RollbackSkip:
-		state = "skip was chosen: a node carries it out in its next round, then nodes go on"
+		state = "skip was chosen: a node carries it out in its next handler interval, then all nodes resume"
 	case dispatcher.RollbackReplay:
-		state = "replay was chosen: nodes go on with their next heartbeat"
+		state = "replay was chosen: nodes resume with their next heartbeat"
 	}
-	_, err = fmt.Fprintf(c.out, "rolled back, noticed at %s\nreason: %s\n%s\n", dispatcher.FormatInstant(rollback.At), rollback.Reason, state)
+	_, err = fmt.Fprintf(c.out, "rolled back, detected at %s\nreason: %s\n%s\n", dispatcher.FormatInstant(rollback.At), rollback.Reason, state)
 	return err
 }
 
@@ -51,7 +51,7 @@ func (r *rollbackFlags) resolve(ctx context.Context, c console, choice dispatche
 	})
 }
 
-// rollbackShowCommand shows a rollback.
+// rollbackShowCommand shows the rollback.
 type rollbackShowCommand struct{ rollbackFlags }
 
 // Run prints it.
@@ -62,10 +62,10 @@ func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
 // rollbackDeclareCommand declares a rollback.
 type rollbackDeclareCommand struct {
 	rollbackFlags
-	Reason string `default:"an operator has restored it" help:"What happened, for the audit."`
+	Reason string `default:"an operator has restored it" help:"What happened, for the audit log."`
 }
 
-// Run pauses all nodes, and those to come.
+// Run pauses all nodes, including new ones.
 func (r *rollbackDeclareCommand) Run(ctx context.Context, c console) error {
 	return r.in(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) {
 		rollback, err := s.DeclareRollback(ctx, r.Reason, dispatcher.Change{Actor: "command line"})
@@ -76,7 +76,7 @@ func (r *rollbackDeclareCommand) Run(ctx context.Context, c console) error {
 // rollbackSkipCommand chooses to skip.
 type rollbackSkipCommand struct{ rollbackFlags }
 
-// Run notes the choice.
+// Run stores the choice.
 func (r *rollbackSkipCommand) Run(ctx context.Context, c console) error {
 	return r.resolve(ctx, c, dispatcher.RollbackSkip)
 }
@@ -84,7 +84,7 @@ func (r *rollbackSkipCommand) Run(ctx context.Context, c console) error {
 // rollbackReplayCommand chooses to replay.
 type rollbackReplayCommand struct{ rollbackFlags }
 
-// Run notes the choice, and nodes go on.
+// Run stores the choice; nodes resume.
 func (r *rollbackReplayCommand) Run(ctx context.Context, c console) error {
 	return r.resolve(ctx, c, dispatcher.RollbackReplay)
 }

@@ -205,7 +205,7 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 
 	n = startNode(t, database, token, quick()...)
 	checkPaused(t, n, r)
-	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 || !strings.Contains(out, "until skip or replay is chosen") {
+	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 || !strings.Contains(out, "until you choose skip or replay") {
 		t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
 	}
 	chosen := time.Now()
@@ -221,7 +221,7 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 	}
 	for _, a := range all[before:] {
 		if a.scheduled.Before(chosen.Add(-time.Second)) {
-			t.Errorf("instant %s was sent after it was chosen to skip it", a.scheduled)
+			t.Errorf("instant %s was sent after skip was chosen", a.scheduled)
 		}
 	}
 	out, errs, code := carillon(t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + token}, "verify", "tail")

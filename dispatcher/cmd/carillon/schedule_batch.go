@@ -13,27 +13,27 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-const batchHelp = `With --batch each line of standard input is one question, its columns separated by tabs:
+const batchHelp = `With --batch, each line of standard input is one query. Its columns are separated by tabs:
 
   dialect  expression  zone  from  n  [key=value ...]
 
-dialect may be empty or "auto", zone empty for UTC; from is an RFC 3339 instant, exclusive; n is how many fire times to print. Empty lines and lines that begin with # are passed over. The response is one line:
+dialect may be empty or "auto"; zone may be empty for UTC; from is an exclusive time in RFC 3339; n is the number of scheduled times to print. Empty lines and lines that begin with # are ignored. The result is one line:
 
-  OK<TAB>t1,t2,...         instants in UTC; "none" at the end when there are no more
-  ERR<TAB>code<TAB>message when the question is wrong; the next line is read all the same
+  OK<TAB>t1,t2,...         times in UTC; "none" at the end if there are no more
+  ERR<TAB>code<TAB>message if the query is invalid; the next line is read anyway
 
-Keys: start=INSTANT, end=INSTANT, anchor=INSTANT (where intervals count from without a start; default: from), repeat_count=N, gap=skip|next, overlap=last|first|both, preserve_hour=true|false (calendar_interval keeps its local hour; default true), skip_day=true|false (calendar_interval skips a day that lacks its hour; the same as gap=skip), identity=NAME (what H hashes).`
+Keys: start=INSTANT, end=INSTANT, anchor=INSTANT (from which intervals count if there is no start; default: from), repeat_count=N, gap=skip|next, overlap=last|first|both, preserve_hour=true|false (calendar_interval keeps its local hour; default true), skip_day=true|false (calendar_interval skips a day that lacks its hour; the same as gap=skip), identity=NAME (what H hashes).`
 
-// batchLimit is the longest line and the most fire times of one answer.
+// The longest line, and the most scheduled times of one result.
 const (
 	batchLine  = 1 << 20
 	batchTimes = 100_000
 )
 
-// answerBatch answers each line of in on out. It fails only when reading or writing does.
-func answerBatch(in io.Reader, out io.Writer) error {
-	responses := bufio.NewWriter(out)
-	lines := bufio.NewScanner(flushFirst{in, responses})
+// runBatch writes one line to out for each query of in. It fails only if reading or writing does.
+func runBatch(in io.Reader, out io.Writer) error {
+	results := bufio.NewWriter(out)
+	lines := bufio.NewScanner(flushFirst{in, results})
 	lines.Buffer(make([]byte, 0, 64<<10), batchLine)
 	cache := schedule.NewCache(1000)
 	for lines.Scan() {
@@ -41,30 +41,30 @@ func answerBatch(in io.Reader, out io.Writer) error {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		if _, err := fmt.Fprintln(responses, answer(cache, line)); err != nil {
+		if _, err := fmt.Fprintln(results, runQuery(cache, line)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(lines.Err(), responses.Flush())
+	return errors.Join(lines.Err(), results.Flush())
 }
 
-// flushFirst writes out what is answered before it waits for more to read, so that anyone who
-// waits for a response before the next question gets it.
+// flushFirst flushes all results before it waits for more input, so that a caller may wait for each result
+// before it sends the next query.
 type flushFirst struct {
 	io.Reader
-	responses *bufio.Writer
+	results *bufio.Writer
 }
 
 func (f flushFirst) Read(p []byte) (int, error) {
-	if err := f.responses.Flush(); err != nil {
+	if err := f.results.Flush(); err != nil {
 		return 0, err
 	}
 	return f.Reader.Read(p)
 }
 
-// answer answers one line.
-func answer(cache *schedule.Cache, line string) string {
-	spec, from, n, err := parseQuestion(strings.Split(line, "\t"))
+// runQuery returns the result of one query.
+func runQuery(cache *schedule.Cache, line string) string {
+	spec, from, n, err := parseQuery(strings.Split(line, "\t"))
 	var parsed *schedule.Schedule
 	if err == nil {
 		parsed, err = cache.Parse(spec)
@@ -97,8 +97,8 @@ func oneLine(message string) string {
 	return strings.NewReplacer("\t", " ", "\n", " ").Replace(message)
 }
 
-// parseQuestion reads the columns of a line. The error is a *dispatcher.Fault.
-func parseQuestion(columns []string) (spec schedule.Spec, from time.Time, n int, err error) {
+// parseQuery reads the columns of a line. The error is a *dispatcher.Problem.
+func parseQuery(columns []string) (spec schedule.Spec, from time.Time, n int, err error) {
 	if len(columns) < 5 {
 		return spec, from, 0, &dispatcher.Problem{Code: dispatcher.CodeRequired, Message: fmt.Sprintf(
 			"line has %d columns; write dialect, expression, zone, from and n, separated by tabs", len(columns))}

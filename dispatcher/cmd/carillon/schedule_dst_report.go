@@ -15,11 +15,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// dstReportCommand lists what daylight saving does to triggers in a year.
+// dstReportCommand lists the effects of daylight saving on triggers in a year.
 type dstReportCommand struct {
-	Year     int    `placeholder:"YEAR" help:"Year to examine, 1970 to 2099; default the present one."`
-	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Examine the triggers of this database ..."`
-	File     string `placeholder:"FILE" help:"... or of this file: lines of name, dialect, expression and zone, then key=value columns as in next --batch, separated by tabs."`
+	Year     int    `placeholder:"YEAR" help:"Year to examine, 1970 to 2099. Default: this year."`
+	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Database whose triggers are examined."`
+	File     string `placeholder:"FILE" help:"File with triggers to examine instead: lines of name, dialect, expression and zone, then key=value columns as in next --batch, separated by tabs."`
 }
 
 // namedSpec is a trigger to examine.
@@ -28,7 +28,7 @@ type namedSpec struct {
 	spec schedule.Spec
 }
 
-// Run prints one line a transition that touches a trigger.
+// Run prints one line for each transition that affects a trigger.
 func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 	if d.Year == 0 {
 		d.Year = time.Now().Year()
@@ -72,9 +72,9 @@ func (d *dstReportCommand) triggers(ctx context.Context) ([]namedSpec, error) {
 		return triggersOfFile(d.File)
 	}
 	if err := (databaseFlag{Database: d.Database}).check(); err != nil {
-		return nil, &usageError{errors.Join(err, errors.New("give --database or --file"))}
+		return nil, &usageError{errors.Join(err, errors.New("set --database or --file"))}
 	}
-	s, err := openBeside(ctx, d.Database)
+	s, err := openDatabase(ctx, d.Database)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,8 @@ func triggersOfFile(path string) ([]namedSpec, error) {
 		if len(columns) < 4 {
 			return nil, &usageError{fmt.Errorf("--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", path, n, len(columns))}
 		}
-		// The columns of a batch question, with an instant and a count that do not matter.
-		spec, _, _, err := parseQuestion(slices.Concat(columns[1:4], []string{"1970-01-01T00:00:00Z", "1"}, columns[4:]))
+		// The columns of a batch query, with a time and a count that do not matter.
+		spec, _, _, err := parseQuery(slices.Concat(columns[1:4], []string{"1970-01-01T00:00:00Z", "1"}, columns[4:]))
 		if err != nil {
 			return nil, &usageError{fmt.Errorf("--file %s, line %d: %w", path, n, err)}
 		}
@@ -128,7 +128,7 @@ func triggersOfStore(ctx context.Context, s dispatcher.Store) ([]namedSpec, erro
 			for name, trigger := range job.Triggers {
 				identity := dispatcher.Identity(app.Name, job.Name, name)
 				spec := trigger.Spec(identity, trigger.AnchorAt)
-				// Without its calendar, the report would tell of fires that do not happen.
+				// Without its calendar, the report would show fires that do not happen.
 				if trigger.Calendar != "" {
 					if spec.Calendar, err = calendars.Find(trigger.Calendar); err != nil {
 						return nil, fmt.Errorf("trigger %s: %w", identity, err)

@@ -13,16 +13,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
-// keysFlag says by which keys the values of secrets are stored.
+// keysFlag holds the keys that encrypt stored secrets.
 type keysFlag struct {
-	SecretKeys     string `env:"CARILLON_SECRET_KEYS" placeholder:"KEY,..." help:"Keys that encrypt stored secrets, 32 bytes in base64 each: the first encrypts, all decrypt. Best given as variable: others may see command lines."`
-	SecretKeysFile string `env:"CARILLON_SECRET_KEYS_FILE" placeholder:"FILE" help:"File with these keys, one a line."`
+	SecretKeys     string `env:"CARILLON_SECRET_KEYS" placeholder:"KEY,..." help:"Keys of stored secrets, 32 bytes in base64 each. The first encrypts, all decrypt. Prefer the variable: other users of the machine can see flags."`
+	SecretKeysFile string `env:"CARILLON_SECRET_KEYS_FILE" placeholder:"FILE" help:"File with these keys, one per line."`
 }
 
-// keys reads the keys; nil without any. Its error never shows one.
+// keys reads the keys; nil without any. Errors never show a key.
 func (k keysFlag) keys() (*seal.Keys, error) {
 	if k.SecretKeys != "" && k.SecretKeysFile != "" {
-		return nil, errors.New("--secret-keys (CARILLON_SECRET_KEYS) and --secret-keys-file (CARILLON_SECRET_KEYS_FILE) exclude each other; give one")
+		return nil, errors.New("--secret-keys (CARILLON_SECRET_KEYS) and --secret-keys-file (CARILLON_SECRET_KEYS_FILE) exclude each other; set one")
 	}
 	if k.SecretKeysFile == "" {
 		keys, err := seal.Parse(k.SecretKeys)
@@ -37,7 +37,7 @@ func (k keysFlag) keys() (*seal.Keys, error) {
 	}
 	keys, err := seal.Parse(string(text))
 	if err == nil && keys == nil {
-		err = errors.New("it holds no key")
+		err = errors.New("the file holds no key")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) %s: %w", dispatcher.Echo(k.SecretKeysFile), err)
@@ -45,13 +45,13 @@ func (k keysFlag) keys() (*seal.Keys, error) {
 	return keys, nil
 }
 
-// secretCommand is about the keys of stored secrets.
+// secretCommand manages the keys of stored secrets.
 type secretCommand struct {
-	Key    secretKeyCommand    `cmd:"" help:"Print a new key for stored secrets."`
-	Rewrap secretRewrapCommand `cmd:"" help:"Bring all stored secrets under the first key, so that the others can be removed."`
+	Key    secretKeyCommand    `cmd:"" help:"Print a new key."`
+	Rewrap secretRewrapCommand `cmd:"" help:"Encrypt all stored secrets with the first key, so that you can remove the others."`
 }
 
-// secretKeyCommand makes a key.
+// secretKeyCommand creates a key.
 type secretKeyCommand struct{}
 
 // Run prints the key.
@@ -66,17 +66,17 @@ func newKey() string {
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// secretRewrapCommand rewraps the data keys.
+// secretRewrapCommand encrypts the data keys again.
 type secretRewrapCommand struct {
 	databaseFlag
 	keysFlag
 }
 
-// Run rewraps and says how many.
+// Run encrypts the data keys with the first key, and prints their number.
 func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	keys, err := r.keys()
 	if err == nil && keys == nil {
-		err = errors.New("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): give the new key and then the others")
+		err = errors.New("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): set the new key, followed by the old ones")
 	}
 	if err != nil {
 		return &usageError{err}
@@ -90,6 +90,6 @@ func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.out, "%d secrets brought under key %s\n", count, keys.Current())
+	_, err = fmt.Fprintf(c.out, "%d secrets encrypted with key %s\n", count, keys.Current())
 	return err
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// tokenCommand manages the bearer tokens of the API, directly in the database: anyone who can
-// write there needs no token.
+// tokenCommand manages the bearer tokens of the API, directly in the database, so it needs no token itself.
 type tokenCommand struct {
-	Create tokenCreateCommand `cmd:"" help:"Create a token and print it, once."`
+	Create tokenCreateCommand `cmd:"" help:"Create a token and print it. It is not shown again."`
 	List   tokenListCommand   `cmd:"" help:"List the tokens, without their secrets."`
 	Delete tokenDeleteCommand `cmd:"" help:"Revoke a token."`
 }
@@ -24,9 +23,9 @@ type tokenCommand struct {
 // tokenCreateCommand creates a token.
 type tokenCreateCommand struct {
 	databaseFlag
-	Name  string   `required:"" help:"Name of the token, shown in the audit."`
-	Scope string   `default:"write" enum:"read,write" help:"One of read, write."`
-	Apps  []string `placeholder:"APP,..." help:"Apps that the token is bound to; default all, and the nodes."`
+	Name  string   `required:"" help:"Name of the token, shown in the audit log."`
+	Scope string   `default:"write" enum:"read,write" help:"read or write."`
+	Apps  []string `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
 }
 
 // Validate checks the names.
@@ -41,13 +40,13 @@ func (t *tokenCreateCommand) Validate() error {
 
 // Run creates the token.
 func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
-	s, err := openBeside(ctx, t.Database)
+	s, err := openDatabase(ctx, t.Database)
 	if err != nil {
-		// Perhaps a new database: the first token is commonly made before the first start.
+		// The database may be new: the first token is often created before the first start.
 		if err := store.Migrate(ctx, t.Database); err != nil {
 			return databaseError(t.Database, err)
 		}
-		if s, err = openBeside(ctx, t.Database); err != nil {
+		if s, err = openDatabase(ctx, t.Database); err != nil {
 			return err
 		}
 	}
@@ -61,15 +60,6 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 	}
 	_, err = fmt.Fprintln(c.out, secret)
 	return err
-}
-
-// openBeside opens a database that a node may be using.
-func openBeside(ctx context.Context, database string) (dispatcher.Store, error) {
-	s, err := store.Open(ctx, database, store.Options{Beside: true})
-	if err != nil {
-		return nil, databaseError(database, err)
-	}
-	return s, nil
 }
 
 // createToken stores a new token and returns its secret.
@@ -92,7 +82,7 @@ func (t *tokenListCommand) Validate() error { return t.check() }
 
 // Run lists the tokens.
 func (t *tokenListCommand) Run(ctx context.Context, c console) error {
-	s, err := openBeside(ctx, t.Database)
+	s, err := openDatabase(ctx, t.Database)
 	if err != nil {
 		return err
 	}
@@ -124,7 +114,7 @@ func (t *tokenDeleteCommand) Validate() error { return t.check() }
 
 // Run revokes the token.
 func (t *tokenDeleteCommand) Run(ctx context.Context) error {
-	s, err := openBeside(ctx, t.Database)
+	s, err := openDatabase(ctx, t.Database)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// try is one attempt of a run, wherever the database keeps it: the latest in the run itself.
+// try is one attempt of a run. The database keeps the latest in the run itself.
 type try struct {
 	fire
 	number       int
@@ -21,7 +21,7 @@ type try struct {
 	late         bool
 }
 
-// tries returns the attempts of a run, the first first.
+// tries returns the attempts of all runs, in order.
 func (j *judge) tries() map[fire][]try {
 	all := map[fire][]try{}
 	for _, a := range j.attempts {
@@ -36,7 +36,7 @@ func (j *judge) tries() map[fire][]try {
 		}
 		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended), started: orZero(r.started), state: r.state, class: r.class}
 		if n := len(all[r.fire]); n > 0 && all[r.fire][n-1].number == r.attempt {
-			// A run that was given up has its last attempt in both; there it begins with its intent.
+			// A run that was given up has its last attempt in both places; there it starts with its begin.
 			both := &all[r.fire][n-1]
 			both.started = last.started
 			switch {
@@ -52,15 +52,15 @@ func (j *judge) tries() map[fire][]try {
 	return all
 }
 
-// checkAttempts requires that attempts count up without holes, follow one another, and were
-// lost only where something had happened to their node.
+// checkAttempts requires that attempts are numbered without gaps, follow one another, and were lost only
+// after a fault of their node.
 func (j *judge) checkAttempts() {
 	claims := map[int64][]try{} // first attempts of scheduled runs, by trigger
 	for _, r := range j.runs {
 		tries := j.triesOf[r.fire]
 		for i, t := range tries {
 			if t.number != i+1 {
-				j.add(unexplained, "%s: attempt %d where attempt %d was to come", j.name(r.fire), t.number, i+1)
+				j.add(unexplained, "%s: attempt %d instead of attempt %d", j.name(r.fire), t.number, i+1)
 			}
 			if i > 0 && t.began < tries[i-1].ended {
 				j.add(overlaps, "%s: attempt %d was claimed at %s, before attempt %d was over at %s", j.name(r.fire), t.number, instant(t.began), t.number-1, instant(tries[i-1].ended))
@@ -87,12 +87,12 @@ func (j *judge) checkAttempts() {
 	}
 }
 
-// handedBack tells whether a run may have been handed back by a node that drained, or have been
-// left unsent by one that died, or may have waited for a slot: who adopts it then counts the same
-// attempt, and claims it again. Of an attempt that was made again the claim is not known, only when it began.
+// handedBack reports whether a draining node may have handed a run back, a dead one may have left it unsent,
+// or it may have waited for a slot. The node that adopts it then counts the same attempt and claims it again.
+// The claim of a repeated attempt is unknown, only its begin is known.
 func (j *judge) handedBack(t try) bool {
 	if j.far[t.trigger] {
-		return true // defers while its target is left alone, which counts no attempt either
+		return true // deferred while the circuit of its target is open, which counts no attempt either
 	}
 	if again := j.triesOf[t.fire]; len(again) > 1 && again[0].state != "lost" {
 		return true
@@ -109,18 +109,18 @@ func (j *judge) handedBack(t try) bool {
 func (j *judge) checkLoss(t try) {
 	from := int64(0)
 	for _, f := range j.faults {
-		mine := f.Node == "" || j.befell(f, t.node)
-		// A node that was frozen or cut off is taken for dead a while after.
-		if mine && f.From.UnixMilli() <= t.ended && f.To.UnixMilli() >= t.began-j.notice() {
+		mine := f.Node == "" || j.affects(f, t.node)
+		// A node that was frozen or cut off is marked dead a while later.
+		if mine && f.From.UnixMilli() <= t.ended && f.To.UnixMilli() >= t.began-j.noticeDelay() {
 			from = max(from, f.From.UnixMilli(), t.began)
 		}
 	}
 	if from == 0 {
-		j.add(unexplained, "%s: attempt %d of node %s was lost between %s and %s, when nothing had happened to it", j.name(t.fire), t.number, j.nodesByID[t.node].name, instant(t.began), instant(t.ended))
+		j.add(unexplained, "%s: attempt %d of node %s was lost between %s and %s without a fault", j.name(t.fire), t.number, j.nodesByID[t.node].name, instant(t.began), instant(t.ended))
 		return
 	}
 	j.adoption = append(j.adoption, t.ended-from)
-	if t.ended-t.began > mostHeld+5*j.recovery.Milliseconds() {
+	if t.ended-t.began > maxAttempt+5*j.recovery.Milliseconds() {
 		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodesByID[t.node].name, t.number, time.Duration(t.ended-t.began)*time.Millisecond)
 	}
 }
@@ -128,7 +128,7 @@ func (j *judge) checkLoss(t try) {
 // mostHeld is how long, besides some recoveries, an attempt may be neither over nor known to be lost:
 // a request's timeout, a node's death, those of all who would have noticed and a database that is away
 // for a while come after one another.
-const mostHeld = 7_000
+const maxAttempt = 7_000
 
 // checkOutcome requires that a run ended as its job's delivery allows.
 func (j *judge) checkOutcome(r run) {
@@ -139,11 +139,11 @@ func (j *judge) checkOutcome(r run) {
 	case r.state == "skipped" && j.bound(r.trigger).policy != "":
 	case r.state == "cancelled" && j.bound(r.trigger).policy == replace:
 	default:
-		j.add(lost, "%s: ended as %s (%s), which nobody asked for", j.name(r.fire), r.state, r.class)
+		j.add(lost, "%s: ended as %s (%s) without a reason", j.name(r.fire), r.state, r.class)
 	}
 }
 
-// request is what the receiver knows of one request.
+// request is one request as the receiver saw it.
 type request struct {
 	history.Hit
 	fire
@@ -167,7 +167,7 @@ func (j *judge) requests() []*request {
 	return slices.SortedFunc(maps.Values(byNumber), func(a, b *request) int { return a.At.Compare(b.At) })
 }
 
-// checkRequests compares what the receiver saw with what the ledger says.
+// checkRequests compares the requests that the receiver saw with the ledger.
 func (j *judge) checkRequests() {
 	runs := map[fire]run{}
 	for _, r := range j.runs {
@@ -190,7 +190,7 @@ func (j *judge) checkRequests() {
 			j.lateness = append(j.lateness, (-ahead).Milliseconds())
 		}
 		if t := j.tryOf(q); t == nil {
-			j.add(unexplained, "%s: a request of attempt %d, of which the ledger has nothing", j.name(q.fire), q.Attempt)
+			j.add(unexplained, "%s: a request of attempt %d, which is not in the ledger", j.name(q.fire), q.Attempt)
 		} else {
 			j.checkRequest(q, *t)
 			j.checkLease(q, t.node)
@@ -207,8 +207,8 @@ func (j *judge) checkRequests() {
 
 func (q *request) kindIs(kind int) bool { return q.kind == kind }
 
-// late is how long after it was taken from its node an attempt's request may still arrive.
-const mostOnTheWay = 250
+// maxTransit is how many milliseconds after its node lost an attempt the request may still arrive.
+const maxTransit = 250
 
 // checkRequest compares a request with its attempt.
 func (j *judge) checkRequest(q *request, t try) {
@@ -216,31 +216,31 @@ func (j *judge) checkRequest(q *request, t try) {
 	if at < t.began-slack || t.started != 0 && at < t.started-slack {
 		j.add(unexplained, "%s: the request of attempt %d came at %s, before it began at %s", j.name(q.fire), t.number, instant(at), instant(max(t.began, t.started)))
 	}
-	switch late := t.state == "lost" && at > t.ended+mostOnTheWay; {
-	case late && j.woke(q, t.node):
-		j.waking++
-	case late && j.held(q, t.node):
+	switch late := t.state == "lost" && at > t.ended+maxTransit; {
+	case late && j.leftOnWaking(q, t.node):
+		j.sentOnWaking++
+	case late && j.heldByKernel(q, t.node):
 		j.delivered++
 	case late:
-		j.add(overlaps, "%s: the request of attempt %d was sent at %s, when it had been taken from node %s at %s", j.name(q.fire), t.number, instant(at), j.nodesByID[t.node].name, instant(t.ended))
+		j.add(overlaps, "%s: the request of attempt %d was sent at %s, after node %s had lost it at %s", j.name(q.fire), t.number, instant(at), j.nodesByID[t.node].name, instant(t.ended))
 	}
-	// That a run is cancelled reaches its node later, and it keeps its slot until then.
-	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack && !j.held(q, t.node) {
+	// The node learns later that its run is cancelled, and the run keeps its slot until then.
+	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack && !j.heldByKernel(q, t.node) {
 		j.add(unexplained, "%s: the request of attempt %d came at %s, after its end at %s", j.name(q.fire), t.number, instant(at), instant(t.ended))
 	}
 }
 
-// woke tells whether a request left its node as it woke, and was due when it froze: then the node
-// froze, as it may, between its last look at its lease and the write of the request, which nothing
-// can prevent. What was not due yet when it froze must wait for a new lease.
-func (j *judge) woke(q *request, node int64) bool {
+// leftOnWaking reports whether a request left its node when it woke, and was due when it froze: then the node
+// froze between its last check of the lease and the write of the request, which nothing can prevent. A
+// request that was not due yet when the node froze must wait for a new lease.
+func (j *judge) leftOnWaking(q *request, node int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return strings.HasPrefix(f.Kind, "freeze") && j.befell(f, node) && q.At.Sub(f.To).Abs() < mostOnTheWay*time.Millisecond &&
+		return strings.HasPrefix(f.Kind, "freeze") && j.affects(f, node) && q.At.Sub(f.To).Abs() < maxTransit*time.Millisecond &&
 			!q.ScheduledAt.After(f.From)
 	})
 }
 
-// checkRepeats requires a reason for each repetition of a request.
+// checkRepeats requires a reason for each repeated request.
 func (j *judge) checkRepeats(f fire, requests []*request, tries []try) {
 	seen := map[int]bool{}
 	for i, q := range requests {
@@ -253,11 +253,11 @@ func (j *judge) checkRepeats(f fire, requests []*request, tries []try) {
 		}
 		j.repeats++
 		if j.triggersByID[f.trigger].once {
-			j.add(unexplained, "%s: sent %d times, and wanted once at most", j.name(f), len(requests))
+			j.add(unexplained, "%s: sent %d times, but at most once was declared", j.name(f), len(requests))
 		}
 		before := requests[i-1]
 		switch {
-		case q.Attempt < before.Attempt && q.Attempt <= len(tries) && (j.woke(q, tries[q.Attempt-1].node) || j.held(q, tries[q.Attempt-1].node)):
+		case q.Attempt < before.Attempt && q.Attempt <= len(tries) && (j.leftOnWaking(q, tries[q.Attempt-1].node) || j.heldByKernel(q, tries[q.Attempt-1].node)):
 		case q.Attempt < before.Attempt:
 			j.add(overlaps, "%s: attempt %d came after attempt %d", j.name(f), q.Attempt, before.Attempt)
 		case before.Attempt <= len(tries) && before.Attempt > 0 && tries[before.Attempt-1].state == "succeeded":
@@ -278,9 +278,9 @@ func (j *judge) checkResponses(r run, requests []*request) {
 	switch {
 	case r.live:
 	case r.state == "succeeded" && !answered:
-		j.add(unexplained, "%s: succeeded by the ledger, where the receiver %s", j.name(r.fire), describe(last))
+		j.add(unexplained, "%s: succeeded by the ledger, but the receiver %s", j.name(r.fire), describe(last))
 	case r.state == "failed" && answered && !j.disturbed(r):
-		j.add(unexplained, "%s: failed (%s) by the ledger, where the receiver %s", j.name(r.fire), r.class, describe(last))
+		j.add(unexplained, "%s: failed (%s) by the ledger, but the receiver %s", j.name(r.fire), r.class, describe(last))
 	case (r.state == "failed" || r.state == "timed_out") && last == nil && !j.disturbed(r):
 		j.add(lost, "%s: %s (%s), and the receiver never saw it", j.name(r.fire), r.state, r.class)
 	}
@@ -293,12 +293,12 @@ func describe(q *request) string {
 	return fmt.Sprintf("answered %d", q.response)
 }
 
-// disturbed tells whether something happened to the node of a run's last attempt during it.
+// disturbed reports whether a fault hit the node of a run's last attempt during it.
 func (j *judge) disturbed(r run) bool {
-	return j.upset(r.node, orZero(r.claimed), orZero(r.ended)) || j.cutOff(r.trigger, r.node, orZero(r.claimed), orZero(r.ended))
+	return j.faultDuring(r.node, orZero(r.claimed), orZero(r.ended)) || j.cutOff(r.trigger, r.node, orZero(r.claimed), orZero(r.ended))
 }
 
-// checkPayloads requires that a run was sent as it was defined when it was claimed, or later.
+// checkPayloads requires that a run was sent with the definition of its claim or a later one.
 func (j *judge) checkPayloads(of map[fire][]*request, runs map[fire]run) {
 	puts := map[string]history.Declaration{}
 	for _, d := range j.declared {
@@ -320,7 +320,7 @@ func (j *judge) checkPayloads(of map[fire][]*request, runs map[fire]run) {
 	}
 }
 
-// outdated tells whether a declaration was replaced by another before a run was claimed.
+// outdated reports whether a declaration was replaced by another before a run was claimed.
 func (j *judge) outdated(t trigger, d history.Declaration, r run) bool {
 	return slices.ContainsFunc(j.declared, func(later history.Declaration) bool {
 		return later.App == t.app && later.Job == t.job && later.Put > d.Put && !later.Deleted &&
@@ -328,7 +328,7 @@ func (j *judge) outdated(t trigger, d history.Declaration, r run) bool {
 	})
 }
 
-// claimedFirst is when the run came to be: of a run that was taken over, its instant.
+// claimedFirst is when the run was created; for an adopted run, its scheduled time.
 func (r run) claimedFirst() int64 {
 	if r.attempt > 1 {
 		return r.at - 2*slack

@@ -7,35 +7,34 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// The policies of jobs that may have one run at once.
+// The policies of jobs that may have one run at a time.
 const (
 	forbid  = "forbid"
 	queue   = "queue"
 	replace = "replace"
 )
 
-// boundOf is what bounds the runs of a job, as it was declared; empty for most.
+// boundOf is the concurrency limit of a job, as it was declared; empty for most.
 type boundOf struct {
 	policy string
 	limit  int // of its queue
 }
 
-// readBounds notes what bounds the runs of each job.
+// readBounds notes the concurrency limit of each job.
 func (j *judge) readBounds() {
 	for _, d := range j.declared {
 		j.bounds[d.App+"/"+d.Job] = boundOf{d.Concurrency, d.QueueLimit}
 	}
 }
 
-// bound returns what bounds the runs of a trigger's job.
+// bound returns the concurrency limit of a trigger's job.
 func (j *judge) bound(trigger int64) boundOf {
 	t := j.triggersByID[trigger]
 	return j.bounds[t.app+"/"+t.job]
 }
 
-// checkBounded requires of jobs that may have one run at once that the receiver never had two of
-// their requests, that anyone who was skipped or cancelled was so because of others, and that
-// nothing holds a slot at the end.
+// checkBounded requires of jobs with one run at a time that the receiver never had two of their requests,
+// that runs were skipped or cancelled only because of others, and that no run holds a slot at the end.
 func (j *judge) checkBounded() {
 	sent := map[string][]*request{}
 	for _, q := range j.sent {
@@ -61,12 +60,12 @@ func (j *judge) checkBounded() {
 		}
 	}
 	for _, f := range j.slots {
-		j.add(unrecovered, "%s: has a slot of its job when all is over", j.name(f))
+		j.add(unrecovered, "%s: holds a slot of its job at the end", j.name(f))
 	}
 }
 
 // mostNoticed is how long after a caller has hung up the receiver may notice.
-const mostNoticed = 150 * time.Millisecond
+const maxHangupNotice = 150 * time.Millisecond
 
 // checkOneAtOnce requires that no request came while another of the job was not answered. of are
 // in the order of their arrival.
@@ -76,7 +75,7 @@ func (j *judge) checkOneAtOnce(of []*request) {
 		open = slices.DeleteFunc(open, func(o *request) bool {
 			over := o.answered
 			if o.response < 0 {
-				over = over.Add(-mostNoticed)
+				over = over.Add(-maxHangupNotice)
 			}
 			return !over.IsZero() && !over.After(q.At)
 		})
@@ -85,7 +84,7 @@ func (j *judge) checkOneAtOnce(of []*request) {
 			case j.mayOverlap(o, q):
 				j.overlapped++
 			default:
-				j.add(overlaps, "%s attempt %d came at %s, when %s attempt %d was not answered, which came at %s", j.name(q.fire), q.Attempt,
+				j.add(overlaps, "%s attempt %d came at %s, while %s attempt %d, which came at %s, was unanswered", j.name(q.fire), q.Attempt,
 					instant(q.At.UnixMilli()), j.name(o.fire), o.Attempt, instant(o.At.UnixMilli()))
 			}
 		}
@@ -93,8 +92,8 @@ func (j *judge) checkOneAtOnce(of []*request) {
 	}
 }
 
-// mayOverlap tells whether a request may come while an older one is not answered: the older was
-// given up with its node, or cancelled as its node was away, or this one was and left as its node woke.
+// mayOverlap reports whether a request may come while an older one is unanswered: the older one was given up
+// with its node or cancelled while its node was unreachable, or this one was and left when its node woke.
 func (j *judge) mayOverlap(older, q *request) bool {
 	was, is := j.tryOf(older), j.tryOf(q)
 	switch at := q.At.UnixMilli(); {
@@ -102,10 +101,10 @@ func (j *judge) mayOverlap(older, q *request) bool {
 		return false // said elsewhere
 	case was.state == "lost" && was.ended <= at+slack:
 		return true
-	case was.state == "cancelled" && j.upset(was.node, older.At.UnixMilli(), at):
+	case was.state == "cancelled" && j.faultDuring(was.node, older.At.UnixMilli(), at):
 		return true
 	default:
-		return (is.state == "lost" || is.state == "cancelled") && is.ended < at && j.woke(q, is.node)
+		return (is.state == "lost" || is.state == "cancelled") && is.ended < at && j.leftOnWaking(q, is.node)
 	}
 }
 
@@ -117,8 +116,8 @@ func (j *judge) tryOf(q *request) *try {
 	return nil
 }
 
-// checkTurns requires that the first requests of a trigger's runs came in the order of their
-// instants, which waited for each other.
+// checkTurns requires that the first requests of a trigger's queued runs came in the order of their
+// scheduled times.
 func (j *judge) checkTurns(of []*request) {
 	began := map[fire]bool{}
 	last := map[int64]*request{} // the latest instant that began, by trigger
@@ -129,8 +128,8 @@ func (j *judge) checkTurns(of []*request) {
 		began[q.fire] = true
 		before := last[q.trigger]
 		if before != nil && before.at > q.at {
-			if is := j.tryOf(q); is == nil || !j.woke(q, is.node) {
-				j.add(overlaps, "%s: came at %s, after that of %s, which it was to come before", j.name(q.fire), instant(q.At.UnixMilli()), instant(before.at))
+			if is := j.tryOf(q); is == nil || !j.leftOnWaking(q, is.node) {
+				j.add(overlaps, "%s: came at %s, after that of %s, out of order", j.name(q.fire), instant(q.At.UnixMilli()), instant(before.at))
 			}
 			continue
 		}
@@ -138,7 +137,7 @@ func (j *judge) checkTurns(of []*request) {
 	}
 }
 
-// checkDisplaced requires of a run that was skipped or cancelled those that were in its way.
+// checkDisplaced requires that other runs were in the way of a run that was skipped or cancelled.
 func (j *judge) checkDisplaced(r run, bound boundOf, of []run) {
 	wanted := 1
 	switch {
@@ -154,23 +153,23 @@ func (j *judge) checkDisplaced(r run, bound boundOf, of []run) {
 		}
 	}
 	if found < wanted {
-		j.add(unexplained, "%s: %s at %s by policy %s, when there were %d other runs, and not %d", j.name(r.fire), r.state, instant(at), bound.policy, found, wanted)
+		j.add(unexplained, "%s: %s at %s by policy %s, with %d other runs, not %d", j.name(r.fire), r.state, instant(at), bound.policy, found, wanted)
 	}
 }
 
-// aliveAt tells whether a run had begun to be, and was not over, by what the database knew.
+// aliveAt reports whether a run existed and had not ended, as far as the database knew.
 func (j *judge) aliveAt(r run, at int64) bool {
 	if r.at-slack > at {
 		return false
 	}
 	ended := orZero(r.ended)
-	// An end that cannot be recorded is not known.
-	return r.live || ended >= at-slack || j.upset(r.node, ended, at)
+	// An end that cannot be recorded is unknown.
+	return r.live || ended >= at-slack || j.faultDuring(r.node, ended, at)
 }
 
-// upset tells whether something happened to a node, or to the database, in a stretch of time.
-func (j *judge) upset(node, from, to int64) bool {
+// faultDuring reports whether a fault hit a node or the database in a period.
+func (j *judge) faultDuring(node, from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return (f.Node == "" || j.befell(f, node)) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-j.notice()
+		return (f.Node == "" || j.affects(f, node)) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-j.noticeDelay()
 	})
 }

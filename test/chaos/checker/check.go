@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// judge holds a record as the checks look it up.
+// judge holds the records of a run, indexed for the checks.
 type judge struct {
 	*record
 	*verdict
@@ -52,7 +52,7 @@ func check(h *record) (*verdict, error) {
 	for _, m := range h.misfires {
 		j.misfiresOf[m.trigger] = append(j.misfiresOf[m.trigger], m)
 	}
-	j.cuts, j.faults = h.problemsOf(true), h.problemsOf(false)
+	j.cuts, j.faults = h.faultsOf(true), h.faultsOf(false)
 	j.readBounds()
 	j.readWatched()
 	j.triesOf, j.sent = j.tries(), j.requests()
@@ -60,13 +60,13 @@ func check(h *record) (*verdict, error) {
 		return nil, err
 	}
 	for _, t := range h.triggers {
-		if err := j.account(t); err != nil {
+		if err := j.checkInstants(t); err != nil {
 			return nil, err
 		}
 	}
 	for id := range j.runsOf {
 		if _, known := j.triggersByID[id]; !known {
-			j.add(unexplained, "%d runs of trigger %d, which nobody declared", len(j.runsOf[id]), id)
+			j.add(unexplained, "%d runs of trigger %d, which was not declared", len(j.runsOf[id]), id)
 		}
 	}
 	j.checkEnd()
@@ -75,13 +75,13 @@ func check(h *record) (*verdict, error) {
 	j.checkBounded()
 	j.checkDrains()
 	for _, why := range j.rollbacks {
-		j.add(unexplained, "taken for a rollback of the database: %s", why)
+		j.add(unexplained, "a rollback of the database reported without one: %s", why)
 	}
 	j.checkAdvances()
 	j.checkGrants()
-	for _, a := range j.audits {
+	for _, a := range j.verifications {
 		if a.Failed {
-			j.add(lost, "the product's own audit of app %s objects: %s", a.App, a.Said)
+			j.add(lost, "carillon verify found problems in app %s: %s", a.App, a.Output)
 		}
 	}
 	return j.verdict, nil
@@ -94,7 +94,7 @@ func orZero(at *int64) int64 {
 	return *at
 }
 
-// instant writes an instant for people.
+// instant formats an instant for people.
 func instant(at int64) string { return time.UnixMilli(at).UTC().Format("15:04:05.000") }
 
 func (j *judge) name(f fire) string {
@@ -112,17 +112,17 @@ type segment struct {
 	oracle
 	on       bool
 	from, to int64
-	// sureFrom and sureTo are the part of it in which there is no doubt: a change is decided at
-	// one instant, but what was claimed a little ahead of it stays claimed, and so does
-	// what was claimed while the change waited for its locks.
+	// Between sureFrom and sureTo the schedule was in force without doubt. A change is decided at one
+	// instant, but runs claimed a little ahead of it stay claimed, and so do runs claimed while the
+	// change waited for its locks.
 	sureFrom, sureTo int64
 }
 
-// slack is how far ahead of its instant a fire may be claimed, and how far the clocks of those who
-// wrote down may differ.
+// slack is how far ahead of its scheduled time a fire may be claimed, and how far the clocks of the
+// recorders may differ.
 const slack = 300
 
-// reconstruct works out from audit and declarations which schedule was in force when.
+// reconstruct derives from audit log and declarations which schedule was in force when.
 func (j *judge) reconstruct() error {
 	type key struct{ app, job string }
 	declared := map[key][]history.Declaration{}
@@ -134,14 +134,14 @@ func (j *judge) reconstruct() error {
 		}
 		declared[k] = append(declared[k], d)
 	}
-	for _, c := range j.audit {
+	for _, c := range j.changes {
 		k := key{c.app, c.subject[len("job "):]}
 		at := slices.IndexFunc(declared[k], func(d history.Declaration) bool { return d.Begun.UnixMilli() > c.at })
 		if at < 0 {
 			at = len(declared[k])
 		}
 		if at == 0 {
-			return fmt.Errorf("the audit has a change of job %s/%s at %s, which nobody declared", c.app, k.job, instant(c.at))
+			return fmt.Errorf("the audit log has a change of job %s/%s at %s that was not declared", c.app, k.job, instant(c.at))
 		}
 		d := declared[k][at-1]
 		known := d.Answered.UnixMilli()
@@ -182,9 +182,9 @@ func (j *judge) changed(id int64, c change, t history.Trigger, on bool, sure int
 	return nil
 }
 
-// account compares the ledger of a trigger with its schedule: each instant is to be found in
-// exactly one run or exactly one misfire, and nothing else is to be found.
-func (j *judge) account(t trigger) error {
+// checkInstants compares the ledger of a trigger with its schedule: each scheduled time must have exactly
+// one run or one misfire, and the ledger must hold nothing else.
+func (j *judge) checkInstants(t trigger) error {
 	found := map[int64]int{}
 	for _, r := range j.runsOf[t.id] {
 		if r.kind == scheduled {
@@ -214,10 +214,10 @@ func (j *judge) account(t trigger) error {
 		}
 	}
 	if delayed {
-		j.accountDelay(t)
+		j.checkFixedDelay(t)
 		return nil
 	}
-	j.accountMisfires(t, possible, found)
+	j.checkMisfires(t, possible, found)
 	for at := range sure {
 		j.expected++
 		switch n := found[at]; {
@@ -229,7 +229,7 @@ func (j *judge) account(t trigger) error {
 	}
 	for at, n := range found {
 		if !possible[at] {
-			j.add(unexplained, "%s: in the ledger, but no instant of the schedule", j.name(fire{t.id, at, scheduled}))
+			j.add(unexplained, "%s: in the ledger, but not in the schedule", j.name(fire{t.id, at, scheduled}))
 		} else if !sure[at] {
 			if j.expected++; n > 1 {
 				j.add(unexplained, "%s: %d entries in the ledger", j.name(fire{t.id, at, scheduled}), n)
@@ -239,8 +239,8 @@ func (j *judge) account(t trigger) error {
 	return nil
 }
 
-// accountMisfires adds the instants of misfires to what was found, and checks what misfires say.
-func (j *judge) accountMisfires(t trigger, possible map[int64]bool, found map[int64]int) {
+// checkMisfires adds the scheduled times of misfires to the found ones, and checks the misfires.
+func (j *judge) checkMisfires(t trigger, possible map[int64]bool, found map[int64]int) {
 	caughtUp := map[int64]bool{}
 	for _, m := range j.misfiresOf[t.id] {
 		covered := 0
@@ -250,25 +250,25 @@ func (j *judge) accountMisfires(t trigger, possible map[int64]bool, found map[in
 				covered++
 			}
 		}
-		j.excused += covered
+		j.misfired += covered
 		if int64(covered) != m.count || !possible[m.from] || !possible[m.to] {
-			j.add(unexplained, "%s: a misfire to %s of %d instants, where the schedule has %d", j.name(fire{t.id, m.from, scheduled}), instant(m.to), m.count, covered)
+			j.add(unexplained, "%s: a misfire until %s of %d fires, where the schedule has %d", j.name(fire{t.id, m.from, scheduled}), instant(m.to), m.count, covered)
 		}
 		j.checkCatchUp(m, caughtUp)
 	}
 	for _, r := range j.runsOf[t.id] {
 		if r.kind != scheduled && !caughtUp[r.at] {
-			j.add(unexplained, "%s: a run of kind %d that no misfire asked for", j.name(r.fire), r.kind)
+			j.add(unexplained, "%s: a run of kind %d without a misfire", j.name(r.fire), r.kind)
 		}
 	}
 }
 
-// checkCatchUp requires of a misfire the run that stands for its instants.
+// checkCatchUp requires the catch-up run of a misfire.
 func (j *judge) checkCatchUp(m misfire, caughtUp map[int64]bool) {
 	wanted := m.decision == "fire_once"
 	switch {
 	case wanted != (m.catchUp != nil):
-		j.add(unexplained, "%s: a misfire by %s with catch-up run %v", j.name(fire{m.trigger, m.from, scheduled}), m.decision, m.catchUp != nil)
+		j.add(unexplained, "%s: a misfire with decision %s and catch-up run %v", j.name(fire{m.trigger, m.from, scheduled}), m.decision, m.catchUp != nil)
 	case wanted:
 		caughtUp[*m.catchUp] = true
 		if !slices.ContainsFunc(j.runsOf[m.trigger], func(r run) bool { return r.kind == catchUp && r.at == *m.catchUp }) {
@@ -281,18 +281,18 @@ func (j *judge) checkCatchUp(m misfire, caughtUp map[int64]bool) {
 // are over.
 const patience = 5300
 
-// accountDelay requires of a fixed delay that each fire follows the end of the one before.
-func (j *judge) accountDelay(t trigger) {
+// checkFixedDelay requires that each fire of a fixed delay follows the end of the run before.
+func (j *judge) checkFixedDelay(t trigger) {
 	segments := j.segments[t.id]
 	s := segments[0]
 	if len(segments) > 2 || len(segments) == 2 && segments[1].delay > 0 {
-		j.add(unexplained, "%s/%s: a fixed delay that was changed, of which the checker knows nothing", t.app, t.job)
+		j.add(unexplained, "%s/%s: a fixed delay was changed, which the checker cannot follow", t.app, t.job)
 		return
 	}
 	entries := slices.Clone(j.runsOf[t.id])
 	caughtUp := map[int64]bool{}
 	for _, m := range j.misfiresOf[t.id] {
-		j.excused += int(m.count)
+		j.misfired += int(m.count)
 		j.checkCatchUp(m, caughtUp)
 		if m.catchUp == nil {
 			entries = append(entries, run{fire: fire{t.id, m.from, scheduled}})
@@ -303,18 +303,18 @@ func (j *judge) accountDelay(t trigger) {
 	for _, e := range entries {
 		j.expected++
 		if due != 0 && e.at != due {
-			j.add(unexplained, "%s: a fixed delay fires, where its run before ended so that it is due at %s", j.name(e.fire), instant(due))
+			j.add(unexplained, "%s: a fixed delay fired, but by the end of the run before it was due at %s", j.name(e.fire), instant(due))
 		}
 		if due = 0; e.ended != nil {
 			due = *e.ended + s.delay.Milliseconds()
 		}
 	}
 	if len(entries) == 0 || due != 0 && due+patience+j.recovery.Milliseconds() < min(s.to, j.end) {
-		j.add(lost, "%s/%s: a fixed delay that did not go on at %s", t.app, t.job, instant(due))
+		j.add(lost, "%s/%s: a fixed delay did not go on at %s", t.app, t.job, instant(due))
 	}
 }
 
-// checkEnd requires that nothing is left undone.
+// checkEnd requires that no run is live and no trigger overdue.
 func (j *judge) checkEnd() {
 	for _, r := range j.runs {
 		if r.live {

@@ -27,8 +27,8 @@ func TestGoodHistoryPasses(t *testing.T) {
 		t.Errorf("%s: %s", kind, strings.Join(found, "; "))
 	}
 	// 30 dense, 15 payouts, 28 delays, 1 one-shot, 30 brief, 6 each of three policies, of which one is skipped, 3 flaky.
-	if v.expected != 125 || v.excused != 3 || v.repeats != 3 || v.requested != 125 {
-		t.Errorf("expected %d instants, %d of them in misfires, %d requests, %d repeated; want 125, 3, 125, 3", v.expected, v.excused, v.requested, v.repeats)
+	if v.expected != 125 || v.misfired != 3 || v.repeats != 3 || v.requested != 125 {
+		t.Errorf("expected %d instants, %d of them in misfires, %d requests, %d repeated; want 125, 3, 125, 3", v.expected, v.misfired, v.requested, v.repeats)
 	}
 	var out strings.Builder
 	v.print(&out, &newStory().record)

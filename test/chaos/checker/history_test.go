@@ -82,9 +82,9 @@ func (s *story) declare(id int64, d history.Declaration) {
 		d.Put, d.Enabled = int(id)+10*i, i == 0
 		d.Begun, d.Answered = base.Add(at-10*time.Millisecond), base.Add(at+10*time.Millisecond)
 		s.declared = append(s.declared, d)
-		s.audit = append(s.audit, change{at: ms(at), action: "put", app: d.App, subject: "job " + d.Job, revision: int64(i + 1)})
+		s.changes = append(s.changes, change{at: ms(at), action: "put", app: d.App, subject: "job " + d.Job, revision: int64(i + 1)})
 	}
-	slices.SortStableFunc(s.audit, func(a, b change) int { return int(a.at - b.at) })
+	slices.SortStableFunc(s.changes, func(a, b change) int { return int(a.at - b.at) })
 }
 
 // at returns a pointer to an instant.

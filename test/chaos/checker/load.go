@@ -10,32 +10,32 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// record is everything that is known of a run of chaos. Instants are Unix milliseconds.
+// record is everything known about a chaos run. Instants are Unix milliseconds.
 type record struct {
-	runs       []run
-	attempts   []attempt
-	misfires   []misfire
-	triggers   []trigger
-	nodes      []node
-	slots      []fire // which runs have one
-	audit      []change
-	rollbacks  []string // why the product thinks that the database lost something, which it never does here
-	hits       []history.Hit
-	faults     []history.Fault
-	declared   []history.Declaration
-	audits     []history.Audit
-	advances   []advance
-	grants     []grant
-	heartbeats []heartbeat
+	runs          []run
+	attempts      []attempt
+	misfires      []misfire
+	triggers      []trigger
+	nodes         []node
+	slots         []fire // of runs that hold one
+	changes       []change
+	rollbacks     []string // rollbacks of the database that the product reports; there is none here
+	hits          []history.Hit
+	faults        []history.Fault
+	declared      []history.Declaration
+	verifications []history.Verification
+	advances      []advance
+	grants        []grant
+	heartbeats    []heartbeat
 	// deadAfter is how long after its last heartbeat a node is declared dead.
 	deadAfter time.Duration
 	drain     time.Duration // how long a node that is told to end waits for what is in flight
-	// recovery is how long it takes at most, once a node lives, until what a dead one held goes on.
+	// recovery is the longest time, while any node lives, until the runs of a dead one go on.
 	recovery time.Duration
 }
 
-// notice is how long after something has happened to a node its consequences are felt.
-func (h *record) notice() int64 { return h.deadAfter.Milliseconds() + 1000 }
+// noticeDelay is how many milliseconds after a fault of a node its consequences may still show.
+func (h *record) noticeDelay() int64 { return h.deadAfter.Milliseconds() + 1000 }
 
 // fire identifies a run.
 type fire struct {
@@ -78,7 +78,7 @@ type trigger struct {
 	state          string
 	due            *int64
 	firing         bool // enabled, not paused, not deleted
-	once           bool // its job wants requests at most once
+	once           bool // its job has delivery at most once
 }
 
 type node struct {
@@ -88,7 +88,7 @@ type node struct {
 	process int // its number
 }
 
-// change is a definition's, as the audit has it.
+// change is a change of a definition, from the audit log.
 type change struct {
 	at           int64
 	action       string
@@ -96,7 +96,7 @@ type change struct {
 	revision     int64
 }
 
-// load reads what is known.
+// load reads the record of a run.
 func load(ctx context.Context, database, dir string) (*record, error) {
 	h := &record{}
 	conn, err := pgx.Connect(ctx, database)
@@ -133,7 +133,7 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error { return row.Scan(&f.trigger, &f.at, &f.kind) }, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {
 		return nil, err
 	}
-	if h.audit, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {
+	if h.changes, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {
 		return row.Scan(&c.at, &c.action, &c.app, &c.subject, &c.revision)
 	}, `SELECT at, action, app, subject, revision FROM audit_log WHERE subject LIKE 'job %' ORDER BY at, revision`); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	return h, h.read(dir)
 }
 
-// watched reads what the database wrote down by itself.
+// watched reads the records of the database's own triggers.
 func (h *record) watched(ctx context.Context, conn *pgx.Conn) (err error) {
 	if h.advances, err = rows(ctx, conn, func(a *advance, row pgx.Rows) error { return row.Scan(&a.trigger, &a.same, &a.was, &a.next) },
 		`SELECT trigger_id, same, was, next FROM watch.advances`); err != nil {
@@ -158,11 +158,11 @@ func (h *record) watched(ctx context.Context, conn *pgx.Conn) (err error) {
 	}, `SELECT name, was_fence, fence, was_until, at FROM watch.grants`); err != nil {
 		return err
 	}
-	h.heartbeats, err = rows(ctx, conn, func(b *heartbeat, row pgx.Rows) error { return row.Scan(&b.node, &b.at) }, `SELECT node, at FROM watch.beats`)
+	h.heartbeats, err = rows(ctx, conn, func(b *heartbeat, row pgx.Rows) error { return row.Scan(&b.node, &b.at) }, `SELECT node, at FROM watch.heartbeats`)
 	return err
 }
 
-// read reads what was written down beside the database.
+// read reads the records kept outside the database.
 func (h *record) read(dir string) (err error) {
 	if h.hits, err = history.Read[history.Hit](dir, history.Hits); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (h *record) read(dir string) (err error) {
 	if h.declared, err = history.Read[history.Declaration](dir, history.Declarations); err != nil {
 		return err
 	}
-	h.audits, err = history.Read[history.Audit](dir, history.Audits)
+	h.verifications, err = history.Read[history.Verification](dir, history.Verifications)
 	return err
 }
 

@@ -1,9 +1,8 @@
-// Command checker judges a chaos run by what the database and the receiver remember of it.
+// Command checker judges a chaos run by the records of the database and of the receiver.
 //
-// It imports nothing of the product: it reads the tables as they are, knows the meaning of the
-// headers of a request, and works out when a schedule fires by trying every second. Its last line
-// is its verdict, and it fails unless nothing was lost, unexplained, early, overlapping or
-// unrecovered.
+// It imports nothing of the product: it reads the tables directly, knows the meaning of the request
+// headers, and finds the fires of a schedule by trying every second. Its last line is the verdict. It fails
+// unless nothing was lost, unexplained, early, overlapping or unrecovered.
 package main
 
 import (
@@ -15,11 +14,11 @@ import (
 )
 
 func main() {
-	database := flag.String("database", "", "URL of the database, whose nodes have ended")
-	dir := flag.String("dir", "", "directory with what the run wrote down")
-	deadAfter := flag.Duration("dead-after", 2*time.Second, "how long after its last heartbeat a node is declared dead")
-	drain := flag.Duration("drain", 3*time.Second, "how long a node that is told to end waits for what is in flight")
-	recovery := flag.Duration("recovery", 2700*time.Millisecond, "how long it takes at most, once a node lives, until what a dead one held goes on")
+	database := flag.String("database", "", "URL of the database, after all nodes have ended")
+	dir := flag.String("dir", "", "directory with the records of the run")
+	deadAfter := flag.Duration("dead-after", 2*time.Second, "time without a heartbeat until a node counts as dead")
+	drain := flag.Duration("drain", 3*time.Second, "how long a draining node waits for runs in flight")
+	recovery := flag.Duration("recovery", 2700*time.Millisecond, "longest time, while any node lives, until the runs of a dead one go on")
 	flag.Parse()
 	h, err := load(context.Background(), *database, *dir)
 	if err != nil {

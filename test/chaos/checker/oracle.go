@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// oracle tells when a schedule fires, by trying every second.
+// oracle finds the fires of a schedule by trying every second.
 type oracle struct {
 	fires func(at time.Time) bool // nil: at one instant only, or after the ends of its runs
 	once  time.Time
@@ -18,7 +18,7 @@ type oracle struct {
 }
 
 // newOracle reads the forms of schedules that chaos runs declare: rate, delay, at, and cron of
-// six fields, of which the last three say nothing.
+// six fields whose last three are * or ?.
 func newOracle(t history.Trigger) (oracle, error) {
 	name, argument, _ := strings.Cut(strings.TrimSuffix(t.Expression, ")"), "(")
 	switch name {
@@ -36,7 +36,7 @@ func newOracle(t history.Trigger) (oracle, error) {
 	}
 	fields := strings.Fields(t.Expression)
 	if len(fields) != 6 || strings.Trim(strings.Join(fields[3:], ""), "*?") != "" {
-		return oracle{}, fmt.Errorf("schedule %q is of a form that the checker does not know", t.Expression)
+		return oracle{}, fmt.Errorf("the checker does not know the form of schedule %q", t.Expression)
 	}
 	zone, err := time.LoadLocation(t.Timezone)
 	if err != nil {
@@ -79,7 +79,7 @@ func field(text string, most int) (map[int]bool, error) {
 	return named, nil
 }
 
-// instants returns those after one and until another.
+// instants returns the fires after one instant and until another.
 func (o oracle) instants(after, until int64) []int64 {
 	if o.fires == nil {
 		if at := o.once.UnixMilli(); !o.once.IsZero() && at > after && at <= until {

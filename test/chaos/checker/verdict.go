@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// fault is a way in which a run of chaos can fail.
+// fault is a way in which the product can fail a chaos run.
 type fault string
 
-// The ways, in the words of the last line.
+// The faults, in the words of the last line.
 const (
-	lost        fault = "lost"        // a fire of which nothing tells what became of it
-	unexplained fault = "unexplained" // something happened that nothing asked for, or that contradicts itself
-	early       fault = "early"       // a request came before its instant
-	overlaps    fault = "overlaps"    // two acted on one run at once, or fires were claimed out of order
-	unrecovered fault = "unrecovered" // the end came, and something had not got over the faults
+	lost        fault = "lost"        // a fire without any trace
+	unexplained fault = "unexplained" // an event without a cause, or a contradiction
+	early       fault = "early"       // a request came before its scheduled time
+	overlaps    fault = "overlaps"    // two nodes acted on one run at once, or fires were claimed out of order
+	unrecovered fault = "unrecovered" // at the end, something had not recovered from the faults
 )
 
 var faults = []fault{lost, unexplained, early, overlaps, unrecovered}
 
 // verdict is what the checker found.
 type verdict struct {
-	found      map[fault][]string
-	expected   int
-	excused    int // instants that misfires stand for
-	requested  int
-	repeats    int // requests that repeat one, and are explained
-	waking     int // requests that left as their node woke, when another had repeated them
-	retried    int // attempts that were made again, for they had failed
-	overlapped int // requests that came when an older one of their job was given up, and not answered
-	unreached  int // attempts that did not get through to their target
-	delivered  int // requests that the kernel delivered when their attempt was over
-	late       int // results that came after the run had been taken away
-	lateness   []int64
-	adoption   []int64 // from the beginning of a fault to the adoption of what it left
+	found        map[fault][]string
+	expected     int
+	misfired     int // scheduled times covered by misfires
+	requested    int
+	repeats      int // repeated requests with an explanation
+	sentOnWaking int // requests that left when their frozen node woke, after another node had repeated them
+	retried      int // attempts repeated after a failure
+	overlapped   int // requests that came while an older one of their job, already given up, was unanswered
+	unreached    int // attempts that did not reach their target
+	delivered    int // requests that the kernel delivered after the end of their attempt
+	late         int // results that came after another node had taken the run
+	lateness     []int64
+	adoption     []int64 // from the beginning of a fault to the adoption of its runs
 }
 
 func (v *verdict) add(f fault, format string, args ...any) {
@@ -49,7 +49,7 @@ func (v *verdict) add(f fault, format string, args ...any) {
 func (v *verdict) passed() bool { return len(v.found) == 0 }
 
 // mostShown bounds how many findings of one kind are printed.
-const mostShown = 15
+const maxShown = 15
 
 // print prints the findings, the table and the last line.
 func (v *verdict) print(w io.Writer, h *record) {
@@ -70,8 +70,8 @@ func (v *verdict) print(w io.Writer, h *record) {
 			scheduledRuns++
 		}
 	}
-	fmt.Fprintf(table, "\nof the ledger\t\ninstants expected\t%d\nruns of them\t%d\ninstants in misfires\t%d\nmisfire decisions\t%d\ncatch-up runs\t%d\n",
-		v.expected, scheduledRuns, v.excused, len(h.misfires), len(h.runs)-scheduledRuns)
+	fmt.Fprintf(table, "\nledger\t\nscheduled times expected\t%d\nruns for them\t%d\nscheduled times in misfires\t%d\nmisfire decisions\t%d\ncatch-up runs\t%d\n",
+		v.expected, scheduledRuns, v.misfired, len(h.misfires), len(h.runs)-scheduledRuns)
 	for _, state := range slices.Sorted(maps.Keys(states)) {
 		fmt.Fprintf(table, "runs %s\t%d\n", state, states[state])
 	}
@@ -79,24 +79,24 @@ func (v *verdict) print(w io.Writer, h *record) {
 	for _, a := range h.attempts {
 		tries[a.state]++
 	}
-	fmt.Fprintf(table, "attempts lost with their node\t%d\nattempts cancelled\t%d\nattempts that failed and were made again\t%d\nlate results kept beside\t%d\nnode starts\t%d\n", tries["lost"], tries["cancelled"],
+	fmt.Fprintf(table, "attempts lost with their node\t%d\nattempts cancelled\t%d\nfailed attempts that were repeated\t%d\nlate results kept\t%d\nnode starts\t%d\n", tries["lost"], tries["cancelled"],
 		v.retried, v.late, len(h.nodes))
-	fmt.Fprintf(table, "\nof the receiver\t\nrequests\t%d\nrepeated, and explained by a lost or failed attempt\t%d\nof them late, for their node froze as it wrote them\t%d\n", v.requested, v.repeats, v.waking)
-	fmt.Fprintf(table, "of jobs with one run at once, while an older one that was given up hung\t%d\n", v.overlapped)
-	fmt.Fprintf(table, "attempts whose node was cut off from their target\t%d\nrequests that arrived when that was over, and their attempt too\t%d\n", v.unreached, v.delivered)
-	fmt.Fprintf(table, "\nrequests after their instant\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50), percentile(v.lateness, 99), percentile(v.lateness, 100))
+	fmt.Fprintf(table, "\nreceiver\t\nrequests\t%d\nrepeated after a lost or failed attempt\t%d\nof these, late because the node froze while writing\t%d\n", v.requested, v.repeats, v.sentOnWaking)
+	fmt.Fprintf(table, "of jobs with one run at a time, while an older request, already given up, hung\t%d\n", v.overlapped)
+	fmt.Fprintf(table, "attempts cut off from their target\t%d\nrequests that arrived after the cut and their attempt\t%d\n", v.unreached, v.delivered)
+	fmt.Fprintf(table, "\nrequest lateness\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50), percentile(v.lateness, 99), percentile(v.lateness, 100))
 	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.adoption, 50), percentile(v.adoption, 99), percentile(v.adoption, 100))
-	_ = table.Flush() // to a terminal that is gone
+	_ = table.Flush() // fails only without a terminal
 	for _, f := range faults {
 		for i, one := range v.found[f] {
-			if i == mostShown {
+			if i == maxShown {
 				fmt.Fprintf(w, "%s: %d more\n", f, len(v.found[f])-i)
 				break
 			}
 			fmt.Fprintf(w, "%s: %s\n", f, one)
 		}
 	}
-	fmt.Fprintf(w, "chaos: faults=%d expected=%d runs=%d misfires=%d", len(h.faults), v.expected, scheduledRuns, v.excused)
+	fmt.Fprintf(w, "chaos: faults=%d expected=%d runs=%d misfires=%d", len(h.faults), v.expected, scheduledRuns, v.misfired)
 	for _, f := range faults {
 		fmt.Fprintf(w, " %s=%d", f, len(v.found[f]))
 	}
@@ -108,7 +108,7 @@ func byNumber(a, b string) int {
 	return cmp.Or(strings.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")), cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
-// percentile returns the value below which so many in a hundred are.
+// percentile returns the p-th percentile.
 func percentile(values []int64, p int) time.Duration {
 	if len(values) == 0 {
 		return 0

@@ -16,67 +16,65 @@ type advance struct {
 	was, next *int64
 }
 
-// grant is that a lock was taken, from whom had it before.
+// grant is a change of the holder of a lock.
 type grant struct {
 	name            string
 	wasFence, fence int64
 	wasUntil, at    int64
 }
 
-// beat is a node's heartbeat.
+// heartbeat is a node's heartbeat.
 type heartbeat struct{ node, at int64 }
 
-// checkAdvances requires that triggers only ever go forward while their definition stays.
+// checkAdvances requires that triggers only go forward while their definition does not change.
 func (j *judge) checkAdvances() {
 	for _, a := range j.advances {
 		if a.same && a.was != nil && a.next != nil && *a.next <= *a.was {
-			j.add(unexplained, "%s: its trigger was set back to %s", j.name(fire{a.trigger, *a.was, scheduled}), instant(*a.next))
+			j.add(unexplained, "%s: its trigger went back to %s", j.name(fire{a.trigger, *a.was, scheduled}), instant(*a.next))
 		}
 	}
 }
 
-// checkGrants requires that locks are taken by one after the other, when the time of the one
-// before has passed.
+// checkGrants requires that a lock has one holder at a time, and that its lease had expired before it changed.
 func (j *judge) checkGrants() {
 	for _, g := range j.grants {
 		switch {
 		case g.fence != g.wasFence+1:
 			j.add(unexplained, "lock %s: fence %d came after %d", g.name, g.fence, g.wasFence)
 		case g.at < g.wasUntil:
-			j.add(overlaps, "lock %s: taken at %s, when another had it until %s", g.name, instant(g.at), instant(g.wasUntil))
+			j.add(overlaps, "lock %s: taken at %s, while another node held it until %s", g.name, instant(g.at), instant(g.wasUntil))
 		}
 	}
 }
 
-// checkLease requires of a request that its node had given a heartbeat no longer ago than it
-// takes to be declared dead.
+// checkLease requires that the last heartbeat of a request's node was younger than deadAfter.
 func (j *judge) checkLease(q *request, node int64) {
 	heartbeats, at := j.heartbeatsOf[node], q.At.UnixMilli()
 	n, _ := slices.BinarySearch(heartbeats, at+slack)
 	if n == 0 {
-		j.add(unexplained, "%s: sent by node %s, which was not there", j.name(q.fire), j.nodesByID[node].name)
+		j.add(unexplained, "%s: sent by node %s, which had no heartbeat", j.name(q.fire), j.nodesByID[node].name)
 		return
 	}
-	if since := at - heartbeats[n-1]; since > j.deadAfter.Milliseconds()+mostOnTheWay && !j.woke(q, node) && !j.held(q, node) && !j.stood(heartbeats[n-1], at) {
+	if since := at - heartbeats[n-1]; since > j.deadAfter.Milliseconds()+maxTransit && !j.leftOnWaking(q, node) && !j.heldByKernel(q, node) && !j.stalled(heartbeats[n-1], at) {
 		j.add(overlaps, "%s: the request of attempt %d came %s after the last heartbeat of node %s", j.name(q.fire), q.Attempt, time.Duration(since)*time.Millisecond, j.nodesByID[node].name)
 	}
 }
 
-// stood tells whether the machine itself stood still in a stretch of time.
-func (j *judge) stood(from, to int64) bool {
+// stalled reports whether the machine itself stalled in a period.
+func (j *judge) stalled(from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return f.Kind == history.StoodStill && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from
+		return f.Kind == history.MachineStalled && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from
 	})
 }
 
-// frozen tells whether a node was in a stretch of time.
+// frozen reports whether a node was frozen in a period.
 func (j *judge) frozen(node, from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return strings.HasPrefix(f.Kind, "freeze") && j.befell(f, node) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from
+		return strings.HasPrefix(f.Kind, "freeze") && j.affects(f, node) && f.From.UnixMilli() <= to && f.To.UnixMilli() >= from
 	})
 }
 
-// repeatable are the failures that another attempt may overcome, of those that chaos brings about.
+// repeatable are the failures, of those that chaos causes, after which another attempt may succeed.
 var repeatable = []string{"http_5xx", "reset", "timeout", "connect_timeout", "connect_refused"}
 
 // checkRetries requires that attempts which failed were made again as often, and as long after,
@@ -87,9 +85,9 @@ func (j *judge) checkRetries(r run, tries []try) {
 	for i, t := range tries {
 		if t.class == "connect_timeout" {
 			j.unreached++
-			// A node that is frozen while it connects finds its time over when it wakes.
+			// A node that is frozen while it connects finds the timeout expired when it wakes.
 			if !j.cutOff(t.trigger, t.node, t.began, t.ended) && !j.frozen(t.node, t.began, t.ended) {
-				j.add(unexplained, "%s: attempt %d of node %s did not get through to a target that it was not cut off from", j.name(r.fire), t.number, j.nodesByID[t.node].name)
+				j.add(unexplained, "%s: attempt %d of node %s did not reach its target, although the node was not cut off from it", j.name(r.fire), t.number, j.nodesByID[t.node].name)
 			}
 		}
 		if t.state != "failed" && t.state != "timed_out" {
@@ -104,29 +102,29 @@ func (j *judge) checkRetries(r run, tries []try) {
 		switch {
 		case policy == nil:
 		case waited < least:
-			j.add(early, "%s: attempt %d followed %s after the one before, and was to wait for %s", j.name(r.fire), t.number+1, waited, least)
-		case waited > most+mostBehind && !j.anything(t.ended, tries[i+1].began):
-			j.add(unrecovered, "%s: attempt %d followed %s after the one before, and was to wait for %s at most", j.name(r.fire), t.number+1, waited, most)
+			j.add(early, "%s: attempt %d followed %s after the one before, but had to wait %s", j.name(r.fire), t.number+1, waited, least)
+		case waited > most+maxRetryDelay && !j.anyFault(t.ended, tries[i+1].began):
+			j.add(unrecovered, "%s: attempt %d followed %s after the one before, but had to wait %s at most", j.name(r.fire), t.number+1, waited, most)
 		}
 		j.retried++
 	}
 	switch {
 	case policy == nil || r.live:
 	case failures > policy.MaxAttempts:
-		j.add(unexplained, "%s: %d attempts failed, where %d may", j.name(r.fire), failures, policy.MaxAttempts)
+		j.add(unexplained, "%s: %d attempts failed, but %d are allowed", j.name(r.fire), failures, policy.MaxAttempts)
 	case (r.state == "failed" || r.state == "timed_out") && failures < policy.MaxAttempts && slices.Contains(repeatable, r.class):
-		j.add(lost, "%s: given up (%s) when %d attempts had failed, and not %d", j.name(r.fire), r.class, failures, policy.MaxAttempts)
+		j.add(lost, "%s: given up (%s) after %d failed attempts, not %d", j.name(r.fire), r.class, failures, policy.MaxAttempts)
 	}
 }
 
-// mostBehind is how much longer than its job says a retry may wait when nothing is wrong: the poll
-// window, and a machine that has other things to do.
-const mostBehind = 1500 * time.Millisecond
+// maxRetryDelay is how much longer than its policy says a retry may wait without a fault: the poll window,
+// and a busy machine.
+const maxRetryDelay = 1500 * time.Millisecond
 
-// anything tells whether anything at all was wrong in a stretch of time, or shortly before.
-func (j *judge) anything(from, to int64) bool {
+// anyFault reports whether there was any fault in a period or shortly before.
+func (j *judge) anyFault(from, to int64) bool {
 	return slices.ContainsFunc(j.faults, func(f history.Fault) bool {
-		return f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-2*j.notice()
+		return f.From.UnixMilli() <= to && f.To.UnixMilli() >= from-2*j.noticeDelay()
 	})
 }
 
@@ -146,7 +144,7 @@ func waits(policy *history.Retry, failures int) (least, most time.Duration) {
 	return 0, min(duration(policy.Base)<<(failures-1), duration(policy.Cap))
 }
 
-// readWatched sorts what was watched so that it can be looked up.
+// readWatched indexes the records of the database's own triggers.
 func (j *judge) readWatched() {
 	for _, b := range j.heartbeats {
 		j.heartbeatsOf[b.node] = append(j.heartbeatsOf[b.node], b.at)

@@ -47,7 +47,7 @@ func (s *story) addWatched() {
 		}
 	}
 	s.faults = append(s.faults, history.Fault{Kind: history.Drain, Node: "n2", From: base.Add(31 * second), To: base.Add(33 * second)})
-	s.audits = []history.Audit{{App: "north"}, {App: "south"}}
+	s.verifications = []history.Verification{{App: "north"}, {App: "south"}}
 }
 
 // failed is an attempt that failed.
@@ -84,7 +84,7 @@ func badWatched() map[string]spoiled {
 			s.heartbeats = slices.DeleteFunc(s.heartbeats, func(b heartbeat) bool { return b.node == n2 && b.at > ms(15*second) && b.at < ms(19*second) })
 		}, overlaps},
 		"a drain without an end":    {func(s *story) { s.faults[1].To = base.Add(38 * second) }, unrecovered},
-		"a drain that failed":       {func(s *story) { s.faults[1].Wrong = "it ended with exit status 1" }, unrecovered},
+		"a drain that failed":       {func(s *story) { s.faults[1].Problem = "it ended with exit status 1" }, unrecovered},
 		"a drain that lost a claim": {(*story).loseClaim, lost},
 		"a claim lost by the older of two of a name": {func(s *story) {
 			s.faults[1].Kind = history.Storm
@@ -97,11 +97,11 @@ func badWatched() map[string]spoiled {
 			s.faults = append(s.faults, history.Fault{Kind: "SIGKILL in a storm", Node: "n2", Process: 8, From: base.Add(32 * second), To: base.Add(32 * second)})
 		}, unrecovered},
 		"an attempt lost as a namesake is killed": {func(s *story) { s.faults[0].Process = 9 }, unexplained},
-		"a node that ended by itself":             {func(s *story) { s.faults[0].Wrong = "it had ended with exit status 2" }, unrecovered},
+		"a node that ended by itself":             {func(s *story) { s.faults[0].Problem = "it had ended with exit status 2" }, unrecovered},
 		"a request of a node that never was":      {func(s *story) { s.run(dense, 5*second).node = 99 }, unexplained},
 		"a target out of reach for no reason":     {func(s *story) { last(s).class = "connect_timeout" }, unexplained},
 		"a rollback that was none":                {func(s *story) { s.rollbacks = []string{"a node misses a run"} }, unexplained},
-		"an audit that objects":                   {func(s *story) { s.audits[1].Failed = true }, lost},
+		"an audit that objects":                   {func(s *story) { s.verifications[1].Failed = true }, lost},
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package history is what a chaos run writes down beside the database: requests as the
-// receiver saw them, faults as they were injected, and definitions as they were declared. It
-// shares nothing with the product but the meaning of its headers.
+// Package history holds the records of a chaos run that are kept outside the database: requests as the
+// receiver saw them, faults as they were injected, and definitions as they were declared. It shares
+// nothing with the product but the meaning of its headers.
 package history
 
 import (
@@ -16,28 +16,28 @@ import (
 
 // The files of a run, in its directory; each line is one JSON object.
 const (
-	Hits         = "hits.jsonl"
-	Faults       = "faults.jsonl"
-	Declarations = "declarations.jsonl"
-	Audits       = "audits.jsonl"
+	Hits          = "hits.jsonl"
+	Faults        = "faults.jsonl"
+	Declarations  = "declarations.jsonl"
+	Verifications = "verifications.jsonl"
 )
 
 // The kinds of fault that the checker knows by name.
 const (
-	StoodStill = "machine stood still" // which nobody injects: the machine did not get to anything
-	Drain      = "SIGTERM under load"  // and the wait until the node has ended
-	Storm      = "SIGTERM in a storm"  // the same, of one of many that came together
-	Rollback   = "SIGTERM in a deploy" // the same, of one that had taken the place of another of its name
+	MachineStalled = "machine stalled"     // not injected: the machine itself stood still
+	Drain          = "SIGTERM under load"  // and the wait until the node has ended
+	Storm          = "SIGTERM in a storm"  // the same, for one of many nodes started together
+	Deploy         = "SIGTERM in a deploy" // the same, for a node that had replaced another of its name
 )
 
-// Hit is one line of the receiver: that a request came, or that it was answered. Both are on
-// the disk before the response leaves.
+// Hit is one line of the receiver: a request, or the response to it. Both are on disk before the response
+// leaves.
 type Hit struct {
 	// Request numbers the requests; the response has that of its request.
 	Request int64     `json:"request"`
 	At      time.Time `json:"at"`
-	// Status is 0 when a request comes; then what was answered, or -1 if the connection was cut
-	// on purpose, or had gone.
+	// Status is 0 for a request. For a response it is the HTTP status, or -1 if the connection was cut on
+	// purpose or was gone.
 	Status      int       `json:"status"`
 	App         string    `json:"app,omitempty"`
 	Job         string    `json:"job,omitempty"`
@@ -46,33 +46,33 @@ type Hit struct {
 	Event       string    `json:"event,omitempty"`
 	Attempt     int       `json:"attempt,omitempty"`
 	ScheduledAt time.Time `json:"scheduled_at,omitzero"`
-	// Put is the number of the declaration whose payload came.
+	// Put is the number of the declaration in the payload.
 	Put int `json:"put,omitempty"`
 }
 
-// Fault is something that was done to the system, from one instant to another.
+// Fault is a fault that was injected, from one instant to another.
 type Fault struct {
 	Kind string `json:"kind"`
-	// Node is the name of the node that it was done to, empty for the database or all.
+	// Node is the name of the affected node, empty for the database or all.
 	Node string `json:"node,omitempty"`
-	// Process is the number of the one process that it was done to, 0 for all of that name.
+	// Process is the number of the affected process, 0 for all of that name.
 	Process int `json:"process,omitempty"`
-	// Target tells that it concerns nothing but the requests to receivers that are far.
+	// Target means that only requests to far receivers are affected.
 	Target bool `json:"target,omitempty"`
-	// Wrong is what was wrong with how it went, which nobody but who injected it can see.
-	Wrong string    `json:"wrong,omitempty"`
-	From  time.Time `json:"from"`
-	To    time.Time `json:"to"`
+	// Problem is what went wrong with the injection, which only the injector can see.
+	Problem string    `json:"problem,omitempty"`
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
 }
 
-// Drains tells whether a process was told to end, and waited for.
-func (f Fault) Drains() bool { return f.Kind == Drain || f.Kind == Storm || f.Kind == Rollback }
+// Drains reports whether a process was told to end and waited for.
+func (f Fault) Drains() bool { return f.Kind == Drain || f.Kind == Storm || f.Kind == Deploy }
 
-// ProcessLabel is the label of a node that says which process it is, whatever its incarnation.
+// ProcessLabel is the label of a node with the number of its process.
 const ProcessLabel = "process"
 
-// Declaration is a definition that was put, with when that began and was known to be done.
-// A job is put by one writer at a time, and again until it is known to be done.
+// Declaration is a definition that was put, with the times when that began and was known to be done. One
+// writer at a time puts a job, again and again until that is known to be done.
 type Declaration struct {
 	Put      int       `json:"put"`
 	App      string    `json:"app"`
@@ -86,26 +86,26 @@ type Declaration struct {
 	MisfireAfter  string `json:"misfire_after,omitempty"`
 	MisfirePolicy string `json:"misfire_policy,omitempty"`
 	Path          string `json:"path"`
-	// Far tells that its receiver is one that nodes may be cut off from.
+	// Far means that nodes may be cut off from its receiver.
 	Far bool `json:"far,omitempty"`
-	// Concurrency says what becomes of a run that finds another of its job; empty: nothing.
+	// Concurrency is the policy for a run that finds another run of its job; empty: none.
 	Concurrency string `json:"concurrency,omitempty"`
 	QueueLimit  int    `json:"queue_limit,omitempty"`
-	// Retry is what becomes of an attempt that failed; nil: of at most once, nothing.
+	// Retry is the policy for a failed attempt; nil: none, at most once.
 	Retry *Retry `json:"retry,omitempty"`
 	// Triggers are by name.
 	Triggers map[string]Trigger `json:"triggers"`
 }
 
-// Audit is what the product itself says of its ledger.
-type Audit struct {
+// Verification is the product's own check of its ledger.
+type Verification struct {
 	App    string `json:"app"`
 	Failed bool   `json:"failed"`
-	Said   string `json:"said"`
+	Output string `json:"output"`
 }
 
-// Retry says how often an attempt is made, and how long after the one before: as Delays say, or up
-// to Base, and twice as much each further time, up to Cap.
+// Retry says how many attempts are made, and how long after the one before: as Delays says, or up to
+// Base, doubled each further time, up to Cap.
 type Retry struct {
 	MaxAttempts int      `json:"max_attempts"`
 	Base        string   `json:"base,omitempty"`
@@ -127,7 +127,7 @@ type Log struct {
 	sync bool
 }
 
-// Create makes a file of a run; with sync, a line is on the disk when Append returns.
+// Create creates a file of a run. With sync, a line is on disk when Append returns.
 func Create(dir, name string, sync bool) (*Log, error) {
 	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	return &Log{file: file, sync: sync}, err

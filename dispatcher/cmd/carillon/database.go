@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// databaseFlag is the database of definitions and ledger.
+type databaseFlag struct {
+	Database string `env:"CARILLON_DATABASE,DATABASE_URL" required:"" placeholder:"URL" help:"Database: postgres://user@host/name, or sqlite:PATH for a single node."`
+}
+
+// check refuses any value but a database URL. The message never shows a password.
+func (f databaseFlag) check() error {
+	if file, ok := strings.CutPrefix(f.Database, "sqlite:"); ok && file != "" || isPostgres(f.Database) {
+		return nil
+	}
+	return fmt.Errorf("--database (CARILLON_DATABASE): %s is not postgres://user@host/name or sqlite:PATH", maskPassword(f.Database))
+}
+
+func isPostgres(database string) bool {
+	scheme, rest, _ := strings.Cut(database, "://")
+	return (scheme == "postgres" || scheme == "postgresql") && rest != ""
+}
+
+// maskPassword quotes a database without its passwords: the one before the host, and those in the
+// parameters of a URL or of the key=value form. Of any other value nothing is shown, because a password may
+// stand anywhere in it.
+func maskPassword(database string) string {
+	const withheld = "the value (not shown: it may hold a password)"
+	if path, ok := strings.CutPrefix(database, "sqlite:"); ok && !strings.ContainsAny(path, "@?") {
+		return dispatcher.Echo(database)
+	}
+	u, err := url.Parse(database)
+	if err != nil || u.Host == "" || strings.Contains(u.Path+u.Fragment, "@") {
+		return maskPairs(database, withheld)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return withheld
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), masked)
+	}
+	for key := range query {
+		if isPassword(key) {
+			query.Set(key, masked)
+		}
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = query.Encode()
+	}
+	return dispatcher.Echo(strings.ReplaceAll(u.String(), url.QueryEscape(masked), masked))
+}
+
+const masked = "***"
+
+func isPassword(key string) bool { return strings.Contains(strings.ToLower(key), "pass") }
+
+// maskPairs is maskPassword for the form "host=db password=x"; it returns otherwise for any other form. A
+// quoted value may hold blanks, so a value with quotes is not shown either.
+func maskPairs(database, otherwise string) string {
+	fields := strings.Fields(database)
+	for i, field := range fields {
+		key, value, paired := strings.Cut(field, "=")
+		notInKey := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }
+		if !paired || strings.ContainsAny(value, `'"\@`) || strings.ContainsFunc(key, notInKey) {
+			return otherwise
+		}
+		if isPassword(key) {
+			fields[i] = key + "=" + masked
+		}
+	}
+	if len(fields) == 0 {
+		return dispatcher.Echo("")
+	}
+	return dispatcher.Echo(strings.Join(fields, " "))
+}
+
+// openDatabase opens a database for a command of the operator; nodes may use it at the same time.
+func openDatabase(ctx context.Context, database string) (dispatcher.Store, error) {
+	s, err := store.Open(ctx, database, store.Options{Beside: true})
+	if err != nil {
+		return nil, databaseError(database, err)
+	}
+	return s, nil
+}
+
+// databaseError names the flag and the database of an error.
+func databaseError(database string, err error) error {
+	return &usageError{fmt.Errorf("--database (CARILLON_DATABASE) %s: %w", maskPassword(database), err)}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// terraformRun applies the example with the provider of --provider.
+type terraformRun struct {
+	*devCommand
+	out                *screen
+	endpoint, receiver string
+}
+
+// run applies the example. Of the output it shows only the changes, or the failure.
+func (t terraformRun) run(ctx context.Context, s dispatcher.Store) error {
+	token, err := t.token(ctx, s)
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(t.Dir)
+	if err != nil {
+		return err
+	}
+	config, err := t.cliConfig(dir)
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, t.Terraform, "-chdir="+t.Example, "apply", "-auto-approve", "-no-color", "-compact-warnings",
+		"-state="+filepath.Join(dir, "terraform.tfstate"), "-var=receiver_url="+t.receiver)
+	command.Env = append(os.Environ(),
+		"TF_CLI_CONFIG_FILE="+config, "TF_DATA_DIR="+filepath.Join(dir, "terraform"), "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "TF_INPUT=0",
+		"CARILLON_ENDPOINT="+t.endpoint, "CARILLON_TOKEN="+token)
+	t.out.say("applying %s with %s", t.Example, t.Terraform)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("apply %s: %w\n%s", t.Example, err, output)
+	}
+	for line := range strings.SplitSeq(string(output), "\n") {
+		if strings.Contains(line, " complete after ") || strings.HasPrefix(line, "Apply complete") || strings.HasPrefix(line, "No changes") {
+			t.out.say("terraform: %s", line)
+		}
+	}
+	return nil
+}
+
+// token returns the token of earlier starts, or a new one that is kept for the next.
+func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, error) {
+	file := filepath.Join(t.Dir, "token")
+	if kept, err := os.ReadFile(file); err == nil {
+		return strings.TrimSpace(string(kept)), nil
+	}
+	// Without the file, an earlier token of that name is useless.
+	if err := s.DeleteToken(ctx, "dev"); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		return "", err
+	}
+	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: "dev", Scope: dispatcher.ScopeWrite})
+	if err != nil {
+		return "", err
+	}
+	return secret, os.WriteFile(file, []byte(secret+"\n"), 0o600)
+}
+
+// cliConfig writes the configuration with which terraform runs the provider from its directory.
+func (t terraformRun) cliConfig(dir string) (string, error) {
+	provider, err := filepath.Abs(t.Provider)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "terraform.rc")
+	text := fmt.Sprintf("provider_installation {\n  dev_overrides {\n    \"carillon-dev/carillon\" = %q\n  }\n  direct {}\n}\n", filepath.Dir(provider))
+	return file, os.WriteFile(file, []byte(text), 0o600)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+)
+
+// egressFlags restrict the addresses of targets.
+type egressFlags struct {
+	EgressLoopback bool           `env:"CARILLON_EGRESS_LOOPBACK" help:"Also call targets on this node itself."`
+	EgressDeny     []netip.Prefix `env:"CARILLON_EGRESS_DENY" placeholder:"CIDR,..." help:"Additional networks that are never called."`
+	EgressPrivate  []netip.Prefix `env:"CARILLON_EGRESS_PRIVATE" placeholder:"CIDR,..." help:"The only private networks that are called, within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7. Default: all."`
+}
+
+func (f egressFlags) egress() invoke.Egress {
+	return invoke.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
+}
+
+// ownAddresses returns the addresses of the node's API and of its databases, as far as they are
+// known at the start.
+func ownAddresses(ctx context.Context, listening net.Addr, databases ...string) []netip.AddrPort {
+	own := apiAddresses(listening)
+	for _, database := range databases {
+		own = append(own, databaseAddresses(ctx, database)...)
+	}
+	return own
+}
+
+// databaseAddresses returns the addresses of a PostgreSQL database; none for any other.
+func databaseAddresses(ctx context.Context, database string) (own []netip.AddrPort) {
+	if !isPostgres(database) {
+		return nil
+	}
+	config, err := pgconn.ParseConfig(database)
+	if err != nil {
+		return nil // never: the database is open
+	}
+	hosts := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port}}, config.Fallbacks...)
+	for _, at := range hosts {
+		if strings.HasPrefix(at.Host, "/") {
+			continue // a socket
+		}
+		addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", at.Host)
+		if err != nil {
+			continue
+		}
+		for _, addr := range addresses {
+			own = append(own, netip.AddrPortFrom(addr.Unmap(), at.Port))
+		}
+	}
+	return own
+}
+
+// apiAddresses returns the addresses of a listener. If it listens on all, those are the addresses of all
+// interfaces.
+func apiAddresses(listening net.Addr) []netip.AddrPort {
+	at, err := netip.ParseAddrPort(listening.String())
+	if err != nil || !at.Addr().IsUnspecified() {
+		return []netip.AddrPort{at}
+	}
+	interfaces, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	var own []netip.AddrPort
+	for _, one := range interfaces {
+		if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+			own = append(own, netip.AddrPortFrom(prefix.Addr(), at.Port()))
+		}
+	}
+	return own
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+)
+
+// The flags of serve stand in groups, each with a check of its own, which returns all its problems at once.
+
+// notifyFlag is the connection for notifications.
+type notifyFlag struct {
+	NotifyDatabase string `env:"CARILLON_NOTIFY_DATABASE" placeholder:"URL" help:"Server that notifications come from, postgres://user@host/name, if --database leads to a pooler in transaction mode. Without it, a node learns of changes with its next poll."`
+}
+
+// check refuses any value but a PostgreSQL URL, and a value that nothing would use.
+func (f notifyFlag) check(database string) error {
+	const flag = "--notify-database (CARILLON_NOTIFY_DATABASE): "
+	if f.NotifyDatabase == "" {
+		return nil
+	}
+	if !isPostgres(database) {
+		return errors.New(flag + "only PostgreSQL is reached through a pooler; leave it out")
+	}
+	if _, err := pgconn.ParseConfig(f.NotifyDatabase); err != nil || !isPostgres(f.NotifyDatabase) {
+		return fmt.Errorf(flag+"%s cannot be read; write it as postgres://user:password@host:5432/name", maskPassword(f.NotifyDatabase))
+	}
+	return nil
+}
+
+// listenFlags are address and certificate of the API.
+type listenFlags struct {
+	Listen  string `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
+	TLSCert string `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API. Needs --tls-key."`
+	TLSKey  string `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate."`
+}
+
+// certificate loads the API's certificate; nil without one.
+func (f listenFlags) certificate() (*tls.Certificate, error) {
+	switch {
+	case f.TLSCert == "" && f.TLSKey == "":
+		return nil, nil
+	case f.TLSCert == "" || f.TLSKey == "":
+		return nil, errors.New("--tls-cert and --tls-key go together; one of them is missing")
+	}
+	certificate, err := tls.LoadX509KeyPair(f.TLSCert, f.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.TLSCert, f.TLSKey, err)
+	}
+	return &certificate, nil
+}
+
+// memberFlags are the node's name and its place among the nodes.
+type memberFlags struct {
+	NodeName string            `env:"CARILLON_NODE_NAME" placeholder:"NAME" help:"Name of this node. Default: the host name."`
+	Apps     []string          `env:"CARILLON_APPS" placeholder:"APP,..." help:"Apps that this node serves. Default: all."`
+	Labels   map[string]string `env:"CARILLON_NODE_LABELS" mapsep:"," placeholder:"NAME=VALUE,..." help:"Labels of this node, such as zone=a,disk=ssd. Jobs require them with node_labels."`
+}
+
+func (f memberFlags) check() error {
+	var problems dispatcher.Problems
+	for _, app := range f.Apps {
+		dispatcher.CheckName(&problems, "--apps", app)
+	}
+	problems.AddError("--labels", dispatcher.Labels(f.Labels).Validate())
+	return problems.Err()
+}
+
+// name returns the name of the node.
+func (f memberFlags) name() string {
+	if f.NodeName != "" {
+		return f.NodeName
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "unnamed"
+	}
+	return host
+}
+
+// intervalFlags are the times of a node.
+type intervalFlags struct {
+	PollWindow      dispatcher.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Interval and look-ahead of the poll, 100ms to 60s."`
+	HandlerInterval dispatcher.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Interval of the handler of misfires and dead nodes, 100ms to 5m."`
+	Heartbeat       dispatcher.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Interval of the heartbeat, 100ms to 60s."`
+	DeadAfter       dispatcher.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"Time without a heartbeat until a node counts as dead. At least two handler intervals and three heartbeats."`
+	ClaimLead       dispatcher.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How long before its scheduled time a fire is claimed, 1ms to 1s."`
+	ShareGrace      dispatcher.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a due fire is left to its preferred node, 100ms to 60s."`
+	DrainTimeout    dispatcher.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
+}
+
+func (f intervalFlags) check() error {
+	var problems []error
+	for _, flag := range []struct {
+		name              string
+		value             dispatcher.Duration
+		shortest, longest time.Duration
+	}{
+		{"poll-window", f.PollWindow, 100 * time.Millisecond, time.Minute},
+		{"handler-interval", f.HandlerInterval, 100 * time.Millisecond, 5 * time.Minute},
+		{"heartbeat", f.Heartbeat, 100 * time.Millisecond, time.Minute},
+		{"claim-lead", f.ClaimLead, time.Millisecond, time.Second},
+		{"share-grace", f.ShareGrace, 100 * time.Millisecond, time.Minute},
+		{"drain-timeout", f.DrainTimeout, 0, 24 * time.Hour},
+	} {
+		if flag.value.Std() < flag.shortest || flag.value.Std() > flag.longest {
+			problems = append(problems, fmt.Errorf("--%s: %s is not between %s and %s", flag.name, flag.value, flag.shortest, flag.longest))
+		}
+	}
+	if f.DeadAfter < 2*f.HandlerInterval || f.DeadAfter < 3*f.Heartbeat {
+		problems = append(problems, fmt.Errorf("--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would count as a death",
+			f.DeadAfter, 2*f.HandlerInterval, 3*f.Heartbeat))
+	}
+	return errors.Join(problems...)
+}
+
+// poolFlags bound the attempts in flight.
+type poolFlags struct {
+	Workers     int `env:"CARILLON_WORKERS" default:"512" help:"Attempts at once, 1 to 10000. Attempts that take longer than 500ms, and jobs whose attempts often do, move to a separate share of twice as many."`
+	MinWorkers  int `env:"CARILLON_MIN_WORKERS" placeholder:"N" help:"Workers that never stop. Default: 16."`
+	AppWorkers  int `env:"CARILLON_APP_WORKERS" placeholder:"N" help:"Attempts at once for one app. Default: three quarters of --workers."`
+	HostWorkers int `env:"CARILLON_HOST_WORKERS" placeholder:"N" help:"Attempts at once to one host. Default: half of --workers."`
+	Queue       int `env:"CARILLON_QUEUE" default:"2048" help:"Claimed runs that may wait for a worker, 1 to 100000."`
+}
+
+func (f poolFlags) check() error {
+	problems := []error{countBetween("workers", f.Workers, 1, 10_000), countBetween("queue", f.Queue, 1, 100_000)}
+	for flag, n := range map[string]int{"min-workers": f.MinWorkers, "app-workers": f.AppWorkers, "host-workers": f.HostWorkers} {
+		if n < 0 || n > f.Workers {
+			problems = append(problems, fmt.Errorf("--%s: %d is not between 1 and --workers, which is %d", flag, n, f.Workers))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// hostFlags protect one host from this node.
+type hostFlags struct {
+	BreakerFailures int `env:"CARILLON_BREAKER_FAILURES" default:"20" help:"Failures of a host in a row after which this node pauses its calls, for five seconds at first and up to two minutes, 0 to 10000. 0: never."`
+	HostRate        int `env:"CARILLON_HOST_RATE" default:"0" help:"Requests per second to one host, 0 to 100000. Further runs are deferred. 0: no limit."`
+}
+
+func (f hostFlags) check() error {
+	return errors.Join(countBetween("breaker-failures", f.BreakerFailures, 0, 10_000), countBetween("host-rate", f.HostRate, 0, 100_000))
+}
+
+func countBetween(flag string, n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("--%s: %d is not between %d and %d", flag, n, least, most)
+	}
+	return nil
+}
+
+// options returns the engine's options, but for logger and metrics.
+func (s *serveCommand) options() engine.Options {
+	breaker := s.BreakerFailures
+	if breaker == 0 {
+		breaker = -1 // none; for the engine, 0 means the default
+	}
+	return engine.Options{
+		Name: s.name(), Version: version, Apps: s.Apps, Labels: s.Labels,
+		Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
+		DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(), Drain: s.DrainTimeout.Std(),
+		Pool: pool.Options{
+			Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,
+		},
+		BreakerFailures: breaker, HostRate: s.HostRate,
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+)
+
+// nodeOptions are the parts of a node process.
+type nodeOptions struct {
+	database    string
+	notify      string // source of notifications; empty: database
+	keys        *seal.Keys
+	migrate     bool
+	listen      string
+	certificate *tls.Certificate // nil: plain HTTP
+	engine      engine.Options
+	target      invoke.Options
+	log         *slog.Logger
+	// ready is called with the address of the API once it responds; may be nil.
+	ready func(ctx context.Context, s dispatcher.Store, address string)
+}
+
+// openStore opens the database, and migrates it if wanted. Its errors name the flag.
+func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
+	if o.migrate {
+		if err := store.Migrate(ctx, o.database); err != nil {
+			return nil, databaseError(o.database, err)
+		}
+	}
+	s, err := store.Open(ctx, o.database, store.Options{Notify: o.notify, Metrics: metrics, Keys: o.keys})
+	if errors.Is(err, dispatcher.ErrKeyMissing) {
+		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
+			"without it, the node cannot send the secrets of its jobs", err)}
+	}
+	if err != nil {
+		return nil, databaseError(o.database, err)
+	}
+	return s, nil
+}
+
+// serveNode runs engine and API over one database until ctx ends, then drains. The API responds until the
+// engine has finished, so that the drain can be observed.
+func serveNode(ctx context.Context, o nodeOptions) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return &usageError{fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", dispatcher.Echo(o.listen), err)}
+	}
+	defer listener.Close()
+	if o.certificate != nil {
+		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*o.certificate}, MinVersion: tls.VersionTLS12})
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if o.target.Egress.Loopback {
+		o.log.WarnContext(ctx, "--egress-loopback is set: anyone who may declare jobs can call every service on this machine")
+	}
+	var handler switchable
+	handler.set(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}))
+	server := &http.Server{
+		Handler:           &handler,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
+	}
+	var database dispatcher.Store // the API uses it until it is shut down
+	defer func() {
+		if database != nil {
+			_ = database.Close() // it is no longer in use
+		}
+	}()
+	group, running := errgroup.WithContext(context.WithoutCancel(ctx))
+	stopping, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(running, stop) // either part's failure ends the other
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve API: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		defer closeServer(running, server)
+		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
+			database = s
+			handler.set(api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
+				if ctx.Err() != nil {
+					return errors.New("the node is shutting down")
+				}
+				return node.Ready()
+			}}))
+			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
+			if o.ready != nil {
+				group.Go(func() error {
+					o.ready(stopping, s, listener.Addr().String())
+					return nil
+				})
+			}
+		})
+	})
+	return group.Wait()
+}
+
+// dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,
+// before the engine starts.
+func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *prometheus.Registry, opened func(dispatcher.Store, *engine.Engine)) error {
+	s, err := awaitStore(ctx, o, registry)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the process was stopped while it waited
+		}
+		return err
+	}
+	// Only now is the database's name known to resolve.
+	o.target.Egress.Own = ownAddresses(ctx, listen, o.database, o.notify)
+	invoker := invoke.New(o.target)
+	o.engine.Metrics = registry
+	node := engine.New(s, invoker, o.engine)
+	opened(s, node)
+	node.Run(ctx)
+	invoker.Close()
+	return nil
+}
+
+// awaitStore opens the database, and waits while it is unreachable. Any other error is an error of the flag.
+func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		s, err := openStore(ctx, o, metrics)
+		if err == nil || !store.Away(err) {
+			return s, err
+		}
+		o.log.WarnContext(ctx, "waiting for the database", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}
+
+// switchable is a handler that is replaced while it serves.
+type switchable struct{ current atomic.Pointer[http.Handler] }
+
+func (s *switchable) set(h http.Handler) { s.current.Store(&h) }
+
+// ServeHTTP calls the current handler.
+func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.current.Load()).ServeHTTP(w, r)
+}
+
+// closeServer lets requests finish for a few seconds.
+func closeServer(ctx context.Context, server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_ = server.Shutdown(ctx) // the end of the process closes all remaining connections
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options say what to measure, and where.
+type Options struct {
+	// Database is a PostgreSQL database in which schemas may be created, or a path for SQLite.
+	Database string
+	// Time is roughly how long one benchmark measures, without its preparation.
+	Time time.Duration
+	// Rounds is how often a throughput and its ceilings are measured in turn; the medians count.
+	Rounds int
+	// Peer is a shell command that measures something else in turn with the throughput. The last
+	// line of its output is a number, or an object with a "value". Empty: none.
+	Peer string
+	// History is how many old runs the benchmark of retention creates.
+	History int
+	// Unsigned lets webhook and lateness send requests without signatures.
+	Unsigned bool
+	// Program is this program: a benchmark of several nodes runs each as a process of its own,
+	// as "Program as-node".
+	Program string
+	// Report receives each result.
+	Report func(Result) error
+}
+
+// benches are the benchmarks in the order in which all of them run.
+var benches = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"store", (*bench).store},
+	{"fire", (*bench).fire},
+	{"webhook", (*bench).webhook},
+	{"lateness", (*bench).lateness},
+	{"burst", (*bench).burst},
+	{"hang", (*bench).hang},
+	{"nodes", (*bench).nodes},
+	{"scale", (*bench).scale},
+	{"retention", (*bench).retention},
+}
+
+// runBench runs the named benchmark. Its error names the benchmark.
+func runBench(ctx context.Context, name string, o Options) error {
+	for _, b := range benches {
+		if b.name == name {
+			if err := runIn(ctx, o, b.run); err != nil {
+				return fmt.Errorf("bench %s: %w", name, err)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("no bench %q; there are %s", name, strings.Join(benchNames(), ", "))
+}
+
+// exists reports whether there is a benchmark of that name.
+func exists(name string) bool { return slices.Contains(benchNames(), name) }
+
+// benchNames lists the benchmarks.
+func benchNames() []string {
+	names := make([]string, len(benches))
+	for i, b := range benches {
+		names[i] = b.name
+	}
+	return names
+}
+
+// bench is one benchmark in its own space.
+type bench struct {
+	Options
+	*space
+}
+
+func runIn(ctx context.Context, o Options, run func(*bench, context.Context) error) (err error) {
+	s, err := newSpace(ctx, o.Database)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if removeErr := s.remove(context.WithoutCancel(ctx)); err == nil {
+			err = removeErr
+		}
+	}()
+	return run(&bench{o, s}, ctx)
+}
+
+// measure measures one rate for roughly that time.
+type measure func(ctx context.Context, span time.Duration) (perSecond float64, err error)
+
+// rates are the rates of one thing, one a round.
+type rates []float64
+
+// inTurns measures several things in turns, so that a disturbance of the machine affects all of them.
+func (b *bench) inTurns(ctx context.Context, things ...measure) ([]rates, error) {
+	all := make([]rates, len(things))
+	span := b.Time / time.Duration(b.Rounds*len(things))
+	for range b.Rounds {
+		for i, thing := range things {
+			rate, err := thing(ctx, span)
+			if err != nil {
+				return nil, err
+			}
+			all[i] = append(all[i], rate)
+		}
+	}
+	return all, nil
+}
+
+func (r rates) median() float64 {
+	sorted := slices.Sorted(slices.Values(r))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// over returns the ratios to other rates of the same rounds.
+func (r rates) over(other rates) rates {
+	ratios := make(rates, len(r))
+	for i := range r {
+		ratios[i] = r[i] / other[i]
+	}
+	return ratios
+}
+
+// harmonic combines two rates of which each unit of work needs both.
+func (r rates) harmonic(other rates) rates {
+	combined := make(rates, len(r))
+	for i := range r {
+		combined[i] = 1 / (1/r[i] + 1/other[i])
+	}
+	return combined
+}

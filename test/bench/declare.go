@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// declaration is jobs with triggers, as users would put them.
+type declaration struct {
+	app      string
+	triggers int
+	perJob   int // triggers of one job
+	start    time.Time
+	unsigned bool // requests carry no signatures
+	// target and schedule are of a job and a trigger by number; the first fires are after start.
+	target   func(job int) dispatcher.Target
+	schedule func(trigger int, start time.Time) dispatcher.Schedule
+}
+
+var byBench = dispatcher.Change{Actor: "bench"}
+
+// declare creates the app and its jobs.
+func declare(ctx context.Context, database string, d declaration) (err error) {
+	s, err := store.Open(ctx, database, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if _, _, err := s.PutApp(ctx, dispatcher.App{Name: d.app, Enabled: true}, byBench); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	for first := 0; first < d.triggers; first += d.perJob {
+		group.Go(func() error {
+			_, _, err := s.PutJob(ctx, d.job(first), byBench)
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// job returns the job whose first trigger has that number.
+func (d declaration) job(first int) dispatcher.Job {
+	job := dispatcher.Job{
+		App: d.app, Name: fmt.Sprintf("job-%d", first/d.perJob), Enabled: true, Payload: payload, Target: d.target(first / d.perJob),
+		Triggers: make(map[string]dispatcher.Trigger, d.perJob),
+	}
+	if d.unsigned {
+		job.Target.Webhook.Signing = nil
+	}
+	for i := first; i < min(first+d.perJob, d.triggers); i++ {
+		t := dispatcher.Trigger{Schedule: d.schedule(i, d.start)}
+		t.SetDefaults()
+		t.MisfireAfter = dispatcher.Duration(dispatcher.MaxDuration) // a late fire still runs
+		job.Triggers[fmt.Sprintf("t%d", i)] = t
+	}
+	return job
+}
+
+// everySecond fires each second, starting at an instant.
+func everySecond(_ int, from time.Time) dispatcher.Schedule {
+	return dispatcher.Schedule{Expression: "rate(1s)", StartAt: &from}
+}
+
+// to is a target for all jobs.
+func to(url string) func(int) dispatcher.Target {
+	return func(int) dispatcher.Target { return webhookTo(url) }
+}
+
+// nextSecond returns the next whole second at least that far ahead.
+func nextSecond(ahead time.Duration) time.Time {
+	return time.Now().Add(ahead + time.Second).UTC().Truncate(time.Second)
+}

@@ -1,0 +1,162 @@
+// Command carillon-bench measures Carillon side by side with what its machine could do at best.
+//
+// Figures of one machine say little about another, and the same machine halves its own when
+// something else runs on it. So each benchmark measures ceilings in turn with itself, in rounds:
+// bare SQL, a minimal pair of tables that is claimed and recorded in batches of 500 over two
+// connections; bare HTTP, resty against a receiver and nothing else; and where a fire needs both,
+// their harmonic combination. It reports medians over the rounds; the ratio to the ceiling is the
+// median of the rounds' ratios.
+//
+// Everything happens in a schema of a random name, or for SQLite in a directory of one next to the
+// file. Both are removed at the end.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the build.
+var version = "0.0.0-dev"
+
+// Exit codes, as those of carillon.
+const (
+	exitFailure = 1 // a benchmark failed
+	exitUsage   = 2 // a flag or an argument is invalid
+)
+
+// description is the help text above the flags.
+const description = `Measures Carillon side by side with the limits of this machine and its database.
+
+For PostgreSQL, everything happens in a new schema with a random name; for SQLite, in a new directory next to the database file. Both are removed at the end. Nodes that use the same PostgreSQL server share its capacity, so do not run them while you measure.`
+
+// databaseFlag says which database is measured.
+type databaseFlag struct {
+	Database string `env:"CARILLON_DATABASE,DATABASE_URL" required:"" placeholder:"URL" help:"postgres://user@host/name or sqlite:PATH."`
+}
+
+// measureCommand measures this machine, its database and Carillon on both; kong fills it from flags and
+// the environment.
+type measureCommand struct {
+	databaseFlag
+	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, lateness, burst, hang, nodes, scale, retention. Default: all."`
+	JSON     bool     `name:"json" help:"Print one JSON object a line."`
+	Seconds  int      `default:"25" help:"Seconds that each benchmark measures, roughly and without its preparation, 1 to 3600."`
+	Rounds   int      `default:"5" help:"How often throughput and ceilings are measured in turn, 1 to 100. The medians count."`
+	PeerCmd  string   `placeholder:"COMMAND" help:"${peer}"`
+	History  int      `default:"1000000" help:"Old runs that the retention benchmark creates, 10000 to 100000000."`
+	Unsigned bool     `help:"Send the requests of webhook and lateness without signatures. Use it in --peer-cmd to see what signatures cost."`
+
+	Version kong.VersionFlag `help:"Print the version."`
+}
+
+const peerHelp = `Shell command that measures something else in turn with the throughput benchmarks. Its last line of output is a number of fires per second, or an object with that number as value. It finds its time and database in BENCH_SECONDS and BENCH_DATABASE.`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr); code != 0 {
+		os.Exit(code)
+	}
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	var command any = &measureCommand{}
+	if len(args) > 0 && args[0] == asNode {
+		command, args = &asNodeCommand{}, args[1:]
+	}
+	exited := -1
+	parser := kong.Must(command,
+		kong.Name("carillon-bench"), kong.Description(description), kong.Writers(out, errs), kong.UsageOnError(),
+		kong.Vars{"version": "carillon-bench " + version, "peer": peerHelp},
+		kong.Exit(func(code int) { exited = code }),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(in, (*io.Reader)(nil)), kong.BindTo(out, (*io.Writer)(nil)),
+	)
+	parsed, err := parser.Parse(args)
+	switch {
+	case exited >= 0:
+		return exited // --help, --version
+	case err != nil:
+		return fail(errs, err, exitUsage)
+	}
+	if err := parsed.Run(); err != nil {
+		return fail(errs, err, exitFailure)
+	}
+	return 0
+}
+
+func fail(errs io.Writer, err error, code int) int {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(errs, "carillon-bench:", line)
+	}
+	return code
+}
+
+// Validate checks names and numbers, all of them at once.
+func (m *measureCommand) Validate() error {
+	var problems []error
+	// The value is not shown: it may hold a password.
+	file, isFile := strings.CutPrefix(m.Database, "sqlite:")
+	if scheme, rest, _ := strings.Cut(m.Database, "://"); (!isFile || file == "") && (scheme != "postgres" && scheme != "postgresql" || rest == "") {
+		problems = append(problems, errors.New("--database (CARILLON_DATABASE) is not postgres://user@host/name or sqlite:PATH"))
+	}
+	for _, name := range m.Bench {
+		if !exists(name) {
+			problems = append(problems, fmt.Errorf("no benchmark %q; there are %s", name, strings.Join(benchNames(), ", ")))
+		}
+	}
+	for _, flag := range []struct {
+		name             string
+		value, low, high int
+	}{{"seconds", m.Seconds, 1, 3600}, {"history", m.History, 10_000, 100_000_000}, {"rounds", m.Rounds, 1, 100}} {
+		if flag.value < flag.low || flag.value > flag.high {
+			problems = append(problems, fmt.Errorf("--%s: %d is not between %d and %d", flag.name, flag.value, flag.low, flag.high))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Run runs the benchmarks one after the other.
+func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	report := tableReport(out)
+	if m.JSON {
+		report = jsonReport(out)
+	}
+	names := m.Bench
+	if len(names) == 0 {
+		names = benchNames()
+	}
+	for _, name := range names {
+		err := runBench(ctx, name, Options{
+			Database: m.Database, Time: time.Duration(m.Seconds) * time.Second, Rounds: m.Rounds, Peer: m.PeerCmd,
+			History: m.History, Unsigned: m.Unsigned, Program: program, Report: report,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asNodeCommand is a node of the benchmarks that need several processes.
+type asNodeCommand struct{ databaseFlag }
+
+// Run runs the node until standard input ends.
+func (n *asNodeCommand) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	return runAsNode(ctx, n.Database, in, out)
+}

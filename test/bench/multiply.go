@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// later is how far ahead multiplied triggers are due, until makeDue moves them.
+const later = 6 * time.Hour
+
+// multiply declares one job with one trigger, and copies both in the database: a million jobs
+// through the API would take minutes. The copies have the ids that follow from their names, so
+// they cannot be told from declared ones. In the order of their rows they are due at random.
+func (b *bench) multiply(ctx context.Context, app string, triggers int) error {
+	start := nextSecond(later)
+	schedule := dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", scalePeriod), StartAt: &start}
+	d := declaration{
+		app: app, triggers: 1, perJob: 1, target: to("http://127.0.0.1"),
+		schedule: func(int, time.Time) dispatcher.Schedule { return schedule },
+	}
+	if err := declare(ctx, b.database, d); err != nil {
+		return err
+	}
+	// As dispatcher.JobID and TriggerID: 63 bits of a hash of the names.
+	const id = `((('x' || encode(substring(sha256(convert_to(%s, 'UTF8')) FROM 1 FOR 8), 'hex'))::bit(64)::bigint >> 1) & 9223372036854775807) | 1`
+	job, trigger := fmt.Sprintf(id, `'job/' || $2 || '/job-' || n`), fmt.Sprintf(id, `'trigger/' || $2 || '/job-' || n || '/t0'`)
+	// $1 the job's id, $2 app, $3 how many
+	jobs := `INSERT INTO jobs SELECT x.* FROM jobs AS t CROSS JOIN generate_series(1, $3::bigint - 1) AS n
+		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + job + `, 'name', 'job-' || n)) AS x WHERE t.id = $1 AND $2::text <> ''`
+	// The prime scatters what is due one after the other over the table.
+	copies := `INSERT INTO triggers SELECT x.* FROM triggers AS t CROSS JOIN generate_series(1, $3::bigint - 1) AS n
+		CROSS JOIN LATERAL (SELECT t.start_at + (n * 7919 % $3) * ` + fmt.Sprint(scalePeriod*1000) + ` / $3 AS at) AS d
+		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + trigger + `, 'job_id', ` + job + `,
+			'next_fire_time', d.at, 'due_at', d.at, 'start_at', d.at, 'anchor_at', d.at)) AS x WHERE t.job_id = $1`
+	// Both tables at once, without a million checks that the job exists.
+	if _, err := b.pool.Exec(ctx, `ALTER TABLE triggers DROP CONSTRAINT IF EXISTS triggers_job_id_fkey, DROP CONSTRAINT IF EXISTS triggers_app_id_fkey`); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for table, statement := range map[string]string{"jobs": jobs, "triggers": copies} {
+		group.Go(func() error {
+			if _, err := b.pool.Exec(ctx, statement, dispatcher.JobID(app, "job-0"), app, triggers); err != nil {
+				return err
+			}
+			_, err := b.pool.Exec(ctx, "VACUUM ANALYZE "+table)
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// makeDue moves the first triggers of an app, as many as a benchmark can fire, so that they are due from
+// an instant on.
+func (b *bench) makeDue(ctx context.Context, app string, from time.Time) error {
+	// $1 app, $2 the instant, $3 how long from there on, milliseconds
+	const move = `WITH f AS (SELECT min(due_at) AS first FROM triggers WHERE app_id = $1)
+		UPDATE triggers SET next_fire_time = next_fire_time - f.first + $2, due_at = due_at - f.first + $2,
+			start_at = start_at - f.first + $2, anchor_at = anchor_at - f.first + $2
+		FROM f WHERE app_id = $1 AND due_at < f.first + $3`
+	_, err := b.pool.Exec(ctx, move, dispatcher.AppID(app), from.UnixMilli(), (b.Time + time.Minute).Milliseconds())
+	return err
+}
+
+// silence ends the fires of an app.
+func (b *bench) silence(ctx context.Context, app string) error {
+	_, err := b.pool.Exec(ctx, `UPDATE apps SET enabled = FALSE WHERE id = $1`, dispatcher.AppID(app))
+	return err
+}
