@@ -218,7 +218,8 @@ func TestBrokenServers(t *testing.T) {
 	if m.HeapSys > heapLimit {
 		t.Errorf("the heap has grown to %d MiB", m.HeapSys>>20)
 	}
-	t.Logf("%d calls to each of %d servers, %d at once, took %s; timeouts were at most %s late; heap %d MiB; %d open files, before %d",
+	t.Logf("%d calls to each of %d servers, %d at once, took %s; "+
+		"timeouts were at most %s late; heap %d MiB; %d open files, before %d",
 		calls, len(servers), callsAtOnce, time.Since(began).Round(time.Second), latest.Round(time.Millisecond),
 		m.HeapSys>>20, openFiles(), files)
 }
