@@ -149,14 +149,8 @@ func oneQuestionMark(dom, dow string) *problem {
 
 // possible reports whether any date matches.
 func (f *fields) possible() bool {
-	for y, ok := f.year.next(0); ok; y, ok = f.year.next(y + 1) {
-		for m, ok := f.month.next(1); ok; m, ok = f.month.next(m + 1) {
-			if f.days.mask(firstYear+y, time.Month(m)) != 0 {
-				return true
-			}
-		}
-	}
-	return false
+	_, ok := f.dayAfter(firstYear, time.January, 0)
+	return ok
 }
 
 // never explains why no date matches.
