@@ -80,7 +80,7 @@ func (g *guard) resolver() *net.Resolver {
 	return net.DefaultResolver
 }
 
-// checkName refuses names that are denied whatever they resolve to.
+// checkName refuses names that are denied no matter what they resolve to.
 func (g *guard) checkName(host string) error {
 	lower := strings.ToLower(strings.TrimSuffix(host, "."))
 	switch {
