@@ -87,8 +87,8 @@ func (h *webhooks) awsCredentials(
 	if c == nil {
 		found, err := h.node.retrieve(ctx)
 		if err != nil {
-			return found, &secretError{"auth sigv4",
-				errors.New("this node has no AWS credentials in its environment, its files or its instance role")}
+			return found, badSecret("auth sigv4",
+				errors.New("this node has no AWS credentials in its environment, its files or its instance role"))
 		}
 		return found, nil
 	}
@@ -111,16 +111,15 @@ type awsNode struct {
 
 func (n *awsNode) retrieve(ctx context.Context) (aws.Credentials, error) {
 	n.mu.Lock()
-	provider := n.provider
-	if provider == nil {
+	if n.provider == nil {
 		found, err := config.LoadDefaultConfig(ctx)
 		if err != nil {
 			n.mu.Unlock()
 			return aws.Credentials{}, err
 		}
-		provider = found.Credentials
-		n.provider = provider
+		n.provider = found.Credentials
 	}
+	provider := n.provider
 	n.mu.Unlock()
 	return provider.Retrieve(ctx)
 }

@@ -40,11 +40,11 @@ type brokenServer struct {
 	serve  behavior
 	unread bool        // the first request is not read
 	tls    *tls.Config // nil for plain HTTP
-	// state and class are the outcome of each call. If answered is not nil, it counts answered
-	// requests, whose calls succeed instead.
-	state    dispatcher.RunState
-	class    dispatcher.Class
-	answered *atomic.Int64
+	// state and class are the outcome of each call. If responses is not nil, it counts the requests
+	// with a response, whose calls succeed instead.
+	state     dispatcher.RunState
+	class     dispatcher.Class
+	responses *atomic.Int64
 	// oneRequest is set if the server must see each call as one request. It never sees more.
 	oneRequest bool
 }
@@ -100,9 +100,9 @@ func abort(c net.Conn, _ func(), _ <-chan struct{}) {
 }
 
 func flood(c net.Conn, _ func(), _ <-chan struct{}) {
-	hints := strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 1000)
+	text := strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 1000)
 	for err := error(nil); err == nil; {
-		_, err = io.WriteString(c, hints)
+		_, err = io.WriteString(c, text)
 	}
 }
 
@@ -121,12 +121,12 @@ func bomb(t *testing.T) string {
 	return fmt.Sprintf(ok+closing+"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", packed.Len(), packed.String())
 }
 
-// keptAlive answers the first request of each connection, and with underRequest reads the second.
+// keptAlive responds to the first request of each connection, and with underRequest reads the second.
 // Then it closes the connection without a response.
 func keptAlive(underRequest bool) brokenServer {
-	a := brokenServer{state: failed, class: dispatcher.ClassReset, answered: new(atomic.Int64), oneRequest: underRequest}
+	a := brokenServer{state: failed, class: dispatcher.ClassReset, responses: new(atomic.Int64), oneRequest: underRequest}
 	a.serve = func(c net.Conn, seen func(), _ <-chan struct{}) {
-		a.answered.Add(1)
+		a.responses.Add(1)
 		if _, err := io.WriteString(c, ok+"Content-Length: 0\r\n\r\n"); err != nil || !underRequest {
 			return
 		}
@@ -176,7 +176,7 @@ func overHTTP2(
 	return brokenServer{unread: true, tls: &tls.Config{NextProtos: []string{"h2"}}, state: state, class: class, serve: serve}
 }
 
-// pouring answers each request of an HTTP/2 connection with a gigabyte.
+// pouring responds to each request of an HTTP/2 connection with a gigabyte.
 func pouring(c net.Conn, seen func(), _ <-chan struct{}) {
 	chunk := bytes.Repeat([]byte("x"), 1<<16)
 	//nolint:staticcheck // the server of net/http takes listeners, not connections
@@ -228,7 +228,7 @@ func brokenServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	)
 	all := map[string]brokenServer{
 		"accepts and does not read": beforeRequest(timesOut(hang)),
-		"never answers":             timesOut(hang),
+		"never responds":            timesOut(hang),
 		"a header byte by byte":     timesOut(drip(ok, "X-A: b\r\nX-B: ccccccccccccccccccccccccccccccc")),
 		"a body byte by byte":       timesOut(drip(ok+"\r\n", "x")),
 		"a gigabyte":                succeeds(pour(ok + "\r\n")),
@@ -289,10 +289,10 @@ func brokenTLSServers(t *testing.T, good tls.Certificate) map[string]brokenServe
 		"TLS 1.0":                    overTLS(old, refused),
 		"a handshake that hangs":     overTLS(with(good), beforeRequest(timesOut(hang))),
 		"an invalid handshake":       overTLS(with(good), beforeRequest(fails(dispatcher.ClassTLS, says(ok+"\r\n")))),
-		"HTTP/2 that goes away": overHTTP2(failed, reset, func(f *http2.Framer, _ uint32) error {
+		"HTTP/2 that sends GOAWAY": overHTTP2(failed, reset, func(f *http2.Framer, _ uint32) error {
 			return f.WriteGoAway(0, http2.ErrCodeNo, nil)
 		}),
-		"HTTP/2 that goes away, enhance your calm": overHTTP2(failed, reset, func(f *http2.Framer, id uint32) error {
+		"HTTP/2 that sends GOAWAY and closes": overHTTP2(failed, reset, func(f *http2.Framer, id uint32) error {
 			if err := f.WriteGoAway(id, http2.ErrCodeEnhanceYourCalm, nil); err != nil {
 				return err
 			}
@@ -304,7 +304,7 @@ func brokenTLSServers(t *testing.T, good tls.Certificate) map[string]brokenServe
 		"HTTP/2 that resets streams": overHTTP2(failed, reset, func(f *http2.Framer, id uint32) error {
 			return f.WriteRSTStream(id, http2.ErrCodeInternal)
 		}),
-		"HTTP/2 that never answers": overHTTP2(timedOut, dispatcher.ClassTimeout, func(*http2.Framer, uint32) error {
+		"HTTP/2 that never responds": overHTTP2(timedOut, dispatcher.ClassTimeout, func(*http2.Framer, uint32) error {
 			return nil
 		}),
 	}

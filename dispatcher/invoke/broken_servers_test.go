@@ -135,7 +135,7 @@ func (r *runningServer) call(
 	}
 	o := i.Invoke(ctx, call)
 	took := o.EndedAt.Sub(o.StartedAt)
-	fine := o.State == r.state && o.Class == r.class || r.answered != nil && o.State == succeeded && o.Class == ""
+	fine := o.State == r.state && o.Class == r.class || r.responses != nil && o.State == succeeded && o.Class == ""
 	if !fine || took > timeout+5*time.Second || strings.Contains(o.Error, "hunter2") {
 		return o, fmt.Errorf("outcome after %s = %+v, want %s %s", took, o, r.state, r.class)
 	}
@@ -198,8 +198,8 @@ func TestBrokenServers(t *testing.T) {
 				if got := r.requests.Load(); got > int64(calls) || r.oneRequest && got != int64(calls) {
 					t.Errorf("the server got %d requests of %d calls", got, calls)
 				}
-				if r.answered != nil && (r.answered.Load() != successes || successes == 0) {
-					t.Errorf("%d calls succeeded, but the server answered %d", successes, r.answered.Load())
+				if r.responses != nil && (r.responses.Load() != successes || successes == 0) {
+					t.Errorf("%d calls succeeded, but the server responded to %d", successes, r.responses.Load())
 				}
 			})
 		}
@@ -218,12 +218,13 @@ func TestBrokenServers(t *testing.T) {
 	if m.HeapSys > heapLimit {
 		t.Errorf("the heap has grown to %d MiB", m.HeapSys>>20)
 	}
-	t.Logf("%d calls to each of %d servers, %d at once, took %s; timeouts were at most %s late; heap %d MiB; %d open files, before %d",
+	t.Logf("%d calls to each of %d servers, %d at once, took %s; "+
+		"timeouts were at most %s late; heap %d MiB; %d open files, before %d",
 		calls, len(servers), callsAtOnce, time.Since(began).Round(time.Second), latest.Round(time.Millisecond),
 		m.HeapSys>>20, openFiles(), files)
 }
 
-// openFiles returns the number of open files of this process, or 0 if the system does not tell.
+// openFiles returns the number of open files of this process, or 0 if it is unknown.
 func openFiles() int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

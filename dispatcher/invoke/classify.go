@@ -20,41 +20,54 @@ import (
 const mostError = 1024
 
 func failed(class dispatcher.Class, message string) dispatcher.Outcome {
+	return ended(dispatcher.RunFailed, class, message)
+}
+
+func ended(state dispatcher.RunState, class dispatcher.Class, message string) dispatcher.Outcome {
 	if len(message) > mostError {
 		message = strings.ToValidUTF8(message[:mostError], "")
 	}
-	return dispatcher.Outcome{State: dispatcher.RunFailed, Class: class, Error: message}
+	return dispatcher.Outcome{State: state, Class: class, Error: message}
 }
 
 // notAttempted returns the outcome of an attempt whose request could not be built.
 func notAttempted(err error) dispatcher.Outcome {
-	var secret *secretError
-	var denied *deniedError
 	var template *dispatcher.TemplateError
+	var classed *classedError
 	switch {
 	case errors.As(err, &template):
 		return failed(dispatcher.ClassTemplate, err.Error())
-	case errors.As(err, &secret):
-		return failed(dispatcher.ClassSecret, err.Error())
-	case errors.As(err, &denied):
-		return failed(dispatcher.ClassEgressDenied, err.Error())
+	case errors.As(err, &classed):
+		return failed(classed.class, err.Error())
 	}
 	return failed(dispatcher.ClassOther, err.Error())
+}
+
+// classedError is an error that determines the class of its attempt.
+type classedError struct {
+	class dispatcher.Class
+	error
+}
+
+// denied returns the error of a host to which egress is denied.
+func denied(host, why string) error {
+	return &classedError{dispatcher.ClassEgressDenied, errors.New("egress to " + host + " is denied: " + why)}
+}
+
+// badSecret returns the error of a secret that cannot be used. err must not contain the secret.
+func badSecret(field string, err error) error {
+	return &classedError{dispatcher.ClassSecret, fmt.Errorf("secret %s: %w", field, err)}
 }
 
 // classify turns the error of a request into an outcome. outer is the context of the attempt
 // without its timeout, bounded the one with its timeout.
 func classify(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
 	if outer.Err() != nil {
-		outcome := failed(dispatcher.ClassCancelled, "the attempt was cancelled")
-		outcome.State = dispatcher.RunCancelled
-		return outcome
+		return ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
 	}
 	class := classOf(err)
 	if bounded.Err() != nil && class != dispatcher.ClassConnectTimeout {
-		outcome := failed(dispatcher.ClassTimeout, fmt.Sprintf("no complete response within %s", timeout))
-		outcome.State = dispatcher.RunTimedOut
-		return outcome
+		return ended(dispatcher.RunTimedOut, dispatcher.ClassTimeout, fmt.Sprintf("no complete response within %s", timeout))
 	}
 	// The outer *url.Error repeats the URL, and its query may contain a credential.
 	var inURL *url.Error
@@ -70,7 +83,7 @@ func classOf(err error) dispatcher.Class {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 	}
-	var denied *deniedError
+	var classed *classedError
 	var dns *net.DNSError
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
@@ -78,8 +91,8 @@ func classOf(err error) dispatcher.Class {
 	var alert tls.AlertError
 	var unknown x509.UnknownAuthorityError
 	switch {
-	case errors.As(err, &denied):
-		return dispatcher.ClassEgressDenied
+	case errors.As(err, &classed):
+		return classed.class
 	case errors.As(err, &dns):
 		return dispatcher.ClassDNS
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &unknown),

@@ -110,7 +110,8 @@ func tlsConfig(t *dispatcher.TLS, key string) (*tls.Config, error) {
 	if t.ClientCertificate != "" {
 		pair, err := tls.X509KeyPair([]byte(t.ClientCertificate), []byte(key))
 		if err != nil {
-			return nil, &secretError{"tls client_key", errors.New("the value is not the PEM private key of the client certificate")}
+			return nil, badSecret("tls client_key",
+				errors.New("the value is not the PEM private key of the client certificate"))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

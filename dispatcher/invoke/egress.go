@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -32,11 +33,6 @@ var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("100.64.0.0/10"),
 	netip.MustParsePrefix("fc00::/7"),
 }
-
-// deniedError says that egress to a host is denied, and why.
-type deniedError struct{ host, why string }
-
-func (e *deniedError) Error() string { return "egress to " + e.host + " is denied: " + e.why }
 
 // guard dials allowed addresses. It checks the IP address that is actually dialled, so no notation
 // of a host, no response of a name server and no redirect can avoid the check.
@@ -84,16 +80,16 @@ func (g *guard) resolver() *net.Resolver {
 	return net.DefaultResolver
 }
 
-// checkName refuses names that are denied whatever they resolve to.
+// checkName refuses names that are denied no matter what they resolve to.
 func (g *guard) checkName(host string) error {
 	lower := strings.ToLower(strings.TrimSuffix(host, "."))
 	switch {
 	case dispatcher.MetadataName(host):
-		return &deniedError{host, "cloud providers serve metadata and credentials under this name"}
+		return denied(host, "cloud providers serve metadata and credentials under this name")
 	case dispatcher.OddAddress(host):
-		return &deniedError{host, "programs read this notation of an address differently"}
+		return denied(host, "programs read this notation of an address differently")
 	case !g.Loopback && (lower == "localhost" || strings.HasSuffix(lower, ".localhost")):
-		return &deniedError{host, notLoopback}
+		return denied(host, notLoopback)
 	}
 	return nil
 }
@@ -112,7 +108,7 @@ func (g *guard) checkDialled(address string) error {
 	addr := dispatcher.Dialled(dialled.Addr())
 	for _, own := range g.Own {
 		if own.Port() == dialled.Port() && dispatcher.Dialled(own.Addr()) == addr {
-			return &deniedError{address, "it is the API or the database of this node"}
+			return denied(address, "it is the API or the database of this node")
 		}
 	}
 	return nil
@@ -121,7 +117,7 @@ func (g *guard) checkDialled(address string) error {
 // check refuses a denied address.
 func (g *guard) check(dialled netip.Addr) error {
 	addr := dispatcher.Dialled(dialled)
-	deny := func(why string) error { return &deniedError{dialled.String(), why} }
+	deny := func(why string) error { return denied(dialled.String(), why) }
 	switch {
 	case addr.IsLoopback() && !g.Loopback:
 		return deny(notLoopback)
@@ -136,10 +132,5 @@ func (g *guard) check(dialled netip.Addr) error {
 }
 
 func within(networks []netip.Prefix, addr netip.Addr) bool {
-	for _, network := range networks {
-		if network.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(addr) })
 }

@@ -17,6 +17,7 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -66,15 +67,9 @@ type caller interface {
 
 // New returns an Invoker. Close it to release its connections.
 func New(o Options) *Invoker {
-	if o.Version == "" {
-		o.Version = "dev"
-	}
-	if o.SecretDir == "" {
-		o.SecretDir = "/run/secrets"
-	}
-	if o.ConnsPerHost == 0 {
-		o.ConnsPerHost = 64
-	}
+	o.Version = cmp.Or(o.Version, "dev")
+	o.SecretDir = cmp.Or(o.SecretDir, "/run/secrets")
+	o.ConnsPerHost = cmp.Or(o.ConnsPerHost, 64)
 	if o.LoadAWS == nil {
 		o.LoadAWS = loadAWS
 	}

@@ -112,13 +112,6 @@ func (c boundedClient) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// CloseIdleConnections closes the idle connections of the inner client.
-func (c boundedClient) CloseIdleConnections() {
-	if client, ok := c.HTTPClient.(interface{ CloseIdleConnections() }); ok {
-		client.CloseIdleConnections()
-	}
-}
-
 func assume(node aws.Config, role dispatcher.AssumeRole) aws.CredentialsProvider {
 	return stscreds.NewAssumeRoleProvider(sts.NewFromConfig(node), role.RoleARN, func(o *stscreds.AssumeRoleOptions) {
 		o.RoleSessionName = "carillon"
@@ -136,7 +129,8 @@ func (f *functions) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.clients {
-		if client, ok := c.Options().HTTPClient.(interface{ CloseIdleConnections() }); ok {
+		bounded, _ := c.Options().HTTPClient.(boundedClient)
+		if client, ok := bounded.HTTPClient.(interface{ CloseIdleConnections() }); ok {
 			client.CloseIdleConnections()
 		}
 	}

@@ -69,9 +69,12 @@ func (s *awsServer) serve(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.assumed, _ = url.ParseQuery(string(body))
 		s.mu.Unlock()
-		fmt.Fprintf(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
-			<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration>
-			</Credentials></AssumeRoleResult></AssumeRoleResponse>`, roleKey.AccessKeyID, roleKey.SecretAccessKey, roleKey.SessionToken)
+		fmt.Fprintf(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+			<AssumeRoleResult><Credentials>
+				<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken>
+				<Expiration>2099-01-01T00:00:00Z</Expiration>
+			</Credentials></AssumeRoleResult>
+			</AssumeRoleResponse>`, roleKey.AccessKeyID, roleKey.SecretAccessKey, roleKey.SessionToken)
 		return
 	}
 	s.mu.Lock()

@@ -48,8 +48,8 @@ func nameServer(t *testing.T, names map[string]named) func(ctx context.Context, 
 			if m.RCode = of.code; !known {
 				m.RCode = dnsmessage.RCodeNameError
 			}
-			answered := responseA(&m, of.lists, asked[name])
-			if answered {
+			found := responseA(&m, of.lists, asked[name])
+			if found {
 				asked[name]++
 			}
 			if packed, err := m.Pack(); err == nil && !of.silent {

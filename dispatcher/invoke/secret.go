@@ -17,16 +17,6 @@ import (
 // and a busy job does not read a file for every request.
 const secretLifetime = 10 * time.Second
 
-// secretError says that a secret of a target cannot be used. Its text never contains the secret.
-type secretError struct {
-	field string
-	err   error
-}
-
-func (e *secretError) Error() string { return "secret " + e.field + ": " + e.err.Error() }
-
-func (e *secretError) Unwrap() error { return e.err }
-
 // secrets looks up the secrets that jobs refer to.
 type secrets struct {
 	dir string

@@ -28,7 +28,7 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 	}
 	r := request{method: w.Method, url: url, header: make(http.Header, len(headers)+20), body: body}
 	if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
-		return r, &deniedError{"the URL", "its scheme is neither http nor https"}
+		return r, denied("the URL", "its scheme is neither http nor https")
 	}
 	r.header["Content-Type"] = []string{"application/json"}
 	for name, value := range headers {
@@ -67,7 +67,7 @@ func (h *webhooks) connect(r *request, t *dispatcher.TLS, now time.Time) (err er
 	key := ""
 	if t != nil && t.ClientKey != nil {
 		if key, err = h.secrets.reveal(*t.ClientKey, now); err != nil {
-			return &secretError{"tls client_key", err}
+			return badSecret("tls client_key", err)
 		}
 	}
 	r.clients, err = h.pool.with(t, key, now)
@@ -108,7 +108,7 @@ func (h *webhooks) reveal(r *request, field string, secret dispatcher.Secret, no
 		err = errors.New("the value contains a control character such as CR, LF or NUL")
 	}
 	if err != nil {
-		return "", &secretError{field, err}
+		return "", badSecret(field, err)
 	}
 	r.hide(text)
 	return text, nil

@@ -28,7 +28,7 @@ func (h *webhooks) sign(r *request, s *dispatcher.Signing, id string, at time.Ti
 			b.WriteByte(' ')
 		}
 		if err := appendSignature(&b, text, head, r.body); err != nil {
-			return "", &secretError{"signing " + name, err}
+			return "", badSecret("signing "+name, err)
 		}
 	}
 	return b.String(), nil

@@ -20,7 +20,7 @@ func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 		for _, name := range []string{
 			"closed after the request", "reset after the request", "reset within the body", "a length too long",
 			"kept alive, dies under a request",
-			"HTTP/2 that goes away", "HTTP/2 that goes away, enhance your calm", "HTTP/2 that refuses",
+			"HTTP/2 that sends GOAWAY", "HTTP/2 that sends GOAWAY and closes", "HTTP/2 that refuses",
 			"HTTP/2 that resets streams",
 		} {
 			server := all[name]
@@ -45,12 +45,12 @@ func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 					}
 				}
 				want := slices.Repeat([]dispatcher.Class{dispatcher.ClassReset}, attempts)
-				if r.answered != nil && r.requests.Load() > r.answered.Load() { // every other request fails on a kept connection
+				if r.responses != nil && r.requests.Load() > r.responses.Load() { // every other request fails on a kept connection
 					for n := 0; n < attempts; n += 2 {
 						want[n] = ""
 					}
 				}
-				if r.answered != nil && r.answered.Load() == attempts { // each request has its own connection
+				if r.responses != nil && r.responses.Load() == attempts { // each request has its own connection
 					want = make([]dispatcher.Class, attempts)
 				}
 				if method == "HEAD" && (name == "reset within the body" || name == "a length too long") {

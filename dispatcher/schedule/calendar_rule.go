@@ -39,7 +39,8 @@ func (r CalendarRule) compile(errs *Errors, path string) localRule {
 
 func compileDates(errs *Errors, path string, texts []string) localRule {
 	if n := len(texts); n > maxDates {
-		errs.addInt(path, n, CodeCalendarRule, "too many dates; a rule has at most %d, so split them into several rules", maxDates)
+		errs.addInt(path, n, CodeCalendarRule,
+			"too many dates; a rule has at most %d, so split them into several rules", maxDates)
 		return nil
 	}
 	var rule dateRule
@@ -91,7 +92,8 @@ func compileClock(errs *Errors, path, fromText, toText string) localRule {
 
 func compileICalendar(errs *Errors, path, text string) localRule {
 	if n := len(text); n > maxICalendar {
-		errs.addInt(path, n, CodeCalendarRule, "too many bytes; the maximum is %d, so split the text into several rules", maxICalendar)
+		errs.addInt(path, n, CodeCalendarRule,
+			"too many bytes; the maximum is %d, so split the text into several rules", maxICalendar)
 		return nil
 	}
 	dates, err := parseICalendar(text)

@@ -71,7 +71,8 @@ func TestCalendarRulesExcludeMatchingTimes(t *testing.T) {
 			[]string{"2026-05-02T00:00:00"}, []string{"2026-05-01T23:59:59"},
 		},
 		"holidays of an iCalendar file": {
-			schedule.CalendarRule{ICalendar: "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20261224\r\nDTEND;VALUE=DATE:20261227\r\nEND:VEVENT\r\n" +
+			schedule.CalendarRule{ICalendar: "BEGIN:VCALENDAR\r\n" +
+				"BEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20261224\r\nDTEND;VALUE=DATE:20261227\r\nEND:VEVENT\r\n" +
 				"BEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20200501\r\nRRULE:FREQ=YEARLY\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"},
 			[]string{"2026-12-24T00:00:00", "2026-12-26T23:59:59", "2031-05-01T12:00:00"},
 			[]string{"2026-12-27T00:00:00", "2027-12-24T12:00:00", "2031-05-02T00:00:00"},

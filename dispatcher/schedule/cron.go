@@ -123,7 +123,7 @@ func (g *grammar) parse(text, identity string) (fields, []*problem) {
 		f.days.either = dom[0] != '*' && dow[0] != '*'
 		if dom != "*" && dow != "*" && !f.days.either {
 			f.notes = append(f.notes, Warning{WarnStarStep, fmt.Sprintf(
-				"day-of-month %s and weekday %s must both match because one begins with *, as in crontab; without the *, one is enough",
+				"day-of-month %s and weekday %s must both match because one begins with *, as in crontab; without it one is enough",
 				dom, dow)})
 		}
 	}
@@ -149,14 +149,8 @@ func oneQuestionMark(dom, dow string) *problem {
 
 // possible reports whether any date matches.
 func (f *fields) possible() bool {
-	for y, ok := f.year.next(0); ok; y, ok = f.year.next(y + 1) {
-		for m, ok := f.month.next(1); ok; m, ok = f.month.next(m + 1) {
-			if f.days.mask(firstYear+y, time.Month(m)) != 0 {
-				return true
-			}
-		}
-	}
-	return false
+	_, ok := f.dayAfter(firstYear, time.January, 0)
+	return ok
 }
 
 // never explains why no date matches.
@@ -170,7 +164,8 @@ func (f *fields) never() *problem {
 		return problemf(CodeCronNever,
 			"%s has no such day in the given years, so this never fires; check day, month and year", month)
 	}
-	return problemf(CodeCronNever, "no date matches in the given months and years, so this never fires; check day, month and year")
+	return problemf(CodeCronNever,
+		"no date matches in the given months and years, so this never fires; check day, month and year")
 }
 
 // token is one white-space separated word of an expression.

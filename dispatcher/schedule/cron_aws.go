@@ -21,7 +21,8 @@ func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*problem {
 		return one(p.readAWSRate(text, inner))
 	case "at":
 		if strings.ContainsAny(inner, "Z+.") || strings.Count(inner, "-") > 2 {
-			return one(problemf(CodeTimeInvalid, "EventBridge takes a local time, yyyy-mm-ddThh:mm:ss; set timezone for its zone"))
+			return one(problemf(CodeTimeInvalid,
+				"EventBridge takes a local time, yyyy-mm-ddThh:mm:ss; set timezone for its zone"))
 		}
 		if spec.Timezone == "" {
 			spec.Timezone = "UTC"

@@ -35,7 +35,8 @@ func (f *field) items(tok token) ([]item, *problem) {
 	out := make([]item, 0, strings.Count(tok.text, ",")+1)
 	for part := range strings.SplitSeq(tok.text, ",") {
 		if part == "" {
-			return nil, problemf(CodeCronSyntax, "empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
+			return nil, problemf(CodeCronSyntax,
+				"empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
 		}
 		out = append(out, item{f, token{part, tok.column, tok.identity}})
 		tok.column += len(part) + 1

@@ -47,7 +47,8 @@ func UsesHash(text string) bool { return hashPattern.MatchString(text) }
 // chooses one value of the range. With a step, it chooses the first value, below the step.
 func (it item) hashed(body string, step int, stepped bool) (low, high int, err *problem) {
 	if it.identity == "" {
-		return 0, 0, problemf(CodeCronHash, "H in the %s field hashes the identity of a trigger; without one, write a number", it.name)
+		return 0, 0, problemf(CodeCronHash,
+			"H in the %s field hashes the identity of a trigger; without one, write a number", it.name)
 	}
 	low, high = it.low, it.high
 	switch {

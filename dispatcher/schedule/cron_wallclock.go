@@ -42,12 +42,12 @@ func (w *wallClock) next(after int64) (int64, bool) {
 	w.building.Do(w.build)
 	day := floorDiv(after+1, daySeconds) * daySeconds
 	year, month, dom := time.Unix(day, 0).UTC().Date()
-	if w.matchesDay(year, month, dom) {
+	if w.fields.matchesDay(year, month, dom) {
 		if second, ok := w.times.next(after - day); ok {
 			return day + second, true
 		}
 	}
-	day, ok := w.dayAfter(year, month, dom)
+	day, ok := w.fields.dayAfter(year, month, dom)
 	return day + w.times.first, ok
 }
 
@@ -66,20 +66,19 @@ func (t timesOfDay) next(after int64) (int64, bool) {
 	return second, second < daySeconds
 }
 
-func (w *wallClock) matchesDay(year int, month time.Month, dom int) bool {
-	f := &w.fields
+func (f *fields) matchesDay(year int, month time.Month, dom int) bool {
 	return f.year.has(year-firstYear) && f.month.has(int(month)) && f.days.mask(year, month)>>dom&1 == 1
 }
 
 // dayAfter returns the beginning of the first matching day after the given one.
-func (w *wallClock) dayAfter(year int, month time.Month, dom int) (int64, bool) {
+func (f *fields) dayAfter(year int, month time.Month, dom int) (int64, bool) {
 	from := int(month)
-	for y, ok := w.fields.year.next(year - firstYear); ok; y, ok = w.fields.year.next(y + 1) {
+	for y, ok := f.year.next(year - firstYear); ok; y, ok = f.year.next(y + 1) {
 		if y+firstYear != year {
 			from, dom = 1, 0
 		}
-		for m, ok := w.fields.month.next(from); ok; m, ok = w.fields.month.next(m + 1) {
-			days := w.fields.days.mask(y+firstYear, time.Month(m))
+		for m, ok := f.month.next(from); ok; m, ok = f.month.next(m + 1) {
+			days := f.days.mask(y+firstYear, time.Month(m))
 			if m == from {
 				days &^= 1<<(dom+1) - 1
 			}

@@ -11,6 +11,19 @@ type step struct {
 	unit string // second, minute, hour, day, week, month or year
 }
 
+// length returns the step in days or in months; the other is 0.
+func (s step) length() (days, months int64) {
+	switch s.unit {
+	case "day":
+		return s.n, 0
+	case "week":
+		return 7 * s.n, 0
+	case "year":
+		return 0, 12 * s.n
+	}
+	return 0, s.n
+}
+
 // maxSteps is the most of each unit, about 100 years.
 var maxSteps = map[string]int{
 	"second": 3_153_600_000, "minute": 52_560_000, "hour": 876_000,
@@ -89,11 +102,10 @@ type calendarInterval struct {
 func (c *calendarInterval) next(after int64) (int64, bool) {
 	local := time.UnixMilli(after + c.zone.periodAt(floorDiv(after, 1000)).offset*1000).UTC()
 	var k int64
-	switch c.step.unit {
-	case "day", "week":
-		k = floorDiv(local.Unix()-c.begin.Unix(), c.stepDays()*86_400)
-	default:
-		k = floorDiv(int64(local.Year()-c.begin.Year())*12+int64(local.Month()-c.begin.Month()), c.stepMonths())
+	if days, months := c.step.length(); days > 0 {
+		k = floorDiv(local.Unix()-c.begin.Unix(), days*daySeconds)
+	} else {
+		k = floorDiv(int64(local.Year()-c.begin.Year())*12+int64(local.Month()-c.begin.Month()), months)
 	}
 	for k = max(c.first, k-1); ; k++ {
 		at, exists := c.instant(k)
@@ -104,20 +116,6 @@ func (c *calendarInterval) next(after int64) (int64, bool) {
 			return at, true
 		}
 	}
-}
-
-func (c *calendarInterval) stepDays() int64 {
-	if c.step.unit == "week" {
-		return 7 * c.step.n
-	}
-	return c.step.n
-}
-
-func (c *calendarInterval) stepMonths() int64 {
-	if c.step.unit == "year" {
-		return 12 * c.step.n
-	}
-	return c.step.n
 }
 
 // instant returns the k-th instant in Unix milliseconds. It does not exist if its local time lies
@@ -139,10 +137,11 @@ func (c *calendarInterval) instant(k int64) (at int64, exists bool) {
 
 // local returns the local time of the k-th instant, before daylight saving applies.
 func (c *calendarInterval) local(k int64) time.Time {
-	if c.step.unit == "day" || c.step.unit == "week" {
-		return c.begin.AddDate(0, 0, int(k*c.stepDays()))
+	days, months := c.step.length()
+	if days > 0 {
+		return c.begin.AddDate(0, 0, int(k*days))
 	}
-	months := int64(c.begin.Month()) - 1 + k*c.stepMonths()
+	months = int64(c.begin.Month()) - 1 + k*months
 	year, month := c.begin.Year()+int(floorDiv(months, 12)), time.Month(months%12+1)
 	day := min(c.begin.Day(), monthLength(year, month))
 	h, m, s := c.begin.Clock()

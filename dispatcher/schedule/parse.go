@@ -192,7 +192,8 @@ func readAt(text string, spec Spec, loc *timeZone) (single, *problem) {
 	case err != nil:
 		return 0, err
 	case local.offset == nil && spec.Timezone == "":
-		return 0, problemf(CodeTimeZoneMissing, "a local time needs a zone; append Z or an offset such as +02:00, or set timezone")
+		return 0, problemf(CodeTimeZoneMissing,
+			"a local time needs a zone; append Z or an offset such as +02:00, or set timezone")
 	case loc == nil:
 		return 0, nil
 	}

@@ -184,19 +184,24 @@ func TestBadTimezonesAreRejectedWithAdvice(t *testing.T) {
 func TestMessagesNameTextRuleAndRemedy(t *testing.T) {
 	t.Parallel()
 	for expr, want := range map[string]string{
-		"* * * *":       `expression "* * * *": expected 5 fields (unix) or 6 or 7 (quartz), found 4`,
-		"60 * * * *":    `expression "60 * * * *": minute 60 is not in 0-59`,
-		"*/100 * * * *": `expression "*/100 * * * *": step 100 exceeds the range 0-59 of the minute field, so it is never reached; write only the start, such as 0`,
-		"5-1 * * * *":   `expression "5-1 * * * *": start 5 is after end 1 in the minute field; write it as two ranges, 5-59,0-1`,
-		"0 0 30 2 *":    `expression "0 0 30 2 *": February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28`,
-		"* 5W * * *":    `expression "* 5W * * *": "5W" in the hour field at column 3 is not understood; L, W and # are only valid in the day fields of dialects quartz and aws`,
-		"@reboot":       `expression "@reboot": unknown macro; a scheduler has no reboot (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)`,
+		"* * * *":    "expected 5 fields (unix) or 6 or 7 (quartz), found 4",
+		"60 * * * *": "minute 60 is not in 0-59",
+		"*/100 * * * *": "step 100 exceeds the range 0-59 of the minute field, so it is never reached" +
+			"; write only the start, such as 0",
+		"5-1 * * * *": "start 5 is after end 1 in the minute field; write it as two ranges, 5-59,0-1",
+		"0 0 30 2 *": "February never has 30 days, so this never fires" +
+			"; write L for the last day of the month (quartz), or 28",
+		"* 5W * * *": "\"5W\" in the hour field at column 3 is not understood" +
+			"; L, W and # are only valid in the day fields of dialects quartz and aws",
+		"@reboot": "unknown macro" +
+			"; a scheduler has no reboot (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)",
 	} {
 		_, err := schedule.Parse(schedule.Spec{Expression: expr})
 		if err == nil {
 			t.Errorf("Parse(%q) accepts it", expr)
 			continue
 		}
+		want = fmt.Sprintf("expression %q: %s", expr, want)
 		if diff := cmp.Diff(want, err.Error()); diff != "" {
 			t.Errorf("Parse(%q) (-want +got):\n%s", expr, diff)
 		}

@@ -11,7 +11,8 @@ import (
 
 func TestPreviousIsTheLastInstantBefore(t *testing.T) {
 	t.Parallel()
-	calendar, err := schedule.NewCalendar(schedule.CalendarSpec{Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}}})
+	weekend := schedule.CalendarRule{Weekdays: []string{"SAT", "SUN"}}
+	calendar, err := schedule.NewCalendar(schedule.CalendarSpec{Rules: []schedule.CalendarRule{weekend}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,9 +92,11 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 	if cron, ok := s.source.(seconds); ok {
 		out = append(out, cron.zoned.wall.fields.warnings()...)
 	}
-	if c, ok := s.source.(*calendarInterval); ok && c.begin.Day() > 28 && (c.step.unit == "month" || c.step.unit == "year") {
-		out = append(out, Warning{WarnShortMonths, fmt.Sprintf(
-			"the schedule counts from day %d; a month without that day fires on its last day instead", c.begin.Day())})
+	if c, ok := s.source.(*calendarInterval); ok {
+		if _, months := c.step.length(); months > 0 && c.begin.Day() > 28 {
+			out = append(out, Warning{WarnShortMonths, fmt.Sprintf(
+				"the schedule counts from day %d; a month without that day fires on its last day instead", c.begin.Day())})
+		}
 	}
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
 		out = append(out, Warning{WarnDST, shift.message(s.spec.Timezone)})

@@ -1,7 +1,9 @@
 package schedule
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -131,20 +133,10 @@ func (s *Spec) checkEnums(errs *Errors) {
 }
 
 func checkEnum[E ~string](errs *Errors, field string, value E, allowed ...E) {
-	if value == "" {
-		return
+	if value != "" && !slices.Contains(allowed, value) {
+		list := strings.ReplaceAll(strings.Trim(fmt.Sprint(allowed), "[]"), " ", ", ")
+		errs.add(field, string(value), CodeEnum, "not one of %s", list)
 	}
-	if slices.Contains(allowed, value) {
-		return
-	}
-	list := ""
-	for i, a := range allowed {
-		if i > 0 {
-			list += ", "
-		}
-		list += string(a)
-	}
-	errs.add(field, string(value), CodeEnum, "not one of %s", list)
 }
 
 // normalised returns s with its times in UTC and whole milliseconds, so that == compares specs.
