@@ -1,24 +1,17 @@
 package provider_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
 // secretJob is a job whose secrets come from a variable that Terraform keeps nowhere.
@@ -104,7 +97,7 @@ func TestSecretsAreSentByVersionAndNeverKept(t *testing.T) {
 func TestNoKindOfSecretIsKept(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	certificate, key := clientCertificate(t)
+	certificate, key := clientcert.New(t)
 	token := `{ value = "${var.canary}-token" }`
 	config := app + `
 	variable "canary" {
@@ -154,25 +147,6 @@ func TestNoKindOfSecretIsKept(t *testing.T) {
 			}
 		}
 	}
-}
-
-// clientCertificate makes one, with its key, as PEM.
-func clientCertificate(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
-	raw, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
 
 // A URL that leads elsewhere needs the values again, and the plan says so.

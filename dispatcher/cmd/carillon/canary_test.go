@@ -1,19 +1,12 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,38 +14,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
 // mark is in every secret of the test.
 const mark = "CANARY"
-
-// pair makes a certificate and its key as PEM.
-func pair(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
-	raw, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encode := func(kind string, b []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
-	}
-	return encode("CERTIFICATE", raw), encode("PRIVATE KEY", secret)
-}
 
 // secretive are jobs that have, together, a marked value in each field that is secret.
 func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher.Job {
@@ -158,7 +129,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		echo, sent := repeater(t)
-		certificate, key := pair(t)
+		certificate, key := clientcert.New(t)
 		token := newToken(t, database)
 		dir := t.TempDir()
 		keys := filepath.Join(dir, "keys")

@@ -168,7 +168,7 @@ func (j *jumping) check() {
 
 // An hour that the database's clock leaps over is missed, and settled as its triggers say. Nobody is
 // dead for it: signs of life that look old are so for all.
-func TestDatabaseClockLeapsAhead(t *testing.T) {
+func TestDatabaseClockJumpsAhead(t *testing.T) {
 	t.Parallel()
 	j := newJumping(t)
 	j.set(time.Hour)
@@ -188,7 +188,7 @@ func TestDatabaseClockLeapsAhead(t *testing.T) {
 
 // A clock that is set back lets no trigger fire again, and none go back: they go on when it has come as
 // far again. What has no schedule goes on at once.
-func TestDatabaseClockSetBack(t *testing.T) {
+func TestDatabaseClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	j := newJumping(t)
 	next := j.next()

@@ -11,9 +11,9 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// A node with a wrong configuration must end at once, with an exit code of its own and a
-// message that names flag or variable and value.
-func TestWrongConfigurationEndsAtOnceNamingIt(t *testing.T) {
+// A node with an invalid configuration must end at once, with its own exit code and a message that names flag
+// or variable and value.
+func TestInvalidConfigurationEndsAtOnceAndIsNamed(t *testing.T) {
 	t.Parallel()
 	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	missing := filepath.Join(t.TempDir(), "nothing.pem")
@@ -106,7 +106,7 @@ func TestSecondProcessOnOneSQLiteFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestTokenIsMadeBesideARunningNode(t *testing.T) {
+func TestTokenIsCreatedWhileANodeRuns(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		n := startNode(t, database, newToken(t, database))
@@ -181,7 +181,7 @@ func TestScheduleNextPrintsFireTimes(t *testing.T) {
 	}
 }
 
-func TestUnknownVariableIsNamedWithItsLikelyMeaning(t *testing.T) {
+func TestUnknownVariableIsLoggedWithTheNearestName(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_POLL_WIDOW=5s"})

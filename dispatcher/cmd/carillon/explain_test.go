@@ -26,7 +26,7 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 		for instant, want := range map[string][]string{
 			dispatcher.FormatInstant(at): {
 				"run: it has a run, which ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
-				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next instant",
+				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next scheduled time",
 			},
 			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: it is no instant of "* * * * * ?" in UTC`},
 			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared, as revision 1"},
@@ -65,7 +65,7 @@ func ended(runs []dispatcher.Run, at time.Time) bool {
 	return false
 }
 
-func TestAuditFailsWhereTheLedgerHasAHole(t *testing.T) {
+func TestVerifyFailsOnAGapInTheLedger(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	r := newReceiver(t, nil)

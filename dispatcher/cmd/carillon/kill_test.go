@@ -27,10 +27,10 @@ var mortal = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// A node is killed between every two steps of an attempt, at the first visit and at a later one, of
-// first attempts and of retries. Each attempt is sent once at most, each run that may be repeated
-// comes to its response, and what is wanted once at most never comes twice.
-func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
+// A node is killed between every two steps of an attempt, at the first visit and at a later one, in first
+// attempts and in retries. Each attempt is sent at most once, each run that may be repeated gets its response,
+// and a run with delivery at most once is never sent twice.
+func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {
@@ -40,8 +40,8 @@ func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
 		var mu sync.Mutex
 		hits := map[string]int{}
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
-			if a.path == "/once" { // so that some are under way at later visits, of which most are the other job's
-				<-time.After(500 * time.Millisecond)
+			if a.path == "/once" { // so that some are in flight at later visits, most of which are the other job's
+				elapse(500 * time.Millisecond)
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -34,7 +35,7 @@ func newGate(t *testing.T, database string) (*gate, string) {
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	g := &gate{t: t, conns: map[net.Conn]bool{}}
 	g.server = func() (net.Conn, error) { return config.DialFunc(t.Context(), network, address) }
-	g.address = freeAddress(t)
+	g.address = must[string](t)(freeport.Address(t.Context()))
 	t.Cleanup(g.close)
 	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, "hunter2"), Host: g.address, Path: "/" + config.Database, RawQuery: "sslmode=disable"}
 	return g, through.String()

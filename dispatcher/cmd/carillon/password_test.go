@@ -9,7 +9,7 @@ import (
 )
 
 // A password that is changed where it is kept is used from the next connection on.
-func TestPasswordIsReadForEachConnection(t *testing.T) {
+func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
 	file := filepath.Join(t.TempDir(), "passwords")

@@ -110,7 +110,7 @@ func events(all []arrival) map[string]int {
 
 // A failover that has lost what nodes had committed pauses them, and replay repeats what was lost
 // under the ids it had; nothing is missing then.
-func TestFailoverThatLostItsTailWaitsForAChoice(t *testing.T) {
+func TestFailoverThatLostCommitsWaitsForAChoice(t *testing.T) {
 	t.Parallel()
 	primary, standby := startServers(t)
 	token := newToken(t, primary.URL("carillon"))

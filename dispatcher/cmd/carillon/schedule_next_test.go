@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestBatchAnswersEachLineAndGoesOnAfterABadOne(t *testing.T) {
+func TestBatchPrintsALinePerQueryAndGoesOnAfterAnInvalidOne(t *testing.T) {
 	t.Parallel()
 	const from = "2026-03-27T12:00:00Z"
 	for name, tt := range map[string]struct{ question, want string }{
@@ -47,7 +47,7 @@ func TestBatchAnswersEachLineAndGoesOnAfterABadOne(t *testing.T) {
 	}
 }
 
-func TestDSTReportNamesWhatMovesVanishesOrDoubles(t *testing.T) {
+func TestDSTReportNamesMovedSkippedAndRepeatedFires(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "triggers.tsv")
 	lines := "skips\t\t30 2 * * *\tEurope/Berlin\n" +

@@ -27,7 +27,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.lockedBuffer.Write(p)
 }
 
-func TestLogThatNobodyReadsKeepsNobodyWaiting(t *testing.T) {
+func TestUnreadLogDelaysNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out, sink := &stuck{free: make(chan struct{})}, newLogSink()
@@ -53,8 +53,8 @@ func TestLogThatNobodyReadsKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// A reader of the log that stops, and one that is gone, stop no fire, and no end of the process.
-func TestNodeOutlivesWhoReadsItsLog(t *testing.T) {
+// A reader of the log that stops, or is gone, stops neither fires nor the end of the process.
+func TestNodeOutlivesTheReaderOfItsLog(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	token := newToken(t, database)

@@ -18,21 +18,22 @@ func (n *node) starve() (stop func()) {
 		defer close(over)
 		for {
 			_ = n.command.Process.Signal(syscall.SIGSTOP)
-			<-time.After(54 * time.Millisecond)
+			elapse(54 * time.Millisecond)
 			_ = n.command.Process.Signal(syscall.SIGCONT)
 			select {
 			case <-enough:
 				return
-			case <-time.After(6 * time.Millisecond):
+			default:
+				elapse(6 * time.Millisecond)
 			}
 		}
 	}()
 	return func() { close(enough); <-over }
 }
 
-// A node that hardly gets to anything is slow, but alive: its heartbeats do not wait behind its work, so
-// nobody takes what it holds, and nothing is sent twice.
-func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
+// A node with hardly any processor time is slow, but alive: its heartbeats do not wait behind its work, so no
+// other node takes its runs, and nothing is sent twice.
+func TestStarvedNodeIsNotMarkedDead(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	token, r := newToken(t, database), newReceiver(t, nil)
@@ -43,7 +44,7 @@ func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
 	id := starved.only()
 	beside := startNode(t, database, token, args...)
 	stop := starved.starve()
-	r.further(t, 18, "while one node is starved") // longer than it takes to be declared dead
+	r.further(t, 18, "while one node is starved") // longer than --dead-after
 	stop()
 	of := map[dispatcher.NodeID]int{}
 	for _, run := range beside.allRuns("busy") {

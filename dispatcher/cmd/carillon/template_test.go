@@ -13,7 +13,7 @@ import (
 
 // Each run is told of its instants by URL, header and body, the same on the attempt that fails and on
 // that of the node which comes after a crash.
-func TestTemplatesSayTheSameAfterACrash(t *testing.T) {
+func TestTemplatesRenderTheSameAfterACrash(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {

@@ -110,7 +110,7 @@ func (n *node) busy(url string) {
 }
 
 // Nodes are replaced by those of the next version, and these by the old, while fires go on.
-func TestNextVersionIsTakenAndTakenBack(t *testing.T) {
+func TestUpgradeAndDowngradeMissNoFire(t *testing.T) {
 	t.Parallel()
 	program := newer(t)
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); rollFleet(t, program) })
@@ -207,7 +207,7 @@ func replaceNode(t *testing.T, program string) {
 }
 
 // What no version may use that does not know it is refused, with an exit code of its own.
-func TestSchemaOfTheNextThousandIsRefused(t *testing.T) {
+func TestIncompatibleSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))

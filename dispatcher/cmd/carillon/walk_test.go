@@ -85,7 +85,7 @@ func TestQuickstartFromTerraformToReceiver(t *testing.T) {
 			t.Fatalf("destroy: exit %d\n%s", code, out)
 		}
 		destroyed := time.Now()
-		<-time.After(3 * time.Second)
+		elapse(3 * time.Second)
 		for _, a := range r.all() {
 			if a.scheduled.After(destroyed.Add(claimLead)) {
 				t.Errorf("%s fired for %s, after its destruction at %s", a.path, a.scheduled, destroyed)
@@ -117,7 +117,7 @@ func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
 
 // A kill in the middle of a request leaves a payout that is not repeated, and a fixed delay
 // that goes on.
-func TestKilledNodeRepeatsNoPayoutAndStopsNoDelay(t *testing.T) {
+func TestKilledNodeRepeatsNoPayoutAndEndsNoFixedDelay(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		block, sent := make(chan struct{}), make(chan arrival, 2)
@@ -153,7 +153,7 @@ func TestKilledNodeRepeatsNoPayoutAndStopsNoDelay(t *testing.T) {
 	})
 }
 
-func TestLastFireOfATriggerExecutesBeforeItCompletes(t *testing.T) {
+func TestLastFireOfATriggerRunsBeforeItCompletes(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
@@ -190,7 +190,7 @@ func TestLastFireOfATriggerExecutesBeforeItCompletes(t *testing.T) {
 	})
 }
 
-func TestGapOfAKilledNodeIsAccountedFor(t *testing.T) {
+func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		// The node is killed while this request is in flight.
@@ -217,7 +217,7 @@ func TestGapOfAKilledNodeIsAccountedFor(t *testing.T) {
 		first := receive(t, sent)
 		n.kill()
 		killed := time.Now()
-		<-time.After(5 * time.Second)
+		elapse(5 * time.Second)
 		n = startNode(t, database, token, quick()...)
 		after := len(r.all()) + 5
 		r.await(t, "ticks after the restart", func(all []arrival) bool { return len(all) >= after })
@@ -367,7 +367,7 @@ func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 	b.terminate()
 }
 
-func TestTerminatedNodeFinishesWhatItBegan(t *testing.T) {
+func TestDrainFinishesRunsInFlight(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		sent, release := make(chan struct{}, 1), make(chan struct{})
@@ -382,8 +382,9 @@ func TestTerminatedNodeFinishesWhatItBegan(t *testing.T) {
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("drain", "slow", r.URL, nil), client.Condition{}))
 		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)
-		time.AfterFunc(time.Second, func() { close(release) })
-		n.terminate()
+		n.beginDrain()
+		close(release)
+		n.awaitEnd()
 		if log := n.logs.String(); !strings.Contains(log, `"msg":"drained"`) {
 			t.Error("the log does not say that the node drained")
 		}
