@@ -17,7 +17,7 @@ package failpoint
 type Point string
 
 // The points, in the order of a fire's walk. What a death leaves behind at each, and who
-// puts it right, is told in docs/reliability.md.
+// puts it right, is told in docs/why/reliability.md.
 const (
 	BeforePoll         Point = "K1"  // the window is about to be read
 	BeforeClaim        Point = "K2"  // it was read, and nothing is claimed

@@ -14,7 +14,7 @@ import (
 )
 
 // update writes the page instead of comparing it: go test ./dispatcher/store -run Page -update.
-var update = flag.Bool("update", false, "write the statements into docs/architecture.md")
+var update = flag.Bool("update", false, "write the statements into docs/why/architecture.md")
 
 // shown is a statement on the page: a marker with its name, and the block behind it.
 var shown = regexp.MustCompile("(?s)<!-- statement: ([a-z]+) -->\n```sql\n(.*?)```\n")

@@ -1,7 +1,7 @@
 # Three jobs that ring a local receiver. "make dev" applies this; by hand, set
 # CARILLON_ENDPOINT and CARILLON_TOKEN (made by "carillon token create") and run
 # "terraform apply", with a node that was started with --egress-loopback. A provider that was built here rather than installed is found by a file
-# that TF_CLI_CONFIG_FILE names; see "Run it" in the README.
+# that TF_CLI_CONFIG_FILE names; see docs/how-to/run-nodes.md.
 
 terraform {
   required_providers {

@@ -2,7 +2,7 @@
 // lets an independent checker judge the result.
 //
 // The nodes are built with the tags chaos and clockshift. The targets chaos and chaos-mutants of the
-// Makefile run it.
+// Makefile run it; docs/why/reliability.md says what is tested and why.
 package main
 
 import (
