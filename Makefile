@@ -37,13 +37,17 @@ help:
 
 ## dev: build, start everything on this machine and watch jobs of examples/quickstart fire
 .PHONY: dev
-dev: build
-	@terraform=$$(tools/terraform.sh) && \
-	exec bin/carillon dev --terraform "$$terraform" --provider bin/terraform-provider-carillon $(ARGS)
+dev: bin/carillon
+	@exec bin/carillon dev --provider bin/terraform-provider-carillon --prepare '$(PREPARE)' $(ARGS)
+
+# What "make dev" builds while the node already runs.
+PREPARE = $(MAKE) --no-print-directory bin/terraform-provider-carillon >&2 && tools/terraform.sh
 
 ## build: bin/carillon and bin/terraform-provider-carillon
 .PHONY: build
-build: bin/carillon bin/terraform-provider-carillon
+build:
+	@echo "building bin/carillon and bin/terraform-provider-carillon $(VERSION)"
+	@$(GOBUILD) -o bin/ ./dispatcher/cmd/carillon ./provider/cmd/terraform-provider-carillon
 
 bin/carillon: FORCE
 	@echo "building $@ $(VERSION)"
