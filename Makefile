@@ -5,17 +5,17 @@ VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v*' --dirty
 GOLANGCI_VERSION  := v2.15.0
 GOTESTSUM_VERSION := v1.13.0
 
-# One directory per version: a new pin is a new path, so no stale tool is ever run.
+# One directory per version: a new version is a new path, so no old tool is ever run.
 CACHE     := $(CURDIR)/.cache
 GOLANGCI  := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
-# Nothing needs cgo but the race detector. Said once for all targets, so that building, testing
-# and linting share one build cache.
+# Only the race detector needs cgo. It is off for all other targets, so that building, testing and linting share
+# one build cache.
 export CGO_ENABLED := 0
 
-# The version is stamped, not read from git by the compiler: that would fail in a tarball or
-# in a checkout that belongs to another user.
+# The version is stamped, not read from git by the compiler: that would fail in a tarball, or in a checkout of
+# another user.
 GOBUILD := go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 PKGS      ?= ./...
@@ -24,9 +24,10 @@ BENCH     ?= .
 BENCHTIME ?= 3s
 BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 
-# -count=1: the tests talk to databases, Terraform and built binaries, of whose changes Go's
-# cache of test results knows nothing.
-RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- -count=1 -timeout 10m $(TESTFLAGS)
+# -count=1: the tests talk to databases, Terraform and built binaries, and Go's cache of test results does not
+# see their changes. Most tests wait for other processes, so more of them run at once than there are processors.
+RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- \
+	-count=1 -timeout 10m -p 4 -parallel 6 $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
 
@@ -80,7 +81,7 @@ test-race: $(GOTESTSUM)
 	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && \
 	CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
 
-## lint: golangci-lint with the import rules, go vet, tidiness, file sizes
+## lint: golangci-lint with the import rules, go vet, go.mod, words and sizes
 .PHONY: lint
 lint: $(GOLANGCI)
 	go vet ./...
@@ -111,7 +112,7 @@ bench-go:
 	@tools/postgres.sh
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m $(BENCHPKGS)
 
-## chaos: kill, freeze, cut off and starve three nodes, then audit all they did; SECONDS=60 bounds it
+## chaos: kill, freeze, cut off and starve three nodes, then check all their work; SECONDS=60 bounds it
 SECONDS ?= 60
 .PHONY: chaos
 chaos:
@@ -119,7 +120,7 @@ chaos:
 	@tools/networks.sh
 	@go run ./test/chaos -seconds $(SECONDS) $(ARGS)
 
-## chaos-mutants: break the product's promises one by one, and require that chaos notices each
+## chaos-mutants: break the product's guarantees one by one, and require that chaos notices each
 .PHONY: chaos-mutants
 chaos-mutants:
 	@tools/postgres.sh
@@ -134,13 +135,13 @@ FIRES      ?= 100000
 simulate:
 	@go test -count=1 -timeout 60m -v ./dispatcher/engine/simulate -seed $(SEED) -node-years $(NODE_YEARS) -fires $(FIRES)
 
-## zoo: call each kind of broken target 1,000 times, and say what it cost; CALLS=n
+## broken-servers: call each kind of broken server 1,000 times, and print the costs; CALLS=n
 CALLS ?= 1000
-.PHONY: zoo
-zoo:
-	@CARILLON_ZOO=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestZoo$$' ./dispatcher/invoke
+.PHONY: broken-servers
+broken-servers:
+	@CARILLON_BROKEN_SERVERS=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestBrokenServers$$' ./dispatcher/invoke
 
-## docs: write the provider's pages from its schema and examples, and statements into docs; make test checks them
+## docs: generate the provider's pages from its schema, and the statements in docs; make test checks them
 .PHONY: docs
 docs:
 	go test -count=1 -run 'Pages' ./provider -update

@@ -33,11 +33,11 @@ const (
 	brokenServersMemory  = 256 << 20              // bytes that the heap, the animals' included, may have at most
 )
 
-// brokenServersCalls is how often each animal is called: CARILLON_ZOO of the environment (see make zoo), or
+// brokenServersCalls is how often each kind of broken server is called: CARILLON_BROKEN_SERVERS of the environment (see make broken-servers), or
 // some.
 func brokenServersCalls(t *testing.T) int {
 	t.Helper()
-	if n, err := strconv.Atoi(os.Getenv("CARILLON_ZOO")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("CARILLON_BROKEN_SERVERS")); err == nil {
 		return n
 	}
 	return 50
@@ -171,7 +171,7 @@ func (a animal) visit(t *testing.T, i *invoke.Invoker, k *cage, trusted *dispatc
 
 // Every target that misbehaves has its class, each call is one request at most, none holds a call
 // for longer than its timeout, and afterwards nothing is left of any.
-func TestZoo(t *testing.T) {
+func TestBrokenServers(t *testing.T) {
 	calls, began := brokenServersCalls(t), time.Now()
 	good := certificate(t, "127.0.0.1", time.Now().Add(time.Hour))
 	trusted := &dispatcher.TLS{CACertificates: pemOf(good)}
