@@ -25,7 +25,8 @@ type kept struct {
 // keeper runs a program until its standard input ends, then stops it. The kernel ends the input when the process
 // that holds the other end dies, even by kill -9. keeper ends with the program, and then removes $0; $1 is the
 // signal that stops the program, the rest is the command.
-const keeper = `stop=$1; shift; "$@" & program=$!; exec 3<&0; { read _ <&3; kill -$stop $program 2>/dev/null; } & wait $program; test -z "$0" || rm -rf "$0"`
+const keeper = `stop=$1; shift; "$@" & program=$!; exec 3<&0; { read _ <&3; kill -$stop $program 2>/dev/null; } &
+wait $program; test -z "$0" || rm -rf "$0"`
 
 // run starts a program that works in dir, with its log there, and that the signal stops. The program outlives
 // ctx.

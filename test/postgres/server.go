@@ -52,7 +52,8 @@ func (s *Server) Init(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust",
+		"-E", "UTF8", "--locale=C", "-N")
 	initdb.Dir, initdb.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: as}
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
@@ -67,7 +68,8 @@ func (s *Server) Follow(ctx context.Context, primary *Server) error {
 	if err != nil {
 		return err
 	}
-	backup := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_basebackup"), "-d", primary.URL("postgres"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "-N")
+	backup := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_basebackup"), "-d", primary.URL("postgres"), "-D",
+		s.data(), "-R", "-X", "stream", "-c", "fast", "-N")
 	backup.Dir, backup.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: as}
 	if out, err := backup.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w: %s", err, out)

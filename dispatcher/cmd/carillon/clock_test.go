@@ -161,7 +161,8 @@ func (j *jumping) check() {
 			j.t.Errorf("node %s is %s, of %d nodes; want both active, and registered once", n.ID, n.State, len(nodes.Items))
 		}
 	}
-	if out, errs, code := carillon(j.t, []string{"CARILLON_ENDPOINT=" + j.endpoint, "CARILLON_TOKEN=" + j.token}, "verify", "jump"); code != 0 {
+	if out, errs, code := carillon(j.t, []string{
+		"CARILLON_ENDPOINT=" + j.endpoint, "CARILLON_TOKEN=" + j.token}, "verify", "jump"); code != 0 {
 		j.t.Errorf("audit: exit %d: %s%s", code, out, errs)
 	}
 }
@@ -208,7 +209,8 @@ func TestDatabaseClockIsSetBack(t *testing.T) {
 	next, fired, noticed := j.next(), count(j.receiver.all(), "/often"), heartbeat()
 	until(t, "the nodes to go on", func() bool { return heartbeat().Sub(noticed) > 3*time.Second })
 	if now := j.next(); !now.Equal(next) || count(j.receiver.all(), "/often") != fired {
-		t.Errorf("%d fires in an hour that has been, and the next is at %s; want none, and %s", count(j.receiver.all(), "/often")-fired, now, next)
+		t.Errorf("%d fires in an hour that has been, and the next is at %s; want none, and %s",
+			count(j.receiver.all(), "/often")-fired, now, next)
 	}
 	run := must[dispatcher.Run](t)(j.RunJob(t.Context(), "jump", "held"))
 	j.until("a run that somebody asks for", func(all []arrival) bool { return all[len(all)-1].run == run.ID })

@@ -123,7 +123,8 @@ func TestRunsOfAJobNeverExceedItsLimitWhileNodesAreKilled(t *testing.T) {
 	database := pgtest.New(t)
 	receiver := newSpans(t)
 	token := newToken(t, database)
-	nodes := []*node{startNode(t, database, token, quick()...), startNode(t, database, token, quick()...), startNode(t, database, token, quick()...)}
+	nodes := []*node{startNode(t, database, token, quick()...), startNode(t, database, token, quick()...),
+		startNode(t, database, token, quick()...)}
 	bounds := declareBounded(t, nodes[0], receiver.URL, 50)
 	for i := range 6 {
 		receiver.awaitMore(t, 200) // about three seconds

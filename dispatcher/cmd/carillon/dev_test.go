@@ -16,7 +16,8 @@ func dev(t *testing.T, dir string, enough func(output string) bool, flags ...str
 	t.Helper()
 	var out lockedBuffer
 	command := exec.Command(filepath.Join(binaries, "carillon"), append([]string{"dev", "--dir", dir,
-		"--provider", filepath.Join(binaries, "terraform-provider-carillon"), "--example", filepath.Join("..", "..", "..", "examples", "quickstart"),
+		"--provider", filepath.Join(binaries, "terraform-provider-carillon"), "--example",
+		filepath.Join("..", "..", "..", "examples", "quickstart"),
 		"--listen", "127.0.0.1:0", "--receiver", "127.0.0.1:0"}, flags...)...)
 	command.Stdout, command.Stderr = &out, &out
 	if err := command.Start(); err != nil {
@@ -55,12 +56,16 @@ func TestDevShowsFiresAndGoesOnWithItsData(t *testing.T) {
 		}
 		return fires(output) >= 3
 	}, "--prepare", prepare)
-	for _, want := range []string{"until then, the built-in job dev/hello fires", "Apply complete! Resources: 4 added", "scheduled ", " ms late  204", "stopped"} {
+	for _, want := range []string{"until then, the built-in job dev/hello fires", "Apply complete! Resources: 4 added",
+		"scheduled ", " ms late  204", "stopped"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("output of the first run lacks %q:\n%s", want, first)
 		}
 	}
-	second := dev(t, dir, func(output string) bool { return fires(output) >= 3 && strings.Contains(output, "terraform:") }, "--terraform", terraformBinary(t))
+	second := dev(t, dir, func(output string) bool {
+		return fires(output) >= 3 &&
+			strings.Contains(output, "terraform:")
+	}, "--terraform", terraformBinary(t))
 	if !strings.Contains(second, "No changes") {
 		t.Errorf("the second run changed the jobs instead of going on with them:\n%s", second)
 	}

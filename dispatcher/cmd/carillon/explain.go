@@ -66,7 +66,8 @@ func (e *explainCommand) print(c console, found dispatcher.Explanation) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(found)
 	}
-	fmt.Fprintf(c.out, "%s/%s/%s at %s\n%s: %s\n", found.App, found.Job, found.Trigger, dispatcher.FormatInstant(found.At), found.Verdict, found.Reason)
+	fmt.Fprintf(c.out, "%s/%s/%s at %s\n%s: %s\n", found.App, found.Job, found.Trigger,
+		dispatcher.FormatInstant(found.At), found.Verdict, found.Reason)
 	for _, step := range found.Steps {
 		fmt.Fprintf(c.out, "  %s  %s\n", dispatcher.FormatInstant(step.At), step.What)
 	}

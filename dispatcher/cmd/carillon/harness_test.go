@@ -94,8 +94,9 @@ func newReceiver(t *testing.T, response func(http.ResponseWriter, arrival)) *rec
 		}
 		attempt, _ := strconv.Atoi(req.Header.Get("carillon-attempt"))
 		a := arrival{
-			path: req.URL.Path, event: req.Header.Get("webhook-id"), run: req.Header.Get("carillon-run"), trigger: req.Header.Get("carillon-trigger"),
-			kind: req.Header.Get("carillon-kind"), attempt: attempt, scheduled: scheduled, at: at,
+			path: req.URL.Path, event: req.Header.Get("webhook-id"), run: req.Header.Get("carillon-run"),
+			trigger: req.Header.Get("carillon-trigger"),
+			kind:    req.Header.Get("carillon-kind"), attempt: attempt, scheduled: scheduled, at: at,
 		}
 		r.mu.Lock()
 		r.arrivals = append(r.arrivals, a)
@@ -251,7 +252,8 @@ func launchNodeIn(t *testing.T, around surroundings, database, token string, env
 	}
 	if around.files > 0 {
 		sh := must[string](t)(exec.LookPath("sh"))
-		n.command.Path, n.command.Args = sh, append([]string{"sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(around.files)}, n.command.Args...)
+		n.command.Path, n.command.Args = sh,
+			append([]string{"sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(around.files)}, n.command.Args...)
 	}
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)

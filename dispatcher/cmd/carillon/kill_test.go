@@ -64,10 +64,12 @@ func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 		}
 		n.kill()
 		for _, at := range []failpoint.Point{
-			failpoint.AfterClaim, failpoint.BeforeQueue, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend, failpoint.AfterResponse, failpoint.AfterRecord,
+			failpoint.AfterClaim, failpoint.BeforeQueue, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend,
+			failpoint.AfterResponse, failpoint.AfterRecord,
 		} {
 			for _, visit := range []int{1, 7} {
-				victim := launchNodeIn(t, surroundings{program: program}, database, token, []string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
+				victim := launchNodeIn(t, surroundings{program: program}, database, token,
+					[]string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
 				victim.awaitDeath(t, fmt.Sprintf("its visit %d of %s", visit, at))
 			}
 		}
@@ -131,7 +133,8 @@ func checkKilled(t *testing.T, n *node, r *receiver, runs []dispatcher.Run) {
 		switch hits := ofEvent[run.EventID]; {
 		case run.Job == "flaky" && (run.State != dispatcher.RunSucceeded || hits < 3):
 			t.Errorf("run %s is %s after %d requests, want succeeded after three: %+v", run.ID, run.State, hits, run.Attempts)
-		case run.Job == "once" && (hits > 1 || run.State == dispatcher.RunSucceeded && hits != 1 || run.State != dispatcher.RunSucceeded && run.State != dispatcher.RunLost):
+		case run.Job == "once" && (hits > 1 || run.State == dispatcher.RunSucceeded && hits != 1 ||
+			run.State != dispatcher.RunSucceeded && run.State != dispatcher.RunLost):
 			t.Errorf("run %s, wanted once at most, is %s after %d requests: %+v", run.ID, run.State, hits, run.Attempts)
 		}
 	}

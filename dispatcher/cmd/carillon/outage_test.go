@@ -37,7 +37,8 @@ func newGate(t *testing.T, database string) (*gate, string) {
 	g.server = func() (net.Conn, error) { return config.DialFunc(t.Context(), network, address) }
 	g.address = must[string](t)(freeport.Address(t.Context()))
 	t.Cleanup(g.close)
-	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, "hunter2"), Host: g.address, Path: "/" + config.Database, RawQuery: "sslmode=disable"}
+	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, "hunter2"), Host: g.address,
+		Path: "/" + config.Database, RawQuery: "sslmode=disable"}
 	return g, through.String()
 }
 
@@ -118,7 +119,8 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	g.open()
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "away", Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("away", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	must[dispatcher.Job](t)(n.PutJob(t.Context(),
+		webhookJob("away", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
 
 	g.close()

@@ -21,7 +21,8 @@ func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 		sqlIn(t, server, "postgres", `ALTER ROLE carillon PASSWORD '`+password+`'`)
 	}
 	sqlIn(t, server, "postgres", `CREATE ROLE carillon LOGIN`, `CREATE DATABASE carillon OWNER carillon`,
-		`COPY (VALUES ('local all carillon scram-sha-256'), ('local all all trust')) TO '`+filepath.Join(socketOf(t, server), "data", "pg_hba.conf")+`'`,
+		`COPY (VALUES ('local all carillon scram-sha-256'), ('local all all trust')) TO '`+
+			filepath.Join(socketOf(t, server), "data", "pg_hba.conf")+`'`,
 		`SELECT pg_reload_conf()`)
 	change("hunter2")
 	database := "postgres://carillon@/carillon?host=" + socketOf(t, server) + "&passfile=" + file

@@ -21,7 +21,8 @@ import (
 func (n *node) tick(app, url string) {
 	n.t.Helper()
 	must[dispatcher.App](n.t)(n.PutApp(n.t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(),
+		webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 }
 
 // checkVerify requires that every fire of an app has a run or a decision.
@@ -140,7 +141,8 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "narrow", Enabled: true}, client.Condition{}))
 	job := webhookJob("narrow", "herd", r.URL, nil)
-	job.Retry = dispatcher.Retry{MaxAttempts: 20, Base: dispatcher.Duration(time.Second), Cap: dispatcher.Duration(2 * time.Second), MaxAge: dispatcher.Duration(time.Minute)}
+	job.Retry = dispatcher.Retry{MaxAttempts: 20, Base: dispatcher.Duration(time.Second),
+		Cap: dispatcher.Duration(2 * time.Second), MaxAge: dispatcher.Duration(time.Minute)}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	const runs = 200
 	for range runs {

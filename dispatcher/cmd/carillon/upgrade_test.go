@@ -46,7 +46,8 @@ DROP TABLE later;
 		t.Fatal(err)
 	}
 	program = filepath.Join(dir, "carillon")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-ldflags", "-X main.version="+nextVersion, "-o", program, "./dispatcher/cmd/carillon")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-ldflags",
+		"-X main.version="+nextVersion, "-o", program, "./dispatcher/cmd/carillon")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the next version: %v\n%s", err, out)
@@ -216,7 +217,8 @@ func TestIncompatibleSchemaIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"serve", "migrate"} {
-		if _, errs, code := carillon(t, nil, command, "--database", database); code != exitTooNew || !strings.Contains(errs, "schema 1000, newest known") {
+		if _, errs, code := carillon(t, nil, command, "--database", database); code != exitTooNew ||
+			!strings.Contains(errs, "schema 1000, newest known") {
 			t.Errorf("%s: exit %d, want %d, and what it found:\n%s", command, code, exitTooNew, errs)
 		}
 	}

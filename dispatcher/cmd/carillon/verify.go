@@ -80,7 +80,8 @@ func (v *verifyCommand) print(c console, totals map[string]*dispatcher.TriggerVe
 	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tNOTE")
 	for _, one := range all {
-		fmt.Fprintf(table, "%s/%s\t%d\t%d\t%d\t%d\t%d\t%s\n", one.Job, one.Trigger, one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Unchecked)
+		fmt.Fprintf(table, "%s/%s\t%d\t%d\t%d\t%d\t%d\t%s\n", one.Job, one.Trigger, one.Scheduled, one.Runs, one.Misfired,
+			one.Open, one.Unexplained, one.Unchecked)
 		unexplained += one.Unexplained
 	}
 	if err := table.Flush(); err != nil {
@@ -92,7 +93,8 @@ func (v *verifyCommand) print(c console, totals map[string]*dispatcher.TriggerVe
 		}
 	}
 	if unexplained > 0 {
-		return fmt.Errorf("%d scheduled times have neither a run nor a decision; ask carillon explain %s/JOB/TRIGGER INSTANT about each", unexplained, v.App)
+		return fmt.Errorf("%d scheduled times have neither a run nor a decision; ask carillon explain %s/JOB/TRIGGER INSTANT about each",
+			unexplained, v.App)
 	}
 	return nil
 }
