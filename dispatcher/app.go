@@ -7,19 +7,19 @@ import (
 	"unicode"
 )
 
-// App is a namespace of jobs: what tokens and limits are scoped to.
+// App is a namespace of jobs. Tokens, limits and fairness are scoped to it.
 type App struct {
 	// Name is chosen by the client; see CheckName.
 	Name string `json:"name"`
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
-	// Enabled is whether fires of the app are claimed. Runs in flight finish in any case.
+	// Enabled is whether nodes claim fires of the app. Runs in flight always finish.
 	Enabled bool `json:"enabled"`
-	// Weight is how many turns the app has where fires of several wait for a node, against one
-	// of weight 1; 1 to MaxWeight, and 0 means 1.
+	// Weight is how many turns the app gets for each turn of an app with weight 1 when fires of
+	// several apps wait for a node: 1 to MaxWeight, and 0 means 1.
 	Weight int `json:"weight,omitempty"`
 	// Retention is how long the app's runs, attempts and misfires are kept, from MinRetention to
-	// MaxRetention; 0 means DefaultRetention. They go by whole UTC days.
+	// MaxRetention; 0 means DefaultRetention. History is removed by whole UTC days.
 	Retention Duration `json:"retention,omitempty"`
 
 	// Revision counts the changes of the app; it is its ETag. Read-only, as all below.
@@ -34,15 +34,15 @@ func (a *App) SetDefaults() { a.Enabled, a.Weight, a.Retention = true, 1, Defaul
 // MaxWeight bounds App.Weight.
 const MaxWeight = 100
 
-// Bounds and default of App.Retention. Less than a day would promise what clean-up by whole
-// days does not keep.
+// Bounds and default of App.Retention. History is removed by whole days, so
+// less than a day could not be kept.
 const (
 	MinRetention     = 24 * time.Hour
 	MaxRetention     = 10 * 365 * 24 * time.Hour
 	DefaultRetention = Duration(30 * 24 * time.Hour)
 )
 
-// AuditLogKept is how long the audit is kept at least, however short the retention of all apps is.
+// AuditLogKept is the least time for which the audit log is kept, however short the retention of all apps is.
 const AuditLogKept = 365 * 24 * time.Hour
 
 // Validate returns everything wrong with a, as Faults, or nil.
@@ -75,7 +75,7 @@ func CheckName(problems *Problems, path, name string) {
 	}
 }
 
-// checkText bounds free text, and refuses what a terminal would obey or a database refuse.
+// checkText bounds free text and refuses control characters, which terminals obey and databases refuse.
 func checkText(problems *Problems, path, text string) {
 	const most = 1024
 	if n := len([]rune(text)); n > most {

@@ -7,15 +7,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Revise returns the job that results when declared replaces old at now, ready to be
-// stored: next fire times worked out, texts resolved, revision counted up. old is nil for
-// a new job; prior is the revision that a deleted job of that name had, else 0.
+// Apply returns the job that results when declared replaces old at now, ready to be stored: with
+// next fire times, resolved texts and the next revision. old is nil for a new job; prior is the
+// revision of a deleted job of that name, else 0. calendars are those of the job's app.
 //
-// A trigger whose schedule did not change keeps its fire times, also a fire that is due at
-// this very moment. Fires that were due and unclaimed under a schedule that is no more
-// come back as misfires, so that they are accounted for. calendars are those of the job's
-// app. The error is Faults: an instant that is past, an unknown calendar, a secret that would go
-// where it was not given for, or an invalid definition.
+// A trigger whose schedule did not change keeps its fire times, even a fire that is due right now.
+// Fires that were due and unclaimed under a schedule that no longer exists come back as misfires, so
+// that they are explained. The error is Problems: a time in the past, an unknown calendar, a secret
+// that would be sent to another origin, or an invalid definition.
 func Apply(old *Job, declared Job, prior int64, calendars Calendars, now time.Time) (Job, []Misfire, error) {
 	if err := declared.Validate(); err != nil {
 		return Job{}, nil, err
@@ -64,7 +63,7 @@ func Apply(old *Job, declared Job, prior int64, calendars Calendars, now time.Ti
 	return job, missed, nil
 }
 
-// Retire returns the misfires that account for what was due when job was deleted at now.
+// Retire returns the misfires that explain the fires that were due when job was deleted at now.
 func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	var missed []Misfire
 	for _, name := range sortedKeys(job.Triggers) {
@@ -73,8 +72,8 @@ func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	return missed
 }
 
-// applyTrigger returns the trigger that results from declaring that of job under name, and
-// the fires that its former schedule still owed.
+// applyTrigger returns the trigger of job with that name as it is to be stored, and the misfires of
+// its old schedule.
 func applyTrigger(old *Job, job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire, error) {
 	t := job.Triggers[name]
 	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
@@ -111,8 +110,8 @@ func applyTrigger(old *Job, job Job, name string, calendars Calendars, now time.
 		return t, missed, nil
 	}
 	t.arm(s, t.afterLast(now))
-	// What was to come when it was declared, and is past when its job is enabled again, is
-	// over; only a new schedule is a mistake worth refusing.
+	// A schedule that ended while its job was disabled is complete. Only a new one that is over is
+	// a mistake worth refusing.
 	if t.State == TriggerComplete && !unchanged {
 		if err := t.over(s, calendars, now); err != nil {
 			return t, nil, err
@@ -121,8 +120,8 @@ func applyTrigger(old *Job, job Job, name string, calendars Calendars, now time.
 	return t, missed, nil
 }
 
-// continued lets t count on from where its like before did, and returns its schedule s so.
-// A fixed delay alone begins again: it counts from an end of a run, which is not to come again.
+// continued lets t count on from where before stopped, and returns its schedule, anchored there. Only
+// a fixed delay starts again: it counts from the end of a run, and that run is over.
 func (t *Trigger) continued(before Trigger, s *schedule.Schedule, identity string, calendars Calendars) (*schedule.Schedule, error) {
 	t.Fired = before.Fired
 	if _, delayed := s.FixedDelay(); delayed {
@@ -132,7 +131,7 @@ func (t *Trigger) continued(before Trigger, s *schedule.Schedule, identity strin
 	return t.Parse(identity, t.AnchorAt, calendars)
 }
 
-// afterLast is now, or the last fire if that was claimed ahead of its time.
+// afterLast is now, or the last fire if a node claimed it ahead of time.
 func (t Trigger) afterLast(now time.Time) time.Time {
 	if t.PrevFireTime != nil && t.PrevFireTime.After(now) {
 		return *t.PrevFireTime
@@ -140,12 +139,11 @@ func (t Trigger) afterLast(now time.Time) time.Time {
 	return now
 }
 
-// over returns why nothing is left to fire of t, whose schedule is s, where that is plain
-// from an instant in its definition.
+// over explains why t, whose schedule is s, has no fire left, if a time in its definition shows it.
 func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) error {
 	var problems Problems
 	if t.EndAt != nil && !t.EndAt.After(now) {
-		problems.Add("/end_at", CodeAtPast, "end_at %s is past (it is %s), so the trigger would never fire; give one to come, or remove the trigger",
+		problems.Add("/end_at", CodeAtPast, "end_at %s is in the past (it is %s), so the trigger would never fire; give a later one, or remove the trigger",
 			FormatInstant(*t.EndAt), now.Format(time.RFC3339))
 	}
 	if t.Dialect != schedule.DialectAt {
@@ -159,13 +157,13 @@ func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) 
 	}
 	switch at, ok := unbounded.Next(now); {
 	case !ok:
-		problems.Add("/expression", CodeAtPast, "instant %s is past (it is %s); give one to come, or remove the trigger",
+		problems.Add("/expression", CodeAtPast, "time %s is in the past (it is %s); give a later one, or remove the trigger",
 			Echo(t.Expression), now.Format(time.RFC3339))
 	case len(problems) > 0:
 	case t.Calendar != "" && !s.Spec().Calendar.Includes(at):
-		problems.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes instant %s, so the trigger would never fire", Echo(t.Calendar), Echo(t.Expression))
+		problems.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes time %s, so the trigger would never fire", Echo(t.Calendar), Echo(t.Expression))
 	default:
-		problems.Add("/expression", schedule.CodeCronNever, "instant %s is not between start_at and end_at, so the trigger would never fire",
+		problems.Add("/expression", schedule.CodeCronNever, "time %s is not between start_at and end_at, so the trigger would never fire",
 			Echo(t.Expression))
 	}
 	return problems.Err()
@@ -180,7 +178,7 @@ func (j *Job) trigger(name string) (Trigger, bool) {
 	return t, ok
 }
 
-// storedState is the state without the pause, which is only shown.
+// storedState is the state without the pause, which is shown but not stored.
 func (t Trigger) storedState() TriggerState {
 	if t.State == TriggerPaused {
 		return TriggerWaiting
@@ -188,8 +186,8 @@ func (t Trigger) storedState() TriggerState {
 	return t.State
 }
 
-// dropDue returns the misfire that accounts for the fires of a trigger that were due by now
-// when its schedule ceased to be.
+// dropDue returns the misfire that explains the fires of a trigger that were due by now when its
+// schedule was replaced or removed.
 func dropDue(job Job, name string, calendars Calendars, now time.Time, reason string) []Misfire {
 	t := job.Triggers[name]
 	if t.NextFireTime == nil || t.NextFireTime.After(now) {
@@ -199,7 +197,7 @@ func dropDue(job Job, name string, calendars Calendars, now time.Time, reason st
 		App: job.App, Job: job.Name, Trigger: name, From: *t.NextFireTime, To: *t.NextFireTime, Count: 1,
 		Decision: DecisionSkip, Reason: reason, DecidedAt: now,
 	}
-	// A definition in error has no later instants to count.
+	// A definition that cannot be evaluated has no later fires to count.
 	if s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars); err == nil {
 		missed.To, missed.Count, _ = Missed(s, missed.From, now)
 	}

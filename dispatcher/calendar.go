@@ -17,7 +17,7 @@ type Calendar struct {
 	Name string `json:"name"`
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
-	// Timezone is the IANA name of the zone in which the rules' days and times are meant;
+	// Timezone is the IANA name of the zone of the rules' days and times;
 	// empty means UTC.
 	Timezone string `json:"timezone"`
 	// Rules exclude instants. An instant is included when no rule excludes it.
@@ -29,8 +29,8 @@ type Calendar struct {
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// Err is why the stored definition cannot be read, as when a newer version wrote it. Rules
-	// and Bases are then not those stored, and whatever names the calendar cannot be evaluated.
+	// Err is why the stored definition cannot be read, for example because a newer version wrote it. Rules
+	// and Bases are then not the stored ones, and a trigger or calendar that names it cannot be evaluated.
 	Err error `json:"-"`
 }
 
@@ -41,8 +41,8 @@ const (
 	maxChain     = 10   // calendars from a trigger's to the last base
 )
 
-// Validate returns everything wrong with c alone, as Faults with JSON pointers, or nil.
-// What depends on the other calendars of its app is for Calendars.Check to judge.
+// Validate returns everything wrong with c alone, as Problems with JSON pointers, or nil.
+// Calendars.Check judges it together with the other calendars of its app.
 func (c Calendar) Validate() error {
 	var problems Problems
 	CheckName(&problems, "/name", c.Name)
@@ -62,8 +62,8 @@ func (c Calendar) Validate() error {
 	return problems.Err()
 }
 
-// Calendars are the calendars of an app by name, ready for use. nil stands for calendars
-// that are not known: each that is asked for then exists and excludes nothing.
+// Calendars are the calendars of an app by name, ready for use. nil stands for unknown calendars:
+// every name then exists and excludes nothing.
 type Calendars map[string]compiledCalendar
 
 type compiledCalendar struct {
@@ -72,8 +72,8 @@ type compiledCalendar struct {
 	err      error // why it cannot be used
 }
 
-// CompileCalendars prepares all calendars of an app. What is wrong with one is said where
-// it is asked for, and does not keep the others from use.
+// CompileCalendars prepares all calendars of an app. A broken calendar reports its problem when it is
+// looked up, and does not stop the others.
 func CompileCalendars(all []Calendar) Calendars {
 	compiler := calendarCompiler{declared: make(map[string]Calendar, len(all)), done: make(Calendars, len(all))}
 	for _, c := range all {
@@ -85,7 +85,7 @@ func CompileCalendars(all []Calendar) Calendars {
 	return compiler.done
 }
 
-// Find returns a calendar. The error is a Fault, or what is wrong with the calendar.
+// Find returns a calendar. The error is a *Problem, or the problems of the calendar.
 func (c Calendars) Find(name string) (*schedule.Calendar, error) {
 	if c == nil {
 		return schedule.NewCalendar(schedule.CalendarSpec{})
@@ -100,7 +100,7 @@ func (c Calendars) Find(name string) (*schedule.Calendar, error) {
 	return found.calendar, nil
 }
 
-// Check returns what is wrong with the calendar of that name, as Faults, or nil.
+// Check returns what is wrong with the calendar of that name, as Problems, or nil.
 func (c Calendars) Check(name string) error { return c[name].err }
 
 // calendarCompiler follows bases, each calendar once.

@@ -11,13 +11,12 @@ const (
 	MaxDuration = 24 * time.Hour
 )
 
-// Duration is a length of time that reads and writes as Go writes it ("30s", "1h30m0s").
+// Duration is a length of time, read and written as Go writes it ("30s", "1h30m0s").
 // It is the wire form of every duration; the zero value means "not given".
 type Duration time.Duration
 
-// ParseDuration reads "30s", "1m30s", "250ms". It refuses what other notations would
-// make ambiguous: a bare number, days and weeks, ISO 8601. The error is a *Fault without
-// a path.
+// ParseDuration reads "30s", "1m30s", "250ms". It refuses ambiguous notations: a bare number,
+// days and weeks, ISO 8601. The error is a *Problem without a path.
 func ParseDuration(text string) (Duration, error) {
 	problem := func(code, message string) (Duration, error) {
 		return 0, &Problem{Code: code, Message: message}
@@ -42,7 +41,7 @@ func ParseDuration(text string) (Duration, error) {
 	return Duration(d), nil
 }
 
-// allDigitsAndUnits tells a well-formed duration that merely overflows from nonsense.
+// allDigitsAndUnits reports whether text is a well-formed duration, which may still overflow.
 func allDigitsAndUnits(text string) bool {
 	return text != "" && text[0] >= '0' && text[0] <= '9' && strings.Trim(text, "0123456789.hmsuµn") == "" &&
 		strings.ContainsAny(text[len(text)-1:], "hms")

@@ -16,16 +16,16 @@ var (
 	ErrNotEmpty = errors.New("app is not empty")
 	// ErrInUse says that a calendar cannot be deleted because something refers to it.
 	ErrInUse = errors.New("in use")
-	// ErrConflict says that the state of a thing does not allow what was asked.
+	// ErrConflict says that the state of a thing does not allow the request.
 	ErrConflict = errors.New("conflict")
-	// ErrNodeDead says that a node was declared dead; it must register again.
-	ErrNodeDead = errors.New("node was declared dead")
-	// ErrRolledBack says that a node cannot be resumed before it is settled what becomes of a rollback.
-	ErrRolledBack = errors.New("the database lost commits, and nobody has chosen yet what becomes of that: carillon rollback show tells more, and carillon rollback skip or replay settles it")
-	// ErrKeyMissing says that there is no key for secrets that are stored.
+	// ErrNodeDead says that a node was marked dead; it must register again.
+	ErrNodeDead = errors.New("the node was marked dead")
+	// ErrRolledBack says that a node cannot be resumed while a rollback is unresolved.
+	ErrRolledBack = errors.New("the database lost commits, and nobody has chosen yet what happens to the affected fires; see carillon rollback show, then run carillon rollback skip or carillon rollback replay")
+	// ErrKeyMissing says that no key opens a stored secret.
 	ErrKeyMissing = errors.New("a key-encryption key is missing")
 	// ErrSchemaTooNew says that the database was migrated by a newer version.
-	ErrSchemaTooNew = errors.New("schema is newer than this version knows")
+	ErrSchemaTooNew = errors.New("the schema is newer than this version of Carillon")
 )
 
 // NotFound returns an error that names the missing thing and is ErrNotFound.

@@ -21,7 +21,7 @@ func JobID(app, job string) int64 { return hashID("job", app, job) }
 // TriggerID returns the key of a trigger; see AppID.
 func TriggerID(app, job, trigger string) int64 { return hashID("trigger", app, job, trigger) }
 
-// hashID never returns 0, which stands for "none". Names hold no "/", so joining is unambiguous.
+// hashID never returns 0, which means "none". Names hold no "/", so joining is unambiguous.
 func hashID(parts ...string) int64 {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "/")))
 	return int64(binary.BigEndian.Uint64(sum[:8])>>1) | 1
@@ -67,7 +67,7 @@ func ParseRunKey(id string) (RunKey, error) {
 		ScheduledAt: time.UnixMilli(int64(ms)).UTC(),
 		Kind:        kind,
 	}
-	// The decoder passes over line breaks; one run has one id.
+	// The decoder skips line breaks, but one run has one id.
 	if key.String() != id {
 		return RunKey{}, ErrRunID
 	}
@@ -113,6 +113,6 @@ func (n *NodeID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Token fences the runs of one claim: only who holds it may record their outcome. Drawn at
+// Token fences the runs of one claim: a node records their outcome only with it. Drawn at
 // random by the claiming node; never 0.
 type Token int64

@@ -18,11 +18,12 @@ type Call struct {
 	Missed            *MissedRange // what a catch-up run stands for; nil for other runs
 	Target            Target
 	Payload           json.RawMessage
-	// Templates are those of Target, nil if it has none. Only for what they use are PreviousFire and
-	// NextFire worked out: the instants of the trigger before and after this one, zero if there is none.
+	// Templates are those of Target, nil if it has none. PreviousFire and NextFire are the scheduled
+	// times of the trigger before and after this one, zero if there is none; they are set only if
+	// Templates use them.
 	Templates              *Templates
 	PreviousFire, NextFire time.Time
-	// Delivery and Retry are for who makes the call: they say what becomes of it if it fails.
+	// Delivery and Retry tell the engine what to do when the call fails.
 	Delivery Delivery
 	Retry    Retry
 	// Slots is how many runs of its job there may be at once; 0: any number. See Job.Slots.
@@ -75,9 +76,9 @@ func (c Call) FunctionEvent() ([]byte, error) {
 }
 
 // Traceparent returns the W3C trace context of the attempt: all attempts of a run share a
-// trace, and each is a span of its own. It is a function of event id and attempt, so that
-// anybody can find the trace of a run. It says "sampled", lest receivers that follow their
-// caller record nothing.
+// trace, and each is a span of its own. It is a function of event id and attempt, so
+// the trace of a run can be found. It says "sampled", because receivers that follow
+// their caller would otherwise record nothing.
 func (c Call) Traceparent() string {
 	sum := sha256.Sum256([]byte(c.EventID))
 	span := sum[16:24]
@@ -87,10 +88,9 @@ func (c Call) Traceparent() string {
 	return string(append(hex.AppendEncode(text, span), "-01"...))
 }
 
-// Fence returns a number that grows from each attempt of a run to the next, and from each
-// instant of a trigger to the next. A receiver that remembers the highest which it has seen of a
-// trigger can refuse what comes late, such as a request of a node that was given up for dead.
-// It is exact in languages whose numbers are floating-point.
+// Fence returns a number that grows with each attempt of a run and with each fire of a trigger. A
+// receiver that remembers the highest number of a trigger can refuse late requests, such as one
+// from a node that was marked dead. It is exact in languages whose numbers are floating-point.
 func (c Call) Fence() int64 {
 	const attempts = 1000
 	return c.Key.ScheduledAt.UnixMilli()*attempts + int64(min(c.Attempt, attempts-1))

@@ -12,29 +12,29 @@ type Job struct {
 	Name string `json:"name"`
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
-	// Enabled is whether the triggers of the job fire. A disabled trigger owes no fires: when
-	// it is enabled again, it begins with the next instant.
+	// Enabled is whether the triggers of the job fire. A disabled trigger misses nothing: when
+	// it is enabled again, it starts with its next scheduled time.
 	Enabled bool `json:"enabled"`
-	// Priority says which fires of the app go first where they wait for a node: those of a
-	// higher one; 0 to MaxPriority.
+	// Priority orders the fires of the app that wait for a node: higher goes first; 0 to
+	// MaxPriority.
 	Priority int `json:"priority"`
-	// NodeLabels are what a node must have to run the job; empty: any node may. While no node
-	// has them, fires are owed.
+	// NodeLabels are the labels a node must have to run the job; empty: any node may. Fires wait
+	// while no node has them.
 	NodeLabels Labels `json:"node_labels,omitempty"`
-	// Delivery says what is done about an attempt of which nobody can say how it ended.
+	// Delivery says what happens to an attempt whose outcome is unknown.
 	Delivery Delivery `json:"delivery"`
 	// Retry says whether and when a failed run is attempted again.
 	Retry Retry `json:"retry,omitzero"`
-	// ConcurrencyPolicy says what becomes of a run that finds all slots taken; empty means
+	// ConcurrencyPolicy says what happens to a run when all slots are taken; empty means
 	// ConcurrencyAllow.
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy"`
 	// MaxConcurrency is how many runs of the job there may be at once, over all nodes, at most
-	// MaxMaxConcurrency; 0: no bound with ConcurrencyAllow, and else one.
+	// MaxMaxConcurrency; 0 means no bound with ConcurrencyAllow, else one run.
 	MaxConcurrency int `json:"max_concurrency"`
 	// QueueLimit is how many runs may wait for a slot; 0 means DefaultQueueLimit.
 	QueueLimit int `json:"queue_limit"`
-	// DeleteAfterCompletion is how long after State has become COMPLETE the job is deleted, from
-	// MinDeleteAfter to MaxRetention; 0: never. A job that is not complete throughout stays.
+	// DeleteAfterCompletion is the time from State becoming COMPLETE until the job is deleted, from
+	// MinDeleteAfter to MaxRetention; 0: never. A job that leaves COMPLETE before that stays.
 	DeleteAfterCompletion Duration `json:"delete_after_completion,omitempty"`
 	// Target is what a run calls.
 	Target Target `json:"target"`
@@ -45,15 +45,15 @@ type Job struct {
 
 	// Paused is an operator's pause of the whole job. Read-only, as all below.
 	Paused bool `json:"paused"`
-	// State is the roll-up of the job's triggers and live runs, for people: no fire depends on it. It
-	// is written with each change of the definition, and else follows within a handler's interval or,
-	// among many thousands of jobs, some of them.
+	// State is the roll-up of the job's triggers and live runs. It is for people: no fire depends on
+	// it. A change of the definition writes it at once; otherwise it follows within a handler
+	// interval, or several with many thousands of jobs.
 	State JobState `json:"state"`
 	// Revision counts the changes of the job; it is its ETag.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// Warnings are faults that do not stop the job from being stored.
+	// Warnings are problems that do not stop the job from being stored.
 	Warnings []Problem `json:"warnings,omitempty"`
 }
 
@@ -64,23 +64,23 @@ func (j *Job) SetDefaults() {
 	j.ConcurrencyPolicy, j.QueueLimit = ConcurrencyAllow, DefaultQueueLimit
 }
 
-// Delivery is a policy for attempts whose node died or was cut off. Empty means AtLeastOnce.
+// Delivery is a policy for attempts whose outcome is unknown because their node died or was cut off. Empty means AtLeastOnce.
 type Delivery string
 
 // The policies of delivery.
 const (
-	AtLeastOnce Delivery = "at_least_once" // it is repeated, under the same event id
+	AtLeastOnce Delivery = "at_least_once" // the attempt is repeated under the same event id
 	AtMostOnce  Delivery = "at_most_once"  // if it may have been sent, the run ends as lost
 )
 
 // JobState is the roll-up of a job's triggers and runs, as people see it.
 type JobState string
 
-// The states of a job. Of several that hold, the first in this order is shown.
+// The states of a job. If several apply, the first in this order is shown.
 const (
 	JobError     JobState = "ERROR"     // a trigger cannot be evaluated
-	JobExecuting JobState = "EXECUTING" // a trigger is armed, or a run is live
-	JobPaused    JobState = "PAUSED"    // what would be armed is paused
+	JobExecuting JobState = "EXECUTING" // a trigger has a next fire, or a run is live
+	JobPaused    JobState = "PAUSED"    // every trigger that would fire is paused
 	JobComplete  JobState = "COMPLETE"  // the triggers have no further fire
 	JobInit      JobState = "INIT"      // nothing is scheduled: no trigger, or none enabled
 )
@@ -109,8 +109,8 @@ func (j Job) RollUp(live bool) JobState {
 	return JobInit
 }
 
-// Complete tells whether no trigger of the job has a further fire, and there is one at all. Unlike for
-// JobComplete, a trigger that is disabled is not over.
+// Complete reports whether the job has triggers and all of them are complete. Unlike in JobComplete, a
+// disabled trigger is not complete.
 func (j Job) Complete() bool {
 	for _, t := range j.Triggers {
 		if t.State != TriggerComplete {
@@ -129,8 +129,8 @@ const (
 	MinDeleteAfter  = time.Minute
 )
 
-// Validate returns everything wrong with j, as Faults with JSON pointers, or nil. What
-// depends on the present (an instant in the past) is for Revise to judge.
+// Validate returns everything wrong with j, as Problems with JSON pointers, or nil. Apply
+// judges what depends on the current time, such as a time in the past.
 func (j Job) Validate() error {
 	var problems Problems
 	CheckName(&problems, "/name", j.Name)
@@ -165,7 +165,7 @@ func (j Job) Validate() error {
 	return problems.Err()
 }
 
-// Warn returns what is allowed but probably not meant; calendars are those of its app.
+// Warn returns what is allowed but probably a mistake; calendars are those of its app.
 // Schedules are judged from UpdatedAt on.
 func (j Job) Warn(calendars Calendars) []Problem {
 	var problems Problems

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Labels say what a node is or has (zone=a, disk=ssd), and what a job requires of the nodes
-// that run it.
+// Labels describe a node (zone=a, disk=ssd), and what a job requires of its nodes.
 type Labels map[string]string
 
-// MaxLabels bounds the labels of a node and those that a job requires.
+// MaxLabels bounds the labels of a node and of a job.
 const MaxLabels = 16
 
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
@@ -33,7 +32,7 @@ func (l Labels) check(problems *Problems, path string) {
 	}
 }
 
-// Validate returns everything wrong with labels, as Faults, or nil.
+// Validate returns everything wrong with labels, as Problems, or nil.
 func (l Labels) Validate() error {
 	var problems Problems
 	l.check(&problems, "")

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Locks keep nodes from doing the same work at the same time or one after the other. They save
-// work and no more: what is done under one is a compare-and-swap, or presents its fence.
+// Locks stop nodes from doing the same work at the same time or one after the other. They only save
+// work: every write under a lock is a compare-and-swap or presents the lock's fence.
 type Locks interface {
 	// Lock takes those of the named locks that are free, in one statement, and returns them.
-	// It waits for none.
+	// It does not wait.
 	Lock(ctx context.Context, request LockRequest) ([]Lock, error)
-	// Unlock gives locks back. Those that were lost meanwhile stay with their new holders.
+	// Unlock gives locks back. Locks that were lost in the meantime stay with their new holders.
 	Unlock(ctx context.Context, locks []Lock) error
 }
 
-// LockRequest asks for locks. By the database's clock they are free again when AtMost has passed,
-// or when they are given back, but not before AtLeast has passed: that is the window in which
-// nodes whose loops are apart do not repeat each other's work. Who asks for the same lock asks for
-// the same AtMost.
+// LockRequest asks for locks. By the database's clock a lock is free again when AtMost has passed or
+// when it is given back, but not before AtLeast has passed: within that window, nodes whose loops
+// run at different times do not repeat each other's work. All nodes must ask for a lock with the
+// same AtMost.
 type LockRequest struct {
 	Node            NodeID
 	Names           []string
@@ -26,7 +26,7 @@ type LockRequest struct {
 	Now             time.Time
 }
 
-// Lock is one that was taken. Fence counts its holders: only who has the latest may write under it.
+// Lock is a lock that was taken. Fence counts its holders; only the latest fence allows a write.
 type Lock struct {
 	Name  string
 	Node  NodeID
@@ -35,11 +35,11 @@ type Lock struct {
 
 // The names of locks.
 const (
-	LockFleet    = "fleet"    // the care for nodes
-	LockHistory  = "history"  // the clean-up of the ledger
-	LockStates   = "states"   // the states of jobs
-	LockZones    = "zones"    // fire times, when the time zone database has changed
-	LockRollback = "rollback" // what an operator chose to skip, when the database lost commits
+	LockFleet    = "fleet"    // marking nodes dead
+	LockHistory  = "history"  // removing expired history
+	LockStates   = "states"   // rolling up job states
+	LockZones    = "zones"    // rescheduling after a change of the time zone database
+	LockRollback = "rollback" // skipping fires after a rollback
 )
 
 // LockApp is the name of the lock of an app.

@@ -18,7 +18,7 @@ type Node struct {
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"`
 	NodeReport
-	// Share is the part of the fleet's fires that the node claimed in the minute before its
+	// Share is the fraction of all fires that the node claimed in the minute before its
 	// latest heartbeat, from 0 to 1; 0 of a dead node.
 	Share float64 `json:"share"`
 }
@@ -32,16 +32,16 @@ func (n Node) Serves(appID int64, required Labels) bool {
 	return mine && n.Labels.Have(required)
 }
 
-// NodeReport is what a node says of itself with a heartbeat.
+// NodeReport is what a node reports with a heartbeat.
 type NodeReport struct {
 	// InFlight is how many runs the node held.
 	InFlight int `json:"in_flight"`
 	// Fires is how many fires the node claimed in the minute before.
 	Fires int `json:"fires"`
-	// Lag is how late, at most, attempts began since the heartbeat before.
+	// Lag is the latest start of an attempt since the previous heartbeat.
 	Lag Duration `json:"lag"`
 	// ClockOffset is how far the node's wall clock is ahead of the database's; negative if it
-	// is behind. It moves no fire, for the database's clock decides.
+	// is behind. It does not move fires: the database's clock decides.
 	ClockOffset Duration `json:"clock_offset"`
 }
 
@@ -63,12 +63,12 @@ func SetShares(nodes []Node) {
 // NodeState is the state of a node.
 type NodeState string
 
-// The states of a node. Only an operator pauses; only the node itself drains.
+// The states of a node. Operators pause a node; a node drains itself or is told to.
 const (
 	NodeActive   NodeState = "active"
 	NodePaused   NodeState = "paused"
 	NodeDraining NodeState = "draining"
-	NodeDead     NodeState = "dead" // its heartbeat stayed out, or it left
+	NodeDead     NodeState = "dead" // its heartbeat is missing, or it left
 )
 
 // APIToken is a bearer token of the HTTP API. The token itself is shown once, at its creation.

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// ConcurrencyPolicy says what becomes of a run of a job that finds all slots taken. It is not
-// named after overlaps, because Schedule.Overlap is about daylight saving.
+// ConcurrencyPolicy says what happens to a run of a job when all slots are taken. It is not called
+// overlap, because Schedule.Overlap is about daylight saving.
 type ConcurrencyPolicy string
 
-// The policies of concurrency. Without Job.MaxConcurrency, ConcurrencyAllow has slots without
-// end, and the others have one.
+// The policies of concurrency. Without Job.MaxConcurrency, ConcurrencyAllow has no bound, and the
+// others have one slot.
 const (
-	ConcurrencyAllow   ConcurrencyPolicy = "allow"   // the run waits, as with queue, if there is a bound at all
+	ConcurrencyAllow   ConcurrencyPolicy = "allow"   // the run waits as with queue, if there is a bound
 	ConcurrencyForbid  ConcurrencyPolicy = "forbid"  // the run is skipped
 	ConcurrencyQueue   ConcurrencyPolicy = "queue"   // the run waits for its turn; beyond Job.QueueLimit it is skipped
 	ConcurrencyReplace ConcurrencyPolicy = "replace" // the oldest run is cancelled, and the new one begins when that has stopped
@@ -46,45 +46,45 @@ func (j Job) checkConcurrency(problems *Problems) {
 	checkRange(problems, "/queue_limit", j.QueueLimit, 0, MaxQueueLimit)
 }
 
-// Slot is the right of a run to be one of those that its job may have at once. The run holds it,
-// whichever node works on it, until it has ended; of a run that was cancelled, until its request
-// has been given up, or its node is dead.
+// Slot is the right of a run to execute when its job bounds how many may. The run holds it until
+// it ends, whichever node works on it. A cancelled run holds it until its request has stopped or its
+// node is dead.
 type Slot struct {
 	// Run is the id of the run.
 	Run string `json:"run"`
-	// Node makes an attempt of it; nil: none does at present.
+	// Node makes an attempt of it now; nil: none does.
 	Node *NodeID `json:"node,omitempty"`
 	// Since is when the run got the slot.
 	Since time.Time `json:"since"`
 }
 
-// Contender is a run of a job that has a slot or is to have one.
+// Contender is a run that has a slot or wants one.
 type Contender struct {
 	RunKey
-	// Live tells that the run has not ended. One that has may still have a request in flight.
+	// Live tells that the run has not ended. A run that ended may still have a request in flight.
 	Live bool
-	// Slot tells that it has a slot, and Busy that a live node makes an attempt of it under that.
+	// Slot tells that it has a slot, and Busy that a live node makes an attempt with it.
 	Slot, Busy bool
-	// Asks tells that it is about to begin, and Waits that it was told to wait.
+	// Asks tells that a node asks to begin it, and Waits that it was told to wait.
 	Asks, Waits bool
 }
 
-// Verdict is what becomes of a contender.
+// SlotDecision is what happens to a contender.
 type SlotDecision int
 
-// The verdicts.
+// The decisions.
 const (
 	SlotStay   SlotDecision = iota // nothing changes
 	SlotBegin                      // it has a slot and may begin
-	SlotWait                       // it is to wait
-	SlotWake                       // it waited, and is to ask again
-	SlotSkip                       // it ends without having begun
+	SlotWait                       // it waits
+	SlotWake                       // it waited, and asks again
+	SlotSkip                       // it ends without an attempt
 	SlotCancel                     // it has a slot and ends
 )
 
-// Contend says what becomes of the runs of a job that have a slot or are to have one, by its
-// policy. It puts them in order, the earliest first, and returns as many verdicts. Runs that
-// neither ask nor wait, because a node is only about to begin them, keep their place in line.
+// Contend decides, by the job's policy, what happens to its runs that have a slot or want one. It
+// sorts them, the earliest first, and returns a decision for each. Runs that neither ask nor wait
+// yet keep their place in the order.
 func (j Job) Contend(all []Contender) []SlotDecision {
 	slices.SortFunc(all, func(a, b Contender) int {
 		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID), cmp.Compare(a.Kind.Code(), b.Kind.Code()))
@@ -124,8 +124,8 @@ func (j Job) Contend(all []Contender) []SlotDecision {
 	return verdicts
 }
 
-// replace lets the latest runs stay, as many as there are slots. The slot of one that is
-// cancelled is free when its request has been given up, at once if it has none.
+// replace keeps the latest runs, as many as there are slots. The slot of a cancelled run is free when
+// its request has stopped, or at once if it has none.
 func (j Job) replace(all []Contender, verdicts []SlotDecision, free int) {
 	stay := j.Slots()
 	for i, c := range slices.Backward(all) {
@@ -154,7 +154,7 @@ func (j Job) replace(all []Contender, verdicts []SlotDecision, free int) {
 	}
 }
 
-// admit is what becomes of a contender for whom there is a slot.
+// admit decides about a contender that gets a slot.
 func (c Contender) admit() SlotDecision {
 	switch {
 	case c.Asks:
@@ -165,8 +165,8 @@ func (c Contender) admit() SlotDecision {
 	return SlotStay
 }
 
-// resume is what becomes of a run that has its slot from an earlier attempt: it goes on unless
-// that is still in flight, because the run was cancelled and then requested again.
+// resume decides about a run that has its slot from an earlier attempt. It goes on unless that
+// attempt is still in flight, because the run was cancelled and then requested again.
 func (c Contender) resume() SlotDecision {
 	switch {
 	case !c.Live:

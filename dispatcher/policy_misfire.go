@@ -6,10 +6,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// MisfirePolicy says what becomes of fires that are later than Trigger.MisfireAfter.
+// MisfirePolicy says what happens to fires that are later than Trigger.MisfireAfter.
 type MisfirePolicy string
 
-// The policies for misfires. A fire that is late, but not so late, simply fires.
+// The policies for misfires. A fire that is less late still runs.
 const (
 	FireOnce MisfirePolicy = "fire_once" // one catch-up run stands for all of them
 	FireAll  MisfirePolicy = "fire_all"  // each of them runs, the latest MostCaughtUp at most
@@ -19,8 +19,8 @@ const (
 // MaxCatchUpWindow is the longest that Trigger.CatchUpWindow can be, and its default.
 const MaxCatchUpWindow = Duration(365 * 24 * time.Hour)
 
-// MostCaughtUp is how many missed fires of a trigger fire_all runs; what was missed before
-// these is skipped.
+// MostCaughtUp is how many missed fires of a trigger fire_all runs: the latest. Earlier ones are
+// skipped.
 const MostCaughtUp = 1000
 
 // checkMisfires adds what is wrong with how t treats missed fires.
@@ -33,7 +33,7 @@ func (t Trigger) checkMisfires(problems *Problems) {
 	if t.CatchUpWindow == 0 {
 		return
 	}
-	// A shorter window would pass over every fire that counts as missed.
+	// A shorter window would skip every fire that counts as missed.
 	t.CatchUpWindow.check(problems, "/catch_up_window", t.MisfireAfter.Std(), MaxCatchUpWindow.Std())
 }
 
@@ -44,7 +44,7 @@ type MissedRange struct {
 	Count int       `json:"count"`
 }
 
-// Misfire is the recorded decision about fires whose time passed without a claim.
+// Misfire is the recorded decision about fires that were not claimed in time.
 type Misfire struct {
 	App     string `json:"app"`
 	Job     string `json:"job"`
@@ -53,35 +53,35 @@ type Misfire struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Count int       `json:"count"`
-	// Decision is what was done about them, Reason why.
+	// Decision is what was decided, Reason why.
 	Decision Decision `json:"decision"`
 	Reason   string   `json:"reason"`
 	// Run is the id of the catch-up run, empty if there is none.
 	Run string `json:"run,omitempty"`
-	// Node took the decision; nil if a change of the definition did.
+	// Node is the node that decided; nil if a change of the definition did.
 	Node      *NodeID   `json:"node,omitempty"`
 	DecidedAt time.Time `json:"decided_at"`
 }
 
-// Cursor returns the key by which the next page of misfires is asked for.
+// Cursor returns the cursor of the page of misfires that follows m.
 func (m Misfire) Cursor() string {
 	return RunKey{TriggerID: TriggerID(m.App, m.Job, m.Trigger), ScheduledAt: m.From, Kind: KindCatchUp}.String()
 }
 
-// Decision is what was done about missed fires.
+// Decision is what happened to missed fires.
 type Decision string
 
 // The decisions.
 const (
 	DecisionFireOnce Decision = "fire_once" // one catch-up run for all of them
 	DecisionSkip     Decision = "skip"      // none of them runs
-	// DecisionFireAll runs an instant late, as the fire that it is: its run accounts for it, so
-	// no Misfire holds this decision.
+	// DecisionFireAll runs a fire late, as itself: its run explains it, so no Misfire has this
+	// decision.
 	DecisionFireAll Decision = "fire_all"
 )
 
-// MostMissed bounds how many missed fires are counted one by one, which takes milliseconds;
-// a Misfire with this count stands for at least so many.
+// MostMissed bounds how many missed fires are counted, which takes milliseconds; a Misfire with this
+// count stands for at least as many.
 const MostMissed = 10_000
 
 // Missed returns the last of the instants of s in [from, now], from being one of them, how

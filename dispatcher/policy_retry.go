@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Retry says what becomes of a run whose attempt failed: whether, and when, it is attempted
-// again, under the same event id. The zero value stands for the defaults.
+// Retry says whether and when a run whose attempt failed is attempted again, under the same event id.
+// The zero value stands for the defaults.
 type Retry struct {
-	// MaxAttempts is how many attempts may fail, the first included: 1 to MostAttempts. Attempts
-	// that were lost with their node, or that a target was too busy to take, do not count.
+	// MaxAttempts is how many attempts may fail, including the first: 1 to MostAttempts. Attempts
+	// that were lost with their node, or throttled by the target, do not count.
 	MaxAttempts int `json:"max_attempts"`
-	// Base bounds the wait before the second attempt, and twice as much each further one; each
-	// wait is drawn evenly from nothing to its bound (full jitter).
+	// Base bounds the wait before the second attempt; the bound doubles for each further one. Each
+	// wait is drawn evenly between zero and its bound (full jitter).
 	Base Duration `json:"base"`
-	// Cap is the longest wait, also of those that a target asks for by Retry-After.
+	// Cap is the longest wait, also when a target asks for more with Retry-After.
 	Cap Duration `json:"cap"`
 	// Delays are the waits, to the millisecond, in place of Base and its doubling; the last one
 	// repeats. There are fewer than MaxAttempts.
 	Delays []Duration `json:"delays,omitempty"`
-	// MaxAge is how long after its first attempt began, or was defers, a run may be attempted.
+	// MaxAge is the time after the first attempt began, or was deferred, in which a run may be attempted.
 	MaxAge Duration `json:"max_age"`
 	// StopAtNextFire ends the run instead of an attempt at or after the next fire of its trigger.
 	StopAtNextFire bool `json:"stop_at_next_fire"`
@@ -40,7 +40,7 @@ func (r *Retry) SetDefaults() {
 	*r = Retry{MaxAttempts: DefaultAttempts, Base: DefaultBase, Cap: DefaultCap, MaxAge: DefaultMaxAge}
 }
 
-// IsZero tells the policy that nobody has given.
+// IsZero reports whether r is the zero value, which stands for the defaults.
 func (r Retry) IsZero() bool {
 	return r.MaxAttempts == 0 && r.Base == 0 && r.Cap == 0 && len(r.Delays) == 0 && r.MaxAge == 0 && !r.StopAtNextFire
 }
@@ -59,7 +59,7 @@ func (r Retry) check(problems *Problems, path string) {
 		return
 	}
 	if r.MaxAttempts < 1 || r.MaxAttempts > MostAttempts {
-		problems.Add(path+"/max_attempts", CodeAttemptsRange, "%d attempts are not between 1 and %d; 1 means that a failed run is not repeated", r.MaxAttempts, MostAttempts)
+		problems.Add(path+"/max_attempts", CodeAttemptsRange, "%d attempts are not between 1 and %d; with 1 a failed run is not repeated", r.MaxAttempts, MostAttempts)
 	}
 	r.Base.check(problems, path+"/base", MinDuration, MaxDuration)
 	r.Cap.check(problems, path+"/cap", MinDuration, MaxDuration)
@@ -93,8 +93,8 @@ func (r Retry) Delay(failures int, draw float64) time.Duration {
 	return time.Duration(draw * float64(min(bound, r.Cap.Std()))).Truncate(time.Millisecond)
 }
 
-// Repeatable tells the failures that another attempt may overcome. Of answers of status 4xx these
-// are the few that speak of the time and not of the request.
+// Repeatable reports whether another attempt may succeed. Of the statuses 4xx only those about timing
+// are repeatable, because the others are about the request itself.
 func (c Class) Repeatable(httpStatus int) bool {
 	switch c {
 	case ClassHTTP4xx:
@@ -105,8 +105,8 @@ func (c Class) Repeatable(httpStatus int) bool {
 	return true
 }
 
-// NeverSent tells the failures that come before the first byte of a request, or before its
-// target would act on it.
+// NeverSent reports whether an attempt failed before the first byte of its request, or before its
+// target acted on it.
 func (c Class) NeverSent() bool {
 	switch c {
 	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassCredentials, ClassThrottled, ClassCircuitOpen, ClassHostRate:
@@ -115,7 +115,7 @@ func (c Class) NeverSent() bool {
 	return false
 }
 
-// OfHost tells the failures that speak against a host as a whole and not against one request.
+// OfHost reports whether the failure is one of the whole host and not of a single request.
 func (c Class) OfHost() bool {
 	switch c {
 	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassTLS, ClassReset, ClassTimeout, ClassHTTP5xx, ClassProtocol:
@@ -127,26 +127,25 @@ func (c Class) OfHost() bool {
 // NextAttempt is when a run is attempted again.
 type NextAttempt struct {
 	At time.Time
-	// Until is when the run is given up: no attempt begins later.
+	// Until is when the run fails for good: no attempt begins later.
 	Until time.Time
-	// Spent tells that the attempt counts against Retry.MaxAttempts.
+	// CountsAsFailure tells that the attempt counts against Retry.MaxAttempts.
 	CountsAsFailure bool
-	// Unmade tells that the attempt was defers before it began: its number is not consumed.
+	// NotAttempted tells that the attempt was deferred before it began, so its number is used again.
 	NotAttempted bool
-	// StopAtNextFire gives the run up when its trigger fires before At, or has since.
+	// StopAtNextFire ends the run if its trigger fires before At, or has fired since.
 	StopAtNextFire bool
 }
 
-// Retries are runs in state retrying. Nobody holds them: any node adopts what is due; see
+// Retries are runs in state retrying. No node holds them; any node adopts those that are due. See
 // AdoptQuery.
 type Retries interface {
-	// NextRetry returns when the first run is to be attempted again that is not due at after;
-	// zero if there is none.
+	// NextRetry returns when the first retry later than after is due; zero if there is none.
 	NextRetry(ctx context.Context, after time.Time) (time.Time, error)
-	// GiveUp ends the retrying runs that are due and whose time is over, with the outcome of their
-	// latest attempt, and returns how many.
+	// GiveUp ends the retrying runs that are past their time, with the outcome of their latest
+	// attempt, and returns how many.
 	GiveUp(ctx context.Context, now time.Time) (int, error)
-	// Disable puts the trigger of a run into state error with a reason and an audit, if it
-	// waits. A resume, or any change of the job, lifts it.
+	// Disable puts the trigger of a run into state error with a reason, if it is waiting, and adds
+	// an entry to the audit log. A resume or any change of the job lifts it.
 	Disable(ctx context.Context, run RunKey, reason string, now time.Time) error
 }

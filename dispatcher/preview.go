@@ -5,7 +5,7 @@ import "time"
 // PreviewRequest asks when a schedule would fire if it were declared at From.
 type PreviewRequest struct {
 	Schedule
-	// App is whose calendars the schedule may name; it is needed for that only.
+	// App is the app of the calendar that the schedule names; needed only for that.
 	App string `json:"app,omitempty"`
 	// Identity is what H and jitter hash: app/job/trigger, as for the trigger of that name.
 	Identity string `json:"identity,omitempty"`
@@ -24,19 +24,19 @@ const (
 // SetDefaults gives a decoded request the values of fields that its JSON leaves out.
 func (p *PreviewRequest) SetDefaults() { p.Count = DefaultPreview }
 
-// Preview is the response to a PreviewRequest: the schedule with everything that its text
-// left to be recognised written out, and its fire times.
+// Preview is the response to a PreviewRequest: the schedule with everything that was recognised or
+// defaulted written out, and its fire times.
 type Preview struct {
 	Schedule
 	From time.Time `json:"from"`
-	// FireTimes are fewer than asked for where the schedule ends.
+	// FireTimes are fewer than Count if the schedule ends.
 	FireTimes []time.Time `json:"fire_times"`
-	// DueTimes say when each of them runs; they are given only where jitter moves them.
+	// DueTimes are when each of them runs; given only if jitter moves them.
 	DueTimes []time.Time `json:"due_times,omitempty"`
 }
 
-// Validate returns everything wrong with p, as Faults with JSON pointers, or nil. Whether
-// its calendar exists is for Preview to judge.
+// Validate returns everything wrong with p, as Problems with JSON pointers, or nil. Preview
+// checks whether its calendar exists.
 func (p PreviewRequest) Validate() error {
 	var problems Problems
 	p.Schedule.check(&problems, p.Identity)
@@ -54,8 +54,8 @@ func (p PreviewRequest) Validate() error {
 	return problems.Err()
 }
 
-// Preview answers a valid p; now stands in for a From that is not given. The error is a
-// Fault or Faults.
+// Preview returns the preview of a valid p; now is the default of From. The error is a *Problem or
+// Problems.
 func (p PreviewRequest) Preview(calendars Calendars, now time.Time) (Preview, error) {
 	from := now.UTC().Truncate(time.Millisecond)
 	if p.From != nil {

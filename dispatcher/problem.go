@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Codes of faults. With schedule.Codes they are the closed list of what `code` can hold in
-// a problem+json answer.
+// Codes of problems. With schedule.Codes they are the closed list of values of `code` in a
+// problem+json response.
 const (
 	CodeAtPast          = "at_past"
 	CodeAppDisabled     = "app_disabled"
@@ -92,9 +92,9 @@ const (
 	CodeURLUserinfo     = "url_userinfo"
 )
 
-// Fault is one thing wrong with an input.
+// Problem is one thing wrong with an input.
 type Problem struct {
-	// Path is a JSON pointer (RFC 6901) to the value at fault; empty means the input as a whole.
+	// Path is a JSON pointer (RFC 6901) to the wrong value; empty means the input as a whole.
 	Path string `json:"path"`
 	// Code is one of the Code constants or of schedule.Codes.
 	Code string `json:"code"`
@@ -110,10 +110,10 @@ func (f *Problem) Error() string {
 	return f.Path + ": " + f.Message
 }
 
-// Faults is everything wrong with one input. As an error it is never empty.
+// Problems are all that is wrong with one input. As an error it is never empty.
 type Problems []Problem
 
-// Error joins the faults, one after the other.
+// Error joins the problems.
 func (f Problems) Error() string {
 	lines := make([]string, len(f))
 	for i := range f {
@@ -127,7 +127,7 @@ func (f *Problems) Add(path, code, format string, args ...any) {
 	*f = append(*f, Problem{Path: path, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// AddError appends what err holds under path: the faults of a Faults, a Fault or a
+// AddError appends what err holds under path: a Problem, Problems or
 // schedule.Errors.
 func (f *Problems) AddError(path string, err error) {
 	var one *Problem
@@ -150,7 +150,7 @@ func (f *Problems) AddError(path string, err error) {
 	}
 }
 
-// Err returns f as an error, nil when there is no fault.
+// Err returns f as an error, nil if it is empty.
 func (f Problems) Err() error {
 	if len(f) == 0 {
 		return nil

@@ -2,10 +2,9 @@ package dispatcher
 
 import "time"
 
-// RescheduleForCalendar returns the armed triggers of job whose calendar is among changed, by name,
-// with their fire times worked out again at now. Fires that were due and that the changed
-// calendar excludes come back as misfires, so that they are accounted for; those that it
-// still allows stay due.
+// RescheduleForCalendar returns the enabled triggers of job whose calendar is among changed, by name,
+// with new fire times at now. Fires that were due and that the changed calendar excludes come back as
+// misfires, so that they are explained; fires that it still allows stay due.
 func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calendars, now time.Time) (map[string]Trigger, []Misfire) {
 	triggers := map[string]Trigger{}
 	var missed []Misfire
@@ -37,8 +36,9 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 	return triggers, missed
 }
 
-// RescheduleForZones returns a trigger of job, which is armed, as another time zone database arms it at now.
-// A fire that is due stays so if it is still an instant; else it comes back as a misfire.
+// RescheduleForZones returns a trigger of job that has a next fire, with the fire time that this
+// program's time zone database gives it at now. A due fire stays due if it is still a scheduled time;
+// otherwise it comes back as a misfire.
 func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire) {
 	t := job.Triggers[name]
 	t.State = t.storedState()

@@ -4,27 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// TriggerRevision is a trigger as it was from one change to the next. Its NextFireTime is the
-// first instant that it owes, nil if none; Enabled and Paused are those of trigger and job together.
+// TriggerRevision is a trigger as it was between two changes. NextFireTime is the first time that
+// this revision scheduled, nil if none; Enabled and Paused combine those of the trigger and its job.
 type TriggerRevision struct {
 	Trigger
-	// Revision is the job's, CalendarRevision that of the app's calendars.
+	// Revision is that of the job, CalendarRevision that of the app's calendars.
 	Revision, CalendarRevision int64
-	// From is when it came into force, by Cause.
+	// From is when the revision came into force, and Cause is why.
 	From  time.Time
 	Cause Cause
-	// Settled is the last instant that the revision before it owed.
+	// Settled is the last time that the revision before it scheduled.
 	Settled time.Time
-	// Zones is the time zone database by which its fire times were worked out.
+	// Zones is the version of the time zone database that its fire times were computed with.
 	Zones string
 }
 
-// Cause is what brought a revision of a trigger about.
+// Cause is why a trigger got a new revision.
 type Cause string
 
 // The causes.
@@ -33,125 +34,132 @@ const (
 	CausePause    Cause = "pause"
 	CauseResume   Cause = "resume"
 	CauseDelete   Cause = "delete"   // of the trigger or its job
-	CauseCalendar Cause = "calendar" // a calendar that it uses was changed
-	CauseZones    Cause = "zones"    // the time zone database was changed
+	CauseCalendar Cause = "calendar" // a calendar that it uses changed
+	CauseZones    Cause = "zones"    // the time zone database changed
 )
 
-// TriggerHistory is what is on record of one trigger.
+// TriggerHistory is the history of one trigger.
 type TriggerHistory struct {
 	Name string
-	// Revisions are those in force since the instant asked for, oldest first; never none.
+	// Revisions are those in force since the time asked for, oldest first; never empty.
 	Revisions []TriggerRevision
-	// Next is the instant that is to be claimed or settled next, zero if there is none, and
-	// Error why it cannot be.
+	// Next is the scheduled time that is to be claimed or settled next, zero if there is none.
+	// Error says why it cannot be.
 	Next  time.Time
 	Error string
 }
 
-// AppHistory is what the accounts of an app depend on.
+// AppHistory is the part of an app's history that explains its fires.
 type AppHistory struct {
-	// Now is the present by the database's clock, Since how far the app's history goes back.
+	// Now is the time by the database's clock. Since is how far the app's history goes back.
 	Now, Since time.Time
-	// Enabled is whether the app was enabled at the instant asked for, and Changed since when;
-	// nil: since before anything that is on record.
+	// Enabled says whether the app was enabled at the time asked for, and Changed since when;
+	// nil: since before the history begins.
 	Enabled bool
 	Changed *time.Time
 }
 
-// Accounts is what Explain and Audit read.
+// Revisions is the history of definitions: it says which times an app's triggers scheduled.
 type Revisions interface {
 	// AppHistory returns ErrNotFound if there is no such app.
 	AppHistory(ctx context.Context, app string, at, now time.Time) (AppHistory, error)
-	// EveryJobName lists the names of an app's jobs, deleted ones too, in order.
+	// EveryJobName lists the names of an app's jobs in order, deleted ones included.
 	EveryJobName(ctx context.Context, app string, page Page) ([]string, error)
-	// TriggerHistories returns the records of a job's triggers, removed ones too, by name, with
-	// their revisions in force at since or later. What is claimed afterwards is later than Next.
+	// TriggerHistories returns the histories of a job's triggers by name, removed ones included,
+	// with the revisions in force at since or later. A fire that is claimed after this call is
+	// not earlier than Next.
 	TriggerHistories(ctx context.Context, app, job string, since time.Time) ([]TriggerHistory, error)
-	// CalendarsAt returns the calendars of an app as they were at a revision of the lot.
+	// CalendarsAt returns the calendars of an app as they were at a calendar revision.
 	CalendarsAt(ctx context.Context, app string, revision int64) ([]Calendar, error)
-	// Fires returns the scheduled runs of a job from one instant to another, both inclusive, in
-	// order, at most limit.
+	// Fires returns the scheduled runs of a job between two times, both inclusive, in order, at
+	// most limit.
 	Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]RunKey, error)
 }
 
-// span is a stretch of instants, both inclusive, in which one schedule says what a trigger owes.
-type span struct {
-	revision    *TriggerRevision
-	from, until time.Time
-	// open is the first instant that is yet to be claimed or settled, zero if there is none.
-	open time.Time
+// Span is a period, both ends inclusive, in which one revision schedules the fires of a trigger.
+type Span struct {
+	Revision    *TriggerRevision
+	From, Until time.Time
+	// Open is the first scheduled time that is yet to be claimed or settled, zero if there is none.
+	Open time.Time
 }
 
-// spans returns what r owed, in order.
-func (r *TriggerHistory) spans() []span {
-	var all []span
-	for i := range r.Revisions {
-		one := &r.Revisions[i]
+// Contains says whether t lies in the span.
+func (s Span) Contains(t time.Time) bool { return !t.Before(s.From) && !t.After(s.Until) }
+
+// Spans returns the spans of a trigger, in order.
+func (h *TriggerHistory) Spans() []Span {
+	var all []Span
+	for i := range h.Revisions {
+		one := &h.Revisions[i]
 		if one.NextFireTime == nil {
 			continue
 		}
-		s := span{revision: one, from: *one.NextFireTime, until: lastSettled}
-		if i+1 < len(r.Revisions) {
-			s.until = r.Revisions[i+1].Settled
+		s := Span{Revision: one, From: *one.NextFireTime, Until: endOfTime}
+		if i+1 < len(h.Revisions) {
+			s.Until = h.Revisions[i+1].Settled
 		} else {
-			s.open = r.Next
+			s.Open = h.Next
 		}
-		if !s.until.Before(s.from) {
+		if !s.Until.Before(s.From) {
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// lastSettled is after every instant that a schedule has.
-var lastSettled = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+// endOfTime is after every fire of every schedule.
+var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// at returns the revision that was in force at an instant, nil before the first.
-func (r *TriggerHistory) at(t time.Time) *TriggerRevision {
-	var found *TriggerRevision
-	for i := range r.Revisions {
-		if !r.Revisions[i].From.After(t) {
-			found = &r.Revisions[i]
+// At returns the revision that decides about a time, and the span that contains the time. The span
+// is nil if the revision did not schedule then; the revision is nil before the first one.
+func (h *TriggerHistory) At(t time.Time) (*TriggerRevision, *Span) {
+	for _, s := range slices.Backward(h.Spans()) {
+		if s.Contains(t) {
+			return s.Revision, &s
 		}
 	}
-	return found
-}
-
-// accountant reads the accounts of one job.
-type revisionReader struct {
-	Revisions
-	app, job  string
-	calendars map[int64]Calendars
-}
-
-func newRevisionReader(a Revisions, app, job string) *revisionReader {
-	return &revisionReader{Revisions: a, app: app, job: job, calendars: map[int64]Calendars{}}
-}
-
-// schedule returns the schedule of a revision as it was, with its calendar or without any.
-func (a *revisionReader) schedule(ctx context.Context, trigger string, r *TriggerRevision, bare bool) (*schedule.Schedule, error) {
-	declared := r.Schedule
-	if bare {
-		declared.Calendar = ""
+	for i := range slices.Backward(h.Revisions) {
+		if !h.Revisions[i].From.After(t) {
+			return &h.Revisions[i], nil
+		}
 	}
-	calendars, known := a.calendars[r.CalendarRevision]
-	if declared.Calendar != "" && !known {
-		all, err := a.CalendarsAt(ctx, a.app, r.CalendarRevision)
+	return nil, nil
+}
+
+// PastSchedules evaluates the schedules of one job as they were at earlier revisions.
+type PastSchedules struct {
+	revisions Revisions
+	app, job  string
+	calendars map[int64]Calendars // by revision
+}
+
+// NewPastSchedules returns the past schedules of a job.
+func NewPastSchedules(revisions Revisions, app, job string) *PastSchedules {
+	return &PastSchedules{revisions: revisions, app: app, job: job, calendars: map[int64]Calendars{}}
+}
+
+// At returns the schedule of a trigger at a revision, with the calendars of that revision. The error
+// is an *UnreadableError if this version of the program cannot evaluate the schedule.
+func (p *PastSchedules) At(ctx context.Context, trigger string, r *TriggerRevision) (*schedule.Schedule, error) {
+	calendars, known := p.calendars[r.CalendarRevision]
+	if r.Calendar != "" && !known {
+		all, err := p.revisions.CalendarsAt(ctx, p.app, r.CalendarRevision)
 		if err != nil {
-			return nil, fmt.Errorf("read calendars of app %s: %w", a.app, err)
+			return nil, fmt.Errorf("read calendars of app %s: %w", p.app, err)
 		}
 		calendars = CompileCalendars(all)
-		a.calendars[r.CalendarRevision] = calendars
+		p.calendars[r.CalendarRevision] = calendars
 	}
-	s, err := declared.Parse(Identity(a.app, a.job, trigger), r.AnchorAt, calendars)
+	s, err := r.Parse(Identity(p.app, p.job, trigger), r.AnchorAt, calendars)
 	if err != nil {
-		return nil, &unreadableError{err}
+		return nil, &UnreadableError{err}
 	}
 	return s, nil
 }
 
-// FiresAround returns the instants of a schedule before and after one of them, zero where there is
-// none. Those of a fixed delay are not known by its schedule.
+// FiresAround returns the fires of a schedule before and after one of them, zero where there is
+// none. A schedule does not know those of a fixed delay.
 func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) {
 	if _, delayed := s.FixedDelay(); delayed {
 		return previous, next
@@ -161,45 +169,45 @@ func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) 
 	return previous, next
 }
 
-// FiresAroundInForce is FiresAround by the schedule, and calendars, that were in force when a trigger
-// owed an instant. It is a *TemplateError if this version cannot evaluate them.
-func FiresAroundInForce(ctx context.Context, ledger Revisions, app, job, trigger string, at time.Time) (previous, next time.Time, err error) {
-	records, err := ledger.TriggerHistories(ctx, app, job, at)
+// FiresAroundInForce is FiresAround by the schedule and calendars that were in force at a scheduled
+// time of a trigger. The error is a *TemplateError if this version of the program cannot evaluate
+// them.
+func FiresAroundInForce(
+	ctx context.Context, revisions Revisions, app, job, trigger string, at time.Time,
+) (previous, next time.Time, err error) {
+	histories, err := revisions.TriggerHistories(ctx, app, job, at)
 	if err != nil {
 		return previous, next, err
 	}
-	for i := range records {
-		if records[i].Name != trigger {
-			continue
-		}
-		owed := records[i].at(at)
-		for _, s := range records[i].spans() {
-			if !at.Before(s.from) && !at.After(s.until) {
-				owed = s.revision
-			}
-		}
-		if owed == nil {
-			continue
-		}
-		s, err := newRevisionReader(ledger, app, job).schedule(ctx, trigger, owed, false)
-		var unreadable *unreadableError
-		switch {
-		case errors.As(err, &unreadable):
-			return previous, next, &TemplateError{Problems{{Path: Pointer("triggers", trigger), Code: CodeTemplateField, Message: "the schedule of the run cannot be evaluated: " + err.Error()}}}
-		case err != nil:
-			return previous, next, err
-		}
-		previous, next = FiresAround(s, at)
+	i := slices.IndexFunc(histories, func(h TriggerHistory) bool { return h.Name == trigger })
+	if i < 0 {
+		return previous, next, nil
 	}
+	revision, _ := histories[i].At(at)
+	if revision == nil {
+		return previous, next, nil
+	}
+	s, err := NewPastSchedules(revisions, app, job).At(ctx, trigger, revision)
+	var unreadable *UnreadableError
+	switch {
+	case errors.As(err, &unreadable):
+		return previous, next, &TemplateError{Problems{{
+			Path: Pointer("triggers", trigger), Code: CodeTemplateField,
+			Message: "the schedule of the run cannot be evaluated: " + err.Error(),
+		}}}
+	case err != nil:
+		return previous, next, err
+	}
+	previous, next = FiresAround(s, at)
 	return previous, next, nil
 }
 
-// unreadableError is a definition on record that this version cannot evaluate.
-type unreadableError struct{ error }
+// UnreadableError is why this version of the program cannot evaluate a definition of the past.
+type UnreadableError struct{ error }
 
-func (e *unreadableError) Unwrap() error { return e.error }
+func (e *UnreadableError) Unwrap() error { return e.error }
 
-// zonal tells whether the fire times of r depend on the time zone database.
-func (r *TriggerRevision) zonal() bool {
+// UsesZones says whether the fire times of r depend on the time zone database.
+func (r *TriggerRevision) UsesZones() bool {
 	return r.Timezone != "" && r.Timezone != "UTC" || r.Calendar != ""
 }

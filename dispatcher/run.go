@@ -12,23 +12,23 @@ type Run struct {
 	Trigger string `json:"trigger"`
 	// Kind says what asked for the run.
 	Kind RunKind `json:"kind"`
-	// ScheduledAt is the instant that the run executes.
+	// ScheduledAt is the scheduled time of the fire.
 	ScheduledAt time.Time `json:"scheduled_at"`
-	// Revision is the job's revision by which its latest attempt was made: that of its claim or
-	// request, and once it was adopted or attempted again, the one of that time.
+	// Revision is the job's revision when the run was claimed or requested, or when it was last
+	// adopted or attempted again.
 	Revision int64    `json:"revision"`
 	State    RunState `json:"state"`
 	// EventID is sent as webhook-id, the same on every attempt.
 	EventID string `json:"event_id"`
 	// Attempt counts from 1; 0 while no node has taken the run.
 	Attempt int `json:"attempt"`
-	// Node is the node that holds or held the run, nil before any did.
+	// Node is the node that holds or held the run, nil if none did yet.
 	Node *NodeID `json:"node,omitempty"`
-	// ClaimedAt, StartedAt and EndedAt are those of the latest attempt, nil until they come.
+	// ClaimedAt, StartedAt and EndedAt belong to the latest attempt, nil until they happen.
 	ClaimedAt *time.Time `json:"claimed_at,omitempty"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	// NextAttemptAt is when a retrying run is attempted next. Class and Error say why it waits.
+	// NextAttemptAt is when a retrying run is attempted next. Class and Error say why.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	// HTTPStatus is the response's status, 0 if none came.
 	HTTPStatus int `json:"http_status,omitempty"`
@@ -37,9 +37,9 @@ type Run struct {
 	// Error is the failure in words, or why the run was cancelled or skipped, of at most 1024
 	// characters.
 	Error string `json:"error,omitempty"`
-	// Missed is what a catch-up run stands for, nil for other runs.
+	// Missed are the fires that a catch-up run stands for, nil for other runs.
 	Missed *MissedRange `json:"missed,omitempty"`
-	// Attempts is filled where one run is asked for.
+	// Attempts is set when a single run is read.
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
@@ -53,9 +53,9 @@ type Attempt struct {
 	HTTPStatus int       `json:"http_status,omitempty"`
 	Class      Class     `json:"class,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	// Response is what is kept of the response, nil if nothing is.
+	// Response is the stored part of the response, nil if nothing is stored.
 	Response *Response `json:"response,omitempty"`
-	// Late holds a result that came after the run had been taken from the node.
+	// Late is a result that came after another node had taken the run over.
 	Late *Outcome `json:"late_result,omitempty"`
 }
 
@@ -94,7 +94,7 @@ type RunState string
 
 // The states of a run.
 const (
-	RunQueued    RunState = "queued"    // no node has it: it was asked for, or waits for a slot
+	RunQueued    RunState = "queued"    // no node has it: it was requested, or waits for a slot
 	RunClaimed   RunState = "claimed"   // a node has it
 	RunRunning   RunState = "running"   // of at_most_once jobs: its request may have been sent
 	RunRetrying  RunState = "retrying"  // to be attempted, or attempted again, at NextAttemptAt
@@ -102,11 +102,11 @@ const (
 	RunFailed    RunState = "failed"
 	RunTimedOut  RunState = "timed_out"
 	RunCancelled RunState = "cancelled"
-	RunLost      RunState = "lost"    // its node died, so nobody can say how it ended
-	RunSkipped   RunState = "skipped" // it found no slot, and never began
+	RunLost      RunState = "lost"    // its node died, so its outcome is unknown
+	RunSkipped   RunState = "skipped" // it got no slot and was not attempted
 )
 
-// RunStates are all of them, in the order of their lives.
+// RunStates are all states, in the order in which a run has them.
 var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost, RunSkipped}
 
 // Class says how an attempt failed. The list is closed.
@@ -121,27 +121,27 @@ const (
 	ClassReset          Class = "reset"
 	ClassTimeout        Class = "timeout"
 	ClassRedirect       Class = "redirect" // 3xx: redirects are not followed
-	ClassHTTP2xx        Class = "http_2xx" // which success_codes does not have
+	ClassHTTP2xx        Class = "http_2xx" // not among success_codes
 	ClassHTTP4xx        Class = "http_4xx"
 	ClassHTTP5xx        Class = "http_5xx"
 	ClassRateLimited    Class = "rate_limited"
 	ClassProtocol       Class = "protocol"         // a response that is not HTTP
 	ClassHeaderTooLarge Class = "header_too_large" // a response whose header is longer than 64 KiB
 	ClassBody           Class = "body"             // a body that is not as expected
-	ClassBodyTooLarge   Class = "body_too_large"   // nor can it be, within the 64 KiB that are read
+	ClassBodyTooLarge   Class = "body_too_large"   // not as expected within the 64 KiB that are read
 	ClassEgressDenied   Class = "egress_denied"    // an address that is never called
 	ClassCancelled      Class = "cancelled"        // stopped by an operator or a shutdown
-	ClassCircuitOpen    Class = "circuit_open"     // defers: the host has failed too often
-	ClassHostRate       Class = "host_rate"        // defers: enough requests to the host
+	ClassCircuitOpen    Class = "circuit_open"     // deferred: the host failed too often
+	ClassHostRate       Class = "host_rate"        // deferred: too many requests to the host
 	ClassThrottled      Class = "throttled"        // Lambda had no room; it costs no attempt of the policy
 	ClassFunctionError  Class = "function_error"
 	ClassFunctionTime   Class = "function_timeout" // the function's own, not the attempt's
-	ClassCredentials    Class = "credentials"      // the node has none that AWS takes
-	ClassConfig         Class = "config"           // AWS refuses the call as it is: no such function, no permission, a key, a network
-	ClassPanic          Class = "panic"            // a problem of ours
-	ClassJobDeleted     Class = "job_deleted"      // nothing left to call
-	ClassSecret         Class = "secret"           // the node has not, or cannot use, what a secret refers to
-	ClassTemplate       Class = "template"         // what a template gives for this call cannot be sent
+	ClassCredentials    Class = "credentials"      // the node has none that AWS accepts
+	ClassConfig         Class = "config"           // AWS refuses the call: no such function, no permission, key or network trouble
+	ClassPanic          Class = "panic"            // a bug in Carillon
+	ClassJobDeleted     Class = "job_deleted"      // the job was deleted
+	ClassSecret         Class = "secret"           // the node cannot read or use a secret
+	ClassTemplate       Class = "template"         // the filled-in template cannot be sent
 	ClassOther          Class = "other"
 )
 
@@ -153,8 +153,8 @@ type Outcome struct {
 	HTTPStatus int       `json:"http_status,omitempty"`
 	Class      Class     `json:"class,omitempty"`
 	Error      string    `json:"error,omitempty"`
-	// RetryAfter is how long the target asks to wait, nil if it does not.
+	// RetryAfter is the wait that the target asks for, nil if it does not.
 	RetryAfter *time.Duration `json:"-"`
-	// Response is what is kept of the response, nil if nothing is.
+	// Response is the stored part of the response, nil if nothing is stored.
 	Response *Response `json:"response,omitempty"`
 }

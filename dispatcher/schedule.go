@@ -10,7 +10,7 @@ import (
 type Schedule struct {
 	// Expression is the schedule in one of the dialects of package schedule.
 	Expression string `json:"expression"`
-	// Dialect says how to read Expression; empty recognises it, and the response says as what.
+	// Dialect says how to read Expression; empty recognises it, and the response names the dialect.
 	Dialect schedule.Dialect `json:"dialect"`
 	// Timezone is an IANA name; empty means UTC.
 	Timezone string `json:"timezone"`
@@ -19,18 +19,18 @@ type Schedule struct {
 	EndAt   *time.Time `json:"end_at,omitempty"`
 	// RepeatCount is the total number of fires; 0 means no limit.
 	RepeatCount int `json:"repeat_count,omitempty"`
-	// Gap and Overlap say what becomes of local times that daylight saving skips or repeats;
+	// Gap and Overlap say what happens to local times that daylight saving skips or repeats;
 	// empty means skip and last.
 	Gap     schedule.Gap     `json:"gap"`
 	Overlap schedule.Overlap `json:"overlap"`
 	// DriftHour lets a calendar_interval of days and longer keep the offset of its start
 	// instead of the local hour.
 	DriftHour bool `json:"drift_hour,omitempty"`
-	// Calendar names a calendar of the app whose exclusions hold; empty means none.
+	// Calendar names a calendar of the app whose exclusions apply; empty means none.
 	Calendar string `json:"calendar,omitempty"`
-	// OnExcluded says what becomes of fires that Calendar excludes; empty means skip.
+	// OnExcluded says what happens to fires that Calendar excludes; empty means skip.
 	OnExcluded schedule.OnExcluded `json:"on_excluded,omitempty"`
-	// Jitter spreads fires: each runs up to so much later than its instant, 0 to 24h.
+	// Jitter spreads fires: each runs later than its scheduled time by up to Jitter, 0 to 24h.
 	Jitter Duration `json:"jitter,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type Schedule struct {
 func Identity(app, job, trigger string) string { return app + "/" + job + "/" + trigger }
 
 // Parse returns the schedule of a trigger of that identity, anchored. With calendars nil,
-// a calendar that s names excludes nothing. The error is a Fault or schedule.Errors.
+// a calendar that s names excludes nothing. The error is a *Problem or schedule.Errors.
 func (s Schedule) Parse(identity string, anchor time.Time, calendars Calendars) (*schedule.Schedule, error) {
 	spec := s.Spec(identity, anchor)
 	if s.Calendar != "" {
@@ -80,7 +80,7 @@ func (s Schedule) IsDelay() bool {
 	return delayed
 }
 
-// check adds everything that is wrong with s, whatever its calendar holds.
+// check adds everything wrong with s; it does not look at the calendar's content.
 func (s Schedule) check(problems *Problems, identity string) {
 	_, err := s.Parse(identity, time.Time{}, nil)
 	problems.AddError("", err)
@@ -88,18 +88,17 @@ func (s Schedule) check(problems *Problems, identity string) {
 	case s.Calendar != "":
 		CheckName(problems, "/calendar", s.Calendar)
 	case s.OnExcluded != "":
-		problems.Add("/on_excluded", CodeRequired, "on_excluded %s says what becomes of fires that a calendar excludes, and there is none; name one in calendar, or leave it out", Echo(string(s.OnExcluded)))
+		problems.Add("/on_excluded", CodeRequired, "on_excluded %s needs a calendar, and none is named; name one in calendar, or leave on_excluded out", Echo(string(s.OnExcluded)))
 	}
 }
 
-// resolve writes out what the texts of s leave to be recognised, so that the stored
-// definition says in full what it means.
+// resolve writes out what was recognised or defaulted, so that the stored definition is complete.
 func (s *Schedule) resolve(parsed *schedule.Schedule) {
 	spec := parsed.Spec()
 	s.Dialect, s.Timezone, s.Gap, s.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
 }
 
-// same tells whether two resolved schedules give the same instants at the same times.
+// same reports whether two resolved schedules give the same fires.
 func (s Schedule) same(other Schedule) bool {
 	if !sameInstant(s.StartAt, other.StartAt) || !sameInstant(s.EndAt, other.EndAt) {
 		return false

@@ -7,15 +7,15 @@ import (
 	"log/slog"
 )
 
-// Sensitive is a text that shows itself nowhere: not in JSON, logs, errors or any format of
-// fmt. Only Reveal returns it. The zero value is no text.
+// Sensitive is a text that never shows in JSON, logs, errors or any format of fmt. Only Reveal
+// returns it. The zero value is no text.
 type Sensitive struct {
-	// A pointer, because fmt prints the fields of what it cannot call methods of.
+	// A pointer, because fmt prints unexported fields without calling their methods.
 	text  *string
 	wired bool // JSON holds the text; see Job.ForWire
 }
 
-// NewSensitive returns a text that does not show itself.
+// NewSensitive returns text as a Sensitive.
 func NewSensitive(text string) Sensitive { return Sensitive{text: &text} }
 
 const redacted = "[redacted]"
@@ -28,7 +28,7 @@ func (s Sensitive) Reveal() string {
 	return *s.text
 }
 
-// IsZero tells whether there is no text; an empty one is a text.
+// IsZero reports whether there is no text; an empty text is one.
 func (s Sensitive) IsZero() bool { return s.text == nil }
 
 // Equal compares the texts.
@@ -36,7 +36,7 @@ func (s Sensitive) Equal(other Sensitive) bool {
 	return s.IsZero() == other.IsZero() && s.Reveal() == other.Reveal()
 }
 
-// String says that there is something to hide.
+// String returns a placeholder.
 func (s Sensitive) String() string { return redacted }
 
 // Format is String for every verb.
@@ -45,7 +45,7 @@ func (s Sensitive) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redact
 // LogValue is String.
 func (s Sensitive) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalJSON is String, but for what is on its way to the API.
+// MarshalJSON is String, except for a job on its way to the API; see Job.ForWire.
 func (s Sensitive) MarshalJSON() ([]byte, error) {
 	if s.wired {
 		return json.Marshal(s.Reveal())

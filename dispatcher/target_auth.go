@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Auth says how requests say who calls. One of its fields is set.
+// Auth is how requests authenticate. One of its fields is set.
 type Auth struct {
 	Basic  *BasicAuth  `json:"basic,omitempty"`
 	Bearer *BearerAuth `json:"bearer,omitempty"`
@@ -28,24 +28,24 @@ type BearerAuth struct {
 	Token Secret `json:"token"`
 }
 
-// APIKeyAuth is a key in a header or in a parameter of the query.
+// APIKeyAuth is a key in a header or a query parameter.
 type APIKeyAuth struct {
-	// Header or Query is the name; one of the two is given.
+	// Header or Query names it; one of the two is set.
 	Header string `json:"header,omitempty"`
 	Query  string `json:"query,omitempty"`
 	Key    Secret `json:"key"`
 }
 
-// SigV4Auth signs requests by AWS Signature Version 4.
+// SigV4Auth signs requests with AWS Signature Version 4.
 type SigV4Auth struct {
 	// Service is "lambda" for function URLs, "execute-api" for API Gateway.
 	Service string `json:"service"`
 	Region  string `json:"region"`
-	// Credentials are whose the signature is; nil: the node's own, found as AWS's SDKs do.
+	// Credentials sign; nil: the node's own, found as the AWS SDKs do.
 	Credentials *AWSCredentials `json:"credentials,omitempty"`
 }
 
-// AWSCredentials are an access key of AWS.
+// AWSCredentials are an AWS access key.
 type AWSCredentials struct {
 	AccessKeyID     string  `json:"access_key_id"`
 	SecretAccessKey Secret  `json:"secret_access_key"`
@@ -90,7 +90,7 @@ func (a *Auth) check(problems *Problems, path, url string) {
 	}
 }
 
-// headerForm judges a value that goes into a header.
+// headerForm checks a value that goes into a header.
 func headerForm(value string) error {
 	if !httpguts.ValidHeaderFieldValue(value) {
 		return &Problem{Code: CodeHeaderValue, Message: "secret holds a control character such as CR, LF or NUL, which no header can"}
@@ -101,7 +101,7 @@ func headerForm(value string) error {
 func (k *APIKeyAuth) check(problems *Problems, path, target string) {
 	switch {
 	case (k.Header == "") == (k.Query == ""):
-		problems.Add(path, CodeAuthForm, "api_key needs header or query, the name of what holds the key; give one of them")
+		problems.Add(path, CodeAuthForm, "api_key needs header or query, the name that the key is sent under; give one of them")
 	case k.Header != "" && !httpguts.ValidHeaderFieldName(k.Header):
 		problems.Add(path+"/header", CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~", Echo(k.Header))
 	case k.Header != "" && reservedHeader(strings.ToLower(k.Header)):
@@ -125,7 +125,7 @@ func (s *SigV4Auth) check(problems *Problems, path string) {
 		{"service", s.Service, "lambda for function URLs or execute-api for API Gateway"}, {"region", s.Region, "eu-central-1"},
 	} {
 		if !awsWord.MatchString(word.value) {
-			problems.Add(path+"/"+word.name, CodeTextInvalid, "%s %s is not one of AWS; write it as %s", word.name, Echo(word.value), word.example)
+			problems.Add(path+"/"+word.name, CodeTextInvalid, "%s %s is not an AWS name; write it as %s", word.name, Echo(word.value), word.example)
 		}
 	}
 	c := s.Credentials
@@ -142,7 +142,7 @@ func (s *SigV4Auth) check(problems *Problems, path string) {
 	}
 }
 
-// setsHeader tells the headers that auth sets, in lower case.
+// setsHeader reports whether auth sets a header, given in lower case.
 func (a *Auth) setsHeader(lower string) bool {
 	switch {
 	case a == nil:

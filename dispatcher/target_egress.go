@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// neverCalled are the networks that no target is in: those of one link, among them where clouds
-// keep their metadata and credentials, multicast, and what is reserved, for documentation,
-// for benchmarks or for protocols. Whole forms of IPv6 that wrap an address of IPv4 are among
-// them, as those that were given up; of NAT64, what it wraps is judged.
+// neverCalled are the networks that no target may be in: link-local ones, where clouds serve metadata
+// and credentials, multicast, and ranges reserved for documentation, benchmarks or protocols. They
+// include deprecated forms of IPv6 that embed an IPv4 address. For NAT64 the embedded address is checked.
 var neverCalled = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("169.254.0.0/16"),
@@ -40,11 +39,11 @@ var neverCalled = []netip.Prefix{
 	netip.MustParsePrefix("ff00::/8"),
 }
 
-// nat64 wraps addresses of IPv4 for networks that have none (RFC 6052).
+// nat64 embeds IPv4 addresses for networks that have only IPv6 (RFC 6052).
 const nat64 = "64:ff9b::/96"
 
-// Dialled returns the address that a packet to addr goes to: without a zone, and unwrapped
-// from what wraps an address of IPv4.
+// Dialled returns the address that a packet to addr goes to: without a zone, and as IPv4 if addr
+// embeds an IPv4 address.
 func Dialled(addr netip.Addr) netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	if addr.Is6() && netip.MustParsePrefix(nat64).Contains(addr) {
@@ -54,8 +53,8 @@ func Dialled(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// NeverCalled tells the addresses that no target may have, whatever a node is configured to.
-// Loopback is not among them.
+// NeverCalled reports whether no target may have the address, whatever a node's configuration says.
+// It allows loopback.
 func NeverCalled(addr netip.Addr) bool {
 	addr = Dialled(addr)
 	if addr.IsLoopback() {
@@ -69,8 +68,8 @@ func NeverCalled(addr netip.Addr) bool {
 	return false
 }
 
-// OddAddress tells hosts that are no names and no addresses as they are commonly written, but
-// which some resolvers read as addresses: 127.1, 2130706433, 0177.0.0.1, 0x7f.1.
+// OddAddress reports whether a host is neither a name nor a usual address but some resolvers read it
+// as an address: 127.1, 2130706433, 0177.0.0.1, 0x7f.1.
 func OddAddress(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return false
@@ -84,7 +83,7 @@ func OddAddress(host string) bool {
 	return last != "" && strings.Trim(last, "0123456789") == ""
 }
 
-// MetadataName tells the names under which clouds serve their metadata.
+// MetadataName reports whether a cloud serves its metadata under the name.
 func MetadataName(host string) bool {
 	switch strings.ToLower(strings.TrimSuffix(host, ".")) {
 	case "metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal":

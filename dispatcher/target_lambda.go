@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Lambda is an AWS Lambda function to invoke, with the credentials of the node.
+// Lambda is an AWS Lambda function, invoked with the credentials of the node.
 type Lambda struct {
-	// Function is its name, ARN or partial ARN (ACCOUNT:function:NAME), with or without :QUALIFIER,
-	// a version or alias.
+	// Function is its name, ARN or partial ARN (ACCOUNT:function:NAME), with or without
+	// :QUALIFIER, which is a version or alias.
 	Function string `json:"function"`
-	// Invocation is how; empty means RequestResponse.
+	// Invocation is how it is invoked; empty means RequestResponse.
 	Invocation Invocation `json:"invocation,omitempty"`
-	// Region is that of the function; empty: that of its ARN, else the node's.
+	// Region is the function's region; empty: that of its ARN, else the node's.
 	Region string `json:"region,omitempty"`
 	// ClientContext is a JSON object that the function finds in its context.
 	ClientContext json.RawMessage `json:"client_context,omitempty"`
@@ -24,12 +24,12 @@ type Lambda struct {
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Concurrency is how many attempts a node makes at once at most; 0: as many as to any host.
 	Concurrency int `json:"concurrency,omitempty"`
-	// Timeout bounds one attempt. It should be longer than the function's own: an attempt that is
-	// given up may go on over there.
+	// Timeout bounds one attempt. It should be longer than the function's own timeout: a function
+	// may go on after its attempt timed out.
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
-// AssumeRole is a role of another account, perhaps.
+// AssumeRole is a role to assume, for example in another account.
 type AssumeRole struct {
 	RoleARN    string `json:"role_arn"`
 	ExternalID string `json:"external_id,omitempty"`
@@ -40,10 +40,10 @@ type AssumeRole struct {
 // Invocation is how a function is invoked.
 type Invocation string
 
-// The ways.
+// The ways to invoke a function.
 const (
 	InvokeRequestResponse Invocation = "RequestResponse" // wait for its result
-	InvokeEvent           Invocation = "Event"           // hand it over to Lambda's own queue and retries
+	InvokeEvent           Invocation = "Event"           // hand the event to Lambda's own queue and retries
 )
 
 // MaxLambdaTimeout is how long a function may run.
@@ -65,11 +65,11 @@ var (
 	roleForm   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[a-zA-Z0-9+=,.@_/-]{1,512}$`)
 	regionForm = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
 	externalID = regexp.MustCompile(`^[a-zA-Z0-9+=,.@:/_-]{2,}$`)
-	// partitions of regions, by how their names begin; all others are of "aws".
+	// partitions of regions, by the beginning of their names; all others are in "aws".
 	partitions = map[string]string{"cn-": "aws-cn", "us-gov-": "aws-us-gov", "us-iso-": "aws-iso", "us-isob-": "aws-iso-b", "eu-isoe-": "aws-iso-e", "us-isof-": "aws-iso-f", "eusc-": "aws-eusc"}
 )
 
-// partitionOf returns the partition that a region is of.
+// partitionOf returns the partition of a region.
 func partitionOf(region string) string {
 	for begin, partition := range partitions {
 		if strings.HasPrefix(region, begin) {
@@ -87,7 +87,7 @@ func (l Lambda) FunctionRegion() string {
 	return l.Region
 }
 
-// Validate returns everything wrong with l, as Faults with JSON pointers, or nil.
+// Validate returns everything wrong with l, as Problems with JSON pointers, or nil.
 func (l Lambda) Validate() error {
 	var problems Problems
 	l.checkFunction(&problems)
@@ -115,7 +115,7 @@ func (l Lambda) checkFunction(problems *Problems) {
 		return
 	}
 	if !slices.ContainsFunc(functionForms, func(r *regexp.Regexp) bool { return r.MatchString(l.Function) }) {
-		problems.Add(at, CodeLambdaARN, "function %s is no name and no ARN of a Lambda function; %s", Echo(l.Function), form)
+		problems.Add(at, CodeLambdaARN, "function %s is neither a name nor an ARN of a Lambda function; %s", Echo(l.Function), form)
 		return
 	}
 	parts := strings.Split(l.Function, ":")
@@ -124,9 +124,9 @@ func (l Lambda) checkFunction(problems *Problems) {
 	}
 	switch partition, region := parts[1], parts[3]; {
 	case partitionOf(region) != partition:
-		problems.Add(at, CodeLambdaARN, "region %s is of partition %s, and not of %s", Echo(region), partitionOf(region), Echo(partition))
+		problems.Add(at, CodeLambdaARN, "region %s is in partition %s, not in %s", Echo(region), partitionOf(region), Echo(partition))
 	case l.Region != "" && l.Region != region:
-		problems.Add("/region", CodeLambdaARN, "region %s is not that of the function's ARN, which is %s; leave it out", Echo(l.Region), Echo(region))
+		problems.Add("/region", CodeLambdaARN, "region %s is not the region of the function's ARN, which is %s; leave it out", Echo(l.Region), Echo(region))
 	}
 }
 
@@ -143,7 +143,7 @@ func (l Lambda) checkContext(problems *Problems) {
 		problems.Add(at, CodeTextTooLong, "client context has %d bytes in base64; the maximum is %d", n, most)
 	}
 	if l.Invocation == InvokeEvent {
-		problems.Add(at, CodeEnum, "Lambda passes no client context on to functions that are invoked by Event; remove it, or use RequestResponse")
+		problems.Add(at, CodeEnum, "Lambda passes no client context to functions invoked with Event; remove it, or use RequestResponse")
 	}
 }
 
@@ -154,10 +154,10 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 	case !roleForm.MatchString(r.RoleARN):
 		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is not of the form arn:aws:iam::ACCOUNT:role/NAME", Echo(r.RoleARN))
 	case region != "" && strings.Split(r.RoleARN, ":")[1] != partitionOf(region):
-		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is of another partition than region %s, which is of %s", Echo(r.RoleARN), Echo(region), partitionOf(region))
+		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is in another partition than region %s, which is in %s", Echo(r.RoleARN), Echo(region), partitionOf(region))
 	}
 	if r.ExternalID != "" && (len(r.ExternalID) > 1224 || !externalID.MatchString(r.ExternalID)) {
-		problems.Add(at+"/external_id", CodeRoleARN, "external id is not of 2 to 1224 letters, digits and +=,.@:/_-")
+		problems.Add(at+"/external_id", CodeRoleARN, "external id does not have 2 to 1224 letters, digits and +=,.@:/_-")
 	}
 	if len(r.SessionTags) > 50 {
 		problems.Add(at+"/session_tags", CodeTooMany, "%d session tags are given; the maximum is 50", len(r.SessionTags))
@@ -165,7 +165,7 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 	}
 	for _, key := range sortedKeys(r.SessionTags) {
 		if n, m := len(key), len(r.SessionTags[key]); n == 0 || n > 128 || m > 256 || strings.HasPrefix(strings.ToLower(key), "aws:") {
-			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat, "session tag %s is not of 1 to 128 bytes, with a value of at most 256, and not of aws:", Echo(key))
+			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat, "session tag %s does not have a name of 1 to 128 bytes that does not begin with aws:, and a value of at most 256 bytes", Echo(key))
 		}
 	}
 }

@@ -7,30 +7,30 @@ import (
 	"unicode/utf8"
 )
 
-// Secret is something that only the caller of a target may know. One of its fields is set.
+// Secret is a value that only the sender and the target may know. One of its fields is set.
 type Secret struct {
 	// Reference is env:NAME, a variable of the node's environment whose name begins with
-	// SecretEnvPrefix, or file:PATH, a file below the node's directory of secrets. It is looked
-	// up when a call is made.
+	// SecretEnvPrefix, or file:PATH, a file below the node's directory of secrets. The node
+	// reads it for each attempt.
 	Reference string `json:"reference,omitempty"`
-	// Value is the secret itself, of at most MaxSecret bytes. It goes in, is stored encrypted and
-	// never comes out.
+	// Value is the secret itself, of at most MaxSecret bytes. It is
+	// stored encrypted and never returned.
 	Value Sensitive `json:"value,omitzero"`
-	// Stored stands for a value that was given before. Who puts it keeps that value, for as long as
-	// the target keeps its Origin.
+	// Stored stands for a value that was given before: a PUT with it keeps that value, as long as the
+	// target keeps its Origin.
 	Stored bool `json:"stored,omitempty"`
 }
 
 // MaxSecret bounds the value of a secret, in bytes; certificates are the longest.
 const MaxSecret = 64 << 10
 
-// SecretEnvPrefix begins the names of variables that jobs may refer to: who may declare a job
-// must not thereby read the whole environment of a node.
+// SecretEnvPrefix begins the names of variables that jobs may refer to, so that declaring a job does
+// not give access to the whole environment of a node.
 const SecretEnvPrefix = "SECRET_"
 
 var secretVariable = regexp.MustCompile(`^` + SecretEnvPrefix + `[A-Za-z0-9_]{1,128}$`)
 
-// check reports what is wrong with s under path; form, if not nil, judges a value.
+// check reports what is wrong with s under path; form, if not nil, checks a value.
 func (s Secret) check(problems *Problems, at string, form func(string) error) {
 	given := 0
 	for _, is := range []bool{s.Reference != "", !s.Value.IsZero(), s.Stored} {
@@ -50,7 +50,7 @@ func (s Secret) check(problems *Problems, at string, form func(string) error) {
 	}
 }
 
-// checkReference never echoes what is no reference.
+// checkReference never echoes a text that is not a reference: it may be the secret.
 func checkReference(problems *Problems, at, reference string) {
 	name, isEnv := strings.CutPrefix(reference, "env:")
 	file, isFile := strings.CutPrefix(reference, "file:")
@@ -90,24 +90,24 @@ func (t Target) Secrets() map[string]Secret {
 	return all
 }
 
-// CheckKept returns a problem for each secret of t that is to keep the value which old has, though
-// it would be sent to another origin: who does not know a value must not learn it by
-// having it sent to a place of their own. The pointers are those in t.
+// CheckKept returns a problem for each secret of t that keeps the stored value of old but would be sent
+// to another origin, so that nobody can redirect a stored secret to a host of their own. The pointers
+// are those in t.
 func (t Target) CheckKept(old Target) error {
 	var problems Problems
 	given, before := t.Secrets(), old.Secrets()
 	from, to := old.Origin(), t.Origin()
 	for _, path := range sortedKeys(given) {
 		if given[path].Stored && before[path].Stored && from != to {
-			problems.Add(path+"/stored", CodeSecretOrigin, "value was given for %s and is not sent to %s; give it again (in Terraform, with another value_version), "+
+			problems.Add(path+"/stored", CodeSecretOrigin, "the stored value was given for %s and is not sent to %s; give it again (in Terraform, with another value_version), "+
 				"or refer to the secret as env:%sNAME or file:PATH", Echo(from), Echo(to), SecretEnvPrefix)
 		}
 	}
 	return problems.Err()
 }
 
-// WithSecrets returns a copy of t in which those that with has, by their JSON pointers, have
-// taken the place of its secrets.
+// WithSecrets returns a copy of t in which the secrets in with, by their JSON pointers, replace those
+// of t.
 func (t Target) WithSecrets(with map[string]Secret) Target {
 	return t.eachSecret(func(path string, s Secret) Secret {
 		if other, ok := with[path]; ok {
@@ -117,8 +117,7 @@ func (t Target) WithSecrets(with map[string]Secret) Target {
 	})
 }
 
-// ForWire returns a copy of j whose JSON holds the values of its secrets. It is for sending it
-// to the API and nothing else.
+// ForWire returns a copy of j whose JSON holds the values of its secrets, only to send it to the API.
 func (j Job) ForWire() Job {
 	j.Target = j.Target.eachSecret(func(_ string, s Secret) Secret {
 		s.Value.wired = true

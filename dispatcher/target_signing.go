@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Signing says how requests are signed, by Standard Webhooks.
+// Signing is how requests are signed, by the Standard Webhooks specification.
 type Signing struct {
-	// Secrets are one to MaxSigningSecrets by name. A request has one signature for each, so
-	// that receivers go on verifying while one is replaced. See ParseSigningKey.
+	// Secrets are 1 to MaxSigningSecrets secrets by name. A request has a signature for each, so
+	// receivers can verify while a secret is replaced. See ParseSigningKey.
 	Secrets map[string]Secret `json:"secrets"`
 }
 
@@ -24,7 +24,7 @@ func (s *Signing) check(problems *Problems, path string) {
 	path += "/secrets"
 	switch n := len(s.Secrets); {
 	case n == 0:
-		problems.Add(path, CodeRequired, "signing has no secret; give it one by a name")
+		problems.Add(path, CodeRequired, "signing has no secret; give it at least one, under a name")
 	case n > MaxSigningSecrets:
 		problems.Add(path, CodeTooMany, "signing has %d secrets; the maximum is %d", n, MaxSigningSecrets)
 		return
@@ -50,7 +50,7 @@ func (s *Signing) eachSecret(f func(path string, s Secret) Secret) *Signing {
 	return &Signing{Secrets: secrets}
 }
 
-// SigningKey is what a signing secret holds: one of the two.
+// SigningKey is the key in a signing secret; one of its fields is set.
 type SigningKey struct {
 	HMAC    []byte
 	Private ed25519.PrivateKey
@@ -58,7 +58,7 @@ type SigningKey struct {
 
 // ParseSigningKey reads a signing secret: whsec_ and base64 of 24 to 64 bytes for HMAC-SHA256
 // (v1), or whsk_ and base64 of an ed25519 private key (v1a), its seed or both halves. The error
-// is a *Fault without a path, which holds none of the text.
+// is a *Problem without a path that repeats none of the text.
 func ParseSigningKey(text string) (SigningKey, error) {
 	problem := func(code, format string, args ...any) (SigningKey, error) {
 		return SigningKey{}, &Problem{Code: code, Message: fmt.Sprintf(format, args...)}
@@ -88,7 +88,7 @@ func ParseSigningKey(text string) (SigningKey, error) {
 	}
 }
 
-// CloudEvents is how a request is a CloudEvent 1.0; empty: it is none.
+// CloudEvents is the mode in which a request is a CloudEvent 1.0; empty: it is not one.
 type CloudEvents string
 
 // The modes of CloudEvents.
@@ -97,5 +97,5 @@ const (
 	CloudEventsStructured CloudEvents = "structured" // the body is an envelope around the payload
 )
 
-// CloudEventsModes are all of them.
+// CloudEventsModes are all modes.
 var CloudEventsModes = []CloudEvents{CloudEventsBinary, CloudEventsStructured}

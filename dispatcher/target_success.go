@@ -17,14 +17,14 @@ const (
 
 var successCode = regexp.MustCompile(`^[1-5](xx|[0-9][0-9])$`)
 
-// covers tells whether a status is of the code.
+// covers reports whether the code includes a status.
 func (c SuccessCode) covers(status int) bool {
 	text := strconv.Itoa(status)
 	class, isClass := strings.CutSuffix(string(c), "xx")
 	return isClass && strings.HasPrefix(text, class) || text == string(c)
 }
 
-// Succeeds tells whether a status is a success of w.
+// Succeeds reports whether a status counts as success for w.
 func (w Webhook) Succeeds(status int) bool {
 	if len(w.SuccessCodes) == 0 {
 		return status >= 200 && status <= 299
@@ -50,8 +50,8 @@ func (w Webhook) checkExpectations(problems *Problems) {
 	case len(w.ExpectBody) > MaxExpectBody:
 		problems.Add("/expect_body", CodeTextTooLong, "expression has %d bytes; the maximum is %d", len(w.ExpectBody), MaxExpectBody)
 	case err != nil:
-		problems.Add("/expect_body", CodeRegexp, "expression cannot be read: %s; its syntax is that of RE2", err)
+		problems.Add("/expect_body", CodeRegexp, "the expression is not valid RE2 syntax: %s", err)
 	case w.ExpectBody != "" && w.Method == "HEAD":
-		problems.Add("/expect_body", CodeBodyMethod, "method HEAD is answered without a body; use GET")
+		problems.Add("/expect_body", CodeBodyMethod, "a response to HEAD has no body; use GET")
 	}
 }

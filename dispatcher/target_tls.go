@@ -9,17 +9,17 @@ import (
 
 // TLS tunes the connections to an https target.
 type TLS struct {
-	// CACertificates are PEM certificates of those who may vouch for the target, instead of those
-	// that the node's system trusts.
+	// CACertificates are the PEM certificates of the authorities to trust for the target, instead
+	// of those of the node's system.
 	CACertificates string `json:"ca_certificates,omitempty"`
-	// ClientCertificate is the PEM chain that the node shows, ClientKey its PEM private key.
+	// ClientCertificate is the PEM chain that the node presents, ClientKey its PEM private key.
 	ClientCertificate string  `json:"client_certificate,omitempty"`
 	ClientKey         *Secret `json:"client_key,omitempty"`
 	// MinVersion is "1.2" or "1.3"; empty means 1.2.
 	MinVersion string `json:"min_version,omitempty"`
 }
 
-// TLSVersions are those that MinVersion may be.
+// TLSVersions are the values of MinVersion.
 var TLSVersions = []string{"1.2", "1.3"}
 
 func (t *TLS) check(problems *Problems, path string) {
@@ -32,7 +32,7 @@ func (t *TLS) check(problems *Problems, path string) {
 		case len(one.text) > MaxSecret:
 			problems.Add(at, CodeTextTooLong, "certificates have %d bytes; the maximum is 64 KiB", len(one.text))
 		case !certificates(one.text):
-			problems.Add(at, CodeTLSCertificate, "text holds something else than PEM certificates (BEGIN CERTIFICATE)")
+			problems.Add(at, CodeTLSCertificate, "text is not only PEM certificates (BEGIN CERTIFICATE)")
 		}
 	}
 	if (t.ClientCertificate == "") != (t.ClientKey == nil) {
@@ -51,7 +51,7 @@ func (t *TLS) check(problems *Problems, path string) {
 	}
 }
 
-// certificates tells whether a text is PEM certificates and nothing else.
+// certificates reports whether a text is PEM certificates and nothing else.
 func certificates(text string) bool {
 	rest, count := []byte(text), 0
 	for {

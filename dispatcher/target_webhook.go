@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Webhook is an HTTP request to make.
+// Webhook is an HTTP request to send.
 type Webhook struct {
 	// URL is absolute, http or https, of at most 2048 characters. Its path and query may be templates.
 	URL string `json:"url"`
@@ -14,20 +14,20 @@ type Webhook struct {
 	Method string `json:"method,omitempty"`
 	// Headers are sent with the request: at most 50, each value at most 8 KiB. Values may be templates.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Body is a template of at most MaxPayload bytes, as what comes of it, that takes the place of
-	// the payload; empty: the payload is the body.
+	// Body is a template that replaces the payload; it and its result have at most MaxPayload
+	// bytes. Empty: the payload is the body.
 	Body string `json:"body,omitempty"`
 	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Signing signs the requests; nil: they are not.
+	// Signing signs the requests; nil: they are not signed.
 	Signing *Signing `json:"signing,omitempty"`
-	// Auth says who calls; nil: nobody in particular.
+	// Auth authenticates the requests; nil: it does not.
 	Auth *Auth `json:"auth,omitempty"`
-	// TLS tunes https; nil: as the node's system has it.
+	// TLS tunes https connections; nil: the defaults of the node's system.
 	TLS *TLS `json:"tls,omitempty"`
 	// SuccessCodes are the statuses that count as success; empty: 2xx.
 	SuccessCodes []SuccessCode `json:"success_codes,omitempty"`
-	// ExpectBody is a regular expression (RE2) that the body of a success has to match.
+	// ExpectBody is a regular expression (RE2) that the body of a successful response must match.
 	ExpectBody string `json:"expect_body,omitempty"`
 	// CloudEvents makes each request a CloudEvent.
 	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
@@ -36,7 +36,7 @@ type Webhook struct {
 // DefaultTimeout bounds an attempt whose job names no timeout.
 const DefaultTimeout = Duration(30 * time.Second)
 
-// Bounds of a webhook. They hold of templates as of what comes of them.
+// Bounds of a webhook. They apply to templates and to their results.
 const (
 	maxURL         = 2048 // characters
 	maxHeaders     = 50
@@ -52,7 +52,7 @@ func (w *Webhook) SetDefaults() {
 	w.Timeout = DefaultTimeout
 }
 
-// Validate returns everything wrong with w, as Faults with JSON pointers, or nil.
+// Validate returns everything wrong with w, as Problems with JSON pointers, or nil.
 func (w Webhook) Validate() error {
 	var problems Problems
 	if !isTemplate(w.URL) {
@@ -71,18 +71,18 @@ func (w Webhook) Validate() error {
 	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
 		problems.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)), CloudEventsBinary, CloudEventsStructured)
 	case w.CloudEvents == CloudEventsStructured && w.sendsNoBody():
-		problems.Add("/cloud_events", CodeBodyMethod, "method %s sends no body to be a structured event; use binary, or POST", w.Method)
+		problems.Add("/cloud_events", CodeBodyMethod, "method %s sends no body, which a structured event needs; use binary, or POST", w.Method)
 	}
 	return problems.Err()
 }
 
-// setsHeader tells the headers that this webhook sets, in lower case.
+// setsHeader reports whether the webhook itself sets a header, given in lower case.
 func (w Webhook) setsHeader(lower string) bool {
 	return w.CloudEvents != "" && strings.HasPrefix(lower, "ce-") ||
 		w.CloudEvents == CloudEventsStructured && lower == "content-type" || w.Auth.setsHeader(lower)
 }
 
-// eachSecret returns a copy of w with each secret replaced; f is given its JSON pointer in w.
+// eachSecret returns a copy of w with each secret replaced; f takes its JSON pointer in w.
 func (w Webhook) eachSecret(f func(path string, s Secret) Secret) Webhook {
 	w.Signing = w.Signing.eachSecret(func(path string, s Secret) Secret { return f("/signing"+path, s) })
 	w.Auth = w.Auth.eachSecret(func(path string, s Secret) Secret { return f("/auth"+path, s) })
@@ -139,7 +139,7 @@ func (w *Webhook) warnOfBody(job Job, problems *Problems) {
 	}
 }
 
-// sendsNoBody tells the methods whose requests carry no payload.
+// sendsNoBody reports whether requests with the webhook's method have no body.
 func (w Webhook) sendsNoBody() bool {
 	return w.Method == "GET" || w.Method == "HEAD"
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// checkHeaders applies RFC 9110, section 5, and our bounds; also tells what is reserved besides. Values are never echoed: they
-// may be credentials.
+// checkHeaders applies RFC 9110, section 5, and our bounds; also reports further reserved headers.
+// Values are never echoed, because they may be credentials.
 func checkHeaders(problems *Problems, path string, headers map[string]string, also func(lower string) bool) {
 	if len(headers) > maxHeaders {
 		problems.Add(path, CodeHeaderSize, "%d headers are given; the maximum is %d", len(headers), maxHeaders)
@@ -23,7 +23,7 @@ func checkHeaders(problems *Problems, path string, headers map[string]string, al
 		case reservedHeader(lower) || also(lower):
 			problems.Add(at, CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; remove it", Echo(name))
 		case folded[lower] != "":
-			problems.Add(at, CodeHeaderName, "header %s is given twice, as %s too; names do not differ by case", Echo(name), Echo(folded[lower]))
+			problems.Add(at, CodeHeaderName, "header %s is given twice, also as %s; case does not matter", Echo(name), Echo(folded[lower]))
 		}
 		folded[lower] = name
 		switch value := headers[name]; {
@@ -35,8 +35,8 @@ func checkHeaders(problems *Problems, path string, headers map[string]string, al
 	}
 }
 
-// reservedHeader tells the headers that a user may not set: those that frame the request,
-// those that say who it is, and the two names that make Go's client resend a request.
+// reservedHeader reports whether a user may not set a header: headers that frame the request, headers
+// that identify it, and the two names that make Go's client resend a request.
 func reservedHeader(lower string) bool {
 	switch lower {
 	case "host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade",

@@ -36,16 +36,16 @@ func checkURL(problems *Problems, path, text string) {
 	case !validHost(u):
 		problems.Add(path, CodeURLHost, "URL has no valid host; write it as https://host/path")
 	case neverCalledHost(u.Hostname()):
-		problems.Add(path, CodeEgressDenied, "host %s is never called: it is where clouds keep their metadata and credentials, or reserved", Echo(u.Hostname()))
+		problems.Add(path, CodeEgressDenied, "host %s is never called: it is reserved, or a cloud serves metadata and credentials there", Echo(u.Hostname()))
 	case OddAddress(u.Hostname()):
-		problems.Add(path, CodeEgressDenied, "host %s is an address in a form that not everybody reads alike; write it as 192.0.2.1", Echo(u.Hostname()))
+		problems.Add(path, CodeEgressDenied, "host %s is an address in an ambiguous form; write it as 192.0.2.1", Echo(u.Hostname()))
 	}
 	if u.Fragment != "" || strings.HasSuffix(text, "#") {
 		problems.Add(path, CodeURLFragment, "URL has a fragment, which is never sent; remove the part from # on")
 	}
 }
 
-// validHost checks the host by the rules of RFC 1123, section 2.1, and the port's range.
+// validHost checks the host by RFC 1123, section 2.1, and the range of the port.
 func validHost(u *url.URL) bool {
 	if port := u.Port(); port != "" && (len(port) > 5 || len(port) == 5 && port > "65535" || strings.Trim(port, "0") == "") {
 		return false

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// template is a checked text in which actions between {{ and }} stand for what is known of a call.
+// template is a checked text with actions between {{ and }} that stand for facts about a call.
 //
-// Its language is a small part of that of Go's text/template, whose parser reads it. What it says is
-// worked out here and not there: from a closed list of fields and functions, so that it can reach
-// nothing else, without loops and names, and with each function at most once in an action. So
-// what it takes is in proportion to its own length and that of what comes of it, which is bounded.
+// Its language is a small subset of Go's text/template, whose parser reads it. It is evaluated here,
+// with a closed list of fields and functions, so it can reach nothing else. It has no loops and no
+// variables, and an action uses each function at most once, so the cost of evaluation is proportional
+// to the length of the template and of its result, which are bounded.
 type template struct {
 	parts []part
-	// fires tells that it uses PreviousFire or NextFire, payload that it uses Payload.
+	// fires is set if it uses PreviousFire or NextFire, payload if it uses Payload.
 	fires, payload bool
 }
 
-// part is one of the three: a text as it is, a value, or a choice.
+// part is a plain text, a value, or a choice.
 type part struct {
 	text            string
 	value           *expression
@@ -28,7 +28,7 @@ type part struct {
 	then, otherwise []part
 }
 
-// expression is a value and what is made of it, in this order.
+// expression is a value and the functions applied to it, in this order.
 type expression struct {
 	field   field
 	literal string         // if field is none
@@ -38,10 +38,10 @@ type expression struct {
 	escaped bool // by urlquery
 }
 
-// field is what an action can name.
+// field is something that an action can name.
 type field string
 
-// The fields. Each of them is the same on every attempt of a run, but for the attempt's number.
+// The fields. All but the number of the attempt are the same on every attempt of a run.
 const (
 	fieldNone         field = ""
 	fieldApp          field = "App"
@@ -72,13 +72,13 @@ const (
 	functionDate     = "date"
 )
 
-// instant tells the fields that are instants.
+// instant reports whether the field is a time.
 func (f field) instant() bool {
 	return f == fieldScheduledAt || f == fieldPreviousFire || f == fieldNextFire
 }
 
-// of returns what a call has in a field; ok is false if that is nothing. Of a payload it says no more:
-// that is long, and only written as JSON.
+// of returns the value of a field for a call; ok is false if it has none. It does not return a payload,
+// which is long and only written as JSON.
 func (f field) of(c *Call) (text string, at time.Time, ok bool) {
 	switch f {
 	case fieldApp:
@@ -107,8 +107,8 @@ func (f field) of(c *Call) (text string, at time.Time, ok bool) {
 	return text, at, text != "" || !at.IsZero()
 }
 
-// render returns the text for a call. With escape, values are percent-encoded, as those of a URL
-// have to be. ok is false if the text would have more than most bytes.
+// render returns the text for a call. With escape, values are percent-encoded, as in a URL. ok is false
+// if the text would have more than most bytes.
 func (t *template) render(c *Call, most int, escape bool) (text string, ok bool) {
 	r := rendering{call: c, most: most, escape: escape}
 	ok = r.add(t.parts)
@@ -146,7 +146,7 @@ func (r *rendering) add(parts []part) bool {
 	return true
 }
 
-// put writes what an expression says of the call.
+// put writes the value of an expression.
 func (r *rendering) put(e *expression) {
 	text, at, some := e.literal, time.Time{}, true
 	if e.field != fieldNone {
@@ -169,7 +169,7 @@ func (r *rendering) put(e *expression) {
 	}
 }
 
-// asJSON returns the text of a field as JSON, on one line; what there is none of is null.
+// asJSON returns a field as JSON on one line; null if it has no value.
 func (r *rendering) asJSON(f field, text string, some bool) string {
 	switch {
 	case !some:
@@ -179,17 +179,17 @@ func (r *rendering) asJSON(f field, text string, some bool) string {
 	case f == fieldPayload:
 		if r.payload == "" {
 			var line bytes.Buffer
-			_ = json.Compact(&line, r.call.Payload) // anyone who stores a payload has checked it
+			_ = json.Compact(&line, r.call.Payload) // checked before it was stored
 			r.payload = line.String()
 		}
 		return r.payload
 	}
-	quoted, _ := json.Marshal(text) // no text fails to
+	quoted, _ := json.Marshal(text) // cannot fail for a text
 	return string(quoted)
 }
 
-// appendEscaped percent-encodes all but what RFC 3986, section 2.3, leaves as it is everywhere, so that
-// a value stays within its segment of a path or its parameter of a query or form.
+// appendEscaped percent-encodes all but the unreserved characters of RFC 3986, section 2.3, so that a
+// value stays within its path segment or its parameter of a query or form.
 func appendEscaped(out []byte, text string) []byte {
 	const digits = "0123456789ABCDEF"
 	for i := range len(text) {
@@ -203,17 +203,17 @@ func appendEscaped(out []byte, text string) []byte {
 	return out
 }
 
-// dateLayouts are the directives of date, which are those of strftime, in Go's layouts. Three
-// more, that no layout has, are in formatDate.
+// dateLayouts maps the directives of date, those of strftime, to Go's layouts. formatDate has three
+// more that no layout can express.
 var dateLayouts = map[byte]string{
 	'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'j': "002", 'b': "Jan", 'a': "Mon", 'z': "-0700",
 	'F': "2006-01-02", 'T': "15:04:05",
 }
 
-// dateDirectives names all of them.
+// dateDirectives names all directives.
 const dateDirectives = "%Y %m %d %H %M %S %L (milliseconds) %j %b %a %G %V %z %s (Unix seconds) %F %T %%"
 
-// checkDate tells whether a layout has a directive, and none that is unknown.
+// checkDate reports whether a layout has a directive and no unknown one.
 func checkDate(layout string) bool {
 	some := false
 	for i := 0; i < len(layout); i++ {
@@ -231,7 +231,7 @@ func checkDate(layout string) bool {
 	return some
 }
 
-// formatDate writes an instant by a layout that checkDate takes.
+// formatDate writes a time by a layout that checkDate accepts.
 func formatDate(layout string, at time.Time) string {
 	var out []byte
 	for i := 0; i < len(layout); i++ {

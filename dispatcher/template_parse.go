@@ -12,18 +12,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// isTemplate tells whether a text has anything to fill in. Others are never read as templates.
+// isTemplate reports whether a text has anything to fill in. Other texts are never parsed as templates.
 func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
-// parseTemplate reads a template. What is wrong with it is added to faults under path, all of it at
-// once, by where it stands and without a word of the text: that may be a credential.
+// parseTemplate parses a template and adds all its problems under path. A problem names the place and
+// never repeats the text, which may be a credential.
 func parseTemplate(problems *Problems, path, text string) *template {
 	p := templateParser{problems: problems, path: path, text: text, used: map[field]bool{}}
 	tree := parse.New("template")
-	tree.Mode = parse.SkipFuncCheck // p knows more about functions
+	tree.Mode = parse.SkipFuncCheck // templateParser checks functions better
 	defined := map[string]*parse.Tree{}
 	if _, err := tree.Parse(text, "{{", "}}", defined); err != nil {
-		problems.Add(path, CodeTemplateSyntax, "template cannot be read%s; each {{ needs its }} and each if its end; write braces that are meant as {{\"{{\"}}", syntaxError(err))
+		problems.Add(path, CodeTemplateSyntax, "template cannot be read%s; each {{ needs its }} and each if its end; write literal braces as {{\"{{\"}}", syntaxError(err))
 		return nil
 	}
 	for name := range defined {
@@ -45,7 +45,7 @@ func parseTemplate(problems *Problems, path, text string) *template {
 
 const allowedForms = "allowed are {{.Field}}, {{function .Field}}, {{\"text\"}} and {{if .Field}} … {{else}} … {{end}}"
 
-// syntaxWords are the parser's words up to where it may repeat the text.
+// syntaxWords are the beginnings of the parser's messages, up to where they may repeat the text.
 var syntaxWords = regexp.MustCompile(`^template: template:([0-9]+): ([a-z ]*[a-z])`)
 
 func syntaxError(err error) string {
@@ -56,15 +56,15 @@ func syntaxError(err error) string {
 	return fmt.Sprintf(" at line %s: %s", found[1], found[2])
 }
 
-// templateParser turns what the parser has read into parts, and refuses what is not allowed.
+// templateParser turns a parse tree into parts, and refuses what is not allowed.
 type templateParser struct {
 	problems   *Problems
 	path, text string
 	used       map[field]bool
-	found      int // faults
+	found      int // problems
 }
 
-// mostTemplateProblems bounds those of one template: to say where each stands takes as long as it is.
+// mostTemplateProblems bounds the problems of one template, because finding the place of each reads the whole text.
 const mostTemplateProblems = 20
 
 func (p *templateParser) problem(at parse.Node, code, format string, args ...any) {
@@ -103,7 +103,7 @@ func (p *templateParser) list(list *parse.ListNode) []part {
 	return parts
 }
 
-// condition returns the field that an if asks for.
+// condition returns the field that an if tests.
 func (p *templateParser) condition(n *parse.IfNode) field {
 	e := p.pipe(n.Pipe)
 	if e != nil && *e != (expression{field: e.field}) || e != nil && e.field == fieldNone {
@@ -115,14 +115,14 @@ func (p *templateParser) condition(n *parse.IfNode) field {
 	return e.field
 }
 
-// finish checks what an action puts into the text.
+// finish checks what an action writes.
 func (p *templateParser) finish(n parse.Node, e *expression) {
 	if e.field == fieldPayload && !e.json {
 		p.problem(n, CodeTemplateFunc, "the payload is JSON; write it as {{json .Payload}}")
 	}
 }
 
-// pipe returns what a pipeline says; nil if it is at fault.
+// pipe returns the expression of a pipeline; nil if it has a problem.
 func (p *templateParser) pipe(pipe *parse.PipeNode) *expression {
 	if len(pipe.Decl) > 0 {
 		p.problem(pipe, CodeTemplateForm, "variables are not allowed; %s", allowedForms)
@@ -147,7 +147,7 @@ func (p *templateParser) pipe(pipe *parse.PipeNode) *expression {
 	return e
 }
 
-// operand returns what one term says; nil if it is at fault.
+// operand returns the expression of one term; nil if it has a problem.
 func (p *templateParser) operand(node parse.Node) *expression {
 	switch n := node.(type) {
 	case *parse.FieldNode:
@@ -182,8 +182,8 @@ func (p *templateParser) field(n *parse.FieldNode) *expression {
 	return &expression{field: field(name)}
 }
 
-// call applies a function to operands and, as the last one, to what is piped into it. Each function
-// comes once at most, and in one order: quotes within quotes would grow without end.
+// call applies a function to operands and, as the last one, to the piped value. Each function may be
+// used once, in a fixed order, because quotes within quotes would grow without end.
 func (p *templateParser) call(function *parse.IdentifierNode, operands []parse.Node, piped *expression) *expression {
 	if !slices.Contains(templateFunctions, function.Ident) {
 		p.problem(function, CodeTemplateFunc, "there is no such function; allowed are %s", strings.Join(templateFunctions, ", "))
@@ -213,7 +213,7 @@ func (p *templateParser) call(function *parse.IdentifierNode, operands []parse.N
 	return e
 }
 
-// date reads a layout and perhaps a zone.
+// date parses a layout and an optional zone.
 func (p *templateParser) date(function *parse.IdentifierNode, operands []parse.Node, e *expression) *expression {
 	const form = `write {{date "%Y-%m-%d" .ScheduledAt}} or {{date "%H:%M" "Europe/Berlin" .ScheduledAt}}`
 	texts := make([]string, 0, 2)

@@ -12,20 +12,20 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Templates are those of a webhook, checked.
+// Templates are the checked templates of a webhook.
 type Templates struct {
 	webhook *Webhook
-	url     *template // nil: it is none; so the others
+	url     *template // nil: it is not a template, as for the others
 	headers map[string]*template
 	body    *template
 	fires   bool // one of them uses PreviousFire or NextFire
 }
 
-// urlBeginning is the part of a URL that cannot come of a template: whom a request goes to decides what
-// is allowed, how often, and whether its circuit is open.
+// urlBeginning is the part of a URL that cannot be a template: limits, circuits and the egress guard
+// depend on the host.
 var urlBeginning = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#\\{}]*[/?]`)
 
-// UseFires tells whether PreviousFire or NextFire of a call make a difference.
+// UseFires reports whether a template uses PreviousFire or NextFire.
 func (t *Templates) UseFires() bool {
 	return t != nil && t.fires
 }
@@ -42,12 +42,12 @@ func (t *Templates) any(is func(*template) bool) bool {
 	return false
 }
 
-// templates reads the templates of w, and adds what is wrong with them. What is too long is not read.
+// templates reads the templates of w and adds their problems. It does not read texts that are too long.
 func (w *Webhook) templates(problems *Problems) *Templates {
 	t := Templates{webhook: w}
 	if isTemplate(w.URL) && len(w.URL) <= maxURL {
 		if !urlBeginning.MatchString(w.URL) {
-			problems.Add("/url", CodeTemplateHost, "scheme, host and port of a URL cannot come of a template, and end before it; begin with https://host/, and use templates behind that")
+			problems.Add("/url", CodeTemplateHost, "scheme, host and port of a URL cannot be templates; begin with https://host/ and use templates after that")
 		}
 		t.url = parseTemplate(problems, "/url", w.URL)
 	}
@@ -69,7 +69,7 @@ func (w *Webhook) templates(problems *Problems) *Templates {
 	return &t
 }
 
-// checkTemplates checks what is a template or may be, and returns the URL as it is with samples.
+// checkTemplates checks all templates of w, and returns the URL filled in with samples.
 func (w *Webhook) checkTemplates(problems *Problems) (url string) {
 	if isTemplate(w.URL) && len(w.URL) > maxURL {
 		checkURL(problems, "/url", w.URL)
@@ -86,8 +86,8 @@ func (w *Webhook) checkTemplates(problems *Problems) (url string) {
 	return url
 }
 
-// tryTemplates fills in the templates of j, which are valid, as far as that can be known before a
-// call. The error is Faults below its target.
+// tryTemplates fills in the valid templates of j with sample values. The error is Problems with
+// pointers in the target.
 func (j Job) tryTemplates() error {
 	var problems Problems
 	templates, _ := j.Target.Templates()
@@ -100,7 +100,7 @@ func (j Job) tryTemplates() error {
 	return problems.Err()
 }
 
-// sampleCall is a call that has everything, as long as it can be.
+// sampleCall is a call in which every field is set and as long as possible.
 func sampleCall(payload json.RawMessage) Call {
 	at, name := time.Date(2999, 12, 31, 23, 59, 59, 999e6, time.UTC), strings.Repeat("n", 63)
 	return Call{
@@ -109,8 +109,8 @@ func sampleCall(payload json.RawMessage) Call {
 	}
 }
 
-// try fills in the templates for a sample, and for one that has as little as possible. The error
-// is Faults.
+// try fills in the templates for a sample, and for one in which as little as possible is set. The
+// error is Problems.
 func (t *Templates) try(sample Call) (url string, err error) {
 	sample.Templates = t
 	url, _, _, err = sample.fill(t)
@@ -122,12 +122,12 @@ func (t *Templates) try(sample Call) (url string, err error) {
 	return url, err
 }
 
-// TemplateError says why what templates give for a call cannot be sent. It repeats none of it.
+// TemplateError says why a filled-in template cannot be sent. It repeats none of the text.
 type TemplateError struct{ Problems }
 
 func (e *TemplateError) Error() string { return "template: " + e.Problems.Error() }
 
-// Request returns what a webhook's attempt sends, its templates filled in. The error is a
+// Request returns what an attempt of a webhook sends, with templates filled in. The error is a
 // *TemplateError.
 func (c Call) Request() (url string, headers map[string]string, body []byte, err error) {
 	if c.Templates != nil {
@@ -137,7 +137,8 @@ func (c Call) Request() (url string, headers map[string]string, body []byte, err
 	return w.URL, w.Headers, w.BodyOf(c.Body()), nil
 }
 
-// filledIn is Request where there are templates. It is apart, because only here c is moved to the heap.
+// filledIn is Request for a target with templates. It is a separate method, so that only these calls
+// move c to the heap.
 func (c Call) filledIn() (url string, headers map[string]string, body []byte, err error) {
 	url, headers, body, err = c.fill(c.Templates)
 	var problems Problems
@@ -147,7 +148,7 @@ func (c Call) filledIn() (url string, headers map[string]string, body []byte, er
 	return url, headers, body, err
 }
 
-// fill fills templates in. The error is Faults below the webhook.
+// fill fills in templates. The error is Problems with pointers in the webhook.
 func (c *Call) fill(t *Templates) (url string, headers map[string]string, body []byte, err error) {
 	var problems Problems
 	url = t.webhook.URL

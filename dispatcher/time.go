@@ -7,8 +7,8 @@ import (
 
 var zonelessPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?$`)
 
-// ParseInstant reads an instant as RFC 3339 with a zone, and returns it in UTC, cut to whole
-// milliseconds, which is what both databases keep. The error is a *Fault without a path.
+// ParseInstant reads a time as RFC 3339 with a zone, and returns it in UTC, truncated to whole
+// milliseconds, as both databases store it. The error is a *Problem without a path.
 func ParseInstant(text string) (time.Time, error) {
 	if zonelessPattern.MatchString(text) {
 		return time.Time{}, &Problem{Code: CodeTimeZoneMissing, Message: "time " + Echo(text) + " has no zone; end it with Z or an offset such as +02:00"}
@@ -23,5 +23,5 @@ func ParseInstant(text string) (time.Time, error) {
 	return t.UTC().Truncate(time.Millisecond), nil
 }
 
-// FormatInstant writes an instant as RFC 3339 in UTC with milliseconds.
+// FormatInstant writes a time as RFC 3339 in UTC with milliseconds.
 func FormatInstant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

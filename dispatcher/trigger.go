@@ -13,10 +13,10 @@ type Trigger struct {
 	Schedule
 	// MisfireAfter is how late a fire may be before it counts as missed; 0 means 60s.
 	MisfireAfter Duration `json:"misfire_after,omitempty"`
-	// MisfirePolicy says what becomes of missed fires; empty means FireOnce.
+	// MisfirePolicy says what happens to missed fires; empty means FireOnce.
 	MisfirePolicy MisfirePolicy `json:"misfire_policy"`
-	// CatchUpWindow is how old a missed instant may be to be caught up, from MisfireAfter to
-	// MaxCatchUpWindow, which 0 means. Older ones are skipped.
+	// CatchUpWindow is how old a missed fire may be and still be caught up, from MisfireAfter to
+	// MaxCatchUpWindow; 0 means MaxCatchUpWindow. Older ones are skipped.
 	CatchUpWindow Duration `json:"catch_up_window,omitempty"`
 	// Enabled is whether the trigger fires; see Job.Enabled.
 	Enabled bool `json:"enabled"`
@@ -27,13 +27,13 @@ type Trigger struct {
 	State TriggerState `json:"state"`
 	// Error is the reason of state error.
 	Error string `json:"error,omitempty"`
-	// PrevFireTime and NextFireTime are nil where there is none.
+	// PrevFireTime and NextFireTime are nil if there is none.
 	PrevFireTime *time.Time `json:"prev_fire_time,omitempty"`
 	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
-	// DueAt is when the next fire runs: NextFireTime, or with jitter up to so much later.
+	// DueAt is when the next fire runs: NextFireTime plus its jitter.
 	DueAt *time.Time `json:"due_at,omitempty"`
-	// AnchorAt is when the schedule was declared or last changed: intervals without a start
-	// and repeat counts are counted from it. A fixed delay counts from the end of its latest run.
+	// AnchorAt is when the schedule was declared or last changed. Intervals without a start and
+	// repeat counts are counted from it. A fixed delay counts from the end of its latest run.
 	AnchorAt time.Time `json:"anchor_at"`
 	// Fired counts the fires of a fixed delay that have ended or were skipped, against RepeatCount.
 	Fired int `json:"-"`
@@ -66,7 +66,7 @@ func (t Trigger) check(problems *Problems, identity string) {
 	t.checkMisfires(problems)
 }
 
-// arm sets the first fire after now; without one the trigger is complete.
+// scheduleNext sets the first fire after now; without one the trigger is complete.
 func (t *Trigger) arm(s *schedule.Schedule, now time.Time) {
 	t.State, t.NextFireTime, t.DueAt = TriggerComplete, nil, nil
 	if next, ok := s.Next(now); ok {
@@ -80,13 +80,13 @@ func (t *Trigger) fireAt(s *schedule.Schedule, next time.Time) {
 	t.State, t.NextFireTime, t.DueAt = TriggerWaiting, &next, &due
 }
 
-// warn returns what is allowed in the schedule but probably not meant, by the codes that
-// package schedule warns with. Daylight saving is looked at for a year, from since on or
-// from the last fire if that is later.
+// warn returns what is allowed in the schedule but probably a mistake, with the warning codes of
+// package schedule. It looks at daylight saving for a year from since, or from the last fire if that
+// is later.
 func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Problems {
 	s, err := t.Parse(identity, t.AnchorAt, calendars)
 	if err != nil {
-		return nil //nolint:nilerr // which is for Validate to report
+		return nil //nolint:nilerr // Validate reports it
 	}
 	if t.PrevFireTime != nil && t.PrevFireTime.After(since) {
 		since = *t.PrevFireTime
@@ -97,7 +97,7 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Pro
 	}
 	told := slices.ContainsFunc(found, func(f Problem) bool { return f.Code == schedule.WarnNoFire })
 	if _, fires := s.Next(since); !fires && !told && t.PrevFireTime == nil {
-		found.Add("/expression", schedule.WarnNoFire, "nothing is left to fire by end_at, repeat_count and calendar, so the trigger never fires")
+		found.Add("/expression", schedule.WarnNoFire, "end_at, repeat_count and calendar leave no fire, so the trigger never fires")
 	}
 	return found
 }

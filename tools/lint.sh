@@ -20,11 +20,6 @@ go_files() { files -name '*.go'; }
 breach "not as gofmt writes it" "$(go_files | xargs gofmt -l)"
 breach "longer than 500 lines" "$(go_files | xargs wc -l | awk '$2 != "total" && $1 > 500')"
 
-# Tests wait for an event or a state. A bubble of testing/synctest has its own time, in which they may sleep.
-breach "a test that waits in real time" "$(files -name '*_test.go' | xargs perl -ne '
-	$bubble = 0 if $. == 1; $bubble ||= m{"testing/synctest"};
-	print "$ARGV:$.: $_" if /^\s*<-time\.After\(/ || /time\.Sleep\(/ && !$bubble; close ARGV if eof')"
-
 # The tag of a struct's field cannot be broken into lines, nor can a table, a block of code or an address.
 # The pages of docs/provider are generated.
 breach "a line of Go longer than 140 columns" "$(go_files | xargs perl -CSD -ne '

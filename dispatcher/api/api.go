@@ -7,18 +7,16 @@ import (
 	"path"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // Options tunes an API. The zero value works.
 type Options struct {
-	// Version is what /version answers.
+	// Version is what /version returns.
 	Version string
-	// Ready tells whether the engine does its work; nil means that the database alone decides.
-	// Its error is logged, never sent.
+	// Ready returns an error if the engine is not ready; nil: only the database is checked. The
+	// error is logged, never sent.
 	Ready func(ctx context.Context) error
-	// Metrics is what /metrics shows; nil: nothing.
+	// Metrics are served by /metrics; nil: none.
 	Metrics prometheus.Gatherer
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -26,16 +24,16 @@ type Options struct {
 
 // API serves the HTTP API. It is an http.Handler.
 type API struct {
-	store dispatcher.Store
+	store Store
 	opts  Options
 	log   *slog.Logger
 	mux   *http.ServeMux
-	// lost responses what no route may see.
-	lost http.Handler
+	// notFound serves requests that match no route.
+	notFound http.Handler
 }
 
 // New returns the API over store.
-func New(store dispatcher.Store, o Options) *API {
+func New(store Store, o Options) *API {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -47,16 +45,16 @@ func New(store dispatcher.Store, o Options) *API {
 	}
 	a := &API{store: store, opts: o, log: o.Logger}
 	a.mux = a.newMux()
-	a.lost = a.handle(route{path: "/", serve: (*API).unknownRoute})
+	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP serves one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// ServeMux would redirect "//" and ".." to another path, and a redirected PUT turns into
-	// a GET in many clients.
+	// ServeMux would redirect a path with "//" or "..", and many clients turn a redirected PUT
+	// into a GET.
 	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
-		a.lost.ServeHTTP(w, r)
+		a.notFound.ServeHTTP(w, r)
 		return
 	}
 	a.mux.ServeHTTP(w, r)

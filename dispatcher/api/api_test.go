@@ -85,7 +85,7 @@ func (w *world) do(method, target, body string, headers ...string) reply {
 	return reply{recorder, w.t, fmt.Sprintf("%s %.80s %.200s %q", method, target, body, headers)}
 }
 
-// must is do for what is expected to succeed.
+// must is do for a request that must return a status.
 func (w *world) must(status int, method, target, body string, headers ...string) reply {
 	w.t.Helper()
 	got := w.do(method, target, body, headers...)
@@ -95,7 +95,7 @@ func (w *world) must(status int, method, target, body string, headers ...string)
 	return got
 }
 
-// faults returns the faults of a problem as "path code", and checks the form of the problem.
+// problems returns the problems of a problem document as "path code", and checks its form.
 func (r reply) problems() []string {
 	r.t.Helper()
 	var p struct {
@@ -105,7 +105,7 @@ func (r reply) problems() []string {
 		Errors      dispatcher.Problems
 	}
 	if err := json.Unmarshal(r.Body.Bytes(), &p); err != nil {
-		r.t.Fatalf("answer %d is not JSON: %v: %.200s", r.Code, err, r.Body)
+		r.t.Fatalf("response %d is not JSON: %v: %.200s", r.Code, err, r.Body)
 	}
 	if got := r.Header().Get("Content-Type"); got != "application/problem+json" {
 		r.t.Errorf("problem has Content-Type %q", got)
@@ -117,14 +117,14 @@ func (r reply) problems() []string {
 	var problems []string
 	for _, f := range p.Errors {
 		if f.Message == "" || len(f.Message) > 400 {
-			r.t.Errorf("fault %s %s has a message of %d bytes", f.Path, f.Code, len(f.Message))
+			r.t.Errorf("problem %s %s has a message of %d bytes", f.Path, f.Code, len(f.Message))
 		}
 		problems = append(problems, f.Path+" "+f.Code)
 	}
 	return problems
 }
 
-// refused checks status and all faults of a response.
+// refused checks status and all problems of a response.
 func (r reply) refused(status int, problems ...string) {
 	r.t.Helper()
 	got := r.problems()
@@ -132,7 +132,7 @@ func (r reply) refused(status int, problems ...string) {
 	slices.Sort(problems)
 	// One value may break one rule in two places.
 	if diff := cmp.Diff(problems, slices.Compact(got)); r.Code != status || diff != "" {
-		r.t.Errorf("%s: status %d, want %d; faults (-want +got):\n%s\n%.300s", r.request, r.Code, status, diff, r.Body)
+		r.t.Errorf("%s: status %d, want %d; problems (-want +got):\n%s\n%.300s", r.request, r.Code, status, diff, r.Body)
 	}
 }
 
@@ -144,12 +144,12 @@ func (r reply) says(words string) {
 	}
 }
 
-// into decodes a successful answer.
+// into decodes a successful response.
 func into[T any](r reply) T {
 	r.t.Helper()
 	var v T
 	if err := json.Unmarshal(r.Body.Bytes(), &v); err != nil {
-		r.t.Fatalf("answer %d: %v: %.200s", r.Code, err, r.Body)
+		r.t.Fatalf("response %d: %v: %.200s", r.Code, err, r.Body)
 	}
 	return v
 }

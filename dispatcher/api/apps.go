@@ -9,18 +9,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// app is the definition that the path of r names.
-func (a *API) app(r *request) definition {
-	name := r.PathValue("app")
-	return definition{
-		what: "app " + dispatcher.Echo(name),
-		revision: func() (int64, error) {
-			app, err := a.store.App(r.Context(), name)
-			return app.Revision, err
-		},
-	}
-}
-
 func (a *API) listApps(r *request) (response, error) {
 	var problems dispatcher.Problems
 	page := r.page(&problems, validName)
@@ -34,8 +22,8 @@ func (a *API) listApps(r *request) (response, error) {
 	return paged(page, func(app dispatcher.App) string { return app.Name }, read)
 }
 
-// boundApps lists the apps of names that exist. A token is bound to a handful of apps, so
-// reading them one by one is cheaper than looking for them among all.
+// boundApps lists those apps among names that exist. A token is bound to a handful of apps, so reading
+// them one by one is cheaper than searching all apps.
 func (a *API) boundApps(ctx context.Context, names []string, page dispatcher.Page) ([]dispatcher.App, error) {
 	var apps []dispatcher.App
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -63,36 +51,37 @@ func (a *API) putApp(r *request) (response, error) {
 	app := dispatcher.App{Name: r.PathValue("app")}
 	problems := r.decode(&app)
 	mustMatch(&problems, "/name", app.Name, r.PathValue("app"))
-	addMeaning(&problems, app.Validate())
+	addInvalid(&problems, app.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return put(r, a.app(r), func(change dispatcher.Change) (dispatcher.App, int64, error) {
-		stored, err := a.store.PutApp(r.Context(), app, change)
-		return stored, stored.Revision, err
+	return a.put(r, func(change dispatcher.Change) (response, bool, error) {
+		stored, created, err := a.store.PutApp(r.Context(), app, change)
+		return response{revision: stored.Revision, body: stored}, created, err
 	})
 }
 
-// patchApp switches an app on or off and leaves the rest as it is, whatever it is.
+// patchApp enables or disables an app and leaves the rest of it unchanged.
 func (a *API) patchApp(r *request) (response, error) {
 	var patch struct {
 		Enabled *bool `json:"enabled"`
 	}
 	problems := r.decode(&patch)
 	if patch.Enabled == nil {
-		addMeaning(&problems, &dispatcher.Problem{Path: "/enabled", Code: dispatcher.CodeRequired, Message: "enabled is missing; it is what PATCH sets"})
+		addInvalid(&problems, &dispatcher.Problem{
+			Path: "/enabled", Code: dispatcher.CodeRequired, Message: "enabled is missing; PATCH sets only this field",
+		})
 	}
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	def := a.app(r)
-	change, err := r.change(def)
+	change, err := a.change(r)
 	if err != nil {
 		return response{}, err
 	}
 	conditional := change.IfRevision != 0
-	// Others may change the app between the read and the write; without a condition of the
-	// caller's that is no reason to refuse.
+	// Another caller may change the app between the read and the write. Without a condition of this
+	// caller, patchApp tries again.
 	const tries = 5
 	for try := 1; ; try++ {
 		app, err := a.store.App(r.Context(), r.PathValue("app"))
@@ -103,23 +92,22 @@ func (a *API) patchApp(r *request) (response, error) {
 			change.IfRevision = app.Revision
 		}
 		app.Enabled = *patch.Enabled
-		app, err = a.store.PutApp(r.Context(), app, change)
+		app, _, err = a.store.PutApp(r.Context(), app, change)
 		if errors.Is(err, dispatcher.ErrPrecondition) && !conditional && try < tries {
 			continue
 		}
-		return response{revision: app.Revision, body: app}, def.explain(change, err)
+		return response{revision: app.Revision, body: app}, a.explainFailed(r, change, err)
 	}
 }
 
 func (a *API) deleteApp(r *request) (response, error) {
-	def := a.app(r)
-	change, err := r.change(def)
+	change, err := a.change(r)
 	if err != nil {
 		return response{}, err
 	}
 	err = a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 	if errors.Is(err, dispatcher.ErrNotEmpty) {
-		return response{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", def.what)
+		return response{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", definitionName(r))
 	}
-	return response{status: http.StatusNoContent}, def.explain(change, err)
+	return response{status: http.StatusNoContent}, a.explainFailed(r, change, err)
 }

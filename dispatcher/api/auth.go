@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// tokenPrefix lets secret scanners, and people, tell what a leaked token opens.
+// tokenPrefix lets secret scanners and people recognize a leaked token.
 const tokenPrefix = "carillon_"
 
-// NewToken draws a bearer token of 256 bits. The secret is for its owner and is kept
-// nowhere; the hash is for the store.
+// NewToken draws a random bearer token of 256 bits. The secret goes to its owner and is stored
+// nowhere; the hash goes to the store.
 func NewToken() (secret string, hash [32]byte) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails; see its documentation
@@ -23,10 +23,10 @@ func NewToken() (secret string, hash [32]byte) {
 	return secret, HashToken(secret)
 }
 
-// HashToken returns the hash under which a store knows a token.
+// HashToken returns the hash by which the store finds a token.
 func HashToken(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
 
-// authorize finds the caller of r and checks what its token allows.
+// authorize finds the token of r and checks that it permits the route.
 func (a *API) authorize(rt route, r *request) error {
 	token, err := a.caller(r)
 	if err != nil {
@@ -34,13 +34,13 @@ func (a *API) authorize(rt route, r *request) error {
 	}
 	r.token = token
 	if rt.scope == dispatcher.ScopeWrite && token.Scope != dispatcher.ScopeWrite {
-		return refuse(dispatcher.CodeForbidden, "token %s may read only; this needs scope write", dispatcher.Echo(token.Name))
+		return refuse(dispatcher.CodeForbidden, "token %s has scope read; this route needs scope write", dispatcher.Echo(token.Name))
 	}
 	if app := r.PathValue("app"); app != "" && !r.maySee(app) {
 		return notBound(token, app)
 	}
-	if rt.fleet && len(token.Apps) > 0 {
-		return refuse(dispatcher.CodeForbidden, "token %s is bound to apps; nodes need a token that is not", dispatcher.Echo(token.Name))
+	if rt.allApps && len(token.Apps) > 0 {
+		return refuse(dispatcher.CodeForbidden, "token %s is bound to apps; this route needs a token for all apps", dispatcher.Echo(token.Name))
 	}
 	return nil
 }
@@ -49,8 +49,8 @@ func notBound(token dispatcher.APIToken, app string) error {
 	return refuse(dispatcher.CodeForbidden, "token %s is not bound to app %s", dispatcher.Echo(token.Name), dispatcher.Echo(app))
 }
 
-// caller looks the bearer token up. Whatever is wrong with it, the response is the same. The
-// look-up is by hash, so its timing says nothing about tokens that exist.
+// caller looks up the bearer token. The error is the same for every kind of bad token. The look-up
+// is by hash, so its timing does not reveal which tokens exist.
 func (a *API) caller(r *request) (dispatcher.APIToken, error) {
 	unauthorized := refuse(dispatcher.CodeUnauthorized,
 		`a valid bearer token is needed: create one with "carillon token create" and send it as "Authorization: Bearer carillon_…"`)
@@ -69,7 +69,7 @@ func (a *API) caller(r *request) (dispatcher.APIToken, error) {
 	return token, err
 }
 
-// maySee tells whether the caller's token reaches app.
+// maySee says whether the token of r permits app.
 func (r *request) maySee(app string) bool {
 	return len(r.token.Apps) == 0 || slices.Contains(r.token.Apps, app)
 }

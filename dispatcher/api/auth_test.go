@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
-func TestATokenIsNeeded(t *testing.T) {
+func TestRoutesNeedAToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -39,7 +39,7 @@ func TestATokenIsNeeded(t *testing.T) {
 	}
 	for _, response := range responses {
 		if diff := cmp.Diff(responses[0], response); diff != "" {
-			t.Errorf("answers tell bad tokens apart:\n%s", diff)
+			t.Errorf("responses differ between bad tokens:\n%s", diff)
 		}
 	}
 	w.must(http.StatusOK, "GET", oneApp, "", "Authorization: bearer "+w.token) // schemes have no case
@@ -60,7 +60,7 @@ func TestProbesNeedNoToken(t *testing.T) {
 	}
 }
 
-func TestAReadTokenChangesNothing(t *testing.T) {
+func TestReadTokenCannotWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -85,7 +85,7 @@ func TestAReadTokenChangesNothing(t *testing.T) {
 	w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *"}`)
 }
 
-func TestABoundTokenSeesOnlyItsApps(t *testing.T) {
+func TestBoundTokenSeesOnlyItsApps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -110,7 +110,7 @@ func TestABoundTokenSeesOnlyItsApps(t *testing.T) {
 		t.Errorf("first page of one lists %v with next %q", names, got.Next)
 	}
 
-	// A foreign run and one that does not exist are answered alike, but for the id.
+	// A foreign run and one that does not exist get the same response, except for the id.
 	unknown := dispatcher.RunKey{TriggerID: 1, ScheduledAt: foreign.ScheduledAt, Kind: dispatcher.KindManual}.String()
 	for _, suffix := range []string{"", "/cancel", "/retry"} {
 		method := map[bool]string{true: "GET", false: "POST"}[suffix == ""]
@@ -123,7 +123,7 @@ func TestABoundTokenSeesOnlyItsApps(t *testing.T) {
 	}
 }
 
-func TestTokensAreDistinctAndMarked(t *testing.T) {
+func TestNewTokensAreDistinctAndPrefixed(t *testing.T) {
 	t.Parallel()
 	a, hash := api.NewToken()
 	b, _ := api.NewToken()

@@ -37,7 +37,7 @@ func with(t *testing.T, raw string, keys ...string) string {
 	return string(body)
 }
 
-// row is one value at one place of a job, and what must come of it.
+// row is a value at some place of a job, and the code that it must cause.
 type row struct {
 	value string // as a text, or, beginning with raw, as JSON
 	code  string
@@ -129,7 +129,7 @@ var (
 	}
 )
 
-func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
+func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -231,7 +231,7 @@ func TestBadInputNamesEachValueAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestBadInputAsAWhole(t *testing.T) {
+func TestBadBodiesAreReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -318,7 +318,7 @@ func TestBadInputAsAWhole(t *testing.T) {
 				"/target/webhook/auth/sigv4/region text_invalid", "/target/webhook/auth/sigv4/service text_invalid",
 			},
 		},
-		"two who authorize": {
+		"two kinds of auth": {
 			with(t, `{"url":"https://example.com/","headers":{"authorization":"x","X-Amz-Date":"x"},"auth":{"bearer":{"token":{"reference":"env:SECRET_X"}}}}`, "target", "webhook"), nil, 422,
 			[]string{"/target/webhook/headers/authorization header_reserved"},
 		},
@@ -360,7 +360,7 @@ func TestBadInputAsAWhole(t *testing.T) {
 	}
 }
 
-func TestHintsNameWhatWasMeant(t *testing.T) {
+func TestUnknownNamesGetASuggestion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -376,11 +376,11 @@ func TestHintsNameWhatWasMeant(t *testing.T) {
 		}
 	}
 	if got := w.do("GET", "/v1/apps?limt=5", "").Body.String(); !strings.Contains(got, "did you mean limit?") {
-		t.Errorf("?limt=5 is answered %s, want a hint at limit", got)
+		t.Errorf("?limt=5 returns %s, want a hint at limit", got)
 	}
 }
 
-func TestManyFaultsAreBounded(t *testing.T) {
+func TestProblemListIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	var b strings.Builder
@@ -390,11 +390,11 @@ func TestManyFaultsAreBounded(t *testing.T) {
 	}
 	got := w.do("PUT", oneApp, b.String()+"}")
 	if problems := got.problems(); len(problems) != 101 || problems[100] != " too_many" || got.Code != http.StatusBadRequest {
-		t.Errorf("50000 unknown fields are answered %d with %d faults, want 400 with 100 and one that says so", got.Code, len(problems))
+		t.Errorf("50000 unknown fields return %d with %d problems, want 400 with 100 and one that says so", got.Code, len(problems))
 	}
 }
 
-func TestAWarningStopsNothing(t *testing.T) {
+func TestWarningDoesNotRefuseTheJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -402,6 +402,6 @@ func TestAWarningStopsNothing(t *testing.T) {
 	got := w.must(http.StatusOK, "PUT", oneJob, body)
 	job := into[struct{ Warnings []struct{ Path, Code string } }](got)
 	if len(job.Warnings) != 1 || job.Warnings[0].Path != "/payload" || job.Warnings[0].Code != "body_method" {
-		t.Errorf("payload with GET is answered %s, want the warning body_method", got.Body)
+		t.Errorf("payload with GET returns %s, want the warning body_method", got.Body)
 	}
 }

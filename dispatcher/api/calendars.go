@@ -8,18 +8,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// calendar is the definition that the path of r names.
-func (a *API) calendar(r *request) definition {
-	app, name := r.PathValue("app"), r.PathValue("calendar")
-	return definition{
-		what: "calendar " + dispatcher.Echo(app+"/"+name),
-		revision: func() (int64, error) {
-			calendar, err := a.store.Calendar(r.Context(), app, name)
-			return calendar.Revision, err
-		},
-	}
-}
-
 func (a *API) listCalendars(r *request) (response, error) {
 	var problems dispatcher.Problems
 	page := r.page(&problems, validName)
@@ -41,26 +29,25 @@ func (a *API) putCalendar(r *request) (response, error) {
 	problems := r.decode(&calendar)
 	mustMatch(&problems, "/app", calendar.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", calendar.Name, r.PathValue("calendar"))
-	addMeaning(&problems, calendar.Validate())
+	addInvalid(&problems, calendar.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return put(r, a.calendar(r), func(change dispatcher.Change) (dispatcher.Calendar, int64, error) {
-		stored, err := a.store.PutCalendar(r.Context(), calendar, change)
-		return stored, stored.Revision, err
+	return a.put(r, func(change dispatcher.Change) (response, bool, error) {
+		stored, created, err := a.store.PutCalendar(r.Context(), calendar, change)
+		return response{revision: stored.Revision, body: stored}, created, err
 	})
 }
 
 func (a *API) deleteCalendar(r *request) (response, error) {
-	def := a.calendar(r)
-	change, err := r.change(def)
+	change, err := a.change(r)
 	if err != nil {
 		return response{}, err
 	}
 	err = a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
 	if errors.Is(err, dispatcher.ErrInUse) {
 		use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-		return response{}, refuse(dispatcher.CodeCalendarInUse, "%s; take it out there first", use)
+		return response{}, refuse(dispatcher.CodeCalendarInUse, "%s; remove it there first", use)
 	}
-	return response{status: http.StatusNoContent}, def.explain(change, err)
+	return response{status: http.StatusNoContent}, a.explainFailed(r, change, err)
 }

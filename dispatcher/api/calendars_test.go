@@ -27,9 +27,9 @@ func TestCalendarsAreReadAndWritten(t *testing.T) {
 	}
 	read := w.must(http.StatusOK, "GET", oneCalendar, "")
 	if diff := cmp.Diff(made, into[dispatcher.Calendar](read)); diff != "" || read.Header().Get("ETag") != `"1"` {
-		t.Errorf("GET, ETag %s, differs from what PUT echoed (-put +get):\n%s", read.Header().Get("ETag"), diff)
+		t.Errorf("GET, ETag %s, differs from what PUT returned (-put +get):\n%s", read.Header().Get("ETag"), diff)
 	}
-	// What was read can be edited and written back.
+	// The result of GET can be edited and written back.
 	w.must(http.StatusOK, "PUT", oneCalendar, strings.Replace(read.Body.String(), "12-24", "12-23", 1), `If-Match: "1"`)
 	w.do("PUT", oneCalendar, validCalendar, `If-Match: "1"`).refused(412, " precondition_failed")
 	w.do("PUT", oneCalendar, validCalendar, "If-None-Match: *").refused(412, " name_taken")
@@ -40,7 +40,7 @@ func TestCalendarsAreReadAndWritten(t *testing.T) {
 	w.do("PUT", "/v1/apps/nosuch/calendars/c", `{}`).refused(404, " not_found")
 }
 
-func TestBadCalendarsAreRefusedWithEveryFault(t *testing.T) {
+func TestBadCalendarReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -66,7 +66,7 @@ func TestBadCalendarsAreRefusedWithEveryFault(t *testing.T) {
 	w.do("GET", oneCalendar, "").refused(404, " not_found")
 }
 
-func TestCalendarInUseStaysAndMovesItsTriggers(t *testing.T) {
+func TestCalendarInUseStaysAndReschedulesTriggers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -90,7 +90,7 @@ func TestCalendarInUseStaysAndMovesItsTriggers(t *testing.T) {
 	w.must(http.StatusNoContent, "DELETE", oneApp, "")
 }
 
-func TestPreviewKnowsCalendarsHashesAndJitter(t *testing.T) {
+func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()

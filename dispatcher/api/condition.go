@@ -12,8 +12,8 @@ import (
 
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// matchesETag tells whether If-None-Match of a GET names revision, or anything (RFC 9110,
-// section 13.1.2, which compares weakly).
+// matchesETag says whether If-None-Match of a GET names the revision or is *. RFC 9110, section
+// 13.1.2, demands the weak comparison.
 func matchesETag(r *request, revision int64) bool {
 	for _, header := range r.Header.Values("If-None-Match") {
 		for tag := range strings.SplitSeq(header, ",") {
@@ -25,21 +25,39 @@ func matchesETag(r *request, revision int64) bool {
 	return false
 }
 
-// definition is an app, a job or a calendar that a write is about.
-type definition struct {
-	// what names it for messages, such as `job "crm/nightly"`.
-	what string
-	// revision reads the current one; ErrNotFound if there is none.
-	revision func() (int64, error)
+// definitionName names the app, job or calendar in the path, for messages.
+func definitionName(r *request) string {
+	app := r.PathValue("app")
+	for _, kind := range []string{"job", "calendar"} {
+		if name := r.PathValue(kind); name != "" {
+			return kind + " " + dispatcher.Echo(app+"/"+name)
+		}
+	}
+	return "app " + dispatcher.Echo(app)
 }
 
-// change turns the conditions of r into those of the store. Whatever is no single strong
-// ETag of ours cannot match and fails here, rather than being passed over.
-func (r *request) change(def definition) (dispatcher.Change, error) {
+// revision reads the current revision of the app, job or calendar in the path.
+func (a *API) revision(r *request) (int64, error) {
+	name := r.PathValue("app")
+	switch {
+	case r.PathValue("job") != "":
+		job, err := a.store.Job(r.Context(), name, r.PathValue("job"))
+		return job.Revision, err
+	case r.PathValue("calendar") != "":
+		calendar, err := a.store.Calendar(r.Context(), name, r.PathValue("calendar"))
+		return calendar.Revision, err
+	}
+	app, err := a.store.App(r.Context(), name)
+	return app.Revision, err
+}
+
+// change turns the conditions of r into those of the store. An If-Match that is not a single strong
+// ETag of this API cannot match, so it fails here.
+func (a *API) change(r *request) (dispatcher.Change, error) {
 	change := dispatcher.Change{Actor: r.token.Name}
 	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
 		if !slices.Equal(none, []string{"*"}) {
-			return change, refuse(dispatcher.CodePrecondition, "If-None-Match of a write must be *, which means: only if it does not exist")
+			return change, refuse(dispatcher.CodePrecondition, "If-None-Match of a write must be *, which means: create only")
 		}
 		change.IfAbsent = true
 	}
@@ -47,62 +65,62 @@ func (r *request) change(def definition) (dispatcher.Change, error) {
 	switch {
 	case len(match) == 0:
 	case slices.Equal(match, []string{"*"}):
-		// The revision that is found takes the place of "any", so the condition still holds
-		// when the write is made.
-		revision, err := def.revision()
+		// The write is conditional on the current revision, so that the definition still exists then.
+		revision, err := a.revision(r)
 		if errors.Is(err, dispatcher.ErrNotFound) {
-			return change, refuse(dispatcher.CodePrecondition, "%s does not exist, and If-Match: * asks that it does", def.what)
+			return change, refuse(dispatcher.CodePrecondition, "%s does not exist, but If-Match: * requires it", definitionName(r))
 		}
 		change.IfRevision = revision
 		return change, err
 	default:
 		revision, err := strconv.ParseInt(strings.Trim(match[0], `"`), 10, 64)
 		if err != nil || revision < 1 || !slices.Equal(match, []string{etag(revision)}) {
-			return change, def.stale("If-Match " + dispatcher.Echo(match[0]) + ` is not one ETag such as "3"`)
+			return change, a.stale(r, "If-Match "+dispatcher.Echo(match[0])+` is not a single ETag such as "3"`)
 		}
 		change.IfRevision = revision
 	}
 	return change, nil
 }
 
-// explain makes ErrPrecondition, which a write with change met, tell what stands in its way.
-func (def definition) explain(change dispatcher.Change, err error) error {
+// explainFailed makes ErrPrecondition of a write with change say which condition failed. Any other
+// error, and nil, stays as it is.
+func (a *API) explainFailed(r *request, change dispatcher.Change, err error) error {
 	switch {
 	case !errors.Is(err, dispatcher.ErrPrecondition):
 		return err
 	case change.IfAbsent:
-		revision, _ := def.revision() // 0 where it was deleted meanwhile
-		return refuse(dispatcher.CodeNameTaken, "%s exists already, at revision %d", def.what, revision)
+		revision, _ := a.revision(r) // 0 if it was deleted in the meantime
+		return refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d", definitionName(r), revision)
 	}
-	return def.stale("revision " + strconv.FormatInt(change.IfRevision, 10) + " is not the current one")
+	return a.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
 }
 
-// stale says that a condition failed, and what the current revision is.
-func (def definition) stale(reason string) error {
-	revision, err := def.revision()
+// stale reports a failed condition and the current revision.
+func (a *API) stale(r *request, reason string) error {
+	revision, err := a.revision(r)
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
-		return refuse(dispatcher.CodePrecondition, "%s; %s does not exist", reason, def.what)
+		return refuse(dispatcher.CodePrecondition, "%s; %s does not exist", reason, definitionName(r))
 	case err != nil:
 		return err
 	}
-	return refuse(dispatcher.CodePrecondition, "%s; %s is at revision %d: read it again and repeat the change", reason, def.what, revision)
+	return refuse(dispatcher.CodePrecondition, "%s; %s is at revision %d: read it again and repeat the change",
+		reason, definitionName(r), revision)
 }
 
-// put does what the PUTs of definitions have in common, once the body is known to be good.
-func put[T any](r *request, def definition, write func(dispatcher.Change) (T, int64, error)) (response, error) {
-	change, err := r.change(def)
+// put does what every PUT of a definition does once the body is known to be valid. write returns the
+// response, and whether it created the definition.
+func (a *API) put(r *request, write func(dispatcher.Change) (response, bool, error)) (response, error) {
+	change, err := a.change(r)
 	if err != nil {
 		return response{}, err
 	}
-	// Whether the write created it is only told, never relied on, so a look before is enough.
-	status := http.StatusOK
-	if _, err := def.revision(); errors.Is(err, dispatcher.ErrNotFound) {
-		status = http.StatusCreated
-	}
-	stored, revision, err := write(change)
+	stored, created, err := write(change)
 	if err != nil {
-		return response{}, def.explain(change, err)
+		return response{}, a.explainFailed(r, change, err)
 	}
-	return response{status: status, revision: revision, body: stored}, nil
+	if created {
+		stored.status = http.StatusCreated
+	}
+	return stored, nil
 }

@@ -21,23 +21,23 @@ func TestConditionsOfWrites(t *testing.T) {
 			status               int
 			code                 string
 		}{
-			{"what is not there has no revision", "PUT", `If-Match: "1"`, 412, " precondition_failed"},
-			{"what is not there does not match *", "PUT", `If-Match: *`, 412, " precondition_failed"},
-			{"it is created where it is absent", "PUT", `If-None-Match: *`, 201, ""},
-			{"it is not created twice", "PUT", `If-None-Match: *`, 412, " name_taken"},
-			{"only * is served for absence", "PUT", `If-None-Match: "1"`, 412, " precondition_failed"},
+			{"If-Match of a missing object fails", "PUT", `If-Match: "1"`, 412, " precondition_failed"},
+			{"If-Match * of a missing object fails", "PUT", `If-Match: *`, 412, " precondition_failed"},
+			{"If-None-Match * creates it", "PUT", `If-None-Match: *`, 201, ""},
+			{"If-None-Match * does not create it twice", "PUT", `If-None-Match: *`, 412, " name_taken"},
+			{"If-None-Match must be *", "PUT", `If-None-Match: "1"`, 412, " precondition_failed"},
 			{"the current revision matches", "PUT", `If-Match: "1"`, 200, ""},
-			{"an old revision does not", "PUT", `If-Match: "1"`, 412, " precondition_failed"},
-			{"nor one to come", "PUT", `If-Match: "99"`, 412, " precondition_failed"},
+			{"an old revision does not match", "PUT", `If-Match: "1"`, 412, " precondition_failed"},
+			{"nor a future one", "PUT", `If-Match: "99"`, 412, " precondition_failed"},
 			{"nor a weak one", "PUT", `If-Match: W/"2"`, 412, " precondition_failed"},
 			{"nor one without quotes", "PUT", `If-Match: 2`, 412, " precondition_failed"},
 			{"nor a list", "PUT", `If-Match: "2", "3"`, 412, " precondition_failed"},
 			{"nor zero, which would be no condition", "PUT", `If-Match: "0"`, 412, " precondition_failed"},
 			{"nor an overflow", "PUT", `If-Match: "99999999999999999999"`, 412, " precondition_failed"},
 			{"nor a sign", "PUT", `If-Match: "+2"`, 412, " precondition_failed"},
-			{"what is there matches *", "PUT", `If-Match: *`, 200, ""},
-			{"a deletion of what was seen otherwise is refused", "DELETE", `If-Match: "2"`, 412, " precondition_failed"},
-			{"a deletion of what was seen is done", "DELETE", `If-Match: "3"`, 204, ""},
+			{"If-Match * of an existing object holds", "PUT", `If-Match: *`, 200, ""},
+			{"a deletion at an old revision fails", "DELETE", `If-Match: "2"`, 412, " precondition_failed"},
+			{"a deletion at the current revision is done", "DELETE", `If-Match: "3"`, 204, ""},
 			{"a second deletion finds nothing", "DELETE", `If-Match:`, 404, " not_found"},
 		} {
 			body := thing.body
@@ -54,14 +54,14 @@ func TestConditionsOfWrites(t *testing.T) {
 	}
 }
 
-func TestAFailedConditionNamesTheCurrentRevision(t *testing.T) {
+func TestFailedConditionNamesTheCurrentRevision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
 	w.must(http.StatusOK, "PUT", oneJob, validJob)
 	for _, header := range []string{`If-Match: "1"`, `If-None-Match: *`} {
 		if got := w.do("PUT", oneJob, validJob, header).Body.String(); !strings.Contains(got, "crm/sync") || !strings.Contains(got, "at revision 2") {
-			t.Errorf("%s is answered %s, want it to name crm/sync and revision 2", header, got)
+			t.Errorf("%s returns %s, want it to name crm/sync and revision 2", header, got)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestETagsOfReads(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadCanBeWrittenBack(t *testing.T) {
+func TestGetResultCanBePut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -106,7 +106,7 @@ func TestWhatIsReadCanBeWrittenBack(t *testing.T) {
 	}
 }
 
-func TestPatchSwitchesAnAppAndNothingElse(t *testing.T) {
+func TestPatchChangesOnlyEnabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{"description":"customers"}`)

@@ -13,9 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// decode fills into, a pointer to a struct, from a JSON text and returns everything wrong
-// with its form. What is at fault keeps its default. Values are never echoed: they may be
-// secrets.
+// decode fills into, a pointer to a struct, from a JSON text. It returns every problem of the text; a
+// field with a problem keeps its default. Messages never contain values, which may be secrets.
 func decode(text []byte, into any) dispatcher.Problems {
 	raw, err := document(text)
 	if err != nil {
@@ -36,7 +35,9 @@ func decode(text []byte, into any) dispatcher.Problems {
 // document returns the one JSON value that text holds.
 func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
 	syntax := func(offset int64, what string) (json.RawMessage, *dispatcher.Problem) {
-		return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONSyntax, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what)}
+		return nil, &dispatcher.Problem{
+			Code: dispatcher.CodeJSONSyntax, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what),
+		}
 	}
 	for at := 0; at < len(text); {
 		r, width := utf8.DecodeRune(text[at:])
@@ -45,7 +46,7 @@ func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
 		}
 		at += width
 	}
-	// Far beyond what any field takes, nesting is refused before anything recurses into it.
+	// Nesting far deeper than any field permits is refused before anything recurses into it.
 	const deepest = 1000
 	if depth := dispatcher.JSONDepth(text); depth > deepest {
 		return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONDepth, Message: fmt.Sprintf(
@@ -67,12 +68,12 @@ func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
 	}
 	if rest := bytes.TrimLeft(text[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONTrailing, Message: fmt.Sprintf(
-			"body goes on after its JSON value, at offset %d", len(text)-len(rest))}
+			"body continues after its JSON value at offset %d", len(text)-len(rest))}
 	}
 	return raw, nil
 }
 
-// pointer is a path into the body, written out only where a problem needs it.
+// pointer is a path into the body. It is only written out for a problem.
 type pointer struct {
 	parent *pointer
 	token  string
@@ -85,11 +86,11 @@ func (p *pointer) String() string {
 	return p.parent.String() + dispatcher.Pointer(p.token)
 }
 
-// decoder collects the faults of one body.
+// decoder collects the problems of one body.
 type decoder struct{ problems dispatcher.Problems }
 
-// full tells that there are more faults than a response shows; finding others is lost work.
-func (d *decoder) full() bool { return len(d.problems) > mostProblems }
+// full says that there are already more problems than a response lists.
+func (d *decoder) full() bool { return len(d.problems) > maxProblems }
 
 func (d *decoder) add(at *pointer, code, format string, args ...any) {
 	if !d.full() {
@@ -118,7 +119,7 @@ func kindOf(raw json.RawMessage) string {
 	return "a number"
 }
 
-// checkKeys walks one value, payloads too, for keys that an object holds twice: parsers
+// checkKeys walks one value, payloads included, and reports duplicate keys of objects: parsers
 // disagree about which of them counts.
 func (d *decoder) checkKeys(dec *json.Decoder, at *pointer) {
 	opening, _ := dec.Token() // the text is known to be valid

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// readOnly names the fields of each type that only the server writes: a body may hold them,
-// with any value, and they are passed over.
+// readOnly lists the fields of each type that only the server writes. A body may contain them with
+// any value; they are ignored.
 var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[dispatcher.App](): {"revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.Job](): {"paused", "state", "revision", "created_at", "updated_at", "warnings"},
@@ -43,7 +43,7 @@ var (
 	instantType = reflect.TypeFor[time.Time]()
 )
 
-// fill sets v from raw. It returns false where v keeps its default because of a problem.
+// fill sets v from raw. It returns false if v keeps its default because of a problem.
 func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 	switch {
 	case v.Type() == rawType:
@@ -56,10 +56,10 @@ func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 			v.Set(elem)
 		}
 		return ok
-	case raw[0] == 'n' && (v.Kind() == reflect.Map || v.Kind() == reflect.Slice): // how Go writes an empty one
+	case raw[0] == 'n' && (v.Kind() == reflect.Map || v.Kind() == reflect.Slice): // Go writes empty ones so
 		return true
 	case raw[0] == 'n':
-		d.add(at, dispatcher.CodeRequired, "null is not a value; give one, or leave the field out where it has a default")
+		d.add(at, dispatcher.CodeRequired, "null is not allowed; give a value, or leave the field out if it has a default")
 		return false
 	case v.Type() == instantType:
 		return d.fillText(raw, at, func(text string) error {
@@ -108,7 +108,7 @@ func (d *decoder) fillText(raw json.RawMessage, at *pointer, set func(string) er
 	if errors.As(err, &problem) {
 		d.add(at, problem.Code, "%s", problem.Message)
 	} else {
-		d.add(at, dispatcher.CodeJSONType, "value is not understood")
+		d.add(at, dispatcher.CodeJSONType, "value is not valid")
 	}
 	return false
 }
@@ -120,7 +120,8 @@ func (d *decoder) fillInt(v reflect.Value, raw json.RawMessage, at *pointer) boo
 	}
 	n, err := strconv.ParseInt(string(raw), 10, v.Type().Bits())
 	if err != nil {
-		d.add(at, dispatcher.CodeJSONType, "expected a whole number without point or exponent, of at most %d bits", v.Type().Bits())
+		d.add(at, dispatcher.CodeJSONType, "expected a whole number without point or exponent, of at most %d bits",
+			v.Type().Bits())
 		return false
 	}
 	v.SetInt(n)
@@ -172,7 +173,8 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 		switch {
 		case d.full():
 		case !known:
-			d.add(&pointer{at, key}, dispatcher.CodeJSONUnknown, "field %s is not known%s", dispatcher.Echo(key), didYouMean(key, fields))
+			d.add(&pointer{at, key}, dispatcher.CodeJSONUnknown, "unknown field %s%s",
+				dispatcher.Echo(key), didYouMean(key, fields))
 		case slices.Contains(readOnly[v.Type()], key):
 		default:
 			d.fill(v.FieldByIndex(index), value, &pointer{at, key})
@@ -181,7 +183,7 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	return true
 }
 
-// jsonFields returns the fields of a struct, those of embedded ones too, by their JSON names.
+// jsonFields returns the fields of a struct by their JSON names, including those of embedded structs.
 func jsonFields(t reflect.Type) map[string][]int {
 	fields := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// What the decoder takes, encoding/json reads the same way: nothing is taken for anything
-// else. And it never panics, nor answers with faults that have no code.
+// FuzzDecode checks that encoding/json reads every accepted text in the same way, that decode never
+// panics, and that every problem has a code.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `{}{}`, `{"name":"a","enabled":false}`, `{"target":{"webhook":{"url":"https://a/","timeout":"5s","headers":{"a":"b"}}}}`,
@@ -27,10 +27,10 @@ func FuzzDecode(f *testing.F) {
 		problems := decode(text, &got)
 		for _, problem := range problems {
 			if problem.Code == "" || problem.Message == "" || len(problem.Message) > 1000 {
-				t.Errorf("fault %+v says too little or too much", problem)
+				t.Errorf("problem %+v says too little or too much", problem)
 			}
 		}
-		addMeaning(&problems, got.Validate())
+		addInvalid(&problems, got.Validate())
 		if len(problems) > 0 {
 			return
 		}
@@ -42,7 +42,7 @@ func FuzzDecode(f *testing.F) {
 			want.Target.Webhook.SetDefaults()
 		}
 		if err := json.Unmarshal(text, &want); err != nil {
-			t.Fatalf("taken, but encoding/json says %v: %s", err, text)
+			t.Fatalf("accepted, but encoding/json says %v: %s", err, text)
 		}
 		// encoding/json gives the elements of a map no defaults; compare what is not defaulted.
 		for name, trigger := range want.Triggers {
@@ -62,12 +62,12 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// withoutReadOnly removes the fields that decode passes over.
+// withoutReadOnly removes the fields that decode ignores.
 func withoutReadOnly(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var job map[string]json.RawMessage
 	if err := json.Unmarshal(text, &job); err != nil {
-		t.Fatalf("taken, but encoding/json says %v: %s", err, text)
+		t.Fatalf("accepted, but encoding/json says %v: %s", err, text)
 	}
 	for _, field := range readOnly[reflect.TypeFor[dispatcher.Job]()] {
 		delete(job, field)
@@ -85,12 +85,12 @@ func withoutReadOnly(t *testing.T, text []byte) []byte {
 	return out
 }
 
-func TestReadOnlyFieldsArePassedOver(t *testing.T) {
+func TestReadOnlyFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
 	var job dispatcher.Job
 	problems := decode([]byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never","triggers":{"a":{"expression":"x","state":[],"paused":1}}}`), &job)
 	if len(problems) != 0 || job.Revision != 0 || job.Triggers["a"].Expression != "x" {
-		t.Errorf("decode = %+v, %v, want read-only fields passed over", job, problems)
+		t.Errorf("decode = %+v, %v, want read-only fields ignored", job, problems)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestEveryReadOnlyFieldExists(t *testing.T) {
 	}
 }
 
-func TestHostileBodiesTakeLittle(t *testing.T) {
+func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 500_000)
 	for name, text := range map[string]string{
@@ -121,13 +121,13 @@ func TestHostileBodiesTakeLittle(t *testing.T) {
 	} {
 		var job dispatcher.Job
 		problems := decode([]byte(text), &job)
-		addMeaning(&problems, job.Validate())
+		addInvalid(&problems, job.Validate())
 		size := 0
 		for _, f := range problems {
 			size += len(f.Path) + len(f.Message)
 		}
 		if size > 100_000 {
-			t.Errorf("%s: the faults take %d bytes", name, size)
+			t.Errorf("%s: the problems take %d bytes", name, size)
 		}
 	}
 }

@@ -1,36 +1,37 @@
-// Package api serves Carillon's HTTP API over a dispatcher.Store.
+// Package api serves Carillon's HTTP API.
 //
-// # The walk of a request
+// # The path of a request
 //
-// Every route is a row of one table (routes.go): method, path, what the caller must be
-// allowed, which query parameters exist, and a function from a request to a response or an
-// error. One wrapper (serve.go) does what all have in common, in this order: a request id,
-// a deadline, a bound on the body, the bearer token, the names in the path, the query; then
-// the function; then the response or the problem is written. Functions never write.
+// Every route is a row of one table (routes.go): method, path, required scope, known query
+// parameters, and a function from a request to a response or an error. One wrapper (serve.go) does
+// what all routes share, in this order: it sets a request id and a deadline, limits the body, and
+// checks the bearer token, the names in the path and the query. Then it calls the function and
+// writes the response or the problem document. The functions write nothing themselves.
 //
 // # Errors
 //
-// Errors are problem+json (RFC 9457) that lists every fault of the input, each with a JSON
-// pointer, a code of a closed list and a message. One table (problem.go) says which status a
-// code answers with. What the table does not know is internal: it is logged once, with the
-// request id, and nothing of its text reaches the caller.
+// An error is a problem document (RFC 9457, application/problem+json) that lists every problem of
+// the input, each with a JSON pointer, a code from a closed list and a message. One table
+// (problem.go) maps codes to statuses. An error that is not in the table is internal: it is logged
+// once, with the request id, and the caller sees nothing of its text.
 //
 // # Bodies
 //
-// encoding/json takes what it understands and drops the rest, and stops at the first fault.
-// decode.go and fill.go are stricter and go on: an unknown field, a field given twice, a number in
-// quotes are faults, all reported together with what Validate finds in what could be read.
-// Read-only fields are accepted and ignored, so that what GET returned can be edited and PUT.
+// encoding/json ignores unknown fields and stops at the first error. decode.go and
+// decode_struct.go are stricter and report everything together: unknown fields, duplicate fields,
+// numbers in quotes, and whatever Validate finds in the fields that could be decoded. Read-only
+// fields are accepted and ignored, so that the result of a GET can be edited and PUT.
 //
 // # Concurrent writers
 //
-// The ETag of a definition is its revision. If-Match and If-None-Match become conditions of
-// the write itself (dispatcher.Change), so they hold under any race. A job's ETag stands for
-// its definition: fire times move without changing it.
+// The ETag of a definition is its revision. If-Match and If-None-Match become conditions of the
+// write itself (dispatcher.Change), so no race can get around them. The ETag of a job identifies
+// its definition: it does not change when fire times move.
 //
 // # Tokens
 //
-// A token is a name, a scope (read or write) and the apps it is bound to, none meaning all
-// of them and the nodes. An app outside the binding answers 403; a run of such an app answers
-// 404 like one that does not exist, because run ids are not secrets but whose they are is.
+// A token has a name, a scope (read or write) and the apps that it is bound to. A token without
+// apps is for all of them, and for the nodes. A request for an app that the token is not bound to
+// returns 403. A request for a run of such an app returns 404, as for a run that does not exist:
+// run ids are no secret, but which app a run belongs to is.
 package api

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
-// failing is a store whose App does what a test wants.
+// failing is a store whose App calls a function of the test.
 type failing struct {
 	dispatcher.Store
 	app func() error
@@ -25,7 +25,7 @@ func (f failing) App(context.Context, string) (dispatcher.App, error) {
 	return dispatcher.App{}, f.app()
 }
 
-func TestFailuresSayNothingOfTheirCause(t *testing.T) {
+func TestInternalErrorsHideTheirCause(t *testing.T) {
 	t.Parallel()
 	const secret = "password=hunter2"
 	for name, tt := range map[string]struct {
@@ -58,7 +58,7 @@ func TestFailuresSayNothingOfTheirCause(t *testing.T) {
 	}
 }
 
-func TestAClosedDatabaseIsUnavailable(t *testing.T) {
+func TestClosedDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -71,7 +71,7 @@ func TestAClosedDatabaseIsUnavailable(t *testing.T) {
 	w.must(http.StatusOK, "GET", "/livez", "")
 }
 
-func TestReadinessIsTheEnginesToo(t *testing.T) {
+func TestReadinessIncludesTheEngine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{Ready: func(context.Context) error { return errors.New("poll is late: hunter2") }})
 	got := w.do("GET", "/readyz", "", "Authorization:")
@@ -81,7 +81,7 @@ func TestReadinessIsTheEnginesToo(t *testing.T) {
 	}
 }
 
-func TestABodyThatBreaksOffIsNoInternalError(t *testing.T) {
+func TestTruncatedBodyIsNotAnInternalError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	r := httptest.NewRequestWithContext(t.Context(), "PUT", oneApp, errReader{})
@@ -89,7 +89,7 @@ func TestABodyThatBreaksOffIsNoInternalError(t *testing.T) {
 	r.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
 	w.api.ServeHTTP(recorder, r)
-	reply{recorder, t, "a body that breaks off"}.refused(http.StatusBadRequest, " json_syntax")
+	reply{recorder, t, "a truncated body"}.refused(http.StatusBadRequest, " json_syntax")
 }
 
 type errReader struct{}

@@ -6,18 +6,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// job is the definition that the path of r names.
-func (a *API) job(r *request) definition {
-	app, name := r.PathValue("app"), r.PathValue("job")
-	return definition{
-		what: "job " + dispatcher.Echo(app+"/"+name),
-		revision: func() (int64, error) {
-			job, err := a.store.Job(r.Context(), app, name)
-			return job.Revision, err
-		},
-	}
-}
-
 func (a *API) listJobs(r *request) (response, error) {
 	var problems dispatcher.Problems
 	page := r.page(&problems, validName)
@@ -39,55 +27,53 @@ func (a *API) putJob(r *request) (response, error) {
 	problems := r.decode(&job)
 	mustMatch(&problems, "/app", job.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", job.Name, r.PathValue("job"))
-	addMeaning(&problems, job.Validate())
+	addInvalid(&problems, job.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return put(r, a.job(r), func(change dispatcher.Change) (dispatcher.Job, int64, error) {
-		stored, err := a.store.PutJob(r.Context(), job, change)
-		return stored, stored.Revision, err
+	return a.put(r, func(change dispatcher.Change) (response, bool, error) {
+		stored, created, err := a.store.PutJob(r.Context(), job, change)
+		return response{revision: stored.Revision, body: stored}, created, err
 	})
 }
 
 func (a *API) deleteJob(r *request) (response, error) {
-	def := a.job(r)
-	change, err := r.change(def)
+	change, err := a.change(r)
 	if err != nil {
 		return response{}, err
 	}
 	err = a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
-	return response{status: http.StatusNoContent}, def.explain(change, err)
+	return response{status: http.StatusNoContent}, a.explainFailed(r, change, err)
 }
 
-// pause serves the pauses and resumes of jobs and of single triggers.
+// pause serves pause and resume, of jobs and of single triggers.
 func pause(paused bool) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		if err := r.decodeNothing(); err != nil {
+		if err := r.expectNoBody(); err != nil {
 			return response{}, err
 		}
-		def := a.job(r)
-		change, err := r.change(def)
+		change, err := a.change(r)
 		if err != nil {
 			return response{}, err
 		}
 		job, err := a.store.PauseJob(r.Context(), r.PathValue("app"), r.PathValue("job"), r.PathValue("trigger"), paused, change)
-		return response{revision: job.Revision, body: job}, def.explain(change, err)
+		return response{revision: job.Revision, body: job}, a.explainFailed(r, change, err)
 	}
 }
 
 func (a *API) runJob(r *request) (response, error) {
-	if err := r.decodeNothing(); err != nil {
+	if err := r.expectNoBody(); err != nil {
 		return response{}, err
 	}
-	if _, err := a.job(r).revision(); err != nil { // what is not there cannot be enabled
+	if _, err := a.revision(r); err != nil { // a missing job comes before a disabled app
 		return response{}, err
 	}
-	if err := a.mayRun(r, r.PathValue("app")); err != nil {
+	if err := a.checkEnabled(r, r.PathValue("app")); err != nil {
 		return response{}, err
 	}
 	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), dispatcher.Change{Actor: r.token.Name})
 	if err != nil {
-		return response{}, conflict(err, "wait until some of them have ended")
+		return response{}, conflict(err, "wait until some of them end")
 	}
 	return response{status: http.StatusAccepted, body: run, header: map[string]string{"Location": "/v1/runs/" + run.ID}}, nil
 }

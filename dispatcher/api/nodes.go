@@ -14,10 +14,10 @@ func (a *API) listNodes(r *request) (response, error) {
 	return response{body: list[dispatcher.Node]{Items: nodes}}, err
 }
 
-// setNode serves what an operator may ask of a node.
+// setNode serves pause, resume and drain of a node.
 func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		if err := r.decodeNothing(); err != nil {
+		if err := r.expectNoBody(); err != nil {
 			return response{}, err
 		}
 		id, err := dispatcher.ParseNodeID(r.PathValue("node"))
@@ -28,6 +28,6 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 		if errors.Is(err, dispatcher.ErrRolledBack) {
 			return response{}, refuse(dispatcher.CodeStateConflict, "%s", err)
 		}
-		return response{body: node}, conflict(err, "its process registers again under another id, if it lives")
+		return response{body: node}, conflict(err, "if its process is alive, it registers again under another id")
 	}
 }

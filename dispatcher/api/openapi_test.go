@@ -17,9 +17,10 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// document is what the tests look at of openapi.json.
+// openAPI is the part of openapi.json that the tests check.
 type openAPI struct {
 	OpenAPI string
 	Paths   map[string]map[string]json.RawMessage
@@ -84,7 +85,7 @@ func (doc openAPI) resolve(t *testing.T, p parameter) parameter {
 	return found
 }
 
-func TestOpenAPIDescribesTheRoutesThereAre(t *testing.T) {
+func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 	t.Parallel()
 	doc := readOpenAPI(t)
 	var served, described []string
@@ -138,7 +139,7 @@ func TestOpenAPIDescribesTheRoutesThereAre(t *testing.T) {
 	}
 }
 
-func TestOpenAPISchemasAreTheTypes(t *testing.T) {
+func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	t.Parallel()
 	doc := readOpenAPI(t)
 	types := map[string]reflect.Type{
@@ -158,15 +159,15 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),
 		"AppList": reflect.TypeFor[list[dispatcher.App]](), "JobList": reflect.TypeFor[list[dispatcher.Job]](),
 		"RunList": reflect.TypeFor[list[dispatcher.Run]](), "MisfireList": reflect.TypeFor[list[dispatcher.Misfire]](),
-		"Explanation": reflect.TypeFor[dispatcher.Explanation](), "Step": reflect.TypeFor[dispatcher.Step](),
-		"VerifyPage": reflect.TypeFor[dispatcher.VerifyPage](), "TriggerVerification": reflect.TypeFor[dispatcher.TriggerVerification](),
-		"Discrepancy": reflect.TypeFor[dispatcher.Discrepancy](),
+		"Explanation": reflect.TypeFor[verify.Explanation](), "Step": reflect.TypeFor[verify.Step](),
+		"VerifyPage": reflect.TypeFor[verify.Page](), "TriggerVerification": reflect.TypeFor[verify.Trigger](),
+		"Discrepancy": reflect.TypeFor[verify.Discrepancy](),
 		"Rollback":    reflect.TypeFor[dispatcher.Rollback](),
-		"NodeList":    reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problem](),
+		"NodeList":    reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
 	}
 	for name, described := range doc.Comp.Schemas {
 		if _, known := types[name]; !known && len(described.Properties) > 0 {
-			t.Errorf("schema %s is compared with no type", name)
+			t.Errorf("schema %s is not compared with a type", name)
 		}
 	}
 	for name, typ := range types {
@@ -182,7 +183,7 @@ func TestOpenAPISchemasAreTheTypes(t *testing.T) {
 		}
 		slices.Sort(marked)
 		if diff := cmp.Diff(slices.Sorted(slices.Values(readOnly[typ])), marked); diff != "" {
-			t.Errorf("read-only fields of %s (-passed over +described):\n%s", name, diff)
+			t.Errorf("read-only fields of %s (-ignored +described):\n%s", name, diff)
 		}
 		for _, field := range described.Required {
 			if _, ok := described.Properties[field]; !ok {
@@ -234,12 +235,12 @@ func TestOpenAPIReferencesExist(t *testing.T) {
 	}
 }
 
-func TestOpenAPIEnumsAreTheValues(t *testing.T) {
+func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	t.Parallel()
 	schemas := readOpenAPI(t).Comp.Schemas
 	for name, file := range map[string]string{
 		"Class": "../run.go", "Dialect": "../schedule/spec.go", "Gap": "../schedule/spec.go", "Overlap": "../schedule/spec.go",
-		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../explain.go", "DiscrepancyKind": "../audit.go",
+		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../verify/explain.go", "DiscrepancyKind": "../verify/verify.go",
 	} {
 		described := slices.DeleteFunc(slices.Sorted(slices.Values(schemas[name].Enum)), func(s string) bool { return s == "" })
 		if diff := cmp.Diff(constants(t, file, strings.TrimSuffix(name, "Kind")), described); diff != "" {
@@ -261,7 +262,7 @@ func TestOpenAPIEnumsAreTheValues(t *testing.T) {
 	}
 }
 
-func TestEveryStatusIsOfAKnownCode(t *testing.T) {
+func TestStatusesUseKnownCodes(t *testing.T) {
 	t.Parallel()
 	known := readOpenAPI(t).Comp.Schemas["Code"].Enum
 	seen := map[string]bool{}

@@ -15,14 +15,14 @@ const (
 	maxLimit     = 1000
 )
 
-// list is one page; Next is the cursor of the following one, left out after the last.
+// list is one page. Next is the cursor of the following one, left out after the last.
 type list[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next,omitempty"`
 }
 
-// checkQuery refuses parameters that rt does not know, and those that are given twice: both
-// are mistakes that would silently select something else.
+// checkQuery refuses unknown parameters and parameters that are given twice: both are mistakes that
+// would silently select something else.
 func checkQuery(rt route, r *request) error {
 	var problems dispatcher.Problems
 	known := map[string]bool{}
@@ -38,42 +38,44 @@ func checkQuery(rt route, r *request) error {
 	for _, name := range names {
 		switch {
 		case !known[name]:
-			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is not known here%s",
+			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "unknown query parameter %s%s",
 				dispatcher.Echo(name), didYouMean(name, known))
 		case len(values[name]) > 1:
-			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is given %d times", name, len(values[name]))
+			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is given %d times",
+				name, len(values[name]))
 		}
 	}
 	return problems.Err()
 }
 
-// page reads limit and cursor. isKey tells the cursors that this list gives out.
+// page reads limit and cursor. isKey says whether a text can be a cursor of this list.
 func (r *request) page(problems *dispatcher.Problems, isKey func(string) bool) dispatcher.Page {
 	page := dispatcher.Page{Limit: defaultLimit}
 	query := r.URL.Query()
 	if query.Has("limit") {
 		limit, err := strconv.Atoi(query.Get("limit"))
 		if err != nil || limit < 1 || limit > maxLimit {
-			problems.Add("/limit", dispatcher.CodePageLimit, "limit %s is not a number from 1 to %d", dispatcher.Echo(query.Get("limit")), maxLimit)
+			problems.Add("/limit", dispatcher.CodePageLimit, "limit %s is not a number from 1 to %d",
+				dispatcher.Echo(query.Get("limit")), maxLimit)
 		}
 		page.Limit = limit
 	}
 	if query.Has("cursor") {
 		if page.Cursor = query.Get("cursor"); !isKey(page.Cursor) {
-			problems.Add("/cursor", dispatcher.CodePageCursor, "cursor %s was not given out by this list; leave it out for the first page",
+			problems.Add("/cursor", dispatcher.CodePageCursor, "cursor %s is not from this list; leave it out for the first page",
 				dispatcher.Echo(page.Cursor))
 		}
 	}
 	return page
 }
 
-// isRunID tells cursors of runs and misfires.
+// isRunID says whether text is a run id, which is also the cursor of runs and misfires.
 func isRunID(text string) bool {
 	_, err := dispatcher.ParseRunKey(text)
 	return err == nil
 }
 
-// paged reads one page of a list and finds whether there is another one.
+// paged reads one page of a list, and one item more to know whether there is a following page.
 func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher.Page) ([]T, error)) (response, error) {
 	wanted := page.Limit
 	page.Limit++
@@ -97,8 +99,8 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 	var problems dispatcher.Problems
 	values := r.URL.Query()
 	query := dispatcher.RunQuery{
-		App: r.PathValue("app"), Job: values.Get("job"), Trigger: values.Get("trigger"), State: dispatcher.RunState(values.Get("state")),
-		Page: r.page(&problems, isRunID),
+		App: r.PathValue("app"), Job: values.Get("job"), Trigger: values.Get("trigger"),
+		State: dispatcher.RunState(values.Get("state")), Page: r.page(&problems, isRunID),
 	}
 	for _, name := range []string{"job", "trigger"} {
 		if values.Has(name) {
@@ -106,17 +108,18 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 		}
 	}
 	if query.Trigger != "" && query.Job == "" {
-		problems.Add("/job", dispatcher.CodeRequired, "a trigger is selected but not its job; give job too")
+		problems.Add("/job", dispatcher.CodeRequired, "trigger is given without job; give both")
 	}
 	if values.Has("state") && !slices.Contains(dispatcher.RunStates, query.State) {
-		problems.Add("/state", dispatcher.CodeEnum, "state %s is not one of %s", dispatcher.Echo(string(query.State)), joined(dispatcher.RunStates))
+		problems.Add("/state", dispatcher.CodeEnum, "state %s is not one of %s",
+			dispatcher.Echo(string(query.State)), joined(dispatcher.RunStates))
 	}
 	query.From, query.To = r.instant(&problems, "from"), r.instant(&problems, "to")
 	checkOrder(&problems, query.From, query.To)
 	return query, problems.Err()
 }
 
-// instant reads a query parameter that is an instant; without one it is zero.
+// instant reads a query parameter that is a point in time, zero if it is not given.
 func (r *request) instant(problems *dispatcher.Problems, name string) time.Time {
 	values := r.URL.Query()
 	if !values.Has(name) {
@@ -127,7 +130,7 @@ func (r *request) instant(problems *dispatcher.Problems, name string) time.Time 
 	return at
 }
 
-// checkOrder reports bounds that select nothing.
+// checkOrder reports a range that ends before it begins.
 func checkOrder(problems *dispatcher.Problems, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() && from.After(to) {
 		problems.Add("/from", schedule.CodeWindowOrder, "from is after to, so nothing is selected; swap them")

@@ -42,7 +42,7 @@ func walk[T any](w *world, path string, limit int) (sizes []int, all []T) {
 	}
 }
 
-func TestListsArePagedToTheirEnd(t *testing.T) {
+func TestListsPageToTheEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -78,7 +78,7 @@ func TestListsArePagedToTheirEnd(t *testing.T) {
 	}
 }
 
-func TestAnEmptyListIsAnArray(t *testing.T) {
+func TestEmptyListIsAnArray(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
@@ -134,7 +134,7 @@ func TestQueriesAreChecked(t *testing.T) {
 	w.must(http.StatusOK, "GET", runs+"?job=sync&trigger=nightly&state=failed&from=2026-01-01T00:00:00Z&to=2027-01-01T00:00:00%2B02:00", "")
 }
 
-func TestRunsAreSelected(t *testing.T) {
+func TestRunsAreFiltered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()

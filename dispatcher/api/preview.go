@@ -2,12 +2,12 @@ package api
 
 import "github.com/carillon-dev/carillon/dispatcher"
 
-// preview works by the database's clock, by which the schedule would be armed, and with the
-// calendars of the app that it names.
+// preview uses the database's clock, as a declaration of the schedule would, and the calendars of
+// the app in the request.
 func (a *API) preview(r *request) (response, error) {
 	var asked dispatcher.PreviewRequest
 	problems := r.decode(&asked)
-	addMeaning(&problems, asked.Validate())
+	addInvalid(&problems, asked.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}

@@ -15,16 +15,16 @@ import (
 //go:embed openapi.json
 var openAPIDocument []byte
 
-// live says that the process serves; it asks nobody, so that a database that is away does
-// not get every node restarted.
+// live says that the process is alive. It does not check the database: an unreachable database must
+// not make an orchestrator restart every node.
 func (a *API) live(*request) (response, error) {
 	return response{body: map[string]string{"status": "ok"}}, nil
 }
 
-// ready says whether the node can do its work now.
+// ready says whether the node can work: the database answers and the engine is ready.
 func (a *API) ready(r *request) (response, error) {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	const timeout = 5 * time.Second
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	if _, err := a.store.Installation(ctx); err != nil {
 		a.log.WarnContext(ctx, "not ready: database", "request_id", r.id, "err", err)
@@ -41,7 +41,7 @@ func (a *API) version(*request) (response, error) {
 	return response{body: map[string]string{"version": a.opts.Version}}, nil
 }
 
-// metrics shows the node's metrics in Prometheus' text format.
+// metrics serves the node's metrics in the Prometheus text format.
 func (a *API) metrics(*request) (response, error) {
 	families, err := a.opts.Metrics.Gather()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// problem is the body of every error (RFC 9457). Type stays about:blank: what a client
-// branches on are the codes.
-type problem struct {
+// problemDocument is the body of every error (RFC 9457). Type stays about:blank: clients branch on
+// the codes.
+type problemDocument struct {
 	Type      string              `json:"type"`
 	Title     string              `json:"title"`
 	Status    int                 `json:"status"`
@@ -23,8 +23,8 @@ type problem struct {
 	Errors    dispatcher.Problems `json:"errors"`
 }
 
-// statuses says with which status a code is answered; every other code is a matter of
-// meaning, 422. Where faults of several statuses come together, the first row decides.
+// statuses maps codes to statuses; every other code is an invalid value, 422. If problems have
+// several statuses, the first row decides.
 var statuses = []struct {
 	status int
 	codes  []string
@@ -35,7 +35,9 @@ var statuses = []struct {
 	{http.StatusForbidden, []string{dispatcher.CodeForbidden}},
 	{http.StatusNotFound, []string{dispatcher.CodeNotFound, dispatcher.CodeRouteUnknown}},
 	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
-	{http.StatusConflict, []string{dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeCalendarInUse}},
+	{http.StatusConflict, []string{
+		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeCalendarInUse,
+	}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
 	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},
 	{http.StatusBadRequest, []string{
@@ -48,14 +50,14 @@ var statuses = []struct {
 
 func statusOf(problems dispatcher.Problems) int {
 	for _, row := range statuses {
-		if slices.ContainsFunc(problems, func(f dispatcher.Problem) bool { return slices.Contains(row.codes, f.Code) }) {
+		if slices.ContainsFunc(problems, func(p dispatcher.Problem) bool { return slices.Contains(row.codes, p.Code) }) {
 			return row.status
 		}
 	}
 	return http.StatusUnprocessableEntity
 }
 
-// sentinels says which code stands for an error of a Store; their texts are made of names.
+// sentinels maps errors of a Store to codes. Their texts contain only names, so they may be sent.
 var sentinels = []struct {
 	err  error
 	code string
@@ -66,26 +68,26 @@ var sentinels = []struct {
 	{dispatcher.ErrInUse, dispatcher.CodeCalendarInUse},
 }
 
-// refuse returns a problem of the request as a whole.
+// refuse returns a problem with the request as a whole.
 func refuse(code, format string, args ...any) error {
 	return &dispatcher.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// conflict makes ErrConflict say how to get around it; any other error stays as it is.
-func conflict(err error, wayOut string) error {
+// conflict adds a remedy to ErrConflict; any other error stays as it is.
+func conflict(err error, remedy string) error {
 	if !errors.Is(err, dispatcher.ErrConflict) {
 		return err
 	}
 	state := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrConflict.Error())
-	return refuse(dispatcher.CodeStateConflict, "%s; %s", state, wayOut)
+	return refuse(dispatcher.CodeStateConflict, "%s; %s", state, remedy)
 }
 
-// problem turns err into a response that keeps the headers of ans. Internal errors end here.
-func (a *API) problem(r *request, rt route, ans response, err error) response {
+// problem turns err into a response that keeps the headers of res. Internal errors are logged here.
+func (a *API) problem(r *request, rt route, res response, err error) response {
 	problems := a.problems(r, rt, err)
 	status := statusOf(problems)
 	header := map[string]string{"Content-Type": "application/problem+json"}
-	for key, value := range ans.header {
+	for key, value := range res.header {
 		header[key] = value
 	}
 	switch status {
@@ -94,12 +96,12 @@ func (a *API) problem(r *request, rt route, ans response, err error) response {
 	case http.StatusServiceUnavailable:
 		header["Retry-After"] = "2"
 	}
-	return response{status: status, header: header, body: problem{
+	return response{status: status, header: header, body: problemDocument{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.id, Errors: bounded(problems),
 	}}
 }
 
-// faults returns what may be said about err.
+// problems returns what the caller may know about err.
 func (a *API) problems(r *request, rt route, err error) dispatcher.Problems {
 	var problems dispatcher.Problems
 	var one *dispatcher.Problem
@@ -114,8 +116,8 @@ func (a *API) problems(r *request, rt route, err error) dispatcher.Problems {
 			return problems
 		}
 	}
-	if r.Context().Err() != nil && errors.Is(err, context.Canceled) { // the caller went away: nobody reads this
-		problems.Add("", dispatcher.CodeUnavailable, "the request was given up")
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		problems.Add("", dispatcher.CodeUnavailable, "the client closed the request")
 		return problems
 	}
 	if a.unavailable(r, err) {
@@ -124,32 +126,32 @@ func (a *API) problems(r *request, rt route, err error) dispatcher.Problems {
 		return problems
 	}
 	a.log.ErrorContext(r.Context(), "request failed", "request_id", r.id, "method", r.Method, "route", rt.path, "err", err)
-	problems.Add("", dispatcher.CodeInternal, "the request failed for a reason that is ours; the log names it under request id %s", r.id)
+	problems.Add("", dispatcher.CodeInternal, "internal error; the log has the details under request id %s", r.id)
 	return problems
 }
 
-// unavailable tells a database that does not answer from a problem of ours. Drivers have no
-// common word for it, so what is not plain from the error is asked of the database.
+// unavailable says whether err means that the database does not answer. Drivers have no common error
+// for that, so in doubt unavailable asks the database.
 func (a *API) unavailable(r *request, err error) bool {
 	var network net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
 		return true
 	}
-	const patience = 2 * time.Second
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
+	const timeout = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
 	defer cancel()
 	_, down := a.store.Installation(ctx)
 	return down != nil
 }
 
-// mostProblems keeps a hostile body from being answered with megabytes of faults.
-const mostProblems = 100
+// maxProblems keeps the response to a hostile body small.
+const maxProblems = 100
 
 func bounded(problems dispatcher.Problems) dispatcher.Problems {
-	if len(problems) <= mostProblems {
+	if len(problems) <= maxProblems {
 		return problems
 	}
-	problems = slices.Clone(problems[:mostProblems])
-	problems.Add("", dispatcher.CodeTooMany, "there are more faults than the %d listed", mostProblems)
+	problems = slices.Clone(problems[:maxProblems])
+	problems.Add("", dispatcher.CodeTooMany, "there are more problems than the %d listed", maxProblems)
 	return problems
 }

@@ -10,13 +10,13 @@ func (a *API) getRollback(r *request) (response, error) {
 	return response{body: rollback}, err
 }
 
-// resolveRollback serves what an operator may choose.
+// resolveRollback serves skip and replay.
 func resolveRollback(choice dispatcher.RollbackChoice) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		if err := r.decodeNothing(); err != nil {
+		if err := r.expectNoBody(); err != nil {
 			return response{}, err
 		}
 		rollback, err := a.store.ResolveRollback(r.Context(), choice, dispatcher.Change{Actor: r.token.Name})
-		return response{body: rollback}, conflict(err, "GET /v1/rollback tells how it stands")
+		return response{body: rollback}, conflict(err, "see GET /v1/rollback")
 	}
 }

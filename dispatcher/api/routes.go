@@ -11,21 +11,21 @@ import (
 // route is one method of one path.
 type route struct {
 	method, path string
-	// scope is what the token must allow; empty: the route asks for none.
+	// scope is required of the token; empty: the route needs no token.
 	scope dispatcher.Scope
-	// fleet refuses tokens that are bound to apps: nodes serve all of them.
-	fleet bool
-	// query names the parameters that the route knows.
+	// allApps refuses tokens that are bound to apps: the route concerns all of them.
+	allApps bool
+	// query lists the known query parameters.
 	query []string
 	serve func(*API, *request) (response, error)
 }
 
 var (
-	pageQuery   = []string{"limit", "cursor"}
-	runsQuery   = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
-	explQuery   = []string{"at"}
-	verifyQuery = []string{"from", "to", "limit", "cursor"}
-	missQuery   = []string{"job", "trigger", "from", "to", "limit", "cursor"}
+	pageQuery     = []string{"limit", "cursor"}
+	runsQuery     = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
+	explainQuery  = []string{"at"}
+	verifyQuery   = []string{"from", "to", "limit", "cursor"}
+	misfiresQuery = []string{"job", "trigger", "from", "to", "limit", "cursor"}
 )
 
 const (
@@ -40,13 +40,13 @@ const (
 	nodePath    = "/v1/nodes/{node}"
 )
 
-// routes is every route there is; openapi.json describes the same.
+// routes lists every route; openapi.json describes the same.
 var routes = []route{
 	{method: "GET", path: "/livez", serve: (*API).live},
 	{method: "GET", path: "/readyz", serve: (*API).ready},
 	{method: "GET", path: "/version", serve: (*API).version},
 	{method: "GET", path: "/openapi.json", serve: (*API).openAPI},
-	{method: "GET", path: "/metrics", scope: read, fleet: true, serve: (*API).metrics},
+	{method: "GET", path: "/metrics", scope: read, allApps: true, serve: (*API).metrics},
 
 	{method: "GET", path: "/v1/apps", scope: read, query: pageQuery, serve: (*API).listApps},
 	{method: "GET", path: appPath, scope: read, serve: (*API).getApp},
@@ -64,7 +64,7 @@ var routes = []route{
 	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
 	{method: "POST", path: triggerPath + "/pause", scope: write, serve: pause(true)},
 	{method: "POST", path: triggerPath + "/resume", scope: write, serve: pause(false)},
-	{method: "GET", path: triggerPath + "/explain", scope: read, query: explQuery, serve: (*API).explain},
+	{method: "GET", path: triggerPath + "/explain", scope: read, query: explainQuery, serve: (*API).explain},
 
 	{method: "GET", path: appPath + "/calendars", scope: read, query: pageQuery, serve: (*API).listCalendars},
 	{method: "GET", path: calPath, scope: read, serve: (*API).getCalendar},
@@ -72,25 +72,25 @@ var routes = []route{
 	{method: "DELETE", path: calPath, scope: write, serve: (*API).deleteCalendar},
 
 	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
-	{method: "GET", path: appPath + "/misfires", scope: read, query: missQuery, serve: (*API).listMisfires},
+	{method: "GET", path: appPath + "/misfires", scope: read, query: misfiresQuery, serve: (*API).listMisfires},
 	{method: "GET", path: appPath + "/verify", scope: read, query: verifyQuery, serve: (*API).verify},
 	{method: "GET", path: runPath, scope: read, serve: (*API).getRun},
 	{method: "POST", path: runPath + "/cancel", scope: write, serve: (*API).cancelRun},
 	{method: "POST", path: runPath + "/retry", scope: write, serve: (*API).retryRun},
 
-	{method: "GET", path: "/v1/nodes", scope: read, fleet: true, serve: (*API).listNodes},
-	{method: "POST", path: nodePath + "/pause", scope: write, fleet: true, serve: setNode(dispatcher.NodePaused)},
-	{method: "POST", path: nodePath + "/resume", scope: write, fleet: true, serve: setNode(dispatcher.NodeActive)},
-	{method: "POST", path: nodePath + "/drain", scope: write, fleet: true, serve: setNode(dispatcher.NodeDraining)},
+	{method: "GET", path: "/v1/nodes", scope: read, allApps: true, serve: (*API).listNodes},
+	{method: "POST", path: nodePath + "/pause", scope: write, allApps: true, serve: setNode(dispatcher.NodePaused)},
+	{method: "POST", path: nodePath + "/resume", scope: write, allApps: true, serve: setNode(dispatcher.NodeActive)},
+	{method: "POST", path: nodePath + "/drain", scope: write, allApps: true, serve: setNode(dispatcher.NodeDraining)},
 
-	{method: "GET", path: "/v1/rollback", scope: read, fleet: true, serve: (*API).getRollback},
-	{method: "POST", path: "/v1/rollback/skip", scope: write, fleet: true, serve: resolveRollback(dispatcher.RollbackSkip)},
-	{method: "POST", path: "/v1/rollback/replay", scope: write, fleet: true, serve: resolveRollback(dispatcher.RollbackReplay)},
+	{method: "GET", path: "/v1/rollback", scope: read, allApps: true, serve: (*API).getRollback},
+	{method: "POST", path: "/v1/rollback/skip", scope: write, allApps: true, serve: resolveRollback(dispatcher.RollbackSkip)},
+	{method: "POST", path: "/v1/rollback/replay", scope: write, allApps: true, serve: resolveRollback(dispatcher.RollbackReplay)},
 
 	{method: "POST", path: "/v1/schedules/preview", scope: read, serve: (*API).preview},
 }
 
-// newMux serves routes, and responses every other method and path with a problem.
+// newMux serves routes, and a problem for every other method and path.
 func (a *API) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	allowed := map[string][]string{}
@@ -112,12 +112,14 @@ func (a *API) newMux() *http.ServeMux {
 func wrongMethod(allow string) func(*API, *request) (response, error) {
 	return func(_ *API, r *request) (response, error) {
 		return response{header: map[string]string{"Allow": allow}},
-			refuse(dispatcher.CodeMethodNotServed, "method %s is not served here; the methods are %s", dispatcher.Echo(r.Method), allow)
+			refuse(dispatcher.CodeMethodNotServed, "method %s is not supported here; supported methods: %s",
+				dispatcher.Echo(r.Method), allow)
 	}
 }
 
-// unknownRoute has a code of its own: who asks at a wrong endpoint must not conclude that
-// the thing asked for was deleted.
+// unknownRoute has a code of its own, so that a client with a wrong endpoint does not conclude that
+// the requested object was deleted.
 func (a *API) unknownRoute(r *request) (response, error) {
-	return response{}, refuse(dispatcher.CodeRouteUnknown, "there is no route %s; /openapi.json lists those there are", dispatcher.Echo(r.URL.Path))
+	return response{}, refuse(dispatcher.CodeRouteUnknown, "there is no route %s; /openapi.json lists all routes",
+		dispatcher.Echo(r.URL.Path))
 }

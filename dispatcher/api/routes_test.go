@@ -12,9 +12,10 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-func TestPutEchoesTheResolvedJob(t *testing.T) {
+func TestPutReturnsTheResolvedJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
@@ -23,7 +24,7 @@ func TestPutEchoesTheResolvedJob(t *testing.T) {
 	trigger := got.Triggers["n"]
 	if trigger.Dialect != "unix" || trigger.Timezone != "UTC" || trigger.MisfireAfter != dispatcher.DefaultMisfireAfter ||
 		!trigger.Enabled || trigger.State != dispatcher.TriggerWaiting || trigger.NextFireTime == nil {
-		t.Errorf("trigger is %+v, want it resolved and armed", trigger)
+		t.Errorf("trigger is %+v, want it resolved with a fire time", trigger)
 	}
 	webhook := got.Target.Webhook
 	if !got.Enabled || got.State != dispatcher.JobExecuting || got.Revision != 1 || webhook.Method != "POST" || webhook.Timeout != dispatcher.DefaultTimeout {
@@ -34,7 +35,7 @@ func TestPutEchoesTheResolvedJob(t *testing.T) {
 	}
 	read := into[dispatcher.Job](w.must(http.StatusOK, "GET", oneJob, ""))
 	if diff := cmp.Diff(got, read); diff != "" {
-		t.Errorf("GET differs from what PUT echoed (-put +get):\n%s", diff)
+		t.Errorf("GET differs from what PUT returned (-put +get):\n%s", diff)
 	}
 }
 
@@ -78,12 +79,12 @@ func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {
 	}
 	path := "/v1/runs/" + run.ID
 	w.do("POST", path+"/retry", "").refused(409, " state_conflict")
-	w.do("POST", path+"/retry", "").says("is not finished; wait for its end, or cancel it first")
+	w.do("POST", path+"/retry", "").says("is not finished; wait until it ends, or cancel it first")
 	if run = into[dispatcher.Run](w.must(http.StatusOK, "POST", path+"/cancel", "")); run.State != dispatcher.RunCancelled {
 		t.Errorf("cancelled run is %s", run.State)
 	}
 	w.do("POST", path+"/cancel", "").refused(409, " state_conflict")
-	w.do("POST", path+"/cancel", "").says("is finished; its outcome stands; retry repeats it")
+	w.do("POST", path+"/cancel", "").says("is finished; its outcome is final; retry it to run it again")
 	if run = into[dispatcher.Run](w.must(http.StatusOK, "POST", path+"/retry", "")); run.State != dispatcher.RunQueued {
 		t.Errorf("retried run is %s", run.State)
 	}
@@ -93,21 +94,21 @@ func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {
 	w.do("POST", "/v1/apps/crm/jobs/nosuch/run", "").refused(404, " not_found")
 }
 
-func TestInstantsAreExplainedAndAudited(t *testing.T) {
+func TestExplainAndVerify(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
 	explain := oneJob + "/triggers/nightly/explain"
-	got := into[dispatcher.Explanation](w.must(http.StatusOK, "GET", explain+"?at=2026-05-01T10:00:00Z", ""))
+	got := into[verify.Explanation](w.must(http.StatusOK, "GET", explain+"?at=2026-05-01T10:00:00Z", ""))
 	if got.Verdict == "" || got.Reason == "" || got.Trigger != "nightly" || got.Steps == nil {
 		t.Errorf("explanation is %+v", got)
 	}
 	w.do("GET", explain, "").refused(422, "/at required")
 	w.do("GET", explain+"?at=now", "").refused(422, "/at time_invalid")
 	w.do("GET", oneJob+"/triggers/nosuch/explain?at=2026-05-01T10:00:00Z", "").refused(404, " not_found")
-	page := into[dispatcher.VerifyPage](w.must(http.StatusOK, "GET", oneApp+"/verify", ""))
+	page := into[verify.Page](w.must(http.StatusOK, "GET", oneApp+"/verify", ""))
 	if len(page.Items) != 1 || page.Items[0].Trigger != "nightly" || page.Items[0].Unexplained != 0 || page.Next != "" {
-		t.Errorf("audit is %+v", page)
+		t.Errorf("verify page is %+v", page)
 	}
 	w.do("GET", oneApp+"/verify?cursor=a@b", "").refused(400, "/cursor page_cursor")
 	w.do("GET", oneApp+"/verify?from=2026-05-02T00:00:00Z&to=2026-05-01T00:00:00Z", "").refused(422, "/from window_order")
@@ -115,7 +116,7 @@ func TestInstantsAreExplainedAndAudited(t *testing.T) {
 }
 
 // No node claims runs of a disabled app, so one that is asked for would wait without a word.
-func TestNoRunIsRequestedOfADisabledApp(t *testing.T) {
+func TestRunOfDisabledAppIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -133,7 +134,7 @@ func TestNoRunIsRequestedOfADisabledApp(t *testing.T) {
 	w.must(http.StatusAccepted, "POST", oneJob+"/run", "")
 }
 
-func TestNodesAreListedAndSet(t *testing.T) {
+func TestNodesAreListedAndPaused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.register(t.Context(), 0xbe11)
@@ -187,7 +188,7 @@ func TestPreview(t *testing.T) {
 	}
 }
 
-func TestMissingThings(t *testing.T) {
+func TestMissingObjectsReturnNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -230,7 +231,7 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 	}
 }
 
-func TestAHeadHasTheHeadersOfItsGet(t *testing.T) {
+func TestHeadHasTheHeadersOfGet(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
@@ -256,17 +257,17 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-func TestAnswersAreJSON(t *testing.T) {
+func TestResponsesAreJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
 	got := w.must(http.StatusOK, "GET", oneJob, "")
 	if got.Header().Get("Content-Type") != "application/json" || !json.Valid(got.Body.Bytes()) || got.Header().Get("X-Content-Type-Options") != "nosniff" {
-		t.Errorf("answer has headers %v", got.Header())
+		t.Errorf("response has headers %v", got.Header())
 	}
 }
 
-func TestMetricsAreShownToTokensOfTheFleet(t *testing.T) {
+func TestMetricsNeedATokenForAllApps(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_test_total", Help: "Tests."})
@@ -283,7 +284,7 @@ func TestMetricsAreShownToTokensOfTheFleet(t *testing.T) {
 	w.do("GET", "/metrics", "", "Authorization: Bearer "+bound).refused(403, " forbidden")
 }
 
-func TestRewindIsShownAndSettled(t *testing.T) {
+func TestRollbackIsShownAndResolved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.do("GET", "/v1/rollback", "").refused(http.StatusNotFound, " not_found")

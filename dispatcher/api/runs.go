@@ -12,7 +12,8 @@ func (a *API) listRuns(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return paged(query.Page, func(run dispatcher.Run) string { return run.ID }, func(page dispatcher.Page) ([]dispatcher.Run, error) {
+	key := func(run dispatcher.Run) string { return run.ID }
+	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.Run, error) {
 		query.Page = page
 		return a.store.Runs(r.Context(), query)
 	})
@@ -34,8 +35,8 @@ func (a *API) getRun(r *request) (response, error) {
 	return response{body: run}, err
 }
 
-// visibleRun reads the run that the path names. Runs that there are not, that another app
-// has and ids that are none are answered alike.
+// visibleRun reads the run in the path. The error is the same for an unknown run, a malformed id and
+// a run of an app that the token does not permit.
 func (a *API) visibleRun(r *request) (dispatcher.Run, error) {
 	id := r.PathValue("run")
 	missing := dispatcher.NotFound("run", id)
@@ -50,41 +51,42 @@ func (a *API) visibleRun(r *request) (dispatcher.Run, error) {
 }
 
 func (a *API) cancelRun(r *request) (response, error) {
-	return a.changeRun(r, a.store.CancelRun, func(dispatcher.Run) error { return nil }, "its outcome stands; retry repeats it")
+	return a.changeRun(r, a.store.CancelRun, nil, "its outcome is final; retry it to run it again")
 }
 
 func (a *API) retryRun(r *request) (response, error) {
 	return a.changeRun(r, a.store.RetryRun, func(run dispatcher.Run) error {
 		if run.State == dispatcher.RunQueued || run.State == dispatcher.RunClaimed {
-			return nil // which the store refuses, and is the better reason
+			return nil // the store refuses it, with the better reason
 		}
-		return a.mayRun(r, run.App)
-	},
-		"wait for its end, or cancel it first")
+		return a.checkEnabled(r, run.App)
+	}, "wait until it ends, or cancel it first")
 }
 
-// changeRun writes to the run that the path names, if may allows it. wayOut is for a run
-// whose state does not.
+// changeRun writes to the run in the path, unless check, which may be nil, refuses it. remedy says
+// what to do if the state of the run does not permit the change.
 func (a *API) changeRun(r *request, write func(context.Context, string, dispatcher.Change) (dispatcher.Run, error),
-	may func(dispatcher.Run) error, wayOut string,
+	check func(dispatcher.Run) error, remedy string,
 ) (response, error) {
-	if err := r.decodeNothing(); err != nil {
+	if err := r.expectNoBody(); err != nil {
 		return response{}, err
 	}
 	run, err := a.visibleRun(r)
 	if err != nil {
 		return response{}, err
 	}
-	if err := may(run); err != nil {
-		return response{}, err
+	if check != nil {
+		if err := check(run); err != nil {
+			return response{}, err
+		}
 	}
 	run, err = write(r.Context(), run.ID, dispatcher.Change{Actor: r.token.Name})
-	return response{body: run}, conflict(err, wayOut)
+	return response{body: run}, conflict(err, remedy)
 }
 
-// mayRun refuses to queue a run that no node would claim. An app that is not there is left
-// to the store.
-func (a *API) mayRun(r *request, name string) error {
+// checkEnabled refuses to queue a run that no node would claim, because its app is disabled. The
+// store reports an app that does not exist.
+func (a *API) checkEnabled(r *request, name string) error {
 	app, err := a.store.App(r.Context(), name)
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
@@ -92,6 +94,6 @@ func (a *API) mayRun(r *request, name string) error {
 	case err != nil || app.Enabled:
 		return err
 	}
-	return refuse(dispatcher.CodeAppDisabled, "app %s is disabled, so no node would claim the run; enable it first, in Terraform or with PATCH /v1/apps/%s",
-		dispatcher.Echo(name), name)
+	return refuse(dispatcher.CodeAppDisabled, "app %s is disabled, so no node would claim the run; "+
+		"enable it first, in Terraform or with PATCH /v1/apps/%s", dispatcher.Echo(name), name)
 }

@@ -19,51 +19,51 @@ import (
 const (
 	// requestTime bounds a request from its headers to its response.
 	requestTime = 15 * time.Second
-	// maxBody leaves room for the largest payload with its escapes, and a hundred triggers.
+	// maxBody fits the largest payload with its escapes, and a hundred triggers.
 	maxBody = 1 << 20 // bytes
 )
 
-// request is an HTTP request whose caller is known.
+// request is an HTTP request with its id and the token of its caller.
 type request struct {
 	*http.Request
-	// id is sent back and logged, so that both sides can name the request.
+	// id is returned and logged, so that both sides can name the request.
 	id string
-	// token is the caller's; zero on routes that ask for none.
+	// token is zero on routes that need none.
 	token dispatcher.APIToken
 }
 
-// answer is what a route's function returns; the wrapper writes it.
+// response is the result of a route's function; the wrapper writes it.
 type response struct {
-	status   int // 0 means 200 where nothing went wrong
+	status   int // 0 means 200 unless there is an error
 	revision int64
-	body     any // json.RawMessage is sent as it is
+	body     any // json.RawMessage is sent unchanged
 	header   map[string]string
 }
 
-// handle wraps a route with what all routes have in common; see the package comment.
+// handle wraps a route with what all routes share; see the package comment.
 func (a *API) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 		defer cancel()
 		r := &request{Request: hr.WithContext(ctx), id: requestID(hr)}
 		r.Body = http.MaxBytesReader(w, hr.Body, maxBody)
-		ans, err := a.run(rt, r)
+		res, err := a.run(rt, r)
 		if err != nil {
-			ans = a.problem(r, rt, ans, err)
+			res = a.problem(r, rt, res, err)
 		}
-		if ans.status == 0 {
-			ans.status = http.StatusOK
+		if res.status == 0 {
+			res.status = http.StatusOK
 		}
-		ans = notModified(r, ans)
-		a.write(w, r, ans)
+		res = notModified(r, res)
+		a.write(w, r, res)
 		a.log.DebugContext(ctx, "request", "request_id", r.id, "token", r.token.Name,
-			"method", r.Method, "route", rt.path, "status", ans.status)
+			"method", r.Method, "route", rt.path, "status", res.status)
 	})
 }
 
-// run does the checks and calls the route's function. A panic becomes an error: nothing has
-// been written by then.
-func (a *API) run(rt route, r *request) (ans response, err error) {
+// run does the checks and calls the route's function. A panic becomes an error; at that point nothing
+// has been written.
+func (a *API) run(rt route, r *request) (res response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -85,8 +85,8 @@ func (a *API) run(rt route, r *request) (ans response, err error) {
 	return rt.serve(a, r)
 }
 
-// checkPath answers names that cannot exist before a database sees them: some of their
-// bytes are errors there. The name that a PUT would create is left to Validate.
+// checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it
+// rejects some bytes. Validate checks the name that a PUT would create.
 func checkPath(r *request) error {
 	kinds := []string{"app", "job", "trigger"}
 	if r.Method == http.MethodPut {
@@ -112,7 +112,7 @@ func validName(name string) bool {
 
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// requestID takes the caller's id if it is harmless in logs and headers, else draws one.
+// requestID returns the caller's id if it is safe in logs and headers, otherwise a random one.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); requestIDPattern.MatchString(id) {
 		return id
@@ -120,43 +120,43 @@ func requestID(r *http.Request) string {
 	return rand.Text()
 }
 
-// notModified turns the response to a GET into 304 where the caller has that revision.
-func notModified(r *request, ans response) response {
-	if ans.revision == 0 || (r.Method != http.MethodGet && r.Method != http.MethodHead) || !matchesETag(r, ans.revision) {
-		return ans
+// notModified turns the response to a GET into 304 if the caller has the revision already.
+func notModified(r *request, res response) response {
+	if res.revision == 0 || (r.Method != http.MethodGet && r.Method != http.MethodHead) || !matchesETag(r, res.revision) {
+		return res
 	}
-	return response{status: http.StatusNotModified, revision: ans.revision}
+	return response{status: http.StatusNotModified, revision: res.revision}
 }
 
-// write sends ans. A response is marshalled before its first byte is sent, so that a failure
-// can still become a 500.
-func (a *API) write(w http.ResponseWriter, r *request, ans response) {
-	body, err := marshal(ans.body)
+// write sends res. It marshals the body before it sends the first byte, so that a failure can still
+// become a 500.
+func (a *API) write(w http.ResponseWriter, r *request, res response) {
+	body, err := marshal(res.body)
 	if err != nil {
-		ans = a.problem(r, route{}, response{}, fmt.Errorf("marshal answer: %w", err))
-		body, _ = marshal(ans.body) // a problem holds strings and numbers only
+		res = a.problem(r, route{}, response{}, fmt.Errorf("marshal response: %w", err))
+		body, _ = marshal(res.body) // strings and numbers only
 	}
 	h := w.Header()
 	h.Set("X-Request-Id", r.id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "private, no-cache")
-	if ans.revision != 0 {
-		h.Set("ETag", etag(ans.revision))
+	if res.revision != 0 {
+		h.Set("ETag", etag(res.revision))
 	}
-	if ans.body != nil {
+	if res.body != nil {
 		h.Set("Content-Type", "application/json")
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	for key, value := range ans.header {
+	for key, value := range res.header {
 		h.Set(key, value)
 	}
-	w.WriteHeader(ans.status)
+	w.WriteHeader(res.status)
 	if _, err := w.Write(body); err != nil && !errors.Is(err, http.ErrBodyNotAllowed) {
-		a.log.DebugContext(r.Context(), "answer not delivered", "request_id", r.id, "err", err)
+		a.log.DebugContext(r.Context(), "response not delivered", "request_id", r.id, "err", err)
 	}
 }
 
-// marshal writes <, > and & as they are: payloads and messages are not HTML.
+// marshal does not escape <, > and &: payloads and messages are not HTML.
 func marshal(body any) ([]byte, error) {
 	if body == nil {
 		return nil, nil

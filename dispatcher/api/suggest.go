@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// didYouMean returns a hint at the known name that is nearest to name, or nothing.
+// didYouMean suggests the known name that is most similar to name, or returns nothing.
 func didYouMean[V any](name string, known map[string]V) string {
-	const farthest = 2 // edits; more than that is another word
+	const farthest = 2 // edits; more make it another word
 	if len(name) > 64 {
 		return ""
 	}
@@ -26,7 +26,7 @@ func didYouMean[V any](name string, known map[string]V) string {
 	return "; did you mean " + best + "?"
 }
 
-// distance is how many insertions, deletions and replacements make a of b (Levenshtein).
+// distance is the number of insertions, deletions and replacements that turn b into a (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

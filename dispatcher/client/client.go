@@ -1,19 +1,18 @@
-// Package client is the typed Go client of Carillon's HTTP API. The Terraform provider, the
-// command line and the tests use it.
+// Package client is the typed Go client of Carillon's HTTP API. The Terraform provider, the command
+// line and the tests use it.
+//
+// A method has the name of its route. It checks that the response is about the requested object, and
+// repeats a request only if that cannot do anything twice.
 package client
 
 import (
-	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,9 +31,9 @@ type Options struct {
 	Transport http.RoundTripper
 }
 
-// Client calls one Carillon API. It is safe for concurrent use. Every method returns a
-// *Error when the API answers with a problem, and ErrForeign when something else answers; the errors of dispatcher that a status stands
-// for (ErrNotFound, ErrPrecondition) are found by errors.Is.
+// Client calls one Carillon API. It is safe for concurrent use. Every method returns an *Error if the
+// API reports a problem; errors.Is finds the error of package dispatcher that the status stands for
+// (ErrNotFound, ErrPrecondition, ErrConflict). It returns ErrForeign if another server responds.
 type Client struct {
 	http *resty.Client
 }
@@ -43,8 +42,8 @@ type Client struct {
 func New(endpoint, token string, o Options) (*Client, error) {
 	u, err := url.Parse(endpoint)
 	switch {
-	case strings.Contains(endpoint, "@"): // not echoed: it may hold a password
-		return nil, errors.New("endpoint carries a user name or password; the API takes a token instead")
+	case strings.Contains(endpoint, "@"): // may contain a password, so it is not in the message
+		return nil, errors.New("endpoint contains a user name or password; use a token instead")
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("endpoint %s is not a URL such as https://host:8080", dispatcher.Echo(endpoint))
 	}
@@ -62,23 +61,23 @@ func New(endpoint, token string, o Options) (*Client, error) {
 		SetAuthToken(token).
 		SetHeader("User-Agent", o.UserAgent).
 		SetRetryCount(3).SetRetryWaitTime(200 * time.Millisecond).SetRetryMaxWaitTime(2 * time.Second).
-		AddRetryCondition(worthRepeating).
+		AddRetryCondition(retryable).
 		SetResponseBodyLimit(maxResponse).
 		SetLogger(silent{})
 	return &Client{http: r}, nil
 }
 
-// maxResponse bounds what is read into memory: a page of a thousand large jobs fits.
+// maxResponse bounds the memory of a response. A page of a thousand large jobs fits.
 const maxResponse = 512 << 20 // bytes
 
-// noRedirect leaves a redirect as the response: followed, it would turn a PUT into a GET, whose
-// answer looks like success.
+// noRedirect returns the redirect itself. Following it would turn a PUT into a GET, and its response
+// would look like success.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// worthRepeating allows another try where it cannot do harm: if the request never reached a
-// server, or if it only reads. A write whose response was lost may have been done; repeated
-// under If-None-Match it would be refused as if by somebody else's.
-func worthRepeating(r *resty.Response, err error) bool {
+// retryable permits another try if it is harmless: the request never reached a server, or only reads.
+// A write whose response was lost may have succeeded. Repeating it with If-None-Match would report a
+// conflict with another client that does not exist.
+func retryable(r *resty.Response, err error) bool {
 	if err != nil {
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" {
@@ -86,139 +85,18 @@ func worthRepeating(r *resty.Response, err error) bool {
 		}
 		var certificate *tls.CertificateVerificationError
 		var network net.Error
-		late := errors.As(err, &network) && network.Timeout() // what took so long would do so again
+		late := errors.As(err, &network) && network.Timeout() // it would take as long again
 		return r != nil && r.Request.Method == http.MethodGet && !late && !errors.As(err, &certificate)
 	}
-	passing := []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
-	return r.Request.Method == http.MethodGet && slices.Contains(passing, r.StatusCode())
+	temporary := []int{
+		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	}
+	return r.Request.Method == http.MethodGet && slices.Contains(temporary, r.StatusCode())
 }
 
-// silent keeps resty from writing to standard error; what it would say is in the errors.
+// silent keeps resty from writing to standard error; the errors say the same.
 type silent struct{}
 
 func (silent) Errorf(string, ...any) {}
 func (silent) Warnf(string, ...any)  {}
 func (silent) Debugf(string, ...any) {}
-
-// Error is a problem that the API answered with (RFC 9457).
-type Error struct {
-	Status    int                 `json:"status"`
-	Title     string              `json:"title"`
-	Detail    string              `json:"detail,omitempty"`
-	RequestID string              `json:"request_id"`
-	Problems  dispatcher.Problems `json:"errors"`
-	// foreign says that the response was no problem document, though nothing on the way to the
-	// API was broken either: who answered is not Carillon.
-	foreign bool
-}
-
-// Error returns the faults in words, or the title where there are none.
-func (e *Error) Error() string {
-	switch {
-	case len(e.Problems) > 0:
-		return e.Problems.Error()
-	case e.Detail != "":
-		return e.Detail
-	}
-	return fmt.Sprintf("%d %s", e.Status, e.Title)
-}
-
-// Unwrap returns the error of package dispatcher that the status stands for, and the faults;
-// ErrForeign where the response is not Carillon's.
-func (e *Error) Unwrap() []error {
-	if e.foreign { // its 404 says nothing about what Carillon holds
-		return []error{ErrForeign}
-	}
-	var all []error
-	switch e.Status {
-	case http.StatusNotFound:
-		all = append(all, dispatcher.ErrNotFound)
-	case http.StatusPreconditionFailed:
-		all = append(all, dispatcher.ErrPrecondition)
-	case http.StatusConflict:
-		all = append(all, dispatcher.ErrConflict)
-	}
-	if len(e.Problems) > 0 {
-		all = append(all, e.Problems)
-	}
-	return all
-}
-
-// Condition guards a write against blind overwriting. The zero value is no condition.
-type Condition struct {
-	// Revision is sent as If-Match: the write fails with ErrPrecondition if it is not current.
-	Revision int64
-	// Absent is sent as If-None-Match: *: the write fails with ErrPrecondition if the thing exists.
-	Absent bool
-}
-
-// ErrForeign says that something answered which is not Carillon, or not about the thing
-// asked for. Taken at its word, an empty answer would read as an app without a name.
-var ErrForeign = errors.New("the response does not come from Carillon: check the endpoint")
-
-// successes are the statuses by which the API says that it did what a method asks.
-var successes = map[string][]int{
-	http.MethodGet:    {http.StatusOK},
-	http.MethodPut:    {http.StatusOK, http.StatusCreated},
-	http.MethodPatch:  {http.StatusOK},
-	http.MethodPost:   {http.StatusOK, http.StatusAccepted},
-	http.MethodDelete: {http.StatusNoContent},
-}
-
-func mediaType(response *resty.Response) string {
-	media, _, _ := mime.ParseMediaType(response.Header().Get("Content-Type"))
-	return media
-}
-
-// call makes one request and decodes its response, or the problem. is tells whether the response
-// is about what was asked for; a DELETE has none.
-func call[T any](ctx context.Context, c *Client, method, path string, body any, cond Condition, is func(T) bool) (T, error) {
-	var result T
-	r := c.http.R().SetContext(ctx)
-	if body != nil {
-		r.SetHeader("Content-Type", "application/json").SetBody(body)
-	}
-	if cond.Revision != 0 {
-		r.SetHeader("If-Match", `"`+strconv.FormatInt(cond.Revision, 10)+`"`)
-	}
-	if cond.Absent {
-		r.SetHeader("If-None-Match", "*")
-	}
-	response, err := r.Execute(method, path)
-	if err != nil {
-		return result, fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if !response.IsSuccess() {
-		problem := &Error{Status: response.StatusCode(), Title: http.StatusText(response.StatusCode())}
-		// A response that is no problem document (a proxy's page) leaves the status to speak.
-		if mediaType(response) == "application/problem+json" {
-			_ = json.Unmarshal(response.Body(), problem)
-		} else {
-			problem.foreign = response.StatusCode() < http.StatusInternalServerError // a gateway's 502 is honest
-		}
-		if to := response.Header().Get("Location"); to != "" {
-			problem.Detail = fmt.Sprintf("%s redirects to %s; is that the endpoint?", method, to)
-		}
-		return result, problem
-	}
-	foreign := func(why string) (T, error) {
-		var nothing T
-		return nothing, fmt.Errorf("%s %s: %w (%s)", method, path, ErrForeign, why)
-	}
-	if status := response.StatusCode(); !slices.Contains(successes[method], status) {
-		return foreign(fmt.Sprintf("its status is %d", status))
-	}
-	if method == http.MethodDelete {
-		return result, nil
-	}
-	if mediaType(response) != "application/json" {
-		return foreign(fmt.Sprintf("its Content-Type is %s", dispatcher.Echo(response.Header().Get("Content-Type"))))
-	}
-	if err := json.Unmarshal(response.Body(), &result); err != nil {
-		return foreign(err.Error())
-	}
-	if !is(result) {
-		return foreign("it holds something else than what was asked for")
-	}
-	return result, nil
-}

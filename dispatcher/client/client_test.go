@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // newServer serves the real API over a fresh database, and returns its address and a token.
@@ -68,7 +69,7 @@ func declared() dispatcher.Job {
 	}
 }
 
-func TestEveryRouteAnswersTheClient(t *testing.T) {
+func TestClientCallsEveryRoute(t *testing.T) {
 	t.Parallel()
 	s, server, token := newServer(t)
 	c, ctx := newClient(t, server.URL+"/", token, nil), t.Context()
@@ -100,7 +101,7 @@ func TestEveryRouteAnswersTheClient(t *testing.T) {
 		t.Errorf("Job = %+v, %v, want %+v", got, err, job)
 	}
 	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 2 {
-		t.Errorf("PutJob of what was read = %+v, %v", job, err)
+		t.Errorf("PutJob of the job from GET = %+v, %v", job, err)
 	}
 	if job, err = c.PauseJob(ctx, "crm", "sync", "", true, client.Condition{}); err != nil || !job.Paused {
 		t.Errorf("PauseJob = %+v, %v", job, err)
@@ -159,12 +160,12 @@ func testLedger(t *testing.T, c *client.Client) {
 		t.Errorf("Misfires = %+v, %v", got, err)
 	}
 	at := run.ScheduledAt.Add(time.Hour + 123*time.Microsecond)
-	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Verdict != dispatcher.VerdictNone {
-		t.Errorf("Explain = %+v, %v, want no instant", got, err)
+	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Verdict != verify.VerdictNone {
+		t.Errorf("Explain = %+v, %v, want no scheduled time", got, err)
 	}
-	audit := dispatcher.VerifyQuery{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
-	if got, err := c.Verify(ctx, audit); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(audit.From) {
-		t.Errorf("Audit = %+v, %v", got, err)
+	period := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
+	if got, err := c.Verify(ctx, period); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(period.From) {
+		t.Errorf("Verify = %+v, %v", got, err)
 	}
 }
 
@@ -219,7 +220,7 @@ func testNodes(t *testing.T, c *client.Client, s dispatcher.Store) {
 	}
 }
 
-func TestErrorsAreThoseOfTheDomain(t *testing.T) {
+func TestErrorsMatchDomainErrors(t *testing.T) {
 	t.Parallel()
 	_, server, token := newServer(t)
 	c, ctx := newClient(t, server.URL, token, nil), t.Context()
@@ -236,7 +237,7 @@ func TestErrorsAreThoseOfTheDomain(t *testing.T) {
 	var problems dispatcher.Problems
 	var problem *client.Error
 	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {
-		t.Errorf("PutApp of a bad app = %v, want its two faults", err)
+		t.Errorf("PutApp of a bad app = %v, want its two problems", err)
 	}
 	_, err = newClient(t, server.URL, "wrong", nil).App(ctx, "crm")
 	if !errors.As(err, &problem) || problem.Status != http.StatusUnauthorized {
@@ -258,8 +259,8 @@ func TestEndpointsAreChecked(t *testing.T) {
 	}
 }
 
-// Which failures are tried again decides whether a write can happen twice.
-func TestRetriesDoNoHarm(t *testing.T) {
+// A retry of a request that may have arrived could write twice.
+func TestOnlySafeRequestsAreRetried(t *testing.T) {
 	t.Parallel()
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, tt := range map[string]struct {
@@ -268,8 +269,8 @@ func TestRetriesDoNoHarm(t *testing.T) {
 		write int32 // tries of a write
 	}{
 		"a refused connection never reached the server": {fail: refused, get: 4, write: 4},
-		"a response that was lost":                      {fail: io.ErrUnexpectedEOF, get: 4, write: 1},
-		"a connection that was reset":                   {fail: &net.OpError{Op: "read", Err: syscall.ECONNRESET}, get: 4, write: 1},
+		"a lost response":    {fail: io.ErrUnexpectedEOF, get: 4, write: 1},
+		"a reset connection": {fail: &net.OpError{Op: "read", Err: syscall.ECONNRESET}, get: 4, write: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -296,7 +297,7 @@ func TestRetriesDoNoHarm(t *testing.T) {
 	}
 }
 
-func TestAnOverloadedServerIsAskedAgainOnlyToRead(t *testing.T) {
+func TestOverloadRetriesOnlyReads(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -318,9 +319,9 @@ func TestAnOverloadedServerIsAskedAgainOnlyToRead(t *testing.T) {
 	}
 }
 
-// The response to the first PUT is lost after it was done. Nobody else wrote, so being told
-// that somebody did would be false.
-func TestALostAnswerIsNoForeignWrite(t *testing.T) {
+// The response to the first PUT is lost after the write. Nobody else wrote, so reporting a conflict
+// would be wrong.
+func TestLostResponseOfPutIsNotAConflict(t *testing.T) {
 	t.Parallel()
 	_, server, token := newServer(t)
 	c := newClient(t, server.URL, token, roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -340,7 +341,7 @@ func TestALostAnswerIsNoForeignWrite(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotCarillonIsAnError(t *testing.T) {
+func TestRedirectsAndForeignPagesAreErrors(t *testing.T) {
 	t.Parallel()
 	for name, response := range map[string]http.HandlerFunc{
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
@@ -363,9 +364,9 @@ func TestWhatIsNotCarillonIsAnError(t *testing.T) {
 	}
 }
 
-// Whatever answers at a wrong endpoint, a response that is not ours must never pass for a
-// thing that was read, written or deleted: Terraform would plan by it.
-func TestAnAnswerThatIsNotCarillonsIsRefused(t *testing.T) {
+// At a wrong endpoint anything may answer. Its response must never pass for an object that was read,
+// written or deleted: Terraform would plan with it.
+func TestForeignResponsesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		status      int
@@ -425,7 +426,7 @@ func TestAnAnswerThatIsNotCarillonsIsRefused(t *testing.T) {
 	}
 }
 
-func TestACancelledRequestEnds(t *testing.T) {
+func TestCancelledRequestEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := newClient(t, "http://carillon.test", "t", roundTripper(func(r *http.Request) (*http.Response, error) {

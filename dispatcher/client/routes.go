@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
-// List is one page of a list; Next is the cursor of the following page, empty after the last.
+// List is one page of a list; Next is the cursor of the following page, empty after the last one.
 type List[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next,omitempty"`
@@ -20,74 +21,79 @@ type List[T any] struct {
 
 // Apps lists apps by name.
 func (c *Client) Apps(ctx context.Context, page dispatcher.Page) (List[dispatcher.App], error) {
-	return call[List[dispatcher.App]](ctx, c, http.MethodGet, path("apps")+params(dispatcher.RunQuery{Page: page}), nil, Condition{}, isList)
+	return list[dispatcher.App](ctx, c, path("apps")+params(dispatcher.RunQuery{Page: page}))
 }
 
 // PutApp creates or replaces an app.
 func (c *Client) PutApp(ctx context.Context, app dispatcher.App, cond Condition) (dispatcher.App, error) {
-	return call[dispatcher.App](ctx, c, http.MethodPut, path("apps", app.Name), app, cond, isApp(app.Name))
+	return put(ctx, c, path("apps", app.Name), app, cond, isApp(app.Name))
 }
 
-// App reads an app.
+// App gets an app.
 func (c *Client) App(ctx context.Context, name string) (dispatcher.App, error) {
-	return call[dispatcher.App](ctx, c, http.MethodGet, path("apps", name), nil, Condition{}, isApp(name))
+	return get(ctx, c, path("apps", name), isApp(name))
 }
 
-// PatchApp switches an app on or off and leaves the rest of it alone.
+// PatchApp enables or disables an app and leaves the rest of it unchanged.
 func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond Condition) (dispatcher.App, error) {
-	return call[dispatcher.App](ctx, c, http.MethodPatch, path("apps", name), map[string]bool{"enabled": enabled}, cond, isApp(name))
+	return send(ctx, c, request[dispatcher.App]{
+		method: http.MethodPatch, path: path("apps", name), body: map[string]bool{"enabled": enabled},
+		cond: cond, is: isApp(name),
+	})
 }
 
-// DeleteApp deletes an app, which must have no jobs.
+// DeleteApp deletes an app; ErrConflict if it has jobs or calendars.
 func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", name), nil, cond, nil)
-	return err
+	return c.remove(ctx, path("apps", name), cond)
 }
 
 // Jobs lists the jobs of an app by name.
 func (c *Client) Jobs(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Job], error) {
-	return call[List[dispatcher.Job]](ctx, c, http.MethodGet, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}), nil, Condition{}, isList)
+	return list[dispatcher.Job](ctx, c, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}))
 }
 
 // PutJob creates or replaces a job with its triggers.
 func (c *Client) PutJob(ctx context.Context, job dispatcher.Job, cond Condition) (dispatcher.Job, error) {
-	return call[dispatcher.Job](ctx, c, http.MethodPut, path("apps", job.App, "jobs", job.Name), job.ForWire(), cond, isJob(job.App, job.Name))
+	return put(ctx, c, path("apps", job.App, "jobs", job.Name), job.ForWire(), cond, isJob(job.App, job.Name))
 }
 
-// Job reads a job.
+// Job gets a job with its triggers.
 func (c *Client) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
-	return call[dispatcher.Job](ctx, c, http.MethodGet, path("apps", app, "jobs", name), nil, Condition{}, isJob(app, name))
+	return get(ctx, c, path("apps", app, "jobs", name), isJob(app, name))
 }
 
-// DeleteJob deletes a job; its ledger stays.
+// DeleteJob deletes a job; its runs and misfires stay.
 func (c *Client) DeleteJob(ctx context.Context, app, name string, cond Condition) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", app, "jobs", name), nil, cond, nil)
-	return err
+	return c.remove(ctx, path("apps", app, "jobs", name), cond)
 }
 
 // Calendars lists the calendars of an app by name.
 func (c *Client) Calendars(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Calendar], error) {
-	return call[List[dispatcher.Calendar]](ctx, c, http.MethodGet, path("apps", app, "calendars")+params(dispatcher.RunQuery{Page: page}), nil, Condition{}, isList)
+	return list[dispatcher.Calendar](ctx, c, path("apps", app, "calendars")+params(dispatcher.RunQuery{Page: page}))
 }
 
-// PutCalendar creates or replaces a calendar; the triggers that name it get new fire times.
-func (c *Client) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, cond Condition) (dispatcher.Calendar, error) {
-	return call(ctx, c, http.MethodPut, path("apps", calendar.App, "calendars", calendar.Name), calendar, cond, isCalendar(calendar.App, calendar.Name))
+// PutCalendar creates or replaces a calendar. Triggers that use it get new fire times.
+func (c *Client) PutCalendar(
+	ctx context.Context, calendar dispatcher.Calendar, cond Condition,
+) (dispatcher.Calendar, error) {
+	at := path("apps", calendar.App, "calendars", calendar.Name)
+	return put(ctx, c, at, calendar, cond, isCalendar(calendar.App, calendar.Name))
 }
 
-// Calendar reads a calendar.
+// Calendar gets a calendar.
 func (c *Client) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
-	return call(ctx, c, http.MethodGet, path("apps", app, "calendars", name), nil, Condition{}, isCalendar(app, name))
+	return get(ctx, c, path("apps", app, "calendars", name), isCalendar(app, name))
 }
 
-// DeleteCalendar deletes a calendar; ErrConflict while something refers to it.
+// DeleteCalendar deletes a calendar; ErrConflict while a trigger or another calendar refers to it.
 func (c *Client) DeleteCalendar(ctx context.Context, app, name string, cond Condition) error {
-	_, err := call[struct{}](ctx, c, http.MethodDelete, path("apps", app, "calendars", name), nil, cond, nil)
-	return err
+	return c.remove(ctx, path("apps", app, "calendars", name), cond)
 }
 
-// PauseJob sets or lifts an operator's pause of a job, or of one trigger if trigger is not empty.
-func (c *Client) PauseJob(ctx context.Context, app, job, trigger string, paused bool, cond Condition) (dispatcher.Job, error) {
+// PauseJob pauses or resumes a job, or only one of its triggers if trigger is not empty.
+func (c *Client) PauseJob(
+	ctx context.Context, app, job, trigger string, paused bool, cond Condition,
+) (dispatcher.Job, error) {
 	segments := []string{"apps", app, "jobs", job}
 	if trigger != "" {
 		segments = append(segments, "triggers", trigger)
@@ -96,68 +102,72 @@ func (c *Client) PauseJob(ctx context.Context, app, job, trigger string, paused 
 	if paused {
 		verb = "pause"
 	}
-	return call[dispatcher.Job](ctx, c, http.MethodPost, path(append(segments, verb)...), nil, cond, isJob(app, job))
+	return send(ctx, c, request[dispatcher.Job]{
+		method: http.MethodPost, path: path(append(segments, verb)...), cond: cond, is: isJob(app, job),
+	})
 }
 
-// RunJob queues a run of a job now. It is not repeated by the client: each call is a run.
+// RunJob queues a run of a job now. Each call queues another run; the client does not repeat it.
 func (c *Client) RunJob(ctx context.Context, app, job string) (dispatcher.Run, error) {
 	queued := func(run dispatcher.Run) bool { return run.App == app && run.Job == job && run.ID != "" }
-	return call(ctx, c, http.MethodPost, path("apps", app, "jobs", job, "run"), nil, Condition{}, queued)
+	return post(ctx, c, path("apps", app, "jobs", job, "run"), nil, queued)
 }
 
-// Slots lists the slots of a job that are taken.
+// Slots lists the runs that hold a concurrency slot of a job.
 func (c *Client) Slots(ctx context.Context, app, job string) (List[dispatcher.Slot], error) {
-	return call[List[dispatcher.Slot]](ctx, c, http.MethodGet, path("apps", app, "jobs", job, "slots"), nil, Condition{}, isList)
+	return list[dispatcher.Slot](ctx, c, path("apps", app, "jobs", job, "slots"))
 }
 
-// Runs lists runs of an app, latest first; query holds the parameters of the route.
+// Runs lists runs of an app, latest scheduled time first.
 func (c *Client) Runs(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Run], error) {
-	return call[List[dispatcher.Run]](ctx, c, http.MethodGet, path("apps", query.App, "runs")+params(query), nil, Condition{}, isList)
+	return list[dispatcher.Run](ctx, c, path("apps", query.App, "runs")+params(query))
 }
 
-// Run reads one run with its attempts.
+// Run gets one run with its attempts.
 func (c *Client) Run(ctx context.Context, id string) (dispatcher.Run, error) {
-	return call[dispatcher.Run](ctx, c, http.MethodGet, path("runs", id), nil, Condition{}, isRun(id))
+	return get(ctx, c, path("runs", id), isRun(id))
 }
 
-// CancelRun ends a live run; ErrConflict if it is finished.
+// CancelRun cancels a live run; ErrConflict if it is finished.
 func (c *Client) CancelRun(ctx context.Context, id string) (dispatcher.Run, error) {
-	return call[dispatcher.Run](ctx, c, http.MethodPost, path("runs", id, "cancel"), nil, Condition{}, isRun(id))
+	return post(ctx, c, path("runs", id, "cancel"), nil, isRun(id))
 }
 
-// RetryRun queues a finished run again, as its next attempt; ErrConflict if it is not finished.
+// RetryRun queues a finished run again as its next attempt; ErrConflict if it is not finished.
 func (c *Client) RetryRun(ctx context.Context, id string) (dispatcher.Run, error) {
-	return call[dispatcher.Run](ctx, c, http.MethodPost, path("runs", id, "retry"), nil, Condition{}, isRun(id))
+	return post(ctx, c, path("runs", id, "retry"), nil, isRun(id))
 }
 
 // Misfires lists the misfire decisions of an app, latest first.
 func (c *Client) Misfires(ctx context.Context, query dispatcher.RunQuery) (List[dispatcher.Misfire], error) {
-	return call[List[dispatcher.Misfire]](ctx, c, http.MethodGet, path("apps", query.App, "misfires")+params(query), nil, Condition{}, isList)
+	return list[dispatcher.Misfire](ctx, c, path("apps", query.App, "misfires")+params(query))
 }
 
-// Explain tells what became of one instant of a trigger, and why.
-func (c *Client) Explain(ctx context.Context, app, job, trigger string, at time.Time) (dispatcher.Explanation, error) {
+// Explain says what became of one scheduled time of a trigger, and why.
+func (c *Client) Explain(ctx context.Context, app, job, trigger string, at time.Time) (verify.Explanation, error) {
 	query := "?at=" + url.QueryEscape(at.Format(time.RFC3339Nano))
-	asked := func(e dispatcher.Explanation) bool {
+	requested := func(e verify.Explanation) bool {
 		return e.App == app && e.Job == job && e.Trigger == trigger && e.At.Equal(at.Truncate(time.Millisecond))
 	}
-	return call(ctx, c, http.MethodGet, path("apps", app, "jobs", job, "triggers", trigger, "explain")+query, nil, Condition{}, asked)
+	return get(ctx, c, path("apps", app, "jobs", job, "triggers", trigger, "explain")+query, requested)
 }
 
-// Audit reconciles the ledger of an app with its schedules, a page of jobs at a time.
-func (c *Client) Verify(ctx context.Context, query dispatcher.VerifyQuery) (dispatcher.VerifyPage, error) {
+// Verify compares the ledger of an app with its schedules, one page of jobs at a time.
+func (c *Client) Verify(ctx context.Context, query verify.Query) (verify.Page, error) {
 	q := dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}
-	isPage := func(p dispatcher.VerifyPage) bool { return p.Items != nil }
-	return call(ctx, c, http.MethodGet, path("apps", query.App, "verify")+params(q), nil, Condition{}, isPage)
+	isPage := func(p verify.Page) bool { return p.Items != nil }
+	return get(ctx, c, path("apps", query.App, "verify")+params(q), isPage)
 }
 
 // Nodes lists the dispatcher nodes.
 func (c *Client) Nodes(ctx context.Context) (List[dispatcher.Node], error) {
-	return call[List[dispatcher.Node]](ctx, c, http.MethodGet, path("nodes"), nil, Condition{}, isList)
+	return list[dispatcher.Node](ctx, c, path("nodes"))
 }
 
 // SetNodeState pauses, resumes (NodeActive) or drains a node; ErrConflict if it is dead.
-func (c *Client) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState) (dispatcher.Node, error) {
+func (c *Client) SetNodeState(
+	ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState,
+) (dispatcher.Node, error) {
 	verb, ok := map[dispatcher.NodeState]string{
 		dispatcher.NodePaused: "pause", dispatcher.NodeActive: "resume", dispatcher.NodeDraining: "drain",
 	}[state]
@@ -165,28 +175,51 @@ func (c *Client) SetNodeState(ctx context.Context, id dispatcher.NodeID, state d
 		return dispatcher.Node{}, fmt.Errorf("set node to state %s: %w", state, dispatcher.ErrConflict)
 	}
 	isNode := func(node dispatcher.Node) bool { return node.ID == id }
-	return call(ctx, c, http.MethodPost, path("nodes", id.String(), verb), nil, Condition{}, isNode)
+	return post(ctx, c, path("nodes", id.String(), verb), nil, isNode)
 }
 
-// Rollback returns the rollback of the database that is not settled; ErrNotFound: there is none.
+// Rollback gets the rollback of the database that is not resolved; ErrNotFound if there is none.
 func (c *Client) Rollback(ctx context.Context) (dispatcher.Rollback, error) {
-	return call(ctx, c, http.MethodGet, path("rollback"), nil, Condition{}, isRollback)
+	return get(ctx, c, path("rollback"), isRollback)
 }
 
-// ResolveRollback chooses what becomes of it; ErrConflict: there is none, or it was chosen already.
-func (c *Client) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice) (dispatcher.Rollback, error) {
-	return call(ctx, c, http.MethodPost, path("rollback", string(choice)), nil, Condition{}, isRollback)
+// ResolveRollback chooses how to resolve the rollback; ErrConflict if there is none, or if the choice
+// is made already.
+func (c *Client) ResolveRollback(
+	ctx context.Context, choice dispatcher.RollbackChoice,
+) (dispatcher.Rollback, error) {
+	return post(ctx, c, path("rollback", string(choice)), nil, isRollback)
 }
 
-// Preview tells when a schedule would fire.
+// Preview returns the next fire times of a schedule.
 func (c *Client) Preview(ctx context.Context, asked dispatcher.PreviewRequest) (dispatcher.Preview, error) {
 	isPreview := func(preview dispatcher.Preview) bool { return preview.FireTimes != nil }
-	return call(ctx, c, http.MethodPost, path("schedules", "preview"), asked, Condition{}, isPreview)
+	return post(ctx, c, path("schedules", "preview"), asked, isPreview)
 }
 
-func isRollback(rollback dispatcher.Rollback) bool { return !rollback.At.IsZero() }
+func get[T any](ctx context.Context, c *Client, at string, is func(T) bool) (T, error) {
+	return send(ctx, c, request[T]{method: http.MethodGet, path: at, is: is})
+}
 
-// The checks by which a response is known to be about what was asked for.
+// list gets a page, which may be empty; an object without items is not one.
+func list[T any](ctx context.Context, c *Client, at string) (List[T], error) {
+	return get(ctx, c, at, func(l List[T]) bool { return l.Items != nil })
+}
+
+func put[T any](ctx context.Context, c *Client, at string, body T, cond Condition, is func(T) bool) (T, error) {
+	return send(ctx, c, request[T]{method: http.MethodPut, path: at, body: body, cond: cond, is: is})
+}
+
+func post[T any](ctx context.Context, c *Client, at string, body any, is func(T) bool) (T, error) {
+	return send(ctx, c, request[T]{method: http.MethodPost, path: at, body: body, is: is})
+}
+
+func (c *Client) remove(ctx context.Context, at string, cond Condition) error {
+	_, err := send(ctx, c, request[struct{}]{method: http.MethodDelete, path: at, cond: cond})
+	return err
+}
+
+// The checks that a response is about the requested object.
 
 func isApp(name string) func(dispatcher.App) bool {
 	return func(app dispatcher.App) bool { return app.Name == name }
@@ -204,8 +237,7 @@ func isRun(id string) func(dispatcher.Run) bool {
 	return func(run dispatcher.Run) bool { return run.ID == id }
 }
 
-// isList tells a list, which may be empty, from an object that holds none.
-func isList[T any](list List[T]) bool { return list.Items != nil }
+func isRollback(rollback dispatcher.Rollback) bool { return !rollback.At.IsZero() }
 
 func path(segments ...string) string {
 	var b strings.Builder
@@ -216,7 +248,7 @@ func path(segments ...string) string {
 	return b.String()
 }
 
-// params writes the query of q, with its question mark, or nothing.
+// params returns the query string of q with its question mark, or nothing.
 func params(q dispatcher.RunQuery) string {
 	values := url.Values{}
 	set := func(key, value string) {

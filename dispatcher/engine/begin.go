@@ -3,91 +3,85 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
-// intents ask the database, before the first byte, whether runs may begin, in batches as the
-// recorder does. There are two kinds. Those of at_most_once jobs commit that their requests are
-// about to be sent: a run that was begun is never repeated, and if its node dies, it ends as lost.
-// Those of jobs that bound how many runs there may be at once get slots.
-type begins struct {
-	store dispatcher.Store
-	what  string
-	ask   question
-	batch int
+// permits ask the database, in batches, whether runs may begin. There are two kinds:
+//   - Begin, for at_most_once jobs: it commits that a request is about to be sent. A run that was
+//     begun is never repeated; if its node dies, it ends as lost.
+//   - Acquire, for jobs that limit how many of their runs there may be at once: it takes a slot.
+type permits struct {
+	batcher[permitRequest]
+	step  string
+	grant func(context.Context, []dispatcher.HeldRun) ([]dispatcher.HeldRun, error)
 	log   *slog.Logger
-	inbox chan intent
 }
 
-// question asks a store about runs, and returns those that may begin: dispatcher.Store.Begin, or
-// dispatcher.Store.Acquire.
-type question func(dispatcher.Store, context.Context, []dispatcher.HeldRun) ([]dispatcher.HeldRun, error)
-
-// intent is a run that wants to begin, and where the response goes.
-type intent struct {
-	run   dispatcher.HeldRun
-	begun chan bool // has room for the response
+// permitRequest is a run that is to begin, and where the response goes.
+type permitRequest struct {
+	run     dispatcher.HeldRun
+	granted chan bool // has room for the response
 }
 
-func newIntents(store dispatcher.Store, what string, ask question, batch int, log *slog.Logger) *begins {
-	return &begins{store: store, what: what, ask: ask, batch: batch, log: log, inbox: make(chan intent, batch)}
+// newPermits returns permits by grant, which returns those of the runs that may begin.
+func newPermits(
+	step string, grant func(context.Context, []dispatcher.HeldRun) ([]dispatcher.HeldRun, error), batch int, log *slog.Logger,
+) *permits {
+	p := &permits{step: step, grant: grant, log: log}
+	p.batcher = batcher[permitRequest]{inbox: make(chan permitRequest, batch), most: batch, handle: p.respond}
+	return p
 }
 
-// commit tells whether a run may begin. It waits for the database; false means that it may not, as
-// when the run is another's by now, or that ctx ended.
-func (n *begins) commit(ctx context.Context, run dispatcher.HeldRun) bool {
-	one := intent{run, make(chan bool, 1)}
+// request reports whether a run may begin. It waits for the database. False means that the run may
+// not, for example because another node has it by now, or that ctx ended.
+func (p *permits) request(ctx context.Context, run dispatcher.HeldRun) bool {
+	one := permitRequest{run, make(chan bool, 1)}
 	select {
-	case n.inbox <- one:
+	case p.inbox <- one:
 	case <-ctx.Done():
 		return false
 	}
 	select {
-	case begun := <-one.begun:
-		return begun
+	case granted := <-one.granted:
+		return granted
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// run commits what comes until ctx ends.
-func (n *begins) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case first := <-n.inbox:
-			batch := append(make([]intent, 0, n.batch), first)
-			for len(batch) < n.batch && len(n.inbox) > 0 {
-				batch = append(batch, <-n.inbox)
-			}
-			n.begin(ctx, batch)
-		}
-	}
-}
-
-// begin commits one batch, again and again until the database has answered: doing it twice
-// does no harm, and who guessed would send twice or never.
-func (n *begins) begin(ctx context.Context, batch []intent) {
+// respond asks for one batch until the database answers. Asking again is harmless; guessing the
+// response could send a request twice or not at all.
+func (p *permits) respond(ctx context.Context, batch []permitRequest) {
 	runs := make([]dispatcher.HeldRun, len(batch))
 	for i := range batch {
 		runs[i] = batch[i].run
 	}
-	begun := map[attemptKey]bool{}
-	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
-		held, err := n.ask(n.store, ctx, runs)
-		if err == nil {
-			for _, run := range held {
-				begun[keyOf(run)] = true
-			}
-			break
+	granted := map[pool.AttemptKey]bool{}
+	untilAnswered(ctx, p.log, p.step, len(runs), func() error {
+		may, err := p.grant(ctx, runs)
+		if err != nil {
+			return err
 		}
-		n.log.WarnContext(ctx, "ask whether runs may begin", "step", n.what, "count", len(runs), "err", err)
-		sleep(ctx, pause)
-	}
+		for _, run := range may {
+			granted[pool.KeyOf(run)] = true
+		}
+		return nil
+	})
 	for _, one := range batch {
-		one.begun <- begun[keyOf(one.run)]
+		one.granted <- granted[pool.KeyOf(one.run)]
 	}
+}
+
+// begin commits that a request is about to be sent, for a job that wants it at most once. It is a
+// step of an attempt.
+func (e *Engine) begin(ctx context.Context, a *attempt) result {
+	if a.call.Delivery != dispatcher.AtMostOnce {
+		return proceed
+	}
+	if begun := e.begins.request(ctx, a.run.HeldRun); !begun {
+		return refused
+	}
+	return proceed
 }

@@ -20,14 +20,14 @@ func (r *rig) atMostOnce(name string) {
 		r.t.Fatal(err)
 	}
 	job.Delivery = dispatcher.AtMostOnce
-	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 // lostBegin commits the first intent and then says that it failed.
 type lostBegin struct {
-	dispatcher.Store
+	Store
 	begins atomic.Int32
 }
 
@@ -39,10 +39,10 @@ func (l *lostBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dis
 	return begun, err
 }
 
-func TestRequestAtMostOnceIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
+func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	store := &lostBegin{}
-	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { store.Store = s; return store })
+	r := newRig(t, func(s Store) Store { store.Store = s; return store })
 	r.declare("payout", "rate(1s)", nil)
 	r.atMostOnce("payout")
 	var state dispatcher.RunState
@@ -90,7 +90,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.pool.cancel(key)
+	r.pool.Cancel(key)
 	r.settled()
 	if len(r.calls) != 1 {
 		t.Errorf("%d requests were sent, want 1", len(r.calls))
@@ -99,7 +99,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 
 // slowBegin lets something happen between an intent and its request.
 type slowBegin struct {
-	dispatcher.Store
+	Store
 	meanwhile func()
 }
 
@@ -111,10 +111,10 @@ func (s *slowBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dis
 
 // A node that freezes between its look at its lease and its request finds, on waking, that its
 // runs are another's.
-func TestNodeThatWasTakenForDeadBeforeItSentSendsNothing(t *testing.T) {
+func TestNodeDeclaredDeadBeforeTheRequestSendsNothing(t *testing.T) {
 	t.Parallel()
 	store := &slowBegin{}
-	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { store.Store = s; return store })
+	r := newRig(t, func(s Store) Store { store.Store = s; return store })
 	store.meanwhile = func() { r.fleet.joined(r.fleet.id()+1, dispatcher.NodeActive, time.Now()) }
 	r.declare("payout", "rate(1s)", nil)
 	r.atMostOnce("payout")

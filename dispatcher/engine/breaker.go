@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,23 +10,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// gate says when a host may be called. It knows two reasons to wait: the host's circuit is open,
-// because it failed too often in a row, and its rate is used up. What one node learns of a host
-// the others learn by themselves. Times are local ones.
-type gate struct {
-	threshold int           // failures in a row that open a circuit; less than 0: none do
+// hosts decides when a host may be called. There are two reasons to wait: the circuit of the host is
+// open because it failed too often in a row, or its rate is used up. Each node learns about hosts by
+// itself. Times are local.
+type hosts struct {
+	threshold int           // failures in a row that open a circuit; less than 0: circuits never open
 	interval  time.Duration // between two requests to one host; 0: no limit
 
-	failing  atomic.Int32 // hosts in circuits: while there are none, nobody waits for mu
+	failing  atomic.Int32 // hosts in circuits: while there are none, attempts do not wait for mu
 	mu       sync.Mutex
 	circuits map[string]*circuit // of hosts whose latest request failed
 	rates    map[string]time.Time
-	promised map[dispatcher.RunKey]time.Time // the turns of runs that were defers until then
+	reserved map[dispatcher.RunKey]time.Time // the turns of runs that were deferred until then
 	swept    time.Time
 }
 
-// circuit is open while now is before until. At until one request is let through, and the others
-// wait again, for twice as long; a response to any closes it.
+// circuit is open until a time. Then one request is let through, and the others wait again, for twice
+// as long. A response to any request closes it.
 type circuit struct {
 	failures int
 	pause    time.Duration // 0: it was never open
@@ -37,117 +38,142 @@ const (
 	mostPause  = 2 * time.Minute
 	// rateBurst is how much of a host's rate may be used at once.
 	rateBurst = 100 * time.Millisecond
-	// promiseSlack is how much the node's idea of the database's clock may move while a run waits.
-	promiseSlack = 100 * time.Millisecond
+	// reservedSlack is how much the node's bound of the database's clock may move while a run waits.
+	reservedSlack = 100 * time.Millisecond
 )
 
-func newGate(threshold, rate int) *gate {
-	g := &gate{threshold: threshold, circuits: map[string]*circuit{}, rates: map[string]time.Time{}, promised: map[dispatcher.RunKey]time.Time{}}
-	if rate > 0 {
-		g.interval = time.Second / time.Duration(rate)
+func newHosts(threshold, rate int) *hosts {
+	h := &hosts{
+		threshold: threshold, circuits: map[string]*circuit{}, rates: map[string]time.Time{}, reserved: map[dispatcher.RunKey]time.Time{},
 	}
-	return g
+	if rate > 0 {
+		h.interval = time.Second / time.Duration(rate)
+	}
+	return h
 }
 
-// admit tells how long a run has to wait for its host, and why; 0: not at all, and it takes its turn.
-func (g *gate) admit(host string, run dispatcher.RunKey, now time.Time) (wait time.Duration, class dispatcher.Class, reason error) {
-	if g.interval == 0 && g.failing.Load() == 0 {
+// checkHost defers an attempt whose host may not be called now: it records that the attempt is made
+// later, and does not consume it. It is a step of an attempt.
+func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
+	now := time.Now()
+	wait, class, reason := e.hosts.admit(a.run.Queue.Host, a.run.RunKey, now)
+	if wait <= 0 {
+		return proceed
+	}
+	outcome := notAttempted(dispatcher.RunFailed, class, reason)
+	outcome.StartedAt, outcome.EndedAt = e.clock.of(now), e.clock.of(now)
+	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
+	next.At, next.NotAttempted = outcome.EndedAt.Add(wait).Truncate(time.Millisecond).Add(time.Millisecond), true
+	if next.At.After(next.Until) {
+		next = nil
+	} else {
+		e.metrics.retries.WithLabelValues(string(class)).Inc()
+	}
+	e.record(ctx, a.run, outcome, next)
+	return finished
+}
+
+// admit returns how long a run has to wait for its host, and why; 0: it may go on, and has taken its
+// turn.
+func (h *hosts) admit(host string, run dispatcher.RunKey, now time.Time) (wait time.Duration, class dispatcher.Class, reason error) {
+	if h.interval == 0 && h.failing.Load() == 0 {
 		return 0, "", nil
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c, ok := g.circuits[host]; ok && c.pause > 0 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c, ok := h.circuits[host]; ok && c.pause > 0 {
 		if wait := c.until.Sub(now); wait > 0 {
-			// Not all at once: the first may find the host well again, and then the others may go on.
+			// Not all at once: if the first finds the host well again, the others may go on.
 			wait += randomBelow(c.pause / 2)
-			return wait, dispatcher.ClassCircuitOpen, fmt.Errorf("host %s failed %d times in a row and is left alone for %s", host, c.failures, wait.Round(time.Second))
+			return wait, dispatcher.ClassCircuitOpen,
+				fmt.Errorf("host %s failed %d times in a row; its circuit is open for %s", host, c.failures, wait.Round(time.Second))
 		}
 		c.pause = min(2*c.pause, mostPause)
 		c.until = now.Add(c.pause)
 	}
-	if g.interval == 0 {
+	if h.interval == 0 {
 		return 0, "", nil
 	}
-	if wait = g.turn(host, run, now); wait > 0 {
-		return wait, dispatcher.ClassHostRate, fmt.Errorf("this node makes %d requests per second to host %s; the turn of the run comes in %s",
-			time.Second/g.interval, host, wait.Round(time.Millisecond))
+	if wait = h.turn(host, run, now); wait > 0 {
+		return wait, dispatcher.ClassHostRate, fmt.Errorf("this node makes at most %d requests per second to host %s; the run waits %s for its turn",
+			time.Second/h.interval, host, wait.Round(time.Millisecond))
 	}
 	return 0, "", nil
 }
 
 // turn takes the next turn at a host, and returns when it comes (the generic cell rate algorithm).
-// g.mu is held.
-func (g *gate) turn(host string, run dispatcher.RunKey, now time.Time) time.Duration {
-	if at, ok := g.promised[run]; ok {
-		delete(g.promised, run)
-		if now.After(at.Add(-promiseSlack)) {
+// h.mu is held.
+func (h *hosts) turn(host string, run dispatcher.RunKey, now time.Time) time.Duration {
+	if at, ok := h.reserved[run]; ok {
+		delete(h.reserved, run)
+		if now.After(at.Add(-reservedSlack)) {
 			return 0
 		}
 	}
-	g.sweep(now)
-	next := g.rates[host]
+	h.sweep(now)
+	next := h.rates[host]
 	if next.Before(now) {
 		next = now
 	}
-	g.rates[host] = next.Add(g.interval)
-	wait := next.Sub(now) - max(0, rateBurst-g.interval)
+	h.rates[host] = next.Add(h.interval)
+	wait := next.Sub(now) - max(0, rateBurst-h.interval)
 	if wait > 0 {
-		g.promised[run] = now.Add(wait)
+		h.reserved[run] = now.Add(wait)
 	}
 	return wait
 }
 
-// sweep forgets what was promised to runs that other nodes took, and idle hosts. g.mu is held.
-func (g *gate) sweep(now time.Time) {
-	if now.Sub(g.swept) < time.Minute {
+// sweep forgets the turns of runs that other nodes took, and idle hosts. h.mu is held.
+func (h *hosts) sweep(now time.Time) {
+	if now.Sub(h.swept) < time.Minute {
 		return
 	}
-	g.swept = now
-	for run, at := range g.promised {
+	h.swept = now
+	for run, at := range h.reserved {
 		if now.Sub(at) > time.Minute {
-			delete(g.promised, run)
+			delete(h.reserved, run)
 		}
 	}
-	for host, next := range g.rates {
+	for host, next := range h.rates {
 		if next.Before(now) {
-			delete(g.rates, host)
+			delete(h.rates, host)
 		}
 	}
 }
 
 // report notes how a request to a host ended.
-func (g *gate) report(host string, o dispatcher.Outcome, now time.Time) {
+func (h *hosts) report(host string, o dispatcher.Outcome, now time.Time) {
 	switch {
-	case g.threshold < 0, o.State == dispatcher.RunCancelled,
+	case h.threshold < 0, o.State == dispatcher.RunCancelled,
 		o.Class == dispatcher.ClassSecret, o.Class == dispatcher.ClassTemplate, o.Class == dispatcher.ClassEgressDenied:
-		return // which says nothing about the host
+		return // it says nothing about the host
 	}
-	of := o.Class.OfHost()
-	if !of && g.failing.Load() == 0 {
+	failed := o.Class.OfHost()
+	if !failed && h.failing.Load() == 0 {
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	defer func() { g.failing.Store(int32(len(g.circuits))) }()
-	if !of {
-		delete(g.circuits, host)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer func() { h.failing.Store(int32(len(h.circuits))) }()
+	if !failed {
+		delete(h.circuits, host)
 		return
 	}
-	c, ok := g.circuits[host]
+	c, ok := h.circuits[host]
 	if !ok {
 		c = &circuit{}
-		g.circuits[host] = c
+		h.circuits[host] = c
 	}
-	if c.failures++; c.failures >= g.threshold && c.pause == 0 {
+	if c.failures++; c.failures >= h.threshold && c.pause == 0 {
 		c.pause, c.until = firstPause, now.Add(firstPause)
 	}
 }
 
 // open returns how many circuits are open.
-func (g *gate) open() (n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, c := range g.circuits {
+func (h *hosts) open() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.circuits {
 		if c.pause > 0 {
 			n++
 		}

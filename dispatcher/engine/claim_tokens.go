@@ -6,9 +6,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// tokens are those under which runs may be on their way from the database to the pool: the claim is
-// committed, perhaps, and its response not here yet, as when the node was frozen in between. Such runs
-// are not for reclaim, or they would be in the pool twice.
+// tokens are the claim tokens whose runs may be on their way from the database to the pool: the claim
+// may be committed and its response not here yet, for example if the node was frozen in between.
+// reclaim leaves such runs alone, or they would be in the pool twice.
 type tokens struct {
 	mu   sync.Mutex
 	open map[dispatcher.Token]bool
@@ -25,7 +25,7 @@ func (t *tokens) draw() dispatcher.Token {
 	return token
 }
 
-// close says that what was won under tokens is in the pool, or given up.
+// close notes that the runs won under tokens are in the pool, or given up.
 func (t *tokens) close(drawn ...dispatcher.Token) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

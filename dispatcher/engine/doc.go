@@ -1,56 +1,88 @@
-// Package engine turns due triggers into runs: poll a window, claim, fire, record.
+// Package engine turns due triggers into runs: poll a window, claim, attempt, record.
 //
 // # The walk of a fire
 //
-// Every window (5 s) the poll reads the triggers that are due before the next poll into the
-// timeline, a heap in memory that is a cache and never the truth. A little ahead of its
-// instant (the claim lead) a fire is claimed: one statement per batch advances the trigger
-// and inserts the run, for anyone who is first. What was won goes to the pool, which holds it
-// until it is due by the database's clock, calls the target, and hands the outcome to the
-// recorder, which stores outcomes in batches under the claim's token.
+//	poll (5 s)       claim (50 ms ahead)      pool                     recorder
+//	due triggers --> timeline --> claim ----> wait until due, in turn --> outcomes in batches
+//	from the         heap in      one         resolve, slot, host,       under the claim's token
+//	database         memory       statement   begin, lease, invoke       |
+//	   ^                                         ^                       |
+//	   |                                         |                       v
+//	   +-- planNext / scheduleNext               +---- adopt <--- retrying, queued, of dead nodes
 //
-// A fire is claimed only when it has a place in the pool. Places are bounded in total, for
-// each app and for each host, so that neither takes all of them; what finds none waits in
-// fair order, and for other nodes to take it. An attempt that takes long moves to a share of
-// its own, and so do later ones of its job until it recovers. The pool has as many workers as
-// runs wait for, between a least and a most.
+// The poll reads the triggers that are due before the next poll into the timeline. The timeline is a
+// cache and never the truth. A little ahead of its time (the claim lead) a fire is claimed: one
+// statement per batch advances the triggers and inserts the runs, and the first node wins. Runs that
+// were won go to the pool, which attempts them when they are due by the database's clock. The recorder
+// stores their outcomes in batches. A record counts only under the token of its claim.
 //
-// Beside it, every 15 s give or take a tenth, the handler declares dead the nodes whose heartbeat
-// stayed out and settles misfires, under locks: one for the fleet and one for each app that needs
-// it, so that of all nodes one does the work of a window. For itself it reclaims runs that the
-// database gives to this node and that it does not have. At the same rhythm, and at once when a hint comes, runs that nobody works on are
-// adopted: those of dead nodes, those handed back, those requested by hand; and fixed delays
-// whose run has ended without this node's knowing are given their next fire.
+// # Loops
 //
-// An attempt that failed is recorded together with the time of the next, if there is one: the run is
-// retrying, and nobody's. The node that recorded it is woken at that time and adopts what is due; the
-// others look a grace later. Before an attempt begins, the gate says whether its host may be called
-// now; if not, the run is defers by the same record, and its attempt is not consumed.
+// Each loop calls one step (pollOnce, claimOnce, handleOnce, ...), which tests call by hand.
 //
-// Every ten minutes, on its own, the clean-up makes the partitions of the days to come and
-// removes history past its retention. It waits for nobody, so claims never wait for it.
+//	loop        interval     does
+//	poll        5 s *        reads the window into the timeline
+//	sweep       1 s          plans fires that their preferred node left alone
+//	claim       when due     claims a batch of the timeline
+//	adopt       15 s *       adopts runs that nobody works on, schedules fixed delays
+//	retry       when due     adopts runs that are attempted again
+//	delay       when ended   schedules the next fire of fixed delays
+//	handler     15 s         steps for the fleet, see below
+//	purge       10 min       removes history past its retention
+//	heartbeat   5 s          renews the lease, reads which nodes are live
+//	listen                   receives notifications, which wake the loops marked *
 //
-// # Who may do what
+// Notifications may be lost: every loop finds its work at its interval, too.
 //
-// Any node can do anything; there is no leader. Nodes prefer disjoint triggers (a rendezvous
-// hash over the live nodes), so that they rarely contend; after a grace any node takes a fire
-// that its preferred node left alone. Safety comes from the compare-and-swap alone.
+// # Attempt
 //
-// A node may act on its runs while its lease lasts: until the dead-after time has passed
-// since it sent its last successful heartbeat, less a second. Without a lease it begins no
-// attempt, because others may have taken its runs.
+// An attempt is a list of steps. Each step proceeds, refuses or finishes the attempt:
+//
+//	resolve      finds what to call                              call.go
+//	takeSlot     waits for a slot of a job that limits its runs  slots.go
+//	checkHost    defers the run while its host may not be called breaker.go
+//	begin        commits that an at_most_once request is sent    begin.go
+//	checkLease   looks again whether the run is still its own    attempt.go
+//	invoke       calls the target                                attempt.go
+//	conclude     plans a retry and hands the outcome over        retry.go, record.go
+//
+// A refused attempt gives its slot back. A deferred one is recorded with the time of the next try and
+// does not count. An attempt that a shutdown cuts off is not recorded: only the node that adopts its
+// run can say that the outcome is unknown.
+//
+// A failed attempt is recorded together with the time of the next, if there is one. The run is then
+// retrying and belongs to no node. The node that recorded it adopts it to the millisecond; the others
+// look a grace later.
+//
+// # Handler
+//
+// Every 15 s, give or take a tenth, the handler declares nodes dead whose heartbeats stayed out, takes
+// over from them, and settles misfires. These steps run under locks, one for the fleet and one for
+// each app that needs it, so that one node does the work of a window. Every write is a compare-and-swap
+// as well, so a node that freezes under a lock does no harm. For itself, each node reclaims runs that
+// the database gives to it and that it does not have.
+//
+// # Nodes
+//
+// Any node can do anything; there is no leader. Nodes prefer disjoint triggers, by a rendezvous hash
+// over the live nodes, so that they rarely contend. After a grace any node takes a fire that its
+// preferred node left alone. Safety comes from the compare-and-swap alone.
+//
+// A node may act on its runs while its lease lasts: until the dead-after time has passed since it sent
+// its last successful heartbeat, less a second. Without a lease it begins no attempt, because other
+// nodes may have taken its runs.
 //
 // # Time
 //
-// Due is decided by the database's clock. The engine keeps a lower bound of it, as a
-// monotonic clock started from the database's answer; so a fire is never early, and a jump
-// of the node's wall clock moves nothing. Only loops ask the clock; the steps that they call
-// (pollOnce, claimOnce, handleOnce, ...) are given the present.
+// The database's clock decides what is due. The engine keeps a lower bound of it, on the node's
+// monotonic clock, so a fire is never early and a jump of the node's wall clock changes nothing. Only
+// loops read the clock; they pass the time to the steps.
 //
 // # Crash and shutdown
 //
-// The engine is at-least-once: a crash between a request and its record repeats the request
-// under the same event id, as the next attempt of the same run. At shutdown it stops
-// claiming and beginning at once, hands back what was not begun, waits for what is in flight, records, and leaves
-// the fleet.
+// The engine is at-least-once: a crash between a request and its record repeats the request under the
+// same event id, as the next attempt of the same run. At_most_once jobs end as lost instead.
+//
+// A shutdown stops claiming and beginning at once, hands back the runs that were not begun, waits for
+// attempts in flight, stores their outcomes, and leaves the fleet.
 package engine

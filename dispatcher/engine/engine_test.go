@@ -13,10 +13,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // These tests call the engine's steps by hand, with a present of their choice that lies a
 // little in the past: the database's clock must have passed an instant for it to be claimed.
@@ -24,6 +28,7 @@ import (
 // rig is an engine over a real SQLite store whose calls are recorded and succeed.
 type rig struct {
 	*Engine
+	store dispatcher.Store // without the faults of the test
 	t     *testing.T
 	now   time.Time // the present of the test
 	file  string    // of the database
@@ -50,7 +55,7 @@ func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outco
 
 // newRig returns a registered engine, its pool and recorder at work, its loops not. wrap
 // puts faults around the store; nil: none.
-func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
+func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	if err := store.Migrate(t.Context(), database); err != nil {
@@ -60,11 +65,12 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wrapped := Store(s)
 	if wrap != nil {
-		s = wrap(s)
+		wrapped = wrap(s)
 	}
-	r := &rig{t: t, file: strings.TrimPrefix(database, "sqlite:"), now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
-	r.Engine = New(s, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Workers: 8, Queue: 56})
+	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
+	r.Engine = New(wrapped, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56}})
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +80,7 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 	beginning, slotting := make(chan struct{}), make(chan struct{})
 	go func() { r.begins.run(life); close(beginning) }()
 	go func() { r.slots.run(life); close(slotting) }()
-	r.pool.start(life)
+	r.pool.Start(life)
 	t.Cleanup(func() {
 		r.drain(life, func() {})
 		end()
@@ -85,7 +91,7 @@ func newRig(t *testing.T, wrap func(dispatcher.Store) dispatcher.Store) *rig {
 			t.Error(err)
 		}
 	})
-	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -102,7 +108,7 @@ func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger))
 	}
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
-	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -119,12 +125,14 @@ func (r *rig) poll(until time.Duration) int {
 // quiet waits until all that was claimed is recorded.
 func (r *rig) quiet() {
 	r.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for r.pool.held() > 0 {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%d runs are still held", r.pool.held())
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	for r.pool.Held() > 0 {
+		select {
+		case <-r.pool.Freed(): // also when the last run leaves
+		case <-ctx.Done():
+			r.t.Fatalf("%d runs are still held", r.pool.Held())
 		}
-		<-time.After(time.Millisecond)
 	}
 	if !r.recorder.drain(20 * time.Second) {
 		r.t.Fatal("outcomes are not recorded")
@@ -151,7 +159,7 @@ func offsets(r *rig, found []dispatcher.Run) []string {
 	return got
 }
 
-func TestEveryInstantOfADenseTriggerFiresWithinOneWindow(t *testing.T) {
+func TestDenseTriggerFiresEveryTimeWithinOneWindow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("dense", "* * * * * ?", nil)
@@ -170,7 +178,7 @@ func TestEveryInstantOfADenseTriggerFiresWithinOneWindow(t *testing.T) {
 	}
 }
 
-func TestLateInsideTheThresholdFiresBeyondItIsOneCatchUp(t *testing.T) {
+func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("patient", "rate(4s)", nil)
@@ -203,7 +211,7 @@ func TestLateInsideTheThresholdFiresBeyondItIsOneCatchUp(t *testing.T) {
 // lostResponse executes the first statement of a kind and then says that it failed, as a
 // connection does that dies between COMMIT and its response.
 type lostResponse struct {
-	dispatcher.Store
+	Store
 	claim, settle, adopt sync.Once
 }
 
@@ -227,9 +235,9 @@ func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held
 	return held, err
 }
 
-func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
+func TestRunsWonWithALostResponseAreExecutedOnce(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { return &lostResponse{Store: s} })
+	r := newRig(t, func(s Store) Store { return &lostResponse{Store: s} })
 	r.declare("claimed", "rate(5s)", nil)
 	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
 	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
@@ -255,7 +263,7 @@ func TestWhatWasWonWithoutAnAnswerIsStillExecutedOnce(t *testing.T) {
 // stoppedNode is a store whose node is told to stop whenever it has asked for runs, and that does
 // nothing for who no longer waits for the response.
 type stoppedNode struct {
-	dispatcher.Store
+	Store
 	stop context.CancelFunc
 }
 
@@ -275,10 +283,10 @@ func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery) ([]dis
 }
 
 // Otherwise it may be committed later, and be lost with the node that never learnt of it.
-func TestShutdownWaitsForWhatIsBeingWon(t *testing.T) {
+func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 	t.Parallel()
 	s := &stoppedNode{}
-	r := newRig(t, func(inner dispatcher.Store) dispatcher.Store { s.Store = inner; return s })
+	r := newRig(t, func(inner Store) Store { s.Store = inner; return s })
 	r.declare("claimed", "rate(5s)", nil)
 	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
 	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
@@ -307,7 +315,7 @@ func TestShutdownWaitsForWhatIsBeingWon(t *testing.T) {
 	}
 }
 
-func TestRunThatTheNodeNeverLearntOfIsReclaimedAfterAnInterval(t *testing.T) {
+func TestRunUnknownToItsNodeIsReclaimedAfterAnInterval(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("stray", "rate(1s)", nil)
@@ -329,12 +337,12 @@ func TestRunThatTheNodeNeverLearntOfIsReclaimedAfterAnInterval(t *testing.T) {
 			t.Errorf("%d calls after round %d, want %d", len(r.calls), round+1, want)
 		}
 	}
-	if err := r.reclaim(t.Context(), r.now); err != nil || len(r.strays) != 0 {
-		t.Errorf("a recorded run is still astray: %v, %v", r.strays, err)
+	if err := r.reclaim(t.Context(), r.now); err != nil || len(r.missing) != 0 {
+		t.Errorf("a recorded run is still missing: %v, %v", r.missing, err)
 	}
 }
 
-func TestRunWhoseJobIsGoneEndsCancelledWithTheReason(t *testing.T) {
+func TestRunOfADeletedJobEndsCancelledWithTheReason(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("gone", "rate(1h)", nil)
@@ -354,7 +362,7 @@ func TestRunWhoseJobIsGoneEndsCancelledWithTheReason(t *testing.T) {
 	}
 }
 
-func TestNodeThatWasDeclaredDeadRegistersAnewAndDropsItsOldRuns(t *testing.T) {
+func TestNodeDeclaredDeadRegistersAgainAndDropsItsOldRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	old := r.fleet.id()
@@ -367,8 +375,8 @@ func TestNodeThatWasDeclaredDeadRegistersAnewAndDropsItsOldRuns(t *testing.T) {
 	if r.fleet.id() == old || !r.fleet.active() {
 		t.Fatalf("node %s is active: %v, want a new incarnation of %s at work", r.fleet.id(), r.fleet.active(), old)
 	}
-	stale := heldRun{node: old, HeldRun: dispatcher.HeldRun{RunKey: dispatcher.RunKey{ScheduledAt: r.now}}}
-	if r.hold(t.Context(), stale, nil) {
+	stale := heldRun{Node: old, HeldRun: dispatcher.HeldRun{RunKey: dispatcher.RunKey{ScheduledAt: r.now}}}
+	if r.waitUntilDue(t.Context(), stale, nil) {
 		t.Error("a run of the old incarnation was begun, though it is another's now")
 	}
 }
@@ -382,6 +390,8 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 		<-end[call.Attempt]
 		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
 	}
+	ended := make(chan struct{}, 2)
+	r.opts.OnOutcome = func(dispatcher.Call, dispatcher.Outcome) { ended <- struct{}{} }
 	r.declare("slow", "rate(1h)", nil)
 	change := dispatcher.Change{Actor: "test"}
 	run, err := r.store.RequestRun(t.Context(), "app", "slow", change)
@@ -404,9 +414,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	}
 	adopt(2)
 	close(end[1])
-	for r.pool.held() > 1 {
-		<-time.After(time.Millisecond)
-	}
+	<-ended
 	r.recorder.drain(20 * time.Second)
 	for round := range 3 {
 		if err := r.reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler)); err != nil {
@@ -419,7 +427,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	}
 }
 
-func TestFiresAfterAMisfireAreLookedForAtOnce(t *testing.T) {
+func TestSettledMisfireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
@@ -433,7 +441,7 @@ func TestFiresAfterAMisfireAreLookedForAtOnce(t *testing.T) {
 	}
 }
 
-func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
+func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("moving", "rate(1s)", nil)
@@ -455,7 +463,7 @@ func TestTriggerGoesToTheNodeThatIsPreferredNow(t *testing.T) {
 	}
 }
 
-func TestLostFireOfOurOwnIsReadAgain(t *testing.T) {
+func TestLostFireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("lost", "rate(1s)", nil)
@@ -464,7 +472,7 @@ func TestLostFireOfOurOwnIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
-	if !r.lost.Load() {
+	if !r.lostFires.Load() {
 		t.Error("nobody will look what became of the lost fire")
 	}
 }

@@ -9,38 +9,37 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// delays are the triggers with a fixed delay whose runs this node ends. Their next fires
-// are counted from those ends, so they cannot be written by the claim. It is only a shortcut:
-// whose run ended otherwise (cancelled, or recorded by a node that died then) is found in the
-// database by the adopt loop.
+// delays are the triggers with a fixed delay whose runs end on this node. Their next fires count from
+// those ends, so the claim cannot write them. This is only the quick way: the adopt loop finds in the
+// database the triggers whose run ended otherwise (cancelled, or recorded by a node that then died).
 type delays struct {
-	mu      sync.Mutex
-	running map[int64]bool // triggers whose outcome is on its way to be recorded
-	ended   []int64
-	wake    chan struct{}
+	mu       sync.Mutex
+	expected map[int64]bool // triggers whose outcome is about to be recorded
+	ended    []int64
+	wake     chan struct{}
 }
 
 func newDelays() *delays {
-	return &delays{running: map[int64]bool{}, wake: make(chan struct{}, 1)}
+	return &delays{expected: map[int64]bool{}, wake: make(chan struct{}, 1)}
 }
 
-// begun notes that the outcome of a run of a fixed delay will be recorded.
-func (d *delays) begun(trigger int64) {
+// expect notes that the outcome of a run of a fixed delay will be recorded.
+func (d *delays) expect(trigger int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running[trigger] = true
+	d.expected[trigger] = true
 }
 
-// recorded notes those of records that are of fixed delays.
+// recorded notes the records of fixed delays.
 func (d *delays) recorded(records []dispatcher.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.running) == 0 {
+	if len(d.expected) == 0 {
 		return
 	}
 	for _, r := range records {
-		if d.running[r.TriggerID] {
-			delete(d.running, r.TriggerID)
+		if d.expected[r.TriggerID] {
+			delete(d.expected, r.TriggerID)
 			d.ended = append(d.ended, r.TriggerID)
 			wake(d.wake)
 		}
@@ -56,15 +55,7 @@ func (d *delays) take() []int64 {
 	return ended
 }
 
-// recorded lets go of runs whose outcome is stored.
-func (e *Engine) recorded(records []dispatcher.Record) {
-	e.pool.recorded(records)
-	e.delays.recorded(records)
-	e.retries.recorded(records, e.clock.until)
-	e.slots.recorded(records)
-}
-
-// delayLoop arms fixed delays as soon as their runs are recorded.
+// delayLoop schedules the next fire of fixed delays as soon as their runs are recorded.
 func (e *Engine) delayLoop(ctx context.Context) {
 	for {
 		select {
@@ -74,13 +65,13 @@ func (e *Engine) delayLoop(ctx context.Context) {
 		}
 		if ended := e.delays.take(); len(ended) > 0 {
 			failpoint.Hit(failpoint.BeforeScheduleNext)
-			e.logIf(ctx, "arm fixed delays", e.scheduleNext(ctx, ended, e.clock.now()))
+			e.logIf(ctx, "schedule fixed delays", e.scheduleNext(ctx, ended, e.clock.now()))
 		}
 	}
 }
 
-// rearm gives fixed delays whose latest run has ended their next fire: those among ids, or
-// without ids any, a page at most.
+// scheduleNext gives fixed delays whose latest run has ended their next fire: those among ids or,
+// without ids, any, a page at most.
 func (e *Engine) scheduleNext(ctx context.Context, ids []int64, now time.Time) error {
 	ended, err := e.store.EndedDelays(ctx, ids, pageSize)
 	if err != nil || len(ended) == 0 {
@@ -91,32 +82,33 @@ func (e *Engine) scheduleNext(ctx context.Context, ids []int64, now time.Time) e
 	for i, trigger := range ended {
 		byID[trigger.ID], triggers[i] = trigger, trigger.DueTrigger
 	}
-	armed, err := e.evaluate(ctx, triggers)
+	entries, err := e.evaluate(ctx, triggers)
 	if err != nil {
 		return err
 	}
-	delayed := make([]dispatcher.DelayedFire, len(armed))
-	for i := range armed {
-		armed[i].arm(byID[armed[i].ID])
+	delayed := make([]dispatcher.DelayedFire, len(entries))
+	for i := range entries {
+		next := &entries[i]
+		next.scheduleAfter(byID[next.ID])
 		delayed[i] = dispatcher.DelayedFire{
-			TriggerID: armed[i].ID, Revision: armed[i].Revision, CalendarRevision: armed[i].CalendarRevision,
-			Prev: armed[i].PrevFireTime, Anchor: armed[i].Spec.Anchor, Next: armed[i].NextFireTime, Due: armed[i].DueAt,
+			TriggerID: next.ID, Revision: next.Revision, CalendarRevision: next.CalendarRevision,
+			Prev: next.PrevFireTime, Anchor: next.Spec.Anchor, Next: next.NextFireTime, Due: next.DueAt,
 		}
 	}
 	if err := e.store.ScheduleNext(ctx, delayed); err != nil {
 		return err
 	}
-	for _, d := range armed {
-		// Anyone who is preferred for the trigger may poll too late for it.
-		if !d.NextFireTime.IsZero() && d.DueAt.Before(now.Add(e.opts.Window)) {
-			e.timeline.add(d)
+	for _, next := range entries {
+		// The node that is preferred for the trigger may poll too late for it.
+		if !next.NextFireTime.IsZero() && next.DueAt.Before(now.Add(e.opts.Window)) {
+			e.timeline.add(next)
 		}
 	}
 	return nil
 }
 
-// arm sets the fire that follows the end of a run, none when the runs are used up.
-func (e *entry) arm(ended dispatcher.EndedDelay) {
+// scheduleAfter sets the fire that follows the end of a run, none if all runs are used up.
+func (e *entry) scheduleAfter(ended dispatcher.EndedDelay) {
 	if count := e.Spec.RepeatCount; count > 0 && ended.Fired+1 >= count {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 // late is a store whose responses to claims and adoptions come when the handler has made two rounds
 // since what they tell of was committed, as to a node that was frozen.
 type late struct {
-	dispatcher.Store
+	Store
 	rounds func()
 }
 
@@ -34,10 +34,10 @@ func (l *late) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]disp
 }
 
 // Whose answer is under way is nobody's to reclaim: it would be executed twice.
-func TestRunsAreNotReclaimedWhileTheirAnswerIsUnderWay(t *testing.T) {
+func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	slow := &late{}
-	r := newRig(t, func(s dispatcher.Store) dispatcher.Store {
+	r := newRig(t, func(s Store) Store {
 		slow.Store = s
 		return slow
 	})

@@ -10,47 +10,73 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// settleBatch bounds what one statement settles: counting the missed fires of a trigger
-// takes up to some milliseconds, and what was decided should not wait long to be stored.
+// settleBatch bounds what one statement settles. Counting the missed fires of a trigger takes up to
+// some milliseconds, and a decision should not wait long to be stored.
 const settleBatch = 100
 
 // catchUpPause is the longest pause between two fires of a trigger that fire_all catches up.
 const catchUpPause = time.Second
 
-// settle decides about every trigger of apps that is later than its threshold, by its policy. It waits
-// for places in the pool's part for catching up, so that fires on time find theirs; what it does
-// not get to within a round is for the next one, for the handler has other things to do.
+// settleMisfires settles the misfires of the apps that have any.
+func (e *Engine) settleMisfires(ctx context.Context, now time.Time) error {
+	if !e.fleet.active() {
+		return nil
+	}
+	apps, err := e.store.OverdueApps(ctx, e.opts.Apps, e.opts.Labels, now)
+	if err != nil || len(apps) == 0 {
+		return err
+	}
+	locks, byLock := make([]string, len(apps)), make(map[string]string, len(apps))
+	for i, app := range apps {
+		locks[i] = dispatcher.LockApp(app)
+		byLock[locks[i]] = app
+	}
+	return e.withLocks(ctx, locks, func(ctx context.Context, won []string) error {
+		mine := make([]string, len(won))
+		for i, lock := range won {
+			mine[i] = byLock[lock]
+		}
+		return e.settle(ctx, mine, now)
+	})
+}
+
+// settle decides about every trigger of apps that is later than its threshold, by its policy. It
+// waits for places in the pool's part for catching up, so that fires on time find theirs. What it
+// does not reach within an interval is left to the next round, because the handler has other steps.
 func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error {
 	waiting, cancel := context.WithTimeout(ctx, e.opts.Handler)
 	defer cancel()
-	room := func() int { return e.awaitRoom(waiting, settleBatch, true) }
 	query := dispatcher.DueQuery{Apps: apps, Until: now, Overdue: true, Now: now}
-	for query.Limit = room(); query.Limit > 0; query.Limit = room() {
+	for {
+		room := e.waitForRoom(waiting, settleBatch, true)
+		if room.Places == 0 {
+			return nil
+		}
+		query.Limit = room.Places
 		page, err := e.store.Due(ctx, query)
 		if err != nil || len(page) == 0 {
-			e.pool.place(nil, promise{late: query.Limit})
+			e.pool.Enqueue(nil, room)
 			return err
 		}
 		last := page[len(page)-1]
 		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool { return !e.opts.Labels.Have(d.NodeLabels) })
 		missed, err := e.evaluate(ctx, page)
 		if err != nil {
-			e.pool.place(nil, promise{late: query.Limit})
+			e.pool.Enqueue(nil, room)
 			return err
 		}
 		runs, drawn := e.settlePage(ctx, missed, now)
-		e.pool.place(runs, promise{late: query.Limit})
+		e.pool.Enqueue(runs, room)
 		e.tokens.close(drawn...)
-		// What follows the settled fires may be due before the next poll.
+		// The fires after the settled ones may be due before the next poll.
 		wake(e.wakePoll)
 		query.AfterTime, query.AfterID = last.DueAt, last.ID
 	}
-	return nil
 }
 
-// settlePage decides about triggers that are too late, and returns the runs that were won, one
-// of a trigger at most, and the tokens under which. Each step is stored before the next: anyone who finds a trigger after a
-// crash in between goes on from there.
+// settlePage decides about triggers that are too late. It returns the runs that were won, one of a
+// trigger at most, and the tokens that they were won under. Each step is stored before the next: a
+// node that finds a trigger after a crash in between goes on from there.
 func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) (runs []*heldRun, drawn []dispatcher.Token) {
 	for len(missed) > 0 {
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: e.tokens.draw()}
@@ -66,15 +92,15 @@ func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) 
 				more = append(more, after)
 			}
 		}
-		held, err := e.store.Settle(uncut(ctx), batch)
+		held, err := e.store.Settle(withoutCancel(ctx), batch)
 		if err != nil {
 			held = e.reconcile(ctx, batch.Node, batch.Token, err)
 		}
-		e.settled(ctx, batch, missed, len(held))
+		e.reportSettled(ctx, batch, missed, len(held))
 		for _, run := range e.heldBy(batch.Node, held) {
-			run.due, run.lane.late, run.schedule = now, true, schedules[run.TriggerID] // its instant is long past
+			run.Due, run.Queue.Late, run.Detail.schedule = now, true, schedules[run.TriggerID] // its scheduled time is long past
 			if run.Kind == dispatcher.KindCatchUp {
-				run.missed = ranges[run.TriggerID]
+				run.Detail.missed = ranges[run.TriggerID]
 			}
 			runs = append(runs, run)
 		}
@@ -83,24 +109,23 @@ func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) 
 	return runs, drawn
 }
 
-// settled counts and tells what a batch has decided about.
-func (e *Engine) settled(ctx context.Context, batch dispatcher.SettleBatch, missed []entry, runs int) {
+// reportSettled counts and logs what a batch has decided.
+func (e *Engine) reportSettled(ctx context.Context, batch dispatcher.SettleBatch, missed []entry, runs int) {
 	decisions := 0
 	for i, step := range batch.Settlements {
 		if step.Decision != dispatcher.DecisionFireAll {
 			decisions++
 		}
 		if _, delayed := missed[i].schedule.FixedDelay(); delayed && step.CatchUp.IsZero() {
-			wake(e.wakeAdopt) // no run ends that would arm it
+			wake(e.wakeAdopt) // no run ends that would schedule its next fire
 		}
 	}
 	e.metrics.misfires.Add(float64(decisions))
 	e.log.InfoContext(ctx, "misfires settled", "triggers", len(batch.Settlements), "decisions", decisions, "runs", runs)
 }
 
-// decide returns the next step in settling the missed fires of one trigger: what is too old, or
-// too much, is skipped first. Instants so recent that jitter may not have let them be due yet
-// are left to fire.
+// decide returns the next step in settling the missed fires of one trigger. It skips fires that are
+// too old, or too many, first. Fires so recent that jitter may still delay them are left to run.
 func (e *entry) decide(now time.Time) dispatcher.Settlement {
 	until := now.Add(-e.Spec.Jitter)
 	if until.Before(e.NextFireTime) {
@@ -136,9 +161,9 @@ func (e *entry) settleUntil(until time.Time, decision dispatcher.Decision, why s
 	return step
 }
 
-// catchUp runs the first of the missed fires, after which the others follow as claims do, each a
-// little after the one before. Of more than MostCaughtUp, it skips the oldest first. So the
-// trigger itself says how far it has come, and nothing else need be remembered.
+// catchUp runs the first of the missed fires; the others follow by ordinary claims, each a little
+// after the one before. Of more than MostCaughtUp fires, it skips the oldest first. The trigger
+// itself says how far it has come, so nothing else need be remembered.
 func (e *entry) catchUp(until, now time.Time, why string) dispatcher.Settlement {
 	last, count, next := dispatcher.MissedButLatest(e.schedule, e.NextFireTime, until, dispatcher.MostCaughtUp)
 	if count > 0 {
@@ -156,21 +181,20 @@ func (e *entry) catchUp(until, now time.Time, why string) dispatcher.Settlement 
 	return step
 }
 
-// after returns e as a settlement leaves it, and whether it is still too late, so that a further
-// step is to follow.
+// after returns e as a settlement leaves it, and whether it is still too late and needs another step.
 func (e *entry) after(step dispatcher.Settlement, now time.Time) (after entry, overdue bool) {
 	after = *e
 	after.PrevFireTime, after.NextFireTime, after.DueAt = step.Next, step.Then, step.ThenDue
 	return after, !step.Then.IsZero() && step.ThenDue.Add(e.MisfireAfter).Before(now)
 }
 
-// late tells whether e is one of the missed fires that fire_all catches up: no jitter lets a fire
-// be due so long after its instant.
+// late reports whether e is one of the missed fires that fire_all catches up: jitter never makes a
+// fire due so long after its scheduled time.
 func (e *entry) late() bool { return e.DueAt.After(e.NextFireTime.Add(e.Spec.Jitter)) }
 
-// pacedAfter returns when the fire that follows e is due, where e is caught up at now. If it was
-// missed too, that is after a pause: a second, or where fires come so fast that this would never
-// catch up, a quarter of the time between the two.
+// pacedAfter returns when the fire after e is due if e is caught up at now. If that fire was missed
+// too, it follows after a pause: a second or, where fires come so fast that this would never catch
+// up, a quarter of the time between the two.
 func (e *entry) pacedAfter(then, now time.Time) time.Time {
 	if e.late() && e.DueAt.After(now) {
 		now = e.DueAt

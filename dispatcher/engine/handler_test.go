@@ -15,7 +15,7 @@ import (
 
 // worked counts what rounds of the handler write.
 type worked struct {
-	dispatcher.Store
+	Store
 	steps []string
 	// frozen is called while a settlement is on its way; nil: nobody.
 	frozen func()
@@ -48,10 +48,10 @@ func (w *worked) take() []string {
 	return steps
 }
 
-func TestWorkOfAnAppIsDoneOnceInAWindow(t *testing.T) {
+func TestAppIsHandledOnceInAWindow(t *testing.T) {
 	t.Parallel()
 	w := &worked{}
-	r := newRig(t, func(s dispatcher.Store) dispatcher.Store { w.Store = s; return w })
+	r := newRig(t, func(s Store) Store { w.Store = s; return w })
 	round := func(what string, want ...string) {
 		t.Helper()
 		if err := r.handleOnce(t.Context(), r.now); err != nil {
@@ -79,29 +79,29 @@ func TestWorkOfAnAppIsDoneOnceInAWindow(t *testing.T) {
 	w.take()
 	round("when it has passed, and the clock was set back", "lock app/app", "settle")
 	// Anyone who has seen two fresh rounds cares for the fleet, once in a window.
-	r.fleet.rounds = 2
+	r.fleet.onTime = 2
 	round("as one of the fleet", "lock fleet", "mark dead")
 }
 
 // A node that froze under a lock may finish the statement that was on its way, which is a
 // compare-and-swap, and begins no other.
-func TestNodeThatFrozeUnderALockDoesNotGoOn(t *testing.T) {
+func TestNodeFrozenUnderALockStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		locks := &lockedOnce{}
 		e := New(locks, nil, Options{Logger: slog.New(slog.DiscardHandler), DeadAfter: 10 * time.Second})
 		e.fleet.joined(1, dispatcher.NodeActive, time.Now())
 		steps := 0
-		err := e.locked(t.Context(), []string{"x"}, func(ctx context.Context, won []string) error {
+		err := e.withLocks(t.Context(), []string{"x"}, func(ctx context.Context, won []string) error {
 			for steps = 0; ctx.Err() == nil; steps++ {
-				<-time.After(4 * time.Second)
+				time.Sleep(4 * time.Second)
 			}
 			return ctx.Err()
 		})
 		if err != nil || steps != 3 || locks.freed {
 			t.Errorf("locked = %v after %d steps of 4 s, given back %v; want it to end quietly within 10 s less a second, and to leave the lock alone", err, steps, locks.freed)
 		}
-		if err = e.locked(t.Context(), []string{"x"}, func(context.Context, []string) error { return errLost }); !errors.Is(err, errLost) || !locks.freed {
+		if err = e.withLocks(t.Context(), []string{"x"}, func(context.Context, []string) error { return errLost }); !errors.Is(err, errLost) || !locks.freed {
 			t.Errorf("locked = %v, given back %v; want the error of what was done, and the lock back", err, locks.freed)
 		}
 	})
@@ -109,7 +109,7 @@ func TestNodeThatFrozeUnderALockDoesNotGoOn(t *testing.T) {
 
 // lockedOnce gives every lock.
 type lockedOnce struct {
-	dispatcher.Store
+	Store
 	freed bool
 }
 

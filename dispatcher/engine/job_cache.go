@@ -7,45 +7,46 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
-// jobs caches the definitions of what is due. It keeps those used since the turn before
-// last, so that its size follows the window and not the database.
-type jobs struct {
-	store        dispatcher.Store
+// jobCache caches the jobs of what is due. It keeps those used since the poll before last, so that
+// its size follows the window and not the database.
+type jobCache struct {
+	store        Store
 	installation string
 
 	mu     sync.Mutex
-	recent map[int64]*definition
-	older  map[int64]*definition
+	recent map[int64]*preparedJob
+	older  map[int64]*preparedJob
 }
 
-// definition is a job as runs need it.
-type definition struct {
+// preparedJob is a job as runs need it.
+type preparedJob struct {
 	dispatcher.JobVersion
 	triggers map[int64]string // names by trigger id
-	host     string           // which the target is on
-	atOnce   int              // how many of its attempts may be under way; 0: as to any host
-	// templates are those of the target, read once for all its calls; nil: it has none.
+	host     string           // of the target
+	atOnce   int              // how many of its attempts may be in flight; 0: as to any host
+	// templates are those of the target, parsed once for all its calls; nil: it has none.
 	templates *dispatcher.Templates
 }
 
-func newJobs(store dispatcher.Store) *jobs {
-	return &jobs{store: store, recent: map[int64]*definition{}, older: map[int64]*definition{}}
+func newJobCache(store Store) *jobCache {
+	return &jobCache{store: store, recent: map[int64]*preparedJob{}, older: map[int64]*preparedJob{}}
 }
 
-// turn forgets what was not used since the turn before.
-func (j *jobs) turn() {
+// dropUnused forgets the jobs that were not used since it was last called.
+func (j *jobCache) dropUnused() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.older, j.recent = j.recent, map[int64]*definition{}
+	j.older, j.recent = j.recent, map[int64]*preparedJob{}
 }
 
-// get returns a cached definition of at least a revision.
-func (j *jobs) get(id, revision int64) (*definition, bool) {
+// get returns a cached job of at least a revision.
+func (j *jobCache) get(id, revision int64) (*preparedJob, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, generation := range []map[int64]*definition{j.recent, j.older} {
+	for _, generation := range []map[int64]*preparedJob{j.recent, j.older} {
 		if d, ok := generation[id]; ok && d.Revision >= revision {
 			j.recent[id] = d
 			return d, true
@@ -54,16 +55,16 @@ func (j *jobs) get(id, revision int64) (*definition, bool) {
 	return nil, false
 }
 
-// at returns what a job was at a revision; nil if that is not cached.
-func (j *jobs) at(id, revision int64) *definition {
+// at returns a job as it was at a revision; nil if that is not cached.
+func (j *jobCache) at(id, revision int64) *preparedJob {
 	if d, ok := j.get(id, revision); ok && d.Revision == revision {
 		return d
 	}
 	return nil
 }
 
-// load reads the definitions of wanted (revision by job id) that are not cached.
-func (j *jobs) load(ctx context.Context, wanted map[int64]int64) error {
+// load reads those of the wanted jobs (revision by id) that are not cached.
+func (j *jobCache) load(ctx context.Context, wanted map[int64]int64) error {
 	var missing []int64
 	for id, revision := range wanted {
 		if _, ok := j.get(id, revision); !ok {
@@ -76,9 +77,9 @@ func (j *jobs) load(ctx context.Context, wanted map[int64]int64) error {
 	return j.read(ctx, missing)
 }
 
-// read reads definitions into the cache, in place of what it has. A job that was deleted is
-// absent afterwards.
-func (j *jobs) read(ctx context.Context, ids []int64) error {
+// read reads jobs into the cache, in place of what it has. A job that was deleted is absent
+// afterwards.
+func (j *jobCache) read(ctx context.Context, ids []int64) error {
 	versions, err := j.store.JobsByID(ctx, ids)
 	if err != nil {
 		return err
@@ -90,13 +91,13 @@ func (j *jobs) read(ctx context.Context, ids []int64) error {
 		delete(j.older, id)
 	}
 	for _, v := range versions {
-		j.recent[v.ID] = define(v)
+		j.recent[v.ID] = prepare(v)
 	}
 	return nil
 }
 
-func define(v dispatcher.JobVersion) *definition {
-	d := &definition{JobVersion: v, triggers: make(map[int64]string, len(v.TriggerNames))}
+func prepare(v dispatcher.JobVersion) *preparedJob {
+	d := &preparedJob{JobVersion: v, triggers: make(map[int64]string, len(v.TriggerNames))}
 	d.host, d.atOnce = v.Target.Host()
 	var err error
 	if d.templates, err = v.Target.Templates(); err != nil && d.Err == nil {
@@ -108,9 +109,9 @@ func define(v dispatcher.JobVersion) *definition {
 	return d
 }
 
-// identity returns the name of a trigger that H and jitter hash, and its app; false if the
-// trigger is gone.
-func (j *jobs) identity(trigger dispatcher.DueTrigger) (identity, app string, ok bool) {
+// identity returns the name of a trigger that H and jitter hash, and its app; false if the trigger
+// is gone.
+func (j *jobCache) identity(trigger dispatcher.DueTrigger) (identity, app string, ok bool) {
 	d, ok := j.get(trigger.JobID, trigger.Revision)
 	if !ok {
 		return "", "", false
@@ -119,11 +120,20 @@ func (j *jobs) identity(trigger dispatcher.DueTrigger) (identity, app string, ok
 	return dispatcher.Identity(d.App, d.Name, name), d.App, ok
 }
 
-// call returns what an attempt of run needs: by the definition that it was claimed with, or, of a
-// run that was adopted, as it is now. The error is errGone if its job or trigger is not there, or why
-// its definition cannot be read.
-func (j *jobs) call(run heldRun) (dispatcher.Call, error) {
-	d := run.definition
+// queueOf returns the queue of a cached job, and the weight of its app.
+func (j *jobCache) queueOf(job int64) (pool.QueueKey, int) {
+	d, ok := j.get(job, 0)
+	if !ok {
+		return pool.QueueKey{}, 1
+	}
+	return pool.QueueKey{App: d.App, Host: d.host, AtOnce: d.atOnce, Priority: d.Priority}, d.AppWeight
+}
+
+// call returns what an attempt of run needs: by the job that it was claimed with or, for an adopted
+// run, as the job is now. The error is errGone if the job or trigger is not there, or says why the
+// stored job cannot be read.
+func (j *jobCache) call(run heldRun) (dispatcher.Call, error) {
+	d := run.Detail.job
 	if d == nil {
 		var cached bool
 		if d, cached = j.get(run.JobID, run.Revision); !cached {

@@ -9,14 +9,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestRequestedRunCallsTheDefinitionOfItsRequest(t *testing.T) {
+func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	change := dispatcher.Change{Actor: "test"}
 	for _, url := range []string{"http://127.0.0.1/old", "http://127.0.0.1/new"} {
 		job := dispatcher.Job{App: "app", Name: "edited", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
 		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
-		if _, err := r.store.PutJob(t.Context(), job, change); err != nil {
+		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.store.RequestRun(t.Context(), "app", "edited", change); err != nil {
@@ -34,7 +34,7 @@ func TestRequestedRunCallsTheDefinitionOfItsRequest(t *testing.T) {
 
 // What is claimed is executed as the job was then, however late its turn comes; what is attempted
 // again later, as the job is then, and its record says so.
-func TestClaimedRunCallsTheDefinitionOfItsClaim(t *testing.T) {
+func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	change := dispatcher.Change{Actor: "test"}
@@ -57,7 +57,7 @@ func TestClaimedRunCallsTheDefinitionOfItsClaim(t *testing.T) {
 		job.SetDefaults()
 		job.Retry.Delays = []dispatcher.Duration{0}
 		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
-		stored, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now.Add(-time.Second)})
+		stored, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now.Add(-time.Second)})
 		if err != nil {
 			t.Fatal(err)
 		}

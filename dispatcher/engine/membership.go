@@ -10,18 +10,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// fleet is what a node knows of itself and of the others.
+// fleet is what a node knows of itself and of the other nodes.
 type fleet struct {
 	deadAfter time.Duration
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID
 	state         dispatcher.NodeState
-	rolledBack    bool                 // the database was, and it is not settled what becomes of that
-	asked         dispatcher.NodeState // as an operator wants it, apart from that
+	rolledBack    bool                 // the database lost commits, and no operator has resolved it
+	operatorState dispatcher.NodeState // the state that an operator set, apart from that
 	live          []dispatcher.Node
 	leaseUntil    time.Time // local, monotonic
-	rounds        int       // heartbeats in a row that came on time
+	onTime        int       // heartbeats in a row
 	lastHeartbeat time.Time // local
 	heartbeatAt   time.Time // the same by the database's clock
 }
@@ -38,85 +38,85 @@ func (f *fleet) id() dispatcher.NodeID {
 func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.node, f.state, f.asked, f.rolledBack, f.live = id, state, state, false, nil
-	f.rounds, f.lastHeartbeat, f.heartbeatAt = 0, sent, time.Time{}
+	f.node, f.state, f.operatorState, f.rolledBack, f.live = id, state, state, false, nil
+	f.onTime, f.lastHeartbeat, f.heartbeatAt = 0, sent, time.Time{}
 	f.leaseUntil = f.leaseFrom(sent)
 }
 
-// leaseFrom returns when a lease ends that a request sent at sent has won: a second, or for
-// short leases a quarter, before others may consider it ended.
+// leaseFrom returns when a lease ends that was won by a request sent at sent: a second, or for short
+// leases a quarter, before other nodes may consider it ended.
 func (f *fleet) leaseFrom(sent time.Time) time.Time {
 	return sent.Add(f.deadAfter - min(time.Second, f.deadAfter/4))
 }
 
-// beat notes a heartbeat that was sent at the local instant sent and succeeded, and tells
-// whether it made the node active. The lease counts from before the request: its response may
-// have been slow.
+// heartbeat notes a heartbeat that was sent at the local instant sent and succeeded, and reports
+// whether it made the node active. The lease counts from before the request, because the response
+// may have been slow.
 func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activated bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
 	f.state, f.rolledBack, f.live = b.State, b.RolledBack, b.Live
-	f.asked = b.OperatorState
+	f.operatorState = b.OperatorState
 	f.leaseUntil = f.leaseFrom(sent)
-	// A round counts as fresh only when the one before was recent: after an outage or a
-	// pause of our own everybody's heartbeat looks stale. So it does when the database's clock
-	// has leapt ahead.
+	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
+	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
+	// same effect.
 	passed := sent.Sub(f.lastHeartbeat)
 	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4
 	if passed < f.deadAfter/2 && !leapt {
-		f.rounds++
+		f.onTime++
 	} else {
-		f.rounds = 0
+		f.onTime = 0
 	}
 	f.lastHeartbeat, f.heartbeatAt = sent, b.At
 	return activated
 }
 
-// mayMarkDead tells whether this node has seen enough fresh rounds, the latest of them just
-// now, to declare others dead, and which heartbeat that was.
+// mayMarkDead reports whether this node has sent enough heartbeats on time, the latest of them just
+// now, to declare others dead, and when that heartbeat was.
 func (f *fleet) mayMarkDead() (heartbeat time.Time, may bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.heartbeatAt, f.rounds >= 2 && time.Since(f.lastHeartbeat) < f.deadAfter/2
+	return f.heartbeatAt, f.onTime >= 2 && time.Since(f.lastHeartbeat) < f.deadAfter/2
 }
 
-// leased tells whether the node may act on its runs.
+// leased reports whether the node may act on its runs.
 func (f *fleet) leased() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return time.Now().Before(f.leaseUntil)
 }
 
-// active tells whether the node may claim.
+// active reports whether the node may claim.
 func (f *fleet) active() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.state == dispatcher.NodeActive && time.Now().Before(f.leaseUntil)
 }
 
-// stranded tells whether all nodes wait to be told what becomes of a rollback.
-func (f *fleet) stranded() bool {
+// awaitsRollbackChoice reports whether all nodes wait for an operator to resolve a rollback.
+func (f *fleet) awaitsRollbackChoice() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.rolledBack
 }
 
-// wanted is the state that the operator last wanted the node to be in: active or paused.
+// wanted is the state that an operator last set: active or paused.
 func (f *fleet) wanted() dispatcher.NodeState {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if f.asked == dispatcher.NodePaused {
+	if f.operatorState == dispatcher.NodePaused {
 		return dispatcher.NodePaused
 	}
 	return dispatcher.NodeActive
 }
 
-// prefers tells whether this node is the one that is to fire a trigger.
+// prefers reports whether this node is the preferred one to fire a trigger.
 func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
 
-// rank returns how many nodes are to fire a trigger rather than this one: of the live nodes that
-// may, those with a higher hash of both. When nodes come or go, only their share moves.
+// rank returns how many live nodes are preferred over this one to fire a trigger: those that may and
+// have a higher hash of node and trigger. When nodes come or go, only their share moves.
 func (f *fleet) rank(trigger dispatcher.DueTrigger) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -130,7 +130,7 @@ func (f *fleet) rank(trigger dispatcher.DueTrigger) int {
 	return rank
 }
 
-// alone tells whether no other node is live.
+// alone reports whether no other node is live.
 func (f *fleet) alone() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -163,7 +163,10 @@ func (e *Engine) heartbeatLoop(ctx context.Context) {
 	})
 }
 
-// heartbeatOnce renews the lease and learns who is there. A node that was declared dead
+// holds reports whether this incarnation of the node holds a run and may act on it.
+func (e *Engine) holds(run heldRun) bool { return run.Node == e.fleet.id() && e.fleet.leased() }
+
+// heartbeatOnce renews the lease and reads which nodes are live. A node that was declared dead
 // registers again: its old runs belong to others now.
 func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	if err := e.clock.sample(ctx); err != nil {
@@ -174,7 +177,7 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	sent := time.Now()
 	heartbeat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.report(), time.Time{})
 	if errors.Is(err, dispatcher.ErrNodeDead) {
-		e.log.WarnContext(ctx, "this node was declared dead; it registers again", "node", e.fleet.id().String())
+		e.log.WarnContext(ctx, "node was declared dead and registers again", "node", e.fleet.id().String())
 		return e.register(ctx, e.fleet.wanted())
 	}
 	if err != nil {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,26 +59,26 @@ func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 		f := newFleet(time.Minute)
 		f.joined(1, dispatcher.NodeActive, time.Now())
 		sent := time.Now()
-		<-time.After(30 * time.Second) // a slow response does not prolong the lease
+		time.Sleep(30 * time.Second) // a slow response does not prolong the lease
 		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive}, sent)
-		<-time.After(28 * time.Second)
+		time.Sleep(28 * time.Second)
 		if !f.leased() || !f.active() {
 			t.Error("the lease ended 58 s after the heartbeat was sent, want 59 s")
 		}
-		<-time.After(time.Second)
+		time.Sleep(time.Second)
 		if f.leased() || f.active() {
 			t.Error("the lease lasts 59 s after the heartbeat was sent, want it ended a second before death")
 		}
 	})
 }
 
-func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
+func TestNoNodeIsMarkedDeadRightAfterAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(10 * time.Second)
 		f.joined(1, dispatcher.NodeActive, time.Now())
 		heartbeat := func() {
-			<-time.After(time.Second)
+			time.Sleep(time.Second)
 			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive}, time.Now())
 		}
 		heartbeat()
@@ -90,7 +89,7 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 		if _, may := f.mayMarkDead(); !may {
 			t.Error("two fresh rounds were not enough")
 		}
-		<-time.After(time.Minute) // frozen, or the database was away
+		time.Sleep(time.Minute) // frozen, or the database was away
 		if _, may := f.mayMarkDead(); may {
 			t.Error("rounds from before the pause were enough")
 		}
@@ -101,7 +100,7 @@ func TestNobodyIsBuriedRightAfterAPauseOfOurOwn(t *testing.T) {
 	})
 }
 
-func TestNobodyIsBuriedRightAfterTheClockOfTheDatabaseLeapt(t *testing.T) {
+func TestNoNodeIsMarkedDeadRightAfterTheDatabaseClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		leap time.Duration
@@ -118,7 +117,7 @@ func TestNobodyIsBuriedRightAfterTheClockOfTheDatabaseLeapt(t *testing.T) {
 				f := newFleet(10 * time.Second)
 				f.joined(1, dispatcher.NodeActive, time.Now())
 				heartbeat := func(leapt time.Duration) {
-					<-time.After(time.Second)
+					time.Sleep(time.Second)
 					f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now().Add(leapt)}, time.Now())
 				}
 				for range 4 {
@@ -138,102 +137,8 @@ func TestNobodyIsBuriedRightAfterTheClockOfTheDatabaseLeapt(t *testing.T) {
 	}
 }
 
-func TestClockIsNeverAheadOfTheDatabase(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newClock(nil)
-		ahead := 3 * time.Hour // the database's clock against ours
-		for _, delay := range []time.Duration{80 * time.Millisecond, time.Millisecond, time.Second} {
-			database := time.Now().Add(ahead)
-			<-time.After(delay) // the response's way back
-			c.add(sample{local: time.Now(), database: database, roundTrip: delay})
-			if behind := time.Now().Add(ahead).Sub(c.now()); behind < 0 || behind > delay {
-				t.Errorf("after a response that took %s the clock is %s behind, want between 0 and that", delay, behind)
-			}
-		}
-		<-time.After(time.Minute)
-		if behind := time.Now().Add(ahead).Sub(c.now()); behind != time.Millisecond {
-			t.Errorf("clock is %s behind, want 1ms: that of the best sample", behind)
-		}
-	})
-}
-
-func TestClockFollowsADatabaseThatIsSetBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newClock(nil)
-		for range 6 {
-			<-time.After(5 * time.Second)
-			c.add(sample{local: time.Now(), database: time.Now(), roundTrip: time.Millisecond})
-		}
-		back := 80 * time.Millisecond
-		c.add(sample{local: time.Now(), database: time.Now().Add(-back), roundTrip: time.Millisecond})
-		if ahead := c.now().Sub(time.Now().Add(-back)); ahead > 0 {
-			t.Errorf("clock is %s ahead of the database's, which was set back: fires would be early", ahead)
-		}
-	})
-}
-
-func TestClockOffsetIsWhatTheQuickestOfTheLatestAnswersSays(t *testing.T) {
-	t.Parallel()
-	c := newClock(nil)
-	now := time.Now()
-	for i, tt := range []struct{ offset, roundTrip, want time.Duration }{
-		{5 * time.Second, time.Millisecond, 5 * time.Second},
-		{9 * time.Second, 20 * time.Millisecond, 5 * time.Second}, // a slow response says little
-		{-40 * time.Second, 5 * time.Millisecond, 5 * time.Second},
-		{-40 * time.Second, 5 * time.Millisecond, 5 * time.Second},
-		{-40 * time.Second, 5 * time.Millisecond, -40 * time.Second}, // the wall clock was set
-	} {
-		at := now.Add(time.Duration(i) * time.Second)
-		c.add(sample{local: at, database: at, roundTrip: tt.roundTrip, offset: tt.offset})
-		if got := c.offset(); got != tt.want {
-			t.Errorf("after %d answers the offset is %s, want %s", i+1, got, tt.want)
-		}
-	}
-}
-
-func TestNodeWhoseClockIsFarOffIsNotReady(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	if err := r.Ready(); err != nil {
-		t.Fatalf("Ready = %v", err)
-	}
-	for range offsetSamples {
-		r.clock.add(sample{local: time.Now(), database: time.Now(), offset: -31 * time.Second})
-	}
-	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "31s off") {
-		t.Errorf("Ready = %v, want the clock to be the reason", err)
-	}
-}
-
-func TestHeartbeatsTellWhatTheNodeDoes(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	r.declare("busy", "* * * * * ?", nil)
-	r.poll(5 * time.Second)
-	for range 3 {
-		r.claimOnce(t.Context(), r.now.Add(3*time.Second))
-	}
-	r.settled()
-	if err := r.heartbeatOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	nodes, err := r.store.Nodes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The instants lie some twenty seconds back; see newRig.
-	if n := nodes[0]; n.Fires != 3 || n.Share != 1 || n.Lag.Std() < 10*time.Second || n.ClockOffset.Std().Abs() > time.Second {
-		t.Errorf("node = %+v, want its 3 fires, all of the fleet's, and how late they were", n)
-	}
-	if again := r.report(); again.Lag != 0 || again.Fires != 3 {
-		t.Errorf("the next report = %+v, want the lag forgotten and the fires of the minute", again)
-	}
-}
-
 // Only nodes that may fire a trigger count: else its fires would wait a grace for nobody.
-func TestPreferenceIsAmongTheNodesThatServeTheTrigger(t *testing.T) {
+func TestOnlyNodesServingATriggerArePreferred(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{
 		{ID: 1}, {ID: 2, Labels: dispatcher.Labels{"zone": "a"}}, {ID: 3, Apps: []string{"other"}, Labels: dispatcher.Labels{"zone": "a"}},
@@ -256,7 +161,7 @@ func TestPreferenceIsAmongTheNodesThatServeTheTrigger(t *testing.T) {
 }
 
 // A job that requires labels is claimed, settled and adopted by nodes that have them only.
-func TestPinnedJobWaitsForANodeThatHasItsLabels(t *testing.T) {
+func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	pinned := dispatcher.Job{
@@ -268,7 +173,7 @@ func TestPinnedJobWaitsForANodeThatHasItsLabels(t *testing.T) {
 	trigger.SetDefaults()
 	trigger.Expression, trigger.MisfireAfter = "rate(1s)", dispatcher.Duration(time.Second)
 	pinned.Triggers["only"] = trigger
-	if _, err := r.store.PutJob(t.Context(), pinned, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(t.Context(), pinned, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.store.RequestRun(t.Context(), "app", "pinned", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
@@ -293,7 +198,7 @@ func TestPinnedJobWaitsForANodeThatHasItsLabels(t *testing.T) {
 
 // Who waits its turn in line does not contend: after n graces only the n first of the line want
 // a fire.
-func TestOnlyTheNextInLineTakesWhatWasLeft(t *testing.T) {
+func TestNodesHaveDistinctRanks(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{{ID: 11}, {ID: 22}, {ID: 33}, {ID: 44}}
 	for trigger := range int64(200) {
@@ -309,22 +214,5 @@ func TestOnlyTheNextInLineTakesWhatWasLeft(t *testing.T) {
 				t.Fatalf("trigger %d: the ranks are %v, want each node another, from 0 on", trigger, ranks)
 			}
 		}
-	}
-}
-
-func TestTimelineKnowsWhatIsOverdue(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1_000_000, 0)
-	line := newTimeline(noneSlow)
-	line.add(planned(1, 1, now))
-	if line.overdue(now) {
-		t.Error("overdue at its instant")
-	}
-	if !line.overdue(now.Add(time.Millisecond)) {
-		t.Error("not overdue after its instant")
-	}
-	line.take(now, 1, func(lane) bool { return false }, keep)
-	if !line.overdue(now) {
-		t.Error("not overdue while it waits for a place")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestMetricsTellWhatTheNodeDid(t *testing.T) {
+func TestMetricsCountClaimsAndAttempts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("on-time", "rate(1s)", nil)
@@ -40,7 +40,7 @@ func TestMetricsTellWhatTheNodeDid(t *testing.T) {
 func TestMetricsAreRegisteredFromTheStart(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	New(nil, nil, Options{Metrics: registry})
+	New(unwilling{}, nil, Options{Metrics: registry})
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) != 0 {
 		t.Errorf("problems = %v, %v", problems, err)

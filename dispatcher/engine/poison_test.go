@@ -11,7 +11,7 @@ import (
 
 // Whatever stands in the row of one trigger or job, the others fire and are settled, the handler's
 // round goes through, and people see a reason.
-func TestRowsThatNobodyCanReadStopNothing(t *testing.T) {
+func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
 		"expression":         `UPDATE triggers SET expression = '0 0 30 2 ?x'`,

@@ -12,34 +12,37 @@ import (
 // pageSize bounds one read of the poll and of the handler.
 const pageSize = 5000
 
-// pollLoop reads the window at each beat, and at once when a hint says that something changed.
+// pollLoop reads the window at each interval, and at once when a notification says that something
+// changed.
 func (e *Engine) pollLoop(ctx context.Context) {
-	heartbeat := time.Now() // when a poll has to begin at the latest
+	next := time.Now() // when a poll should begin at the latest
 	e.every(ctx, "poll", e.opts.Window, e.wakePoll, func(ctx context.Context, now time.Time) error {
 		begun := time.Now()
-		late := max(0, begun.Sub(heartbeat))
-		e.jobs.turn()
-		// A fifth of slack covers a beat that comes late.
+		late := max(0, begun.Sub(next))
+		e.jobs.dropUnused()
+		// A fifth of slack covers a poll that begins late.
 		n, err := e.pollOnce(ctx, now, now.Add(e.opts.Window+e.opts.Window/5), e.fleet.prefers)
 		took := time.Since(begun)
 		e.metrics.polled(took, late)
 		e.log.DebugContext(ctx, "window polled", "fires", n, "took", took)
 		if took > e.opts.Window || late > e.opts.Window/5 {
-			e.log.WarnContext(ctx, "poll overruns its window; fires may be late", "node", e.fleet.id().String(), "took", took.String(), "late", late.String(), "fires", n)
+			e.log.WarnContext(ctx, "poll overruns its window; fires may be late",
+				"node", e.fleet.id().String(), "took", took.String(), "late", late.String(), "fires", n)
 		}
-		heartbeat = begun.Add(e.opts.Window)
+		next = begun.Add(e.opts.Window)
 		return err
 	})
 }
 
-// sweepLoop takes, after the grace, what the preferred node left alone: the next in line first,
-// and so on, for nodes that contend lose most of what they try. A node that is late with its own
-// fires takes none: when a whole fleet is, helping would only make it later. It also has the
-// window read again when own fires were lost.
+// sweepLoop plans, after the grace, the fires that their preferred node left alone. The next in rank
+// goes first, and so on, because nodes that contend lose most of what they try. A node that is late
+// with its own fires takes none: if the whole fleet is late, helping would make it later. The loop
+// also wakes the poll when own fires were lost.
 func (e *Engine) sweepLoop(ctx context.Context) {
 	e.every(ctx, "sweep", e.opts.Grace, nil, func(ctx context.Context, now time.Time) error {
-		// Not at each loss: where nodes contend, that would be poll upon poll.
-		if e.lost.Swap(false) {
+		// Not at each loss: where nodes contend, that would be one poll after the other.
+		lost := e.lostFires.Swap(false)
+		if lost {
 			wake(e.wakePoll)
 		}
 		if e.fleet.alone() || e.timeline.overdue(now.Add(-e.opts.Lead)) {
@@ -52,8 +55,8 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 	})
 }
 
-// pollOnce plans the fires due by until whose triggers are wanted, and whose jobs require no
-// label that the node lacks, and returns how many.
+// pollOnce plans the fires due by until, of triggers that are wanted and jobs that require no label
+// that the node lacks. It returns how many.
 func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func(dispatcher.DueTrigger) bool) (int, error) {
 	failpoint.Hit(failpoint.BeforePoll)
 	defer e.timeline.reading()()
@@ -86,13 +89,12 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func
 	return planned, nil
 }
 
-// listenLoop turns notifications into wake-ups. They are hints: when they fail, the poll
-// still finds everything, later.
+// listenLoop turns notifications into wake-ups. If they fail, the poll still finds everything, later.
 func (e *Engine) listenLoop(ctx context.Context) {
 	e.every(ctx, "listen", time.Second, nil, func(ctx context.Context, _ time.Time) error {
 		return e.store.Listen(ctx, func(notification dispatcher.Notification) {
 			if run, err := dispatcher.ParseRunKey(notification.Run); err == nil {
-				e.pool.cancel(run)
+				e.pool.Cancel(run)
 				return
 			}
 			if !notification.Adopt {

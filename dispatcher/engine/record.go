@@ -7,41 +7,38 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// recorder stores outcomes in batches, one batch at a time: a lone outcome at once, under
-// load as many as fill a batch or come within some milliseconds. It keeps what it has through an outage of the database;
-// when its buffer is full, workers wait, the pool fills, and claiming stops.
+// recorder stores outcomes in batches. It keeps what it has through an outage of the database. When
+// its buffer is full, workers wait, the pool fills, and claiming stops.
 type recorder struct {
-	store   dispatcher.Store
-	stored  func([]dispatcher.Record) // is told of what was stored or dropped
-	busy    func() bool               // tells whether more outcomes are to come soon
-	batch   int
+	batcher[dispatcher.Record]
+	store   Store
+	stored  func([]dispatcher.Record) // is called with what was stored or dropped
 	log     *slog.Logger
-	inbox   chan dispatcher.Record
 	pending sync.WaitGroup
 }
 
 const (
 	// recordBuffer is how many outcomes may wait to be stored.
 	recordBuffer = 8192
-	// mostAnswered is how many of them may wait with what was answered, up to 64 KiB each: what is
-	// only there to be read gives way when the database lags.
-	mostAnswered = 512
-	// recordLinger is how long a batch may fill. If the node dies meanwhile, its requests are
-	// repeated, so it is short beside what a request takes.
-	recordLinger = 25 * time.Millisecond
+	// mostResponses is how many of them may wait with the target's response, up to 64 KiB each. When
+	// the database lags, the responses of the rest are dropped: people read them, nothing else does.
+	mostResponses = 512
 )
 
-func newRecorder(store dispatcher.Store, stored func([]dispatcher.Record), busy func() bool, batch int, log *slog.Logger) *recorder {
-	return &recorder{store: store, stored: stored, busy: busy, batch: batch, log: log, inbox: make(chan dispatcher.Record, recordBuffer)}
+func newRecorder(store Store, stored func([]dispatcher.Record), busy func() bool, batch int, log *slog.Logger) *recorder {
+	r := &recorder{store: store, stored: stored, log: log}
+	r.batcher = batcher[dispatcher.Record]{inbox: make(chan dispatcher.Record, recordBuffer), most: batch, busy: busy, handle: r.keep}
+	return r
 }
 
-// put hands over an outcome. While the buffer is full it waits, but not beyond the end of
-// the attempt: then the outcome is dropped, and anyone who adopts the run accounts for it.
+// put hands over an outcome. While the buffer is full it waits, but not beyond the end of the
+// attempt: then the outcome is dropped, and the node that adopts the run records it as lost.
 func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
-	if len(r.inbox) > mostAnswered {
+	if len(r.inbox) > mostResponses {
 		record.Outcome.Response = nil
 	}
 	r.pending.Add(1)
@@ -58,60 +55,27 @@ func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
 	}
 }
 
-// run stores what comes until ctx ends, when nobody hands over any more.
+// run stores what comes in until ctx ends, when nothing more is handed over.
 func (r *recorder) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			for range len(r.inbox) {
-				r.pending.Done() // drain need not wait for what is given up
-			}
-			return
-		case first := <-r.inbox:
-			records := r.fill(ctx, first)
-			r.keep(ctx, records)
-			r.stored(records)
-			r.pending.Add(-len(records))
-		}
+	r.batcher.run(ctx)
+	for range len(r.inbox) {
+		r.pending.Done() // drain does not wait for what is given up
 	}
-}
-
-// fill returns a batch that begins with first.
-func (r *recorder) fill(ctx context.Context, first dispatcher.Record) []dispatcher.Record {
-	records := append(make([]dispatcher.Record, 0, r.batch), first)
-	if !r.busy() && len(r.inbox) == 0 {
-		return records
-	}
-	filled := time.NewTimer(recordLinger)
-	defer filled.Stop()
-	for len(records) < r.batch {
-		select {
-		case next := <-r.inbox:
-			records = append(records, next)
-		case <-filled.C:
-			return records
-		case <-ctx.Done():
-			return records
-		}
-	}
-	return records
 }
 
 // keep stores one batch, again and again until the database takes it.
 func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+	untilAnswered(ctx, r.log, "record outcomes", len(records), func() error {
 		err := r.store.Record(ctx, records)
 		failpoint.Hit(failpoint.AfterRecord)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		r.log.ErrorContext(ctx, "record outcomes", "count", len(records), "err", err)
-		sleep(ctx, pause)
-	}
+		return err
+	})
+	r.stored(records)
+	r.pending.Add(-len(records))
 }
 
-// drain waits until everything handed over is stored, at most so long. What is not stored
-// then is repeated by anyone who adopts the runs.
+// drain waits until everything handed over is stored, atMost long. Runs whose outcome is not stored
+// by then are repeated by the node that adopts them.
 func (r *recorder) drain(atMost time.Duration) (stored bool) {
 	done := make(chan struct{})
 	go func() {
@@ -124,4 +88,26 @@ func (r *recorder) drain(atMost time.Duration) (stored bool) {
 	case <-time.After(atMost):
 		return false
 	}
+}
+
+// record hands over the outcome of an attempt. next is when the run is attempted again; nil: never.
+func (e *Engine) record(ctx context.Context, run heldRun, outcome dispatcher.Outcome, next *dispatcher.NextAttempt) {
+	if run.Detail.delayed {
+		e.delays.expect(run.TriggerID)
+	}
+	e.recorder.put(ctx, dispatcher.Record{
+		RunKey: run.RunKey, Node: run.Node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome, Next: next,
+	})
+}
+
+// recorded follows up outcomes that are stored.
+func (e *Engine) recorded(records []dispatcher.Record) {
+	attempts := make([]pool.AttemptKey, len(records))
+	for i := range records {
+		attempts[i] = pool.RecordKey(records[i])
+	}
+	e.pool.Disown(attempts...)
+	e.delays.recorded(records)
+	e.retries.recorded(records, e.clock.until)
+	e.slots.recorded(records)
 }

@@ -12,14 +12,14 @@ import (
 )
 
 // unwilling is a store that records nothing.
-type unwilling struct{ dispatcher.Store }
+type unwilling struct{ Store }
 
 func (unwilling) Record(context.Context, []dispatcher.Record) error {
 	return errors.New("no connection")
 }
 
 // A bubble ends only when all goroutines in it have.
-func TestShutdownGivesUpOutcomesThatTheDatabaseDoesNotTake(t *testing.T) {
+func TestShutdownGivesUpOutcomesRefusedByTheDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(unwilling{}, func([]dispatcher.Record) {}, func() bool { return false }, 1, slog.New(slog.DiscardHandler))

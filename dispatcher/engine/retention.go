@@ -6,32 +6,33 @@ import (
 )
 
 const (
-	// purgePause leaves the database to others between two calls of a long clean-up.
+	// purgePause leaves the database to others between two calls of a long purge.
 	purgePause = time.Second
-	// busyPause is how long to wait for another node that is at it.
+	// busyPause is how long to wait while another node purges.
 	busyPause = time.Minute
 )
 
-// purgeLoop cleans history up, at once and then about every Purge: nodes that started together do
-// not do it together for ever. While there is more to remove, it goes on after a short pause.
+// purgeLoop removes history past its retention, at once and then about every PurgeInterval: the
+// rounds of nodes that started together drift apart. While there is more to remove, it goes on after
+// a short pause.
 func (e *Engine) purgeLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause, err := e.purgeOnce(ctx)
 		if ctx.Err() == nil {
-			e.logIf(ctx, "tidy history", err)
+			e.logIf(ctx, "purge history", err)
 		}
 		sleep(ctx, pause)
 	}
 }
 
-// purgeOnce makes one round, and returns how long to wait for the next. A node that died at it
-// keeps its lock for a minute, so who finds it taken looks again then.
+// purgeOnce makes one round, and returns how long to wait for the next. A node that died while it
+// purged keeps its lock for a minute, so a node that finds the lock taken looks again then.
 func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, err error) {
 	removed, err := e.store.Purge(ctx, e.fleet.id(), time.Time{})
 	e.metrics.purged(removed)
 	if removed.Partitions+removed.Runs+removed.Misfires+removed.Jobs+removed.AuditEntries > 0 {
-		e.log.InfoContext(ctx, "history removed", "node", e.fleet.id().String(),
-			"partitions", removed.Partitions, "runs", removed.Runs, "misfires", removed.Misfires, "jobs", removed.Jobs, "audits", removed.AuditEntries)
+		e.log.InfoContext(ctx, "history removed", "node", e.fleet.id().String(), "partitions", removed.Partitions,
+			"runs", removed.Runs, "misfires", removed.Misfires, "jobs", removed.Jobs, "audit_entries", removed.AuditEntries)
 	}
 	switch {
 	case err == nil && removed.More:

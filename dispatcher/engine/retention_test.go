@@ -15,7 +15,7 @@ import (
 
 // purged is a store that says at each call of Purge when that was, and responses in turn.
 type purged struct {
-	dispatcher.Store
+	Store
 	calls     chan time.Time
 	responses []dispatcher.Purged
 }
@@ -30,7 +30,7 @@ func (s *purged) Purge(context.Context, dispatcher.NodeID, time.Time) (dispatche
 	return response, nil
 }
 
-func TestCleanUpGoesOnAtOnceOnlyWhileThereIsMore(t *testing.T) {
+func TestPurgeRepeatsSoonOnlyWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &purged{calls: make(chan time.Time), responses: []dispatcher.Purged{{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3, Jobs: 2, AuditEntries: 7}, {Busy: true}}}
@@ -52,7 +52,7 @@ func TestCleanUpGoesOnAtOnceOnlyWhileThereIsMore(t *testing.T) {
 			}
 			start = at
 		}
-		for kind, want := range map[string]float64{removedPartition: 2, removedRun: 501, removedMisfire: 3, removedJob: 2, purgedAuditEntry: 7} {
+		for kind, want := range map[string]float64{removedPartition: 2, removedRun: 501, removedMisfire: 3, removedJob: 2, removedAuditEntry: 7} {
 			if got := testutil.ToFloat64(e.metrics.removed.WithLabelValues(kind)); got != want {
 				t.Errorf("removed %s = %v, want %v", kind, got, want)
 			}

@@ -11,26 +11,27 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// retries wake the node when runs are to be attempted again. It is only an alarm clock: the runs
-// are rows that nobody holds, and anyone who adopts one first has it. For those that this node has
-// recorded it rings to the millisecond, for those of others a grace later, in case that they are gone.
+// retries wake the node when runs are to be attempted again. It is only an alarm clock: the runs are
+// rows that no node holds, and the first node that adopts one has it. The alarm goes off to the
+// millisecond for runs that this node recorded, and a grace later for those of other nodes, which may
+// be gone.
 type retries struct {
 	mu    sync.Mutex
 	own   instants // when the runs recorded here are due
 	alarm *time.Timer
-	ring  chan struct{}
-	// looked is when the runs whose time is over were looked for; only retryOnce uses it.
-	looked time.Time
+	wake  chan struct{}
+	// gaveUpAt is when this node last looked for runs to give up; only retryOnce uses it.
+	gaveUpAt time.Time
 }
 
 func newRetries() *retries {
-	r := &retries{ring: make(chan struct{}, 1)}
-	r.alarm = time.AfterFunc(time.Hour, func() { wake(r.ring) })
+	r := &retries{wake: make(chan struct{}, 1)}
+	r.alarm = time.AfterFunc(time.Hour, func() { wake(r.wake) })
 	r.alarm.Stop()
 	return r
 }
 
-// recorded notes those of records that are attempted again. until is the clock's.
+// recorded notes the records of runs that are attempted again. until is the clock's.
 func (r *retries) recorded(records []dispatcher.Record, until func(time.Time) time.Duration) {
 	for _, record := range records {
 		if record.Next == nil {
@@ -45,8 +46,8 @@ func (r *retries) recorded(records []dispatcher.Record, until func(time.Time) ti
 	}
 }
 
-// pass forgets what is due by now, and sets the alarm to what is next: of ours, or of others.
-func (r *retries) pass(now, others time.Time, until func(time.Time) time.Duration) {
+// setAlarm forgets what is due by now, and sets the alarm to the next run: of this node, or of others.
+func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.own) > 0 && !r.own[0].After(now) {
@@ -75,25 +76,25 @@ func (h *instants) Pop() any {
 	return last
 }
 
-// retryLoop adopts runs that are to be attempted again, when they are due. It looks once a window
-// whatever the alarm says, for what nodes that are gone have left.
+// retryLoop adopts runs that are to be attempted again, when they are due. It also looks once a
+// window, for the runs of nodes that are gone.
 func (e *Engine) retryLoop(ctx context.Context) {
 	defer e.retries.alarm.Stop()
-	e.every(ctx, "retry", e.opts.Window, e.retries.ring, e.retryOnce)
+	e.every(ctx, "retry", e.opts.Window, e.retries.wake, e.retryOnce)
 }
 
 // retryOnce adopts the runs that are to be attempted again by now.
 func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
-	e.retries.pass(now, time.Time{}, e.clock.until)
-	if now.Sub(e.retries.looked) >= e.opts.Window {
-		given, err := e.store.GiveUp(ctx, time.Time{})
+	e.retries.setAlarm(now, time.Time{}, e.clock.until)
+	if now.Sub(e.retries.gaveUpAt) >= e.opts.Window {
+		count, err := e.store.GiveUp(ctx, time.Time{})
 		if err != nil {
 			return err
 		}
-		if given > 0 {
-			e.log.InfoContext(ctx, "retrying runs given up: their time is over", "count", given)
+		if count > 0 {
+			e.log.InfoContext(ctx, "runs given up", "reason", "retry_max_age", "count", count)
 		}
-		e.retries.looked = now
+		e.retries.gaveUpAt = now
 	}
 	if err := e.adoptAll(ctx, dispatcher.AdoptQuery{Retries: true}); err != nil {
 		return err
@@ -105,22 +106,22 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	if !others.IsZero() && !e.fleet.alone() {
 		others = others.Add(e.opts.Grace)
 	}
-	e.retries.pass(now, others, e.clock.until)
+	e.retries.setAlarm(now, others, e.clock.until)
 	return nil
 }
 
-// retryFailed is the reason of retries that is no class.
+// retryFailed is the reason of retries that count as a failure; the others have their class as reason.
 const retryFailed = "failed"
 
-// judge draws the conclusions of an attempt that was made, and returns when there is another; nil:
-// this was the last.
-func (e *Engine) judge(ctx context.Context, run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
-	e.gate.report(run.lane.host, o, time.Now())
+// planRetry reports to the circuit breaker how an attempt ended, and returns when the run is attempted
+// again; nil: never. A target that answers 410 (Gone) disables its trigger.
+func (e *Engine) planRetry(ctx context.Context, run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
+	e.hosts.report(run.Queue.Host, o, time.Now())
 	if o.State == dispatcher.RunSucceeded {
 		return nil
 	}
 	if o.HTTPStatus == http.StatusGone {
-		reason := fmt.Sprintf("the target answered 410 (Gone) to run %s: it wants no more calls; resume the trigger when it does", run.RunKey)
+		reason := fmt.Sprintf("the target answered 410 (Gone) to run %s; resume the trigger when the target accepts calls again", run.RunKey)
 		e.logIf(ctx, "disable trigger", e.store.Disable(ctx, run.RunKey, reason, time.Time{}))
 	}
 	next := nextAttempt(call, run.HeldRun, o, randomShare())
@@ -134,10 +135,10 @@ func (e *Engine) judge(ctx context.Context, run heldRun, call dispatcher.Call, o
 	return next
 }
 
-// throttlePause is the least wait after a target had no room.
+// throttlePause is the shortest wait after a throttled attempt.
 const throttlePause = time.Second
 
-// nextAttempt returns when a run is attempted again that failed; nil if it is not to be.
+// nextAttempt returns when a failed run is attempted again; nil: never.
 func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outcome, draw float64) *dispatcher.NextAttempt {
 	policy, failures := call.Retry, run.Failures+1
 	throttled := o.Class == dispatcher.ClassThrottled
@@ -149,7 +150,7 @@ func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outc
 	}
 	wait := policy.Delay(failures, draw)
 	if throttled {
-		// It costs no attempt, so nothing but max_age ends this: the more often, the longer it waits.
+		// It consumes no attempt, so only max_age ends it: wait longer each time.
 		wait = max(policy.Delay(run.Attempt, draw), min(throttlePause, policy.Cap.Std()))
 	}
 	if o.RetryAfter != nil {
@@ -163,37 +164,12 @@ func nextAttempt(call dispatcher.Call, run dispatcher.HeldRun, o dispatcher.Outc
 	return next
 }
 
-// retryFrom returns a next attempt without its time. An attempt that began, or was defers, at
-// began is the run's first if the run does not know yet when it is given up.
+// retryFrom returns a next attempt without its time. began is when the attempt began or was deferred.
+// The run's first attempt sets when the run is given up.
 func retryFrom(policy dispatcher.Retry, run dispatcher.HeldRun, began time.Time) *dispatcher.NextAttempt {
 	next := &dispatcher.NextAttempt{Until: run.RetryUntil, StopAtNextFire: policy.StopAtNextFire}
 	if next.Until.IsZero() {
 		next.Until = began.Add(policy.MaxAge.Std())
 	}
 	return next
-}
-
-// putOff records that an attempt is made later, if its host may not be called now, and tells
-// whether that is so. The attempt is not consumed.
-func (e *Engine) putOff(ctx context.Context, run heldRun, call dispatcher.Call) bool {
-	now := time.Now()
-	wait, class, reason := e.gate.admit(run.lane.host, run.RunKey, now)
-	if wait <= 0 {
-		return false
-	}
-	record := dispatcher.Record{RunKey: run.RunKey, Node: run.node, Token: run.Token, Attempt: run.Attempt, Outcome: notAttempted(dispatcher.RunFailed, class, reason)}
-	o := &record.Outcome
-	o.StartedAt, o.EndedAt = e.clock.of(now), e.clock.of(now)
-	record.Next = retryFrom(call.Retry, run.HeldRun, o.StartedAt)
-	record.Next.At, record.Next.NotAttempted = o.EndedAt.Add(wait).Truncate(time.Millisecond).Add(time.Millisecond), true
-	if record.Next.At.After(record.Next.Until) {
-		record.Next = nil
-	} else {
-		e.metrics.retries.WithLabelValues(string(class)).Inc()
-	}
-	if run.delayed {
-		e.delays.begun(run.TriggerID)
-	}
-	e.recorder.put(ctx, record)
-	return true
 }

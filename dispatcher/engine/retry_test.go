@@ -27,7 +27,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 	if change != nil {
 		change(&job)
 	}
-	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 	run, err := r.store.RequestRun(r.t.Context(), "app", name, dispatcher.Change{Actor: "test"})
@@ -100,7 +100,7 @@ func TestRunEndsAfterItsLastAttempt(t *testing.T) {
 }
 
 // The alarm is what wakes the node: the next look at the window would come after the test.
-func TestRetryIsWokenWhenItIsDue(t *testing.T) {
+func TestRetryIsMadeWhenDue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.opts.Window = time.Hour
@@ -120,18 +120,20 @@ func TestRetryIsWokenWhenItIsDue(t *testing.T) {
 	go func() { r.retryLoop(ctx); close(looping) }()
 	defer func() { end(); <-looping }()
 	r.request("woken", func(j *dispatcher.Job) { j.Retry.Delays = []dispatcher.Duration{dispatcher.Duration(wait)} })
+	late, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	select {
 	case at := <-done:
 		if at.Sub(failed) < wait {
 			t.Errorf("attempted again after %s, want %s at least", at.Sub(failed), wait)
 		}
-	case <-time.After(20 * time.Second):
+	case <-late.Done():
 		t.Fatal("not attempted again")
 	}
 }
 
 // What another node has left is found by its row alone.
-func TestRetryOfAnotherNodeIsFound(t *testing.T) {
+func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	var calls atomic.Int32
@@ -154,7 +156,7 @@ func TestRetryOfAnotherNodeIsFound(t *testing.T) {
 	}
 }
 
-func TestWhatIsAttemptedAgain(t *testing.T) {
+func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	ended := began.Add(time.Second)
@@ -252,12 +254,12 @@ func TestThrottlesDoNotCount(t *testing.T) {
 func atMostOnce(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
 
 // The definition may leave the cache while an attempt is under way: each hint turns it.
-func TestRetryDoesNotHangOnTheCache(t *testing.T) {
+func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
-		r.jobs.turn()
-		r.jobs.turn()
+		r.jobs.dropUnused()
+		r.jobs.dropUnused()
 		return broken()
 	}
 	if run := r.read(r.request("forgotten", nil)); run.State != dispatcher.RunRetrying {
@@ -267,10 +269,10 @@ func TestRetryDoesNotHangOnTheCache(t *testing.T) {
 
 // One host is left alone after some failures; nothing is sent to it, no attempt is spent, and
 // others go on.
-func TestHostThatFailsIsLeftAlone(t *testing.T) {
+func TestFailingHostIsNotCalled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.gate.threshold = 2
+	r.hosts.threshold = 2
 	healthy := false
 	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
 		if call.Job == "sick" && !healthy {
@@ -294,7 +296,7 @@ func TestHostThatFailsIsLeftAlone(t *testing.T) {
 		t.Errorf("run at another host = %+v, want success", other)
 	}
 	// An operator does not wait for it; as long as the circuit is open, it is defers again.
-	r.gate.circuits["sick"].until = time.Now()
+	r.hosts.circuits["sick"].until = time.Now()
 	healthy = true
 	if _, err := r.store.RetryRun(t.Context(), id, dispatcher.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
@@ -303,15 +305,15 @@ func TestHostThatFailsIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.settled()
-	if run := r.read(id); run.State != dispatcher.RunSucceeded || run.Attempt != 1 || r.gate.open() != 0 {
-		t.Errorf("run = %+v with %d circuits open, want success at attempt 1 and none", run, r.gate.open())
+	if run := r.read(id); run.State != dispatcher.RunSucceeded || run.Attempt != 1 || r.hosts.open() != 0 {
+		t.Errorf("run = %+v with %d circuits open, want success at attempt 1 and none", run, r.hosts.open())
 	}
 }
 
-func TestJobThatIsPutOffForTooLongFails(t *testing.T) {
+func TestRunDeferredForTooLongFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.gate.threshold = 1
+	r.hosts.threshold = 1
 	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome { return broken() }
 	short := func(j *dispatcher.Job) {
 		j.Retry.MaxAttempts, j.Retry.Delays, j.Retry.MaxAge = 1, nil, dispatcher.Duration(time.Second)
@@ -322,7 +324,7 @@ func TestJobThatIsPutOffForTooLongFails(t *testing.T) {
 	}
 }
 
-func TestGoneTargetSilencesItsTrigger(t *testing.T) {
+func TestGoneTargetDisablesItsTrigger(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
@@ -345,7 +347,7 @@ func TestGoneTargetSilencesItsTrigger(t *testing.T) {
 }
 
 // A fixed delay counts from the end of its run, and a run that retries has not ended.
-func TestFixedDelayAwaitsTheLastAttempt(t *testing.T) {
+func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	fail := true
@@ -363,7 +365,7 @@ func TestFixedDelayAwaitsTheLastAttempt(t *testing.T) {
 	only.SetDefaults()
 	only.Expression = "delay(1s)"
 	job.Triggers = map[string]dispatcher.Trigger{"only": only}
-	if _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(5 * time.Second)
@@ -391,7 +393,7 @@ func TestFixedDelayAwaitsTheLastAttempt(t *testing.T) {
 
 func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 	t.Parallel()
-	g, now := newGate(3, 0), time.Now()
+	g, now := newHosts(3, 0), time.Now()
 	run := dispatcher.RunKey{TriggerID: 1}
 	waits := func() bool { wait, _, _ := g.admit("h", run, now); return wait > 0 }
 	var got []string
@@ -437,7 +439,7 @@ func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 func TestRateOfAHostIsKept(t *testing.T) {
 	t.Parallel()
 	const rate = 10
-	g, begin := newGate(-1, rate), time.Now()
+	g, begin := newHosts(-1, rate), time.Now()
 	turns := map[time.Duration]int{} // by the second in which a request is made
 	for i := range 100 {
 		run := dispatcher.RunKey{TriggerID: int64(i)}
@@ -455,7 +457,7 @@ func TestRateOfAHostIsKept(t *testing.T) {
 			t.Errorf("%d requests in second %d, want %d", n, second, rate)
 		}
 	}
-	if len(turns) < 9 || len(g.promised) != 0 {
-		t.Errorf("100 requests took %d s and left %d promises, want 10 s and none", len(turns), len(g.promised))
+	if len(turns) < 9 || len(g.reserved) != 0 {
+		t.Errorf("100 requests took %d s and left %d promises, want 10 s and none", len(turns), len(g.reserved))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// evaluate parses the schedules of triggers and reads their jobs. What cannot be evaluated
-// is quarantined and does not stop the rest; what was deleted meanwhile is left out.
+// evaluate parses the schedules of triggers and reads their jobs. A trigger that cannot be evaluated
+// is quarantined and does not stop the rest. One that was deleted meanwhile is left out.
 func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]entry, error) {
 	needed := make(map[int64]int64, len(triggers))
 	for _, trigger := range triggers {
@@ -29,8 +29,10 @@ func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger)
 		var unread *unreadError
 		switch s, err := e.parse(ctx, trigger); {
 		case err == nil:
-			in, weight := e.laneOf(trigger.JobID)
-			due = append(due, entry{DueTrigger: trigger, schedule: s, lane: in, weight: weight, definition: e.jobs.at(trigger.JobID, trigger.Revision)})
+			in, weight := e.jobs.queueOf(trigger.JobID)
+			due = append(due, entry{
+				DueTrigger: trigger, schedule: s, queue: in, weight: weight, job: e.jobs.at(trigger.JobID, trigger.Revision),
+			})
 		case errors.As(err, &unread):
 			return nil, err
 		case !errors.Is(err, errGone):
@@ -60,40 +62,34 @@ func (e *Engine) parse(ctx context.Context, trigger dispatcher.DueTrigger) (*sch
 	return e.schedules.Parse(spec)
 }
 
-// laneOf returns the lane of a job whose definition is cached, and the weight of its app.
-func (e *Engine) laneOf(job int64) (lane, int) {
-	d, ok := e.jobs.get(job, 0)
-	if !ok {
-		return lane{}, 1
-	}
-	return lane{app: d.App, host: d.host, atOnce: d.atOnce, priority: d.Priority}, d.AppWeight
-}
-
-// heldBy returns runs that node holds and that were not claimed here, each due at its instant.
+// heldBy returns runs that node holds and that were not claimed here, each due at its scheduled time.
 func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*heldRun {
 	held := make([]*heldRun, len(runs))
 	for i, run := range runs {
-		held[i] = &heldRun{HeldRun: run, node: node, due: run.ScheduledAt, delayed: run.TriggerID != run.JobID}
-		held[i].lane, held[i].weight = e.laneOf(run.JobID)
-		held[i].lane.slow, held[i].lane.late = held[i].lane.mayBeSlow() && e.pool.slow.is(run.JobID), run.Kind == dispatcher.KindCatchUp
+		in, weight := e.jobs.queueOf(run.JobID)
+		in.Slow, in.Late = in.MayBeSlow() && e.pool.IsSlow(run.JobID), run.Kind == dispatcher.KindCatchUp
+		held[i] = &heldRun{
+			HeldRun: run, Node: node, Due: run.ScheduledAt, Queue: in, Weight: weight,
+			Detail: runDetail{delayed: run.TriggerID != run.JobID},
+		}
 	}
 	return held
 }
 
-// unreadError is a failure of the database, which says nothing against the trigger.
+// unreadError is a failure of the database, not of the trigger.
 type unreadError struct{ error }
 
 func (e *unreadError) Unwrap() error { return e.error }
 
-// quarantine takes a trigger that cannot be evaluated out of the loop, with the reason.
+// quarantine stops a trigger that cannot be evaluated, with the reason.
 func (e *Engine) quarantine(ctx context.Context, trigger dispatcher.DueTrigger, reason error) {
-	e.log.WarnContext(ctx, "trigger cannot be evaluated", "trigger_id", trigger.ID, "err", reason)
+	e.log.WarnContext(ctx, "trigger quarantined", "trigger_id", trigger.ID, "err", reason)
 	e.logIf(ctx, "quarantine trigger", e.store.Quarantine(ctx, trigger.ID, trigger.Revision, reason.Error()))
 }
 
-// calendars caches the calendars of the apps whose triggers name some.
-type calendars struct {
-	store dispatcher.Store
+// calendarCache caches the calendars of the apps whose triggers use some.
+type calendarCache struct {
+	store Store
 
 	mu   sync.Mutex
 	apps map[string]appCalendars
@@ -104,12 +100,12 @@ type appCalendars struct {
 	all      dispatcher.Calendars
 }
 
-func newCalendars(store dispatcher.Store) *calendars {
-	return &calendars{store: store, apps: map[string]appCalendars{}}
+func newCalendarCache(store Store) *calendarCache {
+	return &calendarCache{store: store, apps: map[string]appCalendars{}}
 }
 
-// of returns the calendars of an app as of a revision of the lot, or later.
-func (c *calendars) of(ctx context.Context, app string, revision int64) (dispatcher.Calendars, error) {
+// of returns the calendars of an app as they were at a revision, or later.
+func (c *calendarCache) of(ctx context.Context, app string, revision int64) (dispatcher.Calendars, error) {
 	c.mu.Lock()
 	found, ok := c.apps[app]
 	c.mu.Unlock()

@@ -24,12 +24,12 @@ func (r *rig) trigger(job string) dispatcher.Trigger {
 func (r *rig) putCalendar(name string, rules ...schedule.CalendarRule) {
 	r.t.Helper()
 	calendar := dispatcher.Calendar{App: "app", Name: name, Rules: rules}
-	if _, err := r.store.PutCalendar(r.t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutCalendar(r.t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func TestJitteredFireIsClaimedWhenItIsDueAndKeepsItsInstant(t *testing.T) {
+func TestJitteredFireIsClaimedWhenDueAndKeepsItsScheduledTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("spread", "rate(10s)", func(t *dispatcher.Trigger) {
@@ -57,7 +57,7 @@ func TestJitteredFireIsClaimedWhenItIsDueAndKeepsItsInstant(t *testing.T) {
 	}
 }
 
-func TestJitterIsNoLateness(t *testing.T) {
+func TestJitterIsNotLateness(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("spread", "rate(10s)", func(t *dispatcher.Trigger) {
@@ -77,7 +77,7 @@ func TestJitterIsNoLateness(t *testing.T) {
 	}
 }
 
-func TestFiresThatJitterWouldTurnRoundWaitForTheirTurn(t *testing.T) {
+func TestJitterDoesNotReorderFires(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	s, err := schedule.Parse(schedule.Spec{Expression: "rate(1s)", StartAt: start, Jitter: time.Hour, Identity: "a/b/c"})
@@ -102,7 +102,7 @@ func TestFiresThatJitterWouldTurnRoundWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-func TestInstantsThatJitterStillHoldsAreLeftToFire(t *testing.T) {
+func TestFiresDelayedByJitterAreNotMisfires(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	s, err := schedule.Parse(schedule.Spec{Expression: "rate(10s)", StartAt: start, Jitter: 30 * time.Second, Identity: "a/b/c"})
@@ -145,7 +145,7 @@ func TestFixedDelayCountsFromTheEndOfItsRun(t *testing.T) {
 	}
 }
 
-func TestFixedDelayGoesOnAfterItsRunWasCancelled(t *testing.T) {
+func TestFixedDelayContinuesAfterACancelledRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("delayed", "delay(1s)", nil)
@@ -172,7 +172,7 @@ func TestFixedDelayGoesOnAfterItsRunWasCancelled(t *testing.T) {
 	}
 }
 
-func TestChangedCalendarHoldsAtOnce(t *testing.T) {
+func TestChangedCalendarAppliesAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.putCalendar("freeze")
@@ -193,7 +193,7 @@ func TestChangedCalendarHoldsAtOnce(t *testing.T) {
 	}
 }
 
-func TestHashedFieldFiresWhereThePreviewSays(t *testing.T) {
+func TestHashedFieldFiresAsPreviewed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("hashed", "H/7 * * * * ?", nil)

@@ -4,74 +4,74 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
-// slots are the runs of this node that have a slot of their job, which bounds how many there may
-// be at once. They ask for it just before they begin, and what has ended gives it back, so that
-// those that wait are woken. It is only a shortcut: the slots of a node that dies are passed on
-// with its runs, and what it did not give back any more by the handler of another.
+// slots are the runs of this node that hold a concurrency slot of their job. A run takes its slot
+// just before it begins, and gives it back when it has ended, so that waiting runs are woken. That
+// is only the quick way: the handler of another node passes on the slots of a node that died and
+// those that were never given back.
 type slots struct {
-	store    dispatcher.Store
+	store    Store
 	log      *slog.Logger
-	requests *begins
+	requests *permits
 
 	mu   sync.Mutex
-	held map[attemptKey]dispatcher.HeldRun
-	over []dispatcher.HeldRun
+	held map[pool.AttemptKey]dispatcher.HeldRun
+	over []dispatcher.HeldRun // to be given back
 	wake chan struct{}
 }
 
-func newSlots(store dispatcher.Store, batch int, log *slog.Logger) *slots {
+func newSlots(store Store, batch int, log *slog.Logger) *slots {
 	return &slots{
-		store: store, log: log, requests: newIntents(store, "acquire slots", dispatcher.Store.Acquire, batch, log),
-		held: map[attemptKey]dispatcher.HeldRun{}, wake: make(chan struct{}, 1),
+		store: store, log: log, requests: newPermits("acquire slots", store.Acquire, batch, log),
+		held: map[pool.AttemptKey]dispatcher.HeldRun{}, wake: make(chan struct{}, 1),
 	}
 }
 
-// acquire tells whether a run got its slot, or needs none.
-func (e *Engine) acquire(ctx context.Context, run heldRun, call dispatcher.Call) bool {
-	if call.Slots == 0 {
-		return true
+// takeSlot waits for the slot of a run whose job limits how many there may be. It is a step of an
+// attempt.
+func (e *Engine) takeSlot(ctx context.Context, a *attempt) result {
+	if a.call.Slots == 0 {
+		return proceed
 	}
-	if !e.slots.requests.commit(ctx, run.HeldRun) {
-		if ctx.Err() != nil {
-			e.slots.leave(run.HeldRun) // it may have got one
-		}
-		if run.delayed {
-			wake(e.wakeAdopt) // if it was skipped, no record arms the trigger
+	acquired := e.slots.requests.request(ctx, a.run.HeldRun)
+	if !acquired {
+		a.hasSlot = ctx.Err() != nil // the run may have got one
+		if a.run.Detail.delayed {
+			wake(e.wakeAdopt) // if the run was skipped, no record schedules the trigger's next fire
 		}
 		e.metrics.slots.WithLabelValues(claimLost).Inc()
-		return false
+		return refused
 	}
 	e.metrics.slots.WithLabelValues(claimWon).Inc()
-	e.slots.took(run.HeldRun)
-	if run.node != e.fleet.id() || !e.fleet.leased() {
-		e.slots.leave(run.HeldRun) // others may take the run
-		return false
+	e.slots.took(a.run.HeldRun)
+	a.hasSlot = true
+	if !e.holds(a.run) {
+		return refused
 	}
-	return true
+	return proceed
 }
 
 // took notes that an attempt has a slot.
 func (s *slots) took(run dispatcher.HeldRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[keyOf(run)] = run
+	s.held[pool.KeyOf(run)] = run
 }
 
-// leave gives the slot of a run back that has one, or may have got one, without an attempt.
-func (s *slots) leave(run dispatcher.HeldRun) {
+// giveBack gives back the slot of a run that has one, or may have got one, without an attempt.
+func (s *slots) giveBack(run dispatcher.HeldRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.held, keyOf(run))
+	delete(s.held, pool.KeyOf(run))
 	s.over = append(s.over, run)
 	wake(s.wake)
 }
 
-// recorded gives the slots of attempts back whose outcome is stored.
+// recorded gives back the slots of attempts whose outcome is stored.
 func (s *slots) recorded(records []dispatcher.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *slots) recorded(records []dispatcher.Record) {
 		return
 	}
 	for _, r := range records {
-		key := attemptKey{r.RunKey, r.Token, r.Attempt}
+		key := pool.RecordKey(r)
 		if run, ok := s.held[key]; ok {
 			delete(s.held, key)
 			s.over = append(s.over, run)
@@ -88,40 +88,44 @@ func (s *slots) recorded(records []dispatcher.Record) {
 	}
 }
 
-// run asks for slots and gives them back until ctx ends.
+// run takes slots and gives them back until ctx ends.
 func (s *slots) run(ctx context.Context) {
-	var asking sync.WaitGroup
-	asking.Go(func() { s.requests.run(ctx) })
-	defer asking.Wait()
+	var requests sync.WaitGroup
+	requests.Go(func() { s.requests.run(ctx) })
+	defer requests.Wait()
 	for {
 		select {
 		case <-ctx.Done():
-			s.release(context.WithoutCancel(ctx)) // what was recorded at the last
+			s.releaseLast(context.WithoutCancel(ctx))
 			return
 		case <-s.wake:
 		}
-		for pause := 100 * time.Millisecond; !s.release(ctx) && ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
-			sleep(ctx, pause)
+		over := s.takeOver()
+		released := untilAnswered(ctx, s.log, "release slots", len(over), func() error { return s.store.ReleaseSlots(ctx, over) })
+		if !released {
+			s.mu.Lock()
+			s.over = append(over, s.over...)
+			s.mu.Unlock()
 		}
 	}
 }
 
-// vacate gives back what is over, and tells whether the database took it.
-func (s *slots) release(ctx context.Context) bool {
-	s.mu.Lock()
-	over := s.over
-	s.over = nil
-	s.mu.Unlock()
-	if len(over) == 0 {
-		return true
-	}
-	err := s.store.ReleaseSlots(ctx, over)
-	if err == nil {
-		return true
-	}
-	s.log.WarnContext(ctx, "vacate slots", "count", len(over), "err", err)
+// takeOver removes and returns the runs whose slots are to be given back.
+func (s *slots) takeOver() []dispatcher.HeldRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = append(over, s.over...)
-	return false
+	over := s.over
+	s.over = nil
+	return over
+}
+
+// releaseLast tries once to give back the slots of what was recorded at the end.
+func (s *slots) releaseLast(ctx context.Context) {
+	over := s.takeOver()
+	if len(over) == 0 {
+		return
+	}
+	if err := s.store.ReleaseSlots(ctx, over); err != nil {
+		s.log.ErrorContext(ctx, "step failed", "step", "release slots", "count", len(over), "err", err)
+	}
 }

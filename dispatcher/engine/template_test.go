@@ -36,7 +36,7 @@ func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 		URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
 		Body: `{{if .PreviousFire}}{{date "%T" .PreviousFire}}{{else}}none{{end}} {{date "%T" .ScheduledAt}} {{if .NextFire}}{{date "%T" .NextFire}}{{else}}none{{end}} {{.Attempt}}`,
 	}
-	if _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -53,7 +53,7 @@ func (r *rig) at(after time.Duration) string { return r.now.Add(after).Format(ti
 
 // The instants around a run are those of the schedule that it was claimed by, on every attempt,
 // whatever becomes of job and calendar meanwhile.
-func TestAttemptsOfARunAreToldTheSameInstants(t *testing.T) {
+func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
@@ -70,7 +70,7 @@ func TestAttemptsOfARunAreToldTheSameInstants(t *testing.T) {
 		for _, one := range after {
 			calendar.Rules = append(calendar.Rules, schedule.CalendarRule{Expression: start.Add(one).Format("5 4 15") + " * * ?"})
 		}
-		if _, err := r.store.PutCalendar(t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, _, err := r.store.PutCalendar(t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestAttemptsOfARunAreToldTheSameInstants(t *testing.T) {
 	}
 }
 
-func TestRunsOfEachKindAreToldTheInstantsAround(t *testing.T) {
+func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		expression string

@@ -7,26 +7,27 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// timeline is the fires that are due before the next poll: a heap of those to come, and in
-// fair order those that are due and wait for a place in the pool. It is a cache: an entry that
-// is out of date loses its claim and is dropped. It is safe for concurrent use.
+// timeline is the fires that are due before the next poll: a heap of those to come, and a fair queue
+// of those that are due and wait for a place in the pool. It is a cache: an entry that is out of date
+// loses its claim and is dropped. It is safe for concurrent use.
 type timeline struct {
-	slow func(job int64) bool // tells which jobs are slow by now
+	slow func(job int64) bool // reports whether a job is slow now
 
 	mu      sync.Mutex
 	heap    entries
-	due     *fairQueue[*entry]
+	due     *pool.FairQueue[*entry]
 	onTime  int // of due, those that do not catch up
 	byID    map[int64]*entry
 	changed chan struct{} // the head may be earlier than before
 
-	// taken are the entries whose claims are under way, or were won while somebody was reading
-	// the window: what was read meanwhile may be from before the claim.
+	// taken are the entries whose claims are under way, or were won during a poll: a trigger that
+	// the poll read meanwhile may be from before the claim.
 	taken   map[int64]*entry
-	won     []*entry // those of taken that only the readers keep there
+	won     []*entry // those of taken that stay only until the poll ends
 	readers int
 }
 
@@ -34,24 +35,26 @@ type timeline struct {
 type entry struct {
 	dispatcher.DueTrigger
 	schedule *schedule.Schedule
-	lane     lane
-	weight   int // its app's
-	// definition is what its job was at the trigger's revision, so that this is what a claim
-	// executes; nil: it is another already, and the claim will be lost.
-	definition *definition
-	index      int  // in the heap; -1: it is due
-	stale      bool // planned again since it became due
+	queue    pool.QueueKey
+	weight   int // of its app
+	// job is the job at the trigger's revision, which is what a claim executes; nil: the job has
+	// changed, and the claim will be lost.
+	job   *preparedJob
+	index int  // in the heap; -1: it is due
+	stale bool // planned again since it became due
 }
 
-// mostPlanned bounds the timeline; what exceeds it is found by a later poll.
+// mostPlanned bounds the timeline. A later poll finds what exceeds it.
 const mostPlanned = 200_000
 
 func newTimeline(slow func(job int64) bool) *timeline {
-	return &timeline{slow: slow, due: newFairQueue[*entry](), byID: map[int64]*entry{}, taken: map[int64]*entry{}, changed: make(chan struct{}, 1)}
+	return &timeline{
+		slow: slow, due: pool.NewFairQueue[*entry](), byID: map[int64]*entry{}, taken: map[int64]*entry{}, changed: make(chan struct{}, 1),
+	}
 }
 
-// add plans a fire, in place of what was planned for its trigger under an older definition
-// or an earlier instant. It returns false when the timeline is full.
+// add plans a fire. It replaces what was planned for its trigger under an older revision or for an
+// earlier time. It returns false when the timeline is full.
 func (t *timeline) add(planned entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +83,7 @@ func (t *timeline) add(planned entry) bool {
 	return true
 }
 
-// supersedes tells whether e is newer than what was planned for its trigger.
+// supersedes reports whether e is newer than what was planned for its trigger.
 func (e *entry) supersedes(old *entry) bool {
 	return cmp.Or(
 		cmp.Compare(e.Revision, old.Revision),
@@ -89,27 +92,26 @@ func (e *entry) supersedes(old *entry) bool {
 	) > 0
 }
 
-// take removes and returns fires due by until, at most limit, in fair order. admit is asked
-// for a place in the lane of each; release takes back those of fires that are not wanted any
-// more.
-func (t *timeline) take(until time.Time, limit int, admit func(lane) bool, release func(...lane)) []*entry {
+// take removes and returns fires due by until, at most limit, in fair order. It asks admit for a
+// place in the queue of each, and releases the places of fires that were planned again.
+func (t *timeline) take(until time.Time, limit int, admit func(pool.QueueKey) bool, release func(...pool.QueueKey)) []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(t.heap) > 0 && !t.heap[0].DueAt.After(until) {
 		e := heap.Pop(&t.heap).(*entry)
-		e.index, e.lane.slow, e.lane.late = -1, e.lane.mayBeSlow() && t.slow(e.JobID), e.late()
-		if !e.lane.late {
+		e.index, e.queue.Slow, e.queue.Late = -1, e.queue.MayBeSlow() && t.slow(e.JobID), e.late()
+		if !e.queue.Late {
 			t.onTime++
 		}
-		t.due.push(e, e.lane, e.weight)
+		t.due.Push(e, e.queue, e.weight)
 	}
 	var due []*entry
-	for _, e := range t.due.take(limit, admit) {
-		if !e.lane.late {
+	for _, e := range t.due.Take(limit, admit) {
+		if !e.queue.Late {
 			t.onTime--
 		}
 		if e.stale {
-			release(e.lane)
+			release(e.queue)
 			continue
 		}
 		delete(t.byID, e.ID)
@@ -119,7 +121,7 @@ func (t *timeline) take(until time.Time, limit int, admit func(lane) bool, relea
 	return due
 }
 
-// claimed says which of the entries that were taken have been won.
+// claimed notes which of the entries that were taken have been won.
 func (t *timeline) claimed(taken []*entry, won map[int64]dispatcher.HeldRun) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +134,7 @@ func (t *timeline) claimed(taken []*entry, won map[int64]dispatcher.HeldRun) {
 	}
 }
 
-// reading says that somebody reads the window to plan what is in it; done that all is planned.
+// reading notes that a poll reads the window. done notes that it has planned what it read.
 func (t *timeline) reading() (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,19 +154,19 @@ func (t *timeline) reading() (done func()) {
 	}
 }
 
-// overdue tells whether fires that were due by then still wait to be claimed; those that catch
-// up may.
+// overdue reports whether fires that were due by then still wait to be claimed, apart from those that
+// catch up.
 func (t *timeline) overdue(then time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.onTime > 0 || len(t.heap) > 0 && t.heap[0].DueAt.Before(then)
 }
 
-// waiting returns how many fires are due that found no place yet.
+// waiting returns how many fires are due and have no place yet.
 func (t *timeline) waiting() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.due.len()
+	return t.due.Len()
 }
 
 // len returns how many fires are planned.
@@ -184,7 +186,7 @@ func (t *timeline) head() (time.Time, bool) {
 	return t.heap[0].DueAt, true
 }
 
-// entries is a heap by when it is due, then trigger, so that nodes meet ties in the same order.
+// entries is a heap by due time, then trigger, so that all nodes break ties in the same way.
 type entries []*entry
 
 func (h entries) Len() int { return len(h) }

@@ -7,19 +7,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
 func planned(id, revision int64, next time.Time) entry {
 	return entry{DueTrigger: dispatcher.DueTrigger{ID: id, Revision: revision, NextFireTime: next, DueAt: next}}
 }
 
-func anyLane(lane) bool { return true }
+func anyQueue(pool.QueueKey) bool { return true }
 
-func keep(...lane) {}
+func keep(...pool.QueueKey) {}
 
 func noneSlow(int64) bool { return false }
 
-func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
+func TestTimelineReturnsTheEarliestFireFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		line, base := newTimeline(noneSlow), time.Unix(1_000_000, 0)
@@ -34,7 +35,7 @@ func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
 				want++
 			}
 		}
-		got := line.take(until, len(offsets)+1, anyLane, keep)
+		got := line.take(until, len(offsets)+1, anyQueue, keep)
 		if len(got) != want {
 			t.Fatalf("took %d fires, want the %d that are due", len(got), want)
 		}
@@ -43,7 +44,7 @@ func TestTimelineGivesWhatIsDueEarliestFirst(t *testing.T) {
 				t.Fatalf("fire %d is earlier than the one before it", i)
 			}
 		}
-		if rest := line.take(base.Add(time.Hour), len(offsets)+1, anyLane, keep); len(rest) != len(offsets)-want {
+		if rest := line.take(base.Add(time.Hour), len(offsets)+1, anyQueue, keep); len(rest) != len(offsets)-want {
 			t.Fatalf("%d fires remained, want %d", len(rest), len(offsets)-want)
 		}
 	})
@@ -66,7 +67,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 			line := newTimeline(noneSlow)
 			line.add(tt.first)
 			line.add(tt.second)
-			got := line.take(now.Add(time.Hour), 10, anyLane, keep)
+			got := line.take(now.Add(time.Hour), 10, anyQueue, keep)
 			if len(got) != 1 || !got[0].NextFireTime.Equal(tt.want) {
 				t.Errorf("planned %d fires, the first for %s; want one for %s", len(got), got[0].NextFireTime, tt.want)
 			}
@@ -74,7 +75,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 	}
 }
 
-func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
+func TestTimelineWakesOnlyForAnEarlierHead(t *testing.T) {
 	t.Parallel()
 	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
 	woken := func() bool {
@@ -100,30 +101,30 @@ func TestTimelineWakesForAnEarlierHeadOnly(t *testing.T) {
 }
 
 // What is due and finds no place is planned like the rest: again when it changes, and once.
-func TestDueFireThatWaitsForAPlaceIsReplacedToo(t *testing.T) {
+func TestDueFireWaitingForAPlaceIsReplaced(t *testing.T) {
 	t.Parallel()
 	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
 	line.add(planned(1, 1, now))
 	line.add(planned(2, 1, now))
-	if got := line.take(now, 10, func(lane) bool { return false }, keep); len(got) != 0 || line.waiting() != 2 {
+	if got := line.take(now, 10, func(pool.QueueKey) bool { return false }, keep); len(got) != 0 || line.waiting() != 2 {
 		t.Fatalf("%d fires were taken without a place, or none waits", len(got))
 	}
 	line.add(planned(1, 1, now)) // read again by a poll
 	line.add(planned(2, 2, now.Add(time.Hour)))
 	given := 0
-	got := line.take(now, 10, anyLane, func(lanes ...lane) { given += len(lanes) })
+	got := line.take(now, 10, anyQueue, func(queues ...pool.QueueKey) { given += len(queues) })
 	if len(got) != 1 || got[0].ID != 1 || given != 1 || line.waiting() != 0 {
 		t.Errorf("took %d fires and gave %d places back, want the one that is still planned and the other's place", len(got), given)
 	}
-	if later := line.take(now.Add(time.Hour), 10, anyLane, keep); len(later) != 1 || later[0].ID != 2 {
+	if later := line.take(now.Add(time.Hour), 10, anyQueue, keep); len(later) != 1 || later[0].ID != 2 {
 		t.Errorf("later %d fires were taken, want the one that was moved", len(later))
 	}
 }
 
-func TestTimelineDropsWhatAReaderSawBeforeTheClaim(t *testing.T) {
+func TestTimelineDropsFiresReadBeforeTheirClaim(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	take := func(line *timeline) []*entry { return line.take(now, 1, anyLane, keep) }
+	take := func(line *timeline) []*entry { return line.take(now, 1, anyQueue, keep) }
 	won := map[int64]dispatcher.HeldRun{1: {}}
 	for name, tt := range map[string]struct {
 		won    map[int64]dispatcher.HeldRun
@@ -163,7 +164,7 @@ func TestTimelineDropsWhatAReaderSawBeforeTheClaim(t *testing.T) {
 }
 
 // A job that became slow after its fire was planned waits in the slow lane.
-func TestTimelineLooksWhoIsSlowWhenAFireIsDue(t *testing.T) {
+func TestTimelineQueuesByTheSpeedAtDueTime(t *testing.T) {
 	t.Parallel()
 	slow := map[int64]bool{}
 	line, now := newTimeline(func(job int64) bool { return slow[job] }), time.Unix(1_000_000, 0)
@@ -173,8 +174,25 @@ func TestTimelineLooksWhoIsSlowWhenAFireIsDue(t *testing.T) {
 		line.add(e)
 	}
 	slow[1] = true
-	fast := line.take(now, 2, func(in lane) bool { return !in.slow }, keep)
+	fast := line.take(now, 2, func(in pool.QueueKey) bool { return !in.Slow }, keep)
 	if len(fast) != 1 || fast[0].JobID != 0 {
 		t.Errorf("got %d fires in the fast lane, want that of the job that is not slow", len(fast))
+	}
+}
+
+func TestTimelineReportsOverdueFires(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	line := newTimeline(noneSlow)
+	line.add(planned(1, 1, now))
+	if line.overdue(now) {
+		t.Error("overdue at its instant")
+	}
+	if !line.overdue(now.Add(time.Millisecond)) {
+		t.Error("not overdue after its instant")
+	}
+	line.take(now, 1, func(pool.QueueKey) bool { return false }, keep)
+	if !line.overdue(now) {
+		t.Error("not overdue while it waits for a place")
 	}
 }

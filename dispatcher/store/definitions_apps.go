@@ -43,9 +43,10 @@ func (s *store) Apps(ctx context.Context, page dispatcher.Page) ([]dispatcher.Ap
 	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)
 }
 
-func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatcher.Change) (stored dispatcher.App, err error) {
+// PutApp creates or replaces an app. It returns it as stored, and whether it was created.
+func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatcher.Change) (stored dispatcher.App, created bool, err error) {
 	if err := app.Validate(); err != nil {
-		return stored, err
+		return stored, false, err
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		before, err := t.appBefore(ctx, app.Name)
@@ -55,6 +56,7 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		if err := t.allow(before.revision); err != nil {
 			return err
 		}
+		created = before.revision == 0
 		// Two writers that both found no app are held apart by the key only.
 		expected := before.revision
 		if !change.IfAbsent && change.IfRevision == 0 {
@@ -90,7 +92,7 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		}
 		return t.audit(ctx, "put", app.Name, "app "+app.Name, stored.Revision)
 	})
-	return stored, err
+	return stored, created, err
 }
 
 // appBefore is what a change of an app has to know of it; no revision: there is none.

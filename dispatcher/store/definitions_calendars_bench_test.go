@@ -20,10 +20,10 @@ func benchPutCalendar(b *testing.B, s dispatcher.Store) {
 	const jobs = 1000 // a hundred triggers each
 	start := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	change := dispatcher.Change{Actor: "bench", Now: start}
-	_, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
+	_, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	put := func(days ...string) {
-		_, err := s.PutCalendar(b.Context(), dispatcher.Calendar{
+		_, _, err := s.PutCalendar(b.Context(), dispatcher.Calendar{
 			App: "bench", Name: "holidays", Timezone: "Europe/Berlin",
 			Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}, {Dates: days}},
 		}, change)
@@ -50,7 +50,7 @@ func must(t testing.TB, err error) {
 func declareMany(b *testing.B, s dispatcher.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
 	b.Helper()
 	change := dispatcher.Change{Actor: "bench", Now: start.Add(-time.Second)}
-	_, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
+	_, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	for i := range jobs {
 		job := dispatcher.Job{
@@ -62,7 +62,7 @@ func declareMany(b *testing.B, s dispatcher.Store, jobs int, define func(*dispat
 			define(&trigger)
 			job.Triggers[fmt.Sprintf("t%d", n)] = trigger
 		}
-		_, err := s.PutJob(b.Context(), job, change)
+		_, _, err := s.PutJob(b.Context(), job, change)
 		must(b, err)
 	}
 }

@@ -24,7 +24,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s dispatcher.Store)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newDatabase(t))
-			_, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test"})
+			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test"})
 			must(t, err)
 			test(t, s)
 		})
@@ -34,7 +34,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s dispatcher.Store)) {
 func putCalendar(t *testing.T, s dispatcher.Store, c dispatcher.Calendar, now time.Time) error {
 	t.Helper()
 	c.App = "app"
-	_, err := s.PutCalendar(t.Context(), c, dispatcher.Change{Actor: "test", Now: now})
+	_, _, err := s.PutCalendar(t.Context(), c, dispatcher.Change{Actor: "test", Now: now})
 	return err
 }
 
@@ -60,7 +60,7 @@ func TestUnreadableCalendar(t *testing.T) {
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "base"}, now))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", Bases: []string{"base"}}, now))
-		_, err := s.PutJob(t.Context(), tick("job", "bad", now, "tick"), dispatcher.Change{Now: now.Add(-time.Hour)})
+		_, _, err := s.PutJob(t.Context(), tick("job", "bad", now, "tick"), dispatcher.Change{Now: now.Add(-time.Hour)})
 		must(t, err)
 		must(t, store.Exec(t.Context(), s, `UPDATE calendars SET definition = '{"rules":[{"moon":"full"}],"bases":["base"]}' WHERE name = 'bad'`))
 
@@ -77,7 +77,7 @@ func TestUnreadableCalendar(t *testing.T) {
 			t.Error("compiled, it can be used")
 		}
 		var problems dispatcher.Problems
-		_, err = s.PutJob(t.Context(), tick("other", "bad", now, "tick"), dispatcher.Change{Now: now})
+		_, _, err = s.PutJob(t.Context(), tick("other", "bad", now, "tick"), dispatcher.Change{Now: now})
 		if !errors.As(err, &problems) || problems[0].Path != "/triggers/tick/calendar" {
 			t.Errorf("a job that names it: got %v, want a problem of its trigger", err)
 		}
@@ -125,7 +125,7 @@ func TestCalendarPlanIsVoid(t *testing.T) {
 		must(t, s.Register(ctx, dispatcher.Node{ID: 1}, now))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "freeze"}, now))
 		for _, name := range []string{"claimed", "edited", "deleted", "paused", "same"} {
-			_, err := s.PutJob(ctx, tick(name, "freeze", now, "tick"), dispatcher.Change{Now: now.Add(-time.Hour)})
+			_, _, err := s.PutJob(ctx, tick(name, "freeze", now, "tick"), dispatcher.Change{Now: now.Add(-time.Hour)})
 			must(t, err)
 		}
 		freeze := dispatcher.Calendar{App: "app", Name: "freeze", Rules: []schedule.CalendarRule{{From: "10:01", To: "11:00"}}}
@@ -137,7 +137,7 @@ func TestCalendarPlanIsVoid(t *testing.T) {
 			if err != nil || len(held) != 1 {
 				t.Fatalf("claim: won %v, %v, want 1", held, err)
 			}
-			_, err = s.PutJob(ctx, tick("edited", "freeze", now.Add(5*time.Minute), "tick", "tock"), dispatcher.Change{Now: now.Add(-time.Hour)})
+			_, _, err = s.PutJob(ctx, tick("edited", "freeze", now.Add(5*time.Minute), "tick", "tock"), dispatcher.Change{Now: now.Add(-time.Hour)})
 			must(t, err)
 			must(t, s.DeleteJob(ctx, "app", "deleted", change))
 			_, err = s.PauseJob(ctx, "app", "paused", "", true, change)
@@ -161,7 +161,7 @@ func TestCalendarPlanIsVoid(t *testing.T) {
 		closed := freeze
 		closed.Rules = []schedule.CalendarRule{{To: "23:00"}}
 		_, err = store.PutCalendarMeanwhile(ctx, s, freezeUntil("12:00"), change, func() {
-			_, err := s.PutCalendar(ctx, closed, change)
+			_, _, err := s.PutCalendar(ctx, closed, change)
 			must(t, err)
 		})
 		must(t, err)
@@ -184,12 +184,12 @@ func TestCalendarsDoNotDeadlock(t *testing.T) {
 	ctx := t.Context()
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	change := dispatcher.Change{Actor: "test", Now: now}
-	_, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, putCalendar(t, s, freezeUntil("00:30"), now))
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	for _, name := range names {
-		_, err := s.PutJob(ctx, tick(name, "freeze", now.Add(-time.Minute), names...), dispatcher.Change{Now: now.Add(-time.Hour)})
+		_, _, err := s.PutJob(ctx, tick(name, "freeze", now.Add(-time.Minute), names...), dispatcher.Change{Now: now.Add(-time.Hour)})
 		must(t, err)
 	}
 	var wg sync.WaitGroup

@@ -12,21 +12,23 @@ import (
 // putCalendarTimeout is how long a change of a calendar may take.
 const putCalendarTimeout = time.Minute
 
-func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change dispatcher.Change) (dispatcher.Calendar, error) {
+// PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
+// returns the calendar as stored, and whether it was created.
+func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change dispatcher.Change) (dispatcher.Calendar, bool, error) {
 	if err := calendar.Validate(); err != nil {
-		return dispatcher.Calendar{}, err
+		return dispatcher.Calendar{}, false, err
 	}
 	ctx, cancel := bound(ctx, putCalendarTimeout)
 	defer cancel()
 	plan, err := s.plan(ctx, calendar, change)
 	if err != nil {
-		return dispatcher.Calendar{}, fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
+		return dispatcher.Calendar{}, false, fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
 	}
 	return s.putPlanned(ctx, calendar, plan, change)
 }
 
 // putPlanned is the transaction of PutCalendar.
-func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan, change dispatcher.Change) (stored dispatcher.Calendar, err error) {
+func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan, change dispatcher.Change) (stored dispatcher.Calendar, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's calendars, and of its jobs, queue at its row.
 		if _, err := findApp(ctx, t, calendar.App, t.lock()); err != nil {
@@ -36,6 +38,7 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 		if err != nil {
 			return err
 		}
+		created = next.created
 		if stored, err = t.writeCalendar(ctx, calendar); err != nil {
 			return fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
 		}
@@ -46,12 +49,13 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 		}
 		return t.audit(ctx, "put", calendar.App, "calendar "+calendar.Name, stored.Revision)
 	})
-	return stored, err
+	return stored, created, err
 }
 
 // replacement is a change of the calendars of an app.
 type replacement struct {
 	app, name  string
+	created    bool   // there was no such calendar
 	definition string // of the calendar that is put
 	revision   int64  // of the app's calendars before
 	// changed are the calendars that exclude something else now, by way of bases too; none if
@@ -78,6 +82,7 @@ func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by di
 		current = all[i]
 		after = slices.Delete(after, i, i+1)
 	}
+	next.created = current.Revision == 0
 	if err := allow(by, current.Revision); err != nil {
 		return next, err
 	}

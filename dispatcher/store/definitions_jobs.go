@@ -6,68 +6,115 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, err error) {
+// PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
+// it was created.
+func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's jobs queue at its row; two that make the same job do, too.
 		if _, err := findApp(ctx, t, job.App, t.lock()); err != nil {
 			return err
 		}
-		var old *dispatcher.Job
-		prior := int64(0)
-		found, err := s.findJob(ctx, t, job.App, job.Name, t.lock())
-		switch {
-		case err == nil:
-			old, prior = &found, found.Revision
-		case !errors.Is(err, dispatcher.ErrNotFound):
-			return err
-		}
-		if err := t.allow(prior); err != nil {
-			return err
-		}
-		if old == nil {
-			// $1 id
-			const deleted = `SELECT revision FROM jobs WHERE id = $1`
-			if prior, _, err = first(ctx, t, scanInt, deleted, dispatcher.JobID(job.App, job.Name)); err != nil {
-				return err
-			}
-		}
-		revision, calendars, err := calendarsOf(ctx, t, job.App, job, found)
+		old, prior, err := s.replacedJob(ctx, t, job.App, job.Name)
 		if err != nil {
 			return err
 		}
-		revised, missed, err := dispatcher.Apply(old, job, prior, calendars, t.now)
+		created = old == nil
+		applied, err := s.applyJob(ctx, t, old, job, prior)
 		if err != nil {
 			return err
 		}
-		revised, secrets, err := s.sealSecrets(old, revised)
-		if err != nil {
+		if stored, err = asStored(applied); err != nil {
 			return err
 		}
-		err = t.writeJob(ctx, old, revised, revision)
-		if err == nil {
-			err = t.writeSecrets(ctx, old, revised, secrets)
-		}
-		if err != nil {
-			return fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
-		}
-		if err := t.insertMisfires(ctx, missed); err != nil {
-			return err
-		}
-		if err := t.remember(ctx, dispatcher.CausePut, triggerIDs(revised)); err != nil {
-			return err
-		}
-		if stored, err = s.findJob(ctx, t, job.App, job.Name, ""); err != nil {
-			return err
-		}
-		stored.Warnings = revised.Warnings
-		return t.audit(ctx, "put", job.App, "job "+job.Name, revised.Revision)
+		return t.audit(ctx, "put", job.App, "job "+job.Name, applied.Revision)
 	})
-	return stored, err
+	return stored, created, err
+}
+
+// replacedJob returns the job that a PUT replaces, or nil, and the latest revision of that name.
+// A deleted job's revision goes on.
+func (s *store) replacedJob(ctx context.Context, t *tx, app, name string) (old *dispatcher.Job, prior int64, err error) {
+	found, err := s.findJob(ctx, t, app, name, t.lock())
+	switch {
+	case err == nil:
+		return &found, found.Revision, t.allow(found.Revision)
+	case !errors.Is(err, dispatcher.ErrNotFound):
+		return nil, 0, err
+	}
+	if err := t.allow(0); err != nil {
+		return nil, 0, err
+	}
+	// $1 id
+	const deleted = `SELECT revision FROM jobs WHERE id = $1`
+	prior, _, err = first(ctx, t, scanInt, deleted, dispatcher.JobID(app, name))
+	return nil, prior, err
+}
+
+// applyJob puts job in place of old, which is nil for a new one, and returns what it wrote.
+func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior int64) (dispatcher.Job, error) {
+	users := []dispatcher.Job{job}
+	if old != nil {
+		users = append(users, *old)
+	}
+	revision, calendars, err := calendarsOf(ctx, t, job.App, users...)
+	if err != nil {
+		return job, err
+	}
+	applied, missed, err := dispatcher.Apply(old, job, prior, calendars, t.now)
+	if err != nil {
+		return job, err
+	}
+	applied, secrets, err := s.sealSecrets(old, applied)
+	if err != nil {
+		return job, err
+	}
+	err = t.writeJob(ctx, old, applied, revision)
+	if err == nil {
+		err = t.writeSecrets(ctx, old, applied, secrets)
+	}
+	if err != nil {
+		return job, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
+	}
+	if err := t.insertMisfires(ctx, missed); err != nil {
+		return job, err
+	}
+	return applied, t.remember(ctx, dispatcher.CausePut, triggerIDs(applied))
+}
+
+// asStored returns a job as reading it back would, so that a PUT need not.
+func asStored(job dispatcher.Job) (dispatcher.Job, error) {
+	var row jobRow
+	retry, err := json.Marshal(job.Retry)
+	if err != nil {
+		return job, err
+	}
+	target, err := json.Marshal(job.Target)
+	if err != nil {
+		return job, err
+	}
+	if err := row.decode(string(retry), string(target), string(job.Payload), "[]"); err != nil {
+		return job, fmt.Errorf("job %s/%s: stored %w", job.App, job.Name, err)
+	}
+	job.Retry, job.Target, job.Payload = row.Retry, row.Target, row.Payload
+	job.NodeLabels = dispatcher.ParseLabels(job.NodeLabels.String())
+	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
+	job.Triggers = maps.Clone(job.Triggers)
+	for name, t := range job.Triggers {
+		for _, at := range []**time.Time{&t.StartAt, &t.EndAt, &t.PrevFireTime, &t.NextFireTime, &t.DueAt} {
+			*at = optional(orNullAt(*at))
+		}
+		if t.AnchorAt = t.AnchorAt.UTC(); t.State == dispatcher.TriggerWaiting && (t.Paused || job.Paused) {
+			t.State = dispatcher.TriggerPaused
+		}
+		job.Triggers[name] = t
+	}
+	return job, nil
 }
 
 // writeJob writes a job and its triggers, and retires those that old had besides. calendars is

@@ -12,8 +12,8 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // onBothDatabases runs a test on a new database of each kind.
@@ -70,10 +70,10 @@ func secretJob(signing, token dispatcher.Secret) dispatcher.Job {
 
 func put(t *testing.T, s dispatcher.Store, job dispatcher.Job) dispatcher.Job {
 	t.Helper()
-	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{}); err != nil {
 		t.Fatal(err)
 	}
-	stored, err := s.PutJob(t.Context(), job, dispatcher.Change{})
+	stored, _, err := s.PutJob(t.Context(), job, dispatcher.Change{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +125,14 @@ func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
 			}
 		}
 		put(t, s, secretJob(reference, reference))
-		if _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+		if _, _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
 			t.Errorf("to keep what is not there = %v", err)
 		}
 		put(t, s, secretJob(reference, value("hunter5")))
 		if err := s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+		if _, _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
 			t.Errorf("to keep what a deleted job had = %v", err)
 		}
 	})
@@ -153,7 +153,7 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 		for _, url := range []string{
 			"http://example.com/a", "https://example.com:8443/a", "https://example.com.evil.test/a", "https://evil.test/https://example.com/a", "https://evil.test?x=https://example.com",
 		} {
-			_, err := s.PutJob(t.Context(), to(url, kept, kept), dispatcher.Change{})
+			_, _, err := s.PutJob(t.Context(), to(url, kept, kept), dispatcher.Change{})
 			var problems dispatcher.Problems
 			if !errors.As(err, &problems) || len(problems) != 2 || problems[0].Code != "secret_origin" || problems[0].Path != "/target"+tokenPath+"/stored" || problems[1].Path != "/target"+signingPath+"/stored" {
 				t.Errorf("moved to %s = %v, want secret_origin of both", url, err)
@@ -162,7 +162,7 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 				t.Errorf("moved to %s = %q, want whence and the way out", url, text)
 			}
 		}
-		_, err := s.PutJob(t.Context(), to("https://other.test/", kept, value("hunter3")), dispatcher.Change{})
+		_, _, err := s.PutJob(t.Context(), to("https://other.test/", kept, value("hunter3")), dispatcher.Change{})
 		if problemOf(err) != "/target"+signingPath+"/stored secret_origin" {
 			t.Errorf("moved with one of two values = %v", err)
 		}
@@ -195,7 +195,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		without := openWith(t, database, nil)
 		put(t, without, secretJob(dispatcher.Secret{Reference: "env:SECRET_X"}, dispatcher.Secret{Reference: "file:x"}))
-		if _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:x"}), dispatcher.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
+		if _, _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:x"}), dispatcher.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
 			t.Errorf("a value without a key = %v", err)
 		}
 		_ = without.Close()

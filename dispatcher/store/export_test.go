@@ -88,7 +88,8 @@ func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar disp
 		return dispatcher.Calendar{}, err
 	}
 	do()
-	return own.putPlanned(ctx, calendar, plan, change)
+	stored, _, err := own.putPlanned(ctx, calendar, plan, change)
+	return stored, err
 }
 
 // PurgeMeanwhile is Purge of a node that freezes once it has the lock, calls do, and wakes when

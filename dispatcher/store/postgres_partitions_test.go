@@ -230,7 +230,7 @@ func TestClaimsGoOnWhileDaysTurn(t *testing.T) {
 	j.Triggers = map[string]dispatcher.Trigger{"tick": {
 		Schedule: dispatcher.Schedule{Expression: "rate(1h)", StartAt: &start}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
 	}}
-	j, err = s.PutJob(t.Context(), j, change)
+	j, _, err = s.PutJob(t.Context(), j, change)
 	must(t, err)
 	const fires = 500
 	turned := make(chan int)

@@ -23,9 +23,9 @@ func TestFireTimesFollowTheTimeZoneDatabase(t *testing.T) {
 
 func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
-	_, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
-	_, err = s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: "closed", Timezone: "Asia/Tokyo", Rules: []schedule.CalendarRule{{Dates: []string{"12-24"}}}}, change)
+	_, _, err = s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: "closed", Timezone: "Asia/Tokyo", Rules: []schedule.CalendarRule{{Dates: []string{"12-24"}}}}, change)
 	must(t, err)
 	trigger := func(zone, calendar string) dispatcher.Trigger {
 		return dispatcher.Trigger{
@@ -37,7 +37,7 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 		"berlin": trigger("Europe/Berlin", ""), "kept": trigger("Europe/Berlin", ""), "due": trigger("Europe/Berlin", ""),
 		"dropped": trigger("Europe/Berlin", ""), "utc": trigger("", ""), "closed": trigger("", "closed"), "paused": trigger("America/Lima", ""),
 	}
-	job, err := s.PutJob(ctx, dispatcher.Job{
+	job, _, err := s.PutJob(ctx, dispatcher.Job{
 		App: "app", Name: "job", Enabled: true, Triggers: declared,
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 	}, change)

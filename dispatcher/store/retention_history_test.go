@@ -21,9 +21,9 @@ func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 func declareApp(t *testing.T, s dispatcher.Store, name string, retention time.Duration) int64 {
 	t.Helper()
 	change := dispatcher.Change{Actor: "test", Now: may1}
-	_, err := s.PutApp(t.Context(), dispatcher.App{Name: name, Enabled: true, Retention: dispatcher.Duration(retention)}, change)
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: name, Enabled: true, Retention: dispatcher.Duration(retention)}, change)
 	must(t, err)
-	_, err = s.PutJob(t.Context(), dispatcher.Job{
+	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
 		App: name, Name: "job", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 	}, change)
 	must(t, err)
@@ -89,7 +89,7 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s dispatcher.Store) {
 	declareApp(t, s, "short", days(1))
 	for i, runs := range []int{700, 0, 300, 500, 1, 499, 20} {
 		name := fmt.Sprintf("job-%d", i)
-		_, err := s.PutJob(t.Context(), dispatcher.Job{
+		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
 			App: "short", Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 		}, dispatcher.Change{Actor: "test", Now: may1})
 		must(t, err)
@@ -127,7 +127,7 @@ func testPurgeForgets(t *testing.T, s dispatcher.Store) {
 	declareApp(t, s, "office", days(2))
 	on := func(n int) dispatcher.Change { return dispatcher.Change{Actor: "test", Now: may1.Add(days(n))} }
 	for n, enabled := range []bool{false, true, false} {
-		_, err := s.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled, Retention: dispatcher.Duration(days(2))}, on(n))
+		_, _, err := s.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled, Retention: dispatcher.Duration(days(2))}, on(n))
 		must(t, err)
 	}
 	must(t, s.DeleteJob(ctx, "shop", "job", on(3)))

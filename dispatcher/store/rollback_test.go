@@ -31,9 +31,9 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time) (dispatch
 	ctx, s := t.Context(), open(t, database)
 	now := of.UTC().Truncate(time.Second)
 	change := dispatcher.Change{Actor: "test", Now: now.Add(-time.Hour)}
-	_, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
-	_, err = s.PutJob(ctx, dispatcher.Job{
+	_, _, err = s.PutJob(ctx, dispatcher.Job{
 		App: "app", Name: "job", Enabled: true,
 		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, MisfireAfter: dispatcher.Duration(24 * time.Hour), Enabled: true}},
 		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},

@@ -30,10 +30,10 @@ func TestUnreadableJob(t *testing.T) {
 func testUnreadableJob(t *testing.T, s dispatcher.Store, set string) {
 	t.Helper()
 	change := dispatcher.Change{Actor: "test"}
-	_, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	for _, name := range []string{"bad", "good"} {
-		_, err := s.PutJob(t.Context(), dispatcher.Job{
+		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
 			App: "app", Name: name, Enabled: true, Payload: []byte(`{"n": 1}`),
 			Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 			Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}},

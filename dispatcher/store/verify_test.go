@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -22,10 +23,10 @@ func TestAuditFindsWhatTheLedgerLostOrDoubled(t *testing.T) {
 
 func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 	change := dispatcher.Change{Actor: "test", Now: may1}
-	_, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
-	_, err = s.PutJob(t.Context(), dispatcher.Job{
+	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
 		App: "app", Name: "job", Enabled: true,
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 		Triggers: map[string]dispatcher.Trigger{"tick": {
@@ -42,9 +43,9 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 		must(t, err)
 		prev = minute(n)
 	}
-	audit := func() dispatcher.TriggerVerification {
+	audit := func() verify.Trigger {
 		t.Helper()
-		page, err := dispatcher.Verify(t.Context(), s, dispatcher.VerifyQuery{App: "app", Now: minute(7), Page: dispatcher.Page{Limit: 10}})
+		page, err := verify.Ledger(t.Context(), s, verify.Query{App: "app", Now: minute(7), Page: dispatcher.Page{Limit: 10}})
 		must(t, err)
 		if len(page.Items) != 1 {
 			t.Fatalf("audit: got %+v, want one trigger", page.Items)
@@ -63,16 +64,16 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 	} {
 		must(t, store.Exec(t.Context(), s, statement))
 	}
-	want := []dispatcher.Discrepancy{
-		{At: minute(2), Kind: dispatcher.DiscrepancyMissing}, {At: minute(4), Kind: dispatcher.DiscrepancyMissing},
-		{At: minute(4).Add(time.Millisecond), Kind: dispatcher.DiscrepancyUnexpected}, {At: minute(5), Kind: dispatcher.DiscrepancyDoubled},
+	want := []verify.Discrepancy{
+		{At: minute(2), Kind: verify.DiscrepancyMissing}, {At: minute(4), Kind: verify.DiscrepancyMissing},
+		{At: minute(4).Add(time.Millisecond), Kind: verify.DiscrepancyUnexpected}, {At: minute(5), Kind: verify.DiscrepancyDoubled},
 	}
 	got := audit()
 	if diff := cmp.Diff(want, got.Discrepancies); diff != "" || got.Unexplained != 4 || got.Unchecked != "" {
 		t.Errorf("after: got %+v (-want +got):\n%s", got, diff)
 	}
-	e, err := dispatcher.Explain(t.Context(), s, dispatcher.ExplainQuery{App: "app", Job: "job", Trigger: "tick", At: minute(2), Now: minute(7)})
-	if err != nil || e.Verdict != dispatcher.VerdictMissing {
+	e, err := verify.Explain(t.Context(), s, verify.ExplainQuery{App: "app", Job: "job", Trigger: "tick", At: minute(2), Now: minute(7)})
+	if err != nil || e.Verdict != verify.VerdictMissing {
 		t.Errorf("explain: got %+v, %v, want missing", e, err)
 	}
 	// Under other rules of daylight saving the instants may have been others.
@@ -85,7 +86,7 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 	if got := audit(); got.Unexplained != 0 || got.Unchecked == "" {
 		t.Errorf("with an unreadable definition: got %+v, want it unchecked", got)
 	}
-	if e, err = dispatcher.Explain(t.Context(), s, dispatcher.ExplainQuery{App: "app", Job: "job", Trigger: "tick", At: minute(2), Now: minute(7)}); err != nil || e.Verdict != dispatcher.VerdictUnknown {
+	if e, err = verify.Explain(t.Context(), s, verify.ExplainQuery{App: "app", Job: "job", Trigger: "tick", At: minute(2), Now: minute(7)}); err != nil || e.Verdict != verify.VerdictUnknown {
 		t.Errorf("explain an unreadable definition: got %+v, %v, want unknown", e, err)
 	}
 }

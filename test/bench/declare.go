@@ -32,14 +32,14 @@ func declare(ctx context.Context, database string, d declaration) (err error) {
 		return err
 	}
 	defer s.Close()
-	if _, err := s.PutApp(ctx, dispatcher.App{Name: d.app, Enabled: true}, byBench); err != nil {
+	if _, _, err := s.PutApp(ctx, dispatcher.App{Name: d.app, Enabled: true}, byBench); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
 	for first := 0; first < d.triggers; first += d.perJob {
 		group.Go(func() error {
-			_, err := s.PutJob(ctx, d.job(first), byBench)
+			_, _, err := s.PutJob(ctx, d.job(first), byBench)
 			return err
 		})
 	}

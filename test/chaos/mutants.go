@@ -63,16 +63,14 @@ var mutants = []mutant{
 	{
 		name: "guessed_claim", what: "a claim without a response counts as failed", kills: "none", faults: "responses",
 		edits: []edit{
-			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once:",
-				"	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once:"},
+			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once,",
+				"	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
 			{"dispatcher/engine/handler_adopt.go", "	if len(mine) > 0 {\n", "	if len(mine) > 0 && node == 0 {\n"},
 		},
 	},
 	{
 		name: "no_begin", what: "an attempt at most once is sent before its begin is stored", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/attempt.go",
-			"may := call.Delivery != dispatcher.AtMostOnce || e.begins.commit(ctx, run.HeldRun)",
-			"may := call.Delivery != \"\" || e.begins.commit(ctx, run.HeldRun)"}},
+		edits: []edit{{"dispatcher/engine/begin.go", "	if a.call.Delivery != dispatcher.AtMostOnce {\n", "	if a.call.Delivery != \"\" {\n"}},
 	},
 	{
 		name: "new_event_id", what: "each attempt has a new event id", kills: "K8,K9", faults: "none",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // apiFlags are address and token of the API that a command calls.
@@ -54,13 +55,13 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 	if err := e.print(c, found); err != nil {
 		return err
 	}
-	if found.Verdict == dispatcher.VerdictMissing {
+	if found.Verdict == verify.VerdictMissing {
 		return errors.New("the scheduled time has neither a run nor a decision")
 	}
 	return nil
 }
 
-func (e *explainCommand) print(c console, found dispatcher.Explanation) error {
+func (e *explainCommand) print(c console, found verify.Explanation) error {
 	if e.JSON {
 		encoder := json.NewEncoder(c.out)
 		encoder.SetIndent("", "  ")
@@ -72,7 +73,7 @@ func (e *explainCommand) print(c console, found dispatcher.Explanation) error {
 		fmt.Fprintf(c.out, "  %s  %s\n", dispatcher.FormatInstant(step.At), step.What)
 	}
 	if found.NextAt != nil {
-		fmt.Fprintf(c.out, "next scheduled time: %s\n", dispatcher.FormatInstant(*found.NextAt))
+		fmt.Fprintf(c.out, "next fire: %s\n", dispatcher.FormatInstant(*found.NextAt))
 	}
 	return nil
 }

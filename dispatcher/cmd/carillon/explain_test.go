@@ -26,12 +26,12 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 
 		for instant, want := range map[string][]string{
 			dispatcher.FormatInstant(at): {
-				"run: it has a run, which ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
-				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next scheduled time",
+				"run: its run ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
+				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next fire",
 			},
-			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: it is no instant of "* * * * * ?" in UTC`},
-			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared, as revision 1"},
-			dispatcher.FormatInstant(at.Add(time.Hour)):              {"planned: it is to come"},
+			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: "* * * * * ?" in UTC does not fire at this time`},
+			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared as revision 1"},
+			dispatcher.FormatInstant(at.Add(time.Hour)):              {"planned: it is in the future"},
 		} {
 			out, errs, code := carillon(t, env, "explain", "books/ticks/tick", instant)
 			if code != 0 {
@@ -67,7 +67,7 @@ func ended(runs []dispatcher.Run, at time.Time) bool {
 	return false
 }
 
-func TestVerifyFailsOnAGapInTheLedger(t *testing.T) {
+func TestVerifyFailsOnMissingRun(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	r := newReceiver(t, nil)

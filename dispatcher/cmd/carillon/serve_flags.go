@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
 // The flags of serve stand in groups, each with a check of its own, which returns all its problems at once.
@@ -168,7 +169,9 @@ func (s *serveCommand) options() engine.Options {
 		Name: s.name(), Version: version, Apps: s.Apps, Labels: s.Labels,
 		Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
 		DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(), Drain: s.DrainTimeout.Std(),
-		Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,
+		Pool: pool.Options{
+			Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,
+		},
 		BreakerFailures: breaker, HostRate: s.HostRate,
 	}
 }

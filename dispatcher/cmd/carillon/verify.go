@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // verifyCommand compares ledger and schedules.
@@ -24,7 +25,7 @@ const verifyPage = 200
 
 // Run prints one line per trigger, and fails if a scheduled time has neither a run nor a decision.
 func (v *verifyCommand) Run(ctx context.Context, c console) error {
-	query := dispatcher.VerifyQuery{App: v.App, Page: dispatcher.Page{Limit: verifyPage}}
+	query := verify.Query{App: v.App, Page: dispatcher.Page{Limit: verifyPage}}
 	for text, into := range map[*string]*time.Time{&v.From: &query.From, &v.To: &query.To} {
 		if *text == "" {
 			continue
@@ -38,7 +39,7 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	totals := map[string]*dispatcher.TriggerVerification{}
+	totals := map[string]*verify.Trigger{}
 	for {
 		page, err := api.Verify(ctx, query)
 		if err != nil {
@@ -54,7 +55,7 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 }
 
 // add joins the pages of a trigger's verification.
-func add(totals map[string]*dispatcher.TriggerVerification, part dispatcher.TriggerVerification) {
+func add(totals map[string]*verify.Trigger, part verify.Trigger) {
 	name := part.Job + "/" + part.Trigger
 	sum, known := totals[name]
 	if !known {
@@ -68,12 +69,12 @@ func add(totals map[string]*dispatcher.TriggerVerification, part dispatcher.Trig
 	sum.Unchecked = cmp.Or(sum.Unchecked, part.Unchecked)
 }
 
-func (v *verifyCommand) print(c console, totals map[string]*dispatcher.TriggerVerification) error {
-	all := make([]*dispatcher.TriggerVerification, 0, len(totals))
+func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) error {
+	all := make([]*verify.Trigger, 0, len(totals))
 	for _, one := range totals {
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b *dispatcher.TriggerVerification) int {
+	slices.SortFunc(all, func(a, b *verify.Trigger) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
 	})
 	unexplained := 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
 )
 
 // errInjected is what a store answers that was told to fail.
@@ -19,7 +20,7 @@ var errInjected = errors.New("injected")
 // to get there or to be answered, are executed when their response is no longer awaited, so in
 // another order than they were made in, and may be held up or refused altogether.
 type faulty struct {
-	dispatcher.Store
+	engine.Store
 	name  string
 	seed  uint64
 	begun time.Time

@@ -117,7 +117,7 @@ func (a *auditor) ended(age time.Duration) {
 		if left = a.live(age); len(left) == 0 {
 			return
 		}
-		<-time.After(wait)
+		time.Sleep(wait)
 	}
 	for _, r := range left {
 		a.t.Errorf("%s at %s: still %s, attempt %d", r.Job, dispatcher.FormatInstant(r.ScheduledAt), r.State, r.Attempt)

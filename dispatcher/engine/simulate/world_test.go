@@ -88,7 +88,7 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	o.Logger = slog.New(slog.DiscardHandler)
 	w := &world{t: t, seed: seed, store: s, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
 		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
-	if _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true, Weight: 1, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}, byTest); err != nil {
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true, Weight: 1, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}, byTest); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -138,7 +138,7 @@ func (w *world) declare(name, expression string, change func(*dispatcher.Job, *d
 		change(&job, &trigger)
 	}
 	job.Triggers = map[string]dispatcher.Trigger{"t": trigger}
-	if _, err := w.store.PutJob(w.t.Context(), job, dispatcher.Change{Actor: byTest.Actor, Now: w.clock()}); err != nil {
+	if _, _, err := w.store.PutJob(w.t.Context(), job, dispatcher.Change{Actor: byTest.Actor, Now: w.clock()}); err != nil {
 		w.t.Fatal(err)
 	}
 	if job.Slots() == 1 {

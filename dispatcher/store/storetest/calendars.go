@@ -22,7 +22,7 @@ var allDay = schedule.CalendarRule{From: "00:00", To: "00:00"}
 
 func (f *fixture) putCalendar(c dispatcher.Calendar, now time.Time) dispatcher.Calendar {
 	f.Helper()
-	stored, err := f.PutCalendar(f.Context(), c, at(now))
+	stored, _, err := f.PutCalendar(f.Context(), c, at(now))
 	f.must(err)
 	return stored
 }
@@ -46,18 +46,18 @@ func testCalendars(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	declared := calendar("holidays", schedule.CalendarRule{Only: true, Dates: []string{"12-25"}}, allDay)
 	declared.Description, declared.Timezone, declared.Bases = "days off", "Europe/Berlin", nil
-	stored, err := f.PutCalendar(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	stored, _, err := f.PutCalendar(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := declared
 	want.Revision, want.CreatedAt, want.UpdatedAt = 1, t0, t0
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new calendar (-want +got):\n" + diff)
 	}
-	_, err = f.PutCalendar(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	_, _, err = f.PutCalendar(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, err = f.PutCalendar(ctx, declared, dispatcher.Change{IfRevision: 7, Now: t0})
+	_, _, err = f.PutCalendar(ctx, declared, dispatcher.Change{IfRevision: 7, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, err = f.PutCalendar(ctx, dispatcher.Calendar{App: "none", Name: "c"}, at(t0))
+	_, _, err = f.PutCalendar(ctx, dispatcher.Calendar{App: "none", Name: "c"}, at(t0))
 	wantError(t, "put into no app", err, dispatcher.ErrNotFound)
 	_, err = f.Calendar(ctx, "shop", "none")
 	wantError(t, "read of none", err, dispatcher.ErrNotFound)
@@ -86,12 +86,12 @@ func testCalendarChains(t *testing.T, f *fixture) {
 		return c
 	}
 	var problems dispatcher.Problems
-	if _, err := f.PutCalendar(ctx, based("a", "none"), at(t0)); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeCalendarUnknown {
+	if _, _, err := f.PutCalendar(ctx, based("a", "none"), at(t0)); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeCalendarUnknown {
 		t.Errorf("unknown base: got %v", err)
 	}
 	f.putCalendar(based("a"), t0)
 	f.putCalendar(based("b", "a"), t0)
-	if _, err := f.PutCalendar(ctx, based("a", "b"), at(t0)); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeCalendarBase {
+	if _, _, err := f.PutCalendar(ctx, based("a", "b"), at(t0)); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeCalendarBase {
 		t.Errorf("a circle: got %v", err)
 	}
 	if err := f.DeleteCalendar(ctx, "shop", "a", at(t0)); !errors.Is(err, dispatcher.ErrInUse) || !strings.Contains(err.Error(), `"b"`) {
@@ -166,14 +166,14 @@ func testCalendarRace(t *testing.T, f *fixture) {
 	}
 	each(func(i int) error {
 		c := calendar("freeze", schedule.CalendarRule{DaysOfMonth: []int{2 + i%20}})
-		_, err := f.PutCalendar(t.Context(), c, at(t0))
+		_, _, err := f.PutCalendar(t.Context(), c, at(t0))
 		return err
 	})
 	for _, name := range []string{"d", "a"} {
 		each(func(i int) error {
 			tick := every(time.Duration(i+1)*time.Minute, t0.Add(time.Minute))
 			tick.Calendar = "freeze"
-			_, err := f.PutJob(t.Context(), job(name, map[string]dispatcher.Trigger{"tick": tick}), at(t0))
+			_, _, err := f.PutJob(t.Context(), job(name, map[string]dispatcher.Trigger{"tick": tick}), at(t0))
 			return err
 		})
 	}

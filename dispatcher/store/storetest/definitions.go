@@ -24,7 +24,7 @@ func wantError(t *testing.T, what string, err, want error) {
 func testApps(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	app := dispatcher.App{Name: "books", Description: "Books", Enabled: true}
-	stored, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	stored, _, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := app
 	want.Weight, want.Retention = 1, dispatcher.DefaultRetention // which none means
@@ -32,15 +32,15 @@ func testApps(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
 	}
-	_, err = f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	_, _, err = f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 7, Now: t0})
+	_, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 7, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, dispatcher.Change{IfRevision: 1, Now: t0})
+	_, _, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, dispatcher.Change{IfRevision: 1, Now: t0})
 	wantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
 
 	app.Enabled, app.Description, app.Weight, app.Retention = false, "", 7, dispatcher.Duration(48*time.Hour)
-	stored, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour)})
+	stored, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour)})
 	f.must(err)
 	want = app
 	want.Revision, want.CreatedAt, want.UpdatedAt = 2, t0, t0.Add(time.Hour)
@@ -72,9 +72,9 @@ func testApps(t *testing.T, f *fixture) {
 	wantError(t, "delete twice", f.DeleteApp(ctx, "books", at(t0)), dispatcher.ErrNotFound)
 	_, err = f.App(ctx, "books")
 	wantError(t, "read a deleted app", err, dispatcher.ErrNotFound)
-	_, err = f.PutJob(ctx, dispatcher.Job{App: "books", Name: "x", Target: job("x", nil).Target}, at(t0))
+	_, _, err = f.PutJob(ctx, dispatcher.Job{App: "books", Name: "x", Target: job("x", nil).Target}, at(t0))
 	wantError(t, "put a job into a deleted app", err, dispatcher.ErrNotFound)
-	again, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	again, _, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	if again.Revision <= 2 {
 		t.Errorf("the app made again has revision %d, want more than 2", again.Revision)
@@ -92,7 +92,7 @@ func testJobs(t *testing.T, f *fixture) {
 		},
 	})
 	declared.Priority = 3
-	stored, err := f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	stored, _, err := f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want, _, err := dispatcher.Apply(nil, declared, 0, nil, t0)
 	f.must(err)
@@ -104,18 +104,18 @@ func testJobs(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Error("the job read back (-want +got):\n" + diff)
 	}
-	_, err = f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	_, _, err = f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, err = f.PutJob(ctx, declared, dispatcher.Change{IfRevision: 9, Now: t0})
+	_, _, err = f.PutJob(ctx, declared, dispatcher.Change{IfRevision: 9, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, err = f.PutJob(ctx, job("other", nil), dispatcher.Change{IfRevision: 1, Now: t0})
+	_, _, err = f.PutJob(ctx, job("other", nil), dispatcher.Change{IfRevision: 1, Now: t0})
 	wantError(t, "put of a revision of no job", err, dispatcher.ErrPrecondition)
 	_, err = f.Job(ctx, "shop", "other")
 	wantError(t, "read what was refused", err, dispatcher.ErrNotFound)
 
 	bad := job("bad", map[string]dispatcher.Trigger{"never": {Schedule: dispatcher.Schedule{Expression: "0 0 0 30 2 ?"}, Enabled: true}})
 	var problems dispatcher.Problems
-	if _, err = f.PutJob(ctx, bad, at(t0)); !errors.As(err, &problems) {
+	if _, _, err = f.PutJob(ctx, bad, at(t0)); !errors.As(err, &problems) {
 		t.Errorf("put of a wrong definition: got error %v, want Faults", err)
 	}
 	f.put(job("audit", nil), t0)

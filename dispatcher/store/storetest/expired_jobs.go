@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // Jobs are deleted some time after their completion if they say so, and all of them is over.
@@ -73,7 +74,7 @@ func testDeleteAfterCompletion(t *testing.T, f *fixture) {
 	check("of those that last longer", completed.Add(48*time.Hour), 1, "half", "kept")
 
 	// Nothing of this is unaccounted for.
-	page, err := dispatcher.Verify(ctx, f.Store, dispatcher.VerifyQuery{App: "shop", Page: dispatcher.Page{Limit: 10}, Now: completed.Add(time.Hour)})
+	page, err := verify.Ledger(ctx, f.Store, verify.Query{App: "shop", Page: dispatcher.Page{Limit: 10}, Now: completed.Add(time.Hour)})
 	f.must(err)
 	found := 0
 	for _, a := range page.Items {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // life is a job whose definition changes at random between its fires.
@@ -131,7 +132,7 @@ func (l *life) miss() {
 }
 
 func (l *life) check() {
-	page, err := dispatcher.Verify(l.Context(), l.Store, dispatcher.VerifyQuery{
+	page, err := verify.Ledger(l.Context(), l.Store, verify.Query{
 		App: "shop", Now: l.now.Add(10 * time.Second), Page: dispatcher.Page{Limit: 1, Cursor: l.job.Name + "@0"},
 	})
 	l.must(err)

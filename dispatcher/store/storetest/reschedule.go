@@ -107,7 +107,7 @@ func testCalendarUsers(t *testing.T, f *fixture) {
 		t.Helper()
 		tick := every(time.Minute, t0)
 		tick.Calendar = "freeze"
-		_, err := f.PutJob(ctx, job("late", map[string]dispatcher.Trigger{"tick": tick}), at(t0.Add(-time.Hour)))
+		_, _, err := f.PutJob(ctx, job("late", map[string]dispatcher.Trigger{"tick": tick}), at(t0.Add(-time.Hour)))
 		var problems dispatcher.Problems
 		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/tick/calendar" || problems[0].Code != dispatcher.CodeCalendarUnknown {
 			t.Errorf("%s: got %v, want a problem of /triggers/tick/calendar", what, err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -174,11 +176,16 @@ func job(name string, triggers map[string]dispatcher.Trigger) dispatcher.Job {
 	}
 }
 
-// put stores a job.
+// put stores a job, and checks that it reads back as the PUT returned it.
 func (f *fixture) put(j dispatcher.Job, now time.Time) dispatcher.Job {
 	f.Helper()
-	stored, err := f.PutJob(f.Context(), j, at(now))
+	stored, _, err := f.PutJob(f.Context(), j, at(now))
 	f.must(err)
+	read, err := f.Job(f.Context(), j.App, j.Name)
+	f.must(err)
+	if diff := cmp.Diff(read, stored); diff != "" {
+		f.Error("the job as PutJob returned it (-read back +got):\n" + diff)
+	}
 	return stored
 }
 

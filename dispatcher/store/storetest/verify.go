@@ -10,16 +10,17 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // audit returns the accounts of the app "shop" at a present, in words by trigger, its parts
 // joined.
 func (f *fixture) audit(from, to, now time.Time) map[string]string {
 	f.Helper()
-	sums := map[string]dispatcher.TriggerVerification{}
-	query := dispatcher.VerifyQuery{App: "shop", From: from, To: to, Now: now, Page: dispatcher.Page{Limit: 2}}
+	sums := map[string]verify.Trigger{}
+	query := verify.Query{App: "shop", From: from, To: to, Now: now, Page: dispatcher.Page{Limit: 2}}
 	for {
-		page, err := dispatcher.Verify(f.Context(), f.Store, query)
+		page, err := verify.Ledger(f.Context(), f.Store, query)
 		f.must(err)
 		for _, part := range page.Items {
 			name := part.Job + "/" + part.Trigger
@@ -141,10 +142,10 @@ func testVerify(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, f.audit(minutes(4), minutes(5), minutes(8))); diff != "" {
 		t.Error("audit of two minutes (-want +got):\n" + diff)
 	}
-	_, err := dispatcher.Verify(ctx, f.Store, dispatcher.VerifyQuery{App: "nosuch", Page: dispatcher.Page{Limit: 1}})
+	_, err := verify.Ledger(ctx, f.Store, verify.Query{App: "nosuch", Page: dispatcher.Page{Limit: 1}})
 	wantError(t, "audit of no app", err, dispatcher.ErrNotFound)
-	_, err = dispatcher.Verify(ctx, f.Store, dispatcher.VerifyQuery{App: "shop", Page: dispatcher.Page{Limit: 1, Cursor: "x@y"}})
-	wantError(t, "audit from nowhere", err, dispatcher.ErrVerifyCursor)
+	_, err = verify.Ledger(ctx, f.Store, verify.Query{App: "shop", Page: dispatcher.Page{Limit: 1, Cursor: "x@y"}})
+	wantError(t, "audit from nowhere", err, verify.ErrCursor)
 }
 
 // A trigger with more instants than one call looks at comes in parts, none of them twice.
@@ -160,7 +161,7 @@ func testVerifyInParts(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, f.audit(time.Time{}, time.Time{}, now)); diff != "" {
 		t.Error("audit (-want +got):\n" + diff)
 	}
-	page, err := dispatcher.Verify(t.Context(), f.Store, dispatcher.VerifyQuery{App: "shop", Now: now, Page: dispatcher.Page{Limit: 10}})
+	page, err := verify.Ledger(t.Context(), f.Store, verify.Query{App: "shop", Now: now, Page: dispatcher.Page{Limit: 10}})
 	f.must(err)
 	if len(page.Items) != 1 || page.Items[0].Scheduled > 20_000 || !strings.HasPrefix(page.Next, "dense@") {
 		t.Errorf("first page = %+v, want a part of the dense trigger", page)
@@ -188,7 +189,7 @@ func testVerifyOwedTwice(t *testing.T, f *fixture) {
 // explain returns account and reason of an instant of shop/NAME/tick.
 func (f *fixture) explain(name string, at, now time.Time) string {
 	f.Helper()
-	e, err := dispatcher.Explain(f.Context(), f.Store, dispatcher.ExplainQuery{App: "shop", Job: name, Trigger: "tick", At: at, Now: now})
+	e, err := verify.Explain(f.Context(), f.Store, verify.ExplainQuery{App: "shop", Job: name, Trigger: "tick", At: at, Now: now})
 	f.must(err)
 	return string(e.Verdict) + ": " + e.Reason
 }
@@ -200,21 +201,21 @@ func testExplain(t *testing.T, f *fixture) {
 	f.settleAll("tick", minutes(6))
 	f.must(f.PauseJob(t.Context(), "shop", "tick", "", true, at(minutes(7))))
 	for at, want := range map[time.Time]string{
-		minutes(1):                       "run: it has a run, which ended as succeeded at attempt 1",
-		minutes(3):                       "run: it has a run, which is claimed",
-		minutes(5):                       "misfire: it was missed, and the decision about it was fire_once: late",
-		minutes(7):                       "open: it is owed, and the trigger or its job is paused",
-		minutes(9):                       "planned: it is to come",
-		minutes(2).Add(30 * time.Second): `none: it is no instant of "rate(1m0s)" in UTC`,
+		minutes(1):                       "run: its run ended as succeeded at attempt 1",
+		minutes(3):                       "run: its run is claimed",
+		minutes(5):                       "misfire: it was missed, and the misfire decision was fire_once: late",
+		minutes(7):                       "open: it is due, but the trigger or its job is paused",
+		minutes(9):                       "planned: it is in the future",
+		minutes(2).Add(30 * time.Second): `none: "rate(1m0s)" in UTC does not fire at this time`,
 		t0.Add(-time.Minute):             "none: the trigger was not declared yet",
-		t0.AddDate(0, 0, -31):            "unknown: the history of the app goes back to 2026-04-01T00:00:00.000Z only",
+		t0.AddDate(0, 0, -31):            "unknown: the history of the app only goes back to 2026-04-01T00:00:00.000Z",
 	} {
 		if got := f.explain("tick", at, minutes(8)); got != want {
 			t.Errorf("at %s: got %q, want %q", at.Sub(t0), got, want)
 		}
 	}
 	chain := func(at time.Time) []string {
-		e, err := dispatcher.Explain(t.Context(), f.Store, dispatcher.ExplainQuery{App: "shop", Job: "tick", Trigger: "tick", At: at, Now: minutes(8)})
+		e, err := verify.Explain(t.Context(), f.Store, verify.ExplainQuery{App: "shop", Job: "tick", Trigger: "tick", At: at, Now: minutes(8)})
 		f.must(err)
 		var steps []string
 		for _, s := range e.Steps {
@@ -230,7 +231,7 @@ func testExplain(t *testing.T, f *fixture) {
 		},
 		minutes(5): {
 			declared, "5m0s scheduled; due at 2026-05-01T10:05:00.000Z",
-			"6m0s 3 missed from 2026-05-01T10:04:00.000Z to 2026-05-01T10:06:00.000Z were settled by node " + nodeA.String() + ": fire_once, late",
+			"6m0s node " + nodeA.String() + " settled 3 missed fires from 2026-05-01T10:04:00.000Z to 2026-05-01T10:06:00.000Z: fire_once, late",
 			"6m0s claimed by node " + nodeA.String() + " as attempt 1",
 		},
 		minutes(7): {
@@ -244,7 +245,7 @@ func testExplain(t *testing.T, f *fixture) {
 	if len(held) != 1 {
 		t.Fatalf("claimed %d runs, want the fire of minute 3", len(held))
 	}
-	_, err := dispatcher.Explain(t.Context(), f.Store, dispatcher.ExplainQuery{App: "shop", Job: "tick", Trigger: "nosuch", At: t0, Now: t0})
+	_, err := verify.Explain(t.Context(), f.Store, verify.ExplainQuery{App: "shop", Job: "tick", Trigger: "nosuch", At: t0, Now: t0})
 	wantError(t, "explain no trigger", err, dispatcher.ErrNotFound)
 }
 
@@ -278,11 +279,11 @@ func testExplainDefinitions(t *testing.T, f *fixture) {
 	}
 	check(map[time.Time]string{
 		minutes(1):  "none: it is before start_at 2026-05-01T10:02:00.000Z",
-		minutes(3):  "run: it has a run, which ended as succeeded at attempt 1",
+		minutes(3):  "run: its run ended as succeeded at attempt 1",
 		minutes(4):  "none: the trigger or its job was disabled",
 		minutes(7):  `none: calendar "freeze" excludes it`,
-		minutes(9):  "open: it is due, and not yet claimed or settled",
-		minutes(10): "open: it is owed, and the app is disabled",
+		minutes(9):  "open: it is due and not yet claimed or settled",
+		minutes(10): "open: it is due, but the app is disabled",
 		minutes(12): "none: its repeat_count of 10 was used up",
 		minutes(21): "none: it is after end_at 2026-05-01T10:20:00.000Z",
 	})
@@ -293,8 +294,8 @@ func testExplainDefinitions(t *testing.T, f *fixture) {
 	now = minutes(13)
 	check(map[time.Time]string{
 		minutes(7):  `none: calendar "freeze" excludes it`,
-		minutes(10): "misfire: it was missed, and the decision about it was skip: the job was deleted",
-		minutes(13): "none: the trigger was removed before",
+		minutes(10): "misfire: it was missed, and the misfire decision was skip: the job was deleted",
+		minutes(13): "none: the trigger had been removed",
 	})
 }
 

@@ -1,4 +1,4 @@
-package engine
+package pool
 
 import (
 	"testing"
@@ -7,28 +7,28 @@ import (
 func TestLimitsKeepOneAppAndOneHostFromTakingAll(t *testing.T) {
 	t.Parallel()
 	l := newLimits(10, 6, 4, false)
-	fill := func(in lane) (n int) {
+	fill := func(in QueueKey) (n int) {
 		for l.admit(in) {
 			n++
 		}
 		return n
 	}
 	for _, tt := range []struct {
-		in   lane
+		in   QueueKey
 		want int
 		why  string
 	}{
-		{lane{app: "a", host: "x"}, 4, "the host's"},
-		{lane{app: "a", host: "y"}, 2, "what is left of the app's"},
-		{lane{app: "b", host: "y"}, 2, "what is left of the host's"},
-		{lane{app: "b", host: "z"}, 2, "what is left of all"},
-		{lane{app: "c", host: "z"}, 0, "none"},
+		{QueueKey{App: "a", Host: "x"}, 4, "the host's"},
+		{QueueKey{App: "a", Host: "y"}, 2, "what is left of the app's"},
+		{QueueKey{App: "b", Host: "y"}, 2, "what is left of the host's"},
+		{QueueKey{App: "b", Host: "z"}, 2, "what is left of all"},
+		{QueueKey{App: "c", Host: "z"}, 0, "none"},
 	} {
 		if got := fill(tt.in); got != tt.want {
 			t.Errorf("%+v got %d places, want %d, %s", tt.in, got, tt.want, tt.why)
 		}
 	}
-	if !l.release(lane{app: "a", host: "x"}) || !l.admit(lane{app: "a", host: "x"}) {
+	if !l.release(QueueKey{App: "a", Host: "x"}) || !l.admit(QueueKey{App: "a", Host: "x"}) {
 		t.Error("a place that was given back is not to be had again")
 	}
 }
@@ -36,7 +36,7 @@ func TestLimitsKeepOneAppAndOneHostFromTakingAll(t *testing.T) {
 // Under load what has to wait leaves in batches, not one by one.
 func TestLimitsInBatchesOpenWhenAnEighthIsFree(t *testing.T) {
 	t.Parallel()
-	l, in := newLimits(80, 80, 80, true), lane{app: "a", host: "x"}
+	l, in := newLimits(80, 80, 80, true), QueueKey{App: "a", Host: "x"}
 	for l.admit(in) {
 	}
 	opened := 0
@@ -56,17 +56,17 @@ func TestLimitsInBatchesOpenWhenAnEighthIsFree(t *testing.T) {
 func TestSharesDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	s := shares{newLimits(2, 2, 2, false), newLimits(1, 1, 1, false)}
-	slow, fast := lane{app: "a", host: "x", slow: true}, lane{app: "a", host: "x"}
+	slow, fast := QueueKey{App: "a", Host: "x", Slow: true}, QueueKey{App: "a", Host: "x"}
 	if !s.admit(slow) || s.admit(slow) || !s.admit(fast) || !s.admit(fast) || s.admit(fast) || s.total() != 3 {
 		t.Errorf("places taken: %d, want 1 slow and 2 fast", s.total())
 	}
 }
 
 // What catches up takes a quarter of the places at most; what is on time may take all.
-func TestCatchingUpLeavesPlaces(t *testing.T) {
+func TestCatchUpLeavesPlacesForFiresOnTime(t *testing.T) {
 	t.Parallel()
 	l := newLimits(8, 8, 8, false)
-	late, onTime := lane{app: "a", host: "x", late: true}, lane{app: "a", host: "x"}
+	late, onTime := QueueKey{App: "a", Host: "x", Late: true}, QueueKey{App: "a", Host: "x"}
 	for l.admit(late) {
 	}
 	if l.late.n != 2 {
@@ -82,14 +82,14 @@ func TestCatchingUpLeavesPlaces(t *testing.T) {
 	}
 }
 
-func TestHostWithABoundOfItsOwnKeepsToIt(t *testing.T) {
+func TestHostKeepsToItsOwnLimit(t *testing.T) {
 	t.Parallel()
-	l, in := newLimits(10, 10, 5, false), lane{app: "a", host: "f", atOnce: 2}
+	l, in := newLimits(10, 10, 5, false), QueueKey{App: "a", Host: "f", AtOnce: 2}
 	taken := 0
 	for l.admit(in) {
 		taken++
 	}
-	if taken != 2 || !l.admit(lane{app: "a", host: "other"}) {
+	if taken != 2 || !l.admit(QueueKey{App: "a", Host: "other"}) {
 		t.Errorf("%d places were taken, want 2, and others to find theirs", taken)
 	}
 	if !l.release(in) || !l.admit(in) || l.admit(in) {

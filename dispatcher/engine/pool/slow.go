@@ -1,17 +1,16 @@
-package engine
+package pool
 
 import (
-	"context"
 	"sync"
 	"time"
 )
 
-// slowJobs are the jobs whose attempts take long. They have a share of the pool of their own,
-// so that they do not keep others waiting, until they recover. (XXL-JOB has a fast and a slow
-// pool of threads by the same rule.)
+// slowJobs are the jobs whose attempts take long. They have a share of the pool of their own until
+// they recover, so that others need not wait for them. (XXL-JOB has a fast and a slow thread pool
+// by the same rule.)
 type slowJobs struct {
 	mu sync.Mutex
-	// attempts counts the slow attempts of each job in this minute and in the one before.
+	// attempts counts the slow attempts of each job in this minute, before those in the last.
 	attempts, before map[int64]int
 	// inFlight counts the attempts under way that have become slow.
 	inFlight map[int64]int
@@ -28,12 +27,21 @@ func newSlowJobs() *slowJobs {
 	return &slowJobs{attempts: map[int64]int{}, before: map[int64]int{}, inFlight: map[int64]int{}}
 }
 
-// is tells whether a job counts as slow: by its attempts of the last minute or two, or because
-// one is slow right now, and may be the first of many that hang.
-func (s *slowJobs) is(job int64) bool {
+// IsSlow reports whether a job counts as slow: by its attempts of the last minute or two, or because
+// one is slow now and may be the first of many that hang.
+func (p *Pool[T]) IsSlow(job int64) bool {
+	s := p.slow
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.inFlight[job] > 0 || s.attempts[job] > slowAttempts || s.before[job] > slowAttempts
+}
+
+// NextMinute lets slow jobs recover. Call it once a minute.
+func (p *Pool[T]) NextMinute() {
+	s := p.slow
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.attempts = s.attempts, map[int64]int{}
 }
 
 // began notes that an attempt under way has become slow.
@@ -51,19 +59,4 @@ func (s *slowJobs) ended(job int64) {
 	if s.inFlight[job]--; s.inFlight[job] == 0 {
 		delete(s.inFlight, job)
 	}
-}
-
-// turn begins a minute.
-func (s *slowJobs) turn() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before, s.attempts = s.attempts, map[int64]int{}
-}
-
-// slowLoop lets slow jobs recover.
-func (e *Engine) slowLoop(ctx context.Context) {
-	e.every(ctx, "slow jobs", time.Minute, nil, func(context.Context, time.Time) error {
-		e.pool.slow.turn()
-		return nil
-	})
 }

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// callOf finds what a run calls: in the cache or, for a run that waited long, in the database, which
+// it asks until it answers.
+func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, error) {
+	call, err := e.jobs.call(run)
+	if errors.Is(err, errGone) {
+		untilAnswered(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
+		call, err = e.jobs.call(run)
+	}
+	call.Missed = run.Detail.missed
+	if err == nil && run.Kind == dispatcher.KindCatchUp && call.Missed == nil {
+		call.Missed = e.missedRange(ctx, run)
+	}
+	if err == nil && call.Templates.UseFires() && call.Trigger != "" {
+		err = e.addFires(ctx, run, &call)
+	}
+	return call, err
+}
+
+// missedRange reads the range that a catch-up run of another node stands for; nil: the run is past
+// its retention, as the recorder will find.
+func (e *Engine) missedRange(ctx context.Context, run heldRun) (missed *dispatcher.MissedRange) {
+	untilAnswered(ctx, e.log, "read catch-up run", 1, func() error {
+		found, err := e.store.Run(ctx, run.String())
+		if missed = found.Missed; errors.Is(err, dispatcher.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	return missed
+}
+
+// addFires adds to a call the fires before and after its own, by the schedule under which it was
+// claimed. That schedule is in memory or, for a run of another node or an earlier attempt, on record.
+func (e *Engine) addFires(ctx context.Context, run heldRun, call *dispatcher.Call) error {
+	if s := run.Detail.schedule; s != nil {
+		call.PreviousFire, call.NextFire = dispatcher.FiresAround(s, run.ScheduledAt)
+		return nil
+	}
+	var template *dispatcher.TemplateError
+	untilAnswered(ctx, e.log, "read the schedule of a run", 1, func() (err error) {
+		call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, e.store, call.App, call.Job, call.Trigger, run.ScheduledAt)
+		if errors.As(err, &template) {
+			return nil // another try would not change it
+		}
+		return err
+	})
+	if template != nil {
+		return template
+	}
+	return nil
+}

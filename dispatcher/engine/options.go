@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+)
+
+// Invoker makes one attempt: at most one request on the wire.
+type Invoker interface {
+	Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome
+}
+
+// Options tunes an Engine. The zero value works.
+type Options struct {
+	// Name is the node's label and Version the program's. Both are only shown.
+	Name, Version string
+	// Apps are those that the node serves; empty: all.
+	Apps []string
+	// Labels are what the node offers to jobs that require some.
+	Labels dispatcher.Labels
+	// Window is the interval of the poll and how far it looks ahead; default 5s.
+	Window time.Duration
+	// Handler is the interval of the cluster and misfire handler; default 15s.
+	Handler time.Duration
+	// Heartbeat is the interval of the node's heartbeat; default 5s.
+	Heartbeat time.Duration
+	// DeadAfter is the time without a heartbeat until a node counts as dead; default 60s.
+	DeadAfter time.Duration
+	// Lead is how far ahead of its due time a fire is claimed; default 50ms.
+	Lead time.Duration
+	// Grace is how long a fire is left to the node that is preferred for it; default 1s.
+	Grace time.Duration
+	// PurgeInterval is the interval of the purge of history, give or take a tenth; default 10m.
+	PurgeInterval time.Duration
+	// Drain is how long a shutdown waits for attempts in flight; default 25s.
+	Drain time.Duration
+	// Pool is how many runs the node executes and holds.
+	Pool pool.Options
+	// BreakerFailures is the number of failures in a row that open a host's circuit, so that the
+	// node leaves the host alone for a while; default 20, less than 0: never.
+	BreakerFailures int
+	// HostRate is how many requests per second the node makes to one host; 0: no limit.
+	HostRate int
+	// Batch is how many fires one statement claims or records at most; default 500.
+	Batch int
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// Metrics is where the engine registers its metrics; default a registry of its own.
+	Metrics prometheus.Registerer
+	// OnOutcome is called at the end of every attempt, from the attempt's goroutine; nil: nothing.
+	OnOutcome func(dispatcher.Call, dispatcher.Outcome)
+}
+
+func (o Options) withDefaults() Options {
+	o.Window = cmp.Or(o.Window, 5*time.Second)
+	o.Handler = cmp.Or(o.Handler, 15*time.Second)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 5*time.Second)
+	o.DeadAfter = cmp.Or(o.DeadAfter, 60*time.Second)
+	o.Lead = cmp.Or(o.Lead, 50*time.Millisecond)
+	o.Grace = cmp.Or(o.Grace, time.Second)
+	o.PurgeInterval = cmp.Or(o.PurgeInterval, 10*time.Minute)
+	o.Drain = cmp.Or(o.Drain, 25*time.Second)
+	o.BreakerFailures = cmp.Or(o.BreakerFailures, 20)
+	o.Batch = cmp.Or(o.Batch, 500)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	return o
+}

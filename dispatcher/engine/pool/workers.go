@@ -1,0 +1,204 @@
+package pool
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// workers is how many workers there are and may be.
+type workers[T any] struct {
+	least, most int
+	count       int
+	allowed     int          // how many there may be for now
+	growing     bool         // runs wait for allowed to grow
+	idle        []*worker[T] // the one that worked last is last
+	spawn       func(*Run[T])
+}
+
+// worker makes one attempt after the other.
+type worker[T any] struct {
+	runs chan *Run[T] // the run to do next, one at most
+	run  *Run[T]      // the run that it does, or did last
+	slow *time.Timer  // fires when its attempt has become slow
+}
+
+const (
+	// growAfter is how long runs wait for a worker before more workers start.
+	growAfter = 2 * time.Millisecond
+	// idleAfter is how long a worker beyond the least waits for a run before it leaves.
+	idleAfter = 10 * time.Second
+)
+
+// dispatch gives queued runs to workers, as many as may begin now. p.mu is held.
+func (p *Pool[T]) dispatch() {
+	w := &p.workers
+	for p.queue.Len() > 0 && !p.closing.closed {
+		if len(w.idle) == 0 && w.count >= w.allowed {
+			p.growSoon()
+			return
+		}
+		next := p.queue.Take(1, p.places.attempted.admit)
+		if len(next) == 0 {
+			return // an attempt that ends makes room
+		}
+		p.dequeued(next...)
+		run := next[0]
+		p.running[KeyOf(run.HeldRun)] = run
+		if n := len(w.idle); n > 0 {
+			// Take the worker that worked last: its stack is warm, and the others can leave.
+			last := w.idle[n-1]
+			w.idle = w.idle[:n-1]
+			last.runs <- run
+			continue
+		}
+		w.count++
+		w.spawn(run)
+	}
+	w.growing = false
+}
+
+// growSoon allows half as many workers again once runs have waited for one. p.mu is held.
+func (p *Pool[T]) growSoon() {
+	w := &p.workers
+	if w.growing || w.allowed >= w.most {
+		return
+	}
+	w.growing = true
+	time.AfterFunc(growAfter, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !w.growing || p.closing.closed {
+			return // a worker became free
+		}
+		w.growing = false
+		w.allowed = min(w.allowed+w.allowed/2+1, w.most)
+		p.dispatch()
+	})
+}
+
+// workLoop executes a run and those that follow, until none has come for a while.
+func (p *Pool[T]) workLoop(ctx context.Context, run *Run[T]) {
+	w := &worker[T]{runs: make(chan *Run[T], 1)}
+	idle := time.NewTimer(idleAfter)
+	defer idle.Stop()
+	for run != nil {
+		p.execute(ctx, w, run)
+		p.mu.Lock()
+		if p.closing.closed {
+			p.workers.count--
+			p.mu.Unlock()
+			return
+		}
+		p.workers.idle = append(p.workers.idle, w)
+		p.dispatch()
+		p.mu.Unlock()
+		run = p.nextRun(w, idle)
+	}
+}
+
+// nextRun returns the next run of a worker, or nil when the worker should leave. A worker that was
+// needed when its time had passed waits without end: the pool grows beyond the least again only
+// after every idle worker has had a run.
+func (p *Pool[T]) nextRun(w *worker[T], idle *time.Timer) *Run[T] {
+	idle.Reset(idleAfter)
+	for {
+		select {
+		case run := <-w.runs:
+			return run
+		case <-p.closing.stop:
+		case <-idle.C:
+		}
+		p.mu.Lock()
+		at := slices.Index(p.workers.idle, w)
+		switch {
+		case at < 0: // it was given a run meanwhile
+			p.mu.Unlock()
+			return <-w.runs
+		case p.closing.closed || p.workers.count > p.workers.least:
+			p.workers.idle = append(p.workers.idle[:at], p.workers.idle[at+1:]...)
+			p.workers.count--
+			p.workers.allowed = max(p.workers.count, p.workers.least)
+			p.mu.Unlock()
+			return nil
+		}
+		p.mu.Unlock()
+	}
+}
+
+// execute makes one attempt and gives its places back.
+func (p *Pool[T]) execute(ctx context.Context, w *worker[T], run *Run[T]) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.mu.Lock()
+	run.cancel = cancel
+	attempt := *run // run itself may move to the slow share meanwhile
+	p.closing.undecided++
+	p.mu.Unlock()
+
+	may := p.work.WaitUntilDue(ctx, attempt, p.closing.stop)
+	p.mu.Lock()
+	p.closing.undecided--
+	p.closing.decided.Broadcast()
+	if !may {
+		delete(p.owned, KeyOf(run.HeldRun))
+		if p.closing.closed {
+			p.closing.notAttempted = append(p.closing.notAttempted, run.HeldRun)
+		}
+	}
+	p.mu.Unlock()
+	if may {
+		w.startTimer(p, run)
+		p.work.Attempt(ctx, attempt)
+		w.slow.Stop()
+	}
+	p.finish(run)
+}
+
+// startTimer starts the timer that moves a slow attempt to the slow share.
+func (w *worker[T]) startTimer(p *Pool[T], run *Run[T]) {
+	p.mu.Lock()
+	w.run = run
+	p.mu.Unlock()
+	if w.slow == nil {
+		w.slow = time.AfterFunc(slowAfter, func() { p.becameSlow(w) })
+		return
+	}
+	w.slow.Reset(slowAfter)
+}
+
+// becameSlow notes that the attempt of a worker has become slow. If the slow share has room, the
+// attempt moves there and leaves its place to others.
+func (p *Pool[T]) becameSlow(w *worker[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	run := w.run
+	if run == nil || p.running[KeyOf(run.HeldRun)] != run || run.slow {
+		return // it ended as the timer fired
+	}
+	run.slow = true
+	p.slow.began(run.JobID)
+	to := run.Queue
+	to.Slow = true
+	if run.Queue.Slow || !run.Queue.MayBeSlow() || !p.places.attempted.admit(to) {
+		return
+	}
+	p.places.attempted.release(run.Queue)
+	p.move(run, to)
+	p.workers.allowed = min(p.workers.allowed+1, p.workers.most)
+	p.dispatch()
+}
+
+// finish gives back the places of a run that is over.
+func (p *Pool[T]) finish(run *Run[T]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if run.slow {
+		p.slow.ended(run.JobID)
+	}
+	delete(p.running, KeyOf(run.HeldRun))
+	p.places.attempted.release(run.Queue)
+	if p.places.claimed.release(run.Queue) || p.places.claimed.total() == 0 {
+		notify(p.freed)
+	}
+}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Store is what the engine asks of a store.
+type Store interface {
+	dispatcher.Dispatch  // due triggers, claims, attempts
+	dispatcher.Retries   // runs that are attempted again
+	dispatcher.Locks     // of the handler's steps
+	dispatcher.Revisions // for the fires before and after one, in templates
+	// Run returns one run, for the range of fires that a catch-up run stands for.
+	Run(ctx context.Context, id string) (dispatcher.Run, error)
+
+	membership
+	upkeep
+}
+
+// membership is how a node joins the fleet, shows that it is alive, and leaves.
+type membership interface {
+	Installation(ctx context.Context) (string, error)
+	Clock(ctx context.Context) (time.Time, error)
+	Register(ctx context.Context, node dispatcher.Node, now time.Time) error
+	Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error)
+	SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (dispatcher.Node, error)
+	Deregister(ctx context.Context, id dispatcher.NodeID) error
+	MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
+}
+
+// upkeep is the rest of the handler's steps, and retention.
+type upkeep interface {
+	Rollback(ctx context.Context) (*dispatcher.Rollback, error)
+	SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.RollbackSkipped, error)
+	ZonesChanged(ctx context.Context) (bool, error)
+	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.Rescheduled, error)
+	RollUp(ctx context.Context, after int64, limit int) (dispatcher.RolledUp, error)
+	Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error)
+}

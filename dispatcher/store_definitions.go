@@ -1,0 +1,63 @@
+package dispatcher
+
+import (
+	"context"
+)
+
+// Definitions are what users declare. Each write adds its entry to the audit log in the same
+// transaction and notifies all nodes once it is committed (see Dispatch.Listen).
+type Definitions interface {
+	// PutApp creates or replaces an app. It returns it as stored, and whether it was created.
+	PutApp(ctx context.Context, app App, change Change) (stored App, created bool, err error)
+	// App returns ErrNotFound if there is none of that name.
+	App(ctx context.Context, name string) (App, error)
+	// Apps lists by name.
+	Apps(ctx context.Context, page Page) ([]App, error)
+	// DeleteApp returns ErrNotEmpty while the app has jobs or calendars.
+	DeleteApp(ctx context.Context, name string, change Change) error
+
+	// PutJob creates or replaces a job with its triggers in one transaction, by the rules of
+	// Apply. It returns the job as stored, without the values of its secrets, and whether it was
+	// created. ErrNotFound: the app does not exist. Problems: the definition is wrong, or its
+	// secrets cannot be stored.
+	PutJob(ctx context.Context, job Job, change Change) (stored Job, created bool, err error)
+	// Job returns ErrNotFound if there is none of that name.
+	Job(ctx context.Context, app, name string) (Job, error)
+	// Jobs lists by name. A job whose definition cannot be read is listed in state ERROR with
+	// a warning; Job returns an error for it.
+	Jobs(ctx context.Context, app string, page Page) ([]Job, error)
+	// DeleteJob removes the definition and stops its fires. The ledger stays.
+	DeleteJob(ctx context.Context, app, name string, change Change) error
+	// PauseJob sets or lifts an operator's pause of a job, or of one trigger if trigger is not
+	// empty, and increments the revision, which voids every fire already in a node's memory.
+	PauseJob(ctx context.Context, app, job, trigger string, paused bool, change Change) (Job, error)
+
+	// PutCalendar creates or replaces a calendar. It returns the calendar as stored, and whether
+	// it was created. In the same transaction, the triggers that depend on it, also through
+	// bases, get new fire times by the rules of RescheduleForCalendar. ErrNotFound: the app does
+	// not exist. Problems: the definition is wrong, or a base is.
+	PutCalendar(ctx context.Context, calendar Calendar, change Change) (stored Calendar, created bool, err error)
+	// Calendar returns ErrNotFound if there is none of that name.
+	Calendar(ctx context.Context, app, name string) (Calendar, error)
+	// Calendars lists by name.
+	Calendars(ctx context.Context, app string, page Page) ([]Calendar, error)
+	// DeleteCalendar returns an error that is ErrInUse and names the user, while a trigger or a
+	// calendar refers to the calendar.
+	DeleteCalendar(ctx context.Context, app, name string, change Change) error
+}
+
+// Credentials are the API tokens and the stored secrets of targets.
+type Credentials interface {
+	// RewrapSecrets encrypts the data keys of all stored secrets with the current key and returns how
+	// many it changed; see ErrKeyMissing.
+	RewrapSecrets(ctx context.Context, change Change) (int, error)
+
+	// CreateToken stores a token; ErrPrecondition if its name is taken.
+	CreateToken(ctx context.Context, token APIToken) error
+	// TokenByHash returns ErrNotFound for an unknown token.
+	TokenByHash(ctx context.Context, hash [32]byte) (APIToken, error)
+	// Tokens lists by name.
+	Tokens(ctx context.Context) ([]APIToken, error)
+	// DeleteToken revokes a token.
+	DeleteToken(ctx context.Context, name string) error
+}

@@ -1,0 +1,226 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Dispatch is what the engine does for each fire: hot, batched, each write a compare-and-swap.
+type Dispatch interface {
+	// Due reads one page of the window.
+	Due(ctx context.Context, query DueQuery) ([]DueTrigger, error)
+	// JobsByID returns the jobs that still exist, in any order, with the values of their stored
+	// secrets. A secret that the keys do not open has no value.
+	JobsByID(ctx context.Context, ids []int64) ([]JobVersion, error)
+	// AppCalendars returns all calendars of an app and their common revision: the fire time of a
+	// trigger whose CalendarRevision is not higher comes from these calendars or older ones.
+	AppCalendars(ctx context.Context, app string) (revision int64, all []Calendar, err error)
+	// Claim advances triggers and inserts their runs in one statement, and returns the runs
+	// that were won. A lost fire is no error. Nothing is won unless the node is active and
+	// the app enabled. After an error the outcome is unknown: call Held.
+	Claim(ctx context.Context, batch ClaimBatch) ([]HeldRun, error)
+	// Held returns the live runs that node holds under token, or under any token if it is 0, except
+	// those that it has begun.
+	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
+	// OverdueApps returns the enabled apps among apps, empty: all, with triggers that are later than
+	// their MisfireAfter, of jobs that require no other labels.
+	OverdueApps(ctx context.Context, apps []string, labels Labels, now time.Time) ([]string, error)
+	// Settle advances triggers, inserts misfires and their runs in one statement, and
+	// returns the runs that were won. As with Claim, a lost fire is no error.
+	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)
+	// Adopt gives a node the runs that are queued or held by a dead node, oldest first, and
+	// increments their attempt. The attempt of a dead node is recorded as lost. Runs of a
+	// disabled app wait until it is enabled. Runs that were begun are left to FailLostRuns.
+	Adopt(ctx context.Context, query AdoptQuery) ([]HeldRun, error)
+	// Release hands back runs whose attempt was not begun: they are queued, and the number of the
+	// attempt is used again.
+	Release(ctx context.Context, runs []HeldRun) error
+	// Begin commits that the requests of runs are about to be sent, and returns the runs that their
+	// node still holds: only these may be sent. Calling it again changes nothing. It is for
+	// at_most_once jobs; for others the claim is enough.
+	Begin(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
+	// Acquire grants slots to runs that are about to begin, and returns the runs that may begin. It is
+	// for jobs that bound their concurrency. By the policy of the job, the other runs wait, are
+	// skipped, or cause earlier runs to be cancelled. A run keeps its slot until it ends, whichever
+	// node works on it, so a run that asks again may begin unless another attempt of it is still
+	// in flight.
+	Acquire(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
+	// ReleaseSlots tells that attempts with slots are over. The slots of runs that ended go to waiting
+	// runs, which any node may then adopt.
+	ReleaseSlots(ctx context.Context, runs []HeldRun) error
+	// GrantWaiting grants free slots of all jobs to waiting runs, in place of nodes that died before
+	// their ReleaseSlots.
+	GrantWaiting(ctx context.Context) error
+	// FailLostRuns ends as lost the begun runs of dead nodes, and returns how many.
+	FailLostRuns(ctx context.Context, now time.Time) (int, error)
+	// Record ends attempts, fenced by token: a record with another token than the run's becomes the
+	// late result of its attempt. Recording an outcome again changes nothing. The same statement
+	// sets a run that will be attempted again to retrying.
+	Record(ctx context.Context, records []Record) error
+	// EndedDelays returns at most limit triggers with a fixed delay, of enabled jobs, that have no
+	// next fire although their latest run has ended or was skipped: those in ids, or any if ids is
+	// empty.
+	EndedDelays(ctx context.Context, ids []int64, limit int) ([]EndedDelay, error)
+	// ScheduleNext gives fixed delays their next fires and counts the ended runs. An outdated
+	// DelayedFire changes nothing and is no error.
+	ScheduleNext(ctx context.Context, delayed []DelayedFire) error
+	// Quarantine puts a trigger that cannot be evaluated into state error, if it still has
+	// that revision.
+	Quarantine(ctx context.Context, triggerID, revision int64, reason string) error
+	// Listen calls notify for every change that nodes should know of, until ctx ends. Notifications
+	// may be lost or repeated. After an error, call it again.
+	Listen(ctx context.Context, notify func(Notification)) error
+}
+
+// DueTrigger is a trigger as the window poll reads it.
+type DueTrigger struct {
+	ID, JobID, AppID, Revision int64
+	// CalendarRevision is that of the app's calendars when NextFireTime was computed; 0 without a
+	// calendar.
+	CalendarRevision int64
+	// Spec lacks Identity and Calendar, which follow from the names.
+	Spec         schedule.Spec
+	Calendar     string
+	NodeLabels   Labels // of the job
+	MisfireAfter time.Duration
+	// MisfirePolicy and CatchUpWindow are never empty.
+	MisfirePolicy MisfirePolicy
+	CatchUpWindow time.Duration
+	PrevFireTime  time.Time // zero: none
+	NextFireTime  time.Time
+	DueAt         time.Time // NextFireTime plus its jitter
+}
+
+// DueQuery selects the triggers that an enabled app, job and trigger, none of them paused,
+// has waiting and due at or before Until, by (due at, id).
+type DueQuery struct {
+	Apps  []string // empty: all
+	Until time.Time
+	// Overdue selects only triggers that are later than their MisfireAfter at Now, for the handler;
+	// without it they are left out.
+	Overdue bool
+	Now     time.Time
+	// AfterTime and AfterID are DueAt and ID of the last trigger of the previous page.
+	AfterTime time.Time
+	AfterID   int64
+	Limit     int
+}
+
+// Advance is one compare-and-swap of a trigger: from (Revision, CalendarRevision, Prev, Next)
+// to (Next, Then).
+type Advance struct {
+	TriggerID, Revision, CalendarRevision int64
+	Prev                                  time.Time // zero: none
+	Next                                  time.Time // the scheduled time that is claimed or settled
+	// Then is the fire time after Next. Zero completes the trigger, except a fixed delay, which
+	// waits for the end of its run; see ScheduleNext. ThenDue is when Then is due; zero if Then is zero.
+	Then, ThenDue time.Time
+}
+
+// ClaimBatch claims fires for a node, at most one of each trigger.
+type ClaimBatch struct {
+	Node  NodeID
+	Token Token
+	// Lead is how long before it is due a fire may be claimed, by the database's clock.
+	Lead     time.Duration
+	Advances []Advance
+	Now      time.Time
+}
+
+// HeldRun is a run that a node holds and is to execute.
+type HeldRun struct {
+	RunKey
+	JobID    int64
+	Revision int64 // the job's when the run was claimed, requested, adopted or retried
+	Token    Token
+	Attempt  int
+	// Failures are the attempts that count against the job's Retry. RetryUntil is when the run fails
+	// for good; zero before the first failure.
+	Failures   int
+	RetryUntil time.Time
+}
+
+// Settlement decides about the missed fires of one trigger: From is Advance.Next.
+type Settlement struct {
+	Advance
+	To       time.Time // last missed fire
+	Count    int
+	Decision Decision
+	Reason   string
+	// CatchUp is the scheduled time of the catch-up run; zero: none. With DecisionFireAll it is Next,
+	// which is also To; the run then is of KindSchedule, and there is no misfire.
+	CatchUp time.Time
+}
+
+// SettleBatch settles misfires; the catch-up runs belong to Node under Token.
+type SettleBatch struct {
+	Node        NodeID
+	Token       Token
+	Settlements []Settlement
+	Now         time.Time
+}
+
+// AdoptQuery selects runs that no live node works on, of jobs that require no other labels.
+type AdoptQuery struct {
+	Apps   []string // empty: all
+	Labels Labels   // of the node
+	Node   NodeID
+	Token  Token
+	Limit  int
+	Now    time.Time
+	// Retries selects instead retrying runs that are due, of jobs and triggers that are neither
+	// paused nor disabled.
+	Retries bool
+}
+
+// Record is the outcome of one attempt, to be stored against the token of its run.
+type Record struct {
+	RunKey
+	Node    NodeID
+	Token   Token
+	Attempt int
+	Outcome Outcome
+	// Next is when the run is attempted again; nil: the outcome is its end.
+	Next *NextAttempt
+}
+
+// EndedDelay is a trigger with a fixed delay that needs its next fire, because its latest run ended or
+// its latest fire was missed and skipped.
+type EndedDelay struct {
+	DueTrigger           // NextFireTime and DueAt are zero; Spec.Anchor is EndedAt
+	EndedAt    time.Time // when the run ended, or the fire was skipped
+	Fired      int       // fires before it
+}
+
+// DelayedFire gives a fixed delay its next fire: a compare-and-swap from (Revision, CalendarRevision,
+// Prev, no next fire time) to (Prev, Next).
+type DelayedFire struct {
+	TriggerID, Revision, CalendarRevision int64
+	Prev                                  time.Time
+	Anchor                                time.Time // end of the run
+	Next, Due                             time.Time // zero completes the trigger
+}
+
+// JobVersion is a job as the engine runs it: without Triggers, which the window poll reads when they
+// are due, and without Warnings, which are for people.
+type JobVersion struct {
+	ID int64
+	Job
+	// TriggerNames are the names of its triggers.
+	TriggerNames []string
+	// AppWeight is the weight of the job's app.
+	AppWeight int
+	// Err is why the stored definition cannot be read, for example because a newer version
+	// wrote it. Of the Job only App, Name and Revision are then valid.
+	Err error
+}
+
+// Notification is a reason to look at the database, never the truth itself.
+type Notification struct {
+	// Run is the id of a run that was cancelled; empty: definitions changed, or runs wait.
+	Run string
+	// Adopt tells that runs wait to be adopted, and that nothing else changed.
+	Adopt bool
+}

@@ -1,0 +1,38 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// RolledUp is what one call of RollUp looked at.
+type RolledUp struct {
+	Changed int   // states that were written
+	Last    int64 // the id of the last job
+	More    bool  // there are jobs after it
+}
+
+// States are the states of jobs, as people see them.
+type States interface {
+	// RollUp computes the states of at most limit jobs after an id, in the order of ids, and writes
+	// those that changed. The handler calls it under LockStates.
+	RollUp(ctx context.Context, after int64, limit int) (RolledUp, error)
+}
+
+// Rescheduled is what one call of RescheduleForZones looked at.
+type Rescheduled struct {
+	Moved int   // triggers that got another fire time
+	Last  int64 // the id of the last trigger
+	More  bool  // there may be triggers after it
+}
+
+// Zones keep fire times in step with the time zone database, which is part of the program.
+type Zones interface {
+	// ZonesChanged reports whether fire times may come from another time zone database than this
+	// program's, while no live node uses another one.
+	ZonesChanged(ctx context.Context) (bool, error)
+	// RescheduleForZones computes the fire times of at most limit triggers after an id, in the order of
+	// ids, that depend on zones. Each change gets an entry in the audit log. After the last trigger
+	// it stores that all fire times come from this program's zones.
+	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (Rescheduled, error)
+}

@@ -1,0 +1,69 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// RunQuery selects runs, latest scheduled first. Empty fields select all.
+type RunQuery struct {
+	App, Job, Trigger string
+	State             RunState
+	// From and To bound the scheduled time, both inclusive; zero: unbounded.
+	From, To time.Time
+	Page     Page // the cursor is a run's id
+}
+
+// Ledger is the history, and requests about single runs.
+type Ledger interface {
+	// Runs returns ErrNotFound if the app, or the job or trigger of a query that names one,
+	// never existed. Deleted ones keep their runs.
+	Runs(ctx context.Context, query RunQuery) ([]Run, error)
+	// Run returns one run with its attempts.
+	Run(ctx context.Context, id string) (Run, error)
+	// Slots lists the slots of a job that are taken, in the order of their runs.
+	Slots(ctx context.Context, app, job string) ([]Slot, error)
+	// Misfires lists the misfire decisions of an app, latest first, optionally of one job and trigger.
+	// The cursor is Misfire.Cursor of the last item.
+	Misfires(ctx context.Context, query RunQuery) ([]Misfire, error)
+
+	// RequestRun queues a manual run of a job, to be adopted by any node. Its scheduled
+	// time is now.
+	RequestRun(ctx context.Context, app, job string, change Change) (Run, error)
+	// RetryRun queues a finished or retrying run for its next attempt, with all the attempts that
+	// its job allows. ErrConflict: the run is queued or in progress.
+	RetryRun(ctx context.Context, id string, change Change) (Run, error)
+	// CancelRun ends a live run as cancelled; the result of a request in flight becomes a
+	// late result. ErrConflict: it is finished.
+	CancelRun(ctx context.Context, id string, change Change) (Run, error)
+}
+
+// Purged is what one call of Purge removed.
+type Purged struct {
+	// Partitions are tables of one day that were dropped, on PostgreSQL.
+	Partitions int
+	// Runs, with their attempts, and Misfires were deleted one by one.
+	Runs, Misfires int
+	// AuditEntries are entries of the audit log.
+	AuditEntries int
+	// Jobs are jobs whose DeleteAfterCompletion has passed.
+	Jobs int
+	// More tells that there is more to remove now.
+	More bool
+	// Busy tells that another node is purging, so nothing was done.
+	Busy bool
+}
+
+// Retention removes history that has expired.
+type Retention interface {
+	// Purge removes what is older than the retention of its app, by whole UTC days: runs by
+	// their scheduled time and end, misfires by their last fire and decision. Live runs stay, and so
+	// does a run whose end a fixed delay still counts from. On PostgreSQL a day is dropped as a
+	// partition once it is older than the longest retention of all apps; Purge also creates the
+	// partitions of the coming days. A call is bounded, runs under LockHistory, and never waits:
+	// locked rows are left for a later call.
+	//
+	// It also deletes jobs whose DeleteAfterCompletion has passed. Beyond the longest retention it
+	// removes the revisions of deleted definitions and, if AuditLogKept has passed too, the audit log.
+	Purge(ctx context.Context, node NodeID, now time.Time) (Purged, error)
+}

@@ -1,0 +1,24 @@
+// Package verify compares the ledger with the schedules that were in force.
+//
+// Explain says what became of one scheduled time of a trigger, and why. Ledger does the same for a
+// whole app in bulk: every scheduled time has a run, lies in a misfire decision, or is still open.
+// Any other one is a discrepancy, and so is a run at a time that no schedule has.
+//
+// Both read the history of definitions before the ledger. A fire that a node claims in between is
+// then found in the ledger, or counts as open; it never looks lost.
+package verify
+
+import (
+	"context"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Reader is what this package asks of a store.
+type Reader interface {
+	dispatcher.Revisions
+	// Run returns ErrNotFound if there is no such run.
+	Run(ctx context.Context, id string) (dispatcher.Run, error)
+	// Misfires lists misfire decisions, latest first; the cursor is Misfire.Cursor of the last item.
+	Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error)
+}

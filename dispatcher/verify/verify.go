@@ -1,0 +1,340 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Query selects the scheduled times of an app to verify.
+type Query struct {
+	App string
+	// From and To bound the scheduled times, both inclusive. They are cut to the history that is
+	// kept; zero means all of it.
+	From, To time.Time
+	// Page.Limit is the most jobs to look at; the cursor is Page.Next of the page before.
+	Page dispatcher.Page
+	Now  time.Time
+}
+
+// Page is one page of results; Next is the cursor of the following one, empty after the last.
+type Page struct {
+	Items []Trigger `json:"items"`
+	Next  string    `json:"next,omitempty"`
+}
+
+// Trigger compares the schedule of a trigger with the ledger, for all of a period or a part of it.
+type Trigger struct {
+	Job     string `json:"job"`
+	Trigger string `json:"trigger"`
+	// From and To bound the scheduled times that were compared, both inclusive.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Scheduled counts the scheduled times. Each of them has a run, lies in a misfire decision, is
+	// open (not yet claimed or settled), or is a discrepancy.
+	Scheduled int `json:"scheduled"`
+	Runs      int `json:"runs"`
+	Misfired  int `json:"misfired"`
+	Open      int `json:"open"`
+	// Unexplained counts the discrepancies. Discrepancies are the first hundred of them.
+	Unexplained   int           `json:"unexplained"`
+	Discrepancies []Discrepancy `json:"discrepancies,omitempty"`
+	// Unchecked says why a part of the trigger's history was not compared.
+	Unchecked string `json:"unchecked,omitempty"`
+}
+
+// Discrepancy is a time at which schedule and ledger disagree.
+type Discrepancy struct {
+	At   time.Time       `json:"at"`
+	Kind DiscrepancyKind `json:"kind"`
+}
+
+// DiscrepancyKind says how they disagree.
+type DiscrepancyKind string
+
+// The kinds of discrepancy.
+const (
+	DiscrepancyMissing    DiscrepancyKind = "missing"    // neither a run nor a misfire decision
+	DiscrepancyDoubled    DiscrepancyKind = "doubled"    // more than one of these
+	DiscrepancyUnexpected DiscrepancyKind = "unexpected" // a run at a time that was not scheduled
+)
+
+const (
+	// maxTimes bounds the scheduled times that one call of Ledger looks at.
+	maxTimes = 20_000
+	// maxDiscrepancies bounds those that are listed of a trigger.
+	maxDiscrepancies = 100
+)
+
+// Ledger compares the ledger of an app with its schedules, job by job. One call does a bounded
+// amount of work: a job with more scheduled times than that continues on the next page. The error
+// is ErrNotFound if there is no such app, and ErrCursor for a cursor that no page gave out.
+func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
+	page := Page{Items: []Trigger{}}
+	from, err := parseCursor(query.Page.Cursor)
+	if err != nil {
+		return page, err
+	}
+	app, err := reader.AppHistory(ctx, query.App, query.To, query.Now)
+	if err != nil {
+		return page, err
+	}
+	first, last := latest(query.From, app.Since), query.To
+	if last.IsZero() || last.After(app.Now) {
+		last = app.Now
+	}
+	jobs, err := reader.EveryJobName(ctx, query.App, dispatcher.Page{Cursor: from.job, Limit: query.Page.Limit})
+	if err != nil {
+		return page, err
+	}
+	more := len(jobs) == query.Page.Limit
+	start := first
+	if from.within {
+		jobs = append([]string{from.job}, jobs...)
+		start = latest(from.at, first)
+	}
+	budget := maxTimes
+	for i, job := range jobs {
+		items, reached, used, err := verifyJob(ctx, reader, query.App, job, start, last)
+		if err != nil {
+			return page, fmt.Errorf("verify job %s/%s: %w", query.App, job, err)
+		}
+		start = first
+		page.Items = append(page.Items, items...)
+		budget -= used
+		switch {
+		case reached.Before(last):
+			page.Next = cursor{job: job, within: true, at: reached.Add(time.Millisecond)}.String()
+			return page, nil
+		case budget <= 0 && (i+1 < len(jobs) || more):
+			page.Next = job
+			return page, nil
+		}
+	}
+	if more {
+		page.Next = jobs[len(jobs)-1]
+	}
+	return page, nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// verifyJob compares the triggers of a job from one time on. It returns the time up to which it
+// came, and how much of the budget that took.
+func verifyJob(
+	ctx context.Context, reader Reader, app, job string, from, to time.Time,
+) (items []Trigger, reached time.Time, used int, err error) {
+	if to.Before(from) {
+		return nil, to, 0, nil
+	}
+	histories, err := reader.TriggerHistories(ctx, app, job, from)
+	if err != nil || len(histories) == 0 {
+		return nil, to, 1, err
+	}
+	schedules := dispatcher.NewPastSchedules(reader, app, job)
+	all := make([]*scheduled, len(histories))
+	share := max(maxTimes/len(histories), 100)
+	for i := range histories {
+		if all[i], err = evaluate(ctx, schedules, &histories[i], from, to, share); err != nil {
+			return nil, to, 0, err
+		}
+		to = all[i].reached(to)
+	}
+	// A job with a thousand times more runs than scheduled times gets through, but slowly.
+	const most = 2 * maxTimes
+	fires, err := reader.Fires(ctx, app, job, from, to, most)
+	if err != nil {
+		return nil, to, 0, err
+	}
+	if len(fires) == most && fires[most-1].ScheduledAt.After(from) {
+		to = fires[most-1].ScheduledAt.Add(-time.Millisecond)
+	}
+	misfires, err := misfiresByTrigger(ctx, reader, dispatcher.RunQuery{App: app, Job: job, From: from, To: to})
+	if err != nil {
+		return nil, to, 0, err
+	}
+	runs := map[int64][]time.Time{}
+	for _, key := range fires {
+		runs[key.TriggerID] = append(runs[key.TriggerID], key.ScheduledAt)
+	}
+	for _, one := range all {
+		one.cut(to)
+		used += len(one.times) + 1
+		result := Trigger{Job: job, Trigger: one.trigger, From: from, To: to}
+		one.compare(&result, runs[dispatcher.TriggerID(app, job, one.trigger)], misfires[one.trigger])
+		items = append(items, result)
+	}
+	slices.SortFunc(items, func(a, b Trigger) int { return cmp.Compare(a.Trigger, b.Trigger) })
+	return items, to, used + len(fires), nil
+}
+
+// misfiresByTrigger returns all misfire decisions that a query selects, by trigger.
+func misfiresByTrigger(
+	ctx context.Context, reader Reader, query dispatcher.RunQuery,
+) (map[string][]dispatcher.Misfire, error) {
+	all := map[string][]dispatcher.Misfire{}
+	for query.Page.Limit = 1000; ; {
+		page, err := reader.Misfires(ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range page {
+			all[m.Trigger] = append(all[m.Trigger], m)
+		}
+		if len(page) < query.Page.Limit {
+			return all, nil
+		}
+		query.Page.Cursor = page[len(page)-1].Cursor()
+	}
+}
+
+// scheduled are the scheduled times of a trigger in a period.
+type scheduled struct {
+	trigger string
+	times   []time.Time // in order
+	full    bool        // there are more than were asked for
+	open    time.Time   // the first that is not yet claimed or settled; zero: none
+	// unchecked are spans whose scheduled times are unknown; why says why.
+	unchecked []dispatcher.Span
+	why       string
+	// doubtful are spans evaluated then with another time zone database, which may have had
+	// other scheduled times.
+	doubtful []dispatcher.Span
+}
+
+// evaluate returns at most limit scheduled times of a trigger between two times.
+func evaluate(
+	ctx context.Context, schedules *dispatcher.PastSchedules, history *dispatcher.TriggerHistory, from, to time.Time, limit int,
+) (*scheduled, error) {
+	t := &scheduled{trigger: history.Name}
+	for _, s := range history.Spans() {
+		if !s.Open.IsZero() {
+			t.open = s.Open
+		}
+		low, high := latest(s.From, from), s.Until
+		if high.After(to) {
+			high = to
+		}
+		if high.Before(low) || t.full {
+			continue
+		}
+		parsed, err := schedules.At(ctx, history.Name, s.Revision)
+		var unreadable *dispatcher.UnreadableError
+		switch {
+		case errors.As(err, &unreadable):
+			t.skip(s, "its definition cannot be evaluated: "+err.Error())
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if _, delayed := parsed.FixedDelay(); delayed {
+			t.skip(s, "the fires of a fixed delay follow from its runs")
+			continue
+		}
+		if s.Revision.UsesZones() && s.Revision.Zones != schedule.ZonesVersion() {
+			t.doubtful = append(t.doubtful, s)
+		}
+		t.times = append(t.times, parsed.Between(low.Add(-time.Millisecond), high, limit+1-len(t.times))...)
+		t.full = len(t.times) > limit
+	}
+	var reached time.Time
+	if t.full {
+		reached = t.times[limit-1]
+	}
+	// Two spans hold the same time if its fire was claimed early and its job was then deleted and
+	// declared again.
+	slices.SortFunc(t.times, time.Time.Compare)
+	t.times = slices.CompactFunc(t.times, time.Time.Equal)
+	if t.full {
+		t.cut(reached)
+	}
+	return t, nil
+}
+
+func (t *scheduled) skip(s dispatcher.Span, why string) {
+	t.unchecked, t.why = append(t.unchecked, s), why
+}
+
+// reached returns the time up to which t is complete.
+func (t *scheduled) reached(to time.Time) time.Time {
+	if t.full && len(t.times) > 0 && t.times[len(t.times)-1].Before(to) {
+		return t.times[len(t.times)-1]
+	}
+	return to
+}
+
+// cut drops the times after to.
+func (t *scheduled) cut(to time.Time) {
+	n := sort.Search(len(t.times), func(i int) bool { return t.times[i].After(to) })
+	t.times = t.times[:n]
+}
+
+// compare fills result from the scheduled times, the runs in order, and the misfire decisions.
+func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispatcher.Misfire) {
+	result.Scheduled, result.Unchecked = len(t.times), t.why
+	found := make([]int, len(t.times)) // runs and misfire decisions of each time
+	covered := make([]bool, len(t.times))
+	for _, m := range misfires {
+		first := sort.Search(len(t.times), func(i int) bool { return !t.times[i].Before(m.From) })
+		for i := first; i < len(t.times) && !t.times[i].After(m.To); i++ {
+			found[i]++
+			covered[i] = true
+		}
+	}
+	for _, at := range runs {
+		i, expected := slices.BinarySearchFunc(t.times, at, time.Time.Compare)
+		switch {
+		case expected:
+			found[i]++
+			result.Runs++
+		case at.After(result.To) || t.isOpen(at) || within(t.unchecked, at):
+		default:
+			t.report(result, at, DiscrepancyUnexpected)
+		}
+	}
+	for i, n := range found {
+		if covered[i] {
+			result.Misfired++
+		}
+		switch {
+		case n > 1:
+			t.report(result, t.times[i], DiscrepancyDoubled)
+		case n == 0 && t.isOpen(t.times[i]):
+			result.Open++
+		case n == 0:
+			t.report(result, t.times[i], DiscrepancyMissing)
+		}
+	}
+	slices.SortFunc(result.Discrepancies, func(a, b Discrepancy) int { return a.At.Compare(b.At) })
+}
+
+// isOpen says whether a fire may have been claimed only after the history was read.
+func (t *scheduled) isOpen(at time.Time) bool { return !t.open.IsZero() && !at.Before(t.open) }
+
+func within(spans []dispatcher.Span, at time.Time) bool {
+	return slices.ContainsFunc(spans, func(s dispatcher.Span) bool { return s.Contains(at) })
+}
+
+// report adds a discrepancy, unless the time is in a doubtful span.
+func (t *scheduled) report(result *Trigger, at time.Time, kind DiscrepancyKind) {
+	if within(t.doubtful, at) {
+		result.Unchecked = "schedule and ledger differ, such as at " + dispatcher.FormatInstant(at) +
+			", but another time zone database was in use then"
+		return
+	}
+	if result.Unexplained++; result.Unexplained <= maxDiscrepancies {
+		result.Discrepancies = append(result.Discrepancies, Discrepancy{at, kind})
+	}
+}
