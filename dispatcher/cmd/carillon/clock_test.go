@@ -85,7 +85,7 @@ func newJumping(t *testing.T) *jumping {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	token := newToken(t, database)
-	// Rare signs of life and a busy handler: as the clock leaps, one node's are old and another's are not.
+	// Rare heartbeats and a busy handler: when the clock jumps, the last heartbeat of one node is old, that of another is not.
 	settings := []string{"--handler-interval=100ms", "--heartbeat=1300ms", "--dead-after=4s", "--poll-window=200ms", "--share-grace=100ms"}
 	j.node = startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
@@ -167,8 +167,8 @@ func (j *jumping) check() {
 	}
 }
 
-// An hour that the database's clock leaps over is missed, and settled as its triggers say. Nobody is
-// dead for it: signs of life that look old are so for all.
+// An hour that the database's clock jumps over is missed, and handled by the misfire policies. No node is marked
+// dead for it, because the heartbeats of all nodes look equally old.
 func TestDatabaseClockJumpsAhead(t *testing.T) {
 	t.Parallel()
 	j := newJumping(t)

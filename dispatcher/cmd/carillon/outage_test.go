@@ -144,7 +144,7 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	exec(`ALTER DATABASE ` + name + ` SET default_transaction_read_only = on`)
 	g.close()
 	g.open()
-	until(t, "the node not to be ready beside a standby", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
+	until(t, "the node not to be ready over a standby", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
 	exec(`SET default_transaction_read_only = off`)
 	exec(`ALTER DATABASE ` + name + ` RESET default_transaction_read_only`)
 	until(t, "the node to be ready once more", func() bool { return n.status("/readyz") == http.StatusOK })

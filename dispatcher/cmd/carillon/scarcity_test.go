@@ -152,7 +152,7 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 			return err == nil
 		})
 	}
-	n.tick("beside", r.URL)
+	n.tick("further", r.URL)
 	until(t, "all runs to succeed", func() bool {
 		page, err := n.Runs(t.Context(), dispatcher.RunQuery{App: "narrow", Page: dispatcher.Page{Limit: 1000}})
 		if err != nil {
@@ -168,6 +168,6 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	})
 	before := len(r.all())
 	r.await(t, "further fires", func(all []arrival) bool { return len(all) >= before+2 })
-	n.checkVerify("beside")
+	n.checkVerify("further")
 	n.terminate()
 }

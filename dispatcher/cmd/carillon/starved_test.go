@@ -42,12 +42,12 @@ func TestStarvedNodeIsNotMarkedDead(t *testing.T) {
 	starved.busy(r.URL)
 	r.further(t, 2, "of the only node")
 	id := starved.only()
-	beside := startNode(t, database, token, args...)
+	healthy := startNode(t, database, token, args...)
 	stop := starved.starve()
 	r.further(t, 18, "while one node is starved") // longer than --dead-after
 	stop()
 	of := map[dispatcher.NodeID]int{}
-	for _, run := range beside.allRuns("busy") {
+	for _, run := range healthy.allRuns("busy") {
 		if run.Node != nil && run.State == dispatcher.RunSucceeded {
 			of[*run.Node]++
 		}
@@ -55,7 +55,7 @@ func TestStarvedNodeIsNotMarkedDead(t *testing.T) {
 			t.Errorf("run %s of %s is at attempt %d, want one: nobody died", run.ID, run.Job, run.Attempt)
 		}
 	}
-	nodes := must[client.List[dispatcher.Node]](t)(beside.Nodes(t.Context())).Items
+	nodes := must[client.List[dispatcher.Node]](t)(healthy.Nodes(t.Context())).Items
 	at := slices.IndexFunc(nodes, func(n dispatcher.Node) bool { return n.ID == id })
 	if len(nodes) != 2 || at < 0 || nodes[at].State != dispatcher.NodeActive {
 		t.Errorf("nodes are %+v, want two, of which %s is active", nodes, id)
@@ -63,8 +63,8 @@ func TestStarvedNodeIsNotMarkedDead(t *testing.T) {
 	if len(of) != 2 {
 		t.Errorf("runs are of nodes %v, want both to have some", of)
 	}
-	beside.checkVerify("busy")
+	healthy.checkVerify("busy")
 	starved.terminate()
-	beside.terminate()
+	healthy.terminate()
 	r.checkEachOnce(t)
 }

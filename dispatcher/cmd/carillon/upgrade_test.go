@@ -118,8 +118,8 @@ func TestUpgradeAndDowngradeMissNoFire(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); replaceNode(t, program) })
 }
 
-// rollFleet rolls a fleet node by node: the schema is migrated under nodes that do not know the new
-// one, and they start beside it again.
+// rollFleet upgrades node by node: the schema is migrated under nodes that do not know the new one, and they
+// start with it again.
 func rollFleet(t *testing.T, program string) {
 	t.Helper()
 	database := pgtest.New(t)
@@ -128,7 +128,7 @@ func rollFleet(t *testing.T, program string) {
 	fleet[0].busy(r.URL)
 	r.further(t, 3, "of the old version")
 
-	// Who dumps the database uses all tables for long. A migration waits for that, also one that comes
+	// A dump of the database uses all tables for a long time. A migration waits for that, also one that comes
 	// after another that was killed, and no claim waits for the migration.
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	defer conn.Close(t.Context())

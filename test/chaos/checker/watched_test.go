@@ -12,8 +12,8 @@ import (
 // flaky is a trigger whose target fails twice at its second fire.
 const flaky = 9
 
-// addWatched makes up that fire, and what the database wrote down by itself: of each trigger one
-// advance, of one lock three grants, and signs of life of both nodes, one of which dies.
+// addWatched makes up that fire and the records of the database's own triggers: one advance of each trigger,
+// three grants of one lock, and heartbeats of both nodes, one of which dies.
 func (s *story) addWatched() {
 	const second = time.Second
 	s.deadAfter, s.drain, s.recovery = 2*second, 3*second, 2700*time.Millisecond
