@@ -5,17 +5,17 @@ VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v*' --dirty
 GOLANGCI_VERSION  := v2.15.0
 GOTESTSUM_VERSION := v1.13.0
 
-# One directory per version: a new pin is a new path, so no stale tool is ever run.
+# One directory per version: a new version is a new path, so no old tool is ever run.
 CACHE     := $(CURDIR)/.cache
 GOLANGCI  := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 
-# Nothing needs cgo but the race detector. Said once for all targets, so that building, testing
-# and linting share one build cache.
+# Only the race detector needs cgo. It is off for all other targets, so that building, testing and linting share
+# one build cache.
 export CGO_ENABLED := 0
 
-# The version is stamped, not read from git by the compiler: that would fail in a tarball or
-# in a checkout that belongs to another user.
+# The version is stamped, not read from git by the compiler: that would fail in a tarball, or in a checkout of
+# another user.
 GOBUILD := go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 PKGS      ?= ./...
@@ -24,9 +24,10 @@ BENCH     ?= .
 BENCHTIME ?= 3s
 BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 
-# -count=1: the tests talk to databases, Terraform and built binaries, of whose changes Go's
-# cache of test results knows nothing.
-RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- -count=1 -timeout 10m $(TESTFLAGS)
+# -count=1: the tests talk to databases, Terraform and built binaries, and Go's cache of test results does not
+# see their changes. Most tests wait for other processes, so more of them run at once than there are processors.
+RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- \
+	-count=1 -timeout 10m -p 4 -parallel 6 $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
 
@@ -37,13 +38,17 @@ help:
 
 ## dev: build, start everything on this machine and watch jobs of examples/quickstart fire
 .PHONY: dev
-dev: build
-	@terraform=$$(tools/terraform.sh) && \
-	exec bin/carillon dev --terraform "$$terraform" --provider bin/terraform-provider-carillon $(ARGS)
+dev: bin/carillon
+	@exec bin/carillon dev --provider bin/terraform-provider-carillon --prepare '$(PREPARE)' $(ARGS)
+
+# What "make dev" builds while the node already runs.
+PREPARE = $(MAKE) --no-print-directory bin/terraform-provider-carillon >&2 && tools/terraform.sh
 
 ## build: bin/carillon and bin/terraform-provider-carillon
 .PHONY: build
-build: bin/carillon bin/terraform-provider-carillon
+build:
+	@echo "building bin/carillon and bin/terraform-provider-carillon $(VERSION)"
+	@$(GOBUILD) -o bin/ ./dispatcher/cmd/carillon ./provider/cmd/terraform-provider-carillon
 
 bin/carillon: FORCE
 	@echo "building $@ $(VERSION)"
@@ -76,7 +81,7 @@ test-race: $(GOTESTSUM)
 	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && \
 	CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
 
-## lint: golangci-lint with the import rules, go vet, tidiness, file sizes
+## lint: golangci-lint with the import rules, go vet, go.mod, words and sizes
 .PHONY: lint
 lint: $(GOLANGCI)
 	go vet ./...
@@ -107,7 +112,7 @@ bench-go:
 	@tools/postgres.sh
 	go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -timeout 60m $(BENCHPKGS)
 
-## chaos: kill, freeze, cut off and starve three nodes, then audit all they did; SECONDS=60 bounds it
+## chaos: kill, freeze, cut off and starve three nodes, then check all their work; SECONDS=60 bounds it
 SECONDS ?= 60
 .PHONY: chaos
 chaos:
@@ -115,7 +120,7 @@ chaos:
 	@tools/networks.sh
 	@go run ./test/chaos -seconds $(SECONDS) $(ARGS)
 
-## chaos-mutants: break the product's promises one by one, and require that chaos notices each
+## chaos-mutants: break the product's guarantees one by one, and require that chaos notices each
 .PHONY: chaos-mutants
 chaos-mutants:
 	@tools/postgres.sh
@@ -136,7 +141,7 @@ CALLS ?= 1000
 broken-servers:
 	@CARILLON_BROKEN_SERVERS=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestBrokenServers$$' ./dispatcher/invoke
 
-## docs: write the provider's pages from its schema and examples, and statements into docs; make test checks them
+## docs: generate the provider's pages from its schema, and the statements in docs; make test checks them
 .PHONY: docs
 docs:
 	go test -count=1 -run 'Pages' ./provider -update

@@ -1,24 +1,17 @@
 package provider_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
 // secretJob returns a job whose secrets come from an ephemeral variable.
@@ -105,7 +98,7 @@ func TestSecretsAreSentByVersionAndNeverWrittenToDisk(t *testing.T) {
 func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	certificate, key := clientCertificate(t)
+	certificate, key := clientcert.New(t)
 	token := `{ value = "${var.canary}-token" }`
 	config := app + `
 	variable "canary" {
@@ -164,28 +157,6 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 			}
 		}
 	}
-}
-
-// clientCertificate returns a client certificate and its key as PEM.
-func clientCertificate(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
-	raw, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encode := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	return encode("CERTIFICATE", raw), encode("PRIVATE KEY", secret)
 }
 
 // After a change of the URL's host, the values must be sent again, and the plan says so.

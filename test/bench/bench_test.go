@@ -54,7 +54,8 @@ func TestThroughputIsMeasuredInTurnWithItsCeilings(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := results()[0]
-			if len(results()) != 1 || r.Bench != name || r.Database != tt.kind || r.Unit != "fires/s" || r.Value <= 0 || (r.CeilingHTTP != nil) != tt.http {
+			if len(results()) != 1 || r.Bench != name || r.Database != tt.kind || r.Unit != "fires/s" || r.Value <= 0 ||
+				(r.CeilingHTTP != nil) != tt.http {
 				t.Errorf("got %+v", results())
 			}
 			if ratio := r.Value / *r.Ceiling; ratio < *r.Ratio*0.99 || ratio > *r.Ratio*1.01 {
@@ -140,7 +141,8 @@ func TestNodesAreProcesses(t *testing.T) {
 
 func TestHistoryIsRemovedDuringFires(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "carillon.db"), "postgresql": pgtest.New(t)} {
+	for name, database := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "carillon.db"),
+		"postgresql": pgtest.New(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			options, results := brief(t, database, 3*time.Second)

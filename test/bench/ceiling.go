@@ -84,7 +84,8 @@ func (s *space) newBareSQLite(ctx context.Context, triggers int) (*bareSQL, erro
 		return nil, err
 	}
 	// $1 number
-	const fill = `WITH RECURSIVE n(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id + 1 < $1) INSERT INTO bare_triggers SELECT id, 0 FROM n`
+	const fill = `WITH RECURSIVE n(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM n WHERE id + 1 < $1)
+		INSERT INTO bare_triggers SELECT id, 0 FROM n`
 	if _, err := db.ExecContext(ctx, fill, triggers); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,9 @@ const (
 // description is the help text above the flags.
 const description = `Measures Carillon side by side with the limits of this machine and its database.
 
-For PostgreSQL, everything happens in a new schema with a random name; for SQLite, in a new directory next to the database file. Both are removed at the end. Nodes that use the same PostgreSQL server share its capacity, so do not run them while you measure.`
+For PostgreSQL, everything happens in a new schema with a random name; for SQLite, in a new directory next to the
+database file. Both are removed at the end. Nodes that use the same PostgreSQL server share its capacity, so do not
+run them while you measure.`
 
 // databaseFlag says which database is measured.
 type databaseFlag struct {
@@ -59,7 +61,9 @@ type measureCommand struct {
 	Version kong.VersionFlag `help:"Print the version."`
 }
 
-const peerHelp = `Shell command that measures something else in turn with the throughput benchmarks. Its last line of output is a number of fires per second, or an object with that number as value. It finds its time and database in BENCH_SECONDS and BENCH_DATABASE.`
+const peerHelp = "Shell command that measures something else in turn with the throughput benchmarks. Its last line of " +
+	"output is a number of fires per second, or an object with that number as value. It finds its time and database " +
+	"in BENCH_SECONDS and BENCH_DATABASE."
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -108,7 +112,8 @@ func (m *measureCommand) Validate() error {
 	var problems []error
 	// The value is not shown: it may hold a password.
 	file, isFile := strings.CutPrefix(m.Database, "sqlite:")
-	if scheme, rest, _ := strings.Cut(m.Database, "://"); (!isFile || file == "") && (scheme != "postgres" && scheme != "postgresql" || rest == "") {
+	if scheme, rest, _ := strings.Cut(m.Database, "://"); (!isFile || file == "") &&
+		(scheme != "postgres" && scheme != "postgresql" || rest == "") {
 		problems = append(problems, errors.New("--database (CARILLON_DATABASE) is not postgres://user@host/name or sqlite:PATH"))
 	}
 	for _, name := range m.Bench {

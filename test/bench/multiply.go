@@ -27,18 +27,21 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int) error {
 		return err
 	}
 	// As dispatcher.JobID and TriggerID: 63 bits of a hash of the names.
-	const id = `((('x' || encode(substring(sha256(convert_to(%s, 'UTF8')) FROM 1 FOR 8), 'hex'))::bit(64)::bigint >> 1) & 9223372036854775807) | 1`
+	const id = `((('x' || encode(substring(sha256(convert_to(%s, 'UTF8')) FROM 1 FOR 8), 'hex'))::bit(64)::bigint
+		>> 1) & 9223372036854775807) | 1`
 	job, trigger := fmt.Sprintf(id, `'job/' || $2 || '/job-' || n`), fmt.Sprintf(id, `'trigger/' || $2 || '/job-' || n || '/t0'`)
 	// $1 the job's id, $2 app, $3 how many
 	jobs := `INSERT INTO jobs SELECT x.* FROM jobs AS t CROSS JOIN generate_series(1, $3::bigint - 1) AS n
-		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + job + `, 'name', 'job-' || n)) AS x WHERE t.id = $1 AND $2::text <> ''`
+		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + job + `, 'name', 'job-' || n)) AS x
+		WHERE t.id = $1 AND $2::text <> ''`
 	// The prime scatters what is due one after the other over the table.
 	copies := `INSERT INTO triggers SELECT x.* FROM triggers AS t CROSS JOIN generate_series(1, $3::bigint - 1) AS n
 		CROSS JOIN LATERAL (SELECT t.start_at + (n * 7919 % $3) * ` + fmt.Sprint(scalePeriod*1000) + ` / $3 AS at) AS d
 		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + trigger + `, 'job_id', ` + job + `,
 			'next_fire_time', d.at, 'due_at', d.at, 'start_at', d.at, 'anchor_at', d.at)) AS x WHERE t.job_id = $1`
 	// Both tables at once, without a million checks that the job exists.
-	if _, err := b.pool.Exec(ctx, `ALTER TABLE triggers DROP CONSTRAINT IF EXISTS triggers_job_id_fkey, DROP CONSTRAINT IF EXISTS triggers_app_id_fkey`); err != nil {
+	if _, err := b.pool.Exec(ctx,
+		`ALTER TABLE triggers DROP CONSTRAINT IF EXISTS triggers_job_id_fkey, DROP CONSTRAINT IF EXISTS triggers_app_id_fkey`); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

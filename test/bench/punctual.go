@@ -19,14 +19,16 @@ func (b *bench) lateness(ctx context.Context) error {
 		return err
 	}
 	defer receiver.close()
-	d := declaration{app: "steady", triggers: lateRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: spread(lateRate), unsigned: b.Unsigned}
+	d := declaration{app: "steady", triggers: lateRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url),
+		schedule: spread(lateRate), unsigned: b.Unsigned}
 	start, err := b.run(ctx, b.measured, d)
 	if err != nil {
 		return err
 	}
 	l := latenciesOf(receiver.notedBefore(start.Add(b.Time)))
 	all := lateRate * int(b.Time/time.Second)
-	r := Result{Bench: "lateness", Database: b.kind, Unit: "fires/s", Value: float64(len(l)) / b.Time.Seconds(), Triggers: some(lateRate), Missing: some(all - len(l))}
+	r := Result{Bench: "lateness", Database: b.kind, Unit: "fires/s", Value: float64(len(l)) / b.Time.Seconds(),
+		Triggers: some(lateRate), Missing: some(all - len(l))}
 	r.lateness(l)
 	return b.Report(r)
 }
@@ -39,13 +41,15 @@ func spread(rate int) func(int, time.Time) dispatcher.Schedule {
 }
 
 // run is runNode with a node whose calls are requests, and nothing else.
-func (b *bench) run(ctx context.Context, wait func(ctx context.Context, start time.Time) error, declarations ...declaration) (start time.Time, err error) {
+func (b *bench) run(ctx context.Context, wait func(ctx context.Context, start time.Time) error,
+	declarations ...declaration) (start time.Time, err error) {
 	return b.runNode(ctx, nodeOptions{database: b.database, sends: true}, wait, declarations...)
 }
 
 // runNode declares jobs, and runs a node for as long as wait waits. However long the declarations
 // take, the first fire is due when the node has started: they are declared for an hour later and then moved.
-func (b *bench) runNode(ctx context.Context, o nodeOptions, wait func(ctx context.Context, start time.Time) error, declarations ...declaration) (start time.Time, err error) {
+func (b *bench) runNode(ctx context.Context, o nodeOptions, wait func(ctx context.Context, start time.Time) error,
+	declarations ...declaration) (start time.Time, err error) {
 	declared := nextSecond(time.Hour)
 	for _, d := range declarations {
 		d.start = declared
@@ -93,7 +97,8 @@ func (b *bench) burst(ctx context.Context) error {
 		return s
 	}
 	crowd := declaration{app: "crowd", triggers: burstSize, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: once}
-	alone := declaration{app: "alone", triggers: 1, perJob: 1, target: to(receiver.url), schedule: func(_ int, start time.Time) dispatcher.Schedule { return once(1, start) }}
+	alone := declaration{app: "alone", triggers: 1, perJob: 1, target: to(receiver.url),
+		schedule: func(_ int, start time.Time) dispatcher.Schedule { return once(1, start) }}
 	const all = burstSize + 1 + 2*burstSize/100
 	due, err := b.run(ctx, func(ctx context.Context, _ time.Time) error { return receiver.await(ctx, all, time.Minute) }, crowd, alone)
 	if err != nil {
@@ -172,7 +177,8 @@ func (b *bench) hang(ctx context.Context) error {
 	}
 	l := latenciesOf(receiver.notedBefore(start.Add(b.Time)))
 	healthy := hangTriggers / hangHosts * int(b.Time/time.Second)
-	r := Result{Bench: "hang", Database: b.kind, Unit: "healthy fires/s", Value: float64(len(l)) / b.Time.Seconds(), Triggers: some(hangTriggers), Missing: some(healthy - len(l))}
+	r := Result{Bench: "hang", Database: b.kind, Unit: "healthy fires/s", Value: float64(len(l)) / b.Time.Seconds(),
+		Triggers: some(hangTriggers), Missing: some(healthy - len(l))}
 	r.lateness(l)
 	return b.Report(r)
 }

@@ -31,19 +31,22 @@ func (b *bench) retention(ctx context.Context) error {
 	never := func(int, time.Time) dispatcher.Schedule {
 		return dispatcher.Schedule{Expression: "at(2099-01-01T00:00:00Z)"}
 	}
-	if err := declare(ctx, b.database, declaration{app: "old", triggers: retentionJobs, perJob: 1, target: to(receiver.url), schedule: never}); err != nil {
+	if err := declare(ctx, b.database, declaration{
+		app: "old", triggers: retentionJobs, perJob: 1, target: to(receiver.url), schedule: never}); err != nil {
 		return err
 	}
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	steady := declaration{app: "steady", triggers: retentionRate, perJob: dispatcher.MaxTriggers, target: to(receiver.url), schedule: spread(retentionRate)}
-	_, err = b.runNode(ctx, nodeOptions{database: b.database, sends: true, purge: time.Second}, func(ctx context.Context, start time.Time) error {
-		if err := pause(ctx, time.Until(start)); err != nil {
-			return err
-		}
-		return b.retentionInTurns(ctx, receiver)
-	}, steady)
+	steady := declaration{app: "steady", triggers: retentionRate, perJob: dispatcher.MaxTriggers,
+		target: to(receiver.url), schedule: spread(retentionRate)}
+	_, err = b.runNode(ctx, nodeOptions{database: b.database, sends: true, purge: time.Second},
+		func(ctx context.Context, start time.Time) error {
+			if err := pause(ctx, time.Until(start)); err != nil {
+				return err
+			}
+			return b.retentionInTurns(ctx, receiver)
+		}, steady)
 	return err
 }
 
@@ -160,14 +163,19 @@ func (b *bench) fill(ctx context.Context) error {
 		}
 		// $1 the first instant, $2 milliseconds from one to the next, $3 runs, $4 app
 		for _, statement := range []string{
-			`INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, token, claimed_at, started_at, ended_at, attempt, http_status, kind, live, state)
-			SELECT i.at, t.id, t.job_id, 1, 1, 0, i.at, i.at, i.at + 9, 1 + CAST(i.n % 10 = 0 AS INTEGER), 204, 1, FALSE, 'succeeded' FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs),
+			`INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, token, claimed_at, started_at, ended_at,
+				attempt, http_status, kind, live, state)
+			SELECT i.at, t.id, t.job_id, 1, 1, 0, i.at, i.at, i.at + 9, 1 + CAST(i.n % 10 = 0 AS INTEGER), 204, 1, FALSE, 'succeeded'
+			FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs),
 			`INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
-			SELECT i.at, t.id, 1, 1, 1, i.at, i.at + 4, 503, 'failed', 'http_5xx', '' FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs) + ` WHERE i.n % 10 = 0`,
+			SELECT i.at, t.id, 1, 1, 1, i.at, i.at + 4, 503, 'failed', 'http_5xx', ''
+			FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs) + ` WHERE i.n % 10 = 0`,
 			`INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
-			SELECT i.at, t.id, 1, 1, '{"body":"` + string(payload[9:200]) + `"}' FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs) + ` WHERE i.n % 4 = 1`,
+			SELECT i.at, t.id, 1, 1, '{"body":"` + string(payload[9:200]) + `"}'
+			FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs) + ` WHERE i.n % 4 = 1`,
 		} {
-			if err := b.execute(ctx, `WITH RECURSIVE c (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n + 1 < CAST($3 AS BIGINT)), i AS (SELECT n, CAST($1 AS BIGINT) + n * CAST($2 AS BIGINT) AS at FROM c),
+			if err := b.execute(ctx, `WITH RECURSIVE c (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n + 1 < CAST($3 AS BIGINT)),
+				i AS (SELECT n, CAST($1 AS BIGINT) + n * CAST($2 AS BIGINT) AS at FROM c),
 				t AS (SELECT id, job_id, row_number() OVER (ORDER BY id) - 1 AS n FROM triggers WHERE app_id = $4) `+statement,
 				from.UnixMilli(), day.Milliseconds()/int64(perDay), perDay, dispatcher.AppID("old")); err != nil {
 				return fmt.Errorf("fill: %w", err)

@@ -51,7 +51,8 @@ func (b *bench) storeOf(ctx context.Context, triggers, batch int) error {
 
 // idleJobs fire each second, beginning tomorrow.
 func idleJobs(app string, triggers int) declaration {
-	return declaration{app: app, triggers: triggers, perJob: dispatcher.MaxTriggers, target: to("http://127.0.0.1"), start: nextSecond(24 * time.Hour), schedule: everySecond}
+	return declaration{app: app, triggers: triggers, perJob: dispatcher.MaxTriggers, target: to("http://127.0.0.1"),
+		start: nextSecond(24 * time.Hour), schedule: everySecond}
 }
 
 // claimers claim and record the triggers of an app, each its own, from two connections; SQLite

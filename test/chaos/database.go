@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
@@ -46,7 +47,7 @@ func startDatabase(ctx context.Context, parent string) (_ *database, err error) 
 	if err := os.Chmod(d.dir, 0o755); err != nil {
 		return nil, err
 	}
-	if d.listen, err = freeAddress(ctx); err != nil {
+	if d.listen, err = freeport.Address(ctx); err != nil {
 		return nil, err
 	}
 	host, port, _ := strings.Cut(d.listen, ":")

@@ -34,7 +34,8 @@ func newDeclarer(c *chaos, token string) (*declarer, error) {
 func (d *declarer) change(ctx context.Context) {
 	schedules := []string{"rate(1s)", "*/2 * * * * ?", "rate(3s)", "1/4 * * * * ?"}
 	for i := 0; ctx.Err() == nil; i++ {
-		j := job{app: "north", name: fmt.Sprintf("changing-%d", d.intN(4)), path: "/ok", expression: schedules[d.intN(len(schedules))], misfireAfter: "3s"}
+		j := job{app: "north", name: fmt.Sprintf("changing-%d", d.intN(4)), path: "/ok",
+			expression: schedules[d.intN(len(schedules))], misfireAfter: "3s"}
 		enabled := d.intN(5) > 0
 		if i%3 == 2 {
 			at := time.Now().Add(d.between(time.Second, 6*time.Second)).UTC().Truncate(time.Millisecond)
@@ -108,7 +109,8 @@ func (d *declarer) applied(ctx context.Context, n *node, path string, of history
 // result. A frozen node may execute a request later that seemed to fail, so each request carries the
 // condition that nothing was changed since. If a node says that something was, applied reports whether
 // this very request did it.
-func (d *declarer) send(ctx context.Context, method, path, tag string, body any, applied func(context.Context, *node) (string, bool, error)) (string, error) {
+func (d *declarer) send(ctx context.Context, method, path, tag string, body any,
+	applied func(context.Context, *node) (string, bool, error)) (string, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return "", err

@@ -27,7 +27,8 @@ var injectors = map[string]func(*chaos, context.Context, *node) error{
 }
 
 // order is one round of faults. The most important ones come more often.
-var order = []string{"freeze", "responses", "partition", "storm", "restart", "clock", "responses", "freeze", "flap", "disk", "partition", "deploy", "slow", "drain", "backend", "responses", "restart"}
+var order = []string{"freeze", "responses", "partition", "storm", "restart", "clock", "responses", "freeze", "flap",
+	"disk", "partition", "deploy", "slow", "drain", "backend", "responses", "restart"}
 
 // injectFaults injects one fault after the other.
 func (c *chaos) injectFaults(ctx context.Context) {
@@ -120,7 +121,8 @@ func (c *chaos) restartDatabase(ctx context.Context, _ *node) error {
 // killBackend kills one process of the database, which then restarts the others.
 func (c *chaos) killBackend(ctx context.Context, _ *node) error {
 	from := time.Now()
-	pid, err := c.database.count(ctx, databaseName, "SELECT pid FROM pg_stat_activity WHERE application_name = 'carillon' ORDER BY random() LIMIT 1")
+	pid, err := c.database.count(ctx, databaseName,
+		"SELECT pid FROM pg_stat_activity WHERE application_name = 'carillon' ORDER BY random() LIMIT 1")
 	if err != nil || pid == 0 {
 		return err
 	}

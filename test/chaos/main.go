@@ -41,15 +41,21 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "directory for the records of the run; empty: a temporary one, kept if the checker finds something")
 	flag.IntVar(&o.seconds, "seconds", 60, "how long the run takes, from the first node's start to the checker's")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the faults and their times; a run repeats only roughly")
-	flag.StringVar(&o.kills, "kills", "", "failpoints at which to kill nodes or to stop them for a while, such as K3,stop K7; empty: all; none: none")
+	flag.StringVar(&o.kills, "kills", "",
+		"failpoints at which to kill nodes or to stop them for a while, such as K3,stop K7; empty: all; none: none")
 	flag.StringVar(&o.faults, "faults", "", "other faults, such as freeze,partition; empty: all; none: none")
 	flag.IntVar(&o.bounded, "bounded", 50, "jobs of each concurrency policy")
 	flag.BoolVar(&o.keep, "keep", false, "always keep the directory")
-	flag.BoolVar(&o.mutants, "mutants", false, "break the product on purpose, one way after the other, and require that the checker notices each")
+	flag.BoolVar(&o.mutants, "mutants", false,
+		"break the product on purpose, one way after the other, and require that the checker notices each")
 	flag.StringVar(&o.only, "only", "", "run only the mutant of this name")
-	flag.BoolVar(&o.production, "production", false, "run nodes with the default settings: window 5 s, handler 15 s, dead after 60 s; needs 300 seconds or more")
+	flag.BoolVar(&o.production, "production", false,
+		"run nodes with the default settings: window 5 s, handler 15 s, dead after 60 s; needs 300 seconds or more")
 	flag.BoolVar(&o.separate, "separate", false, "internal: this process has its own networks and mounts")
-	flag.Func("node-arg", "further argument of the nodes; may be repeated", func(arg string) error { o.args = append(o.args, arg); return nil })
+	flag.Func("node-arg", "further argument of the nodes; may be repeated", func(arg string) error {
+		o.args = append(o.args, arg)
+		return nil
+	})
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

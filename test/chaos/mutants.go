@@ -27,7 +27,8 @@ type edit struct{ file, old, new string }
 var mutants = []mutant{
 	{
 		name: "no_fence", what: "an outcome is stored without a check of its token", kills: "stop K8,stop K9", faults: "none",
-		edits: []edit{{"dispatcher/store/dispatch_sql.go", "fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`", "fence = sameRun"}},
+		edits: []edit{{"dispatcher/store/dispatch_sql.go",
+			"fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`", "fence = sameRun"}},
 	},
 	{
 		name: "split_claim", what: "the trigger is advanced in one statement and the run inserted in another", kills: "K3", faults: "none",
@@ -56,12 +57,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "no_adoption", what: "the runs of a dead node are not adopted", kills: "K4,K6,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/handler_adopt.go", "errors.Join(e.adopt(ctx), e.scheduleNext(ctx, nil, now))", "errors.Join(e.scheduleNext(ctx, nil, now))"}},
+		edits: []edit{{"dispatcher/engine/handler_adopt.go", "errors.Join(e.adopt(ctx), e.scheduleNext(ctx, nil, now))",
+			"errors.Join(e.scheduleNext(ctx, nil, now))"}},
 	},
 	{
 		name: "guessed_claim", what: "a claim without a response counts as failed", kills: "none", faults: "responses",
 		edits: []edit{
-			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once,", "	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
+			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once,",
+				"	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
 			{"dispatcher/engine/handler_adopt.go", "	if len(mine) > 0 {\n", "	if len(mine) > 0 && node == 0 {\n"},
 		},
 	},
@@ -71,7 +74,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "new_event_id", what: "each attempt has a new event id", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/job_cache.go", "d.Name, name, run.ScheduledAt, run.Kind)", "d.Name, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
+		edits: []edit{{"dispatcher/engine/job_cache.go", "d.Name, name, run.ScheduledAt, run.Kind)",
+			"d.Name, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
 	},
 	{
 		name: "blind_slots", what: "slots are granted without a look at the taken ones", kills: "none", faults: "none",
@@ -83,7 +87,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "hasty_retries", what: "a failed attempt is repeated at once", kills: "none", faults: "none",
-		edits: []edit{{"dispatcher/engine/retry.go", "next.At, next.CountsAsFailure = o.EndedAt.Add(wait)", "next.At, next.CountsAsFailure = o.EndedAt"}},
+		edits: []edit{{"dispatcher/engine/retry.go", "next.At, next.CountsAsFailure = o.EndedAt.Add(wait)",
+			"next.At, next.CountsAsFailure = o.EndedAt"}},
 	},
 	{
 		name: "stolen_locks", what: "a lock is taken from its holder", kills: "none", faults: "none",

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +17,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/test/chaos/history"
+	"github.com/carillon-dev/carillon/test/freeport"
 )
 
 // node is one of the three, through all its processes, or an additional one for a while.
@@ -59,7 +58,7 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	command, listen, host := []string{"ip", "netns", "exec", name}, nodeAddress(i)+":8080", hubAddress(i)
 	if !c.separate {
 		var err error
-		if listen, err = freeAddress(ctx); err != nil {
+		if listen, err = freeport.Address(ctx); err != nil {
 			return nil, err
 		}
 		command, host = nil, "127.0.0.1"
@@ -86,7 +85,7 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 // sibling returns another node of the same name: in the same network, behind the same proxy, with the
 // same clock, as in a deployment that starts the new node before it ends the old one.
 func (n *node) sibling(ctx context.Context) (*node, error) {
-	free, err := freeAddress(ctx)
+	free, err := freeport.Address(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -97,22 +96,6 @@ func (n *node) sibling(ctx context.Context) (*node, error) {
 		name: n.name, command: n.command, env: append(slices.Clip(n.env), "CARILLON_LISTEN="+listen), listen: listen,
 		clock: n.clock, log: n.log, proxy: n.proxy, spawn: n.spawn, started: n.started,
 	}, nil
-}
-
-// freeAddress returns an address that nobody listens on. Its port is none that the system hands out by
-// itself, so nobody gets it while its node is dead.
-func freeAddress(ctx context.Context) (string, error) {
-	for {
-		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000)) //nolint:gosec // a secret it is not
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		switch {
-		case errors.Is(err, syscall.EADDRINUSE):
-		case err != nil:
-			return "", err
-		default:
-			return address, listener.Close()
-		}
-	}
 }
 
 // start starts a new process with these failpoints.

@@ -69,7 +69,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	var payload struct{ Put int }
 	_ = json.Unmarshal(body, &payload)
 	h := q.Header
-	hit.App, hit.Job, hit.Trigger, hit.Kind, hit.Event = h.Get("carillon-app"), h.Get("carillon-job"), h.Get("carillon-trigger"), h.Get("carillon-kind"), h.Get("webhook-id")
+	hit.App, hit.Job, hit.Trigger, hit.Kind, hit.Event = h.Get("carillon-app"), h.Get("carillon-job"),
+		h.Get("carillon-trigger"), h.Get("carillon-kind"), h.Get("webhook-id")
 	hit.Attempt, _ = strconv.Atoi(h.Get("carillon-attempt"))
 	hit.ScheduledAt, _ = time.Parse(time.RFC3339Nano, h.Get("carillon-scheduled-at"))
 	hit.Put = payload.Put

@@ -12,16 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Pooler is a PgBouncer before one database, running or not. It is in transaction mode: each
-// transaction may be on another connection to the server than the one before it.
+// Pooler is a PgBouncer in front of one database, running or not. It is in transaction mode: each transaction
+// may use another connection to the server.
 type Pooler struct {
 	kept
 	program, dir   string
 	settings       []string
-	user, database string // those that connections lead to
+	user, database string // that connections lead to
 }
 
-// FindPooler returns the program in PATH, or Debian's, which is not in everybody's.
+// FindPooler returns the program from PATH, or else from Debian's directory, which is not on every PATH.
 func FindPooler() (string, bool) {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -31,14 +31,14 @@ func FindPooler() (string, bool) {
 	return "", false
 }
 
-// NewPooler returns a pooler that keeps its configuration, socket and log in dir. settings are
-// written as name=value. It starts nothing; call Lead, then Start.
+// NewPooler returns a pooler that keeps its configuration, socket and log in dir. Settings have the form
+// name=value. NewPooler starts nothing; call Lead, then Start.
 func NewPooler(program, dir string, settings ...string) *Pooler {
 	return &Pooler{program: program, dir: dir, settings: settings}
 }
 
-// Lead has connections lead to a database, in a pooler that runs once Order has told it to RELOAD.
-// Anyone who connects is the user of that URL, and calls the database as it does.
+// Lead makes connections lead to a database. A running pooler follows after the command RELOAD. Clients connect
+// as the user of that URL and with its database name.
 func (p *Pooler) Lead(database string) error {
 	to, err := pgx.ParseConfig(database)
 	if err != nil {
@@ -70,8 +70,7 @@ const poolerPort = "6432"
 func (p *Pooler) configuration() string { return filepath.Join(p.dir, "ini") }
 func (p *Pooler) pidFile() string       { return filepath.Join(p.dir, "pid") }
 
-// Start starts the pooler and waits until it answers; the database may be away. The pooler outlives
-// ctx.
+// Start starts the pooler and waits until it responds; the database may be unreachable. The pooler outlives ctx.
 func (p *Pooler) Start(ctx context.Context) error {
 	if err := p.run(ctx, p.dir, "", "TERM", p.program, p.configuration()); err != nil {
 		return err
@@ -79,17 +78,17 @@ func (p *Pooler) Start(ctx context.Context) error {
 	return p.await(ctx, p.dir, p.url("pgbouncer"), "SHOW VERSION")
 }
 
-// Stop stops the pooler by a signal, SIGTERM for an immediate shutdown, and waits for its end.
+// Stop stops the pooler by a signal, SIGTERM for an immediate shutdown, and waits until it has ended.
 func (p *Pooler) Stop(ctx context.Context, by syscall.Signal) error {
 	return p.stop(ctx, p.pidFile(), by)
 }
 
-// Order has the pooler do something, such as RELOAD, PAUSE or RESUME.
+// Order sends the pooler a command such as RELOAD, PAUSE or RESUME.
 func (p *Pooler) Order(ctx context.Context, command string) error {
-	return execute(ctx, p.url("pgbouncer"), command)
+	return Execute(ctx, p.url("pgbouncer"), command)
 }
 
-// URL returns the URL of the database as it is reached through the pooler.
+// URL returns the URL of the database through the pooler.
 func (p *Pooler) URL() string { return p.url(p.database) }
 
 func (p *Pooler) url(name string) string {

@@ -1,5 +1,5 @@
-// Package postgres runs PostgreSQL servers that nobody but this process needs: in a directory
-// of their own, as a user who may, and never longer than the process, however that ends.
+// Package postgres runs PostgreSQL servers for this process alone: in their own directory, as a user that
+// PostgreSQL accepts, and never longer than the process, however that ends.
 package postgres
 
 import (
@@ -22,7 +22,7 @@ type Server struct {
 	settings []string
 }
 
-// Find returns the directory of initdb: that in PATH, or the newest of Debian's.
+// Find returns the directory of initdb: from PATH, or else the newest of Debian's versions.
 func Find() (string, bool) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
@@ -40,19 +40,20 @@ func Find() (string, bool) {
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), true
 }
 
-// New returns a server of the programs in bin that keeps its data, socket and log in dir.
-// settings are written as name=value. It starts nothing; call Init once, then Start.
+// New returns a server of the programs in bin that keeps its data, socket and log in dir. Settings have the
+// form name=value. New starts nothing; call Init once, then Start.
 func New(bin, dir string, settings ...string) *Server {
 	return &Server{bin: bin, dir: dir, settings: settings}
 }
 
-// Init makes the data directory.
+// Init creates the data directory.
 func (s *Server) Init(ctx context.Context) error {
 	as, err := credential(s.dir)
 	if err != nil {
 		return err
 	}
-	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust",
+		"-E", "UTF8", "--locale=C", "-N")
 	initdb.Dir, initdb.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: as}
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
@@ -60,14 +61,15 @@ func (s *Server) Init(ctx context.Context) error {
 	return nil
 }
 
-// Follow makes the data directory as a copy of that of another server, which runs, and whose standby
-// this one is to be. Call it instead of Init.
+// Follow creates the data directory as a copy of that of a running server, whose standby this one becomes. Call
+// it instead of Init.
 func (s *Server) Follow(ctx context.Context, primary *Server) error {
 	as, err := credential(s.dir)
 	if err != nil {
 		return err
 	}
-	backup := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_basebackup"), "-d", primary.URL("postgres"), "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "-N")
+	backup := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_basebackup"), "-d", primary.URL("postgres"), "-D",
+		s.data(), "-R", "-X", "stream", "-c", "fast", "-N")
 	backup.Dir, backup.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: as}
 	if out, err := backup.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w: %s", err, out)
@@ -77,8 +79,8 @@ func (s *Server) Follow(ctx context.Context, primary *Server) error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// Start starts the server and waits until it answers. remove is what is to be removed once the
-// server has ended, empty for nothing. The server outlives ctx.
+// Start starts the server and waits until it responds. The directory remove, if not empty, is removed once the
+// server has ended. The server outlives ctx.
 func (s *Server) Start(ctx context.Context, remove string) error {
 	command := []string{filepath.Join(s.bin, "postgres"), "-D", s.data(), "-k", s.dir}
 	for _, setting := range s.settings {
@@ -90,18 +92,19 @@ func (s *Server) Start(ctx context.Context, remove string) error {
 	return s.await(ctx, s.dir, s.URL("postgres"), "SELECT 1")
 }
 
-// Stop stops the server by a signal, SIGINT for a fast and SIGQUIT for an immediate shutdown, and
-// waits for its end.
+// Stop stops the server by a signal, SIGINT for a fast and SIGQUIT for an immediate shutdown, and waits until it
+// has ended.
 func (s *Server) Stop(ctx context.Context, by syscall.Signal) error {
 	return s.stop(ctx, filepath.Join(s.data(), "postmaster.pid"), by)
 }
 
 // Execute runs a statement in a database of the server.
 func (s *Server) Execute(ctx context.Context, database, statement string) error {
-	return execute(ctx, s.URL(database), statement)
+	return Execute(ctx, s.URL(database), statement)
 }
 
-func execute(ctx context.Context, database, statement string) error {
+// Execute runs a statement in the database of a URL.
+func Execute(ctx context.Context, database, statement string) error {
 	conn, err := pgx.Connect(ctx, database)
 	if err != nil {
 		return err

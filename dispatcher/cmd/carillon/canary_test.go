@@ -1,19 +1,12 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,38 +14,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
 // mark is in every secret of the test.
 const mark = "CANARY"
-
-// pair makes a certificate and its key as PEM.
-func pair(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
-	raw, err := x509.CreateCertificate(rand.Reader, &template, &template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encode := func(kind string, b []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
-	}
-	return encode("CERTIFICATE", raw), encode("PRIVATE KEY", secret)
-}
 
 // secretive are jobs that have, together, a marked value in each field that is secret.
 func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher.Job {
@@ -144,7 +115,8 @@ func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
 	job.Target.Webhook.URL = "https://example.com/"
 	_, moved := n.PutJob(t.Context(), job, client.Condition{})
 	var refused *client.Error
-	if !errors.As(moved, &refused) || refused.Status != http.StatusUnprocessableEntity || len(refused.Problems) != stored || refused.Problems[0].Code != dispatcher.CodeSecretOrigin {
+	if !errors.As(moved, &refused) || refused.Status != http.StatusUnprocessableEntity ||
+		len(refused.Problems) != stored || refused.Problems[0].Code != dispatcher.CodeSecretOrigin {
 		t.Errorf("moved to another host: %v, want secret_origin of %d secrets", moved, stored)
 	}
 	if tooLong == nil || malformed == nil {
@@ -158,7 +130,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		echo, sent := repeater(t)
-		certificate, key := pair(t)
+		certificate, key := clientcert.New(t)
 		token := newToken(t, database)
 		dir := t.TempDir()
 		keys := filepath.Join(dir, "keys")
@@ -170,7 +142,8 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 		}
 		n := startNodeWith(t, database, token, []string{
 			"SECRET_MARKED=" + mark + "-env", "AWS_ENDPOINT_URL_LAMBDA=" + echo, "AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
-			"AWS_SECRET_ACCESS_KEY=" + mark + "-aws", "AWS_SESSION_TOKEN=" + mark + "-aws", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+			"AWS_SECRET_ACCESS_KEY=" + mark + "-aws", "AWS_SESSION_TOKEN=" + mark + "-aws", "AWS_CONFIG_FILE=" + os.DevNull,
+			"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
 		}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug")...)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true}, client.Condition{}))
 		var written strings.Builder
@@ -190,17 +163,20 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			text, _ := json.Marshal(run)
 			written.Write(text)
 			shown, _, code := carillon(t, nil, "run", "show", "--database", database, run.ID)
-			if written.WriteString(shown); code != 0 || job.Target.Webhook != nil && !strings.Contains(shown, "[redacted]") || !strings.Contains(shown, "first byte") {
+			if written.WriteString(shown); code != 0 ||
+				job.Target.Webhook != nil && !strings.Contains(shown, "[redacted]") || !strings.Contains(shown, "first byte") {
 				t.Errorf("run show: exit %d:\n%s", code, shown)
 			}
 		}
-		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/v1/apps/canary/verify", "/v1/nodes", "/openapi.json"} {
+		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs",
+			"/v1/apps/canary/verify", "/v1/nodes", "/openapi.json"} {
 			written.WriteString(n.get(t, path))
 		}
 		n.terminate()
 		written.WriteString(n.logs.String())
 		written.WriteString(dump(t, database))
-		for _, secret := range []string{mark, "Q0FOQVJZ", "NBTkFSW", "DQU5BUl", hex.EncodeToString([]byte(mark)), strings.Split(key, "\n")[1], token, strings.TrimSpace(made)} {
+		for _, secret := range []string{mark, "Q0FOQVJZ", "NBTkFSW", "DQU5BUl", hex.EncodeToString([]byte(mark)),
+			strings.Split(key, "\n")[1], token, strings.TrimSpace(made)} {
 			if at := strings.Index(written.String(), secret); at >= 0 {
 				t.Errorf("%s is written: …%s…", secret, written.String()[max(0, at-300):at+40])
 			}
@@ -211,7 +187,8 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			}
 		}
 		// Without the key, no node starts.
-		if _, errs, code := carillon(t, nil, "serve", "--database", database, "--listen=127.0.0.1:0"); code != exitUsage || !strings.Contains(errs, "--secret-keys-file") {
+		if _, errs, code := carillon(t, nil, "serve", "--database", database,
+			"--listen=127.0.0.1:0"); code != exitUsage || !strings.Contains(errs, "--secret-keys-file") {
 			t.Errorf("without the key: exit %d: %s, want %d that names the flag", code, errs, exitUsage)
 		}
 	})

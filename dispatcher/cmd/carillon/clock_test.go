@@ -85,7 +85,7 @@ func newJumping(t *testing.T) *jumping {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	token := newToken(t, database)
-	// Rare signs of life and a busy handler: as the clock leaps, one node's are old and another's are not.
+	// Rare heartbeats and a busy handler: when the clock jumps, the last heartbeat of one node is old, that of another is not.
 	settings := []string{"--handler-interval=100ms", "--heartbeat=1300ms", "--dead-after=4s", "--poll-window=200ms", "--share-grace=100ms"}
 	j.node = startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
@@ -161,14 +161,15 @@ func (j *jumping) check() {
 			j.t.Errorf("node %s is %s, of %d nodes; want both active, and registered once", n.ID, n.State, len(nodes.Items))
 		}
 	}
-	if out, errs, code := carillon(j.t, []string{"CARILLON_ENDPOINT=" + j.endpoint, "CARILLON_TOKEN=" + j.token}, "verify", "jump"); code != 0 {
+	if out, errs, code := carillon(j.t, []string{
+		"CARILLON_ENDPOINT=" + j.endpoint, "CARILLON_TOKEN=" + j.token}, "verify", "jump"); code != 0 {
 		j.t.Errorf("audit: exit %d: %s%s", code, out, errs)
 	}
 }
 
-// An hour that the database's clock leaps over is missed, and settled as its triggers say. Nobody is
-// dead for it: signs of life that look old are so for all.
-func TestDatabaseClockLeapsAhead(t *testing.T) {
+// An hour that the database's clock jumps over is missed, and handled by the misfire policies. No node is marked
+// dead for it, because the heartbeats of all nodes look equally old.
+func TestDatabaseClockJumpsAhead(t *testing.T) {
 	t.Parallel()
 	j := newJumping(t)
 	j.set(time.Hour)
@@ -188,7 +189,7 @@ func TestDatabaseClockLeapsAhead(t *testing.T) {
 
 // A clock that is set back lets no trigger fire again, and none go back: they go on when it has come as
 // far again. What has no schedule goes on at once.
-func TestDatabaseClockSetBack(t *testing.T) {
+func TestDatabaseClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	j := newJumping(t)
 	next := j.next()
@@ -208,7 +209,8 @@ func TestDatabaseClockSetBack(t *testing.T) {
 	next, fired, noticed := j.next(), count(j.receiver.all(), "/often"), heartbeat()
 	until(t, "the nodes to go on", func() bool { return heartbeat().Sub(noticed) > 3*time.Second })
 	if now := j.next(); !now.Equal(next) || count(j.receiver.all(), "/often") != fired {
-		t.Errorf("%d fires in an hour that has been, and the next is at %s; want none, and %s", count(j.receiver.all(), "/often")-fired, now, next)
+		t.Errorf("%d fires in an hour that has been, and the next is at %s; want none, and %s",
+			count(j.receiver.all(), "/often")-fired, now, next)
 	}
 	run := must[dispatcher.Run](t)(j.RunJob(t.Context(), "jump", "held"))
 	j.until("a run that somebody asks for", func(all []arrival) bool { return all[len(all)-1].run == run.ID })

@@ -11,52 +11,71 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// A node with a wrong configuration must end at once, with an exit code of its own and a
-// message that names flag or variable and value.
-func TestWrongConfigurationEndsAtOnceNamingIt(t *testing.T) {
+// A node with an invalid configuration must end at once, with its own exit code and a message that names flag
+// or variable and value.
+func TestInvalidConfigurationEndsAtOnceAndIsNamed(t *testing.T) {
 	t.Parallel()
 	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	missing := filepath.Join(t.TempDir(), "nothing.pem")
 	for name, tt := range map[string]struct {
 		env, args, says []string
 	}{
-		"no database":               {nil, []string{"serve"}, []string{"--database"}},
-		"an empty variable":         {[]string{"CARILLON_DATABASE="}, []string{"serve"}, []string{"database"}},
-		"a database of other kind":  {[]string{"DATABASE_URL=mysql://me:hunter2@host/db"}, []string{"serve"}, []string{"mysql://me:***@host/db", "postgres://"}},
-		"a password in the query":   {nil, []string{"serve", "--database=mysql://me@host/db?sslpassword=hunter2&password=hunter2"}, []string{"mysql://me@host/db?password=***&sslpassword=***"}},
-		"a password in pairs":       {nil, []string{"serve", "--database=host=db password=hunter2 sslpassword=hunter2"}, []string{"host=db password=*** sslpassword=***"}},
-		"a password in quotes":      {nil, []string{"serve", "--database=host=db password='hunter2 hunter2'"}, []string{"--database", "not shown"}},
+		"no database":       {nil, []string{"serve"}, []string{"--database"}},
+		"an empty variable": {[]string{"CARILLON_DATABASE="}, []string{"serve"}, []string{"database"}},
+		"a database of other kind": {[]string{"DATABASE_URL=mysql://me:hunter2@host/db"}, []string{"serve"},
+			[]string{"mysql://me:***@host/db", "postgres://"}},
+		"a password in the query": {nil,
+			[]string{"serve", "--database=mysql://me@host/db?sslpassword=hunter2&password=hunter2"},
+			[]string{"mysql://me@host/db?password=***&sslpassword=***"}},
+		"a password in pairs": {nil, []string{"serve", "--database=host=db password=hunter2 sslpassword=hunter2"},
+			[]string{"host=db password=*** sslpassword=***"}},
+		"a password in quotes": {nil, []string{"serve", "--database=host=db password='hunter2 hunter2'"},
+			[]string{"--database", "not shown"}},
 		"a password that breaks it": {nil, []string{"serve", "--database=mysql://me:1/hunter2@host/db"}, []string{"--database", "not shown"}},
 		"a password and no scheme":  {nil, []string{"serve", "--database=me:hunter2@host/db"}, []string{"--database", "not shown"}},
-		"a wrong mode of TLS":       {nil, []string{"serve", "--database=postgres://me@127.0.0.1:1/db?password=hunter2&sslmode=bogus"}, []string{"--database", "password=***", "sslmode"}},
-		"a port that is none":       {nil, []string{"serve", "--database=postgres://me:hunter2@127.0.0.1:x/db?sslpassword=hunter2"}, []string{"--database"}},
-		"notified by a file":        {nil, []string{"serve", database, "--notify-database=sqlite:x"}, []string{"--notify-database", "leave it out"}},
-		"notified by a password":    {nil, []string{"serve", "--database=postgres://h/d", "--notify-database=postgres://me:hunter2@h/d?port=x"}, []string{"--notify-database", "cannot be read"}},
-		"a window out of range":     {nil, []string{"serve", database, "--poll-window=1h"}, []string{"--poll-window", "1h0m0s", "1m0s"}},
-		"a window of zero":          {nil, []string{"serve", database, "--poll-window=0s"}, []string{"--poll-window", "100ms"}},
-		"a negative window":         {nil, []string{"serve", database, "--poll-window=-1s"}, []string{"--poll-window", "-1s"}},
-		"a duration without unit":   {[]string{"CARILLON_POLL_WINDOW=5"}, []string{"serve", database}, []string{"poll-window", `"5"`, "unit"}},
-		"death before two rounds":   {nil, []string{"serve", database, "--dead-after=20s"}, []string{"--dead-after", "20s", "30s"}},
-		"no workers":                {nil, []string{"serve", database, "--workers=0"}, []string{"--workers", "0"}},
-		"workers that are a word":   {[]string{"CARILLON_WORKERS=ten"}, []string{"serve", database}, []string{"workers", "ten"}},
-		"a billion workers":         {nil, []string{"serve", database, "--workers=1000000000"}, []string{"--workers", "1000000000", "10000"}},
-		"a level that is none":      {[]string{"CARILLON_LOG_LEVEL=verbose"}, []string{"serve", database}, []string{"log-level", "verbose", "debug"}},
+		"a wrong mode of TLS": {nil,
+			[]string{"serve", "--database=postgres://me@127.0.0.1:1/db?password=hunter2&sslmode=bogus"},
+			[]string{"--database", "password=***", "sslmode"}},
+		"a port that is none": {nil,
+			[]string{"serve", "--database=postgres://me:hunter2@127.0.0.1:x/db?sslpassword=hunter2"}, []string{"--database"}},
+		"notified by a file": {nil, []string{"serve", database, "--notify-database=sqlite:x"},
+			[]string{"--notify-database", "leave it out"}},
+		"notified by a password": {nil,
+			[]string{"serve", "--database=postgres://h/d", "--notify-database=postgres://me:hunter2@h/d?port=x"},
+			[]string{"--notify-database", "cannot be read"}},
+		"a window out of range":   {nil, []string{"serve", database, "--poll-window=1h"}, []string{"--poll-window", "1h0m0s", "1m0s"}},
+		"a window of zero":        {nil, []string{"serve", database, "--poll-window=0s"}, []string{"--poll-window", "100ms"}},
+		"a negative window":       {nil, []string{"serve", database, "--poll-window=-1s"}, []string{"--poll-window", "-1s"}},
+		"a duration without unit": {[]string{"CARILLON_POLL_WINDOW=5"}, []string{"serve", database}, []string{"poll-window", `"5"`, "unit"}},
+		"death before two rounds": {nil, []string{"serve", database, "--dead-after=20s"}, []string{"--dead-after", "20s", "30s"}},
+		"no workers":              {nil, []string{"serve", database, "--workers=0"}, []string{"--workers", "0"}},
+		"workers that are a word": {[]string{"CARILLON_WORKERS=ten"}, []string{"serve", database}, []string{"workers", "ten"}},
+		"a billion workers":       {nil, []string{"serve", database, "--workers=1000000000"}, []string{"--workers", "1000000000", "10000"}},
+		"a level that is none": {[]string{"CARILLON_LOG_LEVEL=verbose"}, []string{"serve", database},
+			[]string{"log-level", "verbose", "debug"}},
 		"an app that has no name":   {nil, []string{"serve", database, "--apps=Billing"}, []string{"--apps", "Billing"}},
 		"a certificate without key": {nil, []string{"serve", database, "--tls-cert=" + missing}, []string{"--tls-cert", "--tls-key"}},
 		"a certificate not there":   {nil, []string{"serve", database, "--tls-cert=" + missing, "--tls-key=" + missing}, []string{"nothing.pem"}},
 		"an address of nobody":      {nil, []string{"serve", database, "--listen=256.0.0.1:80"}, []string{"--listen", "256.0.0.1:80"}},
-		"a key of 31 bytes":         {[]string{"CARILLON_SECRET_KEYS=aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMmh1bg=="}, []string{"serve", database}, []string{"CARILLON_SECRET_KEYS", "31 bytes", "32"}},
-		"a key that is none":        {[]string{"CARILLON_SECRET_KEYS=hunter2!"}, []string{"serve", database}, []string{"CARILLON_SECRET_KEYS", "base64"}},
-		"a file of keys not there":  {nil, []string{"serve", database, "--secret-keys-file=" + missing}, []string{"--secret-keys-file", "nothing.pem"}},
-		"a key twice over":          {[]string{"CARILLON_SECRET_KEYS=x"}, []string{"serve", database, "--secret-keys-file=" + missing}, []string{"exclude each other"}},
-		"nothing to rewrap by":      {nil, []string{"secret", "rewrap", database}, []string{"--secret-keys-file"}},
-		"several faults at once":    {nil, []string{"serve", "--database=x", "--workers=0", "--queue=0"}, []string{"--database", "--workers", "--queue"}},
-		"a token of no name":        {nil, []string{"token", "create", database, "--name=A B"}, []string{"--name", "A B"}},
-		"a token of no scope":       {nil, []string{"token", "create", database, "--name=a", "--scope=admin"}, []string{"--scope", "admin", "write"}},
-		"a wrong expression":        {nil, []string{"schedule", "next", "60 * * * *"}, []string{"minute", "60"}},
-		"an unknown zone":           {nil, []string{"schedule", "next", "0 * * * *", "--timezone=Mars/Olympus"}, []string{"Mars/Olympus"}},
-		"a count out of range":      {nil, []string{"schedule", "next", "0 * * * *", "--count=0"}, []string{"--count", "0"}},
-		"an instant without zone":   {nil, []string{"schedule", "next", "0 * * * *", "--from=2026-01-01T00:00:00"}, []string{"--from", "2026-01-01T00:00:00"}},
+		"a key of 31 bytes": {[]string{"CARILLON_SECRET_KEYS=aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMmh1bg=="},
+			[]string{"serve", database}, []string{"CARILLON_SECRET_KEYS", "31 bytes", "32"}},
+		"a key that is none": {[]string{"CARILLON_SECRET_KEYS=hunter2!"}, []string{"serve", database},
+			[]string{"CARILLON_SECRET_KEYS", "base64"}},
+		"a file of keys not there": {nil, []string{"serve", database, "--secret-keys-file=" + missing},
+			[]string{"--secret-keys-file", "nothing.pem"}},
+		"a key twice over": {[]string{"CARILLON_SECRET_KEYS=x"},
+			[]string{"serve", database, "--secret-keys-file=" + missing}, []string{"exclude each other"}},
+		"nothing to rewrap by": {nil, []string{"secret", "rewrap", database}, []string{"--secret-keys-file"}},
+		"several faults at once": {nil, []string{"serve", "--database=x", "--workers=0", "--queue=0"},
+			[]string{"--database", "--workers", "--queue"}},
+		"a token of no name": {nil, []string{"token", "create", database, "--name=A B"}, []string{"--name", "A B"}},
+		"a token of no scope": {nil, []string{"token", "create", database, "--name=a", "--scope=admin"},
+			[]string{"--scope", "admin", "write"}},
+		"a wrong expression":   {nil, []string{"schedule", "next", "60 * * * *"}, []string{"minute", "60"}},
+		"an unknown zone":      {nil, []string{"schedule", "next", "0 * * * *", "--timezone=Mars/Olympus"}, []string{"Mars/Olympus"}},
+		"a count out of range": {nil, []string{"schedule", "next", "0 * * * *", "--count=0"}, []string{"--count", "0"}},
+		"an instant without zone": {nil, []string{"schedule", "next", "0 * * * *", "--from=2026-01-01T00:00:00"},
+			[]string{"--from", "2026-01-01T00:00:00"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +125,7 @@ func TestSecondProcessOnOneSQLiteFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestTokenIsMadeBesideARunningNode(t *testing.T) {
+func TestTokenIsCreatedWhileANodeRuns(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		n := startNode(t, database, newToken(t, database))
@@ -136,7 +155,8 @@ func TestTokensAreListedWithoutSecretsAndRevoked(t *testing.T) {
 	t.Parallel()
 	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	secret, _, _ := carillon(t, nil, "token", "create", database, "--name=ci", "--scope=read", "--apps=billing,mail")
-	if _, errs, code := carillon(t, nil, "token", "create", database, "--name=ci"); code != exitFailure || !strings.Contains(errs, `"ci" exists`) {
+	if _, errs, code := carillon(t, nil, "token", "create", database, "--name=ci"); code != exitFailure ||
+		!strings.Contains(errs, `"ci" exists`) {
 		t.Errorf("a second token of that name: exit %d, %q", code, errs)
 	}
 	list, _, _ := carillon(t, nil, "token", "list", database)
@@ -167,21 +187,23 @@ func TestNodesAreListedPausedAndResumed(t *testing.T) {
 			t.Errorf("%s: exit %d, %q, %s", step.verb, code, out, errs)
 		}
 	}
-	if _, errs, code := carillon(t, nil, "node", "pause", flag, "node-1"); code != exitUsage || !strings.Contains(errs, "16 hexadecimal digits") {
+	if _, errs, code := carillon(t, nil, "node", "pause", flag, "node-1"); code != exitUsage ||
+		!strings.Contains(errs, "16 hexadecimal digits") {
 		t.Errorf("a name in place of an id: exit %d, %q", code, errs)
 	}
 }
 
 func TestScheduleNextPrintsFireTimes(t *testing.T) {
 	t.Parallel()
-	out, errs, code := carillon(t, nil, "schedule", "next", "--count=2", "--timezone=Europe/Berlin", "--from=2026-05-01T00:00:00Z", "0 0 6 1 * ?")
+	out, errs, code := carillon(t, nil, "schedule", "next", "--count=2", "--timezone=Europe/Berlin",
+		"--from=2026-05-01T00:00:00Z", "0 0 6 1 * ?")
 	want := "2026-05-01T04:00:00.000Z  Fri 2026-05-01 06:00:00 +02:00 CEST\n2026-06-01T04:00:00.000Z  Mon 2026-06-01 06:00:00 +02:00 CEST\n"
 	if code != 0 || out != want {
 		t.Errorf("exit %d, output\n%s%s, want\n%s", code, out, errs, want)
 	}
 }
 
-func TestUnknownVariableIsNamedWithItsLikelyMeaning(t *testing.T) {
+func TestUnknownVariableIsLoggedWithTheNearestName(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_POLL_WIDOW=5s"})

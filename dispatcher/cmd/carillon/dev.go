@@ -24,8 +24,9 @@ import (
 // applied by a real terraform.
 type devCommand struct {
 	Dir       string `default:".carillon" placeholder:"DIR" help:"Directory of database, token and Terraform state."`
-	Terraform string `env:"CARILLON_TERRAFORM" required:"" placeholder:"FILE" help:"The terraform or tofu binary."`
+	Terraform string `env:"CARILLON_TERRAFORM" placeholder:"FILE" help:"The terraform or tofu binary. Required without --prepare."`
 	Provider  string `required:"" placeholder:"FILE" help:"The terraform-provider-carillon binary."`
+	Prepare   string `placeholder:"COMMAND" help:"Shell command that builds --provider while the node starts. A path that it prints is --terraform."`
 	Example   string `default:"examples/quickstart" placeholder:"DIR" help:"The configuration to apply."`
 	Listen    string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API. If it is in use, a free port is taken."`
 	Receiver  string `default:"127.0.0.1:8089" placeholder:"HOST:PORT" help:"Address of the receiver. If it is in use, a free port is taken."`
@@ -41,6 +42,14 @@ func (s *screen) say(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fmt.Fprintf(s.c.out, format+"\n", args...)
+}
+
+// Validate requires a terraform.
+func (d *devCommand) Validate() error {
+	if d.Terraform == "" && d.Prepare == "" {
+		return errors.New("--terraform (CARILLON_TERRAFORM): set the path of terraform or tofu")
+	}
+	return nil
 }
 
 // Run serves, applies and shows until ctx ends.
@@ -86,8 +95,14 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: invoke.Egress{Loopback: true}},
 		ready: func(ctx context.Context, s dispatcher.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
-			if err := apply.run(ctx, s); err != nil && ctx.Err() == nil {
-				out.say("terraform: %v", err)
+			err := apply.prepare(ctx, s)
+			if err == nil {
+				err = apply.run(ctx, s)
+			}
+			if err != nil {
+				if ctx.Err() == nil {
+					out.say("terraform: %v", err)
+				}
 				return
 			}
 			out.watchMisfires(ctx, s, began)

@@ -75,6 +75,7 @@ func (t terraformRun) cliConfig(dir string) (string, error) {
 		return "", err
 	}
 	file := filepath.Join(dir, "terraform.rc")
-	text := fmt.Sprintf("provider_installation {\n  dev_overrides {\n    \"carillon-dev/carillon\" = %q\n  }\n  direct {}\n}\n", filepath.Dir(provider))
+	text := fmt.Sprintf("provider_installation {\n  dev_overrides {\n    \"carillon-dev/carillon\" = %q\n  }\n  direct {}\n}\n",
+		filepath.Dir(provider))
 	return file, os.WriteFile(file, []byte(text), 0o600)
 }

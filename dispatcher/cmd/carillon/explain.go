@@ -67,12 +67,13 @@ func (e *explainCommand) print(c console, found verify.Explanation) error {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(found)
 	}
-	fmt.Fprintf(c.out, "%s/%s/%s at %s\n%s: %s\n", found.App, found.Job, found.Trigger, dispatcher.FormatInstant(found.At), found.Verdict, found.Reason)
+	fmt.Fprintf(c.out, "%s/%s/%s at %s\n%s: %s\n", found.App, found.Job, found.Trigger,
+		dispatcher.FormatInstant(found.At), found.Verdict, found.Reason)
 	for _, step := range found.Steps {
 		fmt.Fprintf(c.out, "  %s  %s\n", dispatcher.FormatInstant(step.At), step.What)
 	}
 	if found.NextAt != nil {
-		fmt.Fprintf(c.out, "next scheduled time: %s\n", dispatcher.FormatInstant(*found.NextAt))
+		fmt.Fprintf(c.out, "next fire: %s\n", dispatcher.FormatInstant(*found.NextAt))
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 		n := startNode(t, database, newToken(t, database), quick()...)
 		env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "books", Enabled: true}, client.Condition{}))
-		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+		must[dispatcher.Job](t)(n.PutJob(t.Context(),
+			webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 		at := r.await(t, "three fires", func(all []arrival) bool { return len(all) > 2 })[1].scheduled
 		until(t, "the second run to be recorded", func() bool { return ended(n.allRuns("books"), at) })
 
@@ -45,7 +46,8 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 		if out, errs, code := carillon(t, env, "verify", "books"); code != 0 || !strings.Contains(out, "ticks/tick") {
 			t.Errorf("verify: exit %d: %s%s", code, out, errs)
 		}
-		for _, args := range [][]string{{"explain", "books/ticks", "2026-01-01T00:00:00Z"}, {"explain", "books/ticks/tick", "yesterday"}, {"verify", "books", "--from=x"}, {"audit"}} {
+		for _, args := range [][]string{{"explain", "books/ticks", "2026-01-01T00:00:00Z"},
+			{"explain", "books/ticks/tick", "yesterday"}, {"verify", "books", "--from=x"}, {"audit"}} {
 			if _, _, code := carillon(t, env, args...); code != exitUsage {
 				t.Errorf("%v: exit %d, want %d", args, code, exitUsage)
 			}
@@ -72,7 +74,8 @@ func TestVerifyFailsOnMissingRun(t *testing.T) {
 	n := startNode(t, database, newToken(t, database))
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "books", Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	must[dispatcher.Job](t)(n.PutJob(t.Context(),
+		webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	at := r.await(t, "three fires", func(all []arrival) bool { return len(all) > 2 })[1].scheduled
 	db := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	defer db.Close(t.Context())
@@ -84,7 +87,8 @@ func TestVerifyFailsOnMissingRun(t *testing.T) {
 	if code != exitFailure || !strings.Contains(out, want) || !strings.Contains(errs, "discrepancies between schedules and ledger: 1;") {
 		t.Errorf("verify: exit %d: %s%s, want it to fail and to say %q", code, out, errs, want)
 	}
-	if out, _, code := carillon(t, env, "explain", "books/ticks/tick", dispatcher.FormatInstant(at)); code != exitFailure || !strings.Contains(out, "missing: ") {
+	if out, _, code := carillon(t, env, "explain", "books/ticks/tick",
+		dispatcher.FormatInstant(at)); code != exitFailure || !strings.Contains(out, "missing: ") {
 		t.Errorf("explain: exit %d: %s, want it to fail", code, out)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -95,8 +94,9 @@ func newReceiver(t *testing.T, response func(http.ResponseWriter, arrival)) *rec
 		}
 		attempt, _ := strconv.Atoi(req.Header.Get("carillon-attempt"))
 		a := arrival{
-			path: req.URL.Path, event: req.Header.Get("webhook-id"), run: req.Header.Get("carillon-run"), trigger: req.Header.Get("carillon-trigger"),
-			kind: req.Header.Get("carillon-kind"), attempt: attempt, scheduled: scheduled, at: at,
+			path: req.URL.Path, event: req.Header.Get("webhook-id"), run: req.Header.Get("carillon-run"),
+			trigger: req.Header.Get("carillon-trigger"),
+			kind:    req.Header.Get("carillon-kind"), attempt: attempt, scheduled: scheduled, at: at,
 		}
 		r.mu.Lock()
 		r.arrivals = append(r.arrivals, a)
@@ -241,7 +241,7 @@ type surroundings struct {
 // launchNodeIn is launchNode in some surroundings.
 func launchNodeIn(t *testing.T, around surroundings, database, token string, env []string, args ...string) *node {
 	t.Helper()
-	address := freeAddress(t)
+	address := must[string](t)(freeport.Address(t.Context()))
 	n := &node{t: t, endpoint: "http://" + address, token: token, logs: &lockedBuffer{}, exited: make(chan error, 1)}
 	n.Client = must[*client.Client](t)(client.New(n.endpoint, token, client.Options{}))
 	program := cmp.Or(around.program, filepath.Join(binaries, "carillon"))
@@ -252,7 +252,8 @@ func launchNodeIn(t *testing.T, around surroundings, database, token string, env
 	}
 	if around.files > 0 {
 		sh := must[string](t)(exec.LookPath("sh"))
-		n.command.Path, n.command.Args = sh, append([]string{"sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(around.files)}, n.command.Args...)
+		n.command.Path, n.command.Args = sh,
+			append([]string{"sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(around.files)}, n.command.Args...)
 	}
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)
@@ -267,24 +268,6 @@ func launchNodeIn(t *testing.T, around surroundings, database, token string, env
 	return n
 }
 
-// freeAddress returns an address to listen on later. Its port is none that the system hands out by
-// itself, as to a test beside this one.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for {
-		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000))
-		listener, err := net.Listen("tcp", address)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = listener.Close()
-		return address
-	}
-}
-
 // kill ends the process as a crash does.
 func (n *node) kill() {
 	n.t.Helper()
@@ -297,9 +280,27 @@ func (n *node) kill() {
 // terminate ends the process as an orchestrator does, and requires exit code 0.
 func (n *node) terminate() {
 	n.t.Helper()
-	if err := n.command.Process.Signal(syscall.SIGTERM); err != nil {
+	n.signal(syscall.SIGTERM)
+	n.awaitEnd()
+}
+
+func (n *node) signal(s syscall.Signal) {
+	n.t.Helper()
+	if err := n.command.Process.Signal(s); err != nil {
 		n.t.Fatal(err)
 	}
+}
+
+// beginDrain sends SIGTERM and waits until the node drains.
+func (n *node) beginDrain() {
+	n.t.Helper()
+	n.signal(syscall.SIGTERM)
+	until(n.t, "the drain to begin", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
+}
+
+// awaitEnd requires exit code 0.
+func (n *node) awaitEnd() {
+	n.t.Helper()
 	select {
 	case err := <-n.exited:
 		if err != nil {
@@ -310,7 +311,12 @@ func (n *node) terminate() {
 	}
 }
 
-// until polls a condition of another process, which can tell nobody that it came true.
+// elapse lets real time pass. It is the only wait of a fixed length in these tests, for three things that
+// have no event to wait for: a target that takes its time, a process that must be missing for a while, and
+// another process that must do nothing.
+func elapse(d time.Duration) { <-time.NewTimer(d).C }
+
+// until polls a condition of another process, which cannot signal that it has become true.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(60 * time.Second)
@@ -318,7 +324,7 @@ func until(t *testing.T, what string, condition func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
-		<-time.After(50 * time.Millisecond)
+		elapse(50 * time.Millisecond)
 	}
 }
 

@@ -27,10 +27,10 @@ var mortal = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// A node is killed between every two steps of an attempt, at the first visit and at a later one, of
-// first attempts and of retries. Each attempt is sent once at most, each run that may be repeated
-// comes to its response, and what is wanted once at most never comes twice.
-func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
+// A node is killed between every two steps of an attempt, at the first visit and at a later one, in first
+// attempts and in retries. Each attempt is sent at most once, each run that may be repeated gets its response,
+// and a run with delivery at most once is never sent twice.
+func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {
@@ -40,8 +40,8 @@ func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
 		var mu sync.Mutex
 		hits := map[string]int{}
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
-			if a.path == "/once" { // so that some are under way at later visits, of which most are the other job's
-				<-time.After(500 * time.Millisecond)
+			if a.path == "/once" { // so that some are in flight at later visits, most of which are the other job's
+				elapse(500 * time.Millisecond)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -64,10 +64,12 @@ func TestKilledBetweenTwoStepsOfAnAttempt(t *testing.T) {
 		}
 		n.kill()
 		for _, at := range []failpoint.Point{
-			failpoint.AfterClaim, failpoint.BeforeQueue, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend, failpoint.AfterResponse, failpoint.AfterRecord,
+			failpoint.AfterClaim, failpoint.BeforeQueue, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend,
+			failpoint.AfterResponse, failpoint.AfterRecord,
 		} {
 			for _, visit := range []int{1, 7} {
-				victim := launchNodeIn(t, surroundings{program: program}, database, token, []string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
+				victim := launchNodeIn(t, surroundings{program: program}, database, token,
+					[]string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
 				victim.awaitDeath(t, fmt.Sprintf("its visit %d of %s", visit, at))
 			}
 		}
@@ -131,7 +133,8 @@ func checkKilled(t *testing.T, n *node, r *receiver, runs []dispatcher.Run) {
 		switch hits := ofEvent[run.EventID]; {
 		case run.Job == "flaky" && (run.State != dispatcher.RunSucceeded || hits < 3):
 			t.Errorf("run %s is %s after %d requests, want succeeded after three: %+v", run.ID, run.State, hits, run.Attempts)
-		case run.Job == "once" && (hits > 1 || run.State == dispatcher.RunSucceeded && hits != 1 || run.State != dispatcher.RunSucceeded && run.State != dispatcher.RunLost):
+		case run.Job == "once" && (hits > 1 || run.State == dispatcher.RunSucceeded && hits != 1 ||
+			run.State != dispatcher.RunSucceeded && run.State != dispatcher.RunLost):
 			t.Errorf("run %s, wanted once at most, is %s after %d requests: %+v", run.ID, run.State, hits, run.Attempts)
 		}
 	}

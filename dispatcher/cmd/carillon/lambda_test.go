@@ -178,7 +178,8 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 			return must[dispatcher.Run](t)(n.Run(t.Context(), id))
 		}
 		run := call("adds", `{"amounts":[1,2,3]}`, 1)
-		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 3 || run.Attempts[0].Class != dispatcher.ClassThrottled || run.Attempts[1].Class != dispatcher.ClassThrottled {
+		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 3 ||
+			run.Attempts[0].Class != dispatcher.ClassThrottled || run.Attempts[1].Class != dispatcher.ClassThrottled {
 			t.Fatalf("run = %+v, want success after two throttles", run)
 		}
 		for i, throttled := range run.Attempts[:2] {
@@ -186,11 +187,14 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 				t.Errorf("invoked again %s after a throttle, want a second at least", wait)
 			}
 		}
-		if got := run.Attempts[2].Response; got == nil || got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" || got.RequestID == "" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
+		if got := run.Attempts[2].Response; got == nil ||
+			got.Body != fmt.Sprintf(`{"run":%q,"total":6,"calls":1}`, run.ID) || got.ExecutedVersion != "$LATEST" ||
+			got.RequestID == "" || got.Phases.FirstByte <= 0 || got.Phases.LastByte < got.Phases.FirstByte {
 			t.Errorf("answer = %+v, want what the function said", got)
 		}
 		failed := call("fails", `{"fail":true}`, 2)
-		if failed.State != dispatcher.RunFailed || failed.Class != dispatcher.ClassFunctionError || len(failed.Attempts) != 2 || !strings.Contains(failed.Error, "told to fail") {
+		if failed.State != dispatcher.RunFailed || failed.Class != dispatcher.ClassFunctionError ||
+			len(failed.Attempts) != 2 || !strings.Contains(failed.Error, "told to fail") {
 			t.Errorf("run = %+v, want two failures", failed)
 		}
 		for _, attempt := range failed.Attempts {
@@ -269,16 +273,19 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 			runs := n.allRuns("fn")
 			return must[dispatcher.Run](t)(n.Run(t.Context(), runs[len(runs)-1].ID))
 		}()
-		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 1 || run.Attempts[0].Response == nil || !strings.Contains(run.Attempts[0].Response.Body, `"total":6`) {
+		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 1 || run.Attempts[0].Response == nil ||
+			!strings.Contains(run.Attempts[0].Response.Body, `"total":6`) {
 			t.Errorf("the first run = %+v, want what the function said", run)
 		}
-		want := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker", ExternalID: "carillon/1", SessionTags: map[string]string{"team": "billing"}}
+		want := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker", ExternalID: "carillon/1",
+			SessionTags: map[string]string{"team": "billing"}}
 		got := must[dispatcher.Job](t)(n.Job(t.Context(), "fn", "elsewhere")).Target.Lambda
 		if diff := cmp.Diff(want, got.AssumeRole); diff != "" {
 			t.Errorf("role (-want +got):\n%s", diff)
 		}
 		state, _ := w.terraform("show", "-json")
-		if !strings.Contains(state, `"external_id":"carillon/1"`) || !strings.Contains(state, `"function":"sample:live"`) || strings.Contains(state, "hunter2") {
+		if !strings.Contains(state, `"external_id":"carillon/1"`) || !strings.Contains(state, `"function":"sample:live"`) ||
+			strings.Contains(state, "hunter2") {
 			t.Errorf("state = %s", state)
 		}
 		w.apply("-destroy", "-var=function=sample")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -34,9 +35,10 @@ func newGate(t *testing.T, database string) (*gate, string) {
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	g := &gate{t: t, conns: map[net.Conn]bool{}}
 	g.server = func() (net.Conn, error) { return config.DialFunc(t.Context(), network, address) }
-	g.address = freeAddress(t)
+	g.address = must[string](t)(freeport.Address(t.Context()))
 	t.Cleanup(g.close)
-	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, "hunter2"), Host: g.address, Path: "/" + config.Database, RawQuery: "sslmode=disable"}
+	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, "hunter2"), Host: g.address,
+		Path: "/" + config.Database, RawQuery: "sslmode=disable"}
 	return g, through.String()
 }
 
@@ -117,7 +119,8 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	g.open()
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "away", Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("away", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	must[dispatcher.Job](t)(n.PutJob(t.Context(),
+		webhookJob("away", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
 
 	g.close()
@@ -141,7 +144,7 @@ func TestNodeOutlivesItsDatabase(t *testing.T) {
 	exec(`ALTER DATABASE ` + name + ` SET default_transaction_read_only = on`)
 	g.close()
 	g.open()
-	until(t, "the node not to be ready beside a standby", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
+	until(t, "the node not to be ready over a standby", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
 	exec(`SET default_transaction_read_only = off`)
 	exec(`ALTER DATABASE ` + name + ` RESET default_transaction_read_only`)
 	until(t, "the node to be ready once more", func() bool { return n.status("/readyz") == http.StatusOK })

@@ -9,7 +9,7 @@ import (
 )
 
 // A password that is changed where it is kept is used from the next connection on.
-func TestPasswordIsReadForEachConnection(t *testing.T) {
+func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
 	file := filepath.Join(t.TempDir(), "passwords")
@@ -21,7 +21,8 @@ func TestPasswordIsReadForEachConnection(t *testing.T) {
 		sqlIn(t, server, "postgres", `ALTER ROLE carillon PASSWORD '`+password+`'`)
 	}
 	sqlIn(t, server, "postgres", `CREATE ROLE carillon LOGIN`, `CREATE DATABASE carillon OWNER carillon`,
-		`COPY (VALUES ('local all carillon scram-sha-256'), ('local all all trust')) TO '`+filepath.Join(socketOf(t, server), "data", "pg_hba.conf")+`'`,
+		`COPY (VALUES ('local all carillon scram-sha-256'), ('local all all trust')) TO '`+
+			filepath.Join(socketOf(t, server), "data", "pg_hba.conf")+`'`,
 		`SELECT pg_reload_conf()`)
 	change("hunter2")
 	database := "postgres://carillon@/carillon?host=" + socketOf(t, server) + "&passfile=" + file

@@ -52,7 +52,7 @@ func (n *node) checkNotRolledBack(database string) {
 
 // Behind a pooler that gives each transaction another connection, all works that works without:
 // migration, fires, and coming back when node, pooler or database went away.
-func TestNodesBehindAPooler(t *testing.T) {
+func TestNodesWorkBehindAPooler(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
 	sqlIn(t, server, "postgres", "CREATE DATABASE carillon")
@@ -107,7 +107,7 @@ func orders(t *testing.T, p *postgres.Pooler, commands ...string) {
 
 // A pooler keeps the connections of nodes while it is led to another server, so that they have none
 // that is new; nodes that are started then need not wait for any.
-func TestPoolerIsLedToAnotherServer(t *testing.T) {
+func TestNodeFollowsAPoolerToAnotherServer(t *testing.T) {
 	t.Parallel()
 	primary, standby := startServers(t)
 	pooler := pgtest.NewPooler(t, primary.URL("carillon"))
@@ -135,7 +135,7 @@ func TestPoolerIsLedToAnotherServer(t *testing.T) {
 
 // A pooler that leads to a standby does not tell so by itself: what fails there is done by the
 // other server of the URL.
-func TestPoolerThatLeadsToAStandbyIsLeft(t *testing.T) {
+func TestNodeLeavesAPoolerThatLeadsToAStandby(t *testing.T) {
 	t.Parallel()
 	primary, standby := startServers(t)
 	pooler := pgtest.NewPooler(t, primary.URL("carillon"))

@@ -92,7 +92,8 @@ func TestGoneTargetIsShownAndResumed(t *testing.T) {
 		r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusGone) })
 		n := startNode(t, database, newToken(t, database), quick()...)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "gone", Enabled: true}, client.Condition{}))
-		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("gone", "job", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+		must[dispatcher.Job](t)(n.PutJob(t.Context(),
+			webhookJob("gone", "job", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 		tick := func() dispatcher.Trigger {
 			return must[dispatcher.Job](t)(n.Job(t.Context(), "gone", "job")).Triggers["tick"]
 		}

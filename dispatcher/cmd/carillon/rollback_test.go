@@ -93,7 +93,8 @@ func checkPaused(t *testing.T, n *node, r *receiver) {
 		if node.State == dispatcher.NodeDead {
 			continue
 		}
-		if _, err := n.SetNodeState(t.Context(), node.ID, dispatcher.NodeActive); err == nil || !strings.Contains(err.Error(), "carillon rollback") {
+		if _, err := n.SetNodeState(t.Context(), node.ID, dispatcher.NodeActive); err == nil ||
+			!strings.Contains(err.Error(), "carillon rollback") {
 			t.Errorf("resume node %s: got error %v, want one that says how to choose", node.ID, err)
 		}
 	}
@@ -110,7 +111,7 @@ func events(all []arrival) map[string]int {
 
 // A failover that has lost what nodes had committed pauses them, and replay repeats what was lost
 // under the ids it had; nothing is missing then.
-func TestFailoverThatLostItsTailWaitsForAChoice(t *testing.T) {
+func TestFailoverThatLostCommitsWaitsForAChoice(t *testing.T) {
 	t.Parallel()
 	primary, standby := startServers(t)
 	token := newToken(t, primary.URL("carillon"))
@@ -119,7 +120,8 @@ func TestFailoverThatLostItsTailWaitsForAChoice(t *testing.T) {
 	r := newReceiver(t, nil)
 	one, two := startNode(t, database, token, quick()...), startNode(t, database, token, quick()...)
 	must[dispatcher.App](t)(one.PutApp(t.Context(), dispatcher.App{Name: "tail", Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](t)(one.PutJob(t.Context(), webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	must[dispatcher.Job](t)(one.PutJob(t.Context(),
+		webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
 
 	// From here on the standby hears of nothing.
@@ -193,7 +195,8 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 	r := newReceiver(t, nil)
 	n := startNode(t, database, token, quick()...)
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "tail", Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	must[dispatcher.Job](t)(n.PutJob(t.Context(),
+		webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
 	n.terminate()
 	copyFile(file, file+".backup")
@@ -205,7 +208,8 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 
 	n = startNode(t, database, token, quick()...)
 	checkPaused(t, n, r)
-	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 || !strings.Contains(out, "until you choose skip or replay") {
+	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 ||
+		!strings.Contains(out, "until you choose skip or replay") {
 		t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
 	}
 	chosen := time.Now()
@@ -228,10 +232,12 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 	if code != 0 {
 		t.Errorf("audit: exit %d: %s%s", code, out, errs)
 	}
-	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 || !strings.Contains(out, "was not rolled back") {
+	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 ||
+		!strings.Contains(out, "was not rolled back") {
 		t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
 	}
-	if _, errs, code := carillon(t, nil, "rollback", "replay", "--database", database); code == 0 || !strings.Contains(errs, "was not rolled back") {
+	if _, errs, code := carillon(t, nil, "rollback", "replay", "--database", database); code == 0 ||
+		!strings.Contains(errs, "was not rolled back") {
 		t.Errorf("rollback replay: exit %d: %s, want a refusal", code, errs)
 	}
 }

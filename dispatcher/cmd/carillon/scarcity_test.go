@@ -21,15 +21,16 @@ import (
 func (n *node) tick(app, url string) {
 	n.t.Helper()
 	must[dispatcher.App](n.t)(n.PutApp(n.t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(),
+		webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 }
 
-// checkVerify requires that every fire of an app is accounted for.
+// checkVerify requires that every fire of an app has a run or a decision.
 func (n *node) checkVerify(app string) {
 	n.t.Helper()
 	out, errs, code := carillon(n.t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "verify", app)
 	if code != 0 {
-		n.t.Errorf("audit: exit %d: %s%s", code, out, errs)
+		n.t.Errorf("verify: exit %d: %s%s", code, out, errs)
 	}
 }
 
@@ -47,8 +48,8 @@ func hog(t *testing.T, database string) (taken []*pgx.Conn) {
 	}
 }
 
-// A node waits for connections, comes along with few, and keeps those that it has.
-func TestNodeComesAlongWithFewConnections(t *testing.T) {
+// A node waits for connections, works with few, and keeps those that it has.
+func TestNodeWorksWithFewConnections(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) }, "max_connections=12")
 	sqlIn(t, server, "postgres", "CREATE ROLE carillon LOGIN", "CREATE DATABASE carillon OWNER carillon")
@@ -79,9 +80,9 @@ func TestNodeComesAlongWithFewConnections(t *testing.T) {
 	n.terminate()
 }
 
-// A table that an administrator locks for long holds up what needs it, and nothing else: no node
-// passes for dead, and then every fire is accounted for.
-func TestTableThatIsLockedForLong(t *testing.T) {
+// A table that an administrator locks for a long time delays the statements that need it, and nothing else: no
+// node is marked dead, and later every fire has a run or a decision.
+func TestLongTableLockMarksNoNodeDead(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	r := newReceiver(t, nil)
@@ -96,12 +97,12 @@ func TestTableThatIsLockedForLong(t *testing.T) {
 	}
 	locked := len(r.all())
 	id := n.only()
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); <-time.After(200 * time.Millisecond) {
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); elapse(200 * time.Millisecond) {
 		if live := n.status("/livez"); live != http.StatusOK {
 			t.Fatalf("while the table is locked: /livez is %d, want 200", live)
 		}
 	}
-	if sent := len(r.all()); sent > locked+2 { // what had been claimed
+	if sent := len(r.all()); sent > locked+2 { // claimed before
 		t.Errorf("%d requests were sent while no fire could be claimed", sent-locked)
 	}
 	if err := lock.Rollback(t.Context()); err != nil {
@@ -110,7 +111,7 @@ func TestTableThatIsLockedForLong(t *testing.T) {
 	before := len(r.all())
 	r.await(t, "fires after the lock", func(all []arrival) bool { return len(all) >= before+5 })
 	if now := n.only(); now != id {
-		t.Errorf("node %s is now %s: it passed for dead", id, now)
+		t.Errorf("node %s is now %s: it was marked dead", id, now)
 	}
 	r.checkOnce(t, "around the lock")
 	n.checkVerify("locked")
@@ -127,30 +128,31 @@ func (n *node) only() dispatcher.NodeID {
 	return all[0].ID
 }
 
-// A node that may open too few files for what it is to do does it later.
-func TestNodeComesAlongWithFewFiles(t *testing.T) {
+// A node that may open too few files for its load works through it later.
+func TestNodeWorksWithFewFiles(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	token := newToken(t, database)
 	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) {
-		<-time.After(200 * time.Millisecond) // so that they add up
+		elapse(200 * time.Millisecond) // so that requests add up
 		w.WriteHeader(http.StatusNoContent)
 	})
 	n := launchNodeIn(t, surroundings{files: 64}, database, token, nil, quick()...)
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "narrow", Enabled: true}, client.Condition{}))
 	job := webhookJob("narrow", "herd", r.URL, nil)
-	job.Retry = dispatcher.Retry{MaxAttempts: 20, Base: dispatcher.Duration(time.Second), Cap: dispatcher.Duration(2 * time.Second), MaxAge: dispatcher.Duration(time.Minute)}
+	job.Retry = dispatcher.Retry{MaxAttempts: 20, Base: dispatcher.Duration(time.Second),
+		Cap: dispatcher.Duration(2 * time.Second), MaxAge: dispatcher.Duration(time.Minute)}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	const runs = 200
 	for range runs {
-		// Without a file for a connection to its database the node answers that it is to be tried again.
+		// Without a file for a connection to its database, the node asks the caller to try again.
 		until(t, "the node to take a run", func() bool {
 			_, err := n.RunJob(t.Context(), "narrow", "herd")
 			return err == nil
 		})
 	}
-	n.tick("beside", r.URL)
+	n.tick("further", r.URL)
 	until(t, "all runs to succeed", func() bool {
 		page, err := n.Runs(t.Context(), dispatcher.RunQuery{App: "narrow", Page: dispatcher.Page{Limit: 1000}})
 		if err != nil {
@@ -166,6 +168,6 @@ func TestNodeComesAlongWithFewFiles(t *testing.T) {
 	})
 	before := len(r.all())
 	r.await(t, "further fires", func(all []arrival) bool { return len(all) >= before+2 })
-	n.checkVerify("beside")
+	n.checkVerify("further")
 	n.terminate()
 }

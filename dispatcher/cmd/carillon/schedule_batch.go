@@ -17,12 +17,17 @@ const batchHelp = `With --batch, each line of standard input is one query. Its c
 
   dialect  expression  zone  from  n  [key=value ...]
 
-dialect may be empty or "auto"; zone may be empty for UTC; from is an exclusive time in RFC 3339; n is the number of scheduled times to print. Empty lines and lines that begin with # are ignored. The result is one line:
+dialect may be empty or "auto"; zone may be empty for UTC; from is an exclusive time in RFC 3339;
+n is the number of scheduled times to print. Empty lines and lines that begin with # are ignored. The result is one
+line:
 
   OK<TAB>t1,t2,...         times in UTC; "none" at the end if there are no more
   ERR<TAB>code<TAB>message if the query is invalid; the next line is read anyway
 
-Keys: start=INSTANT, end=INSTANT, anchor=INSTANT (from which intervals count if there is no start; default: from), repeat_count=N, gap=skip|next, overlap=last|first|both, preserve_hour=true|false (calendar_interval keeps its local hour; default true), skip_day=true|false (calendar_interval skips a day that lacks its hour; the same as gap=skip), identity=NAME (what H hashes).`
+Keys: start=INSTANT, end=INSTANT, anchor=INSTANT (from which intervals count if there is no start; default: from),
+repeat_count=N, gap=skip|next, overlap=last|first|both, preserve_hour=true|false (calendar_interval keeps its local
+hour; default true), skip_day=true|false (calendar_interval skips a day that lacks its
+hour; the same as gap=skip), identity=NAME (what H hashes).`
 
 // The longest line, and the most scheduled times of one result.
 const (
@@ -128,7 +133,8 @@ func parseQuery(columns []string) (spec schedule.Spec, from time.Time, n int, er
 func number(name, text string, most int) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > most {
-		return 0, &dispatcher.Problem{Code: dispatcher.CodeCountRange, Message: fmt.Sprintf("%s %s is not a number from 0 to %d", name, dispatcher.Echo(text), most)}
+		return 0, &dispatcher.Problem{Code: dispatcher.CodeCountRange,
+			Message: fmt.Sprintf("%s %s is not a number from 0 to %d", name, dispatcher.Echo(text), most)}
 	}
 	return n, nil
 }

@@ -54,7 +54,8 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 		}
 		for _, shift := range parsed.Shifts(from, from.AddDate(1, 0, 2)) {
 			if strings.HasPrefix(shift.Local, fmt.Sprint(d.Year)) {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.name, t.spec.Expression, parsed.Spec().Timezone, shift.Local, shift.Effect, shift.At.Format(time.RFC3339))
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.name, t.spec.Expression, parsed.Spec().Timezone, shift.Local,
+					shift.Effect, shift.At.Format(time.RFC3339))
 			}
 		}
 	}
@@ -96,7 +97,8 @@ func triggersOfFile(path string) ([]namedSpec, error) {
 			continue
 		}
 		if len(columns) < 4 {
-			return nil, &usageError{fmt.Errorf("--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", path, n, len(columns))}
+			return nil, &usageError{fmt.Errorf(
+				"--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", path, n, len(columns))}
 		}
 		// The columns of a batch query, with a time and a count that do not matter.
 		spec, _, _, err := parseQuery(slices.Concat(columns[1:4], []string{"1970-01-01T00:00:00Z", "1"}, columns[4:]))
@@ -110,12 +112,14 @@ func triggersOfFile(path string) ([]namedSpec, error) {
 
 func triggersOfStore(ctx context.Context, s dispatcher.Store) ([]namedSpec, error) {
 	var found []namedSpec
-	apps, err := everyPage(func(page dispatcher.Page) ([]dispatcher.App, error) { return s.Apps(ctx, page) }, func(a dispatcher.App) string { return a.Name })
+	readApps := func(page dispatcher.Page) ([]dispatcher.App, error) { return s.Apps(ctx, page) }
+	apps, err := everyPage(readApps, func(a dispatcher.App) string { return a.Name })
 	if err != nil {
 		return nil, err
 	}
 	for _, app := range apps {
-		jobs, err := everyPage(func(page dispatcher.Page) ([]dispatcher.Job, error) { return s.Jobs(ctx, app.Name, page) }, func(j dispatcher.Job) string { return j.Name })
+		readJobs := func(page dispatcher.Page) ([]dispatcher.Job, error) { return s.Jobs(ctx, app.Name, page) }
+		jobs, err := everyPage(readJobs, func(j dispatcher.Job) string { return j.Name })
 		if err != nil {
 			return nil, err
 		}

@@ -66,7 +66,8 @@ func (s *scheduleNextCommand) print(c console, parsed *schedule.Schedule, from t
 	}
 	times := parsed.Between(from, farAway, s.Count)
 	for _, at := range times {
-		if _, err := fmt.Fprintf(c.out, "%s  %s\n", dispatcher.FormatInstant(at), parsed.In(at).Format("Mon 2006-01-02 15:04:05 -07:00 MST")); err != nil {
+		if _, err := fmt.Fprintf(c.out, "%s  %s\n", dispatcher.FormatInstant(at),
+			parsed.In(at).Format("Mon 2006-01-02 15:04:05 -07:00 MST")); err != nil {
 			return err
 		}
 	}

@@ -10,18 +10,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestBatchAnswersEachLineAndGoesOnAfterABadOne(t *testing.T) {
+func TestBatchPrintsALinePerQueryAndGoesOnAfterAnInvalidOne(t *testing.T) {
 	t.Parallel()
 	const from = "2026-03-27T12:00:00Z"
 	for name, tt := range map[string]struct{ question, want string }{
-		"quartz over a gap":         {"quartz\t0 30 2 * * ?\tEurope/Berlin\t" + from + "\t3", "OK\t2026-03-28T01:30:00Z,2026-03-30T00:30:00Z,2026-03-31T00:30:00Z"},
-		"the same with gap=next":    {"quartz\t0 30 2 * * ?\tEurope/Berlin\t" + from + "\t2\tgap=next", "OK\t2026-03-28T01:30:00Z,2026-03-29T01:00:00Z"},
-		"recognised without name":   {"auto\t*/30 * * * *\t\t" + from + "\t2", "OK\t2026-03-27T12:30:00Z,2026-03-27T13:00:00Z"},
-		"an end, then none":         {"\t0 13 * * *\tUTC\t" + from + "\t3\tend=2026-03-28T13:00:00Z", "OK\t2026-03-27T13:00:00Z,2026-03-28T13:00:00Z,none"},
-		"a repeat count":            {"\trate(1h)\t\t" + from + "\t5\trepeat_count=2", "OK\t2026-03-27T13:00:00Z,2026-03-27T14:00:00Z,none"},
-		"an interval from a start":  {"interval\trate(1h)\t\t" + from + "\t2\tstart=2026-03-27T12:30:00Z", "OK\t2026-03-27T12:30:00Z,2026-03-27T13:30:00Z"},
-		"a date that never comes":   {"quartz\t0 0 0 30 2 ?\t\t" + from + "\t3", "OK\tnone"},
-		"a calendar interval":       {"calendar_interval\tevery 1 month\tUTC\t" + from + "\t2\tstart=2026-01-31T08:00:00Z\tpreserve_hour=true", "OK\t2026-03-31T08:00:00Z,2026-04-30T08:00:00Z"},
+		"quartz over a gap": {"quartz\t0 30 2 * * ?\tEurope/Berlin\t" + from + "\t3",
+			"OK\t2026-03-28T01:30:00Z,2026-03-30T00:30:00Z,2026-03-31T00:30:00Z"},
+		"the same with gap=next": {"quartz\t0 30 2 * * ?\tEurope/Berlin\t" + from + "\t2\tgap=next",
+			"OK\t2026-03-28T01:30:00Z,2026-03-29T01:00:00Z"},
+		"recognised without name": {"auto\t*/30 * * * *\t\t" + from + "\t2", "OK\t2026-03-27T12:30:00Z,2026-03-27T13:00:00Z"},
+		"an end, then none": {"\t0 13 * * *\tUTC\t" + from + "\t3\tend=2026-03-28T13:00:00Z",
+			"OK\t2026-03-27T13:00:00Z,2026-03-28T13:00:00Z,none"},
+		"a repeat count": {"\trate(1h)\t\t" + from + "\t5\trepeat_count=2", "OK\t2026-03-27T13:00:00Z,2026-03-27T14:00:00Z,none"},
+		"an interval from a start": {"interval\trate(1h)\t\t" + from + "\t2\tstart=2026-03-27T12:30:00Z",
+			"OK\t2026-03-27T12:30:00Z,2026-03-27T13:30:00Z"},
+		"a date that never comes": {"quartz\t0 0 0 30 2 ?\t\t" + from + "\t3", "OK\tnone"},
+		"a calendar interval": {"calendar_interval\tevery 1 month\tUTC\t" + from +
+			"\t2\tstart=2026-01-31T08:00:00Z\tpreserve_hour=true", "OK\t2026-03-31T08:00:00Z,2026-04-30T08:00:00Z"},
 		"a minute out of range":     {"unix\t60 * * * *\t\t" + from + "\t3", "ERR\tcron_range\t"},
 		"a zone that is none":       {"unix\t0 * * * *\tMars/Olympus\t" + from + "\t3", "ERR\ttz_unknown\t"},
 		"an instant without a zone": {"unix\t0 * * * *\t\t2026-03-27T12:00:00\t3", "ERR\ttime_zone_missing\t"},
@@ -47,7 +52,7 @@ func TestBatchAnswersEachLineAndGoesOnAfterABadOne(t *testing.T) {
 	}
 }
 
-func TestDSTReportNamesWhatMovesVanishesOrDoubles(t *testing.T) {
+func TestDSTReportNamesMovedSkippedAndRepeatedFires(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "triggers.tsv")
 	lines := "skips\t\t30 2 * * *\tEurope/Berlin\n" +

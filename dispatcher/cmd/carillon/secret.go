@@ -22,7 +22,8 @@ type keysFlag struct {
 // keys reads the keys; nil without any. Errors never show a key.
 func (k keysFlag) keys() (*seal.Keys, error) {
 	if k.SecretKeys != "" && k.SecretKeysFile != "" {
-		return nil, errors.New("--secret-keys (CARILLON_SECRET_KEYS) and --secret-keys-file (CARILLON_SECRET_KEYS_FILE) exclude each other; set one")
+		return nil, errors.New("--secret-keys (CARILLON_SECRET_KEYS) and --secret-keys-file (CARILLON_SECRET_KEYS_FILE) " +
+			"exclude each other; set one")
 	}
 	if k.SecretKeysFile == "" {
 		keys, err := seal.Parse(k.SecretKeys)
@@ -76,7 +77,8 @@ type secretRewrapCommand struct {
 func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	keys, err := r.keys()
 	if err == nil && keys == nil {
-		err = errors.New("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): set the new key, followed by the old ones")
+		err = errors.New("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): " +
+			"set the new key, followed by the old ones")
 	}
 	if err != nil {
 		return &usageError{err}

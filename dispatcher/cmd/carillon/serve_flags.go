@@ -116,7 +116,8 @@ func (f intervalFlags) check() error {
 		}
 	}
 	if f.DeadAfter < 2*f.HandlerInterval || f.DeadAfter < 3*f.Heartbeat {
-		problems = append(problems, fmt.Errorf("--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would count as a death",
+		problems = append(problems, fmt.Errorf(
+			"--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would count as a death",
 			f.DeadAfter, 2*f.HandlerInterval, 3*f.Heartbeat))
 	}
 	return errors.Join(problems...)

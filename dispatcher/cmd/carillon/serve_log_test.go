@@ -27,7 +27,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return s.lockedBuffer.Write(p)
 }
 
-func TestLogThatNobodyReadsKeepsNobodyWaiting(t *testing.T) {
+func TestUnreadLogDelaysNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out, sink := &stuck{free: make(chan struct{})}, newLogSink()
@@ -53,8 +53,8 @@ func TestLogThatNobodyReadsKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// A reader of the log that stops, and one that is gone, stop no fire, and no end of the process.
-func TestNodeOutlivesWhoReadsItsLog(t *testing.T) {
+// A reader of the log that stops, or is gone, stops neither fires nor the end of the process.
+func TestNodeOutlivesTheReaderOfItsLog(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	token := newToken(t, database)
@@ -75,7 +75,8 @@ func TestNodeOutlivesWhoReadsItsLog(t *testing.T) {
 	n := launchNodeIn(t, surroundings{log: write}, database, token, nil, append(quick(), "--log-level=debug")...)
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "silent", Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("silent", "ticks", r.URL, map[string]string{"tick": "rate(1s)"}), client.Condition{}))
+	must[dispatcher.Job](t)(n.PutJob(t.Context(),
+		webhookJob("silent", "ticks", r.URL, map[string]string{"tick": "rate(1s)"}), client.Condition{}))
 	r.await(t, "fires while nobody reads the log", func(all []arrival) bool { return len(all) >= 3 })
 	_ = read.Close()
 	before := len(r.all())

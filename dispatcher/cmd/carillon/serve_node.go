@@ -121,7 +121,8 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 
 // dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,
 // before the engine starts.
-func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *prometheus.Registry, opened func(dispatcher.Store, *engine.Engine)) error {
+func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *prometheus.Registry,
+	opened func(dispatcher.Store, *engine.Engine)) error {
 	s, err := awaitStore(ctx, o, registry)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -15,7 +15,7 @@ import (
 
 // A node that is told to stop claims nothing more, hands back what it has not begun as if it had
 // never had it, finishes what it has begun, and leaves the fleet.
-func TestTerminatedNodeHandsBackWhatItDidNotBegin(t *testing.T) {
+func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		const jobs = 30
@@ -102,7 +102,7 @@ func TestTerminatedNodeHandsBackWhatItDidNotBegin(t *testing.T) {
 	})
 }
 
-func TestDrainEndsWithItsTime(t *testing.T) {
+func TestDrainEndsAfterItsTimeout(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		sent, hang := make(chan arrival, 4), make(chan struct{})

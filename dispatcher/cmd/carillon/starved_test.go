@@ -18,21 +18,22 @@ func (n *node) starve() (stop func()) {
 		defer close(over)
 		for {
 			_ = n.command.Process.Signal(syscall.SIGSTOP)
-			<-time.After(54 * time.Millisecond)
+			elapse(54 * time.Millisecond)
 			_ = n.command.Process.Signal(syscall.SIGCONT)
 			select {
 			case <-enough:
 				return
-			case <-time.After(6 * time.Millisecond):
+			default:
+				elapse(6 * time.Millisecond)
 			}
 		}
 	}()
 	return func() { close(enough); <-over }
 }
 
-// A node that hardly gets to anything is slow, but alive: its heartbeats do not wait behind its work, so
-// nobody takes what it holds, and nothing is sent twice.
-func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
+// A node with hardly any processor time is slow, but alive: its heartbeats do not wait behind its work, so no
+// other node takes its runs, and nothing is sent twice.
+func TestStarvedNodeIsNotMarkedDead(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	token, r := newToken(t, database), newReceiver(t, nil)
@@ -41,12 +42,12 @@ func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
 	starved.busy(r.URL)
 	r.further(t, 2, "of the only node")
 	id := starved.only()
-	beside := startNode(t, database, token, args...)
+	healthy := startNode(t, database, token, args...)
 	stop := starved.starve()
-	r.further(t, 18, "while one node is starved") // longer than it takes to be declared dead
+	r.further(t, 18, "while one node is starved") // longer than --dead-after
 	stop()
 	of := map[dispatcher.NodeID]int{}
-	for _, run := range beside.allRuns("busy") {
+	for _, run := range healthy.allRuns("busy") {
 		if run.Node != nil && run.State == dispatcher.RunSucceeded {
 			of[*run.Node]++
 		}
@@ -54,7 +55,7 @@ func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
 			t.Errorf("run %s of %s is at attempt %d, want one: nobody died", run.ID, run.Job, run.Attempt)
 		}
 	}
-	nodes := must[client.List[dispatcher.Node]](t)(beside.Nodes(t.Context())).Items
+	nodes := must[client.List[dispatcher.Node]](t)(healthy.Nodes(t.Context())).Items
 	at := slices.IndexFunc(nodes, func(n dispatcher.Node) bool { return n.ID == id })
 	if len(nodes) != 2 || at < 0 || nodes[at].State != dispatcher.NodeActive {
 		t.Errorf("nodes are %+v, want two, of which %s is active", nodes, id)
@@ -62,8 +63,8 @@ func TestStarvedNodeIsNotTakenForDead(t *testing.T) {
 	if len(of) != 2 {
 		t.Errorf("runs are of nodes %v, want both to have some", of)
 	}
-	beside.checkVerify("busy")
+	healthy.checkVerify("busy")
 	starved.terminate()
-	beside.terminate()
+	healthy.terminate()
 	r.checkEachOnce(t)
 }

@@ -13,7 +13,7 @@ import (
 
 // Each run is told of its instants by URL, header and body, the same on the attempt that fails and on
 // that of the node which comes after a crash.
-func TestTemplatesSayTheSameAfterACrash(t *testing.T) {
+func TestTemplatesRenderTheSameAfterACrash(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
@@ -46,7 +46,8 @@ func TestTemplatesSayTheSameAfterACrash(t *testing.T) {
 		n = startNode(t, database, token, args...)
 		r.await(t, "further attempts of those before the crash", func(all []arrival) bool { return again(all) >= 4 })
 		for _, a := range r.all() {
-			want := fmt.Sprintf("/%s/%s/%d/%s", a.run, dispatcher.FormatInstant(a.scheduled.Add(-2*time.Second)), a.scheduled.UnixMilli(), dispatcher.FormatInstant(a.scheduled.Add(2*time.Second)))
+			want := fmt.Sprintf("/%s/%s/%d/%s", a.run, dispatcher.FormatInstant(a.scheduled.Add(-2*time.Second)),
+				a.scheduled.UnixMilli(), dispatcher.FormatInstant(a.scheduled.Add(2*time.Second)))
 			if a.path != want {
 				t.Errorf("attempt %d was told %s, want %s", a.attempt, a.path, want)
 			}
@@ -54,7 +55,8 @@ func TestTemplatesSayTheSameAfterACrash(t *testing.T) {
 
 		w.Body = "{{.Secrets}}"
 		var problems dispatcher.Problems
-		if _, err := n.PutJob(t.Context(), job, client.Condition{}); !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/target/webhook/body" || problems[0].Code != dispatcher.CodeTemplateField {
+		if _, err := n.PutJob(t.Context(), job, client.Condition{}); !errors.As(err, &problems) || len(problems) != 1 ||
+			problems[0].Path != "/target/webhook/body" || problems[0].Code != dispatcher.CodeTemplateField {
 			t.Errorf("a bad template: %v, want template_field at its body", err)
 		}
 	})

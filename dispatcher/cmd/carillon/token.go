@@ -53,7 +53,8 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 	defer s.Close()
 	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: t.Name, Scope: dispatcher.Scope(t.Scope), Apps: t.Apps})
 	if errors.Is(err, dispatcher.ErrPrecondition) {
-		return fmt.Errorf("token %s exists; choose another name, or delete it first with: carillon token delete --name %s", dispatcher.Echo(t.Name), t.Name)
+		return fmt.Errorf("token %s exists; choose another name, or delete it first with: carillon token delete --name %s",
+			dispatcher.Echo(t.Name), t.Name)
 	}
 	if err != nil {
 		return err

@@ -46,7 +46,8 @@ DROP TABLE later;
 		t.Fatal(err)
 	}
 	program = filepath.Join(dir, "carillon")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-ldflags", "-X main.version="+nextVersion, "-o", program, "./dispatcher/cmd/carillon")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-ldflags",
+		"-X main.version="+nextVersion, "-o", program, "./dispatcher/cmd/carillon")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the next version: %v\n%s", err, out)
@@ -110,15 +111,15 @@ func (n *node) busy(url string) {
 }
 
 // Nodes are replaced by those of the next version, and these by the old, while fires go on.
-func TestNextVersionIsTakenAndTakenBack(t *testing.T) {
+func TestUpgradeAndDowngradeMissNoFire(t *testing.T) {
 	t.Parallel()
 	program := newer(t)
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); rollFleet(t, program) })
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); replaceNode(t, program) })
 }
 
-// rollFleet rolls a fleet node by node: the schema is migrated under nodes that do not know the new
-// one, and they start beside it again.
+// rollFleet upgrades node by node: the schema is migrated under nodes that do not know the new one, and they
+// start with it again.
 func rollFleet(t *testing.T, program string) {
 	t.Helper()
 	database := pgtest.New(t)
@@ -127,7 +128,7 @@ func rollFleet(t *testing.T, program string) {
 	fleet[0].busy(r.URL)
 	r.further(t, 3, "of the old version")
 
-	// Who dumps the database uses all tables for long. A migration waits for that, also one that comes
+	// A dump of the database uses all tables for a long time. A migration waits for that, also one that comes
 	// after another that was killed, and no claim waits for the migration.
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	defer conn.Close(t.Context())
@@ -207,7 +208,7 @@ func replaceNode(t *testing.T, program string) {
 }
 
 // What no version may use that does not know it is refused, with an exit code of its own.
-func TestSchemaOfTheNextThousandIsRefused(t *testing.T) {
+func TestIncompatibleSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
@@ -216,7 +217,8 @@ func TestSchemaOfTheNextThousandIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"serve", "migrate"} {
-		if _, errs, code := carillon(t, nil, command, "--database", database); code != exitTooNew || !strings.Contains(errs, "schema 1000, newest known") {
+		if _, errs, code := carillon(t, nil, command, "--database", database); code != exitTooNew ||
+			!strings.Contains(errs, "schema 1000, newest known") {
 			t.Errorf("%s: exit %d, want %d, and what it found:\n%s", command, code, exitTooNew, errs)
 		}
 	}

@@ -85,7 +85,7 @@ func TestQuickstartFromTerraformToReceiver(t *testing.T) {
 			t.Fatalf("destroy: exit %d\n%s", code, out)
 		}
 		destroyed := time.Now()
-		<-time.After(3 * time.Second)
+		elapse(3 * time.Second)
 		for _, a := range r.all() {
 			if a.scheduled.After(destroyed.Add(claimLead)) {
 				t.Errorf("%s fired for %s, after its destruction at %s", a.path, a.scheduled, destroyed)
@@ -107,7 +107,8 @@ func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "soon", Enabled: true}, client.Condition{}))
 		// The poll comes once a minute: only the notification can bring this in time.
 		at := time.Now().Add(2 * time.Second).UTC().Truncate(time.Millisecond)
-		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("soon", "once", r.URL, map[string]string{"once": "at(" + at.Format(time.RFC3339Nano) + ")"}), client.Condition{}))
+		must[dispatcher.Job](t)(n.PutJob(t.Context(),
+			webhookJob("soon", "once", r.URL, map[string]string{"once": "at(" + at.Format(time.RFC3339Nano) + ")"}), client.Condition{}))
 		a := r.await(t, "the one-shot", func(all []arrival) bool { return len(all) > 0 })[0]
 		if !a.scheduled.Equal(at) || a.at.Before(at) || a.at.After(at.Add(5*time.Second)) {
 			t.Errorf("fire scheduled for %s arrived at %s, want %s", a.scheduled, a.at, at)
@@ -117,7 +118,7 @@ func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
 
 // A kill in the middle of a request leaves a payout that is not repeated, and a fixed delay
 // that goes on.
-func TestKilledNodeRepeatsNoPayoutAndStopsNoDelay(t *testing.T) {
+func TestKilledNodeRepeatsNoPayoutAndEndsNoFixedDelay(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		block, sent := make(chan struct{}), make(chan arrival, 2)
@@ -136,7 +137,8 @@ func TestKilledNodeRepeatsNoPayoutAndStopsNoDelay(t *testing.T) {
 		payout := webhookJob("bank", "payout", r.URL+"/payout", map[string]string{"once": "at(" + once.Format(time.RFC3339Nano) + ")"})
 		payout.Delivery = dispatcher.AtMostOnce
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), payout, client.Condition{}))
-		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("bank", "sweep", r.URL+"/sweep", map[string]string{"after": "delay(1s)"}), client.Condition{}))
+		must[dispatcher.Job](t)(n.PutJob(t.Context(),
+			webhookJob("bank", "sweep", r.URL+"/sweep", map[string]string{"after": "delay(1s)"}), client.Condition{}))
 		r.await(t, "both requests", func(all []arrival) bool { return len(on("/payout", all)) == 1 && len(on("/sweep", all)) == 1 })
 		n.kill()
 		n = startNode(t, database, token, quick()...)
@@ -153,7 +155,7 @@ func TestKilledNodeRepeatsNoPayoutAndStopsNoDelay(t *testing.T) {
 	})
 }
 
-func TestLastFireOfATriggerExecutesBeforeItCompletes(t *testing.T) {
+func TestLastFireOfATriggerRunsBeforeItCompletes(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
@@ -190,7 +192,7 @@ func TestLastFireOfATriggerExecutesBeforeItCompletes(t *testing.T) {
 	})
 }
 
-func TestGapOfAKilledNodeIsAccountedFor(t *testing.T) {
+func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		// The node is killed while this request is in flight.
@@ -212,12 +214,13 @@ func TestGapOfAKilledNodeIsAccountedFor(t *testing.T) {
 		job.Triggers["tick"] = tick
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		once := time.Now().Add(2 * time.Second).UTC().Truncate(time.Millisecond)
-		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("gap", "slow", r.URL+"/slow", map[string]string{"once": "at(" + once.Format(time.RFC3339Nano) + ")"}), client.Condition{}))
+		must[dispatcher.Job](t)(n.PutJob(t.Context(),
+			webhookJob("gap", "slow", r.URL+"/slow", map[string]string{"once": "at(" + once.Format(time.RFC3339Nano) + ")"}), client.Condition{}))
 
 		first := receive(t, sent)
 		n.kill()
 		killed := time.Now()
-		<-time.After(5 * time.Second)
+		elapse(5 * time.Second)
 		n = startNode(t, database, token, quick()...)
 		after := len(r.all()) + 5
 		r.await(t, "ticks after the restart", func(all []arrival) bool { return len(all) >= after })
@@ -226,7 +229,8 @@ func TestGapOfAKilledNodeIsAccountedFor(t *testing.T) {
 		arrivals := r.await(t, "the second attempt", func(all []arrival) bool { return len(on("/slow", all)) >= 2 })
 		second := on("/slow", arrivals)[1]
 		if second.attempt != 2 || second.event != first.event || second.run != first.run {
-			t.Errorf("after the kill came attempt %d of run %s (event %s), want attempt 2 of %s (%s)", second.attempt, second.run, second.event, first.run, first.event)
+			t.Errorf("after the kill came attempt %d of run %s (event %s), want attempt 2 of %s (%s)", second.attempt,
+				second.run, second.event, first.run, first.event)
 		}
 		until(t, "the second attempt to be recorded", func() bool {
 			return must[dispatcher.Run](t)(n.Run(t.Context(), first.run)).State == dispatcher.RunSucceeded
@@ -260,7 +264,8 @@ func checkLedger(t *testing.T, n *node, app, job string, step time.Duration, cra
 			last = run.ScheduledAt
 		}
 	}
-	misfires := must[client.List[dispatcher.Misfire]](t)(n.Misfires(t.Context(), dispatcher.RunQuery{App: app, Job: job, Page: dispatcher.Page{Limit: 1000}}))
+	misfires := must[client.List[dispatcher.Misfire]](t)(n.Misfires(t.Context(),
+		dispatcher.RunQuery{App: app, Job: job, Page: dispatcher.Page{Limit: 1000}}))
 	covered := false
 	for _, m := range misfires.Items {
 		for at := m.From; !at.After(m.To); at = at.Add(step) {
@@ -308,7 +313,8 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 			t.Errorf("%d catch-up runs came, want one for the pause", caughtUp)
 		}
 		for _, a := range r.all() {
-			if a.kind == string(dispatcher.KindSchedule) && a.scheduled.After(paused.Add(time.Second)) && a.scheduled.Before(paused.Add(2*time.Second)) {
+			if a.kind == string(dispatcher.KindSchedule) && a.scheduled.After(paused.Add(time.Second)) &&
+				a.scheduled.Before(paused.Add(2*time.Second)) {
 				t.Errorf("%s fired, though the job was paused", a.scheduled)
 			}
 		}
@@ -367,7 +373,7 @@ func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 	b.terminate()
 }
 
-func TestTerminatedNodeFinishesWhatItBegan(t *testing.T) {
+func TestDrainFinishesRunsInFlight(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		sent, release := make(chan struct{}, 1), make(chan struct{})
@@ -382,8 +388,9 @@ func TestTerminatedNodeFinishesWhatItBegan(t *testing.T) {
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("drain", "slow", r.URL, nil), client.Condition{}))
 		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)
-		time.AfterFunc(time.Second, func() { close(release) })
-		n.terminate()
+		n.beginDrain()
+		close(release)
+		n.awaitEnd()
 		if log := n.logs.String(); !strings.Contains(log, `"msg":"drained"`) {
 			t.Error("the log does not say that the node drained")
 		}

@@ -25,7 +25,8 @@ type try struct {
 func (j *judge) tries() map[fire][]try {
 	all := map[fire][]try{}
 	for _, a := range j.attempts {
-		all[a.fire] = append(all[a.fire], try{fire: a.fire, number: a.attempt, node: a.node, began: a.began, ended: a.ended, state: a.state, class: a.class, late: a.late != nil})
+		all[a.fire] = append(all[a.fire],
+			try{fire: a.fire, number: a.attempt, node: a.node, began: a.began, ended: a.ended, state: a.state, class: a.class, late: a.late != nil})
 		if a.late != nil {
 			j.late++
 		}
@@ -34,7 +35,8 @@ func (j *judge) tries() map[fire][]try {
 		if r.attempt == 0 {
 			continue // it ended without any
 		}
-		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended), started: orZero(r.started), state: r.state, class: r.class}
+		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended),
+			started: orZero(r.started), state: r.state, class: r.class}
 		if n := len(all[r.fire]); n > 0 && all[r.fire][n-1].number == r.attempt {
 			// A run that was given up has its last attempt in both places; there it starts with its begin.
 			both := &all[r.fire][n-1]
@@ -63,10 +65,12 @@ func (j *judge) checkAttempts() {
 				j.add(unexplained, "%s: attempt %d instead of attempt %d", j.name(r.fire), t.number, i+1)
 			}
 			if i > 0 && t.began < tries[i-1].ended {
-				j.add(overlaps, "%s: attempt %d was claimed at %s, before attempt %d was over at %s", j.name(r.fire), t.number, instant(t.began), t.number-1, instant(tries[i-1].ended))
+				j.add(overlaps, "%s: attempt %d was claimed at %s, before attempt %d was over at %s", j.name(r.fire), t.number,
+					instant(t.began), t.number-1, instant(tries[i-1].ended))
 			}
 			if t.started != 0 && t.began != 0 && t.started < t.began-slack {
-				j.add(unexplained, "%s: attempt %d began at %s, before it was claimed at %s", j.name(r.fire), t.number, instant(t.started), instant(t.began))
+				j.add(unexplained, "%s: attempt %d began at %s, before it was claimed at %s", j.name(r.fire), t.number,
+					instant(t.started), instant(t.began))
 			}
 			if t.state == "lost" {
 				j.checkLoss(t)
@@ -81,7 +85,8 @@ func (j *judge) checkAttempts() {
 	for _, in := range claims {
 		for i := 1; i < len(in); i++ {
 			if in[i].began < in[i-1].began && !j.handedBack(in[i-1]) {
-				j.add(overlaps, "%s: claimed at %s, before the fire of %s was at %s", j.name(in[i].fire), instant(in[i].began), instant(in[i-1].at), instant(in[i-1].began))
+				j.add(overlaps, "%s: claimed at %s, before the fire of %s was at %s", j.name(in[i].fire), instant(in[i].began),
+					instant(in[i-1].at), instant(in[i-1].began))
 			}
 		}
 	}
@@ -116,12 +121,14 @@ func (j *judge) checkLoss(t try) {
 		}
 	}
 	if from == 0 {
-		j.add(unexplained, "%s: attempt %d of node %s was lost between %s and %s without a fault", j.name(t.fire), t.number, j.nodesByID[t.node].name, instant(t.began), instant(t.ended))
+		j.add(unexplained, "%s: attempt %d of node %s was lost between %s and %s without a fault", j.name(t.fire),
+			t.number, j.nodesByID[t.node].name, instant(t.began), instant(t.ended))
 		return
 	}
 	j.adoption = append(j.adoption, t.ended-from)
 	if t.ended-t.began > maxAttempt+5*j.recovery.Milliseconds() {
-		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodesByID[t.node].name, t.number, time.Duration(t.ended-t.began)*time.Millisecond)
+		j.add(unrecovered, "%s: node %s held attempt %d for %s without an end", j.name(t.fire), j.nodesByID[t.node].name,
+			t.number, time.Duration(t.ended-t.began)*time.Millisecond)
 	}
 }
 
@@ -214,7 +221,8 @@ const maxTransit = 250
 func (j *judge) checkRequest(q *request, t try) {
 	at := q.At.UnixMilli()
 	if at < t.began-slack || t.started != 0 && at < t.started-slack {
-		j.add(unexplained, "%s: the request of attempt %d came at %s, before it began at %s", j.name(q.fire), t.number, instant(at), instant(max(t.began, t.started)))
+		j.add(unexplained, "%s: the request of attempt %d came at %s, before it began at %s", j.name(q.fire), t.number,
+			instant(at), instant(max(t.began, t.started)))
 	}
 	switch late := t.state == "lost" && at > t.ended+maxTransit; {
 	case late && j.leftOnWaking(q, t.node):
@@ -222,11 +230,13 @@ func (j *judge) checkRequest(q *request, t try) {
 	case late && j.heldByKernel(q, t.node):
 		j.delivered++
 	case late:
-		j.add(overlaps, "%s: the request of attempt %d was sent at %s, after node %s had lost it at %s", j.name(q.fire), t.number, instant(at), j.nodesByID[t.node].name, instant(t.ended))
+		j.add(overlaps, "%s: the request of attempt %d was sent at %s, after node %s had lost it at %s", j.name(q.fire),
+			t.number, instant(at), j.nodesByID[t.node].name, instant(t.ended))
 	}
 	// The node learns later that its run is cancelled, and the run keeps its slot until then.
 	if t.state != "lost" && t.state != "cancelled" && t.ended != 0 && at > t.ended+slack && !j.heldByKernel(q, t.node) {
-		j.add(unexplained, "%s: the request of attempt %d came at %s, after its end at %s", j.name(q.fire), t.number, instant(at), instant(t.ended))
+		j.add(unexplained, "%s: the request of attempt %d came at %s, after its end at %s", j.name(q.fire), t.number,
+			instant(at), instant(t.ended))
 	}
 }
 
@@ -257,7 +267,8 @@ func (j *judge) checkRepeats(f fire, requests []*request, tries []try) {
 		}
 		before := requests[i-1]
 		switch {
-		case q.Attempt < before.Attempt && q.Attempt <= len(tries) && (j.leftOnWaking(q, tries[q.Attempt-1].node) || j.heldByKernel(q, tries[q.Attempt-1].node)):
+		case q.Attempt < before.Attempt && q.Attempt <= len(tries) &&
+			(j.leftOnWaking(q, tries[q.Attempt-1].node) || j.heldByKernel(q, tries[q.Attempt-1].node)):
 		case q.Attempt < before.Attempt:
 			j.add(overlaps, "%s: attempt %d came after attempt %d", j.name(f), q.Attempt, before.Attempt)
 		case before.Attempt <= len(tries) && before.Attempt > 0 && tries[before.Attempt-1].state == "succeeded":

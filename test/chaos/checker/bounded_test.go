@@ -100,12 +100,17 @@ func badBounded() map[string]spoiled {
 			s.response(newest, 5*second, 204)
 			s.responseAt(newest, 5*second, 10500*time.Millisecond)
 		}, overlaps},
-		"a run skipped for nobody":           {func(s *story) { s.skip(single, 20*second) }, unexplained},
-		"a run skipped when it could wait":   {func(s *story) { s.skip(turns, 10*second) }, unexplained},
-		"a run cancelled for nobody":         {func(s *story) { r := s.run(newest, 30*second); r.state, r.class = "cancelled", "cancelled" }, unexplained},
-		"a run that was skipped and sent":    {func(s *story) { s.run(single, 15*second).state, s.run(single, 15*second).attempt = "skipped", 0 }, unexplained},
+		"a run skipped for nobody":         {func(s *story) { s.skip(single, 20*second) }, unexplained},
+		"a run skipped when it could wait": {func(s *story) { s.skip(turns, 10*second) }, unexplained},
+		"a run cancelled for nobody": {
+			func(s *story) { r := s.run(newest, 30*second); r.state, r.class = "cancelled", "cancelled" }, unexplained},
+		"a run that was skipped and sent": {func(s *story) {
+			s.run(single, 15*second).state,
+				s.run(single, 15*second).attempt = "skipped", 0
+		}, unexplained},
 		"a run skipped that knows no others": {func(s *story) { s.skip(dense, 5*second) }, lost},
-		"a run that waits for ever":          {func(s *story) { r := s.run(turns, 10*second); r.live, r.state, r.node = true, "queued", -1 }, unrecovered},
-		"a slot that nobody gave back":       {func(s *story) { s.slots = []fire{{single, ms(5 * second), scheduled}} }, unrecovered},
+		"a run that waits for ever": {
+			func(s *story) { r := s.run(turns, 10*second); r.live, r.state, r.node = true, "queued", -1 }, unrecovered},
+		"a slot that nobody gave back": {func(s *story) { s.slots = []fire{{single, ms(5 * second), scheduled}} }, unrecovered},
 	}
 }

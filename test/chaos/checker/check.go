@@ -252,7 +252,8 @@ func (j *judge) checkMisfires(t trigger, possible map[int64]bool, found map[int6
 		}
 		j.misfired += covered
 		if int64(covered) != m.count || !possible[m.from] || !possible[m.to] {
-			j.add(unexplained, "%s: a misfire until %s of %d fires, where the schedule has %d", j.name(fire{t.id, m.from, scheduled}), instant(m.to), m.count, covered)
+			j.add(unexplained, "%s: a misfire until %s of %d fires, where the schedule has %d",
+				j.name(fire{t.id, m.from, scheduled}), instant(m.to), m.count, covered)
 		}
 		j.checkCatchUp(m, caughtUp)
 	}
@@ -268,7 +269,8 @@ func (j *judge) checkCatchUp(m misfire, caughtUp map[int64]bool) {
 	wanted := m.decision == "fire_once"
 	switch {
 	case wanted != (m.catchUp != nil):
-		j.add(unexplained, "%s: a misfire with decision %s and catch-up run %v", j.name(fire{m.trigger, m.from, scheduled}), m.decision, m.catchUp != nil)
+		j.add(unexplained, "%s: a misfire with decision %s and catch-up run %v",
+			j.name(fire{m.trigger, m.from, scheduled}), m.decision, m.catchUp != nil)
 	case wanted:
 		caughtUp[*m.catchUp] = true
 		if !slices.ContainsFunc(j.runsOf[m.trigger], func(r run) bool { return r.kind == catchUp && r.at == *m.catchUp }) {

@@ -28,7 +28,8 @@ func TestGoodHistoryPasses(t *testing.T) {
 	}
 	// 30 dense, 15 payouts, 28 delays, 1 one-shot, 30 brief, 6 each of three policies, of which one is skipped, 3 flaky.
 	if v.expected != 125 || v.misfired != 3 || v.repeats != 3 || v.requested != 125 {
-		t.Errorf("expected %d instants, %d of them in misfires, %d requests, %d repeated; want 125, 3, 125, 3", v.expected, v.misfired, v.requested, v.repeats)
+		t.Errorf("expected %d instants, %d of them in misfires, %d requests, %d repeated; want 125, 3, 125, 3",
+			v.expected, v.misfired, v.requested, v.repeats)
 	}
 	var out strings.Builder
 	v.print(&out, &newStory().record)
@@ -56,7 +57,10 @@ func TestBadHistoryIsFound(t *testing.T) {
 		"a fixed delay stopped": {func(s *story) {
 			s.runs = slices.DeleteFunc(s.runs, func(r run) bool { return r.trigger == delayed && r.at > ms(9*second) })
 		}, lost},
-		"a catch-up run is missing":             {func(s *story) { s.runs = slices.DeleteFunc(s.runs, func(r run) bool { return r.kind == catchUp }) }, lost},
+		"a catch-up run is missing": {func(s *story) {
+			s.runs = slices.DeleteFunc(s.runs,
+				func(r run) bool { return r.kind == catchUp })
+		}, lost},
 		"missed fires without a decision":       {func(s *story) { s.misfires = nil }, lost},
 		"a request that never came":             {func(s *story) { s.run(dense, 5*second).state = "failed"; s.forget(dense, 5*second) }, lost},
 		"a run given up that is to be repeated": {func(s *story) { s.run(dense, 5*second).state = "lost" }, lost},
@@ -65,22 +69,34 @@ func TestBadHistoryIsFound(t *testing.T) {
 		"a run and a misfire for one instant": {func(s *story) { s.fired(brief, 12*second, scheduled) }, unexplained},
 		"a misfire that miscounts":            {func(s *story) { s.misfires[0].count = 4 }, unexplained},
 		"a catch-up run without a misfire":    {func(s *story) { s.fired(dense, 5*second, catchUp) }, unexplained},
-		"an attempt sent twice":               {func(s *story) { s.requested(dense, 5*second, scheduled, 1, 5008*time.Millisecond, 204) }, unexplained},
-		"a request of no attempt":             {func(s *story) { s.requested(dense, 5*second, scheduled, 2, 5030*time.Millisecond, 204) }, unexplained},
+		"an attempt sent twice": {func(s *story) {
+			s.requested(dense, 5*second, scheduled, 1,
+				5008*time.Millisecond, 204)
+		}, unexplained},
+		"a request of no attempt": {func(s *story) {
+			s.requested(dense, 5*second, scheduled, 2,
+				5030*time.Millisecond, 204)
+		}, unexplained},
 		"a payout repeated": {func(s *story) {
 			s.takenOver(payout, 33*second)
 			s.drop(payout, 33*second)
 			s.takenOver(payout, 12*second)
 		}, unexplained},
 		"another event id on the second attempt": {func(s *story) { s.hit(dense, 10*second, 2).Event = "evt_other" }, unexplained},
-		"one event id for two fires":             {func(s *story) { s.hit(dense, 5*second, 1).Event = s.hit(dense, 6*second, 1).Event }, unexplained},
+		"one event id for two fires": {func(s *story) {
+			s.hit(dense, 5*second, 1).Event = s.hit(dense,
+				6*second, 1).Event
+		}, unexplained},
 		"an attempt lost for no reason":          {func(s *story) { s.faults = nil }, unexplained},
 		"a hole in the attempts":                 {func(s *story) { s.run(dense, 5*second).attempt = 3 }, unexplained},
 		"a success that was an error":            {func(s *story) { s.response(dense, 5*second, 503) }, unexplained},
 		"a failure that was a success":           {func(s *story) { s.run(dense, 5*second).state = "failed" }, unexplained},
 		"an outcome overwritten by an older one": {func(s *story) { s.run(dense, 10*second).started = at(10 * second) }, unexplained},
 		"a payload replaced long before":         {func(s *story) { s.replace(dense, 2*second) }, unexplained},
-		"a fixed delay that did not wait":        {func(s *story) { s.run(delayed, 2010*time.Millisecond).ended = at(2100 * time.Millisecond) }, unexplained},
+		"a fixed delay that did not wait": {func(s *story) {
+			s.run(delayed,
+				2010*time.Millisecond).ended = at(2100 * time.Millisecond)
+		}, unexplained},
 
 		"a request before its instant":         {func(s *story) { s.hit(dense, 5*second, 1).At = base.Add(4999 * time.Millisecond) }, early},
 		"a request sent when the lease was up": {func(s *story) { s.hit(dense, 10*second, 1).At = base.Add(13 * second) }, overlaps},

@@ -48,7 +48,8 @@ func (j *judge) checkHandedBack(f history.Fault, sent map[try]bool) {
 	for _, tries := range j.triesOf {
 		for _, t := range tries {
 			if t.node == drained.id && t.state == "lost" && !sent[t] {
-				j.add(lost, "%s: node %s drained until %s and lost attempt %d, which it had not sent", j.name(t.fire), f.Node, instant(f.To.UnixMilli()), t.number)
+				j.add(lost, "%s: node %s drained until %s and lost attempt %d, which it had not sent", j.name(t.fire), f.Node,
+					instant(f.To.UnixMilli()), t.number)
 			}
 		}
 	}

@@ -120,7 +120,8 @@ func (s *story) requested(id int64, due time.Duration, kind, attempt int, came t
 func (s *story) takenOver(id int64, due time.Duration) {
 	f := fire{id, ms(due), scheduled}
 	adopted := due + 2600*time.Millisecond
-	s.attempts = append(s.attempts, attempt{fire: f, attempt: 1, node: n1, began: ms(due - 40*time.Millisecond), ended: ms(adopted), state: "lost"})
+	s.attempts = append(s.attempts,
+		attempt{fire: f, attempt: 1, node: n1, began: ms(due - 40*time.Millisecond), ended: ms(adopted), state: "lost"})
 	s.runs = append(s.runs, run{
 		fire: f, revision: 1, node: n2, attempt: 2, state: "succeeded",
 		claimed: at(adopted), started: at(adopted + time.Millisecond), ended: at(adopted + 9*time.Millisecond),

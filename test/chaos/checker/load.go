@@ -105,13 +105,16 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	}
 	defer conn.Close(ctx)
 	if h.runs, err = rows(ctx, conn, func(r *run, row pgx.Rows) error {
-		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended, &r.live, &r.state, &r.class)
-	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, ended_at, live, state, class FROM runs ORDER BY trigger_id, scheduled_at, kind`); err != nil {
+		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended,
+			&r.live, &r.state, &r.class)
+	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, ended_at, live, state, class
+		FROM runs ORDER BY trigger_id, scheduled_at, kind`); err != nil {
 		return nil, err
 	}
 	if h.attempts, err = rows(ctx, conn, func(a *attempt, row pgx.Rows) error {
 		return row.Scan(&a.trigger, &a.at, &a.kind, &a.attempt, &a.node, &a.began, &a.ended, &a.state, &a.class, &a.late)
-	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, class, late_result FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
+	}, `SELECT trigger_id, scheduled_at, kind, attempt, node, started_at, ended_at, state, class, late_result
+		FROM attempts ORDER BY trigger_id, scheduled_at, kind, attempt`); err != nil {
 		return nil, err
 	}
 	if h.misfires, err = rows(ctx, conn, func(m *misfire, row pgx.Rows) error {
@@ -127,10 +130,13 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return nil, err
 	}
 	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started, &n.process) },
-		`SELECT id, name, started_at, coalesce(CAST(substring(labels FROM '`+history.ProcessLabel+`=([0-9]+)') AS INTEGER), 0) FROM nodes`); err != nil {
+		`SELECT id, name, started_at, coalesce(CAST(substring(labels FROM '`+history.ProcessLabel+
+			`=([0-9]+)') AS INTEGER), 0) FROM nodes`); err != nil {
 		return nil, err
 	}
-	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error { return row.Scan(&f.trigger, &f.at, &f.kind) }, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {
+	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error {
+		return row.Scan(&f.trigger, &f.at, &f.kind)
+	}, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {
 		return nil, err
 	}
 	if h.changes, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {
@@ -138,7 +144,9 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	}, `SELECT at, action, app, subject, revision FROM audit_log WHERE subject LIKE 'job %' ORDER BY at, revision`); err != nil {
 		return nil, err
 	}
-	if h.rollbacks, err = rows(ctx, conn, func(why *string, row pgx.Rows) error { return row.Scan(why) }, `SELECT rollback_reason FROM installation WHERE rolled_back_at IS NOT NULL`); err != nil {
+	if h.rollbacks, err = rows(ctx, conn, func(why *string, row pgx.Rows) error {
+		return row.Scan(why)
+	}, `SELECT rollback_reason FROM installation WHERE rolled_back_at IS NOT NULL`); err != nil {
 		return nil, err
 	}
 	if err := h.watched(ctx, conn); err != nil {
@@ -158,7 +166,8 @@ func (h *record) watched(ctx context.Context, conn *pgx.Conn) (err error) {
 	}, `SELECT name, was_fence, fence, was_until, at FROM watch.grants`); err != nil {
 		return err
 	}
-	h.heartbeats, err = rows(ctx, conn, func(b *heartbeat, row pgx.Rows) error { return row.Scan(&b.node, &b.at) }, `SELECT node, at FROM watch.heartbeats`)
+	h.heartbeats, err = rows(ctx, conn, func(b *heartbeat, row pgx.Rows) error { return row.Scan(&b.node, &b.at) },
+		`SELECT node, at FROM watch.heartbeats`)
 	return err
 }
 

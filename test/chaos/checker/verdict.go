@@ -70,7 +70,8 @@ func (v *verdict) print(w io.Writer, h *record) {
 			scheduledRuns++
 		}
 	}
-	fmt.Fprintf(table, "\nledger\t\nscheduled times expected\t%d\nruns for them\t%d\nscheduled times in misfires\t%d\nmisfire decisions\t%d\ncatch-up runs\t%d\n",
+	fmt.Fprintf(table, "\nledger\t\nscheduled times expected\t%d\nruns for them\t%d\n"+
+		"scheduled times in misfires\t%d\nmisfire decisions\t%d\ncatch-up runs\t%d\n",
 		v.expected, scheduledRuns, v.misfired, len(h.misfires), len(h.runs)-scheduledRuns)
 	for _, state := range slices.Sorted(maps.Keys(states)) {
 		fmt.Fprintf(table, "runs %s\t%d\n", state, states[state])
@@ -79,13 +80,18 @@ func (v *verdict) print(w io.Writer, h *record) {
 	for _, a := range h.attempts {
 		tries[a.state]++
 	}
-	fmt.Fprintf(table, "attempts lost with their node\t%d\nattempts cancelled\t%d\nfailed attempts that were repeated\t%d\nlate results kept\t%d\nnode starts\t%d\n", tries["lost"], tries["cancelled"],
+	fmt.Fprintf(table, "attempts lost with their node\t%d\nattempts cancelled\t%d\n"+
+		"failed attempts that were repeated\t%d\nlate results kept\t%d\nnode starts\t%d\n", tries["lost"], tries["cancelled"],
 		v.retried, v.late, len(h.nodes))
-	fmt.Fprintf(table, "\nreceiver\t\nrequests\t%d\nrepeated after a lost or failed attempt\t%d\nof these, late because the node froze while writing\t%d\n", v.requested, v.repeats, v.sentOnWaking)
+	fmt.Fprintf(table, "\nreceiver\t\nrequests\t%d\nrepeated after a lost or failed attempt\t%d\n"+
+		"of these, late because the node froze while writing\t%d\n", v.requested, v.repeats, v.sentOnWaking)
 	fmt.Fprintf(table, "of jobs with one run at a time, while an older request, already given up, hung\t%d\n", v.overlapped)
-	fmt.Fprintf(table, "attempts cut off from their target\t%d\nrequests that arrived after the cut and their attempt\t%d\n", v.unreached, v.delivered)
-	fmt.Fprintf(table, "\nrequest lateness\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50), percentile(v.lateness, 99), percentile(v.lateness, 100))
-	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.adoption, 50), percentile(v.adoption, 99), percentile(v.adoption, 100))
+	fmt.Fprintf(table, "attempts cut off from their target\t%d\nrequests that arrived after the cut and their attempt\t%d\n",
+		v.unreached, v.delivered)
+	fmt.Fprintf(table, "\nrequest lateness\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50),
+		percentile(v.lateness, 99), percentile(v.lateness, 100))
+	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.adoption, 50),
+		percentile(v.adoption, 99), percentile(v.adoption, 100))
 	_ = table.Flush() // fails only without a terminal
 	for _, f := range faults {
 		for i, one := range v.found[f] {
@@ -105,7 +111,8 @@ func (v *verdict) print(w io.Writer, h *record) {
 
 // byNumber puts K2 before K10.
 func byNumber(a, b string) int {
-	return cmp.Or(strings.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")), cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	return cmp.Or(strings.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")),
+		cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // percentile returns the p-th percentile.

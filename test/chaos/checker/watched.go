@@ -55,8 +55,10 @@ func (j *judge) checkLease(q *request, node int64) {
 		j.add(unexplained, "%s: sent by node %s, which had no heartbeat", j.name(q.fire), j.nodesByID[node].name)
 		return
 	}
-	if since := at - heartbeats[n-1]; since > j.deadAfter.Milliseconds()+maxTransit && !j.leftOnWaking(q, node) && !j.heldByKernel(q, node) && !j.stalled(heartbeats[n-1], at) {
-		j.add(overlaps, "%s: the request of attempt %d came %s after the last heartbeat of node %s", j.name(q.fire), q.Attempt, time.Duration(since)*time.Millisecond, j.nodesByID[node].name)
+	if since := at - heartbeats[n-1]; since > j.deadAfter.Milliseconds()+maxTransit && !j.leftOnWaking(q, node) &&
+		!j.heldByKernel(q, node) && !j.stalled(heartbeats[n-1], at) {
+		j.add(overlaps, "%s: the request of attempt %d came %s after the last heartbeat of node %s", j.name(q.fire),
+			q.Attempt, time.Duration(since)*time.Millisecond, j.nodesByID[node].name)
 	}
 }
 
@@ -87,7 +89,8 @@ func (j *judge) checkRetries(r run, tries []try) {
 			j.unreached++
 			// A node that is frozen while it connects finds the timeout expired when it wakes.
 			if !j.cutOff(t.trigger, t.node, t.began, t.ended) && !j.frozen(t.node, t.began, t.ended) {
-				j.add(unexplained, "%s: attempt %d of node %s did not reach its target, although the node was not cut off from it", j.name(r.fire), t.number, j.nodesByID[t.node].name)
+				j.add(unexplained, "%s: attempt %d of node %s did not reach its target, although the node was not cut off from it",
+					j.name(r.fire), t.number, j.nodesByID[t.node].name)
 			}
 		}
 		if t.state != "failed" && t.state != "timed_out" {
@@ -104,7 +107,8 @@ func (j *judge) checkRetries(r run, tries []try) {
 		case waited < least:
 			j.add(early, "%s: attempt %d followed %s after the one before, but had to wait %s", j.name(r.fire), t.number+1, waited, least)
 		case waited > most+maxRetryDelay && !j.anyFault(t.ended, tries[i+1].began):
-			j.add(unrecovered, "%s: attempt %d followed %s after the one before, but had to wait %s at most", j.name(r.fire), t.number+1, waited, most)
+			j.add(unrecovered, "%s: attempt %d followed %s after the one before, but had to wait %s at most", j.name(r.fire),
+				t.number+1, waited, most)
 		}
 		j.retried++
 	}

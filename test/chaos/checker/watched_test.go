@@ -12,8 +12,8 @@ import (
 // flaky is a trigger whose target fails twice at its second fire.
 const flaky = 9
 
-// addWatched makes up that fire, and what the database wrote down by itself: of each trigger one
-// advance, of one lock three grants, and signs of life of both nodes, one of which dies.
+// addWatched makes up that fire and the records of the database's own triggers: one advance of each trigger,
+// three grants of one lock, and heartbeats of both nodes, one of which dies.
 func (s *story) addWatched() {
 	const second = time.Second
 	s.deadAfter, s.drain, s.recovery = 2*second, 3*second, 2700*time.Millisecond
@@ -52,7 +52,8 @@ func (s *story) addWatched() {
 
 // failed is an attempt that failed.
 func (s *story) failed(id int64, due time.Duration, number int, from, until time.Duration) {
-	s.attempts = append(s.attempts, attempt{fire: fire{id, ms(due), scheduled}, attempt: number, node: n2, began: ms(from), ended: ms(until), state: "failed"})
+	s.attempts = append(s.attempts,
+		attempt{fire: fire{id, ms(due), scheduled}, attempt: number, node: n2, began: ms(from), ended: ms(until), state: "failed"})
 }
 
 // responseOf finds the response to a request.
@@ -81,7 +82,8 @@ func badWatched() map[string]spoiled {
 		"a fence given twice":          {func(s *story) { s.grants[2].fence = 2 }, unexplained},
 		"a lock taken from its holder": {func(s *story) { s.grants[2].at = s.grants[2].wasUntil - 1 }, overlaps},
 		"a request of a node that was silent": {func(s *story) {
-			s.heartbeats = slices.DeleteFunc(s.heartbeats, func(b heartbeat) bool { return b.node == n2 && b.at > ms(15*second) && b.at < ms(19*second) })
+			s.heartbeats = slices.DeleteFunc(s.heartbeats,
+				func(b heartbeat) bool { return b.node == n2 && b.at > ms(15*second) && b.at < ms(19*second) })
 		}, overlaps},
 		"a drain without an end":    {func(s *story) { s.faults[1].To = base.Add(38 * second) }, unrecovered},
 		"a drain that failed":       {func(s *story) { s.faults[1].Problem = "it ended with exit status 1" }, unrecovered},
@@ -94,7 +96,8 @@ func badWatched() map[string]spoiled {
 		"a drain without an end as a namesake is killed": {func(s *story) {
 			s.namesake()
 			s.faults[1].To = base.Add(38 * second)
-			s.faults = append(s.faults, history.Fault{Kind: "SIGKILL in a storm", Node: "n2", Process: 8, From: base.Add(32 * second), To: base.Add(32 * second)})
+			s.faults = append(s.faults,
+				history.Fault{Kind: "SIGKILL in a storm", Node: "n2", Process: 8, From: base.Add(32 * second), To: base.Add(32 * second)})
 		}, unrecovered},
 		"an attempt lost as a namesake is killed": {func(s *story) { s.faults[0].Process = 9 }, unexplained},
 		"a node that ended by itself":             {func(s *story) { s.faults[0].Problem = "it had ended with exit status 2" }, unrecovered},
@@ -128,7 +131,8 @@ func TestFrozenNodeNeedNotReachItsTarget(t *testing.T) {
 	last := &s.attempts[len(s.attempts)-1]
 	last.class = "connect_timeout"
 	for _, node := range []string{"n1", "n2"} {
-		s.faults = append(s.faults, history.Fault{Kind: "freeze K7", Node: node, From: time.UnixMilli(last.began), To: time.UnixMilli(last.ended)})
+		s.faults = append(s.faults, history.Fault{Kind: "freeze K7", Node: node, From: time.UnixMilli(last.began),
+			To: time.UnixMilli(last.ended)})
 	}
 	for kind, found := range judged(t, s).found {
 		t.Errorf("%s: %s", kind, strings.Join(found, "; "))

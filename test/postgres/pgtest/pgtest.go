@@ -1,9 +1,8 @@
 // Package pgtest gives each test a PostgreSQL database of its own.
 //
-// With DATABASE_URL in the environment, databases of random names are made on that server and
-// dropped afterwards; nothing else there is touched. Otherwise one throwaway server is started
-// per test process, on a unix socket in a temporary directory, and ends with the process, however
-// that ends.
+// With DATABASE_URL in the environment, databases with random names are created on that server and dropped
+// afterwards; nothing else there is touched. Otherwise each test process starts one throwaway server on a
+// unix socket in a temporary directory, which ends with the process, however that ends.
 package pgtest
 
 import (
@@ -16,21 +15,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
-// Option changes what New gives.
+// Option changes the database that New returns.
 type Option int
 
-// Fsync asks for a server that writes through to the disk, as in production. For benchmarks;
-// with DATABASE_URL it changes nothing.
+// Fsync asks for a server that writes through to disk, as in production. It is for benchmarks; with
+// DATABASE_URL it has no effect.
 const Fsync Option = iota + 1
 
-// servers are the throwaway servers of this process, by their durability, started when first
-// asked for.
+// servers are the throwaway servers of this process, by their durability, each started at its first use.
 type servers struct {
 	mu      sync.Mutex
 	durable map[bool]*server
@@ -39,7 +35,7 @@ type servers struct {
 var shared = servers{durable: map[bool]*server{}}
 
 // New returns the URL of a migrated database that is dropped when the test ends. Without
-// PostgreSQL on the machine the test is skipped, but where CI is set it fails.
+// PostgreSQL on the machine the test is skipped; with CI set it fails.
 func New(t testing.TB, options ...Option) (databaseURL string) {
 	t.Helper()
 	if given := os.Getenv("DATABASE_URL"); given != "" {
@@ -57,7 +53,7 @@ func New(t testing.TB, options ...Option) (databaseURL string) {
 	return create(t, s.URL("postgres"), s.template)
 }
 
-// server returns the running server, after starting it if it is the first call.
+// server returns the running server; the first call starts it.
 func (s *servers) server(t testing.TB, durable bool) *server {
 	t.Helper()
 	s.mu.Lock()
@@ -77,8 +73,8 @@ func (s *servers) server(t testing.TB, durable bool) *server {
 	return started
 }
 
-// create makes a database on the server at admin, as a copy of template unless that is empty,
-// and returns its URL.
+// create creates a database on the server at admin, as a copy of template unless that is empty, and returns
+// its URL.
 func create(t testing.TB, admin, template string) string {
 	t.Helper()
 	name := "carillon_" + strings.ToLower(rand.Text()[:12])
@@ -89,7 +85,7 @@ func create(t testing.TB, admin, template string) string {
 		// The test's own context has ended.
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		if err := execute(ctx, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+		if err := postgres.Execute(ctx, admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop database: %v", err)
 		}
 	})
@@ -106,15 +102,5 @@ func createNamed(ctx context.Context, admin, name, template string) error {
 	if template != "" {
 		statement += " TEMPLATE " + template
 	}
-	return execute(ctx, admin, statement)
-}
-
-func execute(ctx context.Context, database, statement string) error {
-	conn, err := pgx.Connect(ctx, database)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, statement)
-	return err
+	return postgres.Execute(ctx, admin, statement)
 }

@@ -22,13 +22,14 @@ type kept struct {
 	ended    bool // it is known to have
 }
 
-// keeper runs a program until its standard input ends, which the kernel sees to when the
-// process that holds the other end dies, even by kill -9; then it stops the program. It ends with
-// the program. $0 is what is to be removed then, $1 the signal that stops the program, the rest the command.
-const keeper = `stop=$1; shift; "$@" & program=$!; exec 3<&0; { read _ <&3; kill -$stop $program 2>/dev/null; } & wait $program; test -z "$0" || rm -rf "$0"`
+// keeper runs a program until its standard input ends, then stops it. The kernel ends the input when the process
+// that holds the other end dies, even by kill -9. keeper ends with the program, and then removes $0; $1 is the
+// signal that stops the program, the rest is the command.
+const keeper = `stop=$1; shift; "$@" & program=$!; exec 3<&0; { read _ <&3; kill -$stop $program 2>/dev/null; } &
+wait $program; test -z "$0" || rm -rf "$0"`
 
-// run starts a program that works in dir, where its log is, and that a signal stops. The program
-// outlives ctx.
+// run starts a program that works in dir, with its log there, and that the signal stops. The program outlives
+// ctx.
 func (k *kept) run(ctx context.Context, dir, remove, signal string, command ...string) error {
 	as, err := credential(dir)
 	if err != nil {
@@ -51,23 +52,23 @@ func (k *kept) run(ctx context.Context, dir, remove, signal string, command ...s
 		return err
 	}
 	if k.lifeline != nil {
-		_ = k.lifeline.Close() // that of a program which has stopped
+		_ = k.lifeline.Close() // of a program that has stopped
 	}
 	k.lifeline, k.keeper, k.ended = lifeline, run.Process.Pid, false
 	return nil
 }
 
-// Started tells whether Start got so far as to run something, which ends with this process.
+// Started reports whether Start ran a program; it ends with this process.
 func (k *kept) Started() bool { return k.lifeline != nil }
 
-// await waits until the program, which works in dir, answers a statement.
+// await waits until the program, which works in dir, responds to a statement.
 func (k *kept) await(ctx context.Context, dir, database, statement string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := execute(ctx, database, statement)
+		err := Execute(ctx, database, statement)
 		if err == nil {
 			return nil
 		}
@@ -77,14 +78,14 @@ func (k *kept) await(ctx context.Context, dir, database, statement string) error
 		select {
 		case <-ctx.Done():
 			log, logErr := os.ReadFile(filepath.Join(dir, "log"))
-			return fmt.Errorf("it does not answer: %w: %s", errors.Join(err, logErr), log)
+			return fmt.Errorf("no response: %w: %s", errors.Join(err, logErr), log)
 		case <-tick.C:
 		}
 	}
 }
 
-// stop stops the program by a signal, and waits for its end. The first line of pidFile, which the
-// program keeps, is the process.
+// stop stops the program by a signal, and waits until it has ended. The first line of pidFile, which the program
+// writes, is its process id.
 func (k *kept) stop(ctx context.Context, pidFile string, by syscall.Signal) error {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -110,10 +111,10 @@ func (k *kept) stop(ctx context.Context, pidFile string, by syscall.Signal) erro
 	return nil
 }
 
-// Close lets go of a program that has ended, or ends it, as the end of this process would.
+// Close ends the program, as the end of this process would, or cleans up after one that has ended.
 func (k *kept) Close() error { return k.lifeline.Close() }
 
-// Running tells whether the program has not ended.
+// Running reports whether the program runs.
 func (k *kept) Running() bool {
 	if k.lifeline == nil || k.ended {
 		return false
@@ -124,8 +125,8 @@ func (k *kept) Running() bool {
 	return !k.ended
 }
 
-// credential gives dir to the user who is to run a program: PostgreSQL and its poolers refuse to
-// run as root, so that is then postgres or nobody. It returns nil if that is who we are.
+// credential makes the user who runs a program own dir. PostgreSQL and its poolers refuse to run as root, so
+// for root that is postgres or nobody. For any other user it returns nil.
 func credential(dir string) (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -145,5 +146,5 @@ func credential(dir string) (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(dir, int(uid), int(gid))
 	}
-	return nil, errors.New("running as root, and there is neither a user postgres nor nobody")
+	return nil, errors.New("running as root, but there is neither a user postgres nor a user nobody")
 }
