@@ -10,36 +10,34 @@ import (
 )
 
 // Parts of the hot statements for runs that are attempted again; see hotsql.go for the names.
-const (
-	// again chooses the runs of the batch that are still held. Where the trigger's next fire ends
-	// the retries, that is when they end at the latest; if it was claimed already, at once.
-	again = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.attempt AS over,
-			b.node, b.started_at, b.ended_at, b.http_status, b.state, b.class, b.error, b.next_at, b.spent, b.unmade,
-			CASE WHEN b.stops = b.yes AND t.prev_fire_time > r.scheduled_at THEN 0
-				WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-				ELSE b.until_at END AS until_at
-		FROM b JOIN runs AS r ON` + fence + ` LEFT JOIN triggers AS t ON t.id = r.trigger_id`
+// again chooses the runs of the batch that are still held. Where the trigger's next fire ends
+// the retries, that is when they end at the latest; if it was claimed already, at once.
+const again = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.attempt AS over,
+		b.node, b.started_at, b.ended_at, b.http_status, b.state, b.class, b.error, b.next_at, b.spent, b.unmade,
+		CASE WHEN b.stops = b.yes AND t.prev_fire_time > r.scheduled_at THEN 0
+			WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+			ELSE b.until_at END AS until_at
+	FROM b JOIN runs AS r ON` + fence + ` LEFT JOIN triggers AS t ON t.id = r.trigger_id`
 
-	// The row of a run that goes on makes place for its next attempt.
-	insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
-		SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.node, c.started_at, c.ended_at, c.http_status, c.state, c.class, c.error
-		FROM c WHERE c.unmade = 0 AND c.next_at <= c.until_at ON CONFLICT DO NOTHING`
+// The row of a run that goes on makes place for its next attempt.
+const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.node, c.started_at, c.ended_at, c.http_status, c.state, c.class, c.error
+	FROM c WHERE c.unmade = 0 AND c.next_at <= c.until_at ON CONFLICT DO NOTHING`
 
-	retryRuns = ` UPDATE runs AS r SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at THEN 0 ELSE r.token END,
-			state = CASE WHEN c.next_at <= c.until_at THEN 'retrying' ELSE c.state END,
-			next_attempt_at = CASE WHEN c.next_at <= c.until_at THEN c.next_at END,
-			ended_at = CASE WHEN c.next_at <= c.until_at THEN NULL ELSE c.ended_at END,
-			attempt = CASE WHEN c.next_at <= c.until_at THEN c.over - c.unmade ELSE c.over END,
-			retry_until = c.until_at, failures = r.failures + c.spent, started_at = c.started_at, http_status = c.http_status,
-			class = c.class, error = c.error
-		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within
+const retryRuns = ` UPDATE runs AS r SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at THEN 0 ELSE r.token END,
+		state = CASE WHEN c.next_at <= c.until_at THEN 'retrying' ELSE c.state END,
+		next_attempt_at = CASE WHEN c.next_at <= c.until_at THEN c.next_at END,
+		ended_at = CASE WHEN c.next_at <= c.until_at THEN NULL ELSE c.ended_at END,
+		attempt = CASE WHEN c.next_at <= c.until_at THEN c.over - c.unmade ELSE c.over END,
+		retry_until = c.until_at, failures = r.failures + c.spent, started_at = c.started_at, http_status = c.http_status,
+		class = c.class, error = c.error
+	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within
 
-	// giveUpRuns ends runs as their latest attempts ended.
-	giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, ended_at = c.now, state = COALESCE((SELECT a.state FROM attempts AS a
-				WHERE a.scheduled_at = c.of_at AND a.trigger_id = c.of_trigger AND a.kind = c.of_kind AND a.attempt = c.over), 'failed')
-		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.state = 'retrying'` + within + `
-		RETURNING ` + heldColumns
-)
+// giveUpRuns ends runs as their latest attempts ended.
+const giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, ended_at = c.now, state = COALESCE((SELECT a.state FROM attempts AS a
+			WHERE a.scheduled_at = c.of_at AND a.trigger_id = c.of_trigger AND a.kind = c.of_kind AND a.attempt = c.over), 'failed')
+	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.state = 'retrying'` + within + `
+	RETURNING ` + heldColumns
 
 // retriable chooses retrying runs that are due and not over. A pause, or a switch, of the job or
 // trigger holds them, as it holds fires, but not what was asked for by hand. Those whose job or

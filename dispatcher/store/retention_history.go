@@ -24,35 +24,37 @@ const (
 )
 
 // The statements of Purge. Expired means: before $1, the start of a UTC day.
-const (
-	// awaited are the runs whose ends fixed delays have yet to be counted from.
-	awaited = `SELECT t.prev_fire_time AS at, t.id FROM triggers AS t WHERE t.delayed AND t.next_fire_time IS NULL
-		AND t.state = 'waiting' AND t.enabled AND t.deleted_at IS NULL AND t.prev_fire_time IS NOT NULL`
+// awaited are the runs whose ends fixed delays have yet to be counted from.
+const awaited = `SELECT t.prev_fire_time AS at, t.id FROM triggers AS t WHERE t.delayed AND t.next_fire_time IS NULL
+	AND t.state = 'waiting' AND t.enabled AND t.deleted_at IS NULL AND t.prev_fire_time IS NOT NULL`
 
-	// What was scheduled long ago and has ended only now, as a catch-up, is kept from its end on.
-	expiredRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE NOT r.live AND r.scheduled_at < $1
-		AND coalesce(r.ended_at, r.scheduled_at) < $1 AND (r.scheduled_at, r.trigger_id) NOT IN (` + awaited + `)`
+// What was scheduled long ago and has ended only now, as a catch-up, is kept from its end on.
+const expiredRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE NOT r.live AND r.scheduled_at < $1
+	AND coalesce(r.ended_at, r.scheduled_at) < $1 AND (r.scheduled_at, r.trigger_id) NOT IN (` + awaited + `)`
 
-	expiredMisfires = `SELECT m.from_at, m.trigger_id FROM misfires AS m WHERE m.from_at < $1 AND m.to_at < $1 AND m.decided_at < $1`
+const expiredMisfires = `SELECT m.from_at, m.trigger_id FROM misfires AS m WHERE m.from_at < $1 AND m.to_at < $1 AND m.decided_at < $1`
 
-	// $2 limit
-	oldestRuns     = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind LIMIT $2`
-	oldestMisfires = ` ORDER BY m.from_at, m.trigger_id LIMIT $2`
+// $2 limit
+const oldestRuns = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind LIMIT $2`
 
-	deleteMisfires = `DELETE FROM misfires WHERE (from_at, trigger_id) IN (`
+const oldestMisfires = ` ORDER BY m.from_at, m.trigger_id LIMIT $2`
 
-	// agedJobs are those of the batch that have history before $1. The lowest of a job is one look
-	// into an index, in whatever way the planner could go wrong, and days from $1 on are none of it.
-	agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id AND NOT r.live AND r.scheduled_at < $1) IS NOT NULL
-		OR (SELECT min(m.from_at) FROM misfires AS m WHERE m.job_id = b.id) < $1`
+const deleteMisfires = `DELETE FROM misfires WHERE (from_at, trigger_id) IN (`
 
-	// A run of the batch may have been retried meanwhile.
-	deleteRuns = ` DELETE FROM runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
-		AND NOT r.live` + within + ` RETURNING scheduled_at, trigger_id, kind`
-	deleteAttempts  = ` DELETE FROM attempts AS r` + ofRuns
-	deleteResponses = ` DELETE FROM responses AS r` + ofRuns
-	ofRuns          = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
-)
+// agedJobs are those of the batch that have history before $1. The lowest of a job is one look
+// into an index, in whatever way the planner could go wrong, and days from $1 on are none of it.
+const agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id AND NOT r.live AND r.scheduled_at < $1) IS NOT NULL
+	OR (SELECT min(m.from_at) FROM misfires AS m WHERE m.job_id = b.id) < $1`
+
+// A run of the batch may have been retried meanwhile.
+const deleteRuns = ` DELETE FROM runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
+	AND NOT r.live` + within + ` RETURNING scheduled_at, trigger_id, kind`
+
+const deleteAttempts = ` DELETE FROM attempts AS r` + ofRuns
+
+const deleteResponses = ` DELETE FROM responses AS r` + ofRuns
+
+const ofRuns = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
 
 // cleaner is who has the lock of the clean-up.
 type cleaner struct {

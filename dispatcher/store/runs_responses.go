@@ -10,7 +10,7 @@ import (
 
 // keepResponses keeps what attempts were answered, beside their runs, whose rows are hot.
 const keepResponses = ` INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
-	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.answer FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.response FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
 
 // mostResponses bounds what one statement stores of responses, in bytes.
 const mostResponses = 4 << 20
@@ -73,7 +73,7 @@ func addResponses(ctx context.Context, q querier, attempts []dispatcher.Attempt,
 		return r, err
 	}, kept, key...)
 	if err != nil {
-		return fmt.Errorf("read answers: %w", err)
+		return fmt.Errorf("read responses: %w", err)
 	}
 	for _, r := range rows {
 		for i := range attempts {

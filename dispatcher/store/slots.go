@@ -18,54 +18,52 @@ const holders = `SELECT 0 AS id UNION ALL SELECT -1 UNION ALL SELECT id FROM nod
 
 // The statements of slots. Anyone who changes the slots of a job has locked the job's row, so that
 // of any number of nodes one at a time decides. From $1 on: ids of jobs, unless they say otherwise.
-const (
-	lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
+const lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
 
-	// heldSlots are the slots, and what has become of their runs and nodes.
-	heldSlots = ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, s.node, s.token, coalesce(r.token, 0), coalesce(o.state, 'dead')
-		FROM b JOIN slots AS s ON s.job_id = b.id
-			LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
-			LEFT JOIN nodes AS o ON o.id = s.node`
+// heldSlots are the slots, and what has become of their runs and nodes.
+const heldSlots = ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, s.node, s.token, coalesce(r.token, 0), coalesce(o.state, 'dead')
+	FROM b JOIN slots AS s ON s.job_id = b.id
+		LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
+		LEFT JOIN nodes AS o ON o.id = s.node`
 
-	liveRuns = ` SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
-		FROM (` + holders + `) AS g
-			CROSS JOIN b JOIN runs AS r ON r.node = g.id AND r.job_id = b.id AND r.live`
+const liveRuns = ` SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
+	FROM (` + holders + `) AS g
+		CROSS JOIN b JOIN runs AS r ON r.node = g.id AND r.job_id = b.id AND r.live`
 
-	// From $1 on: slotColumns
-	grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
-		SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.node, b.token, b.now FROM b WHERE 1 = 1
-		ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node, token = excluded.token`
+// From $1 on: slotColumns
+const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
+	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.node, b.token, b.now FROM b WHERE 1 = 1
+	ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node, token = excluded.token`
 
-	// From here on: $1 and $2 those of within, from $3 on keyColumns, with error where it is named.
-	freeSlots = ` DELETE FROM slots AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
+// From here on: $1 and $2 those of within, from $3 on keyColumns, with error where it is named.
+const freeSlots = ` DELETE FROM slots AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
 
-	// An attempt that is over leaves the slot to its run, which may have others.
-	leaveSlots = ` UPDATE slots AS r SET node = 0, token = 0 FROM b WHERE` + sameRun + ` AND r.token = b.token`
+// An attempt that is over leaves the slot to its run, which may have others.
+const leaveSlots = ` UPDATE slots AS r SET node = 0, token = 0 FROM b WHERE` + sameRun + ` AND r.token = b.token`
 
-	waitRuns = ` UPDATE runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
-		FROM b WHERE` + fence
+const waitRuns = ` UPDATE runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
+	FROM b WHERE` + fence
 
-	rouseRuns = ` UPDATE runs AS r SET node = 0 FROM b WHERE` + sameRun + ` AND r.node = -1 AND r.live = b.yes`
+const rouseRuns = ` UPDATE runs AS r SET node = 0 FROM b WHERE` + sameRun + ` AND r.node = -1 AND r.live = b.yes`
 
-	// A run that is skipped has made no attempt.
-	skipRuns = ` UPDATE runs AS r SET live = FALSE, state = 'skipped', token = 0, ended_at = b.now, error = b.error,
-			attempt = CASE WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END, node = CASE WHEN r.node = -1 THEN 0 ELSE r.node END
-		FROM b WHERE` + fence
+// A run that is skipped has made no attempt.
+const skipRuns = ` UPDATE runs AS r SET live = FALSE, state = 'skipped', token = 0, ended_at = b.now, error = b.error,
+		attempt = CASE WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END, node = CASE WHEN r.node = -1 THEN 0 ELSE r.node END
+	FROM b WHERE` + fence
 
-	// The row of a cancelled attempt takes its late result.
-	cancelAttempts = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
-		SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, coalesce(r.started_at, r.claimed_at), b.now, 0, 'cancelled', 'cancelled', b.error
-		FROM b JOIN runs AS r ON` + fence + ` WHERE r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' ON CONFLICT DO NOTHING`
+// The row of a cancelled attempt takes its late result.
+const cancelAttempts = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
+	SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, coalesce(r.started_at, r.claimed_at), b.now, 0, 'cancelled', 'cancelled', b.error
+	FROM b JOIN runs AS r ON` + fence + ` WHERE r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' ON CONFLICT DO NOTHING`
 
-	cancelRuns = ` UPDATE runs AS r SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL, ended_at = b.now, class = 'cancelled', error = b.error
-		FROM b WHERE` + fence
+const cancelRuns = ` UPDATE runs AS r SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL, ended_at = b.now, class = 'cancelled', error = b.error
+	FROM b WHERE` + fence
 
-	// contested are jobs of which runs wait, or slots are left of runs that have ended.
-	contested = `SELECT r.job_id FROM runs AS r WHERE r.live AND r.node = -1
-		UNION SELECT s.job_id FROM slots AS s
-			LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
-		WHERE coalesce(r.live, FALSE) = FALSE`
-)
+// contested are jobs of which runs wait, or slots are left of runs that have ended.
+const contested = `SELECT r.job_id FROM runs AS r WHERE r.live AND r.node = -1
+	UNION SELECT s.job_id FROM slots AS s
+		LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
+	WHERE coalesce(r.live, FALSE) = FALSE`
 
 // slotsAtOnce is of how many jobs one transaction decides.
 const slotsAtOnce = 100
