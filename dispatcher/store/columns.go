@@ -1,10 +1,15 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // column is a column of a batch.
@@ -105,4 +110,48 @@ func appendJSON(b []byte, column any, i int) []byte {
 		return append(b, text...)
 	}
 	panic("batch of an unknown type")
+}
+
+// keys are the columns of a batch of runs.
+type keys struct {
+	at, trigger, token []int64
+	kind, attempt      []int32
+}
+
+func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
+	k.at = append(k.at, key.ScheduledAt.UnixMilli())
+	k.trigger = append(k.trigger, key.TriggerID)
+	k.kind = append(k.kind, int32(key.Kind.Code()))
+	k.token = append(k.token, int64(token))
+	k.attempt = append(k.attempt, int32(attempt))
+}
+
+// keysOf returns the batch of runs, in the order in which all statements lock them.
+func (s *store) keysOf(runs []dispatcher.HeldRun) []any {
+	var k keys
+	for _, run := range sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }) {
+		k.add(run.RunKey, run.Token, run.Attempt)
+	}
+	return s.dated(k.at, k.trigger, k.kind, k.token, k.attempt)
+}
+
+// dated is batch for runs in the order of their instants, which the first column holds, after
+// the bounds of their days: from the first inclusive, to the second exclusive.
+func (s *store) dated(columns ...any) []any {
+	at := columns[0].([]int64)
+	first, last := day(at[0]), day(at[len(at)-1])
+	return append([]any{first, last + dayMillis}, s.batch(columns...)...)
+}
+
+// sortedBy returns items in the order of their runs, in which all statements lock them.
+func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
+	return slices.SortedFunc(slices.Values(items), func(x, y T) int {
+		a, b := key(x), key(y)
+		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID))
+	})
+}
+
+// sortedKeys returns the keys of a map in order; none are not nil.
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
 }

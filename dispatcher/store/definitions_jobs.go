@@ -12,6 +12,159 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
+// jobColumns belong to a query over jobs AS j and apps AS a.
+const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.retry, j.target, j.payload, j.trigger_names,
+	j.delete_after_completion, j.state, j.revision, j.created_at, j.updated_at`
+
+// jobRow is a job without its triggers.
+type jobRow struct{ dispatcher.JobVersion }
+
+func scanJob(row scanner) (jobRow, error) {
+	var j jobRow
+	var labels, retry, target, payload, triggers string
+	var created, updated, deleteAfter int64
+	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &j.Delivery, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit, &retry, &target, &payload, &triggers,
+		&deleteAfter, &j.State, &j.Revision, &created, &updated)
+	if err != nil {
+		return j, err
+	}
+	j.DeleteAfterCompletion = dispatcher.Duration(deleteAfter * int64(time.Millisecond))
+	j.CreatedAt, j.UpdatedAt, j.NodeLabels = instant(created), instant(updated), dispatcher.ParseLabels(labels)
+	if err := j.decode(retry, target, payload, triggers); err != nil {
+		j.Target, j.Payload, j.TriggerNames = dispatcher.Target{}, nil, nil
+		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
+	}
+	return j, nil
+}
+
+// decode reads what a job's row holds as JSON.
+func (j *jobRow) decode(retry, target, payload, triggers string) error {
+	if err := json.Unmarshal([]byte(retry), &j.Retry); err != nil {
+		return fmt.Errorf("retry: %w", err)
+	}
+	if err := json.Unmarshal([]byte(target), &j.Target); err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	if j.Target == (dispatcher.Target{}) {
+		return errors.New("target: its kind is unknown to this version")
+	}
+	if payload != "" {
+		j.Payload = json.RawMessage(payload)
+		if !json.Valid(j.Payload) {
+			return errors.New("payload: it is not JSON")
+		}
+	}
+	if err := json.Unmarshal([]byte(triggers), &j.TriggerNames); err != nil {
+		return fmt.Errorf("trigger names: %w", err)
+	}
+	return nil
+}
+
+func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	return s.shownJob(ctx, s.read, app, name)
+}
+
+func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Job, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL ORDER BY j.name LIMIT $3`
+	rows, err := collect(ctx, s.read, scanJob, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := s.loadTriggers(ctx, s.read, "", rows)
+	if err == nil {
+		err = s.complete(ctx, s.read, app, loaded)
+	}
+	jobs := make([]dispatcher.Job, len(loaded))
+	for i, job := range loaded {
+		jobs[i] = job.Job
+		if job.Err != nil {
+			// It must not hide the others of its app.
+			jobs[i].Warnings = []dispatcher.Problem{{Code: dispatcher.CodeInternal, Message: job.Err.Error()}}
+		}
+	}
+	return jobs, err
+}
+
+func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// From $1 on: the ids
+	query := s.rows(0, 1, "", column{"id", bigint}) + ` SELECT ` + jobColumns +
+		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
+	rows, err := collect(ctx, s.read, scanJob, query, s.batch(ids)...)
+	if err != nil {
+		return nil, err
+	}
+	versions := make([]dispatcher.JobVersion, len(rows))
+	for i := range rows {
+		versions[i] = rows[i].JobVersion
+	}
+	return versions, s.openSecrets(ctx, s.read, versions)
+}
+
+// findJob returns ErrNotFound if there is no such job. Warnings, which are for people and take
+// long to work out, are left out. lock is a flavor's lock, or empty.
+func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
+	// $1 id
+	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1 AND j.deleted_at IS NULL`
+	if lock != "" {
+		query += lock + ` OF j`
+	}
+	rows, err := collect(ctx, q, scanJob, query, dispatcher.JobID(app, name))
+	if err != nil {
+		return dispatcher.Job{}, err
+	}
+	jobs, err := s.loadTriggers(ctx, q, lock, rows)
+	if err != nil {
+		return dispatcher.Job{}, err
+	}
+	if len(jobs) == 0 {
+		return dispatcher.Job{}, dispatcher.NotFound("job", app+"/"+name)
+	}
+	return jobs[0].Job, jobs[0].Err
+}
+
+// shownJob is findJob with Warnings.
+func (s *store) shownJob(ctx context.Context, q querier, app, name string) (dispatcher.Job, error) {
+	job, err := s.findJob(ctx, q, app, name, "")
+	if err != nil {
+		return job, err
+	}
+	shown := []dispatcher.JobVersion{{Job: job}}
+	err = s.complete(ctx, q, app, shown)
+	return shown[0].Job, err
+}
+
+// complete adds to jobs of one app the warnings that people see.
+func (s *store) complete(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+	bare := make([]dispatcher.Job, len(jobs))
+	for i, job := range jobs {
+		bare[i] = job.Job
+	}
+	_, calendars, err := calendarsOf(ctx, q, app, bare...)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		job := &jobs[i]
+		if job.Err != nil {
+			job.State = dispatcher.JobError
+		} else {
+			job.Warnings = job.Warn(calendars)
+		}
+	}
+	return nil
+}
+
 // PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
 // it was created.
 func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, created bool, err error) {
@@ -169,28 +322,6 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	return t.retireTriggers(ctx, job, removed)
 }
 
-// retireTriggers ends triggers of a job; the ledger keeps their names.
-func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
-	// $1 now, $2 revision, from $3 on: ids
-	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, due_at = NULL,
-		state = 'complete', deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
-	job.Triggers = triggers
-	ids := triggerIDs(job)
-	if _, err := t.ExecContext(ctx, retire, append([]any{t.now.UnixMilli(), job.Revision}, t.batch(ids)...)...); err != nil {
-		return err
-	}
-	return t.remember(ctx, dispatcher.CauseDelete, ids)
-}
-
-// triggerIDs returns the ids of a job's triggers.
-func triggerIDs(job dispatcher.Job) []int64 {
-	ids := make([]int64, 0, len(job.Triggers))
-	for name := range job.Triggers {
-		ids = append(ids, dispatcher.TriggerID(job.App, job.Name, name))
-	}
-	return ids
-}
-
 func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, t.lock())
@@ -227,100 +358,4 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 		return err
 	}
 	return t.audit(ctx, action, job.App, "job "+job.Name, job.Revision)
-}
-
-func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool, change dispatcher.Change) (stored dispatcher.Job, err error) {
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		job, err := s.findJob(ctx, t, app, name, t.lock())
-		if err != nil {
-			return err
-		}
-		if err := t.allow(job.Revision); err != nil {
-			return err
-		}
-		subject := "job " + name
-		if trigger == "" {
-			job.Paused = paused
-		} else {
-			one, found := job.Triggers[trigger]
-			if !found {
-				return dispatcher.NotFound("trigger", app+"/"+name+"/"+trigger)
-			}
-			one.Paused = paused
-			job.Triggers[trigger] = one
-			subject += " trigger " + trigger
-		}
-		cause := dispatcher.CauseResume
-		if paused {
-			cause = dispatcher.CausePause
-		}
-		if !paused && inError(job, trigger) {
-			err = s.scheduleNextJob(ctx, t, &job)
-		} else {
-			job.Revision++
-			err = t.writePauses(ctx, job)
-		}
-		if err != nil {
-			return fmt.Errorf("pause job %s/%s: %w", app, name, err)
-		}
-		if err := t.remember(ctx, cause, triggerIDs(job)); err != nil {
-			return err
-		}
-		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
-			return err
-		}
-		return t.audit(ctx, string(cause), app, subject, job.Revision)
-	})
-	return stored, err
-}
-
-// writePauses writes the pauses of a job and its triggers, and the revision.
-func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
-	// $1 id, $2 paused, $3 revision, $4 now
-	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4 WHERE id = $1`
-	jobID := dispatcher.JobID(job.App, job.Name)
-	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli()); err != nil {
-		return err
-	}
-	job.State = job.RollUp(false)
-	if err := t.writeState(ctx, job); err != nil {
-		return err
-	}
-	// $1 job paused, $2 revision, from $3 on: id, paused
-	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}) + ` UPDATE triggers AS t
-		SET paused = b.paused, job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
-	var ids []int64
-	var paused []bool
-	for name, trigger := range job.Triggers {
-		ids, paused = append(ids, dispatcher.TriggerID(job.App, job.Name, name)), append(paused, trigger.Paused)
-	}
-	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused)...)...)
-	return err
-}
-
-// inError tells whether a trigger of a job, or without a name any, is in state error.
-func inError(job dispatcher.Job, trigger string) bool {
-	for name, one := range job.Triggers {
-		if one.State == dispatcher.TriggerError && (trigger == "" || trigger == name) {
-			return true
-		}
-	}
-	return false
-}
-
-// scheduleNextJob writes a job, its triggers in state error armed again as if it had been declared again.
-func (s *store) scheduleNextJob(ctx context.Context, t *tx, job *dispatcher.Job) error {
-	revision, calendars, err := calendarsOf(ctx, t, job.App, *job)
-	if err != nil {
-		return err
-	}
-	revised, missed, err := dispatcher.Apply(job, *job, 0, calendars, t.now)
-	if err != nil {
-		return err
-	}
-	if err := t.writeJob(ctx, job, revised, revision); err != nil {
-		return err
-	}
-	*job = revised
-	return t.insertMisfires(ctx, missed)
 }

@@ -2,9 +2,95 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
+
+// triggerColumns belong to a query over triggers AS t.
+const triggerColumns = `t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, t.start_at, t.end_at,
+	t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled, t.paused, t.job_paused, t.state, t.error,
+	t.prev_fire_time, t.next_fire_time, t.due_at, t.anchor_at, t.jitter, t.fired, t.drift_hour, t.calendar, t.on_excluded,
+	t.calendar_revision, t.app_id, t.node_labels, coalesce(t.misfire_policy, 'fire_once'), t.catch_up_window`
+
+// triggerRow is a trigger with its keys.
+type triggerRow struct {
+	dispatcher.Trigger
+	id, jobID, appID, revision, calendars int64
+	name, nodeLabels                      string
+}
+
+func scanTrigger(row scanner) (triggerRow, error) {
+	var t triggerRow
+	var start, end, prev, next, due, window *int64
+	var misfireAfter, anchor, jitter int64
+	var jobPaused bool
+	err := row.Scan(&t.id, &t.jobID, &t.revision, &t.name, &t.Expression, &t.Dialect, &t.Timezone, &start, &end,
+		&t.RepeatCount, &t.Gap, &t.Overlap, &misfireAfter, &t.Enabled, &t.Paused, &jobPaused, &t.State, &t.Error,
+		&prev, &next, &due, &anchor, &jitter, &t.Fired, &t.DriftHour, &t.Calendar, &t.OnExcluded, &t.calendars, &t.appID, &t.nodeLabels,
+		&t.MisfirePolicy, &window)
+	t.StartAt, t.EndAt, t.PrevFireTime, t.NextFireTime = optional(start), optional(end), optional(prev), optional(next)
+	t.DueAt, t.Jitter = optional(due), dispatcher.Duration(time.Duration(jitter)*time.Millisecond)
+	t.MisfireAfter, t.CatchUpWindow = dispatcher.Duration(time.Duration(misfireAfter)*time.Millisecond), dispatcher.MaxCatchUpWindow
+	if window != nil {
+		t.CatchUpWindow = dispatcher.Duration(time.Duration(*window) * time.Millisecond)
+	}
+	t.AnchorAt = instant(anchor)
+	if t.State == dispatcher.TriggerWaiting && (t.Paused || jobPaused) {
+		t.State = dispatcher.TriggerPaused
+	}
+	return t, err
+}
+
+// loadTriggers adds the triggers to jobs. A job that cannot be read gets none.
+func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	byID := make(map[int64]*dispatcher.JobVersion, len(jobs))
+	all := make([]dispatcher.JobVersion, len(jobs))
+	var ids []int64
+	for i, row := range jobs {
+		all[i] = row.JobVersion
+		all[i].Triggers = make(map[string]dispatcher.Trigger, len(row.TriggerNames))
+		byID[row.ID] = &all[i]
+		for _, name := range row.TriggerNames {
+			ids = append(ids, dispatcher.TriggerID(row.App, row.Name, name))
+		}
+	}
+	slices.Sort(ids)
+	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock.
+	query := s.rows(0, 1, "", column{"id", bigint}) +
+		` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.id = b.id ORDER BY t.id`
+	if lock != "" {
+		query += lock + ` OF t`
+	}
+	triggers, err := collect(ctx, q, scanTrigger, query, s.batch(ids)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range triggers {
+		byID[t.jobID].Triggers[t.name] = t.Trigger
+	}
+	return all, nil
+}
+
+// triggerIDs returns the ids of a job's triggers.
+func triggerIDs(job dispatcher.Job) []int64 {
+	ids := make([]int64, 0, len(job.Triggers))
+	for name := range job.Triggers {
+		ids = append(ids, dispatcher.TriggerID(job.App, job.Name, name))
+	}
+	return ids
+}
+
+// triggerNames returns the names of a job's triggers as its row keeps them.
+func triggerNames(job dispatcher.Job) (string, error) {
+	names, err := json.Marshal(sortedKeys(job.Triggers))
+	return string(names), err
+}
 
 // writtenColumns are a trigger as a change of its definition writes it.
 var writtenColumns = []column{
@@ -78,4 +164,17 @@ func windowOrNull(window dispatcher.Duration) *int64 {
 	}
 	ms := window.Std().Milliseconds()
 	return &ms
+}
+
+// retireTriggers ends triggers of a job; the ledger keeps their names.
+func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
+	// $1 now, $2 revision, from $3 on: ids
+	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, due_at = NULL,
+		state = 'complete', deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
+	job.Triggers = triggers
+	ids := triggerIDs(job)
+	if _, err := t.ExecContext(ctx, retire, append([]any{t.now.UnixMilli(), job.Revision}, t.batch(ids)...)...); err != nil {
+		return err
+	}
+	return t.remember(ctx, dispatcher.CauseDelete, ids)
 }

@@ -116,25 +116,3 @@ func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
 	}
 	return given, nil
 }
-
-func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason string, now time.Time) error {
-	return s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
-		var app, job, trigger string
-		// $1 trigger, $2 reason. The next fire time stays: a resume accounts for what was due.
-		const disable = `UPDATE triggers SET state = 'error', error = $2 WHERE id = $1 AND state = 'waiting' RETURNING revision`
-		revision, found, err := first(ctx, t, scanInt, disable, run.TriggerID, storable(reason))
-		if err != nil || !found {
-			return err
-		}
-		if err := t.writeError(ctx, run.TriggerID); err != nil {
-			return err
-		}
-		// $1 trigger
-		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id WHERE t.id = $1`
-		_, _, err = first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&app, &job, &trigger) }, names, run.TriggerID)
-		if err != nil {
-			return err
-		}
-		return t.audit(ctx, "disable", app, "job "+job+" trigger "+trigger, revision)
-	})
-}

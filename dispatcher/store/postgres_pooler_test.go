@@ -5,8 +5,8 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // A pooler that gives each transaction another connection changes nothing, but for notifications.

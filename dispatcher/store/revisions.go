@@ -165,11 +165,6 @@ func scanRevision(row scanner) (name string, r dispatcher.TriggerRevision, err e
 	return name, r, err
 }
 
-// millis turns a column into a duration.
-func millis(ms int64) dispatcher.Duration {
-	return dispatcher.Duration(time.Duration(ms) * time.Millisecond)
-}
-
 func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
-	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 func TestSQLite(t *testing.T) {

@@ -6,30 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
-
-// querier is a database or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
-// scanner is a row.
-type scanner interface{ Scan(dest ...any) error }
-
-// wider is a row that has columns before and after those which its scan function knows.
-type wider struct {
-	scanner
-	before, after []any
-}
-
-func (w wider) Scan(dest ...any) error {
-	return w.scanner.Scan(slices.Concat(w.before, dest, w.after)...)
-}
 
 // tx is one transaction of a change.
 type tx struct {
@@ -135,55 +115,4 @@ func retry(ctx context.Context, transient func(error) bool, do func() error) err
 		case <-pause.C:
 		}
 	}
-}
-
-// collect returns all rows of a query; the rows are closed when it returns.
-func collect[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	var all []T
-	err = each(rows, func(row scanner) error {
-		one, err := scan(row)
-		all = append(all, one)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// each calls scan for each of rows, which are closed when it returns.
-func each(rows *sql.Rows, scan func(scanner) error) error {
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// first returns the first row of a query, or false.
-func first[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (T, bool, error) {
-	all, err := collect(ctx, q, scan, query, args...)
-	if err != nil || len(all) == 0 {
-		var none T
-		return none, false, err
-	}
-	return all[0], true, nil
-}
-
-// scanInt scans a row of one number.
-func scanInt(row scanner) (n int64, err error) {
-	err = row.Scan(&n)
-	return n, err
-}
-
-// scanText scans a row of one text.
-func scanText(row scanner) (text string, err error) {
-	err = row.Scan(&text)
-	return text, err
 }

@@ -27,7 +27,7 @@ type edit struct{ file, old, new string }
 var mutants = []mutant{
 	{
 		name: "no_fence", what: "anyone who records an outcome is believed", kills: "stop K8,stop K9", faults: "none",
-		edits: []edit{{"dispatcher/store/hotsql.go", "fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`", "fence = sameRun"}},
+		edits: []edit{{"dispatcher/store/dispatch_sql.go", "fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`", "fence = sameRun"}},
 	},
 	{
 		name: "split_claim", what: "the trigger is advanced in one statement and the run inserted in another", kills: "K3", faults: "none",
@@ -79,7 +79,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "kept_slots", what: "the slot of a run that was lost with its node is not passed on", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/store/contest.go", "case busy && slot.Token != runToken:", "case slot.Token != runToken:"}},
+		edits: []edit{{"dispatcher/store/slots_decide.go", "case busy && slot.Token != runToken:", "case slot.Token != runToken:"}},
 	},
 	{
 		name: "hasty_retries", what: "what failed is attempted again at once", kills: "none", faults: "none",
