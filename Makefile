@@ -132,11 +132,11 @@ CALLS ?= 1000
 zoo:
 	@CARILLON_ZOO=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestZoo$$' ./dispatcher/invoke
 
-## docs: write the provider's pages from its schema and examples, and statements into docs; make test checks them
+## docs: write the provider's pages from its schema and examples, and the hot statements into docs and testdata; make test checks them
 .PHONY: docs
 docs:
 	go test -count=1 -run 'Pages' ./provider -update
-	go test -count=1 -run 'PageShows' ./dispatcher/store -update
+	go test -count=1 -run 'PageShows|HotStatements' ./dispatcher/store -update
 
 ## release-snapshot: archives and checksums of this tree for linux and darwin, in dist/
 .PHONY: release-snapshot

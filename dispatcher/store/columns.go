@@ -3,8 +3,8 @@ package store
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,21 +72,7 @@ var (
 )
 
 // length returns how many rows a batch has.
-func length(columns []any) int {
-	switch c := columns[0].(type) {
-	case []int64:
-		return len(c)
-	case []*int64:
-		return len(c)
-	case []int32:
-		return len(c)
-	case []string:
-		return len(c)
-	case []bool:
-		return len(c)
-	}
-	panic(fmt.Sprintf("batch of %T", columns[0]))
-}
+func length(columns []any) int { return reflect.ValueOf(columns[0]).Len() }
 
 // appendJSON appends the value of a column in row i.
 func appendJSON(b []byte, column any, i int) []byte {
@@ -98,10 +84,11 @@ func appendJSON(b []byte, column any, i int) []byte {
 	case []bool:
 		return strconv.AppendBool(b, c[i])
 	case []*int64:
-		if c[i] == nil {
-			return append(b, "null"...)
-		}
-		return strconv.AppendInt(b, *c[i], 10)
+		return appendOptional(b, c, i)
+	case []*string:
+		return appendOptional(b, c, i)
+	case []*bool:
+		return appendOptional(b, c, i)
 	case []string:
 		text, err := json.Marshal(c[i])
 		if err != nil {
@@ -110,6 +97,14 @@ func appendJSON(b []byte, column any, i int) []byte {
 		return append(b, text...)
 	}
 	panic("batch of an unknown type")
+}
+
+// appendOptional appends a value that may be NULL.
+func appendOptional[V int64 | string | bool](b []byte, column []*V, i int) []byte {
+	if column[i] == nil {
+		return append(b, "null"...)
+	}
+	return appendJSON(b, []V{*column[i]}, 0)
 }
 
 // keys are the columns of a batch of runs.

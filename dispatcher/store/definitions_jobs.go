@@ -12,49 +12,94 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// jobColumns belong to a query over jobs AS j and apps AS a.
-const jobColumns = `j.id, a.name, a.weight, j.name, j.description, j.enabled, j.paused, j.priority, j.node_labels, j.delivery, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.retry, j.target, j.payload, j.trigger_names,
-	j.delete_after_completion, j.state, j.revision, j.created_at, j.updated_at`
+// jobFields are the columns of jobs AS j, and of their apps AS a.
+var jobFields = fields[jobRow]{
+	{name: "id", ref: func(j *jobRow) any { return &j.ID }, use: neverSet},
+	{name: "app_id", ref: func(j *jobRow) any { return new(dispatcher.AppID(j.App)) }, use: onlyNew},
+	{read: "a.name", ref: func(j *jobRow) any { return &j.App }, use: onlyRead},
+	{read: "a.weight", ref: func(j *jobRow) any { return &j.AppWeight }, use: onlyRead},
+	{name: "name", ref: func(j *jobRow) any { return &j.Name }, use: neverSet},
+	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
+	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
+	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
+	{name: "priority", ref: func(j *jobRow) any { return &j.Priority }},
+	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn{&j.NodeLabels} }},
+	{name: "delivery", ref: func(j *jobRow) any { return &j.Delivery }},
+	{name: "concurrency_policy", ref: func(j *jobRow) any { return &j.ConcurrencyPolicy }},
+	{name: "max_concurrency", ref: func(j *jobRow) any { return &j.MaxConcurrency }},
+	{name: "queue_limit", ref: func(j *jobRow) any { return &j.QueueLimit }},
+	{name: "retry", ref: func(j *jobRow) any { return &j.retry }},
+	{name: "target", ref: func(j *jobRow) any { return &j.target }},
+	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
+	{name: "trigger_names", ref: func(j *jobRow) any { return &j.triggers }},
+	{name: "delete_after_completion", ref: func(j *jobRow) any { return durationColumn{&j.DeleteAfterCompletion} }},
+	{read: "j.state", ref: func(j *jobRow) any { return &j.State }, use: onlyRead}, // see writeState
+	{name: "revision", ref: func(j *jobRow) any { return &j.Revision }},
+	{name: "created_at", ref: func(j *jobRow) any { return instantColumn{&j.CreatedAt} }},
+	{name: "updated_at", ref: func(j *jobRow) any { return instantColumn{&j.UpdatedAt} }},
+}
 
-// jobRow is a job without its triggers.
-type jobRow struct{ dispatcher.JobVersion }
+// jobRead are those that make a job, and jobColumns selects them.
+var (
+	jobRead    = jobFields.read()
+	jobColumns = jobRead.selected("j.")
+)
 
+// jobRow is a job without its triggers, as its row holds it.
+type jobRow struct {
+	dispatcher.JobVersion
+	retry, target, payload, triggers string // JSON
+}
+
+// scanJob reads the row of a job. Text that this version does not understand makes the job's Err.
 func scanJob(row scanner) (jobRow, error) {
 	var j jobRow
-	var labels, retry, target, payload, triggers string
-	var created, updated, deleteAfter int64
-	err := row.Scan(&j.ID, &j.App, &j.AppWeight, &j.Name, &j.Description, &j.Enabled, &j.Paused, &j.Priority, &labels, &j.Delivery, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit, &retry, &target, &payload, &triggers,
-		&deleteAfter, &j.State, &j.Revision, &created, &updated)
-	if err != nil {
+	if err := row.Scan(jobRead.refs(&j)...); err != nil {
 		return j, err
 	}
-	j.DeleteAfterCompletion = dispatcher.Duration(deleteAfter * int64(time.Millisecond))
-	j.CreatedAt, j.UpdatedAt, j.NodeLabels = instant(created), instant(updated), dispatcher.ParseLabels(labels)
-	if err := j.decode(retry, target, payload, triggers); err != nil {
+	if err := j.decode(); err != nil {
 		j.Target, j.Payload, j.TriggerNames = dispatcher.Target{}, nil, nil
 		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
 	}
 	return j, nil
 }
 
+// rowOf returns the row that holds a job.
+func rowOf(job dispatcher.Job) (jobRow, error) {
+	j := jobRow{JobVersion: dispatcher.JobVersion{ID: dispatcher.JobID(job.App, job.Name), Job: job, TriggerNames: sortedKeys(job.Triggers)}}
+	j.payload = string(job.Payload)
+	for _, part := range []struct {
+		text  *string
+		value any
+	}{{&j.retry, job.Retry}, {&j.target, job.Target}, {&j.triggers, j.TriggerNames}} {
+		encoded, err := json.Marshal(part.value)
+		if err != nil {
+			return j, err
+		}
+		*part.text = string(encoded)
+	}
+	return j, nil
+}
+
 // decode reads what a job's row holds as JSON.
-func (j *jobRow) decode(retry, target, payload, triggers string) error {
-	if err := json.Unmarshal([]byte(retry), &j.Retry); err != nil {
+func (j *jobRow) decode() error {
+	j.Retry, j.Target, j.Payload = dispatcher.Retry{}, dispatcher.Target{}, nil
+	if err := json.Unmarshal([]byte(j.retry), &j.Retry); err != nil {
 		return fmt.Errorf("retry: %w", err)
 	}
-	if err := json.Unmarshal([]byte(target), &j.Target); err != nil {
+	if err := json.Unmarshal([]byte(j.target), &j.Target); err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
 	if j.Target == (dispatcher.Target{}) {
 		return errors.New("target: its kind is unknown to this version")
 	}
-	if payload != "" {
-		j.Payload = json.RawMessage(payload)
+	if j.payload != "" {
+		j.Payload = json.RawMessage(j.payload)
 		if !json.Valid(j.Payload) {
 			return errors.New("payload: it is not JSON")
 		}
 	}
-	if err := json.Unmarshal([]byte(triggers), &j.TriggerNames); err != nil {
+	if err := json.Unmarshal([]byte(j.triggers), &j.TriggerNames); err != nil {
 		return fmt.Errorf("trigger names: %w", err)
 	}
 	return nil
@@ -73,7 +118,7 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
-	const list = `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL ORDER BY j.name LIMIT $3`
 	rows, err := collect(ctx, s.read, scanJob, list, dispatcher.AppID(app), page.Cursor, page.Limit)
 	if err != nil {
@@ -242,69 +287,35 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 
 // asStored returns a job as reading it back would, so that a PUT need not.
 func asStored(job dispatcher.Job) (dispatcher.Job, error) {
-	var row jobRow
-	retry, err := json.Marshal(job.Retry)
-	if err != nil {
-		return job, err
+	row, err := rowOf(job)
+	if err == nil {
+		err = row.decode()
 	}
-	target, err := json.Marshal(job.Target)
 	if err != nil {
-		return job, err
-	}
-	if err := row.decode(string(retry), string(target), string(job.Payload), "[]"); err != nil {
 		return job, fmt.Errorf("job %s/%s: stored %w", job.App, job.Name, err)
 	}
-	job.Retry, job.Target, job.Payload = row.Retry, row.Target, row.Payload
-	job.NodeLabels = dispatcher.ParseLabels(job.NodeLabels.String())
-	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
-	job.Triggers = maps.Clone(job.Triggers)
-	for name, t := range job.Triggers {
+	row.NodeLabels = dispatcher.ParseLabels(job.NodeLabels.String())
+	row.Triggers = maps.Clone(job.Triggers)
+	for name, t := range row.Triggers {
 		for _, at := range []**time.Time{&t.StartAt, &t.EndAt, &t.PrevFireTime, &t.NextFireTime, &t.DueAt} {
 			*at = optional(orNullAt(*at))
 		}
-		if t.AnchorAt = t.AnchorAt.UTC(); t.State == dispatcher.TriggerWaiting && (t.Paused || job.Paused) {
-			t.State = dispatcher.TriggerPaused
-		}
-		job.Triggers[name] = t
+		t.State = shownState(t.State, t.Paused || job.Paused)
+		row.Triggers[name] = t
 	}
-	return job, nil
+	return row.Job, nil
 }
 
 // writeJob writes a job and its triggers, and retires those that old had besides. calendars is
 // the revision of the app's calendars.
 func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, calendars int64) error {
-	target, err := json.Marshal(job.Target)
+	row, err := rowOf(job)
 	if err != nil {
 		return err
 	}
-	retry, err := json.Marshal(job.Retry)
-	if err != nil {
-		return err
-	}
-	names, err := triggerNames(job)
-	if err != nil {
-		return err
-	}
-	jobID, appID := dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App)
-	// $1 id, $2 app, $3 name, $4 description, $5 enabled, $6 paused, $7 target, $8 payload,
-	// $9 names of the triggers, $10 revision, $11 created, $12 updated, $13 priority,
-	// $14 node labels, $15 delivery, $16 concurrency policy, $17 most at once, $18 queue limit, $19 retry,
-	// $20 milliseconds after completion
-	const put = `INSERT INTO jobs (id, app_id, name, description, enabled, paused, target, payload, trigger_names,
-			revision, created_at, updated_at, priority, node_labels, delivery, concurrency_policy, max_concurrency, queue_limit, retry,
-			delete_after_completion)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
-		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
-			paused = excluded.paused, priority = excluded.priority, node_labels = excluded.node_labels,
-			delivery = excluded.delivery, concurrency_policy = excluded.concurrency_policy,
-			max_concurrency = excluded.max_concurrency, queue_limit = excluded.queue_limit, retry = excluded.retry,
-			delete_after_completion = excluded.delete_after_completion, target = excluded.target, payload = excluded.payload,
-			trigger_names = excluded.trigger_names, revision = excluded.revision,
-			created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL`
-	_, err = t.ExecContext(ctx, put, jobID, appID, job.Name, job.Description, job.Enabled, job.Paused, string(target),
-		string(job.Payload), names, job.Revision, job.CreatedAt.UnixMilli(), job.UpdatedAt.UnixMilli(), job.Priority, job.NodeLabels.String(), job.Delivery,
-		job.ConcurrencyPolicy, job.MaxConcurrency, job.QueueLimit, string(retry), job.DeleteAfterCompletion.Std().Milliseconds())
-	if err != nil {
+	// From $1 on: the fields of a job
+	put := jobFields.insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.update() + `, deleted_at = NULL`
+	if _, err := t.ExecContext(ctx, put, jobFields.values(&row)...); err != nil {
 		return err
 	}
 	if err := t.writeState(ctx, job); err != nil {

@@ -10,7 +10,7 @@ import (
 
 // dueTriggers is one page of the window.
 // $1 until, $3 due and $4 trigger of the last row, $5 limit, $6 number of apps
-const dueTriggers = ` SELECT ` + triggerColumns + ` FROM triggers AS t
+var dueTriggers = ` SELECT ` + triggerColumns + ` FROM triggers AS t
 	WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL
 		AND t.due_at <= $1 AND (t.due_at, t.id) > ($3, $4)
 		AND (t.app_id IN (SELECT id FROM apps WHERE enabled AND ($6 = 0 OR name IN (SELECT name FROM b)))) = TRUE`

@@ -10,7 +10,7 @@ import (
 )
 
 // endedColumns are a trigger and the end of its latest run.
-const endedColumns = ` SELECT ` + triggerColumns + `, coalesce(r.ended_at, m.decided_at) FROM `
+var endedColumns = ` SELECT ` + triggerColumns + `, coalesce(r.ended_at, m.decided_at) FROM `
 
 // latestRun joins jobs and the latest runs to triggers: those that a claim or a settlement
 // has made, which advanced the trigger to their instant. A fire that was skipped ended then.
@@ -21,12 +21,12 @@ const latestRun = ` JOIN jobs AS j ON j.id = t.job_id
 
 // anyEnded finds all fixed delays that await the end of a run by triggers_delayed.
 // $1 limit
-const anyEnded = endedColumns + `triggers AS t` + latestRun + `t.delayed AND t.next_fire_time IS NULL AND t.state = 'waiting'
+var anyEnded = endedColumns + `triggers AS t` + latestRun + `t.delayed AND t.next_fire_time IS NULL AND t.state = 'waiting'
 		AND t.enabled AND t.deleted_at IS NULL ORDER BY t.id LIMIT $1`
 
 // theseEnded are those of the batch.
 // $1 limit
-const theseEnded = endedColumns + `b JOIN triggers AS t ON t.id = b.id` + latestRun + `t.delayed = b.yes
+var theseEnded = endedColumns + `b JOIN triggers AS t ON t.id = b.id` + latestRun + `t.delayed = b.yes
 		AND (t.next_fire_time IS NULL) = b.yes AND t.state = b.waiting AND t.enabled = b.yes AND (t.deleted_at IS NULL) = b.yes
 	ORDER BY t.id LIMIT $1`
 

@@ -20,6 +20,10 @@ type statement struct {
 type statements struct {
 	due, overdue, claim, settle, adoptable, adopt, held, release, begin, forfeitable, failLost, record, late, responses, ended, endedOf, scheduleNext statement
 	again, retriable, adoptRetries, outdated, giveUp, stranded, strand                                                                                statement
+
+	slots                          slotStatements
+	heartbeat, takeLocks, giveBack string
+	markDead                       [3]string // run in this order
 }
 
 // sameRun joins the batch to the runs of its keys, in the days of within.
@@ -55,6 +59,7 @@ func writeAt(present int, parts ...string) statement {
 func common(f flavor) statements {
 	due := f.rows(2, 7, "", nameColumns...)
 	keys := f.rows(0, 3, "", keyColumns...)
+	asker := f.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
 	return statements{
 		due:          read(due + dueTriggers + onTime + dueOrder),
 		overdue:      read(due + dueTriggers + tooLate + dueOrder),
@@ -69,5 +74,10 @@ func common(f flavor) statements {
 		adoptable:    read(f.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)) + adoptableSpan),
 		forfeitable:  read(f.rows(3, 5, "", idColumns...) + chosen(forfeited(within)) + chosenSpan),
 		scheduleNext: write(f.rows(0, 1, waitingExtra, scheduleNextColumns...) + scheduleNext),
+		slots:        slotStatementsOf(f),
+		heartbeat:    renewHeartbeat,
+		takeLocks:    f.rows(1, 5, "", nameColumns...) + takeLocks,
+		giveBack:     f.rows(0, 1, "", lockColumns...) + freeLocks,
+		markDead:     [3]string{asker + clampHeartbeats, asker + forgetNodes, asker + markDeadNodes},
 	}
 }

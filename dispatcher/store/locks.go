@@ -42,7 +42,7 @@ func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks
 		locks, err = collect(ctx, t, func(row scanner) (dispatcher.Lock, error) {
 			lock := dispatcher.Lock{Node: request.Node}
 			return lock, row.Scan(&lock.Name, &lock.Fence)
-		}, s.rows(1, 5, "", nameColumns...)+takeLocks, args...)
+		}, s.hot.takeLocks, args...)
 		return err
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 		names, holders, fences = append(names, lock.Name), append(holders, int64(lock.Node)), append(fences, lock.Fence)
 	}
 	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-		_, err := t.ExecContext(ctx, s.rows(0, 1, "", lockColumns...)+freeLocks, s.batch(names, holders, fences)...)
+		_, err := t.ExecContext(ctx, s.hot.giveBack, s.batch(names, holders, fences)...)
 		return err
 	})
 	if err != nil {

@@ -3,27 +3,47 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-const nodeColumns = `id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag, clock_offset`
+// nodeFields are the columns of nodes.
+var nodeFields = fields[nodeRow]{
+	{name: "id", ref: func(n *nodeRow) any { return &n.ID }},
+	{name: "name", ref: func(n *nodeRow) any { return &n.Name }},
+	{name: "version", ref: func(n *nodeRow) any { return &n.Version }},
+	{name: "state", ref: func(n *nodeRow) any { return &n.State }},
+	{name: "apps", ref: func(n *nodeRow) any { return listColumn{&n.Apps} }},
+	{name: "labels", ref: func(n *nodeRow) any { return labelsColumn{&n.Labels} }},
+	{name: "started_at", ref: func(n *nodeRow) any { return instantColumn{&n.StartedAt} }},
+	{name: "heartbeat_at", ref: func(n *nodeRow) any { return instantColumn{&n.HeartbeatAt} }},
+	{name: "in_flight", ref: func(n *nodeRow) any { return &n.InFlight }},
+	{name: "fires", ref: func(n *nodeRow) any { return &n.Fires }},
+	{name: "lag", ref: func(n *nodeRow) any { return durationColumn{&n.Lag} }},
+	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn{&n.ClockOffset} }},
+	{name: "zones", ref: func(*nodeRow) any { return new(schedule.ZonesVersion()) }, use: onlyNew},
+	{name: "paused_by_rollback", ref: func(n *nodeRow) any { return &n.pausedByRollback }, use: onlyNew},
+}
 
+// nodeRead are those that make a node, and nodeColumns selects them.
+var (
+	nodeRead    = nodeFields.read()
+	nodeColumns = nodeRead.selected("")
+)
+
+// nodeRow is a node as its row holds it.
+type nodeRow struct {
+	dispatcher.Node
+	pausedByRollback bool
+}
+
+// scanNode reads the row of a node.
 func scanNode(row scanner) (dispatcher.Node, error) {
-	var node dispatcher.Node
-	var started, heartbeat, lag, offset int64
-	var apps, labels string
-	err := row.Scan(&node.ID, &node.Name, &node.Version, &node.State, &apps, &labels, &started, &heartbeat, &node.InFlight, &node.Fires, &lag, &offset)
-	if apps != "" {
-		node.Apps = strings.Split(apps, ",")
-	}
-	node.Labels = dispatcher.ParseLabels(labels)
-	node.Lag, node.ClockOffset = dispatcher.Duration(lag*int64(time.Millisecond)), dispatcher.Duration(offset*int64(time.Millisecond))
-	node.StartedAt, node.HeartbeatAt = instant(started), instant(heartbeat)
-	return node, err
+	var n nodeRow
+	err := row.Scan(nodeRead.refs(&n)...)
+	return n.Node, err
 }
 
 func (s *store) Installation(ctx context.Context) (string, error) {
@@ -70,15 +90,14 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 				return err
 			}
 		}
-		state, rolledBack := node.State, rolledBack && node.State == dispatcher.NodeActive
-		if rolledBack {
-			state = dispatcher.NodePaused
+		row := nodeRow{Node: dispatcher.Node{
+			ID: node.ID, Name: node.Name, Version: node.Version, State: node.State, Apps: node.Apps, Labels: node.Labels,
+			StartedAt: t.now, HeartbeatAt: t.now,
+		}}
+		if rolledBack && row.State == dispatcher.NodeActive {
+			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
-		// $1 id, $2 name, $3 version, $4 state, $5 now, $6 apps, $7 labels, $8 zones, $9 rolled back
-		const insert = `INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag, clock_offset, paused_by_rollback)
-			VALUES ($1, $2, $3, $4, $6, $7, $8, $5, $5, 0, 0, 0, 0, $9)`
-		_, err = t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, state, t.now.UnixMilli(),
-			strings.Join(node.Apps, ","), node.Labels.String(), schedule.ZonesVersion(), rolledBack)
+		_, err = t.ExecContext(ctx, nodeFields.insert("nodes"), nodeFields.values(&row)...)
 		t.tell("")
 		return err
 	})
@@ -102,6 +121,12 @@ func (t *tx) rolledBack(ctx context.Context, where string) (bool, error) {
 	return found, err
 }
 
+// renewHeartbeat renews the row of a node.
+// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
+var renewHeartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, heartbeats = heartbeats + 1
+	WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
+	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
+
 func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
@@ -111,10 +136,6 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 			return dispatcher.HeartbeatReply{}, err
 		}
 	}
-	// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
-	const heartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, heartbeats = heartbeats + 1
-		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
-		EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
 	type beaten struct {
 		dispatcher.Node
 		heartbeats, settled int64
@@ -123,7 +144,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n beaten, err error) {
 		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.heartbeats, &n.held, &n.rolledBack, &n.settled}})
 		return n, err
-	}, heartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
+	}, renewHeartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}
@@ -192,17 +213,13 @@ const (
 )
 
 func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (dead int, err error) {
-	asker := s.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
 		// still find their node.
-		for _, step := range []struct {
-			statement string
-			age       time.Duration
-		}{{clampHeartbeats, 0}, {forgetNodes, forgetAfter}, {markDeadNodes, after}} {
-			args := append([]any{orZero(now), step.age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
-			result, err := t.ExecContext(ctx, asker+step.statement, args...)
+		for i, age := range []time.Duration{0, forgetAfter, after} {
+			args := append([]any{orZero(now), age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
+			result, err := t.ExecContext(ctx, s.hot.markDead[i], args...)
 			if err != nil {
 				return err
 			}
@@ -236,7 +253,7 @@ func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state di
 			}
 		}
 		// $1 id, $2 state
-		const set = `UPDATE nodes SET state = $2, paused_by_rollback = FALSE WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
+		set := `UPDATE nodes SET state = $2, paused_by_rollback = FALSE WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
 		var found bool
 		if node, found, err = first(ctx, t, scanNode, set, id, state); err != nil {
 			return err

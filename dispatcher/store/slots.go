@@ -65,6 +65,26 @@ const contested = `SELECT r.job_id FROM runs AS r WHERE r.live AND r.node = -1
 		LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
 	WHERE coalesce(r.live, FALSE) = FALSE`
 
+// slotStatements are the statements of slots, which one transaction runs in this order.
+type slotStatements struct {
+	lockJobs, leave, live, held, free, cancelAttempts, cancel, skip, wait, wake, grant string
+}
+
+// slotStatementsOf returns the statements of slots in a flavor.
+func slotStatementsOf(f flavor) slotStatements {
+	jobs, keys, ends := f.rows(0, 1, "", idColumns...), f.rows(0, 3, "", keyColumns...), f.rows(0, 3, "", endColumns...)
+	all := slotStatements{
+		lockJobs: jobs + lockBounds, live: jobs + liveRuns, held: jobs + heldSlots,
+		free: keys + freeSlots, leave: keys + leaveSlots, wait: keys + waitRuns, wake: keys + rouseRuns,
+		skip: ends + skipRuns, cancel: ends + cancelRuns, cancelAttempts: ends + cancelAttempts,
+		grant: f.rows(0, 1, "", slotColumns...) + grantSlots,
+	}
+	if lock := f.lock(); lock != "" {
+		all.lockJobs += lock + ` OF j`
+	}
+	return all
+}
+
 // slotsAtOnce is of how many jobs one transaction decides.
 const slotsAtOnce = 100
 
@@ -93,8 +113,7 @@ func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) err
 			if _, err := t.lockJobs(ctx, jobsOf(part)); err != nil {
 				return err
 			}
-			leave := t.rows(0, 3, "", keyColumns...) + leaveSlots
-			if _, err := t.ExecContext(ctx, leave, s.keysOf(part)...); err != nil {
+			if _, err := t.ExecContext(ctx, t.hot.slots.leave, s.keysOf(part)...); err != nil {
 				return err
 			}
 			_, err := s.arbitrate(ctx, t, jobsOf(part), nil)
@@ -166,10 +185,6 @@ func jobsOf(runs []dispatcher.HeldRun) []int64 {
 
 // lockJobs locks jobs and returns what bounds their runs, by id.
 func (t *tx) lockJobs(ctx context.Context, ids []int64) (map[int64]dispatcher.Job, error) {
-	query := t.rows(0, 1, "", idColumns...) + lockBounds
-	if lock := t.lock(); lock != "" {
-		query += lock + ` OF j`
-	}
 	jobs := make(map[int64]dispatcher.Job, len(ids))
 	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
 		var id int64
@@ -177,6 +192,6 @@ func (t *tx) lockJobs(ctx context.Context, ids []int64) (map[int64]dispatcher.Jo
 		err := row.Scan(&id, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit)
 		jobs[id] = j
 		return struct{}{}, err
-	}, query, t.batch(ids)...)
+	}, t.hot.slots.lockJobs, t.batch(ids)...)
 	return jobs, err
 }

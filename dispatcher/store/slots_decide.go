@@ -76,7 +76,7 @@ func (t *tx) liveContenders(ctx context.Context, jobs []int64, asking []dispatch
 		r.Waits = r.node == waitingNode
 		all[r.held.JobID] = append(all[r.held.JobID], r)
 		return struct{}{}, err
-	}, t.rows(0, 1, "", idColumns...)+liveRuns, t.batch(jobs)...)
+	}, t.hot.slots.live, t.batch(jobs)...)
 	return all, err
 }
 
@@ -115,7 +115,7 @@ func (t *tx) addSlots(ctx context.Context, jobs []int64, all map[int64][]*conten
 			stale = append(stale, slot)
 		}
 		return struct{}{}, nil
-	}, t.rows(0, 1, "", idColumns...)+heldSlots, t.batch(jobs)...)
+	}, t.hot.slots.held, t.batch(jobs)...)
 	return stale, err
 }
 
@@ -190,19 +190,18 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 
 // writeDecisions writes what was decided.
 func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error {
-	keys := func(query string) string { return t.rows(0, 3, "", keyColumns...) + query }
-	ends := func(query string) string { return t.rows(0, 3, "", endColumns...) + query }
+	slots := t.hot.slots
 	for _, step := range []struct {
 		what, query string
 		args        []any
 	}{
-		{"free slots", keys(freeSlots), s.endingArgs(false, free(c.stale)...)},
-		{"record cancelled attempts", ends(cancelAttempts), s.endingArgs(true, c.cancel...)},
-		{"cancel runs", ends(cancelRuns), s.endingArgs(true, c.cancel...)},
-		{"skip runs", ends(skipRuns), s.endingArgs(true, c.skip...)},
-		{"make runs wait", keys(waitRuns), s.endingArgs(false, plain(c.wait)...)},
-		{"rouse runs", keys(rouseRuns), s.endingArgs(false, plain(c.wake)...)},
-		{"grant slots", t.rows(0, 1, "", slotColumns...) + grantSlots, s.slotArgs(c.begin)},
+		{"free slots", slots.free, s.endingArgs(false, free(c.stale)...)},
+		{"record cancelled attempts", slots.cancelAttempts, s.endingArgs(true, c.cancel...)},
+		{"cancel runs", slots.cancel, s.endingArgs(true, c.cancel...)},
+		{"skip runs", slots.skip, s.endingArgs(true, c.skip...)},
+		{"make runs wait", slots.wait, s.endingArgs(false, plain(c.wait)...)},
+		{"rouse runs", slots.wake, s.endingArgs(false, plain(c.wake)...)},
+		{"grant slots", slots.grant, s.slotArgs(c.begin)},
 	} {
 		if step.args == nil {
 			continue

@@ -18,6 +18,7 @@ type tx struct {
 	by            dispatcher.Change
 	now           time.Time // of the change: given, or by the database's clock
 	notifications []dispatcher.Notification
+	hot           *statements
 }
 
 // change runs do in a transaction and tells all nodes of its hints once it is committed. A
@@ -30,7 +31,7 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 		if err != nil {
 			return err
 		}
-		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond)}
+		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot}
 		defer t.Rollback()
 		if by.Now.IsZero() {
 			now, err := s.clock(ctx, t)
