@@ -35,7 +35,7 @@ func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 		return nil
 	}
 	for _, run := range runs {
-		s.seen.returning(run.RunKey)
+		s.rollbacks.handedBack(run.RunKey)
 	}
 	if _, err := s.exec(ctx, s.hot.release, s.keysOf(runs)); err != nil {
 		return fmt.Errorf("release %d runs: %w", len(runs), err)

@@ -54,7 +54,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	if err != nil {
 		return nil, fmt.Errorf("claim %d fires: %w", len(sorted), err)
 	}
-	s.seen.won(held)
+	s.rollbacks.claimed(held)
 	return held, nil
 }
 

@@ -28,7 +28,7 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 	for i := range sorted {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
 		if next := sorted[i].Next; next != nil && next.NotAttempted {
-			s.seen.returning(sorted[i].RunKey)
+			s.rollbacks.handedBack(sorted[i].RunKey)
 		}
 	}
 	ended, again := partRetries(sorted)

@@ -78,6 +78,6 @@ func common(f flavor) statements {
 		heartbeat:    renewHeartbeat,
 		takeLocks:    f.rows(1, 5, "", nameColumns...) + takeLocks,
 		giveBack:     f.rows(0, 1, "", lockColumns...) + freeLocks,
-		markDead:     [3]string{asker + clampHeartbeats, asker + forgetNodes, asker + markDeadNodes},
+		markDead:     [3]string{asker + clampHeartbeats, asker + purgeNodes, asker + markDeadNodes},
 	}
 }

@@ -18,7 +18,7 @@ func Mask(database string) string { return mask(database) }
 
 // Missing returns what a node looks for on a new connection and does not find.
 func Missing(ctx context.Context, s dispatcher.Store, conn *pgx.Conn) (string, error) {
-	return s.(*store).seen.missing(ctx, conn)
+	return s.(*store).rollbacks.lost(ctx, conn)
 }
 
 // ExplainDue returns the plan of the window poll.

@@ -36,12 +36,6 @@ type flavor interface {
 	// turnDays makes partitions for the days about now and drops those before horizon. done is
 	// false if some of these are to be dropped by a later call. Both are Unix milliseconds.
 	turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
-	// where tells where the database is, and astray, when a node registers, why it seems to have
-	// lost what was committed; empty: it does not.
-	where(ctx context.Context) (string, error)
-	astray(ctx context.Context, t *tx, where string) (reason string, err error)
-	// mark notes beside the database how far a node has come in it.
-	mark(node dispatcher.NodeID, heartbeats int64)
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one node can use the database.

@@ -71,17 +71,13 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	}
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	where, err := s.where(ctx)
+	registration, err := s.rollbacks.identify(ctx)
 	if err != nil {
 		return err
 	}
-	var settled int64
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		rolledBack, err := t.rolledBack(ctx, where)
+		rolledBack, err := s.rollbacks.check(ctx, t, &registration)
 		if err != nil {
-			return err
-		}
-		if settled, _, err = first(ctx, t, scanInt, `SELECT rollback_settled_at FROM installation`); err != nil {
 			return err
 		}
 		if t.single() {
@@ -102,23 +98,9 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		return err
 	})
 	if err == nil {
-		s.seen.registered(node.ID, settled)
-		s.mark(node.ID, 0)
+		s.rollbacks.registered(node.ID, registration)
 	}
 	return err
-}
-
-// rolled back tells whether a node that registers is to wait, for the database lost commits.
-func (t *tx) rolledBack(ctx context.Context, where string) (bool, error) {
-	reason, err := t.astray(ctx, t, where)
-	if err == nil && reason != "" {
-		err = declare(ctx, t.execute, t.now, reason, "system")
-	}
-	if err != nil {
-		return false, err
-	}
-	_, found, err := unsettled(ctx, t)
-	return found, err
 }
 
 // renewHeartbeat renews the row of a node.
@@ -136,51 +118,38 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 			return dispatcher.HeartbeatReply{}, err
 		}
 	}
-	type beaten struct {
+	type renewed struct {
 		dispatcher.Node
-		heartbeats, settled int64
-		held, rolledBack    bool // held: paused by the rollback alone
+		heartbeats, settled          int64
+		pausedByRollback, rolledBack bool
 	}
-	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n beaten, err error) {
-		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.heartbeats, &n.held, &n.rolledBack, &n.settled}})
+	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n renewed, err error) {
+		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
 		return n, err
 	}, renewHeartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}
 	if !found {
-		if err := s.doubt(ctx, id, now); err != nil {
+		if err := s.rollbacks.unknownNode(ctx, s, id, now); err != nil {
 			return dispatcher.HeartbeatReply{}, err
 		}
 		return dispatcher.HeartbeatReply{}, fmt.Errorf("node %s: %w", id, dispatcher.ErrNodeDead)
 	}
-	if s.seen.beaten(id, node.heartbeats, node.settled) {
-		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
-		_, err := s.DeclareRollback(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", id), dispatcher.Change{Actor: "system", Now: now})
-		if err != nil {
-			return dispatcher.HeartbeatReply{}, err
-		}
-		node.held, node.rolledBack = node.held || node.State == dispatcher.NodeActive, true
+	lost, err := s.rollbacks.heartbeat(ctx, s, id, node.heartbeats, node.settled, now)
+	if err != nil {
+		return dispatcher.HeartbeatReply{}, err
+	}
+	if lost {
+		node.pausedByRollback, node.rolledBack = node.pausedByRollback || node.State == dispatcher.NodeActive, true
 		node.State = dispatcher.NodePaused
 	}
 	asked := node.State
-	if node.held {
+	if node.pausedByRollback {
 		asked = dispatcher.NodeActive
 	}
-	s.mark(id, node.heartbeats)
 	live, err := collect(ctx, s.heartbeat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
 	return dispatcher.HeartbeatReply{State: node.State, OperatorState: asked, At: now, Live: live, RolledBack: node.rolledBack}, err
-}
-
-// doubt notes a rollback if the database does not know a node that it must know.
-func (s *store) doubt(ctx context.Context, id dispatcher.NodeID, now time.Time) error {
-	// $1 id
-	settled, unknown, err := first(ctx, s.heartbeat, scanInt, `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, id)
-	if err != nil || !unknown || !s.seen.knows(id) || s.seen.answered(settled) {
-		return err
-	}
-	_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", id), dispatcher.Change{Actor: "system", Now: now})
-	return err
 }
 
 func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
@@ -192,8 +161,8 @@ func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
 	})
 }
 
-// forgetAfter is how long a dead node is listed after its last heartbeat.
-const forgetAfter = 24 * time.Hour
+// purgeNodeAfter is how long a dead node is listed after its last heartbeat.
+const purgeNodeAfter = 24 * time.Hour
 
 // The statements of MarkDead. All read the present themselves: one that was delayed would take
 // the heartbeats of a fleet that is well for old ones, or set them back.
@@ -205,7 +174,7 @@ const (
 
 	// A node that holds live runs stays, for they are found by it. 100 at a time keep the
 	// transaction short.
-	forgetNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
+	purgeNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
 		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id) ORDER BY o.heartbeat_at LIMIT 100)`
 
 	markDeadNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id
@@ -217,7 +186,7 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
 		// still find their node.
-		for i, age := range []time.Duration{0, forgetAfter, after} {
+		for i, age := range []time.Duration{0, purgeNodeAfter, after} {
 			args := append([]any{orZero(now), age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
 			result, err := t.ExecContext(ctx, s.hot.markDead[i], args...)
 			if err != nil {

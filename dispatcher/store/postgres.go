@@ -22,7 +22,7 @@ import (
 type postgres struct {
 	pool, heartbeats *pgxpool.Pool
 	notify           *pgxpool.Config // by which notifications are heard
-	seen             *witness
+	rollbacks        *rollbackDetector
 }
 
 // channel is where notifications go. They are heard in one database only.
@@ -53,7 +53,8 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{notify: config.Copy(), seen: &witness{}}
+	p := &postgres{notify: config.Copy()}
+	p.rollbacks = &rollbackDetector{database: p}
 	if o.Notify != "" {
 		if p.notify, err = poolConfig(address{url: o.Notify}); err != nil {
 			return nil, fmt.Errorf("where notifications are heard: %w", err)
@@ -63,7 +64,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 		if err := conn.PgConn().Exec(ctx, session).Close(); err != nil {
 			return err
 		}
-		return p.check(ctx, conn)
+		return p.rollbacks.connected(ctx, conn)
 	}
 	statements := newStatementCounter()
 	if o.Metrics != nil {
@@ -83,7 +84,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	}
 	db := openDB(p.pool)
 	return &store{
-		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, seen: p.seen,
+		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
 	}, nil
 }
@@ -272,9 +273,6 @@ func (p *postgres) transient(err error) bool {
 	}
 	return false
 }
-
-// mark does nothing: a server tells where it is.
-func (p *postgres) mark(dispatcher.NodeID, int64) {}
 
 func (p *postgres) single() bool { return false }
 

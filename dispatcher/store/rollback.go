@@ -8,9 +8,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// declare notes a rollback, and pauses the nodes that are active. One that nobody has decided about
+// declareRollback notes a rollback, and pauses the nodes that are active. One that nobody has decided about
 // stands as it is.
-func declare(ctx context.Context, do execute, now time.Time, reason, actor string) error {
+func declareRollback(ctx context.Context, do execute, now time.Time, reason, actor string) error {
 	// $1 now, $2 reason
 	const note = `UPDATE installation SET rolled_back_at = $1, rollback_reason = $2, rollback_choice = '', rollback_skip_to = 0
 		WHERE rolled_back_at IS NULL OR rollback_choice <> ''`
@@ -64,7 +64,7 @@ func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 
 func (s *store) DeclareRollback(ctx context.Context, reason string, change dispatcher.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if err := declare(ctx, t.execute, t.now, reason, change.Actor); err != nil {
+		if err := declareRollback(ctx, t.execute, t.now, reason, change.Actor); err != nil {
 			return err
 		}
 		t.tell("")

@@ -10,9 +10,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// where is what the lock file says: the node that used the database last, and how many heartbeats
+// identity is what the lock file says: the node that used the database last, and how many heartbeats
 // of it are in there.
-func (s *sqlite) where(context.Context) (string, error) {
+func (s *sqlite) identity(context.Context) (string, error) {
 	if s.guard == nil || s.shared {
 		return "", nil
 	}
@@ -24,9 +24,9 @@ func (s *sqlite) where(context.Context) (string, error) {
 	return string(said[:n]), nil
 }
 
-// astray compares that with the database. A copy that was put into its place has less. A database
+// mismatch compares that with the database. A copy that was put into its place has less. A database
 // that comes without its lock file may be a copy of any age.
-func (s *sqlite) astray(ctx context.Context, t *tx, where string) (string, error) {
+func (s *sqlite) mismatch(ctx context.Context, t *tx, identity string) (string, error) {
 	if s.guard == nil || s.shared {
 		return "", nil
 	}
@@ -37,7 +37,7 @@ func (s *sqlite) astray(ctx context.Context, t *tx, where string) (string, error
 	until := "; the latest heartbeat in it is of " + instant(latest).Format(time.RFC3339)
 	var id uint64
 	var heartbeats int64
-	if read, _ := fmt.Sscanf(where, markFormat, &id, &heartbeats); read < 2 {
+	if read, _ := fmt.Sscanf(identity, markFormat, &id, &heartbeats); read < 2 {
 		return "the file came without the lock file of its last use" + until, nil
 	}
 	node := dispatcher.NodeID(id)
@@ -58,8 +58,9 @@ func (s *sqlite) astray(ctx context.Context, t *tx, where string) (string, error
 // another whole.
 const markFormat = "%016x %019d\n"
 
-// mark is made after the commit of what it speaks of, so that it never promises too much. One that
-// fails, or that a loss of power takes away, leaves a rollback unnoticed, and no other harm.
+// mark writes the lock file after the commit of what it says, so that it never promises too much.
+// One that fails, or that a loss of power takes away, leaves a rollback unnoticed, and does no
+// other harm.
 func (s *sqlite) mark(node dispatcher.NodeID, heartbeats int64) {
 	if s.guard != nil && !s.shared {
 		_, _ = s.guard.WriteAt(fmt.Appendf(nil, markFormat, uint64(node), heartbeats), 0)

@@ -317,7 +317,7 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	}
 	later := time.Now().Add(time.Minute)
 	must(t, copied.Register(ctx, dispatcher.Node{ID: third}, later))
-	if rollback, err := copied.Rollback(ctx); err != nil || !strings.Contains(reason(rollback), "it was at place ") {
+	if rollback, err := copied.Rollback(ctx); err != nil || !strings.Contains(reason(rollback), "its identity was ") {
 		t.Errorf("got %+v, %v; want a rollback by its place", rollback, err)
 	}
 	heartbeat, err := copied.Heartbeat(ctx, third, dispatcher.NodeReport{}, later)

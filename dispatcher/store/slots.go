@@ -90,7 +90,7 @@ const slotsAtOnce = 100
 
 func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted []dispatcher.HeldRun, err error) {
 	for _, run := range runs {
-		s.seen.returning(run.RunKey) // it may have to wait
+		s.rollbacks.handedBack(run.RunKey) // it may have to wait
 	}
 	for part := range slices.Chunk(sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), slotsAtOnce) {
 		var began []dispatcher.HeldRun

@@ -66,7 +66,8 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	read.SetMaxOpenConns(4)
 	read.SetMaxIdleConns(4) // to open one takes longer than to read
 	flavor := &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
-	return &store{write: write, read: read, heartbeat: write, seen: &witness{}, flavor: flavor}, nil
+	rollbacks := &rollbackDetector{database: flavor, mark: flavor.mark}
+	return &store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor}, nil
 }
 
 // rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as

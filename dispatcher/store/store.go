@@ -49,7 +49,7 @@ type store struct {
 	read      *sql.DB
 	heartbeat *sql.DB // heartbeats, which must not queue behind anything
 	keys      *seal.Keys
-	seen      *witness
+	rollbacks *rollbackDetector
 	flavor
 	hot     statements
 	metrics []prometheus.Collector // of a database that is open
