@@ -63,7 +63,7 @@ var (
 	slotColumns    = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
 	idColumns      = []column{{"id", bigint}}
 	nameColumns    = []column{{"name", text}}
-	rearmedColumns = []column{
+	rescheduleColumns = []column{
 		{"of_trigger", bigint}, {"revision", bigint}, {"calendars", bigint}, {"from_at", bigint}, {"next", bigint}, {"due", bigint}, {"state", text}, {"error", text},
 	}
 	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}

@@ -20,14 +20,14 @@ type calendarDefinition struct {
 }
 
 // definition returns the JSON of what c excludes.
-func definition(c dispatcher.Calendar) (string, error) {
+func encodeCalendar(c dispatcher.Calendar) (string, error) {
 	text, err := json.Marshal(calendarDefinition{c.Timezone, c.Rules, c.Bases})
 	return string(text), err
 }
 
 // define sets what c excludes. What a newer version has written, such as a rule of a kind that
 // this one does not know, must not be taken for nothing: the calendar is then in error.
-func define(c *dispatcher.Calendar, text string) {
+func decodeCalendar(c *dispatcher.Calendar, text string) {
 	var d calendarDefinition
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -58,7 +58,7 @@ func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 			return c, err
 		}
 		c.CreatedAt, c.UpdatedAt = instant(created), instant(updated)
-		define(&c, text)
+		decodeCalendar(&c, text)
 		return c, nil
 	}
 }
@@ -107,7 +107,7 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 	scan := scanCalendar(app)
 	_, err = collect(ctx, q, func(row scanner) (struct{}, error) {
 		var there bool
-		calendar, err := scan(wider{scanner: row, before: []any{&revision, &there}})
+		calendar, err := scan(widerRow{scanner: row, before: []any{&revision, &there}})
 		if found = true; there {
 			all = append(all, calendar)
 		}
@@ -202,7 +202,7 @@ type replacement struct {
 func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by dispatcher.Change) (replacement, error) {
 	next := replacement{app: calendar.App, name: calendar.Name}
 	var err error
-	if next.definition, err = definition(calendar); err != nil {
+	if next.definition, err = encodeCalendar(calendar); err != nil {
 		return next, err
 	}
 	revision, all, err := appCalendars(ctx, q, calendar.App)
@@ -257,13 +257,13 @@ func sameDefinition(current dispatcher.Calendar, text string) (bool, error) {
 	if readable := current.Revision != 0 && current.Err == nil; !readable {
 		return false, nil
 	}
-	was, err := definition(current)
+	was, err := encodeCalendar(current)
 	return was == text, err
 }
 
 // writeCalendar writes the row of a calendar and returns it.
 func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar) (dispatcher.Calendar, error) {
-	text, err := definition(c)
+	text, err := encodeCalendar(c)
 	if err != nil {
 		return c, err
 	}

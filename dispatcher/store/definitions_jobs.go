@@ -126,7 +126,7 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 	}
 	loaded, err := s.loadTriggers(ctx, s.read, "", rows)
 	if err == nil {
-		err = s.complete(ctx, s.read, app, loaded)
+		err = s.addWarnings(ctx, s.read, app, loaded)
 	}
 	jobs := make([]dispatcher.Job, len(loaded))
 	for i, job := range loaded {
@@ -185,12 +185,12 @@ func (s *store) shownJob(ctx context.Context, q querier, app, name string) (disp
 		return job, err
 	}
 	shown := []dispatcher.JobVersion{{Job: job}}
-	err = s.complete(ctx, q, app, shown)
+	err = s.addWarnings(ctx, q, app, shown)
 	return shown[0].Job, err
 }
 
 // complete adds to jobs of one app the warnings that people see.
-func (s *store) complete(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
 	bare := make([]dispatcher.Job, len(jobs))
 	for i, job := range jobs {
 		bare[i] = job.Job

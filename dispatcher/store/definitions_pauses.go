@@ -33,7 +33,7 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 			cause = dispatcher.CausePause
 		}
 		if !paused && inError(job, trigger) {
-			err = s.scheduleNextJob(ctx, t, &job)
+			err = s.restartTriggers(ctx, t, &job)
 		} else {
 			job.Revision++
 			err = t.writePauses(ctx, job)
@@ -87,7 +87,7 @@ func inError(job dispatcher.Job, trigger string) bool {
 }
 
 // scheduleNextJob writes a job, its triggers in state error armed again as if it had been declared again.
-func (s *store) scheduleNextJob(ctx context.Context, t *tx, job *dispatcher.Job) error {
+func (s *store) restartTriggers(ctx context.Context, t *tx, job *dispatcher.Job) error {
 	revision, calendars, err := calendarsOf(ctx, t, job.App, *job)
 	if err != nil {
 		return err

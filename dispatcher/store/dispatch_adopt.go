@@ -62,7 +62,7 @@ func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispa
 		s.batch(names, served)...)
 	find, adopt := s.hot.adoptable, s.hot.adopt
 	if query.Retries {
-		find, adopt = s.hot.retriable, s.hot.adoptRetries
+		find, adopt = s.hot.dueRetries, s.hot.adoptRetries
 	}
 	found, err := s.setDays(ctx, find, args)
 	if err != nil {
@@ -125,7 +125,7 @@ const failLostRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token 
 	RETURNING ` + heldColumns
 
 // forfeited chooses the begun runs of dead nodes. $4 limit
-func forfeited(days string) string {
+func begunByDeadNodes(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
 			r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
 		FROM n CROSS JOIN nodes AS gone JOIN runs AS r ON r.node = gone.id AND r.live
@@ -136,7 +136,7 @@ func forfeited(days string) string {
 const endBatch = 1000
 
 func (s *store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
-	return s.endRuns(ctx, s.hot.forfeitable, s.hot.failLost, now)
+	return s.endRuns(ctx, s.hot.lostRuns, s.hot.failLost, now)
 }
 
 // endRuns ends runs that nobody works on, in the days in which find finds some, and returns how
@@ -152,7 +152,7 @@ func (s *store) endRuns(ctx context.Context, find, end statement, now time.Time)
 	}
 	// Fixed delays go on from here.
 	err = s.change(ctx, dispatcher.Change{}, func(_ context.Context, t *tx) error {
-		t.tell("")
+		t.notify("")
 		return nil
 	})
 	return len(ended), err

@@ -42,7 +42,7 @@ func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 	}
 	// Other nodes may adopt them now.
 	return s.change(ctx, dispatcher.Change{}, func(_ context.Context, t *tx) error {
-		t.tell("")
+		t.notify("")
 		return nil
 	})
 }

@@ -48,7 +48,7 @@ func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]disp
 	var all []dispatcher.EndedDelay
 	_, err := s.run(ctx, find, args, func(row scanner) error {
 		var ended int64
-		t, err := scanTrigger(wider{scanner: row, after: []any{&ended}})
+		t, err := scanTrigger(widerRow{scanner: row, after: []any{&ended}})
 		one := dispatcher.EndedDelay{DueTrigger: t.due(), EndedAt: instant(ended), Fired: t.Fired}
 		one.Spec.Anchor = one.EndedAt
 		all = append(all, one)

@@ -44,7 +44,7 @@ const giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, 
 // trigger is gone end at their next attempt. days is within where it helps: SQLite has no
 // partitions, and would look through all days instead of the index of these runs.
 // $3 node, $6 limit, $7 number of apps
-func retriable(days string) string {
+func dueRetries(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, j.revision AS job_revision, n.now
 		FROM n CROSS JOIN runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		WHERE r.state = 'retrying' AND r.next_attempt_at <= n.now AND r.retry_until >= n.now AND ` + mayRun + days + `
@@ -54,7 +54,7 @@ func retriable(days string) string {
 }
 
 // outdated chooses retrying runs whose time is over. $4 limit
-func outdated(days string) string {
+func expiredRetries(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, n.now
 		FROM n CROSS JOIN runs AS r
 		WHERE r.state = 'retrying' AND r.next_attempt_at <= n.now AND r.retry_until < n.now` + days + `
@@ -110,7 +110,7 @@ func (s *store) NextRetry(ctx context.Context, after time.Time) (time.Time, erro
 }
 
 func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
-	given, err := s.endRuns(ctx, s.hot.outdated, s.hot.giveUp, now)
+	given, err := s.endRuns(ctx, s.hot.expiredRetries, s.hot.giveUp, now)
 	if err != nil {
 		return 0, fmt.Errorf("give up runs: %w", err)
 	}

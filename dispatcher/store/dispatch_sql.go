@@ -18,8 +18,8 @@ type statement struct {
 
 // statements are the hot statements.
 type statements struct {
-	due, overdue, claim, settle, adoptable, adopt, held, release, begin, forfeitable, failLost, record, late, responses, ended, endedOf, scheduleNext statement
-	again, retriable, adoptRetries, outdated, giveUp, stranded, strand                                                                                statement
+	due, overdue, claim, settle, adoptable, adopt, held, release, begin, lostRuns, failLost, record, late, responses, ended, endedOf, scheduleNext statement
+	again, dueRetries, adoptRetries, expiredRetries, giveUp, rollbackSkippable, rollbackSkip                                                                                statement
 
 	slots                          slotStatements
 	heartbeat, takeLocks, giveBack string
@@ -72,7 +72,7 @@ func common(f flavor) statements {
 		ended:        read(anyEnded),
 		endedOf:      read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
 		adoptable:    read(f.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)) + adoptableSpan),
-		forfeitable:  read(f.rows(3, 5, "", idColumns...) + chosen(forfeited(within)) + chosenSpan),
+		lostRuns:  read(f.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(within)) + chosenSpan),
 		scheduleNext: write(f.rows(0, 1, waitingExtra, scheduleNextColumns...) + scheduleNext),
 		slots:        slotStatementsOf(f),
 		heartbeat:    renewHeartbeat,

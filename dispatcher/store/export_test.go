@@ -37,7 +37,7 @@ func ExplainEnded(ctx context.Context, s dispatcher.Store) (string, error) {
 func ExplainRetries(ctx context.Context, s dispatcher.Store, now int64) (string, error) {
 	own := s.(*store)
 	args := []any{int64(0), int64(1) << 60, int64(1), int64(1), now, int64(500), int64(0)}
-	return own.explain(ctx, own.hot.retriable.parts[0], append(args, own.batch([]string{""}, []string{""})...))
+	return own.explain(ctx, own.hot.dueRetries.parts[0], append(args, own.batch([]string{""}, []string{""})...))
 }
 
 // ExplainAbandoned returns the plans of the searches for runs that nobody works on and for those
@@ -50,7 +50,7 @@ func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	failLost, err := own.explain(ctx, own.hot.forfeitable.parts[0], slices.Concat(all, []any{int64(0), int64(500)}, own.batch([]int64{0})))
+	failLost, err := own.explain(ctx, own.hot.lostRuns.parts[0], slices.Concat(all, []any{int64(0), int64(500)}, own.batch([]int64{0})))
 	return adopt + failLost, err
 }
 
@@ -171,14 +171,14 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("record_responses", all.responses, nil, responseColumns...)
 	add("adopt_find", all.adoptable, adopt, adoptColumns...)
 	add("adopt", all.adopt, adopt, adoptColumns...)
-	add("retry_find", all.retriable, adopt, adoptColumns...)
+	add("retry_find", all.dueRetries, adopt, adoptColumns...)
 	add("retry", all.adoptRetries, adopt, adoptColumns...)
-	add("lost_find", all.forfeitable, ends, idColumns...)
+	add("lost_find", all.lostRuns, ends, idColumns...)
 	add("lost", all.failLost, ends, idColumns...)
-	add("give_up_find", all.outdated, ends, idColumns...)
+	add("give_up_find", all.expiredRetries, ends, idColumns...)
 	add("give_up", all.giveUp, ends, idColumns...)
-	add("rollback_skip_find", all.stranded, ends, idColumns...)
-	add("rollback_skip", all.strand, ends, idColumns...)
+	add("rollback_skip_find", all.rollbackSkippable, ends, idColumns...)
+	add("rollback_skip", all.rollbackSkip, ends, idColumns...)
 	add("delays_ended", all.ended, []any{many})
 	add("delays_ended_of", all.endedOf, []any{many}, idColumns...)
 	add("schedule_next", all.scheduleNext, nil, scheduleNextColumns...)

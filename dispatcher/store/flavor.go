@@ -26,16 +26,16 @@ type flavor interface {
 	// there is none. It returns the number of rows that the last part affected.
 	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
 	// hint tells all nodes, at the latest when tx has been committed.
-	notification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error
+	sendNotification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error
 	// committed is called when a transaction with hints has been committed.
 	committed(notifications []dispatcher.Notification)
 	// listen is Store.Listen.
 	listen(ctx context.Context, notification func(dispatcher.Notification)) error
 	// giveWay makes a transaction of the clean-up wait for locks only a moment.
-	giveWay(ctx context.Context, tx *sql.Tx) error
+	limitLockWait(ctx context.Context, tx *sql.Tx) error
 	// turnDays makes partitions for the days about now and drops those before horizon. done is
 	// false if some of these are to be dropped by a later call. Both are Unix milliseconds.
-	turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
+	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one node can use the database.

@@ -94,7 +94,7 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
 		_, err = t.ExecContext(ctx, nodeFields.insert("nodes"), nodeFields.values(&row)...)
-		t.tell("")
+		t.notify("")
 		return err
 	})
 	if err == nil {
@@ -124,7 +124,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 		pausedByRollback, rolledBack bool
 	}
 	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n renewed, err error) {
-		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
+		n.Node, err = scanNode(widerRow{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
 		return n, err
 	}, renewHeartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
 	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
 		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0 WHERE id = $1`, id)
-		t.tell("")
+		t.notify("")
 		return err
 	})
 }
@@ -197,7 +197,7 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 			}
 		}
 		if dead = int(affected); dead > 0 {
-			t.tell("")
+			t.notify("")
 		}
 		return nil
 	})

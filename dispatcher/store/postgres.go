@@ -101,14 +101,14 @@ func poolConfig(a address) (*pgxpool.Config, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
 	}
-	hardened(config)
-	config.BeforeConnect = renewed(a)
+	withKeepAlive(config)
+	config.BeforeConnect = rereadFiles(a)
 	return config, nil
 }
 
 // renewed returns what reads for each connection the files that a URL names: passwords that are
 // tokens, and certificates, last for hours.
-func renewed(a address) func(context.Context, *pgx.ConnConfig) error {
+func rereadFiles(a address) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, config *pgx.ConnConfig) error {
 		now, err := pgxpool.ParseConfig(a.url)
 		if err != nil {
@@ -161,19 +161,19 @@ func (p *postgres) statements() statements {
 	// What another node is adopting is passed over.
 	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + adoptRuns)
-	all.failLost = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited(within)+` FOR UPDATE OF r SKIP LOCKED`) +
+	all.failLost = write(p.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(within)+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + failLostRuns)
-	all.stranded = read(p.rows(3, 5, "", idColumns...) + chosen(stranded(within)) + chosenSpan)
-	all.strand = write(p.rows(3, 5, "", idColumns...) + chosen(stranded(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) +
-		`, l AS (` + insertLost + `)` + strandRuns)
+	all.rollbackSkippable = read(p.rows(3, 5, "", idColumns...) + chosen(skippableRuns(within)) + chosenSpan)
+	all.rollbackSkip = write(p.rows(3, 5, "", idColumns...) + chosen(skippableRuns(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) +
+		`, l AS (` + insertLost + `)` + skipRolledBackRuns)
 	// Locked first: a run that is cancelled meanwhile must not get an attempt that has failed, too.
 	all.again = write(p.rows(0, 3, "", againColumns...) + chosen(again+` FOR NO KEY UPDATE OF r`) +
 		`, l AS (` + insertFailed + `)` + retryRuns)
 	retry, over := p.rows(5, 8, "", adoptColumns...), p.rows(3, 5, "", idColumns...)
-	all.retriable = read(retry + chosen(retriable(within)) + adoptableSpan)
-	all.adoptRetries = write(retry + chosen(retriable(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + adoptRuns)
-	all.outdated = read(over + chosen(outdated(within)) + chosenSpan)
-	all.giveUp = write(over + chosen(outdated(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + giveUpRuns)
+	all.dueRetries = read(retry + chosen(dueRetries(within)) + adoptableSpan)
+	all.adoptRetries = write(retry + chosen(dueRetries(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + adoptRuns)
+	all.expiredRetries = read(over + chosen(expiredRetries(within)) + chosenSpan)
+	all.giveUp = write(over + chosen(expiredRetries(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + giveUpRuns)
 	return all
 }
 
@@ -204,7 +204,7 @@ func (p *postgres) query(ctx context.Context, statement string, args []any, scan
 	return rows.CommandTag().RowsAffected(), rows.Err()
 }
 
-func (p *postgres) notification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error {
+func (p *postgres) sendNotification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error {
 	// $1 channel, $2 run. PostgreSQL sends it at commit, and equal ones once.
 	payload := notification.Run
 	if notification.Adopt {

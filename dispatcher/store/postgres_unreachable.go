@@ -21,7 +21,7 @@ const readOnly = "25006"
 
 // Away tells an error by which a database is away for now from one that waiting will not mend,
 // such as a wrong password or a schema that is too new. A file is never away.
-func Away(err error) bool {
+func Unreachable(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		for _, class := range []string{
@@ -49,7 +49,7 @@ const userTimeout = 10 * time.Second
 
 // hardened makes connections notice servers that vanish, and shun those that can only be read:
 // a standby shows what was, and takes no claim.
-func hardened(config *pgxpool.Config) {
+func withKeepAlive(config *pgxpool.Config) {
 	dialer := &net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
 		Control:         boundUnacknowledged,

@@ -24,22 +24,22 @@ func (s *store) ZonesChanged(ctx context.Context) (bool, error) {
 func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.Rescheduled, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if now, err = s.present(ctx, now); err != nil {
+	if now, err = s.orClock(ctx, now); err != nil {
 		return done, err
 	}
 	// Only what is armed by the rules of some zone is concerned; which those of UTC are not.
 	const zoned = `NOT t.delayed AND (t.timezone NOT IN ('', 'UTC') OR t.calendar <> '')`
-	page, err := s.rearmed(ctx, zoned, []any{after, limit}, func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
+	page, err := s.reschedule(ctx, zoned, []any{after, limit}, func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
 		return dispatcher.RescheduleForZones(job, name, calendars, now)
 	})
 	if err != nil {
 		return done, err
 	}
 	if page.last == 0 {
-		return done, s.zoned(ctx, now)
+		return done, s.noteZones(ctx, now)
 	}
 	done.Last, done.More = page.last, true
-	done.Moved, err = s.writeRearmed(ctx, page.triggers, now, func(ctx context.Context, t *tx, won []int64) error {
+	done.Moved, err = s.writeRescheduled(ctx, page.triggers, now, func(ctx context.Context, t *tx, won []int64) error {
 		for _, id := range won {
 			one := page.triggers[id]
 			if err := t.audit(ctx, "zones", one.app, "job "+one.job+" trigger "+one.name, one.revision); err != nil {
@@ -52,7 +52,7 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 }
 
 // zoned notes that all fire times are by this program's zones.
-func (s *store) zoned(ctx context.Context, now time.Time) error {
+func (s *store) noteZones(ctx context.Context, now time.Time) error {
 	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 zones, $2 now
 		_, err := t.ExecContext(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.now.UnixMilli())

@@ -49,7 +49,7 @@ func (c *cleaner) end(ctx context.Context) error {
 
 // aside runs do in a transaction that gives way to all others. done is false if it had to, or if
 // the lock is lost, and nothing was changed.
-func (c *cleaner) aside(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
+func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	tx, err := c.db.BeginTx(ctx, nil)
@@ -57,7 +57,7 @@ func (c *cleaner) aside(ctx context.Context, do func(context.Context, *sql.Tx) e
 		return false, err
 	}
 	defer tx.Rollback()
-	err = c.giveWay(ctx, tx)
+	err = c.limitLockWait(ctx, tx)
 	held := false
 	if err == nil {
 		held, err = holds(ctx, tx, c.flavor, c.lock, c.now)
@@ -120,7 +120,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 	}
 	before := day(present - longest)
 	var done bool
-	if t.result.Partitions, done, err = t.turnDays(ctx, t.cleaner, present, before); err != nil {
+	if t.result.Partitions, done, err = t.rotatePartitions(ctx, t.cleaner, present, before); err != nil {
 		return err
 	}
 	// A day that only waits to be dropped is not worth deleting row by row.
@@ -166,7 +166,7 @@ func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention
 func (t *purge) repeat(ctx context.Context, batch func(context.Context, *sql.Tx) (removed int, err error)) error {
 	for removed := t.size; removed >= t.size && !t.stopped && !t.result.More; {
 		before := t.result
-		done, err := t.aside(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			removed, err = batch(ctx, tx)
 			return err
 		})

@@ -9,12 +9,12 @@ import (
 
 // The statements of Purge. Expired means: before $1, the start of a UTC day.
 // awaited are the runs whose ends fixed delays have yet to be counted from.
-const awaited = `SELECT t.prev_fire_time AS at, t.id FROM triggers AS t WHERE t.delayed AND t.next_fire_time IS NULL
+const awaitedRuns = `SELECT t.prev_fire_time AS at, t.id FROM triggers AS t WHERE t.delayed AND t.next_fire_time IS NULL
 	AND t.state = 'waiting' AND t.enabled AND t.deleted_at IS NULL AND t.prev_fire_time IS NOT NULL`
 
 // What was scheduled long ago and has ended only now, as a catch-up, is kept from its end on.
 const expiredRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE NOT r.live AND r.scheduled_at < $1
-	AND coalesce(r.ended_at, r.scheduled_at) < $1 AND (r.scheduled_at, r.trigger_id) NOT IN (` + awaited + `)`
+	AND coalesce(r.ended_at, r.scheduled_at) < $1 AND (r.scheduled_at, r.trigger_id) NOT IN (` + awaitedRuns + `)`
 
 const expiredMisfires = `SELECT m.from_at, m.trigger_id FROM misfires AS m WHERE m.from_at < $1 AND m.to_at < $1 AND m.decided_at < $1`
 
@@ -88,7 +88,7 @@ func (t *purge) aged(ctx context.Context, jobs []int64, before int64) (aged []in
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	done, err := t.aside(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		// $1 before; from $2 on: idColumns
 		aged, err = collect(ctx, tx, scanInt, t.rows(0, 2, "", idColumns...)+agedJobs, append([]any{before}, t.batch(jobs)...)...)
 		return err

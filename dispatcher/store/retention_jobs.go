@@ -10,7 +10,7 @@ import (
 const (
 	// spentJobs are those whose time after completion has passed, as far as their states tell.
 	// $1 now, $2 limit
-	spentJobs = `SELECT a.name, j.name FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+	expiredJobs = `SELECT a.name, j.name FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.delete_after_completion > 0 AND j.deleted_at IS NULL AND j.completed_at + j.delete_after_completion <= $1
 		ORDER BY j.completed_at + j.delete_after_completion LIMIT $2`
 
@@ -25,7 +25,7 @@ func (t *purge) removeExpired(ctx context.Context, present int64) error {
 	jobs, err := collect(listing, t.read, func(row scanner) (j dispatcher.Job, err error) {
 		err = row.Scan(&j.App, &j.Name)
 		return j, err
-	}, spentJobs, present, purgeExpired)
+	}, expiredJobs, present, purgeExpired)
 	cancel()
 	for _, job := range jobs {
 		if err != nil || t.stopped {
@@ -41,7 +41,7 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 	removed := false
 	err := t.change(ctx, dispatcher.Change{Actor: "system", Now: t.now}, func(ctx context.Context, tx *tx) error {
 		removed = false
-		if err := t.giveWay(ctx, tx.Tx); err != nil {
+		if err := t.limitLockWait(ctx, tx.Tx); err != nil {
 			return err
 		}
 		if held, err := holds(ctx, tx, t.flavor, t.lock, t.now); err != nil || !held {

@@ -190,7 +190,7 @@ func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 		c := dispatcher.Calendar{App: app}
 		var text string
 		err := row.Scan(&c.Name, &text)
-		define(&c, text)
+		decodeCalendar(&c, text)
 		return c, err
 	}, list, dispatcher.AppID(app), revision)
 }

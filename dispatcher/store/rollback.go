@@ -67,7 +67,7 @@ func (s *store) DeclareRollback(ctx context.Context, reason string, change dispa
 		if err := declareRollback(ctx, t.execute, t.now, reason, change.Actor); err != nil {
 			return err
 		}
-		t.tell("")
+		t.notify("")
 		r, _, err := unsettled(ctx, t)
 		done = r.Rollback
 		return err
@@ -117,14 +117,14 @@ func (t *tx) settleRollback(ctx context.Context) error {
 			return fmt.Errorf("settle the rollback: %w", err)
 		}
 	}
-	t.tell("")
+	t.notify("")
 	return nil
 }
 
 func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if now, err = s.present(ctx, now); err != nil {
+	if now, err = s.orClock(ctx, now); err != nil {
 		return done, err
 	}
 	r, found, err := unsettled(ctx, s.read)
@@ -133,7 +133,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	}
 	reason := fmt.Sprintf("the database lost commits, as was noticed at %s, and an operator chose to skip", dispatcher.FormatInstant(r.At))
 	// $3 up to when
-	page, err := s.rearmed(ctx, `t.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
+	page, err := s.reschedule(ctx, `t.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
 		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
 			moved, missed := dispatcher.SkipDue(job, name, calendars, r.skipTo, reason)
 			for i := range missed {
@@ -146,14 +146,14 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	}
 	if page.last != 0 {
 		done.Last, done.More = page.last, true
-		done.Triggers, err = s.writeRearmed(ctx, page.triggers, now, func(context.Context, *tx, []int64) error { return nil })
+		done.Triggers, err = s.writeRescheduled(ctx, page.triggers, now, func(context.Context, *tx, []int64) error { return nil })
 		return done, err
 	}
 	if after != 0 {
 		done.More = true
 		return done, nil // once more from the first: what was changed meanwhile may be as due as before
 	}
-	if done.Runs, err = s.endRuns(ctx, s.hot.stranded, s.hot.strand, now); err != nil {
+	if done.Runs, err = s.endRuns(ctx, s.hot.rollbackSkippable, s.hot.rollbackSkip, now); err != nil {
 		return done, fmt.Errorf("end runs: %w", err)
 	}
 	if done.More = done.Runs > 0; done.More {
@@ -170,14 +170,14 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 
 // stranded chooses the runs that were under way when the rollback was noticed. days is within where
 // it helps. $4 limit
-func stranded(days string) string {
+func skippableRuns(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, r.node AS dead,
 			COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
 		FROM n CROSS JOIN installation AS i JOIN runs AS r ON r.live AND r.scheduled_at <= i.rolled_back_at
 		WHERE i.rollback_choice = 'skip'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
 }
 
-const strandRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, next_attempt_at = NULL, class = 'other',
+const skipRolledBackRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, next_attempt_at = NULL, class = 'other',
 		error = 'the database lost commits, and an operator chose to skip what was under way'
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
 	RETURNING ` + heldColumns

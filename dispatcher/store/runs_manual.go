@@ -91,7 +91,7 @@ func (s *store) CancelRun(ctx context.Context, id string, change dispatcher.Chan
 		if _, err := t.ExecContext(ctx, cancel, append(key, t.now.UnixMilli(), dispatcher.ClassCancelled, why)...); err != nil {
 			return err
 		}
-		t.tell(id)
+		t.notify(id)
 		return nil
 	})
 }

@@ -73,12 +73,12 @@ type querier interface {
 }
 
 // wider is a row that has columns before and after those which its scan function knows.
-type wider struct {
+type widerRow struct {
 	scanner
 	before, after []any
 }
 
-func (w wider) Scan(dest ...any) error {
+func (w widerRow) Scan(dest ...any) error {
 	return w.scanner.Scan(slices.Concat(w.before, dest, w.after)...)
 }
 

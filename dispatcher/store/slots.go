@@ -44,7 +44,7 @@ const leaveSlots = ` UPDATE slots AS r SET node = 0, token = 0 FROM b WHERE` + s
 const waitRuns = ` UPDATE runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
 	FROM b WHERE` + fence
 
-const rouseRuns = ` UPDATE runs AS r SET node = 0 FROM b WHERE` + sameRun + ` AND r.node = -1 AND r.live = b.yes`
+const wakeRuns = ` UPDATE runs AS r SET node = 0 FROM b WHERE` + sameRun + ` AND r.node = -1 AND r.live = b.yes`
 
 // A run that is skipped has made no attempt.
 const skipRuns = ` UPDATE runs AS r SET live = FALSE, state = 'skipped', token = 0, ended_at = b.now, error = b.error,
@@ -60,7 +60,7 @@ const cancelRuns = ` UPDATE runs AS r SET live = FALSE, state = 'cancelled', tok
 	FROM b WHERE` + fence
 
 // contested are jobs of which runs wait, or slots are left of runs that have ended.
-const contested = `SELECT r.job_id FROM runs AS r WHERE r.live AND r.node = -1
+const contendedJobs = `SELECT r.job_id FROM runs AS r WHERE r.live AND r.node = -1
 	UNION SELECT s.job_id FROM slots AS s
 		LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
 	WHERE coalesce(r.live, FALSE) = FALSE`
@@ -75,7 +75,7 @@ func slotStatementsOf(f flavor) slotStatements {
 	jobs, keys, ends := f.rows(0, 1, "", idColumns...), f.rows(0, 3, "", keyColumns...), f.rows(0, 3, "", endColumns...)
 	all := slotStatements{
 		lockJobs: jobs + lockBounds, live: jobs + liveRuns, held: jobs + heldSlots,
-		free: keys + freeSlots, leave: keys + leaveSlots, wait: keys + waitRuns, wake: keys + rouseRuns,
+		free: keys + freeSlots, leave: keys + leaveSlots, wait: keys + waitRuns, wake: keys + wakeRuns,
 		skip: ends + skipRuns, cancel: ends + cancelRuns, cancelAttempts: ends + cancelAttempts,
 		grant: f.rows(0, 1, "", slotColumns...) + grantSlots,
 	}
@@ -129,7 +129,7 @@ func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) err
 func (s *store) GrantWaiting(ctx context.Context) error {
 	find, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	jobs, err := collect(find, s.read, scanInt, contested)
+	jobs, err := collect(find, s.read, scanInt, contendedJobs)
 	if err != nil {
 		return fmt.Errorf("look for slots to pass on: %w", err)
 	}
@@ -148,7 +148,7 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if err := s.known(ctx, app, job, ""); err != nil {
+	if err := s.mustExist(ctx, app, job, ""); err != nil {
 		return nil, err
 	}
 	// $1 job. A slot whose run has ended and whose node is dead is nobody's.

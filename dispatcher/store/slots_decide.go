@@ -131,7 +131,7 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 		switch verdict {
 		case dispatcher.SlotStay:
 			if !r.Live {
-				t.tell(r.String()) // its node may have missed that it was cancelled
+				t.notify(r.String()) // its node may have missed that it was cancelled
 			}
 		case dispatcher.SlotBegin:
 			c.begin = append(c.begin, r)
@@ -143,7 +143,7 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 			c.skip = append(c.skip, ending{r, whySkipped(job, all, verdicts, byKey, r)})
 		case dispatcher.SlotCancel:
 			c.cancel = append(c.cancel, ending{r, "replaced by run " + latestLive(all).String()})
-			t.tell(r.String())
+			t.notify(r.String())
 		}
 	}
 	if len(c.wake)+len(c.skip) > 0 {

@@ -35,14 +35,14 @@ type sqlite struct {
 
 func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error) {
 	var guard *os.File // closing a nil one is a harmless error
-	if !o.Beside {
+	if !o.AlongsideNode {
 		if guard, err = lockFile(a.path + ".lock"); err != nil {
 			return nil, err
 		}
 	}
 	// Who closes the database removes the log; it is there after a crash, or beside a node.
 	log, err := os.Stat(a.path + "-wal")
-	crashed := !o.Beside && err == nil && log.Size() > 0
+	crashed := !o.AlongsideNode && err == nil && log.Size() > 0
 	// FULL: after a loss of power nothing that was committed is missing, so no fire comes twice.
 	const pragmas = `_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)`
 	file := "file:" + (&url.URL{Path: filepath.ToSlash(a.path)}).EscapedPath() + "?"
@@ -133,16 +133,16 @@ func (s *sqlite) statements() statements {
 	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable(""))
 	all.adoptable = read(adopt + adoptableSpan)
 	all.adopt = writeAt(5, adopt+insertLost, adopt+adoptRuns)
-	failLost := s.rows(3, 5, "", idColumns...) + chosen(forfeited(""))
-	all.forfeitable = read(failLost + chosenSpan)
+	failLost := s.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(""))
+	all.lostRuns = read(failLost + chosenSpan)
 	all.failLost = writeAt(3, failLost+insertLost, failLost+failLostRuns)
-	left := s.rows(3, 5, "", idColumns...) + chosen(stranded(""))
-	all.stranded, all.strand = read(left+chosenSpan), writeAt(3, left+insertLost, left+strandRuns)
+	left := s.rows(3, 5, "", idColumns...) + chosen(skippableRuns(""))
+	all.rollbackSkippable, all.rollbackSkip = read(left+chosenSpan), writeAt(3, left+insertLost, left+skipRolledBackRuns)
 	failed := s.rows(0, 3, "", againColumns...) + chosen(again)
 	all.again = write(failed+insertFailed, failed+retryRuns)
-	retry, over := s.rows(5, 8, "", adoptColumns...)+chosen(retriable("")), s.rows(3, 5, "", idColumns...)+chosen(outdated(""))
-	all.retriable, all.adoptRetries = read(retry+adoptableSpan), write(retry+adoptRuns)
-	all.outdated, all.giveUp = read(over+chosenSpan), write(over+giveUpRuns)
+	retry, over := s.rows(5, 8, "", adoptColumns...)+chosen(dueRetries("")), s.rows(3, 5, "", idColumns...)+chosen(expiredRetries(""))
+	all.dueRetries, all.adoptRetries = read(retry+adoptableSpan), write(retry+adoptRuns)
+	all.expiredRetries, all.giveUp = read(over+chosenSpan), write(over+giveUpRuns)
 	return all
 }
 
@@ -228,7 +228,7 @@ func (s *sqlite) fixPresent(ctx context.Context, tx *sql.Tx, hot statement, args
 	return args, nil
 }
 
-func (s *sqlite) notification(context.Context, *sql.Tx, dispatcher.Notification) error { return nil }
+func (s *sqlite) sendNotification(context.Context, *sql.Tx, dispatcher.Notification) error { return nil }
 
 func (s *sqlite) committed(notifications []dispatcher.Notification) { s.hub.publish(notifications) }
 
@@ -237,9 +237,9 @@ func (s *sqlite) listen(ctx context.Context, notification func(dispatcher.Notifi
 	return nil
 }
 
-func (s *sqlite) giveWay(context.Context, *sql.Tx) error { return nil }
+func (s *sqlite) limitLockWait(context.Context, *sql.Tx) error { return nil }
 
-func (s *sqlite) turnDays(context.Context, cleaner, int64, int64) (int, bool, error) {
+func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, bool, error) {
 	return 0, true, nil
 }
 

@@ -26,7 +26,7 @@ type Options struct {
 	// Beside is for tools that manage tokens or nodes: it opens a SQLite database that a node may
 	// be using, and any database whose secrets are stored under other keys. Nothing that fires
 	// may be opened so.
-	Beside bool
+	AlongsideNode bool
 	// Shared says that several nodes of this process use a SQLite database, as simulations have
 	// it; otherwise a node that registers is the only one. PostgreSQL makes no difference.
 	Shared bool
@@ -76,7 +76,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)
-	if err == nil && !o.Beside {
+	if err == nil && !o.AlongsideNode {
 		err = s.checkKeys(ctx)
 	}
 	if err != nil {

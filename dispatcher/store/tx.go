@@ -44,7 +44,7 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 			return err
 		}
 		for _, notification := range t.notifications {
-			if err := s.notification(ctx, t.Tx, notification); err != nil {
+			if err := s.sendNotification(ctx, t.Tx, notification); err != nil {
 				return err
 			}
 		}
@@ -68,7 +68,7 @@ func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64,
 }
 
 // tell adds a hint: run is the id of a run that was cancelled, or empty.
-func (t *tx) tell(run string) {
+func (t *tx) notify(run string) {
 	t.notifications = append(t.notifications, dispatcher.Notification{Run: run})
 }
 
@@ -77,7 +77,7 @@ func (t *tx) audit(ctx context.Context, action, app, subject string, revision in
 	if err := insertAuditEntry(ctx, t.execute, t.now, t.by, action, app, subject, revision); err != nil {
 		return err
 	}
-	t.tell("")
+	t.notify("")
 	return nil
 }
 

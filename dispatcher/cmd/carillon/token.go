@@ -65,7 +65,7 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 
 // openBeside opens a database that a node may be using.
 func openBeside(ctx context.Context, database string) (dispatcher.Store, error) {
-	s, err := store.Open(ctx, database, store.Options{Beside: true})
+	s, err := store.Open(ctx, database, store.Options{AlongsideNode: true})
 	if err != nil {
 		return nil, databaseError(database, err)
 	}
