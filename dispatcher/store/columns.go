@@ -49,7 +49,7 @@ var (
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
 		column{"state", text}, column{"class", text}, column{"error", text})
 	againColumns = append(recordColumns[:12:12],
-		column{"next_at", bigint}, column{"until_at", bigint}, column{"spent", integer}, column{"unmade", integer}, column{"stops", boolean})
+		column{"next_at", bigint}, column{"until_at", bigint}, column{"counts", integer}, column{"not_attempted", integer}, column{"stops", boolean})
 	responseColumns     = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"attempt", integer}, {"response", text}}
 	lateColumns         = append(recordColumns[:12:12], column{"late", text})
 	scheduleNextColumns = []column{

@@ -63,6 +63,7 @@ func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 	}
 }
 
+// Calendar returns a calendar by its name.
 func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -78,6 +79,7 @@ func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Cale
 	return found, found.Err
 }
 
+// Calendars returns a page of the calendars of an app, by name.
 func (s *store) Calendars(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -119,6 +121,7 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 	return revision, all, err
 }
 
+// AppCalendars returns all calendars of an app, and the revision of the lot.
 func (s *store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -286,6 +289,7 @@ func (t *tx) countCalendars(ctx context.Context, app string) (int64, error) {
 	return revision, err
 }
 
+// DeleteCalendar deletes a calendar that nothing uses.
 func (s *store) DeleteCalendar(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if _, err := findApp(ctx, t, app, t.lock()); err != nil {

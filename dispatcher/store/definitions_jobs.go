@@ -105,12 +105,14 @@ func (j *jobRow) decode() error {
 	return nil
 }
 
+// Job returns a job with its triggers and warnings.
 func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return s.shownJob(ctx, s.read, app, name)
 }
 
+// Jobs returns a page of the jobs of an app, by name.
 func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Job, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -139,6 +141,7 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 	return jobs, err
 }
 
+// JobsByID returns jobs without their triggers, with the values of their secrets.
 func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -333,6 +336,7 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	return t.retireTriggers(ctx, job, removed)
 }
 
+// DeleteJob deletes a job and retires its triggers. Its ledger stays.
 func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, t.lock())

@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// PauseJob pauses or resumes a job, or one of its triggers.
 func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool, change dispatcher.Change) (stored dispatcher.Job, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, t.lock())

@@ -53,6 +53,7 @@ func adoptable(days string) string {
 		ORDER BY r.scheduled_at, r.trigger_id LIMIT $6`
 }
 
+// Adopt gives a node runs that nobody works on, or retries that are due.
 func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
 	names, served, err := s.adoptLists(ctx, query.Apps, query.Labels)
 	if err != nil {
@@ -135,6 +136,7 @@ func begunByDeadNodes(days string) string {
 // endBatch bounds what one statement ends; the next round ends the rest.
 const endBatch = 1000
 
+// FailLostRuns ends the runs that dead nodes had begun, and returns how many.
 func (s *store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
 	return s.endRuns(ctx, s.hot.lostRuns, s.hot.failLost, now)
 }

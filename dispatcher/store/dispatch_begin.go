@@ -16,6 +16,7 @@ const beginRuns = ` UPDATE runs AS r SET state = 'running', started_at = COALESC
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within + `
 	RETURNING ` + heldColumns
 
+// Begin commits that the requests of runs are about to be sent, and returns the runs still held.
 func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -30,6 +31,7 @@ func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 const releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL, attempt = r.attempt - 1
 	FROM b WHERE` + fence
 
+// Release hands back runs that were not begun, for any node to adopt.
 func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 	if len(runs) == 0 {
 		return nil

@@ -35,6 +35,7 @@ const insertNewRuns = newRuns + ` RETURNING ` + heldColumns
 
 const insertRuns = newRuns + ` ON CONFLICT DO NOTHING RETURNING ` + heldColumns
 
+// Claim advances triggers and inserts their runs, and returns the runs that were won.
 func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
 	if len(batch.Advances) == 0 {
 		return nil, nil
@@ -112,6 +113,7 @@ func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement,
 const heldRuns = `SELECT ` + heldColumns + ` FROM runs
 	WHERE live AND node = $1 AND (token = $2 OR $2 = 0) AND state NOT IN ('running', 'retrying')`
 
+// Held returns the live runs that a node holds and has not begun.
 func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
 	held, err := s.heldRuns(ctx, claimTimeout, s.hot.held, []any{int64(node), int64(token)})
 	if err != nil {

@@ -21,6 +21,7 @@ const tooLate = ` AND t.due_at + t.misfire_after < (SELECT now FROM n)`
 
 const dueOrder = ` ORDER BY t.due_at, t.id LIMIT $5`
 
+// Due reads one page of the triggers that are due in the window, or overdue.
 func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -43,6 +44,7 @@ func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatche
 	return due, err
 }
 
+// OverdueApps returns the apps that have overdue triggers for a node of these labels.
 func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, now time.Time) ([]string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

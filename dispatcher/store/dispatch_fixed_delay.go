@@ -38,6 +38,7 @@ const scheduleNext = ` UPDATE triggers AS t SET anchor_at = b.anchor, next_fire_
 	FROM b WHERE t.id = b.id AND t.state = b.waiting AND t.revision = b.revision AND t.calendar_revision = b.calendars
 		AND t.prev_fire_time = b.prev AND (t.next_fire_time IS NULL) = b.yes AND t.delayed = b.yes`
 
+// EndedDelays returns the fixed delays whose latest run has ended.
 func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -60,6 +61,7 @@ func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]disp
 	return all, nil
 }
 
+// ScheduleNext gives fixed delays their next fires.
 func (s *store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
 	if len(delayed) == 0 {
 		return nil

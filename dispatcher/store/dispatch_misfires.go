@@ -20,6 +20,7 @@ const insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_
 	SELECT c.next, c.to_at, c.id, c.job_id, c.missed, c.decision, c.reason, c.run_at, $1, c.now FROM c
 	WHERE c.decision <> 'fire_all' ON CONFLICT DO NOTHING`
 
+// Settle records what is decided about missed fires, and returns the catch-up runs that were won.
 func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
 	if len(batch.Settlements) == 0 {
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// Quarantine puts a trigger that cannot be evaluated into state error.
 func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reason string) error {
 	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id, $2 revision, $3 reason. The next fire time stays: a change of the definition
@@ -20,6 +21,7 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 	})
 }
 
+// Disable puts the trigger of a run into state error, and audits that.
 func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason string, now time.Time) error {
 	return s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
 		var app, job, trigger string

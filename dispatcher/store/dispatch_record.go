@@ -20,6 +20,7 @@ const recordLate = ` UPDATE attempts AS r SET late_result = b.late FROM b
 	WHERE` + sameRun + ` AND r.attempt = b.attempt AND r.node = b.node AND r.late_result IS NULL
 		AND NOT (r.state = b.state AND r.started_at = b.started_at AND r.ended_at = b.ended_at)`
 
+// Record stores the outcomes of attempts, and what becomes of their runs.
 func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 	if len(records) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 // again chooses the runs of the batch that are still held. Where the trigger's next fire ends
 // the retries, that is when they end at the latest; if it was claimed already, at once.
 const again = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.attempt AS over,
-		b.node, b.started_at, b.ended_at, b.http_status, b.state, b.class, b.error, b.next_at, b.spent, b.unmade,
+		b.node, b.started_at, b.ended_at, b.http_status, b.state, b.class, b.error, b.next_at, b.counts, b.not_attempted,
 		CASE WHEN b.stops = b.yes AND t.prev_fire_time > r.scheduled_at THEN 0
 			WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
 			ELSE b.until_at END AS until_at
@@ -22,14 +22,14 @@ const again = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.ki
 // The row of a run that goes on makes place for its next attempt.
 const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.node, c.started_at, c.ended_at, c.http_status, c.state, c.class, c.error
-	FROM c WHERE c.unmade = 0 AND c.next_at <= c.until_at ON CONFLICT DO NOTHING`
+	FROM c WHERE c.not_attempted = 0 AND c.next_at <= c.until_at ON CONFLICT DO NOTHING`
 
 const retryRuns = ` UPDATE runs AS r SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at THEN 0 ELSE r.token END,
 		state = CASE WHEN c.next_at <= c.until_at THEN 'retrying' ELSE c.state END,
 		next_attempt_at = CASE WHEN c.next_at <= c.until_at THEN c.next_at END,
 		ended_at = CASE WHEN c.next_at <= c.until_at THEN NULL ELSE c.ended_at END,
-		attempt = CASE WHEN c.next_at <= c.until_at THEN c.over - c.unmade ELSE c.over END,
-		retry_until = c.until_at, failures = r.failures + c.spent, started_at = c.started_at, http_status = c.http_status,
+		attempt = CASE WHEN c.next_at <= c.until_at THEN c.over - c.not_attempted ELSE c.over END,
+		retry_until = c.until_at, failures = r.failures + c.counts, started_at = c.started_at, http_status = c.http_status,
 		class = c.class, error = c.error
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within
 
@@ -79,14 +79,14 @@ func partRetries(records []dispatcher.Record) (ended, again []dispatcher.Record)
 // nextAttempts returns the columns that againColumns has besides those of a record.
 func nextAttempts(records []dispatcher.Record) []any {
 	var at, until []int64
-	var spent, notAttempted []int32
+	var counts, notAttempted []int32
 	var stops []bool
 	for _, r := range records {
 		at, until = append(at, r.Next.At.UnixMilli()), append(until, r.Next.Until.UnixMilli())
-		spent, notAttempted = append(spent, number(r.Next.CountsAsFailure)), append(notAttempted, number(r.Next.NotAttempted))
+		counts, notAttempted = append(counts, number(r.Next.CountsAsFailure)), append(notAttempted, number(r.Next.NotAttempted))
 		stops = append(stops, r.Next.StopAtNextFire)
 	}
-	return []any{at, until, spent, notAttempted, stops}
+	return []any{at, until, counts, notAttempted, stops}
 }
 
 // number is 1 for true.
@@ -97,6 +97,7 @@ func number(yes bool) int32 {
 	return 0
 }
 
+// NextRetry returns when the first retry after an instant is due; zero: there is none.
 func (s *store) NextRetry(ctx context.Context, after time.Time) (time.Time, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -109,6 +110,7 @@ func (s *store) NextRetry(ctx context.Context, after time.Time) (time.Time, erro
 	return instant(at), nil
 }
 
+// GiveUp ends the retrying runs whose time is over, and returns how many.
 func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
 	given, err := s.endRuns(ctx, s.hot.expiredRetries, s.hot.giveUp, now)
 	if err != nil {

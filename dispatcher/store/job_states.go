@@ -30,6 +30,7 @@ type stateRow struct {
 	triggers []int64
 }
 
+// RollUp works out the states of a page of jobs, and writes those that changed.
 func (s *store) RollUp(ctx context.Context, after int64, limit int) (rolled dispatcher.RolledUp, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

@@ -31,6 +31,7 @@ const (
 	lockHeld = `SELECT 1 FROM locks WHERE name = $1 AND holder = $2 AND fence = $3 AND locked_until > $4`
 )
 
+// Lock takes those of the named locks that are free.
 func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks []dispatcher.Lock, err error) {
 	if len(request.Names) == 0 {
 		return nil, nil
@@ -51,6 +52,7 @@ func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks
 	return locks, nil
 }
 
+// Unlock gives locks back.
 func (s *store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	if len(locks) == 0 {
 		return nil

@@ -46,6 +46,7 @@ func scanNode(row scanner) (dispatcher.Node, error) {
 	return n.Node, err
 }
 
+// Installation returns the random id of this database.
 func (s *store) Installation(ctx context.Context) (string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -59,12 +60,14 @@ func (s *store) Installation(ctx context.Context) (string, error) {
 	return id, err
 }
 
+// Clock reads the database's clock.
 func (s *store) Clock(ctx context.Context) (time.Time, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
 	return s.clock(ctx, s.heartbeat)
 }
 
+// Register adds a node to the fleet, paused if the database lost commits.
 func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Time) error {
 	if node.State != dispatcher.NodePaused {
 		node.State = dispatcher.NodeActive
@@ -109,6 +112,7 @@ var renewHeartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires 
 	WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
 	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
 
+// Heartbeat renews the row of a node, and returns its state and the live nodes.
 func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
@@ -152,6 +156,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	return dispatcher.HeartbeatReply{State: node.State, OperatorState: asked, At: now, Live: live, RolledBack: node.rolledBack}, err
 }
 
+// Deregister takes a node out of the fleet.
 func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
 	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
@@ -181,6 +186,7 @@ const (
 		WHERE me.state <> 'dead' AND me.heartbeat_at = b.heartbeat AND (b.now - me.heartbeat_at) * 2 < $2 AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
 )
 
+// MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
 func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (dead int, err error) {
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		var affected int64
@@ -204,6 +210,7 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 	return dead, err
 }
 
+// Nodes returns all nodes, dead ones too until they are purged.
 func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -212,6 +219,7 @@ func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 	return nodes, err
 }
 
+// SetNodeState pauses, resumes or drains a node.
 func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (node dispatcher.Node, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if state == dispatcher.NodeActive {

@@ -8,6 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
+// ZonesChanged tells whether fire times may be worked out with other time zone data than this
+// program has.
 func (s *store) ZonesChanged(ctx context.Context) (bool, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -21,6 +23,8 @@ func (s *store) ZonesChanged(ctx context.Context) (bool, error) {
 	return n == 1, err
 }
 
+// RescheduleForZones works out again the fire times of a page of triggers that depend on time
+// zones.
 func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.Rescheduled, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

@@ -77,6 +77,7 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 	return err == nil, err
 }
 
+// Purge removes what is older than its retention, a bounded part of it at a time.
 func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
 	c, err := s.cleaner(ctx, node, now)
 	if err != nil {

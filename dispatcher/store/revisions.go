@@ -98,6 +98,7 @@ func (t *tx) rememberCalendar(ctx context.Context, app, name string, definition 
 	return nil
 }
 
+// AppHistory returns how far the history of an app goes back, and whether it was enabled.
 func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (dispatcher.AppHistory, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -139,6 +140,7 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	return record, err
 }
 
+// EveryJobName returns a page of the names of jobs that an app has or had.
 func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Page) ([]string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -154,6 +156,7 @@ func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Pa
 // was claimed ahead, by twice the longest claim lead.
 const settledLate = 10_000 // milliseconds
 
+// TriggerHistories returns the revisions of a job's triggers since an instant.
 func (s *store) TriggerHistories(ctx context.Context, app, job string, since time.Time) ([]dispatcher.TriggerHistory, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -179,6 +182,7 @@ func (s *store) TriggerHistories(ctx context.Context, app, job string, since tim
 	return records, err
 }
 
+// CalendarsAt returns the calendars of an app as they were at a revision of the lot.
 func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -195,6 +199,7 @@ func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 	}, list, dispatcher.AppID(app), revision)
 }
 
+// Fires returns the scheduled runs of a job between two instants.
 func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

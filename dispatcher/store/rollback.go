@@ -52,6 +52,7 @@ func (t *tx) lockRollback(ctx context.Context) (rollback, bool, error) {
 	return unsettled(ctx, t)
 }
 
+// Rollback returns the rollback that is not settled yet, or nil.
 func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -62,6 +63,7 @@ func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 	return &r.Rollback, nil
 }
 
+// DeclareRollback notes that the database lost commits, and pauses all nodes.
 func (s *store) DeclareRollback(ctx context.Context, reason string, change dispatcher.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if err := declareRollback(ctx, t.execute, t.now, reason, change.Actor); err != nil {
@@ -75,6 +77,7 @@ func (s *store) DeclareRollback(ctx context.Context, reason string, change dispa
 	return done, err
 }
 
+// ResolveRollback notes whether the lost fires are to be skipped or replayed.
 func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change dispatcher.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		r, found, err := t.lockRollback(ctx)
@@ -121,6 +124,8 @@ func (t *tx) settleRollback(ctx context.Context) error {
 	return nil
 }
 
+// SkipRolledBack skips a page of what was due before a rollback was resolved, and settles the
+// rollback at the end.
 func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

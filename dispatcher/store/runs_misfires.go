@@ -24,6 +24,7 @@ func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 	return m, err
 }
 
+// Misfires returns a page of the decisions about missed fires, latest first.
 func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

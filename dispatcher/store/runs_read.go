@@ -139,6 +139,7 @@ func (s *store) mustExist(ctx context.Context, app, job, trigger string) error {
 	return nil
 }
 
+// Run returns a run with its attempts.
 func (s *store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

@@ -34,6 +34,7 @@ func (s *store) recordResponses(ctx context.Context, records []dispatcher.Record
 	return nil
 }
 
+// insertResponses stores the responses of some records.
 func (s *store) insertResponses(ctx context.Context, records []dispatcher.Record) error {
 	var at, trigger []int64
 	var kind, attempt []int32

@@ -88,6 +88,7 @@ func slotStatementsOf(f flavor) slotStatements {
 // slotsAtOnce is of how many jobs one transaction decides.
 const slotsAtOnce = 100
 
+// Acquire gives runs that are about to begin their slots, and returns those that may begin.
 func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted []dispatcher.HeldRun, err error) {
 	for _, run := range runs {
 		s.rollbacks.handedBack(run.RunKey) // it may have to wait
@@ -107,6 +108,7 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 	return granted, nil
 }
 
+// ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
 func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
 	for part := range slices.Chunk(sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), slotsAtOnce) {
 		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
@@ -126,6 +128,7 @@ func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) err
 	return nil
 }
 
+// GrantWaiting grants free slots to waiting runs of all jobs.
 func (s *store) GrantWaiting(ctx context.Context) error {
 	find, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -145,6 +148,7 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 	return nil
 }
 
+// Slots returns the slots of a job that are taken.
 func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

@@ -101,6 +101,7 @@ func bound(ctx context.Context, most time.Duration) (context.Context, context.Ca
 	return context.WithTimeout(ctx, most)
 }
 
+// Listen calls notification for each change that nodes should know of, until ctx ends.
 func (s *store) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
 	return s.listen(ctx, notification)
 }
