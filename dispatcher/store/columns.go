@@ -59,10 +59,10 @@ var (
 		{"from_at", bigint}, {"to_at", bigint}, {"trigger_id", bigint}, {"job_id", bigint}, {"missed", bigint},
 		{"decision", text}, {"reason", text}, {"decided_at", bigint},
 	}
-	endColumns     = append(keyColumns[:5:5], column{"error", text})
-	slotColumns    = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
-	idColumns      = []column{{"id", bigint}}
-	nameColumns    = []column{{"name", text}}
+	endColumns        = append(keyColumns[:5:5], column{"error", text})
+	slotColumns       = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
+	idColumns         = []column{{"id", bigint}}
+	nameColumns       = []column{{"name", text}}
 	rescheduleColumns = []column{
 		{"of_trigger", bigint}, {"revision", bigint}, {"calendars", bigint}, {"from_at", bigint}, {"next", bigint}, {"due", bigint}, {"state", text}, {"error", text},
 	}

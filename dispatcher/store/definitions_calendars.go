@@ -19,21 +19,21 @@ type calendarDefinition struct {
 	Bases    []string                `json:"bases,omitempty"`
 }
 
-// definition returns the JSON of what c excludes.
+// encodeCalendar returns the JSON of what c excludes.
 func encodeCalendar(c dispatcher.Calendar) (string, error) {
 	text, err := json.Marshal(calendarDefinition{c.Timezone, c.Rules, c.Bases})
 	return string(text), err
 }
 
-// define sets what c excludes. What a newer version has written, such as a rule of a kind that
-// this one does not know, must not be taken for nothing: the calendar is then in error.
+// decodeCalendar sets what c excludes. A definition of a newer version, such as a rule of an unknown
+// kind, must not count as empty: it puts the calendar in error.
 func decodeCalendar(c *dispatcher.Calendar, text string) {
 	var d calendarDefinition
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
 		c.Err = fmt.Errorf("calendar %s/%s: stored definition: %w", c.App, c.Name, err)
-		// Anyone who builds on which calendar is most likely still to be seen, and needed there.
+		// Its bases can most likely still be read, and others depend on them.
 		var bases struct {
 			Bases []string `json:"bases"`
 		}

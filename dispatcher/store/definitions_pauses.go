@@ -87,7 +87,8 @@ func inError(job dispatcher.Job, trigger string) bool {
 	return false
 }
 
-// scheduleNextJob writes a job, its triggers in state error armed again as if it had been declared again.
+// restartTriggers writes a job as if it had been declared again, so that its triggers in state error
+// are scheduled again.
 func (s *store) restartTriggers(ctx context.Context, t *tx, job *dispatcher.Job) error {
 	revision, calendars, err := calendarsOf(ctx, t, job.App, *job)
 	if err != nil {

@@ -23,8 +23,8 @@ func scanSealed(row scanner) (r sealedRow, err error) {
 	return r, row.Scan(&r.jobID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
 }
 
-// place is what a secret is bound to: its job, its field, and where it is sent. Who can write to the
-// database and has no key can move it to no other.
+// sealedFor is what a secret is bound to: its job, its field, and where it is sent. Without a key, even
+// someone who can write to the database cannot move it to another.
 func sealedFor(job dispatcher.Job, path string) string {
 	return job.App + "/" + job.Name + path + " " + job.Target.Origin()
 }

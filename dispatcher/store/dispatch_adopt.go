@@ -15,14 +15,14 @@ const mayRun = `j.app_id IN (SELECT id FROM apps WHERE enabled AND ($7 = 0 OR na
 		AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $3 AND state = 'active')`
 
-// unsent tells of the runs of dead nodes that were surely not sent: their node knew the job as it is.
+// unsent selects the runs of dead nodes that were surely not sent: their node knew the job as it is.
 const unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
 
 const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', c.why
 	FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
-// Who adopts a run knows its job as it is now.
+// The node that adopts a run knows its job as it is now.
 // $3 node, $4 token
 const adoptRuns = ` UPDATE runs AS r SET node = $3, token = $4, revision = c.job_revision, claimed_at = c.now, started_at = NULL, attempt = c.over + 1,
 		state = 'claimed', next_attempt_at = NULL, http_status = 0, class = '', error = ''
@@ -35,12 +35,11 @@ const chosenSpan = ` SELECT min(c.of_at), max(c.of_at) FROM c`
 
 const adoptableSpan = chosenSpan + ` WHERE CAST($4 AS bigint) <> 0` // every parameter needs a type
 
-// adoptable chooses runs that nobody works on. Its order lets none starve. Those of a
-// disabled app wait until it is enabled, and those of a job that requires labels for a node
-// that has them. days is within where it helps: SQLite has no partitions, and would read all
+// adoptable chooses runs that no node works on. Its order lets none starve. Runs of a disabled app
+// wait until the app is enabled, and runs of a job that requires labels wait for a node with them. days is within where it helps: SQLite has no partitions, and would read all
 // runs between the bounds rather than look into runs_live.
-// What a dead node had claimed may have been sent, unless its job wants a request at most once:
-// then it would have been begun before. Such an attempt was none, and its number is used again.
+// A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
+// then the node would have begun it first. The number of an attempt that was not made is used again.
 // $3 node, $6 limit, $7 number of apps. SQLite's RETURNING knows no "r.", hence the names.
 func adoptable(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
@@ -125,7 +124,7 @@ const failLostRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token 
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
 	RETURNING ` + heldColumns
 
-// forfeited chooses the begun runs of dead nodes. $4 limit
+// begunByDeadNodes chooses the begun runs of dead nodes. $4 limit
 func begunByDeadNodes(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
 			r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now

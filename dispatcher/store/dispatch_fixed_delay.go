@@ -32,7 +32,7 @@ var theseEnded = endedColumns + `b JOIN triggers AS t ON t.id = b.id` + latestRu
 
 const waitingExtra = `'waiting' AS waiting`
 
-// A trigger that is paused is armed, too; the poll leaves it out until it is resumed.
+// A paused trigger gets its next fire, too; the poll leaves it out until it is resumed.
 const scheduleNext = ` UPDATE triggers AS t SET anchor_at = b.anchor, next_fire_time = b.next, due_at = b.due, fired = t.fired + 1,
 		state = CASE WHEN b.next IS NULL THEN 'complete' ELSE t.state END
 	FROM b WHERE t.id = b.id AND t.state = b.waiting AND t.revision = b.revision AND t.calendar_revision = b.calendars
@@ -77,7 +77,7 @@ func (s *store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 		next, due = append(next, orNull(one.Next)), append(due, dueOrNull(one.Next, one.Due))
 	}
 	if _, err := s.exec(ctx, s.hot.scheduleNext, s.batch(id, revision, calendars, prev, anchor, next, due)); err != nil {
-		return fmt.Errorf("arm %d fixed delays: %w", len(sorted), err)
+		return fmt.Errorf("schedule next fires of %d fixed delays: %w", len(sorted), err)
 	}
 	return nil
 }

@@ -33,8 +33,8 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 		}
 	}
 	ended, again := partRetries(sorted)
-	// Anyone who sees that a run has ended sees what it was answered. That it could not be kept is no reason
-	// to keep the outcome back.
+	// Responses are stored first, so that an ended run has its response. One that cannot be stored does
+	// not keep the outcome back.
 	err := errors.Join(s.recordResponses(ctx, sorted), s.recordAll(ctx, s.hot.record, ended), s.recordAll(ctx, s.hot.again, again))
 	if err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Parts of the hot statements for runs that are attempted again; see hotsql.go for the names.
+// Parts of the hot statements for runs that are attempted again; see dispatch_sql.go for the names.
 // again chooses the runs of the batch that are still held. Where the trigger's next fire ends
 // the retries, that is when they end at the latest; if it was claimed already, at once.
 const again = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.attempt AS over,
@@ -39,7 +39,7 @@ const giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, 
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.state = 'retrying'` + within + `
 	RETURNING ` + heldColumns
 
-// retriable chooses retrying runs that are due and not over. A pause, or a switch, of the job or
+// dueRetries chooses retrying runs that are due and not over. A pause, or a switch, of the job or
 // trigger holds them, as it holds fires, but not what was asked for by hand. Those whose job or
 // trigger is gone end at their next attempt. days is within where it helps: SQLite has no
 // partitions, and would look through all days instead of the index of these runs.
@@ -53,7 +53,7 @@ func dueRetries(days string) string {
 		ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $6`
 }
 
-// outdated chooses retrying runs whose time is over. $4 limit
+// expiredRetries chooses retrying runs whose time is over. $4 limit
 func expiredRetries(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, n.now
 		FROM n CROSS JOIN runs AS r

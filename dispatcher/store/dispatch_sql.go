@@ -1,7 +1,7 @@
 package store
 
-// Shared parts of the hot statements. Names they rely on: b is the batch, n the present (see
-// flavor.rows), c what was chosen, t a trigger, r a run.
+// Shared parts of the hot statements. Names they rely on: b is the batch, n holds now (see
+// flavor.rows), c is what was chosen, t a trigger, r a run.
 
 // statement is a hot statement. Its parts are one transaction; each has the same parameters.
 type statement struct {
@@ -11,15 +11,15 @@ type statement struct {
 	// it was to insert; empty: that is an error. To be ready for such a row in each insert, as
 	// ON CONFLICT is, makes PostgreSQL insert it tentatively first: a claim cost a tenth more.
 	orElse string
-	// present is the number of the parameter that holds the present, for a statement of several
-	// parts that must share one.
-	present int
+	// now is the number of the parameter that holds now, for a statement of several parts that must
+	// share it.
+	now int
 }
 
 // statements are the hot statements.
 type statements struct {
 	due, overdue, claim, settle, adoptable, adopt, held, release, begin, lostRuns, failLost, record, late, responses, ended, endedOf, scheduleNext statement
-	again, dueRetries, adoptRetries, expiredRetries, giveUp, rollbackSkippable, rollbackSkip                                                                                statement
+	again, dueRetries, adoptRetries, expiredRetries, giveUp, rollbackSkippable, rollbackSkip                                                       statement
 
 	slots                          slotStatements
 	heartbeat, takeLocks, giveBack string
@@ -40,7 +40,7 @@ const sameRun = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_i
 // $1 first day, $2 end of the last
 const within = ` AND (r.scheduled_at >= $1 OR r.scheduled_at > $1) AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)`
 
-// fence lets pass only who holds the run, in the attempt that it holds it for.
+// fence lets only the holder of a run pass, in the attempt that it holds the run for.
 const fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`
 
 // chosen makes a common table expression c of a query or a statement that returns rows.
@@ -50,9 +50,9 @@ func read(part string) statement { return statement{parts: []string{part}, reads
 
 func write(parts ...string) statement { return statement{parts: parts} }
 
-// writeAt is write for parts that share the present, in the parameter of that number.
-func writeAt(present int, parts ...string) statement {
-	return statement{parts: parts, present: present}
+// writeAt is write for parts that share now, in the parameter of that number.
+func writeAt(now int, parts ...string) statement {
+	return statement{parts: parts, now: now}
 }
 
 // common returns the hot statements that are the same in both flavors.
@@ -72,7 +72,7 @@ func common(f flavor) statements {
 		ended:        read(anyEnded),
 		endedOf:      read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
 		adoptable:    read(f.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)) + adoptableSpan),
-		lostRuns:  read(f.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(within)) + chosenSpan),
+		lostRuns:     read(f.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(within)) + chosenSpan),
 		scheduleNext: write(f.rows(0, 1, waitingExtra, scheduleNextColumns...) + scheduleNext),
 		slots:        slotStatementsOf(f),
 		heartbeat:    renewHeartbeat,

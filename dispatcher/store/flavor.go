@@ -11,8 +11,8 @@ import (
 // flavor is what differs between the databases.
 type flavor interface {
 	// rows returns the common table expressions n(now) and b: the batch, one column per
-	// name, with its columns' values in the parameters from $first on; now is the present, or
-	// what parameter $now holds if that is not 0. extra is a list of expressions to add to b.
+	// name, with its columns' values in the parameters from $first on; now is the database's
+	// clock, or parameter $now if that is not 0. extra is a list of expressions to add to b.
 	rows(now, first int, extra string, columns ...column) string
 	// batch returns the parameters that rows speaks of.
 	batch(columns ...any) []any
@@ -25,15 +25,15 @@ type flavor interface {
 	// run runs a hot statement and calls scan for each row of its result; scan may be nil if
 	// there is none. It returns the number of rows that the last part affected.
 	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
-	// hint tells all nodes, at the latest when tx has been committed.
+	// sendNotification notifies all nodes, at the latest when tx has been committed.
 	sendNotification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error
-	// committed is called when a transaction with hints has been committed.
+	// committed is called when a transaction with notifications has been committed.
 	committed(notifications []dispatcher.Notification)
 	// listen is Store.Listen.
 	listen(ctx context.Context, notification func(dispatcher.Notification)) error
-	// giveWay makes a transaction of the clean-up wait for locks only a moment.
+	// limitLockWait makes a transaction of the clean-up wait for locks only a moment.
 	limitLockWait(ctx context.Context, tx *sql.Tx) error
-	// turnDays makes partitions for the days about now and drops those before horizon. done is
+	// rotatePartitions makes partitions for the days about now and drops those before horizon. done is
 	// false if some of these are to be dropped by a later call. Both are Unix milliseconds.
 	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
 	// transient tells an error after which the same transaction may well succeed.

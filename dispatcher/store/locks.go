@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// The statements of locks. The present is that of the statement's begin: who then waits for
-// another's statement judges by an earlier one, which errs on the safe side.
+// The statements of locks. Now is when the statement began. One that waits for another's statement
+// judges by an earlier time, which errs on the safe side.
 const (
 	// What is held is not touched at all: a row that is locked in vain is written, too. What is held
-	// for far longer than anybody asks for is from before the clock was set back, and is free.
+	// for far longer than any node asks for is from before the clock was set back, and is free.
 	// $1 now, $2 holder, $3 at most and $4 at least in milliseconds, from $5 on: names
 	takeLocks = ` INSERT INTO locks AS l (name, holder, fence, locked_until, free_at)
 		SELECT b.name, $2, 1, b.now + $3, b.now + $4 FROM b LEFT JOIN locks AS o ON o.name = b.name

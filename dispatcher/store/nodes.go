@@ -169,7 +169,7 @@ func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
 // purgeNodeAfter is how long a dead node is listed after its last heartbeat.
 const purgeNodeAfter = 24 * time.Hour
 
-// The statements of MarkDead. All read the present themselves: one that was delayed would take
+// The statements of MarkDead. All read the clock themselves: one that was delayed would take
 // the heartbeats of a fleet that is well for old ones, or set them back.
 // $1 now, $2 milliseconds, from $3 on: the id of the node that asks, and its heartbeat
 const (

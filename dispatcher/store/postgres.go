@@ -33,7 +33,7 @@ const adoptPayload = "adopt"
 
 // session is what each connection sets. Without it (as behind a pooler that drops it) all works,
 // only less well: nobody waits long for a lock that an administrator holds, and no statement
-// runs on after its caller gave up. A batch is always small beside the table that it is joined to,
+// runs on after its caller gave up. A batch is always small compared to the table that it is joined to,
 // so it probes an index: up to some 30,000 triggers the planner would rather hash the whole table,
 // which made a claim of 500 six times as slow. Compiling plans of statements this short never pays.
 const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s';
@@ -106,8 +106,8 @@ func poolConfig(a address) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// renewed returns what reads for each connection the files that a URL names: passwords that are
-// tokens, and certificates, last for hours.
+// rereadFiles reads the files that a URL names again for each connection: passwords that are tokens,
+// and certificates, last for hours only.
 func rereadFiles(a address) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, config *pgx.ConnConfig) error {
 		now, err := pgxpool.ParseConfig(a.url)

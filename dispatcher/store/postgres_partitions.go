@@ -28,7 +28,7 @@ const (
 
 // partition is one day of a table.
 type partition struct {
-	table string // runs, attempts or answers
+	table string // runs, attempts or responses
 	day   int64  // its first instant
 }
 
@@ -42,8 +42,8 @@ func parsePartition(name string) (p partition, ok bool) {
 	return partition{table: table, day: at.UnixMilli()}, err == nil
 }
 
-// giveWay: who waits for a lock makes the claims that come after it wait, too, so it gives up
-// after the lead by which fires are claimed.
+// limitLockWait gives up after the lead by which fires are claimed: a transaction that waits for a
+// lock makes the claims after it wait, too.
 func (p *postgres) limitLockWait(ctx context.Context, tx *sql.Tx) error {
 	// Without statistics the planner would read a whole day to find that nothing in it is live.
 	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)

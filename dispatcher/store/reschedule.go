@@ -21,10 +21,10 @@ type rescheduledTrigger struct {
 // rearmedPage is a page of triggers, by id.
 type rescheduledPage struct {
 	triggers map[int64]rescheduledTrigger // that are to be others than they are
-	last     int64             // of all that were looked at; 0: there were none
+	last     int64                        // of all that were looked at; 0: there were none
 }
 
-// present is now, or what the database's clock shows if that is zero, to the millisecond.
+// orClock returns now, or the time of the database's clock if now is zero, to the millisecond.
 func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 	var err error
 	if now.IsZero() {
@@ -33,8 +33,7 @@ func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 	return now.UTC().Truncate(time.Millisecond), err
 }
 
-// rearmed works out again the fire times of armed triggers t, outside a transaction.
-// which tells them from others; its parameters begin with $1, the id that all are after, and $2, how many.
+// reschedule works out again the next fires of triggers t, outside a transaction. which selects them; its parameters begin with $1, the id that all are after, and $2, how many.
 func (s *store) reschedule(ctx context.Context, which string, args []any,
 	move func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire),
 ) (rescheduledPage, error) {
@@ -68,8 +67,8 @@ func (s *store) reschedule(ctx context.Context, which string, args []any,
 }
 
 // writeRearmed writes the fire times of triggers that nobody has claimed or changed meanwhile, and
-// what they missed, and returns how many: what was claimed goes on as who claimed it had it. note
-// leaves in the same transaction whatever else is to be known of those that were won.
+// what they missed, and returns how many. A claimed fire goes on as it was claimed. note writes what
+// else is to be kept of the triggers that were won, in the same transaction.
 func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
 	note func(ctx context.Context, t *tx, won []int64) error,
 ) (moved int, err error) {

@@ -31,7 +31,7 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 	if now, err = s.orClock(ctx, now); err != nil {
 		return done, err
 	}
-	// Only what is armed by the rules of some zone is concerned; which those of UTC are not.
+	// Only fires that depend on the rules of a time zone can move. UTC has none.
 	const zoned = `NOT t.delayed AND (t.timezone NOT IN ('', 'UTC') OR t.calendar <> '')`
 	page, err := s.reschedule(ctx, zoned, []any{after, limit}, func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
 		return dispatcher.RescheduleForZones(job, name, calendars, now)
@@ -55,7 +55,7 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 	return done, err
 }
 
-// zoned notes that all fire times are by this program's zones.
+// noteZones notes that all fire times are by this program's zones.
 func (s *store) noteZones(ctx context.Context, now time.Time) error {
 	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 zones, $2 now

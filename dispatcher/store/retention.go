@@ -47,8 +47,8 @@ func (c *cleaner) end(ctx context.Context) error {
 	return c.Unlock(ctx, []dispatcher.Lock{c.lock})
 }
 
-// aside runs do in a transaction that gives way to all others. done is false if it had to, or if
-// the lock is lost, and nothing was changed.
+// tryTransaction runs do in a transaction that gives up when it has to wait for another. done is
+// false if it gave up, or if the lock is lost; then nothing was changed.
 func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
 	c, err := s.cleaner(ctx, node, now)
 	if err != nil {
-		return dispatcher.Purged{}, fmt.Errorf("tidy history: %w", err)
+		return dispatcher.Purged{}, fmt.Errorf("purge history: %w", err)
 	}
 	if c == nil {
 		return dispatcher.Purged{Busy: true}, nil
@@ -91,12 +91,12 @@ func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time
 		t.size = singleRows
 	}
 	if err := errors.Join(t.run(ctx, now), c.end(ctx)); err != nil {
-		return t.result, fmt.Errorf("tidy history: %w", err)
+		return t.result, fmt.Errorf("purge history: %w", err)
 	}
 	return t.result, nil
 }
 
-// tidying is one call of Purge.
+// purge is one call of Purge.
 type purge struct {
 	cleaner
 	result  dispatcher.Purged
@@ -146,7 +146,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 	return errors.Join(err, t.removeExpired(ctx, present))
 }
 
-// retentions returns those of all apps, also of deleted ones, longest first, and the present.
+// retentions returns those of all apps, also of deleted ones, longest first, and now.
 func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention, present int64, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// spentJobs are those whose time after completion has passed, as far as their states tell.
+	// expiredJobs are those whose time after completion has passed, as far as their states tell.
 	// $1 now, $2 limit
 	expiredJobs = `SELECT a.name, j.name FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.delete_after_completion > 0 AND j.deleted_at IS NULL AND j.completed_at + j.delete_after_completion <= $1
@@ -58,11 +58,11 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		const over = `SELECT 1 FROM jobs AS j WHERE j.id = $1 AND j.completed_at + j.delete_after_completion <= $2
 			AND NOT EXISTS (SELECT 1 FROM (` + holders + `) AS n JOIN runs AS r ON r.node = n.id WHERE r.live AND r.job_id = j.id)`
 		id := dispatcher.JobID(app, name)
-		_, spent, err := first(ctx, tx, scanInt, over, id, present)
+		_, expired, err := first(ctx, tx, scanInt, over, id, present)
 		if err != nil {
 			return err
 		}
-		if removed = spent && job.Complete(); removed {
+		if removed = expired && job.Complete(); removed {
 			return tx.removeJob(ctx, job, "delete after completion")
 		}
 		// Its time begins again, so that it is not in the way of others.

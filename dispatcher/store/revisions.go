@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// What is on record of triggers and calendars, so that a schedule of the past can be told from
-// the present one. It is written where definitions are, and read by explain and audit only.
+// The revisions of triggers and calendars tell past schedules from current ones. They are written with
+// each change of a definition, and read by explain and verify only.
 
 // revisionFields are the columns of trigger_revisions: those of the trigger t, named the same, and
 // what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause
@@ -72,10 +72,10 @@ func (t *tx) remember(ctx context.Context, cause dispatcher.Cause, ids []int64) 
 		SELECT ` + revisionFields.selected("t.") + ` FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
 	now := t.now.UnixMilli()
 	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.batch(ids)...)...); err != nil {
-		return fmt.Errorf("end records of %d triggers: %w", len(ids), err)
+		return fmt.Errorf("end revisions of %d triggers: %w", len(ids), err)
 	}
 	if _, err := t.ExecContext(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.batch(ids)...)...); err != nil {
-		return fmt.Errorf("record %d triggers: %w", len(ids), err)
+		return fmt.Errorf("write revisions of %d triggers: %w", len(ids), err)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (t *tx) rememberCalendar(ctx context.Context, app, name string, definition 
 		_, err = t.ExecContext(ctx, insert, id, name, now, revision, definition)
 	}
 	if err != nil {
-		return fmt.Errorf("record calendar %s/%s: %w", app, name, err)
+		return fmt.Errorf("write revision of calendar %s/%s: %w", app, name, err)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// declareRollback notes a rollback, and pauses the nodes that are active. One that nobody has decided about
-// stands as it is.
+// declareRollback notes a rollback, and pauses the active nodes. A rollback that is noted already, and
+// about which no operator has decided, stays as it is.
 func declareRollback(ctx context.Context, do execute, now time.Time, reason, actor string) error {
 	// $1 now, $2 reason
 	const note = `UPDATE installation SET rolled_back_at = $1, rollback_reason = $2, rollback_choice = '', rollback_skip_to = 0
@@ -44,7 +44,8 @@ func unsettled(ctx context.Context, q querier) (rollback, bool, error) {
 	}, read)
 }
 
-// lockRollback is unsettled, and lets nobody declare or settle one until the transaction ends.
+// lockRollback is unsettled, and keeps others from declaring or settling a rollback until the
+// transaction ends.
 func (t *tx) lockRollback(ctx context.Context) (rollback, bool, error) {
 	if _, err := t.ExecContext(ctx, `UPDATE installation SET rolled_back_at = rolled_back_at WHERE rolled_back_at IS NOT NULL`); err != nil {
 		return rollback{}, false, err
@@ -85,7 +86,7 @@ func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 		case err != nil:
 			return err
 		case !found:
-			return fmt.Errorf("the database was not rolled back, or what becomes of it is settled: %w", dispatcher.ErrConflict)
+			return fmt.Errorf("the database was not rolled back, or it is settled already: %w", dispatcher.ErrConflict)
 		case r.Choice != "":
 			return fmt.Errorf("%s was chosen and is being carried out: %w", r.Choice, dispatcher.ErrConflict)
 		}
@@ -104,7 +105,7 @@ func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 	return done, err
 }
 
-// settleRollback lets the nodes go on that the rollback had paused.
+// settleRollback resumes the nodes that the rollback had paused.
 func (t *tx) settleRollback(ctx context.Context) error {
 	// $1 now
 	const settle = `UPDATE installation SET rolled_back_at = NULL, rollback_reason = '', rollback_choice = '', rollback_skip_to = 0,
@@ -165,7 +166,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 		return done, nil
 	}
 	return done, s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		// Another rollback may have been noticed meanwhile, of which nobody has chosen anything.
+		// Another rollback may have been noticed meanwhile, about which no operator has decided.
 		if again, found, err := t.lockRollback(ctx); err != nil || !found || again != r {
 			return err
 		}
@@ -173,7 +174,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	})
 }
 
-// stranded chooses the runs that were under way when the rollback was noticed. days is within where
+// skippableRuns chooses the runs that were under way when the rollback was noticed. days is within where
 // it helps. $4 limit
 func skippableRuns(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, r.node AS dead,

@@ -53,8 +53,8 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 }
 
 // Runs reads the history of a job or trigger from runs_ended, and its live runs from
-// runs_live; the runs of an app or of all apps come from the primary key, backwards. A
-// small app beside busy ones makes the latter step over what is not its own.
+// runs_live; the runs of an app or of all apps come from the primary key, backwards. For
+// a small app among busy ones, the latter steps over the runs of others.
 func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// keepResponses keeps what attempts were answered, beside their runs, whose rows are hot.
+// keepResponses keeps the responses to attempts in a table of their own, for the rows of runs are hot.
 const keepResponses = ` INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.response FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
 

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// waitingNode is the node of runs that wait for a slot: nobody adopts them, and they are found
-// by runs_live, by job. They were roused when they are of node 0.
+// waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
+// job in runs_live. Once they may ask again, their node is 0.
 const waitingNode = -1
 
 // holders are the nodes that live runs can be of: nobody, anyone who waits for a slot, and those in
@@ -122,7 +122,7 @@ func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) err
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("vacate slots of %d runs: %w", len(runs), err)
+			return fmt.Errorf("release slots of %d runs: %w", len(runs), err)
 		}
 	}
 	return nil
@@ -134,7 +134,7 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 	defer cancel()
 	jobs, err := collect(find, s.read, scanInt, contendedJobs)
 	if err != nil {
-		return fmt.Errorf("look for slots to pass on: %w", err)
+		return fmt.Errorf("look for slots to grant: %w", err)
 	}
 	for part := range slices.Chunk(jobs, slotsAtOnce) {
 		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
@@ -142,7 +142,7 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("pass slots of %d jobs on: %w", len(part), err)
+			return fmt.Errorf("grant slots of %d jobs: %w", len(part), err)
 		}
 	}
 	return nil

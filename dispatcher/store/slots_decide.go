@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// rival is a contender as the tables have it.
+// contender is a run that has or wants a slot, as the tables have it.
 type contender struct {
 	dispatcher.Contender
 	held     dispatcher.HeldRun
@@ -16,9 +16,9 @@ type contender struct {
 	slotNode dispatcher.NodeID // of the slot
 }
 
-// contest is what is decided about the slots of some jobs.
+// arbitration is what is decided about the slots of some jobs.
 type arbitration struct {
-	stale             []dispatcher.HeldRun // whose slots are nobody's
+	stale             []dispatcher.HeldRun // whose slots no run needs any more
 	begin, wait, wake []*contender
 	skip, cancel      []ending
 }
@@ -29,8 +29,8 @@ type ending struct {
 	why string
 }
 
-// contest decides about the slots of jobs and writes what it decides. It returns those of asking
-// that may begin.
+// arbitrate decides about the slots of jobs and writes its decisions. It returns the runs among
+// asking that may begin.
 func (s *store) arbitrate(ctx context.Context, t *tx, ids []int64, asking []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
 	jobs, err := t.lockJobs(ctx, ids)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *store) arbitrate(ctx context.Context, t *tx, ids []int64, asking []disp
 	return granted, s.writeDecisions(ctx, t, c)
 }
 
-// liveContenders reads the live runs of jobs. asking are those that are about to begin; of these, who
-// does not hold its run any more is not told from the others.
+// liveContenders reads the live runs of jobs. asking are those that are about to begin. A run that
+// its node no longer holds does not ask, and is read like any other.
 func (t *tx) liveContenders(ctx context.Context, jobs []int64, asking []dispatcher.HeldRun) (map[int64][]*contender, error) {
 	asks := make(map[dispatcher.RunKey]dispatcher.HeldRun, len(asking))
 	for _, run := range asking {
@@ -80,9 +80,9 @@ func (t *tx) liveContenders(ctx context.Context, jobs []int64, asking []dispatch
 	return all, err
 }
 
-// addSlots adds to the rivals who has a slot, and returns the slots that are nobody's any more:
-// of runs that have ended, unless a live node may still have a request of it in flight. It has not
-// where the outcome is recorded under the token of the slot.
+// addSlots marks the contenders that have a slot. It returns the stale slots: those of runs that have
+// ended, unless a live node may still have a request of the run in flight. It has none once the
+// outcome is recorded under the token of the slot.
 func (t *tx) addSlots(ctx context.Context, jobs []int64, all map[int64][]*contender) (stale []dispatcher.HeldRun, err error) {
 	byKey := map[dispatcher.RunKey]*contender{}
 	for _, contenders := range all {
@@ -119,7 +119,7 @@ func (t *tx) addSlots(ctx context.Context, jobs []int64, all map[int64][]*conten
 	return stale, err
 }
 
-// decide adds what becomes of the rivals of one job.
+// decide adds what becomes of the contenders of one job.
 func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender) {
 	byKey, all := make(map[dispatcher.RunKey]*contender, len(contenders)), make([]dispatcher.Contender, len(contenders))
 	for i, r := range contenders {
@@ -162,7 +162,7 @@ func latestLive(all []dispatcher.Contender) dispatcher.RunKey {
 	return dispatcher.RunKey{}
 }
 
-// whySkipped names who is in the way of a run. all are in order.
+// whySkipped names the run that is in the way of another. all are in order.
 func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision, byKey map[dispatcher.RunKey]*contender, of *contender) string {
 	if job.ConcurrencyPolicy == dispatcher.ConcurrencyReplace {
 		return fmt.Sprintf("replaced by run %s before it began", latestLive(all))
@@ -200,7 +200,7 @@ func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 		{"cancel runs", slots.cancel, s.endingArgs(true, c.cancel...)},
 		{"skip runs", slots.skip, s.endingArgs(true, c.skip...)},
 		{"make runs wait", slots.wait, s.endingArgs(false, plain(c.wait)...)},
-		{"rouse runs", slots.wake, s.endingArgs(false, plain(c.wake)...)},
+		{"wake runs", slots.wake, s.endingArgs(false, plain(c.wake)...)},
 		{"grant slots", slots.grant, s.slotArgs(c.begin)},
 	} {
 		if step.args == nil {
@@ -213,7 +213,7 @@ func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 	return nil
 }
 
-// plain are rivals without a reason, and free those of slots.
+// plain returns contenders that end without a reason, and free those of slots.
 func plain(contenders []*contender) []ending {
 	all := make([]ending, len(contenders))
 	for i, r := range contenders {

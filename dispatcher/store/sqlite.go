@@ -25,7 +25,7 @@ type sqlite struct {
 	write *sql.DB
 	read  *sql.DB
 	hub   *hub
-	guard *os.File // holds the lock for as long as it is open; nil beside a node
+	guard *os.File // holds the lock for as long as it is open; nil next to a node
 	// shared tells that several nodes of this process use the database.
 	shared bool
 
@@ -40,7 +40,7 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 			return nil, err
 		}
 	}
-	// Who closes the database removes the log; it is there after a crash, or beside a node.
+	// Closing the database removes the log. It is there after a crash, or while a node is at work.
 	log, err := os.Stat(a.path + "-wal")
 	crashed := !o.AlongsideNode && err == nil && log.Size() > 0
 	// FULL: after a loss of power nothing that was committed is missing, so no fire comes twice.
@@ -163,7 +163,7 @@ func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(s
 		return 0, err
 	}
 	defer tx.Rollback()
-	if args, err = s.fixPresent(ctx, tx, hot, args); err != nil {
+	if args, err = s.fixNow(ctx, tx, hot, args); err != nil {
 		return 0, err
 	}
 	for _, part := range parts {
@@ -213,22 +213,24 @@ func (s *sqlite) prepare(ctx context.Context, hot statement) ([]*sql.Stmt, error
 	return parts, nil
 }
 
-// fixPresent gives all parts of a statement one present. If each read the clock, a fire that
+// fixNow gives all parts of a statement the same now. If each read the clock, a fire that
 // becomes due between two parts would be advanced by the one and get no run from the other.
-func (s *sqlite) fixPresent(ctx context.Context, tx *sql.Tx, hot statement, args []any) ([]any, error) {
-	if hot.present == 0 || args[hot.present-1] != int64(0) {
+func (s *sqlite) fixNow(ctx context.Context, tx *sql.Tx, hot statement, args []any) ([]any, error) {
+	if hot.now == 0 || args[hot.now-1] != int64(0) {
 		return args, nil
 	}
 	now, err := s.clock(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	args = slices.Clone(args) // the caller's are used again by a retry, which has its own present
-	args[hot.present-1] = now.UnixMilli()
+	args = slices.Clone(args) // the caller's are used again by a retry, which has its own now
+	args[hot.now-1] = now.UnixMilli()
 	return args, nil
 }
 
-func (s *sqlite) sendNotification(context.Context, *sql.Tx, dispatcher.Notification) error { return nil }
+func (s *sqlite) sendNotification(context.Context, *sql.Tx, dispatcher.Notification) error {
+	return nil
+}
 
 func (s *sqlite) committed(notifications []dispatcher.Notification) { s.hub.publish(notifications) }
 

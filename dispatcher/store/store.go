@@ -23,9 +23,9 @@ type Options struct {
 	Notify string
 	// Keys encrypt the values of secrets; nil: none can be stored.
 	Keys *seal.Keys
-	// Beside is for tools that manage tokens or nodes: it opens a SQLite database that a node may
-	// be using, and any database whose secrets are stored under other keys. Nothing that fires
-	// may be opened so.
+	// AlongsideNode is for tools that manage tokens or nodes: it opens a SQLite database that a node
+	// may be using, and any database whose secrets are stored under other keys. A store that fires
+	// must not be opened this way.
 	AlongsideNode bool
 	// Shared says that several nodes of this process use a SQLite database, as simulations have
 	// it; otherwise a node that registers is the only one. PostgreSQL makes no difference.

@@ -21,7 +21,7 @@ type tx struct {
 	hot           *statements
 }
 
-// change runs do in a transaction and tells all nodes of its hints once it is committed. A
+// change runs do in a transaction and sends its notifications to all nodes once it is committed. A
 // transaction that failed for reasons of concurrency is run again, so do must not keep state.
 func (s *store) change(ctx context.Context, by dispatcher.Change, do func(context.Context, *tx) error) error {
 	ctx, cancel := bound(ctx, otherTimeout)
@@ -67,12 +67,12 @@ func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64,
 	return result.RowsAffected()
 }
 
-// tell adds a hint: run is the id of a run that was cancelled, or empty.
+// notify adds a notification: run is the id of a run that was cancelled, or empty.
 func (t *tx) notify(run string) {
 	t.notifications = append(t.notifications, dispatcher.Notification{Run: run})
 }
 
-// audit records the change and tells all nodes of it.
+// audit adds the change to the audit log and notifies all nodes.
 func (t *tx) audit(ctx context.Context, action, app, subject string, revision int64) error {
 	if err := insertAuditEntry(ctx, t.execute, t.now, t.by, action, app, subject, revision); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (t *tx) audit(ctx context.Context, action, app, subject string, revision in
 	return nil
 }
 
-// insertAuditEntry writes an entry of the audit.
+// insertAuditEntry writes an entry of the audit log.
 func insertAuditEntry(ctx context.Context, do execute, now time.Time, by dispatcher.Change, action, app, subject string, revision int64) error {
 	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision
 	const insert = `INSERT INTO audit_log (at, id, actor, action, app, subject, revision) VALUES ($1, $2, $3, $4, $5, $6, $7)`

@@ -7,13 +7,14 @@ b AS MATERIALIZED (
       $9::bigint[], $10::bigint[], $11::integer[], $12::text[], $13::text[], $14::text[],
       $15::bigint[], $16::bigint[], $17::integer[], $18::integer[],
       $19::boolean[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, started_at,
-      ended_at, http_status, state, class, error, next_at, until_at, spent, unmade, stops)
+      ended_at, http_status, state, class, error, next_at, until_at, counts, not_attempted,
+      stops)
   CROSS JOIN n
 ),
 c AS (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
       r.token AS of_token, b.attempt AS over, b.node, b.started_at, b.ended_at, b.http_status,
-      b.state, b.class, b.error, b.next_at, b.spent, b.unmade, CASE
+      b.state, b.class, b.error, b.next_at, b.counts, b.not_attempted, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > r.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at
@@ -35,7 +36,7 @@ l AS (
   SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.node, c.started_at, c.ended_at, c.http_status,
       c.state, c.class, c.error
   FROM c
-  WHERE c.unmade = 0
+  WHERE c.not_attempted = 0
     AND c.next_at <= c.until_at
   ON CONFLICT DO NOTHING
 )
@@ -44,8 +45,8 @@ SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at 
     ELSE r.token END, state = CASE WHEN c.next_at <= c.until_at THEN 'retrying'
     ELSE c.state END, next_attempt_at = CASE WHEN c.next_at <= c.until_at THEN c.next_at END,
     ended_at = CASE WHEN c.next_at <= c.until_at THEN NULL ELSE c.ended_at END, attempt = CASE
-    WHEN c.next_at <= c.until_at THEN c.over - c.unmade ELSE c.over END,
-    retry_until = c.until_at, failures = r.failures + c.spent, started_at = c.started_at,
+    WHEN c.next_at <= c.until_at THEN c.over - c.not_attempted ELSE c.over END,
+    retry_until = c.until_at, failures = r.failures + c.counts, started_at = c.started_at,
     http_status = c.http_status, class = c.class, error = c.error
 FROM c
 WHERE r.scheduled_at = c.of_at
