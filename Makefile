@@ -141,11 +141,11 @@ CALLS ?= 1000
 broken-servers:
 	@CARILLON_BROKEN_SERVERS=$(CALLS) go test -count=1 -timeout 10m -v -run '^TestBrokenServers$$' ./dispatcher/invoke
 
-## docs: generate the provider's pages from its schema, and the statements in docs; make test checks them
+## docs: write the provider's pages from its schema and examples, and the hot statements into docs and testdata; make test checks them
 .PHONY: docs
 docs:
 	go test -count=1 -run 'Pages' ./provider -update
-	go test -count=1 -run 'PageShows' ./dispatcher/store -update
+	go test -count=1 -run 'PageShows|HotStatements' ./dispatcher/store -update
 
 ## release-snapshot: archives and checksums of this tree for linux and darwin, in dist/
 .PHONY: release-snapshot

@@ -1,10 +1,15 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // column is a column of a batch.
@@ -44,7 +49,7 @@ var (
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
 		column{"state", text}, column{"class", text}, column{"error", text})
 	againColumns = append(recordColumns[:12:12],
-		column{"next_at", bigint}, column{"until_at", bigint}, column{"spent", integer}, column{"unmade", integer}, column{"stops", boolean})
+		column{"next_at", bigint}, column{"until_at", bigint}, column{"counts", integer}, column{"not_attempted", integer}, column{"stops", boolean})
 	responseColumns     = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"attempt", integer}, {"response", text}}
 	lateColumns         = append(recordColumns[:12:12], column{"late", text})
 	scheduleNextColumns = []column{
@@ -54,11 +59,11 @@ var (
 		{"from_at", bigint}, {"to_at", bigint}, {"trigger_id", bigint}, {"job_id", bigint}, {"missed", bigint},
 		{"decision", text}, {"reason", text}, {"decided_at", bigint},
 	}
-	endColumns     = append(keyColumns[:5:5], column{"error", text})
-	slotColumns    = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
-	idColumns      = []column{{"id", bigint}}
-	nameColumns    = []column{{"name", text}}
-	rearmedColumns = []column{
+	endColumns        = append(keyColumns[:5:5], column{"error", text})
+	slotColumns       = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
+	idColumns         = []column{{"id", bigint}}
+	nameColumns       = []column{{"name", text}}
+	rescheduleColumns = []column{
 		{"of_trigger", bigint}, {"revision", bigint}, {"calendars", bigint}, {"from_at", bigint}, {"next", bigint}, {"due", bigint}, {"state", text}, {"error", text},
 	}
 	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
@@ -67,21 +72,7 @@ var (
 )
 
 // length returns how many rows a batch has.
-func length(columns []any) int {
-	switch c := columns[0].(type) {
-	case []int64:
-		return len(c)
-	case []*int64:
-		return len(c)
-	case []int32:
-		return len(c)
-	case []string:
-		return len(c)
-	case []bool:
-		return len(c)
-	}
-	panic(fmt.Sprintf("batch of %T", columns[0]))
-}
+func length(columns []any) int { return reflect.ValueOf(columns[0]).Len() }
 
 // appendJSON appends the value of a column in row i.
 func appendJSON(b []byte, column any, i int) []byte {
@@ -93,10 +84,11 @@ func appendJSON(b []byte, column any, i int) []byte {
 	case []bool:
 		return strconv.AppendBool(b, c[i])
 	case []*int64:
-		if c[i] == nil {
-			return append(b, "null"...)
-		}
-		return strconv.AppendInt(b, *c[i], 10)
+		return appendOptional(b, c, i)
+	case []*string:
+		return appendOptional(b, c, i)
+	case []*bool:
+		return appendOptional(b, c, i)
 	case []string:
 		text, err := json.Marshal(c[i])
 		if err != nil {
@@ -105,4 +97,56 @@ func appendJSON(b []byte, column any, i int) []byte {
 		return append(b, text...)
 	}
 	panic("batch of an unknown type")
+}
+
+// appendOptional appends a value that may be NULL.
+func appendOptional[V int64 | string | bool](b []byte, column []*V, i int) []byte {
+	if column[i] == nil {
+		return append(b, "null"...)
+	}
+	return appendJSON(b, []V{*column[i]}, 0)
+}
+
+// keys are the columns of a batch of runs.
+type keys struct {
+	at, trigger, token []int64
+	kind, attempt      []int32
+}
+
+func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
+	k.at = append(k.at, key.ScheduledAt.UnixMilli())
+	k.trigger = append(k.trigger, key.TriggerID)
+	k.kind = append(k.kind, int32(key.Kind.Code()))
+	k.token = append(k.token, int64(token))
+	k.attempt = append(k.attempt, int32(attempt))
+}
+
+// keysOf returns the batch of runs, in the order in which all statements lock them.
+func (s *store) keysOf(runs []dispatcher.HeldRun) []any {
+	var k keys
+	for _, run := range sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }) {
+		k.add(run.RunKey, run.Token, run.Attempt)
+	}
+	return s.dated(k.at, k.trigger, k.kind, k.token, k.attempt)
+}
+
+// dated is batch for runs in the order of their instants, which the first column holds, after
+// the bounds of their days: from the first inclusive, to the second exclusive.
+func (s *store) dated(columns ...any) []any {
+	at := columns[0].([]int64)
+	first, last := day(at[0]), day(at[len(at)-1])
+	return append([]any{first, last + dayMillis}, s.batch(columns...)...)
+}
+
+// sortedBy returns items in the order of their runs, in which all statements lock them.
+func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
+	return slices.SortedFunc(slices.Values(items), func(x, y T) int {
+		a, b := key(x), key(y)
+		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID))
+	})
+}
+
+// sortedKeys returns the keys of a map in order; none are not nil.
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))
 }

@@ -19,6 +19,7 @@ func scanApp(row scanner) (dispatcher.App, error) {
 	return app, err
 }
 
+// App returns an app by its name.
 func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -35,6 +36,7 @@ func findApp(ctx context.Context, q querier, name, lock string) (dispatcher.App,
 	return app, err
 }
 
+// Apps returns a page of apps, by name.
 func (s *store) Apps(ctx context.Context, page dispatcher.Page) ([]dispatcher.App, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -111,6 +113,7 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	return before, err
 }
 
+// DeleteApp deletes an app without jobs and calendars.
 func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		app, err := findApp(ctx, t, name, t.lock())

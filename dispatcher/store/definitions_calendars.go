@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -18,21 +19,21 @@ type calendarDefinition struct {
 	Bases    []string                `json:"bases,omitempty"`
 }
 
-// definition returns the JSON of what c excludes.
-func definition(c dispatcher.Calendar) (string, error) {
+// encodeCalendar returns the JSON of what c excludes.
+func encodeCalendar(c dispatcher.Calendar) (string, error) {
 	text, err := json.Marshal(calendarDefinition{c.Timezone, c.Rules, c.Bases})
 	return string(text), err
 }
 
-// define sets what c excludes. What a newer version has written, such as a rule of a kind that
-// this one does not know, must not be taken for nothing: the calendar is then in error.
-func define(c *dispatcher.Calendar, text string) {
+// decodeCalendar sets what c excludes. A definition of a newer version, such as a rule of an unknown
+// kind, must not count as empty: it puts the calendar in error.
+func decodeCalendar(c *dispatcher.Calendar, text string) {
 	var d calendarDefinition
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
 		c.Err = fmt.Errorf("calendar %s/%s: stored definition: %w", c.App, c.Name, err)
-		// Anyone who builds on which calendar is most likely still to be seen, and needed there.
+		// Its bases can most likely still be read, and others depend on them.
 		var bases struct {
 			Bases []string `json:"bases"`
 		}
@@ -57,9 +58,44 @@ func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 			return c, err
 		}
 		c.CreatedAt, c.UpdatedAt = instant(created), instant(updated)
-		define(&c, text)
+		decodeCalendar(&c, text)
 		return c, nil
 	}
+}
+
+// Calendar returns a calendar by its name.
+func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 app, $2 name
+	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
+	found, ok, err := first(ctx, s.read, scanCalendar(app), one, dispatcher.AppID(app), name)
+	if err == nil && !ok {
+		err = dispatcher.NotFound("calendar", app+"/"+name)
+	}
+	if err != nil {
+		return dispatcher.Calendar{}, err
+	}
+	return found, found.Err
+}
+
+// Calendars returns a page of the calendars of an app, by name.
+func (s *store) Calendars(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Calendar, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT ` + calendarColumns + ` FROM calendars
+		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
+	all, err := collect(ctx, s.read, scanCalendar(app), list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	for i, c := range all {
+		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
+			all[i].Description = c.Err.Error()
+		}
+	}
+	return all, err
 }
 
 // appCalendars returns all calendars of an app and the revision of the lot, as of one moment.
@@ -73,7 +109,7 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 	scan := scanCalendar(app)
 	_, err = collect(ctx, q, func(row scanner) (struct{}, error) {
 		var there bool
-		calendar, err := scan(wider{scanner: row, before: []any{&revision, &there}})
+		calendar, err := scan(widerRow{scanner: row, before: []any{&revision, &there}})
 		if found = true; there {
 			all = append(all, calendar)
 		}
@@ -85,6 +121,7 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 	return revision, all, err
 }
 
+// AppCalendars returns all calendars of an app, and the revision of the lot.
 func (s *store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -109,37 +146,139 @@ func calendarsOf(ctx context.Context, q querier, app string, jobs ...dispatcher.
 	return 0, dispatcher.CompileCalendars(nil), nil
 }
 
-func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
+// putCalendarTimeout is how long a change of a calendar may take.
+const putCalendarTimeout = time.Minute
+
+// PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
+// returns the calendar as stored, and whether it was created.
+func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change dispatcher.Change) (dispatcher.Calendar, bool, error) {
+	if err := calendar.Validate(); err != nil {
+		return dispatcher.Calendar{}, false, err
+	}
+	ctx, cancel := bound(ctx, putCalendarTimeout)
 	defer cancel()
-	// $1 app, $2 name
-	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
-	found, ok, err := first(ctx, s.read, scanCalendar(app), one, dispatcher.AppID(app), name)
-	if err == nil && !ok {
-		err = dispatcher.NotFound("calendar", app+"/"+name)
-	}
+	plan, err := s.plan(ctx, calendar, change)
 	if err != nil {
-		return dispatcher.Calendar{}, err
+		return dispatcher.Calendar{}, false, fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
 	}
-	return found, found.Err
+	return s.putPlanned(ctx, calendar, plan, change)
 }
 
-func (s *store) Calendars(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Calendar, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
-		return nil, err
+// putPlanned is the transaction of PutCalendar.
+func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan, change dispatcher.Change) (stored dispatcher.Calendar, created bool, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// Writers of one app's calendars, and of its jobs, queue at its row.
+		if _, err := findApp(ctx, t, calendar.App, t.lock()); err != nil {
+			return err
+		}
+		next, err := replace(ctx, t, calendar, change)
+		if err != nil {
+			return err
+		}
+		created = next.created
+		if stored, err = t.writeCalendar(ctx, calendar); err != nil {
+			return fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
+		}
+		if len(next.changed) > 0 {
+			if err := s.rescheduleForCalendar(ctx, t, next, plan); err != nil {
+				return fmt.Errorf("put calendar %s/%s: move triggers: %w", calendar.App, calendar.Name, err)
+			}
+		}
+		return t.audit(ctx, "put", calendar.App, "calendar "+calendar.Name, stored.Revision)
+	})
+	return stored, created, err
+}
+
+// replacement is a change of the calendars of an app.
+type replacement struct {
+	app, name  string
+	created    bool   // there was no such calendar
+	definition string // of the calendar that is put
+	revision   int64  // of the app's calendars before
+	// changed are the calendars that exclude something else now, by way of bases too; none if
+	// only a description changed.
+	changed       map[string]bool
+	before, after dispatcher.Calendars
+}
+
+// replace returns what changes when calendar is put, and refuses what may not be put.
+func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by dispatcher.Change) (replacement, error) {
+	next := replacement{app: calendar.App, name: calendar.Name}
+	var err error
+	if next.definition, err = encodeCalendar(calendar); err != nil {
+		return next, err
 	}
-	// $1 app, $2 last name of the page before, $3 limit
-	const list = `SELECT ` + calendarColumns + ` FROM calendars
-		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
-	all, err := collect(ctx, s.read, scanCalendar(app), list, dispatcher.AppID(app), page.Cursor, page.Limit)
-	for i, c := range all {
-		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
-			all[i].Description = c.Err.Error()
+	revision, all, err := appCalendars(ctx, q, calendar.App)
+	if err != nil {
+		return next, err
+	}
+	var current dispatcher.Calendar
+	i := slices.IndexFunc(all, func(c dispatcher.Calendar) bool { return c.Name == calendar.Name })
+	after := append(slices.Clone(all), calendar)
+	if i >= 0 {
+		current = all[i]
+		after = slices.Delete(after, i, i+1)
+	}
+	next.created = current.Revision == 0
+	if err := allow(by, current.Revision); err != nil {
+		return next, err
+	}
+	next.revision, next.before, next.after = revision, dispatcher.CompileCalendars(all), dispatcher.CompileCalendars(after)
+	users := dispatcher.BuiltOn(after, calendar.Name)
+	if err := checkCalendars(next.after, calendar.Name, users); err != nil {
+		return next, err
+	}
+	if same, err := sameDefinition(current, next.definition); err != nil || same {
+		return next, err
+	}
+	next.changed = users
+	return next, nil
+}
+
+// checkCalendars returns what is wrong with calendar name among all of its app, or with one
+// of those that are built on it.
+func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool) error {
+	var problems dispatcher.Problems
+	if len(all) > dispatcher.MaxCalendars {
+		problems.Add("", dispatcher.CodeTooMany, "the app has %d calendars already, which is the maximum; delete one that is not used", dispatcher.MaxCalendars)
+		return problems
+	}
+	if problems.AddError("", all.Check(name)); len(problems) > 0 {
+		return problems // which would be those of its users, too
+	}
+	for _, user := range sortedKeys(users) {
+		if err := all.Check(user); err != nil {
+			problems.Add("/bases", dispatcher.CodeCalendarBase, "calendar %s, which is built on this, could not be used: %v", dispatcher.Echo(user), err)
 		}
 	}
-	return all, err
+	return problems.Err()
+}
+
+// sameDefinition tells whether a calendar excludes what a definition says; one without revision
+// is none.
+func sameDefinition(current dispatcher.Calendar, text string) (bool, error) {
+	if readable := current.Revision != 0 && current.Err == nil; !readable {
+		return false, nil
+	}
+	was, err := encodeCalendar(current)
+	return was == text, err
+}
+
+// writeCalendar writes the row of a calendar and returns it.
+func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar) (dispatcher.Calendar, error) {
+	text, err := encodeCalendar(c)
+	if err != nil {
+		return c, err
+	}
+	// $1 app, $2 name, $3 description, $4 definition, $5 now. A deleted calendar's revision goes on.
+	const put = `INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, 1, $5, $5)
+		ON CONFLICT (app_id, name) DO UPDATE SET description = excluded.description, definition = excluded.definition,
+			revision = calendars.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+			created_at = CASE WHEN calendars.deleted_at IS NULL THEN calendars.created_at ELSE excluded.created_at END
+		RETURNING ` + calendarColumns
+	stored, _, err := first(ctx, t, scanCalendar(c.App), put, dispatcher.AppID(c.App), c.Name, c.Description, text, t.now.UnixMilli())
+	return stored, err
 }
 
 // countCalendars counts the app's calendars up, and returns the revision of the lot.
@@ -150,6 +289,7 @@ func (t *tx) countCalendars(ctx context.Context, app string) (int64, error) {
 	return revision, err
 }
 
+// DeleteCalendar deletes a calendar that nothing uses.
 func (s *store) DeleteCalendar(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if _, err := findApp(ctx, t, app, t.lock()); err != nil {

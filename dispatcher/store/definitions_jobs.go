@@ -12,6 +12,207 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
+// jobFields are the columns of jobs AS j, and of their apps AS a.
+var jobFields = fields[jobRow]{
+	{name: "id", ref: func(j *jobRow) any { return &j.ID }, use: neverSet},
+	{name: "app_id", ref: func(j *jobRow) any { return new(dispatcher.AppID(j.App)) }, use: onlyNew},
+	{read: "a.name", ref: func(j *jobRow) any { return &j.App }, use: onlyRead},
+	{read: "a.weight", ref: func(j *jobRow) any { return &j.AppWeight }, use: onlyRead},
+	{name: "name", ref: func(j *jobRow) any { return &j.Name }, use: neverSet},
+	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
+	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
+	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
+	{name: "priority", ref: func(j *jobRow) any { return &j.Priority }},
+	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn{&j.NodeLabels} }},
+	{name: "delivery", ref: func(j *jobRow) any { return &j.Delivery }},
+	{name: "concurrency_policy", ref: func(j *jobRow) any { return &j.ConcurrencyPolicy }},
+	{name: "max_concurrency", ref: func(j *jobRow) any { return &j.MaxConcurrency }},
+	{name: "queue_limit", ref: func(j *jobRow) any { return &j.QueueLimit }},
+	{name: "retry", ref: func(j *jobRow) any { return &j.retry }},
+	{name: "target", ref: func(j *jobRow) any { return &j.target }},
+	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
+	{name: "trigger_names", ref: func(j *jobRow) any { return &j.triggers }},
+	{name: "delete_after_completion", ref: func(j *jobRow) any { return durationColumn{&j.DeleteAfterCompletion} }},
+	{read: "j.state", ref: func(j *jobRow) any { return &j.State }, use: onlyRead}, // see writeState
+	{name: "revision", ref: func(j *jobRow) any { return &j.Revision }},
+	{name: "created_at", ref: func(j *jobRow) any { return instantColumn{&j.CreatedAt} }},
+	{name: "updated_at", ref: func(j *jobRow) any { return instantColumn{&j.UpdatedAt} }},
+}
+
+// jobRead are those that make a job, and jobColumns selects them.
+var (
+	jobRead    = jobFields.read()
+	jobColumns = jobRead.selected("j.")
+)
+
+// jobRow is a job without its triggers, as its row holds it.
+type jobRow struct {
+	dispatcher.JobVersion
+	retry, target, payload, triggers string // JSON
+}
+
+// scanJob reads the row of a job. Text that this version does not understand makes the job's Err.
+func scanJob(row scanner) (jobRow, error) {
+	var j jobRow
+	if err := row.Scan(jobRead.refs(&j)...); err != nil {
+		return j, err
+	}
+	if err := j.decode(); err != nil {
+		j.Target, j.Payload, j.TriggerNames = dispatcher.Target{}, nil, nil
+		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
+	}
+	return j, nil
+}
+
+// rowOf returns the row that holds a job.
+func rowOf(job dispatcher.Job) (jobRow, error) {
+	j := jobRow{JobVersion: dispatcher.JobVersion{ID: dispatcher.JobID(job.App, job.Name), Job: job, TriggerNames: sortedKeys(job.Triggers)}}
+	j.payload = string(job.Payload)
+	for _, part := range []struct {
+		text  *string
+		value any
+	}{{&j.retry, job.Retry}, {&j.target, job.Target}, {&j.triggers, j.TriggerNames}} {
+		encoded, err := json.Marshal(part.value)
+		if err != nil {
+			return j, err
+		}
+		*part.text = string(encoded)
+	}
+	return j, nil
+}
+
+// decode reads what a job's row holds as JSON.
+func (j *jobRow) decode() error {
+	j.Retry, j.Target, j.Payload = dispatcher.Retry{}, dispatcher.Target{}, nil
+	if err := json.Unmarshal([]byte(j.retry), &j.Retry); err != nil {
+		return fmt.Errorf("retry: %w", err)
+	}
+	if err := json.Unmarshal([]byte(j.target), &j.Target); err != nil {
+		return fmt.Errorf("target: %w", err)
+	}
+	if j.Target == (dispatcher.Target{}) {
+		return errors.New("target: its kind is unknown to this version")
+	}
+	if j.payload != "" {
+		j.Payload = json.RawMessage(j.payload)
+		if !json.Valid(j.Payload) {
+			return errors.New("payload: it is not JSON")
+		}
+	}
+	if err := json.Unmarshal([]byte(j.triggers), &j.TriggerNames); err != nil {
+		return fmt.Errorf("trigger names: %w", err)
+	}
+	return nil
+}
+
+// Job returns a job with its triggers and warnings.
+func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	return s.shownJob(ctx, s.read, app, name)
+}
+
+// Jobs returns a page of the jobs of an app, by name.
+func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Job, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL ORDER BY j.name LIMIT $3`
+	rows, err := collect(ctx, s.read, scanJob, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := s.loadTriggers(ctx, s.read, "", rows)
+	if err == nil {
+		err = s.addWarnings(ctx, s.read, app, loaded)
+	}
+	jobs := make([]dispatcher.Job, len(loaded))
+	for i, job := range loaded {
+		jobs[i] = job.Job
+		if job.Err != nil {
+			// It must not hide the others of its app.
+			jobs[i].Warnings = []dispatcher.Problem{{Code: dispatcher.CodeInternal, Message: job.Err.Error()}}
+		}
+	}
+	return jobs, err
+}
+
+// JobsByID returns jobs without their triggers, with the values of their secrets.
+func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// From $1 on: the ids
+	query := s.rows(0, 1, "", column{"id", bigint}) + ` SELECT ` + jobColumns +
+		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
+	rows, err := collect(ctx, s.read, scanJob, query, s.batch(ids)...)
+	if err != nil {
+		return nil, err
+	}
+	versions := make([]dispatcher.JobVersion, len(rows))
+	for i := range rows {
+		versions[i] = rows[i].JobVersion
+	}
+	return versions, s.openSecrets(ctx, s.read, versions)
+}
+
+// findJob returns ErrNotFound if there is no such job. Warnings, which are for people and take
+// long to work out, are left out. lock is a flavor's lock, or empty.
+func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
+	// $1 id
+	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1 AND j.deleted_at IS NULL`
+	if lock != "" {
+		query += lock + ` OF j`
+	}
+	rows, err := collect(ctx, q, scanJob, query, dispatcher.JobID(app, name))
+	if err != nil {
+		return dispatcher.Job{}, err
+	}
+	jobs, err := s.loadTriggers(ctx, q, lock, rows)
+	if err != nil {
+		return dispatcher.Job{}, err
+	}
+	if len(jobs) == 0 {
+		return dispatcher.Job{}, dispatcher.NotFound("job", app+"/"+name)
+	}
+	return jobs[0].Job, jobs[0].Err
+}
+
+// shownJob is findJob with Warnings.
+func (s *store) shownJob(ctx context.Context, q querier, app, name string) (dispatcher.Job, error) {
+	job, err := s.findJob(ctx, q, app, name, "")
+	if err != nil {
+		return job, err
+	}
+	shown := []dispatcher.JobVersion{{Job: job}}
+	err = s.addWarnings(ctx, q, app, shown)
+	return shown[0].Job, err
+}
+
+// complete adds to jobs of one app the warnings that people see.
+func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+	bare := make([]dispatcher.Job, len(jobs))
+	for i, job := range jobs {
+		bare[i] = job.Job
+	}
+	_, calendars, err := calendarsOf(ctx, q, app, bare...)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		job := &jobs[i]
+		if job.Err != nil {
+			job.State = dispatcher.JobError
+		} else {
+			job.Warnings = job.Warn(calendars)
+		}
+	}
+	return nil
+}
+
 // PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
 // it was created.
 func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, created bool, err error) {
@@ -89,69 +290,35 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 
 // asStored returns a job as reading it back would, so that a PUT need not.
 func asStored(job dispatcher.Job) (dispatcher.Job, error) {
-	var row jobRow
-	retry, err := json.Marshal(job.Retry)
-	if err != nil {
-		return job, err
+	row, err := rowOf(job)
+	if err == nil {
+		err = row.decode()
 	}
-	target, err := json.Marshal(job.Target)
 	if err != nil {
-		return job, err
-	}
-	if err := row.decode(string(retry), string(target), string(job.Payload), "[]"); err != nil {
 		return job, fmt.Errorf("job %s/%s: stored %w", job.App, job.Name, err)
 	}
-	job.Retry, job.Target, job.Payload = row.Retry, row.Target, row.Payload
-	job.NodeLabels = dispatcher.ParseLabels(job.NodeLabels.String())
-	job.CreatedAt, job.UpdatedAt = job.CreatedAt.UTC(), job.UpdatedAt.UTC()
-	job.Triggers = maps.Clone(job.Triggers)
-	for name, t := range job.Triggers {
+	row.NodeLabels = dispatcher.ParseLabels(job.NodeLabels.String())
+	row.Triggers = maps.Clone(job.Triggers)
+	for name, t := range row.Triggers {
 		for _, at := range []**time.Time{&t.StartAt, &t.EndAt, &t.PrevFireTime, &t.NextFireTime, &t.DueAt} {
 			*at = optional(orNullAt(*at))
 		}
-		if t.AnchorAt = t.AnchorAt.UTC(); t.State == dispatcher.TriggerWaiting && (t.Paused || job.Paused) {
-			t.State = dispatcher.TriggerPaused
-		}
-		job.Triggers[name] = t
+		t.State = shownState(t.State, t.Paused || job.Paused)
+		row.Triggers[name] = t
 	}
-	return job, nil
+	return row.Job, nil
 }
 
 // writeJob writes a job and its triggers, and retires those that old had besides. calendars is
 // the revision of the app's calendars.
 func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, calendars int64) error {
-	target, err := json.Marshal(job.Target)
+	row, err := rowOf(job)
 	if err != nil {
 		return err
 	}
-	retry, err := json.Marshal(job.Retry)
-	if err != nil {
-		return err
-	}
-	names, err := triggerNames(job)
-	if err != nil {
-		return err
-	}
-	jobID, appID := dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App)
-	// $1 id, $2 app, $3 name, $4 description, $5 enabled, $6 paused, $7 target, $8 payload,
-	// $9 names of the triggers, $10 revision, $11 created, $12 updated, $13 priority,
-	// $14 node labels, $15 delivery, $16 concurrency policy, $17 most at once, $18 queue limit, $19 retry,
-	// $20 milliseconds after completion
-	const put = `INSERT INTO jobs (id, app_id, name, description, enabled, paused, target, payload, trigger_names,
-			revision, created_at, updated_at, priority, node_labels, delivery, concurrency_policy, max_concurrency, queue_limit, retry,
-			delete_after_completion)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
-		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
-			paused = excluded.paused, priority = excluded.priority, node_labels = excluded.node_labels,
-			delivery = excluded.delivery, concurrency_policy = excluded.concurrency_policy,
-			max_concurrency = excluded.max_concurrency, queue_limit = excluded.queue_limit, retry = excluded.retry,
-			delete_after_completion = excluded.delete_after_completion, target = excluded.target, payload = excluded.payload,
-			trigger_names = excluded.trigger_names, revision = excluded.revision,
-			created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL`
-	_, err = t.ExecContext(ctx, put, jobID, appID, job.Name, job.Description, job.Enabled, job.Paused, string(target),
-		string(job.Payload), names, job.Revision, job.CreatedAt.UnixMilli(), job.UpdatedAt.UnixMilli(), job.Priority, job.NodeLabels.String(), job.Delivery,
-		job.ConcurrencyPolicy, job.MaxConcurrency, job.QueueLimit, string(retry), job.DeleteAfterCompletion.Std().Milliseconds())
-	if err != nil {
+	// From $1 on: the fields of a job
+	put := jobFields.insert("jobs") + ` ON CONFLICT (id) DO UPDATE SET ` + jobFields.update() + `, deleted_at = NULL`
+	if _, err := t.ExecContext(ctx, put, jobFields.values(&row)...); err != nil {
 		return err
 	}
 	if err := t.writeState(ctx, job); err != nil {
@@ -169,28 +336,7 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	return t.retireTriggers(ctx, job, removed)
 }
 
-// retireTriggers ends triggers of a job; the ledger keeps their names.
-func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
-	// $1 now, $2 revision, from $3 on: ids
-	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, due_at = NULL,
-		state = 'complete', deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
-	job.Triggers = triggers
-	ids := triggerIDs(job)
-	if _, err := t.ExecContext(ctx, retire, append([]any{t.now.UnixMilli(), job.Revision}, t.batch(ids)...)...); err != nil {
-		return err
-	}
-	return t.remember(ctx, dispatcher.CauseDelete, ids)
-}
-
-// triggerIDs returns the ids of a job's triggers.
-func triggerIDs(job dispatcher.Job) []int64 {
-	ids := make([]int64, 0, len(job.Triggers))
-	for name := range job.Triggers {
-		ids = append(ids, dispatcher.TriggerID(job.App, job.Name, name))
-	}
-	return ids
-}
-
+// DeleteJob deletes a job and retires its triggers. Its ledger stays.
 func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, t.lock())
@@ -227,100 +373,4 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 		return err
 	}
 	return t.audit(ctx, action, job.App, "job "+job.Name, job.Revision)
-}
-
-func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool, change dispatcher.Change) (stored dispatcher.Job, err error) {
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		job, err := s.findJob(ctx, t, app, name, t.lock())
-		if err != nil {
-			return err
-		}
-		if err := t.allow(job.Revision); err != nil {
-			return err
-		}
-		subject := "job " + name
-		if trigger == "" {
-			job.Paused = paused
-		} else {
-			one, found := job.Triggers[trigger]
-			if !found {
-				return dispatcher.NotFound("trigger", app+"/"+name+"/"+trigger)
-			}
-			one.Paused = paused
-			job.Triggers[trigger] = one
-			subject += " trigger " + trigger
-		}
-		cause := dispatcher.CauseResume
-		if paused {
-			cause = dispatcher.CausePause
-		}
-		if !paused && inError(job, trigger) {
-			err = s.scheduleNextJob(ctx, t, &job)
-		} else {
-			job.Revision++
-			err = t.writePauses(ctx, job)
-		}
-		if err != nil {
-			return fmt.Errorf("pause job %s/%s: %w", app, name, err)
-		}
-		if err := t.remember(ctx, cause, triggerIDs(job)); err != nil {
-			return err
-		}
-		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
-			return err
-		}
-		return t.audit(ctx, string(cause), app, subject, job.Revision)
-	})
-	return stored, err
-}
-
-// writePauses writes the pauses of a job and its triggers, and the revision.
-func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
-	// $1 id, $2 paused, $3 revision, $4 now
-	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4 WHERE id = $1`
-	jobID := dispatcher.JobID(job.App, job.Name)
-	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli()); err != nil {
-		return err
-	}
-	job.State = job.RollUp(false)
-	if err := t.writeState(ctx, job); err != nil {
-		return err
-	}
-	// $1 job paused, $2 revision, from $3 on: id, paused
-	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}) + ` UPDATE triggers AS t
-		SET paused = b.paused, job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
-	var ids []int64
-	var paused []bool
-	for name, trigger := range job.Triggers {
-		ids, paused = append(ids, dispatcher.TriggerID(job.App, job.Name, name)), append(paused, trigger.Paused)
-	}
-	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused)...)...)
-	return err
-}
-
-// inError tells whether a trigger of a job, or without a name any, is in state error.
-func inError(job dispatcher.Job, trigger string) bool {
-	for name, one := range job.Triggers {
-		if one.State == dispatcher.TriggerError && (trigger == "" || trigger == name) {
-			return true
-		}
-	}
-	return false
-}
-
-// scheduleNextJob writes a job, its triggers in state error armed again as if it had been declared again.
-func (s *store) scheduleNextJob(ctx context.Context, t *tx, job *dispatcher.Job) error {
-	revision, calendars, err := calendarsOf(ctx, t, job.App, *job)
-	if err != nil {
-		return err
-	}
-	revised, missed, err := dispatcher.Apply(job, *job, 0, calendars, t.now)
-	if err != nil {
-		return err
-	}
-	if err := t.writeJob(ctx, job, revised, revision); err != nil {
-		return err
-	}
-	*job = revised
-	return t.insertMisfires(ctx, missed)
 }

@@ -23,9 +23,9 @@ func scanSealed(row scanner) (r sealedRow, err error) {
 	return r, row.Scan(&r.jobID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
 }
 
-// place is what a secret is bound to: its job, its field, and where it is sent. Who can write to the
-// database and has no key can move it to no other.
-func place(job dispatcher.Job, path string) string {
+// sealedFor is what a secret is bound to: its job, its field, and where it is sent. Without a key, even
+// someone who can write to the database cannot move it to another.
+func sealedFor(job dispatcher.Job, path string) string {
 	return job.App + "/" + job.Name + path + " " + job.Target.Origin()
 }
 
@@ -48,7 +48,7 @@ func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher
 			problems.Add(at+"/value", dispatcher.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
 				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as env:%sNAME or file:PATH", dispatcher.SecretEnvPrefix)
 		default:
-			sealed[path] = s.keys.Seal(secret.Value.Reveal(), place(job, path))
+			sealed[path] = s.keys.Seal(secret.Value.Reveal(), sealedFor(job, path))
 			given[path] = dispatcher.Secret{Stored: true}
 		}
 	}
@@ -112,7 +112,7 @@ func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.Jo
 	}
 	opened := map[int64]map[string]dispatcher.Secret{}
 	for _, r := range rows {
-		text, err := s.keys.Open(r.Sealed, place(byID[r.jobID].Job, r.path))
+		text, err := s.keys.Open(r.Sealed, sealedFor(byID[r.jobID].Job, r.path))
 		if err != nil {
 			continue
 		}
@@ -167,7 +167,7 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 			lock += " OF s"
 		}
 		rows, err := collect(ctx, t, func(row scanner) (n named, err error) {
-			n.sealedRow, err = scanSealed(wider{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target}})
+			n.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target}})
 			return n, err
 		}, others+lock, s.keys.Current())
 		if err != nil {
@@ -177,7 +177,7 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 			if err := json.Unmarshal([]byte(r.target), &r.job.Target); err != nil {
 				return fmt.Errorf("job %s/%s: stored target: %w", r.job.App, r.job.Name, err)
 			}
-			if r.Sealed, err = s.keys.Rewrap(r.Sealed, place(r.job, r.path)); err != nil {
+			if r.Sealed, err = s.keys.Rewrap(r.Sealed, sealedFor(r.job, r.path)); err != nil {
 				return fmt.Errorf("job %s/%s: secret %s: %w", r.job.App, r.job.Name, r.path, err)
 			}
 			if err := t.putSealed(ctx, r.sealedRow); err != nil {

@@ -208,7 +208,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 			}
 		}
 		// A tool that opens it beside sees no values, and does not take them for something else.
-		beside, err := store.Open(t.Context(), database, store.Options{Beside: true})
+		beside, err := store.Open(t.Context(), database, store.Options{AlongsideNode: true})
 		if err != nil {
 			t.Fatal(err)
 		}

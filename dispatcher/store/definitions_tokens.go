@@ -28,6 +28,7 @@ func scanToken(row scanner) (dispatcher.APIToken, error) {
 	return token, nil
 }
 
+// CreateToken stores an API token.
 func (s *store) CreateToken(ctx context.Context, token dispatcher.APIToken) error {
 	apps, err := json.Marshal(token.Apps)
 	if err != nil {
@@ -57,6 +58,7 @@ func precondition(err error, why string) error {
 	return fmt.Errorf("%s: %w", why, dispatcher.ErrPrecondition)
 }
 
+// TokenByHash returns the token with a hash.
 func (s *store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -68,12 +70,14 @@ func (s *store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIT
 	return token, err
 }
 
+// Tokens returns all tokens, by name.
 func (s *store) Tokens(ctx context.Context) ([]dispatcher.APIToken, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return collect(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY name`)
 }
 
+// DeleteToken revokes a token.
 func (s *store) DeleteToken(ctx context.Context, name string) error {
 	return s.change(ctx, dispatcher.Change{Actor: "system"}, func(ctx context.Context, t *tx) error {
 		// $1 name

@@ -2,80 +2,193 @@ package store
 
 import (
 	"context"
+	"database/sql/driver"
+	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// writtenColumns are a trigger as a change of its definition writes it.
-var writtenColumns = []column{
-	{"id", bigint}, {"name", text}, {"next", bigint}, {"prev", bigint}, {"misfire_after", bigint}, {"anchor_at", bigint},
-	{"start_at", bigint}, {"end_at", bigint}, {"repeat_count", integer}, {"enabled", boolean}, {"paused", boolean},
-	{"state", text}, {"expression", text}, {"dialect", text}, {"timezone", text}, {"gap", text}, {"overlap", text}, {"error", text},
-	{"due", bigint}, {"jitter", bigint}, {"fired", integer}, {"is_delay", boolean}, {"drift_hour", boolean}, {"calendar", text},
-	{"on_excluded", text}, {"misfire_policy", text}, {"catch_up_window", bigint},
+// triggerFields are the columns of triggers AS t.
+var triggerFields = fields[triggerRow]{
+	{"id", bigint, func(t *triggerRow) any { return &t.id }, neverSet, ""},
+	{"job_id", bigint, func(t *triggerRow) any { return &t.jobID }, neverSet, ""},
+	{"revision", bigint, func(t *triggerRow) any { return &t.revision }, always, ""},
+	{"name", text, func(t *triggerRow) any { return &t.name }, neverSet, ""},
+	{"expression", text, func(t *triggerRow) any { return &t.Expression }, always, ""},
+	{"dialect", text, func(t *triggerRow) any { return &t.Dialect }, always, ""},
+	{"timezone", text, func(t *triggerRow) any { return &t.Timezone }, always, ""},
+	{"start_at", bigint, func(t *triggerRow) any { return optionalColumn{&t.StartAt} }, always, ""},
+	{"end_at", bigint, func(t *triggerRow) any { return optionalColumn{&t.EndAt} }, always, ""},
+	{"repeat_count", integer, func(t *triggerRow) any { return &t.RepeatCount }, always, ""},
+	{"gap", text, func(t *triggerRow) any { return &t.Gap }, always, ""},
+	{"overlap", text, func(t *triggerRow) any { return &t.Overlap }, always, ""},
+	{"misfire_after", bigint, func(t *triggerRow) any { return durationColumn{&t.MisfireAfter} }, always, ""},
+	{"enabled", boolean, func(t *triggerRow) any { return &t.Enabled }, always, ""},
+	{"paused", boolean, func(t *triggerRow) any { return &t.Paused }, always, ""},
+	{"job_paused", boolean, func(t *triggerRow) any { return &t.jobPaused }, always, ""},
+	{"state", text, func(t *triggerRow) any { return &t.State }, always, ""},
+	{"error", text, func(t *triggerRow) any { return &t.Error }, always, ""},
+	{"prev_fire_time", bigint, func(t *triggerRow) any { return optionalColumn{&t.PrevFireTime} }, always, ""},
+	{"next_fire_time", bigint, func(t *triggerRow) any { return optionalColumn{&t.NextFireTime} }, always, ""},
+	{"due_at", bigint, func(t *triggerRow) any { return optionalColumn{&t.DueAt} }, always, ""},
+	{"anchor_at", bigint, func(t *triggerRow) any { return instantColumn{&t.AnchorAt} }, always, ""},
+	{"jitter", bigint, func(t *triggerRow) any { return durationColumn{&t.Jitter} }, always, ""},
+	{"fired", integer, func(t *triggerRow) any { return &t.Fired }, always, ""},
+	{"drift_hour", boolean, func(t *triggerRow) any { return &t.DriftHour }, always, ""},
+	{"calendar", text, func(t *triggerRow) any { return &t.Calendar }, always, ""},
+	{"on_excluded", text, func(t *triggerRow) any { return &t.OnExcluded }, always, ""},
+	{"calendar_revision", bigint, func(t *triggerRow) any { return &t.calendars }, always, ""},
+	{"app_id", bigint, func(t *triggerRow) any { return &t.appID }, neverSet, ""},
+	{"node_labels", text, func(t *triggerRow) any { return &t.nodeLabels }, always, ""},
+	{"misfire_policy", text, func(t *triggerRow) any { return policyColumn{&t.MisfirePolicy} }, always, "coalesce(t.misfire_policy, 'fire_once')"},
+	{"catch_up_window", bigint, func(t *triggerRow) any { return windowColumn{&t.CatchUpWindow} }, always, ""},
+	{"delayed", boolean, func(t *triggerRow) any { return new(t.IsDelay()) }, onlyWritten, ""},
 }
 
-// putTriggers writes the triggers of a job.
-// $1 job, $2 app, $3 revision, $4 whether the job is paused, $5 revision of the app's
-// calendars, $6 node labels, from $7 on: writtenColumns
-const putTriggers = ` INSERT INTO triggers (id, job_id, app_id, revision, job_paused, name, next_fire_time, due_at, prev_fire_time,
-		misfire_after, anchor_at, start_at, end_at, jitter, repeat_count, fired, enabled, paused, delayed, drift_hour, state,
-		expression, dialect, timezone, gap, overlap, calendar, on_excluded, error, calendar_revision, node_labels,
-		misfire_policy, catch_up_window)
-	SELECT b.id, $1, $2, $3, $4, b.name, b.next, b.due, b.prev, b.misfire_after, b.anchor_at, b.start_at, b.end_at, b.jitter,
-		b.repeat_count, b.fired, b.enabled, b.paused, b.is_delay, b.drift_hour, b.state, b.expression, b.dialect, b.timezone,
-		b.gap, b.overlap, b.calendar, b.on_excluded, b.error, CASE WHEN b.calendar = '' THEN 0 ELSE $5 END, $6,
-		nullif(b.misfire_policy, 'fire_once'), b.catch_up_window FROM b WHERE 1 = 1
-	ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, job_paused = excluded.job_paused,
-		next_fire_time = excluded.next_fire_time, due_at = excluded.due_at, prev_fire_time = excluded.prev_fire_time,
-		misfire_after = excluded.misfire_after, anchor_at = excluded.anchor_at, start_at = excluded.start_at,
-		end_at = excluded.end_at, jitter = excluded.jitter, repeat_count = excluded.repeat_count, fired = excluded.fired,
-		enabled = excluded.enabled, paused = excluded.paused, delayed = excluded.delayed, drift_hour = excluded.drift_hour,
-		state = excluded.state, expression = excluded.expression, dialect = excluded.dialect, timezone = excluded.timezone,
-		gap = excluded.gap, overlap = excluded.overlap, calendar = excluded.calendar, on_excluded = excluded.on_excluded,
-		error = excluded.error, calendar_revision = excluded.calendar_revision,
-		node_labels = excluded.node_labels, misfire_policy = excluded.misfire_policy, catch_up_window = excluded.catch_up_window,
-		deleted_at = NULL`
+// triggerRead are those that make a trigger, and triggerColumns selects them.
+var (
+	triggerRead    = triggerFields.read()
+	triggerColumns = triggerRead.selected("t.")
+)
 
-// writeTriggers writes the triggers of a job as Revise made them with the app's calendars of
+// triggerRow is a trigger with its keys.
+type triggerRow struct {
+	dispatcher.Trigger
+	id, jobID, appID, revision, calendars int64
+	name, nodeLabels                      string
+	jobPaused                             bool
+}
+
+// scanTrigger reads the row of a trigger.
+func scanTrigger(row scanner) (triggerRow, error) {
+	var t triggerRow
+	err := row.Scan(triggerRead.refs(&t)...)
+	t.State = shownState(t.State, t.Paused || t.jobPaused)
+	return t, err
+}
+
+// shownState is the state of a trigger as people see it. A pause is not stored as a state.
+func shownState(stored dispatcher.TriggerState, paused bool) dispatcher.TriggerState {
+	if stored == dispatcher.TriggerWaiting && paused {
+		return dispatcher.TriggerPaused
+	}
+	return stored
+}
+
+// policyColumn and windowColumn are NULL for the default, which takes no room in a row that every
+// fire rewrites.
+type (
+	policyColumn struct{ *dispatcher.MisfirePolicy }
+	windowColumn struct{ *dispatcher.Duration } // milliseconds
+)
+
+// Scan reads the policy, for which a query selects the default where there is none.
+func (c policyColumn) Scan(src any) error {
+	return scanString(src, func(s string) { *c.MisfirePolicy = dispatcher.MisfirePolicy(s) })
+}
+
+// Value returns the policy, or NULL.
+func (c policyColumn) Value() (driver.Value, error) {
+	if *c.MisfirePolicy == dispatcher.FireOnce {
+		return nil, nil
+	}
+	return string(*c.MisfirePolicy), nil
+}
+
+// Scan reads the window.
+func (c windowColumn) Scan(src any) error {
+	if src == nil {
+		*c.Duration = dispatcher.MaxCatchUpWindow
+		return nil
+	}
+	return durationColumn(c).Scan(src)
+}
+
+// Value returns the window, or NULL.
+func (c windowColumn) Value() (driver.Value, error) {
+	if *c.Duration == dispatcher.MaxCatchUpWindow {
+		return nil, nil
+	}
+	return durationColumn(c).Value()
+}
+
+// loadTriggers adds the triggers to jobs. A job that cannot be read gets none.
+func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	byID := make(map[int64]*dispatcher.JobVersion, len(jobs))
+	all := make([]dispatcher.JobVersion, len(jobs))
+	var ids []int64
+	for i, row := range jobs {
+		all[i] = row.JobVersion
+		all[i].Triggers = make(map[string]dispatcher.Trigger, len(row.TriggerNames))
+		byID[row.ID] = &all[i]
+		for _, name := range row.TriggerNames {
+			ids = append(ids, dispatcher.TriggerID(row.App, row.Name, name))
+		}
+	}
+	slices.Sort(ids)
+	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock.
+	query := s.rows(0, 1, "", column{"id", bigint}) +
+		` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.id = b.id ORDER BY t.id`
+	if lock != "" {
+		query += lock + ` OF t`
+	}
+	triggers, err := collect(ctx, q, scanTrigger, query, s.batch(ids)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range triggers {
+		byID[t.jobID].Triggers[t.name] = t.Trigger
+	}
+	return all, nil
+}
+
+// triggerIDs returns the ids of a job's triggers.
+func triggerIDs(job dispatcher.Job) []int64 {
+	ids := make([]int64, 0, len(job.Triggers))
+	for name := range job.Triggers {
+		ids = append(ids, dispatcher.TriggerID(job.App, job.Name, name))
+	}
+	return ids
+}
+
+// writeTriggers writes the triggers of a job as Apply made them with the app's calendars of
 // that revision.
 func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars int64) error {
 	if len(job.Triggers) == 0 {
 		return nil
 	}
-	var id, misfireAfter, anchor, jitter []int64
-	var next, due, prev, start, end, window []*int64
-	var repeat, fired []int32
-	var enabled, paused, delayed, drift []bool
-	var names, state, expression, dialect, zone, gap, overlap, calendar, excluded, policy, problems []string
+	rows := make([]triggerRow, 0, len(job.Triggers))
 	for name, one := range job.Triggers {
-		id, names = append(id, dispatcher.TriggerID(job.App, job.Name, name)), append(names, name)
-		next, prev = append(next, orNullAt(one.NextFireTime)), append(prev, orNullAt(one.PrevFireTime))
-		misfireAfter, anchor = append(misfireAfter, one.MisfireAfter.Std().Milliseconds()), append(anchor, one.AnchorAt.UnixMilli())
-		start, end = append(start, orNullAt(one.StartAt)), append(end, orNullAt(one.EndAt))
-		repeat = append(repeat, int32(one.RepeatCount))
-		enabled, paused = append(enabled, one.Enabled), append(paused, one.Paused)
-		state, problems = append(state, string(one.State)), append(problems, one.Error)
-		expression, dialect = append(expression, one.Expression), append(dialect, string(one.Dialect))
-		zone, gap, overlap = append(zone, one.Timezone), append(gap, string(one.Gap)), append(overlap, string(one.Overlap))
-		due, jitter = append(due, orNullAt(one.DueAt)), append(jitter, one.Jitter.Std().Milliseconds())
-		fired, delayed, drift = append(fired, int32(one.Fired)), append(delayed, one.IsDelay()), append(drift, one.DriftHour)
-		calendar, excluded = append(calendar, one.Calendar), append(excluded, string(one.OnExcluded))
-		policy, window = append(policy, string(one.MisfirePolicy)), append(window, windowOrNull(one.CatchUpWindow))
+		row := triggerRow{
+			Trigger: one, id: dispatcher.TriggerID(job.App, job.Name, name), jobID: dispatcher.JobID(job.App, job.Name),
+			appID: dispatcher.AppID(job.App), name: name, nodeLabels: job.NodeLabels.String(), revision: job.Revision, jobPaused: job.Paused,
+		}
+		if one.Calendar != "" {
+			row.calendars = calendars
+		}
+		rows = append(rows, row)
 	}
-	args := []any{dispatcher.JobID(job.App, job.Name), dispatcher.AppID(job.App), job.Revision, job.Paused, calendars, job.NodeLabels.String()}
-	_, err := t.ExecContext(ctx, t.rows(0, 7, "", writtenColumns...)+putTriggers, append(args, t.batch(
-		id, names, next, prev, misfireAfter, anchor, start, end, repeat, enabled, paused, state, expression, dialect, zone, gap,
-		overlap, problems, due, jitter, fired, delayed, drift, calendar, excluded, policy, window)...)...)
+	columns, values := triggerFields.batch(rows)
+	written := triggerFields.written()
+	// From $1 on: the fields of a trigger
+	put := t.rows(0, 1, "", columns...) + ` INSERT INTO triggers (` + written.names("") + `) SELECT ` + written.names("b.") + ` FROM b WHERE 1 = 1
+		ON CONFLICT (id) DO UPDATE SET ` + triggerFields.update() + `, deleted_at = NULL`
+	_, err := t.ExecContext(ctx, put, t.batch(values...)...)
 	return err
 }
 
-// windowOrNull returns a catch-up window as its column holds it: NULL for the default, which
-// takes no room in a row that every fire rewrites.
-func windowOrNull(window dispatcher.Duration) *int64 {
-	if window == dispatcher.MaxCatchUpWindow {
-		return nil
+// retireTriggers ends triggers of a job; the ledger keeps their names.
+func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
+	// $1 now, $2 revision, from $3 on: ids
+	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, due_at = NULL,
+		state = 'complete', deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
+	job.Triggers = triggers
+	ids := triggerIDs(job)
+	if _, err := t.ExecContext(ctx, retire, append([]any{t.now.UnixMilli(), job.Revision}, t.batch(ids)...)...); err != nil {
+		return err
 	}
-	ms := window.Std().Milliseconds()
-	return &ms
+	return t.remember(ctx, dispatcher.CauseDelete, ids)
 }

@@ -9,44 +9,42 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Parts of the hot statements for runs that are attempted again; see hotsql.go for the names.
-const (
-	// again chooses the runs of the batch that are still held. Where the trigger's next fire ends
-	// the retries, that is when they end at the latest; if it was claimed already, at once.
-	again = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.attempt AS over,
-			b.node, b.started_at, b.ended_at, b.http_status, b.state, b.class, b.error, b.next_at, b.spent, b.unmade,
-			CASE WHEN b.stops = b.yes AND t.prev_fire_time > r.scheduled_at THEN 0
-				WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-				ELSE b.until_at END AS until_at
-		FROM b JOIN runs AS r ON` + fence + ` LEFT JOIN triggers AS t ON t.id = r.trigger_id`
+// Parts of the hot statements for runs that are attempted again; see dispatch_sql.go for the names.
+// again chooses the runs of the batch that are still held. Where the trigger's next fire ends
+// the retries, that is when they end at the latest; if it was claimed already, at once.
+const again = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.attempt AS over,
+		b.node, b.started_at, b.ended_at, b.http_status, b.state, b.class, b.error, b.next_at, b.counts, b.not_attempted,
+		CASE WHEN b.stops = b.yes AND t.prev_fire_time > r.scheduled_at THEN 0
+			WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+			ELSE b.until_at END AS until_at
+	FROM b JOIN runs AS r ON` + fence + ` LEFT JOIN triggers AS t ON t.id = r.trigger_id`
 
-	// The row of a run that goes on makes place for its next attempt.
-	insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
-		SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.node, c.started_at, c.ended_at, c.http_status, c.state, c.class, c.error
-		FROM c WHERE c.unmade = 0 AND c.next_at <= c.until_at ON CONFLICT DO NOTHING`
+// The row of a run that goes on makes place for its next attempt.
+const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.node, c.started_at, c.ended_at, c.http_status, c.state, c.class, c.error
+	FROM c WHERE c.not_attempted = 0 AND c.next_at <= c.until_at ON CONFLICT DO NOTHING`
 
-	retryRuns = ` UPDATE runs AS r SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at THEN 0 ELSE r.token END,
-			state = CASE WHEN c.next_at <= c.until_at THEN 'retrying' ELSE c.state END,
-			next_attempt_at = CASE WHEN c.next_at <= c.until_at THEN c.next_at END,
-			ended_at = CASE WHEN c.next_at <= c.until_at THEN NULL ELSE c.ended_at END,
-			attempt = CASE WHEN c.next_at <= c.until_at THEN c.over - c.unmade ELSE c.over END,
-			retry_until = c.until_at, failures = r.failures + c.spent, started_at = c.started_at, http_status = c.http_status,
-			class = c.class, error = c.error
-		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within
+const retryRuns = ` UPDATE runs AS r SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at THEN 0 ELSE r.token END,
+		state = CASE WHEN c.next_at <= c.until_at THEN 'retrying' ELSE c.state END,
+		next_attempt_at = CASE WHEN c.next_at <= c.until_at THEN c.next_at END,
+		ended_at = CASE WHEN c.next_at <= c.until_at THEN NULL ELSE c.ended_at END,
+		attempt = CASE WHEN c.next_at <= c.until_at THEN c.over - c.not_attempted ELSE c.over END,
+		retry_until = c.until_at, failures = r.failures + c.counts, started_at = c.started_at, http_status = c.http_status,
+		class = c.class, error = c.error
+	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within
 
-	// giveUpRuns ends runs as their latest attempts ended.
-	giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, ended_at = c.now, state = COALESCE((SELECT a.state FROM attempts AS a
-				WHERE a.scheduled_at = c.of_at AND a.trigger_id = c.of_trigger AND a.kind = c.of_kind AND a.attempt = c.over), 'failed')
-		FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.state = 'retrying'` + within + `
-		RETURNING ` + heldColumns
-)
+// giveUpRuns ends runs as their latest attempts ended.
+const giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, ended_at = c.now, state = COALESCE((SELECT a.state FROM attempts AS a
+			WHERE a.scheduled_at = c.of_at AND a.trigger_id = c.of_trigger AND a.kind = c.of_kind AND a.attempt = c.over), 'failed')
+	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.state = 'retrying'` + within + `
+	RETURNING ` + heldColumns
 
-// retriable chooses retrying runs that are due and not over. A pause, or a switch, of the job or
+// dueRetries chooses retrying runs that are due and not over. A pause, or a switch, of the job or
 // trigger holds them, as it holds fires, but not what was asked for by hand. Those whose job or
 // trigger is gone end at their next attempt. days is within where it helps: SQLite has no
 // partitions, and would look through all days instead of the index of these runs.
 // $3 node, $6 limit, $7 number of apps
-func retriable(days string) string {
+func dueRetries(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, j.revision AS job_revision, n.now
 		FROM n CROSS JOIN runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		WHERE r.state = 'retrying' AND r.next_attempt_at <= n.now AND r.retry_until >= n.now AND ` + mayRun + days + `
@@ -55,8 +53,8 @@ func retriable(days string) string {
 		ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $6`
 }
 
-// outdated chooses retrying runs whose time is over. $4 limit
-func outdated(days string) string {
+// expiredRetries chooses retrying runs whose time is over. $4 limit
+func expiredRetries(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, n.now
 		FROM n CROSS JOIN runs AS r
 		WHERE r.state = 'retrying' AND r.next_attempt_at <= n.now AND r.retry_until < n.now` + days + `
@@ -81,14 +79,14 @@ func partRetries(records []dispatcher.Record) (ended, again []dispatcher.Record)
 // nextAttempts returns the columns that againColumns has besides those of a record.
 func nextAttempts(records []dispatcher.Record) []any {
 	var at, until []int64
-	var spent, notAttempted []int32
+	var counts, notAttempted []int32
 	var stops []bool
 	for _, r := range records {
 		at, until = append(at, r.Next.At.UnixMilli()), append(until, r.Next.Until.UnixMilli())
-		spent, notAttempted = append(spent, number(r.Next.CountsAsFailure)), append(notAttempted, number(r.Next.NotAttempted))
+		counts, notAttempted = append(counts, number(r.Next.CountsAsFailure)), append(notAttempted, number(r.Next.NotAttempted))
 		stops = append(stops, r.Next.StopAtNextFire)
 	}
-	return []any{at, until, spent, notAttempted, stops}
+	return []any{at, until, counts, notAttempted, stops}
 }
 
 // number is 1 for true.
@@ -99,6 +97,7 @@ func number(yes bool) int32 {
 	return 0
 }
 
+// NextRetry returns when the first retry after an instant is due; zero: there is none.
 func (s *store) NextRetry(ctx context.Context, after time.Time) (time.Time, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -111,32 +110,11 @@ func (s *store) NextRetry(ctx context.Context, after time.Time) (time.Time, erro
 	return instant(at), nil
 }
 
+// GiveUp ends the retrying runs whose time is over, and returns how many.
 func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
-	given, err := s.endRuns(ctx, s.hot.outdated, s.hot.giveUp, now)
+	given, err := s.endRuns(ctx, s.hot.expiredRetries, s.hot.giveUp, now)
 	if err != nil {
 		return 0, fmt.Errorf("give up runs: %w", err)
 	}
 	return given, nil
-}
-
-func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason string, now time.Time) error {
-	return s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
-		var app, job, trigger string
-		// $1 trigger, $2 reason. The next fire time stays: a resume accounts for what was due.
-		const disable = `UPDATE triggers SET state = 'error', error = $2 WHERE id = $1 AND state = 'waiting' RETURNING revision`
-		revision, found, err := first(ctx, t, scanInt, disable, run.TriggerID, storable(reason))
-		if err != nil || !found {
-			return err
-		}
-		if err := t.writeError(ctx, run.TriggerID); err != nil {
-			return err
-		}
-		// $1 trigger
-		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id WHERE t.id = $1`
-		_, _, err = first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&app, &job, &trigger) }, names, run.TriggerID)
-		if err != nil {
-			return err
-		}
-		return t.audit(ctx, "disable", app, "job "+job+" trigger "+trigger, revision)
-	})
 }

@@ -18,7 +18,7 @@ func Mask(database string) string { return mask(database) }
 
 // Missing returns what a node looks for on a new connection and does not find.
 func Missing(ctx context.Context, s dispatcher.Store, conn *pgx.Conn) (string, error) {
-	return s.(*store).seen.missing(ctx, conn)
+	return s.(*store).rollbacks.lost(ctx, conn)
 }
 
 // ExplainDue returns the plan of the window poll.
@@ -37,7 +37,7 @@ func ExplainEnded(ctx context.Context, s dispatcher.Store) (string, error) {
 func ExplainRetries(ctx context.Context, s dispatcher.Store, now int64) (string, error) {
 	own := s.(*store)
 	args := []any{int64(0), int64(1) << 60, int64(1), int64(1), now, int64(500), int64(0)}
-	return own.explain(ctx, own.hot.retriable.parts[0], append(args, own.batch([]string{""}, []string{""})...))
+	return own.explain(ctx, own.hot.dueRetries.parts[0], append(args, own.batch([]string{""}, []string{""})...))
 }
 
 // ExplainAbandoned returns the plans of the searches for runs that nobody works on and for those
@@ -50,7 +50,7 @@ func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	failLost, err := own.explain(ctx, own.hot.forfeitable.parts[0], slices.Concat(all, []any{int64(0), int64(500)}, own.batch([]int64{0})))
+	failLost, err := own.explain(ctx, own.hot.lostRuns.parts[0], slices.Concat(all, []any{int64(0), int64(500)}, own.batch([]int64{0})))
 	return adopt + failLost, err
 }
 
@@ -132,18 +132,94 @@ func Exec(ctx context.Context, s dispatcher.Store, statement string) error {
 	return err
 }
 
-// Statement returns a hot statement of PostgreSQL as a page shows it, a clause a line.
-func Statement(name string) (string, bool) {
-	all := (&postgres{}).statements()
-	hot, ok := map[string]statement{"due": all.due, "claim": all.claim, "record": all.record, "adopt": all.adopt}[name]
-	if !ok {
-		return "", false
+// HotStatement is a hot statement as the goldens show it.
+type HotStatement struct {
+	Parts  []string
+	OrElse string
+	// Args are an example of its parameters on PostgreSQL.
+	Args []any
+}
+
+// HotStatements returns the hot statements of a database, by name.
+func HotStatements(database string, at int64) map[string]HotStatement {
+	flavors := map[string]flavor{"postgres": &postgres{}, "sqlite": &sqlite{}}
+	f := flavors[database]
+	all := f.statements()
+	node, token, many, zero := int64(1), int64(1), int64(500), int64(0)
+	days := []any{day(at), day(at) + dayMillis}
+	window := []any{at, at, int64(-1), zero, many, zero}
+	claim := []any{node, token, at, zero}
+	adopt := slices.Concat(days, []any{node, token, at, many, zero})
+	ends := slices.Concat(days, []any{at, many})
+	shown := map[string]HotStatement{}
+	add := func(name string, hot statement, args []any, columns ...column) {
+		for _, c := range columns {
+			args = append(args[:len(args):len(args)], example(c, at))
+		}
+		shown[name] = HotStatement{Parts: hot.parts, OrElse: hot.orElse, Args: args}
 	}
-	clauses := strings.NewReplacer(" WHERE ", "\nWHERE ", " INSERT INTO ", "\nINSERT INTO ", " UPDATE runs ", "\nUPDATE runs ",
-		" RETURNING ", "\nRETURNING ", " ORDER BY ", "\nORDER BY ", ", c AS (", ",\nc AS (", ", l AS (", ",\nl AS (")
-	var lines []string
-	for line := range strings.Lines(clauses.Replace(hot.parts[0])) {
-		lines = append(lines, strings.TrimSpace(line))
+	add("due", all.due, window, nameColumns...)
+	add("overdue", all.overdue, window, nameColumns...)
+	add("claim", all.claim, claim, advanceColumns...)
+	add("settle", all.settle, claim, settleColumns...)
+	add("held", all.held, []any{node, token})
+	add("release", all.release, days, keyColumns...)
+	add("begin", all.begin, days, keyColumns...)
+	add("record", all.record, days, recordColumns...)
+	add("record_retry", all.again, days, againColumns...)
+	add("record_late", all.late, days, lateColumns...)
+	add("record_responses", all.responses, nil, responseColumns...)
+	add("adopt_find", all.adoptable, adopt, adoptColumns...)
+	add("adopt", all.adopt, adopt, adoptColumns...)
+	add("retry_find", all.dueRetries, adopt, adoptColumns...)
+	add("retry", all.adoptRetries, adopt, adoptColumns...)
+	add("lost_find", all.lostRuns, ends, idColumns...)
+	add("lost", all.failLost, ends, idColumns...)
+	add("give_up_find", all.expiredRetries, ends, idColumns...)
+	add("give_up", all.giveUp, ends, idColumns...)
+	add("rollback_skip_find", all.rollbackSkippable, ends, idColumns...)
+	add("rollback_skip", all.rollbackSkip, ends, idColumns...)
+	add("delays_ended", all.ended, []any{many})
+	add("delays_ended_of", all.endedOf, []any{many}, idColumns...)
+	add("schedule_next", all.scheduleNext, nil, scheduleNextColumns...)
+	add("heartbeat", write(all.heartbeat), []any{node, zero, zero, zero, zero, at})
+	add("mark_dead", write(all.markDead[:]...), []any{at, int64(15_000)}, column{"id", bigint}, column{"heartbeat", bigint})
+	add("locks_take", write(all.takeLocks), []any{at, node, many, zero}, nameColumns...)
+	add("locks_give_back", write(all.giveBack), nil, lockColumns...)
+	add("slots_lock_jobs", write(all.slots.lockJobs), nil, idColumns...)
+	add("slots_live_runs", write(all.slots.live), nil, idColumns...)
+	add("slots_held", write(all.slots.held), nil, idColumns...)
+	add("slots_free", write(all.slots.free), days, keyColumns...)
+	add("slots_leave", write(all.slots.leave), days, keyColumns...)
+	add("slots_grant", write(all.slots.grant), nil, slotColumns...)
+	add("slots_wait", write(all.slots.wait), days, keyColumns...)
+	add("slots_wake", write(all.slots.wake), days, keyColumns...)
+	add("slots_skip", write(all.slots.skip), days, endColumns...)
+	add("slots_cancel", write(all.slots.cancel), days, endColumns...)
+	add("slots_cancel_attempts", write(all.slots.cancelAttempts), days, endColumns...)
+	return shown
+}
+
+// example is a column of a batch of three rows.
+func example(c column, at int64) any {
+	switch c.typ {
+	case text:
+		return []string{"a", "b", "c"}
+	case boolean:
+		return []bool{true, true, true}
+	case integer:
+		return []int32{1, 1, 1}
 	}
-	return strings.Join(lines, "\n"), true
+	return []int64{at, at, at}
+}
+
+// PostgresPlan returns the plan of a statement on PostgreSQL, without costs.
+func PostgresPlan(ctx context.Context, s dispatcher.Store, statement string, args []any) (string, error) {
+	var plan strings.Builder
+	_, err := s.(*store).run(ctx, read("EXPLAIN (COSTS OFF) "+statement), args, func(row scanner) error {
+		line, err := scanText(row)
+		plan.WriteString(line + "\n")
+		return err
+	})
+	return plan.String(), err
 }

@@ -30,14 +30,7 @@ type stateRow struct {
 	triggers []int64
 }
 
-// writeError writes the state of the job of a trigger that may be in error.
-func (t *tx) writeError(ctx context.Context, triggerID int64) error {
-	// $1 id of the trigger
-	const ofJob = `UPDATE jobs SET state = 'ERROR', completed_at = NULL WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
-	_, err := t.ExecContext(ctx, ofJob, triggerID)
-	return err
-}
-
+// RollUp works out the states of a page of jobs, and writes those that changed.
 func (s *store) RollUp(ctx context.Context, after int64, limit int) (rolled dispatcher.RolledUp, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

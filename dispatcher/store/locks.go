@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// The statements of locks. The present is that of the statement's begin: who then waits for
-// another's statement judges by an earlier one, which errs on the safe side.
+// The statements of locks. Now is when the statement began. One that waits for another's statement
+// judges by an earlier time, which errs on the safe side.
 const (
 	// What is held is not touched at all: a row that is locked in vain is written, too. What is held
-	// for far longer than anybody asks for is from before the clock was set back, and is free.
+	// for far longer than any node asks for is from before the clock was set back, and is free.
 	// $1 now, $2 holder, $3 at most and $4 at least in milliseconds, from $5 on: names
 	takeLocks = ` INSERT INTO locks AS l (name, holder, fence, locked_until, free_at)
 		SELECT b.name, $2, 1, b.now + $3, b.now + $4 FROM b LEFT JOIN locks AS o ON o.name = b.name
@@ -31,6 +31,7 @@ const (
 	lockHeld = `SELECT 1 FROM locks WHERE name = $1 AND holder = $2 AND fence = $3 AND locked_until > $4`
 )
 
+// Lock takes those of the named locks that are free.
 func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks []dispatcher.Lock, err error) {
 	if len(request.Names) == 0 {
 		return nil, nil
@@ -42,7 +43,7 @@ func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks
 		locks, err = collect(ctx, t, func(row scanner) (dispatcher.Lock, error) {
 			lock := dispatcher.Lock{Node: request.Node}
 			return lock, row.Scan(&lock.Name, &lock.Fence)
-		}, s.rows(1, 5, "", nameColumns...)+takeLocks, args...)
+		}, s.hot.takeLocks, args...)
 		return err
 	})
 	if err != nil {
@@ -51,6 +52,7 @@ func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks
 	return locks, nil
 }
 
+// Unlock gives locks back.
 func (s *store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	if len(locks) == 0 {
 		return nil
@@ -61,7 +63,7 @@ func (s *store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 		names, holders, fences = append(names, lock.Name), append(holders, int64(lock.Node)), append(fences, lock.Fence)
 	}
 	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-		_, err := t.ExecContext(ctx, s.rows(0, 1, "", lockColumns...)+freeLocks, s.batch(names, holders, fences)...)
+		_, err := t.ExecContext(ctx, s.hot.giveBack, s.batch(names, holders, fences)...)
 		return err
 	})
 	if err != nil {

@@ -3,29 +3,50 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-const nodeColumns = `id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag, clock_offset`
-
-func scanNode(row scanner) (dispatcher.Node, error) {
-	var node dispatcher.Node
-	var started, heartbeat, lag, offset int64
-	var apps, labels string
-	err := row.Scan(&node.ID, &node.Name, &node.Version, &node.State, &apps, &labels, &started, &heartbeat, &node.InFlight, &node.Fires, &lag, &offset)
-	if apps != "" {
-		node.Apps = strings.Split(apps, ",")
-	}
-	node.Labels = dispatcher.ParseLabels(labels)
-	node.Lag, node.ClockOffset = dispatcher.Duration(lag*int64(time.Millisecond)), dispatcher.Duration(offset*int64(time.Millisecond))
-	node.StartedAt, node.HeartbeatAt = instant(started), instant(heartbeat)
-	return node, err
+// nodeFields are the columns of nodes.
+var nodeFields = fields[nodeRow]{
+	{name: "id", ref: func(n *nodeRow) any { return &n.ID }},
+	{name: "name", ref: func(n *nodeRow) any { return &n.Name }},
+	{name: "version", ref: func(n *nodeRow) any { return &n.Version }},
+	{name: "state", ref: func(n *nodeRow) any { return &n.State }},
+	{name: "apps", ref: func(n *nodeRow) any { return listColumn{&n.Apps} }},
+	{name: "labels", ref: func(n *nodeRow) any { return labelsColumn{&n.Labels} }},
+	{name: "started_at", ref: func(n *nodeRow) any { return instantColumn{&n.StartedAt} }},
+	{name: "heartbeat_at", ref: func(n *nodeRow) any { return instantColumn{&n.HeartbeatAt} }},
+	{name: "in_flight", ref: func(n *nodeRow) any { return &n.InFlight }},
+	{name: "fires", ref: func(n *nodeRow) any { return &n.Fires }},
+	{name: "lag", ref: func(n *nodeRow) any { return durationColumn{&n.Lag} }},
+	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn{&n.ClockOffset} }},
+	{name: "zones", ref: func(*nodeRow) any { return new(schedule.ZonesVersion()) }, use: onlyNew},
+	{name: "paused_by_rollback", ref: func(n *nodeRow) any { return &n.pausedByRollback }, use: onlyNew},
 }
 
+// nodeRead are those that make a node, and nodeColumns selects them.
+var (
+	nodeRead    = nodeFields.read()
+	nodeColumns = nodeRead.selected("")
+)
+
+// nodeRow is a node as its row holds it.
+type nodeRow struct {
+	dispatcher.Node
+	pausedByRollback bool
+}
+
+// scanNode reads the row of a node.
+func scanNode(row scanner) (dispatcher.Node, error) {
+	var n nodeRow
+	err := row.Scan(nodeRead.refs(&n)...)
+	return n.Node, err
+}
+
+// Installation returns the random id of this database.
 func (s *store) Installation(ctx context.Context) (string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -39,29 +60,27 @@ func (s *store) Installation(ctx context.Context) (string, error) {
 	return id, err
 }
 
+// Clock reads the database's clock.
 func (s *store) Clock(ctx context.Context) (time.Time, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
 	return s.clock(ctx, s.heartbeat)
 }
 
+// Register adds a node to the fleet, paused if the database lost commits.
 func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Time) error {
 	if node.State != dispatcher.NodePaused {
 		node.State = dispatcher.NodeActive
 	}
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	where, err := s.where(ctx)
+	registration, err := s.rollbacks.identify(ctx)
 	if err != nil {
 		return err
 	}
-	var settled int64
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		rolledBack, err := t.rolledBack(ctx, where)
+		rolledBack, err := s.rollbacks.check(ctx, t, &registration)
 		if err != nil {
-			return err
-		}
-		if settled, _, err = first(ctx, t, scanInt, `SELECT rollback_settled_at FROM installation`); err != nil {
 			return err
 		}
 		if t.single() {
@@ -70,38 +89,30 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 				return err
 			}
 		}
-		state, rolledBack := node.State, rolledBack && node.State == dispatcher.NodeActive
-		if rolledBack {
-			state = dispatcher.NodePaused
+		row := nodeRow{Node: dispatcher.Node{
+			ID: node.ID, Name: node.Name, Version: node.Version, State: node.State, Apps: node.Apps, Labels: node.Labels,
+			StartedAt: t.now, HeartbeatAt: t.now,
+		}}
+		if rolledBack && row.State == dispatcher.NodeActive {
+			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
-		// $1 id, $2 name, $3 version, $4 state, $5 now, $6 apps, $7 labels, $8 zones, $9 rolled back
-		const insert = `INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag, clock_offset, paused_by_rollback)
-			VALUES ($1, $2, $3, $4, $6, $7, $8, $5, $5, 0, 0, 0, 0, $9)`
-		_, err = t.ExecContext(ctx, insert, node.ID, node.Name, node.Version, state, t.now.UnixMilli(),
-			strings.Join(node.Apps, ","), node.Labels.String(), schedule.ZonesVersion(), rolledBack)
-		t.tell("")
+		_, err = t.ExecContext(ctx, nodeFields.insert("nodes"), nodeFields.values(&row)...)
+		t.notify("")
 		return err
 	})
 	if err == nil {
-		s.seen.registered(node.ID, settled)
-		s.mark(node.ID, 0)
+		s.rollbacks.registered(node.ID, registration)
 	}
 	return err
 }
 
-// rolled back tells whether a node that registers is to wait, for the database lost commits.
-func (t *tx) rolledBack(ctx context.Context, where string) (bool, error) {
-	reason, err := t.astray(ctx, t, where)
-	if err == nil && reason != "" {
-		err = declare(ctx, t.execute, t.now, reason, "system")
-	}
-	if err != nil {
-		return false, err
-	}
-	_, found, err := unsettled(ctx, t)
-	return found, err
-}
+// renewHeartbeat renews the row of a node.
+// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
+var renewHeartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, heartbeats = heartbeats + 1
+	WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
+	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
 
+// Heartbeat renews the row of a node, and returns its state and the live nodes.
 func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
@@ -111,70 +122,54 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 			return dispatcher.HeartbeatReply{}, err
 		}
 	}
-	// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
-	const heartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, heartbeats = heartbeats + 1
-		WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
-		EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
-	type beaten struct {
+	type renewed struct {
 		dispatcher.Node
-		heartbeats, settled int64
-		held, rolledBack    bool // held: paused by the rollback alone
+		heartbeats, settled          int64
+		pausedByRollback, rolledBack bool
 	}
-	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n beaten, err error) {
-		n.Node, err = scanNode(wider{scanner: row, after: []any{&n.heartbeats, &n.held, &n.rolledBack, &n.settled}})
+	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n renewed, err error) {
+		n.Node, err = scanNode(widerRow{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
 		return n, err
-	}, heartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
+	}, renewHeartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}
 	if !found {
-		if err := s.doubt(ctx, id, now); err != nil {
+		if err := s.rollbacks.unknownNode(ctx, s, id, now); err != nil {
 			return dispatcher.HeartbeatReply{}, err
 		}
 		return dispatcher.HeartbeatReply{}, fmt.Errorf("node %s: %w", id, dispatcher.ErrNodeDead)
 	}
-	if s.seen.beaten(id, node.heartbeats, node.settled) {
-		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
-		_, err := s.DeclareRollback(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", id), dispatcher.Change{Actor: "system", Now: now})
-		if err != nil {
-			return dispatcher.HeartbeatReply{}, err
-		}
-		node.held, node.rolledBack = node.held || node.State == dispatcher.NodeActive, true
+	lost, err := s.rollbacks.heartbeat(ctx, s, id, node.heartbeats, node.settled, now)
+	if err != nil {
+		return dispatcher.HeartbeatReply{}, err
+	}
+	if lost {
+		node.pausedByRollback, node.rolledBack = node.pausedByRollback || node.State == dispatcher.NodeActive, true
 		node.State = dispatcher.NodePaused
 	}
 	asked := node.State
-	if node.held {
+	if node.pausedByRollback {
 		asked = dispatcher.NodeActive
 	}
-	s.mark(id, node.heartbeats)
 	live, err := collect(ctx, s.heartbeat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
 	return dispatcher.HeartbeatReply{State: node.State, OperatorState: asked, At: now, Live: live, RolledBack: node.rolledBack}, err
 }
 
-// doubt notes a rollback if the database does not know a node that it must know.
-func (s *store) doubt(ctx context.Context, id dispatcher.NodeID, now time.Time) error {
-	// $1 id
-	settled, unknown, err := first(ctx, s.heartbeat, scanInt, `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, id)
-	if err != nil || !unknown || !s.seen.knows(id) || s.seen.answered(settled) {
-		return err
-	}
-	_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", id), dispatcher.Change{Actor: "system", Now: now})
-	return err
-}
-
+// Deregister takes a node out of the fleet.
 func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
 	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
 		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0 WHERE id = $1`, id)
-		t.tell("")
+		t.notify("")
 		return err
 	})
 }
 
-// forgetAfter is how long a dead node is listed after its last heartbeat.
-const forgetAfter = 24 * time.Hour
+// purgeNodeAfter is how long a dead node is listed after its last heartbeat.
+const purgeNodeAfter = 24 * time.Hour
 
-// The statements of MarkDead. All read the present themselves: one that was delayed would take
+// The statements of MarkDead. All read the clock themselves: one that was delayed would take
 // the heartbeats of a fleet that is well for old ones, or set them back.
 // $1 now, $2 milliseconds, from $3 on: the id of the node that asks, and its heartbeat
 const (
@@ -184,25 +179,22 @@ const (
 
 	// A node that holds live runs stays, for they are found by it. 100 at a time keep the
 	// transaction short.
-	forgetNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
+	purgeNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
 		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id) ORDER BY o.heartbeat_at LIMIT 100)`
 
 	markDeadNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id
 		WHERE me.state <> 'dead' AND me.heartbeat_at = b.heartbeat AND (b.now - me.heartbeat_at) * 2 < $2 AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
 )
 
+// MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
 func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (dead int, err error) {
-	asker := s.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
 		// still find their node.
-		for _, step := range []struct {
-			statement string
-			age       time.Duration
-		}{{clampHeartbeats, 0}, {forgetNodes, forgetAfter}, {markDeadNodes, after}} {
-			args := append([]any{orZero(now), step.age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
-			result, err := t.ExecContext(ctx, asker+step.statement, args...)
+		for i, age := range []time.Duration{0, purgeNodeAfter, after} {
+			args := append([]any{orZero(now), age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
+			result, err := t.ExecContext(ctx, s.hot.markDead[i], args...)
 			if err != nil {
 				return err
 			}
@@ -211,13 +203,14 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 			}
 		}
 		if dead = int(affected); dead > 0 {
-			t.tell("")
+			t.notify("")
 		}
 		return nil
 	})
 	return dead, err
 }
 
+// Nodes returns all nodes, dead ones too until they are purged.
 func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -226,6 +219,7 @@ func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 	return nodes, err
 }
 
+// SetNodeState pauses, resumes or drains a node.
 func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (node dispatcher.Node, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if state == dispatcher.NodeActive {
@@ -236,7 +230,7 @@ func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state di
 			}
 		}
 		// $1 id, $2 state
-		const set = `UPDATE nodes SET state = $2, paused_by_rollback = FALSE WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
+		set := `UPDATE nodes SET state = $2, paused_by_rollback = FALSE WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
 		var found bool
 		if node, found, err = first(ctx, t, scanNode, set, id, state); err != nil {
 			return err

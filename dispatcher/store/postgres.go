@@ -22,7 +22,7 @@ import (
 type postgres struct {
 	pool, heartbeats *pgxpool.Pool
 	notify           *pgxpool.Config // by which notifications are heard
-	seen             *witness
+	rollbacks        *rollbackDetector
 }
 
 // channel is where notifications go. They are heard in one database only.
@@ -33,7 +33,7 @@ const adoptPayload = "adopt"
 
 // session is what each connection sets. Without it (as behind a pooler that drops it) all works,
 // only less well: nobody waits long for a lock that an administrator holds, and no statement
-// runs on after its caller gave up. A batch is always small beside the table that it is joined to,
+// runs on after its caller gave up. A batch is always small compared to the table that it is joined to,
 // so it probes an index: up to some 30,000 triggers the planner would rather hash the whole table,
 // which made a claim of 500 six times as slow. Compiling plans of statements this short never pays.
 const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s';
@@ -53,7 +53,8 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{notify: config.Copy(), seen: &witness{}}
+	p := &postgres{notify: config.Copy()}
+	p.rollbacks = &rollbackDetector{database: p}
 	if o.Notify != "" {
 		if p.notify, err = poolConfig(address{url: o.Notify}); err != nil {
 			return nil, fmt.Errorf("where notifications are heard: %w", err)
@@ -63,7 +64,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 		if err := conn.PgConn().Exec(ctx, session).Close(); err != nil {
 			return err
 		}
-		return p.check(ctx, conn)
+		return p.rollbacks.connected(ctx, conn)
 	}
 	statements := newStatementCounter()
 	if o.Metrics != nil {
@@ -83,7 +84,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	}
 	db := openDB(p.pool)
 	return &store{
-		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, seen: p.seen,
+		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
 	}, nil
 }
@@ -100,14 +101,14 @@ func poolConfig(a address) (*pgxpool.Config, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
 	}
-	hardened(config)
-	config.BeforeConnect = renewed(a)
+	withKeepAlive(config)
+	config.BeforeConnect = rereadFiles(a)
 	return config, nil
 }
 
-// renewed returns what reads for each connection the files that a URL names: passwords that are
-// tokens, and certificates, last for hours.
-func renewed(a address) func(context.Context, *pgx.ConnConfig) error {
+// rereadFiles reads the files that a URL names again for each connection: passwords that are tokens,
+// and certificates, last for hours only.
+func rereadFiles(a address) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, config *pgx.ConnConfig) error {
 		now, err := pgxpool.ParseConfig(a.url)
 		if err != nil {
@@ -160,19 +161,19 @@ func (p *postgres) statements() statements {
 	// What another node is adopting is passed over.
 	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + adoptRuns)
-	all.failLost = write(p.rows(3, 5, "", idColumns...) + chosen(forfeited(within)+` FOR UPDATE OF r SKIP LOCKED`) +
+	all.failLost = write(p.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(within)+` FOR UPDATE OF r SKIP LOCKED`) +
 		`, l AS (` + insertLost + `)` + failLostRuns)
-	all.stranded = read(p.rows(3, 5, "", idColumns...) + chosen(stranded(within)) + chosenSpan)
-	all.strand = write(p.rows(3, 5, "", idColumns...) + chosen(stranded(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) +
-		`, l AS (` + insertLost + `)` + strandRuns)
+	all.rollbackSkippable = read(p.rows(3, 5, "", idColumns...) + chosen(skippableRuns(within)) + chosenSpan)
+	all.rollbackSkip = write(p.rows(3, 5, "", idColumns...) + chosen(skippableRuns(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) +
+		`, l AS (` + insertLost + `)` + skipRolledBackRuns)
 	// Locked first: a run that is cancelled meanwhile must not get an attempt that has failed, too.
 	all.again = write(p.rows(0, 3, "", againColumns...) + chosen(again+` FOR NO KEY UPDATE OF r`) +
 		`, l AS (` + insertFailed + `)` + retryRuns)
 	retry, over := p.rows(5, 8, "", adoptColumns...), p.rows(3, 5, "", idColumns...)
-	all.retriable = read(retry + chosen(retriable(within)) + adoptableSpan)
-	all.adoptRetries = write(retry + chosen(retriable(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + adoptRuns)
-	all.outdated = read(over + chosen(outdated(within)) + chosenSpan)
-	all.giveUp = write(over + chosen(outdated(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + giveUpRuns)
+	all.dueRetries = read(retry + chosen(dueRetries(within)) + adoptableSpan)
+	all.adoptRetries = write(retry + chosen(dueRetries(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + adoptRuns)
+	all.expiredRetries = read(over + chosen(expiredRetries(within)) + chosenSpan)
+	all.giveUp = write(over + chosen(expiredRetries(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + giveUpRuns)
 	return all
 }
 
@@ -203,7 +204,7 @@ func (p *postgres) query(ctx context.Context, statement string, args []any, scan
 	return rows.CommandTag().RowsAffected(), rows.Err()
 }
 
-func (p *postgres) notification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error {
+func (p *postgres) sendNotification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error {
 	// $1 channel, $2 run. PostgreSQL sends it at commit, and equal ones once.
 	payload := notification.Run
 	if notification.Adopt {
@@ -272,9 +273,6 @@ func (p *postgres) transient(err error) bool {
 	}
 	return false
 }
-
-// mark does nothing: a server tells where it is.
-func (p *postgres) mark(dispatcher.NodeID, int64) {}
 
 func (p *postgres) single() bool { return false }
 

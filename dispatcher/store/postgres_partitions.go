@@ -28,7 +28,7 @@ const (
 
 // partition is one day of a table.
 type partition struct {
-	table string // runs, attempts or answers
+	table string // runs, attempts or responses
 	day   int64  // its first instant
 }
 
@@ -42,15 +42,15 @@ func parsePartition(name string) (p partition, ok bool) {
 	return partition{table: table, day: at.UnixMilli()}, err == nil
 }
 
-// giveWay: who waits for a lock makes the claims that come after it wait, too, so it gives up
-// after the lead by which fires are claimed.
-func (p *postgres) giveWay(ctx context.Context, tx *sql.Tx) error {
+// limitLockWait gives up after the lead by which fires are claimed: a transaction that waits for a
+// lock makes the claims after it wait, too.
+func (p *postgres) limitLockWait(ctx context.Context, tx *sql.Tx) error {
 	// Without statistics the planner would read a whole day to find that nothing in it is live.
 	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)
 	return err
 }
 
-func (p *postgres) turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error) {
+func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error) {
 	there, err := partitions(ctx, c.db)
 	if err == nil {
 		err = makeDays(ctx, c, there, now)
@@ -61,7 +61,7 @@ func (p *postgres) turnDays(ctx context.Context, c cleaner, now, horizon int64) 
 			break // they are in the order of their days
 		}
 		gone := false
-		done, err = c.aside(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		done, err = c.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			gone, err = one.drop(ctx, tx)
 			return err
 		})
@@ -98,7 +98,7 @@ func partitions(ctx context.Context, q querier) ([]partition, error) {
 // firstDays makes the first partitions of a database, so that no day begins in the default one.
 // Who starts at the same time leaves it to the first.
 func (p *postgres) firstDays(ctx context.Context, db *sql.DB) error {
-	s := &store{write: db, read: db, flavor: p}
+	s := &store{write: db, read: db, flavor: p, hot: p.statements()}
 	c, err := s.cleaner(ctx, dispatcher.NodeID(rand.Int64()), time.Time{})
 	if err != nil || c == nil {
 		return err
@@ -122,7 +122,7 @@ func makeDays(ctx context.Context, c cleaner, there []partition, now int64) erro
 			if slices.Contains(there, one) {
 				continue
 			}
-			done, err := c.aside(ctx, one.attach)
+			done, err := c.tryTransaction(ctx, one.attach)
 			if err != nil {
 				return fmt.Errorf("make partition %s: %w", one.name(), err)
 			}
@@ -168,7 +168,7 @@ func (p partition) drop(ctx context.Context, tx *sql.Tx) (dropped bool, err erro
 	held, bounds := `SELECT 1 FROM runs WHERE scheduled_at >= $1 AND scheduled_at < $2 LIMIT 1`, []any{p.day, p.day + dayMillis}
 	if p.table == "runs" {
 		held = `SELECT 1 FROM ` + p.name() + ` WHERE live
-			UNION ALL SELECT 1 FROM (` + awaited + `) AS a WHERE a.at >= $1 AND a.at < $2 LIMIT 1`
+			UNION ALL SELECT 1 FROM (` + awaitedRuns + `) AS a WHERE a.at >= $1 AND a.at < $2 LIMIT 1`
 	}
 	if there, err := p.attached(ctx, tx); err != nil || !there {
 		return false, err

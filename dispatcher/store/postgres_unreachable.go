@@ -19,9 +19,10 @@ const lockNotAvailable = "55P03"
 // readOnly is the code of a write to a standby, or to a server that protects itself.
 const readOnly = "25006"
 
-// Away tells an error by which a database is away for now from one that waiting will not mend,
-// such as a wrong password or a schema that is too new. A file is never away.
-func Away(err error) bool {
+// Unreachable tells whether an error means that a database is unreachable for now. Waiting does not
+// mend other errors, such as a wrong password or a schema that is too new. A file is never
+// unreachable.
+func Unreachable(err error) bool {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		for _, class := range []string{
@@ -47,9 +48,9 @@ func Away(err error) bool {
 // broken. Without it Linux takes a quarter of an hour to notice that a server has vanished.
 const userTimeout = 10 * time.Second
 
-// hardened makes connections notice servers that vanish, and shun those that can only be read:
-// a standby shows what was, and takes no claim.
-func hardened(config *pgxpool.Config) {
+// withKeepAlive makes connections notice servers that vanish, and refuse read-only servers: a standby
+// may be behind, and takes no claim.
+func withKeepAlive(config *pgxpool.Config) {
 	dialer := &net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
 		Control:         boundUnacknowledged,

@@ -11,7 +11,7 @@ import (
 )
 
 // rearmed is a trigger as it was found, and as it is to be.
-type rearmed struct {
+type rescheduledTrigger struct {
 	triggerRow
 	app, job string
 	moved    dispatcher.Trigger
@@ -19,13 +19,13 @@ type rearmed struct {
 }
 
 // rearmedPage is a page of triggers, by id.
-type rearmedPage struct {
-	triggers map[int64]rearmed // that are to be others than they are
-	last     int64             // of all that were looked at; 0: there were none
+type rescheduledPage struct {
+	triggers map[int64]rescheduledTrigger // that are to be others than they are
+	last     int64                        // of all that were looked at; 0: there were none
 }
 
-// present is now, or what the database's clock shows if that is zero, to the millisecond.
-func (s *store) present(ctx context.Context, now time.Time) (time.Time, error) {
+// orClock returns now, or the time of the database's clock if now is zero, to the millisecond.
+func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 	var err error
 	if now.IsZero() {
 		now, err = s.clock(ctx, s.read)
@@ -33,27 +33,26 @@ func (s *store) present(ctx context.Context, now time.Time) (time.Time, error) {
 	return now.UTC().Truncate(time.Millisecond), err
 }
 
-// rearmed works out again the fire times of armed triggers t, outside a transaction.
-// which tells them from others; its parameters begin with $1, the id that all are after, and $2, how many.
-func (s *store) rearmed(ctx context.Context, which string, args []any,
+// reschedule works out again the next fires of triggers t, outside a transaction. which selects them; its parameters begin with $1, the id that all are after, and $2, how many.
+func (s *store) reschedule(ctx context.Context, which string, args []any,
 	move func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire),
-) (rearmedPage, error) {
+) (rescheduledPage, error) {
 	page := `SELECT ` + triggerColumns + `, a.name, j.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id
 		WHERE t.id > $1 AND t.next_fire_time IS NOT NULL AND t.state = 'waiting' AND ` + which + ` ORDER BY t.id LIMIT $2`
-	found, err := collect(ctx, s.read, func(row scanner) (r rearmed, err error) {
-		r.triggerRow, err = scanTrigger(wider{scanner: row, after: []any{&r.app, &r.job}})
+	found, err := collect(ctx, s.read, func(row scanner) (r rescheduledTrigger, err error) {
+		r.triggerRow, err = scanTrigger(widerRow{scanner: row, after: []any{&r.app, &r.job}})
 		return r, err
 	}, page, args...)
 	if err != nil {
-		return rearmedPage{}, fmt.Errorf("read triggers: %w", err)
+		return rescheduledPage{}, fmt.Errorf("read triggers: %w", err)
 	}
-	done := rearmedPage{triggers: make(map[int64]rearmed, len(found))}
+	done := rescheduledPage{triggers: make(map[int64]rescheduledTrigger, len(found))}
 	calendars := map[string]dispatcher.Calendars{}
 	for _, t := range found {
 		if _, known := calendars[t.app]; !known && t.Calendar != "" {
 			_, all, err := s.AppCalendars(ctx, t.app)
 			if err != nil {
-				return rearmedPage{}, err
+				return rescheduledPage{}, err
 			}
 			calendars[t.app] = dispatcher.CompileCalendars(all)
 		}
@@ -68,9 +67,9 @@ func (s *store) rearmed(ctx context.Context, which string, args []any,
 }
 
 // writeRearmed writes the fire times of triggers that nobody has claimed or changed meanwhile, and
-// what they missed, and returns how many: what was claimed goes on as who claimed it had it. note
-// leaves in the same transaction whatever else is to be known of those that were won.
-func (s *store) writeRearmed(ctx context.Context, triggers map[int64]rearmed, now time.Time,
+// what they missed, and returns how many. A claimed fire goes on as it was claimed. note writes what
+// else is to be kept of the triggers that were won, in the same transaction.
+func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
 	note func(ctx context.Context, t *tx, won []int64) error,
 ) (moved int, err error) {
 	if len(triggers) == 0 {
@@ -86,7 +85,7 @@ func (s *store) writeRearmed(ctx context.Context, triggers map[int64]rearmed, no
 		state, problems = append(state, string(storedState(t.moved.State))), append(problems, t.moved.Error)
 	}
 	// From $1 on: rearmedColumns
-	write := s.rows(0, 1, "", rearmedColumns...) + ` UPDATE triggers AS t SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error
+	write := s.rows(0, 1, "", rescheduleColumns...) + ` UPDATE triggers AS t SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error
 		FROM b WHERE t.id = b.of_trigger AND t.revision = b.revision AND t.calendar_revision = b.calendars AND t.next_fire_time = b.from_at
 			AND t.state = 'waiting' RETURNING id`
 	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {

@@ -123,7 +123,7 @@ func (s *store) planMoves(ctx context.Context, q querier, ids []int64, next repl
 		FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
 	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
 		job := dispatcher.Job{App: next.app}
-		t, err := scanTrigger(wider{scanner: row, after: []any{&job.Name, &job.Enabled}})
+		t, err := scanTrigger(widerRow{scanner: row, after: []any{&job.Name, &job.Enabled}})
 		if err == nil {
 			plan.moves[t.id] = t.move(job, next, now)
 		}

@@ -8,6 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
+// ZonesChanged tells whether fire times may be worked out with other time zone data than this
+// program has.
 func (s *store) ZonesChanged(ctx context.Context) (bool, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -21,25 +23,27 @@ func (s *store) ZonesChanged(ctx context.Context) (bool, error) {
 	return n == 1, err
 }
 
+// RescheduleForZones works out again the fire times of a page of triggers that depend on time
+// zones.
 func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.Rescheduled, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if now, err = s.present(ctx, now); err != nil {
+	if now, err = s.orClock(ctx, now); err != nil {
 		return done, err
 	}
-	// Only what is armed by the rules of some zone is concerned; which those of UTC are not.
+	// Only fires that depend on the rules of a time zone can move. UTC has none.
 	const zoned = `NOT t.delayed AND (t.timezone NOT IN ('', 'UTC') OR t.calendar <> '')`
-	page, err := s.rearmed(ctx, zoned, []any{after, limit}, func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
+	page, err := s.reschedule(ctx, zoned, []any{after, limit}, func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
 		return dispatcher.RescheduleForZones(job, name, calendars, now)
 	})
 	if err != nil {
 		return done, err
 	}
 	if page.last == 0 {
-		return done, s.zoned(ctx, now)
+		return done, s.noteZones(ctx, now)
 	}
 	done.Last, done.More = page.last, true
-	done.Moved, err = s.writeRearmed(ctx, page.triggers, now, func(ctx context.Context, t *tx, won []int64) error {
+	done.Moved, err = s.writeRescheduled(ctx, page.triggers, now, func(ctx context.Context, t *tx, won []int64) error {
 		for _, id := range won {
 			one := page.triggers[id]
 			if err := t.audit(ctx, "zones", one.app, "job "+one.job+" trigger "+one.name, one.revision); err != nil {
@@ -51,8 +55,8 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 	return done, err
 }
 
-// zoned notes that all fire times are by this program's zones.
-func (s *store) zoned(ctx context.Context, now time.Time) error {
+// noteZones notes that all fire times are by this program's zones.
+func (s *store) noteZones(ctx context.Context, now time.Time) error {
 	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 zones, $2 now
 		_, err := t.ExecContext(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.now.UnixMilli())

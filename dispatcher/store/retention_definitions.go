@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-// What Purge removes besides the ledger, once it is older than all that is kept of that.
+// Purge removes these, besides the ledger, once they are older than all of the ledger that is kept.
 
 // removeRevisions removes the definitions that ceased to be before all that is kept. Of no
 // retention in particular: there are few of them.

@@ -145,7 +145,7 @@ func testPurgeForgets(t *testing.T, s dispatcher.Store) {
 	}
 	rows := func() [2]int64 {
 		t.Helper()
-		return [2]int64{count(t, s, `SELECT count(*) FROM jobs WHERE name = 'job'`), count(t, s, `SELECT count(*) FROM audit`)}
+		return [2]int64{count(t, s, `SELECT count(*) FROM jobs WHERE name = 'job'`), count(t, s, `SELECT count(*) FROM audit_log`)}
 	}
 	all := rows()[1]
 	if n := purge(6); n != 0 || rows() != [2]int64{2, all} {

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// spentJobs are those whose time after completion has passed, as far as their states tell.
+	// expiredJobs are those whose time after completion has passed, as far as their states tell.
 	// $1 now, $2 limit
-	spentJobs = `SELECT a.name, j.name FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+	expiredJobs = `SELECT a.name, j.name FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.delete_after_completion > 0 AND j.deleted_at IS NULL AND j.completed_at + j.delete_after_completion <= $1
 		ORDER BY j.completed_at + j.delete_after_completion LIMIT $2`
 
@@ -25,7 +25,7 @@ func (t *purge) removeExpired(ctx context.Context, present int64) error {
 	jobs, err := collect(listing, t.read, func(row scanner) (j dispatcher.Job, err error) {
 		err = row.Scan(&j.App, &j.Name)
 		return j, err
-	}, spentJobs, present, purgeExpired)
+	}, expiredJobs, present, purgeExpired)
 	cancel()
 	for _, job := range jobs {
 		if err != nil || t.stopped {
@@ -41,7 +41,7 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 	removed := false
 	err := t.change(ctx, dispatcher.Change{Actor: "system", Now: t.now}, func(ctx context.Context, tx *tx) error {
 		removed = false
-		if err := t.giveWay(ctx, tx.Tx); err != nil {
+		if err := t.limitLockWait(ctx, tx.Tx); err != nil {
 			return err
 		}
 		if held, err := holds(ctx, tx, t.flavor, t.lock, t.now); err != nil || !held {
@@ -58,11 +58,11 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		const over = `SELECT 1 FROM jobs AS j WHERE j.id = $1 AND j.completed_at + j.delete_after_completion <= $2
 			AND NOT EXISTS (SELECT 1 FROM (` + holders + `) AS n JOIN runs AS r ON r.node = n.id WHERE r.live AND r.job_id = j.id)`
 		id := dispatcher.JobID(app, name)
-		_, spent, err := first(ctx, tx, scanInt, over, id, present)
+		_, expired, err := first(ctx, tx, scanInt, over, id, present)
 		if err != nil {
 			return err
 		}
-		if removed = spent && job.Complete(); removed {
+		if removed = expired && job.Complete(); removed {
 			return tx.removeJob(ctx, job, "delete after completion")
 		}
 		// Its time begins again, so that it is not in the way of others.

@@ -3,20 +3,59 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// What is on record of triggers and calendars, so that a schedule of the past can be told from
-// the present one. It is written where definitions are, and read by explain and audit only.
+// The revisions of triggers and calendars tell past schedules from current ones. They are written with
+// each change of a definition, and read by explain and verify only.
 
-// recordTriggers are the columns that a revision takes from its trigger, those first that are
-// named the same.
-const recordTriggers = `job_id, id, revision, calendar_revision, next_fire_time, prev_fire_time, name, expression, dialect, timezone,
-	start_at, end_at, repeat_count, gap, overlap, drift_hour, calendar, on_excluded, jitter, misfire_after, anchor_at`
+// revisionFields are the columns of trigger_revisions: those of the trigger t, named the same, and
+// what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause
+// or $3 zones.
+var revisionFields = fields[revisionRow]{
+	{name: "job_id", ref: func(r *revisionRow) any { return &r.jobID }},
+	{name: "id", ref: func(r *revisionRow) any { return &r.id }},
+	{name: "revision", ref: func(r *revisionRow) any { return &r.Revision }},
+	{name: "calendar_revision", ref: func(r *revisionRow) any { return &r.CalendarRevision }},
+	{name: "next_fire_time", ref: func(r *revisionRow) any { return optionalColumn{&r.NextFireTime} }},
+	{name: "prev_fire_time", ref: func(r *revisionRow) any { return optionalColumn{&r.PrevFireTime} }},
+	{name: "name", ref: func(r *revisionRow) any { return &r.name }},
+	{name: "expression", ref: func(r *revisionRow) any { return &r.Expression }},
+	{name: "dialect", ref: func(r *revisionRow) any { return &r.Dialect }},
+	{name: "timezone", ref: func(r *revisionRow) any { return &r.Timezone }},
+	{name: "start_at", ref: func(r *revisionRow) any { return optionalColumn{&r.StartAt} }},
+	{name: "end_at", ref: func(r *revisionRow) any { return optionalColumn{&r.EndAt} }},
+	{name: "repeat_count", ref: func(r *revisionRow) any { return &r.RepeatCount }},
+	{name: "gap", ref: func(r *revisionRow) any { return &r.Gap }},
+	{name: "overlap", ref: func(r *revisionRow) any { return &r.Overlap }},
+	{name: "drift_hour", ref: func(r *revisionRow) any { return &r.DriftHour }},
+	{name: "calendar", ref: func(r *revisionRow) any { return &r.Calendar }},
+	{name: "on_excluded", ref: func(r *revisionRow) any { return &r.OnExcluded }},
+	{name: "jitter", ref: func(r *revisionRow) any { return durationColumn{&r.Jitter} }},
+	{name: "misfire_after", ref: func(r *revisionRow) any { return durationColumn{&r.MisfireAfter} }},
+	{name: "anchor_at", ref: func(r *revisionRow) any { return instantColumn{&r.AnchorAt} }},
+	{name: "enabled", ref: func(r *revisionRow) any { return &r.Enabled }, read: `t.enabled AND j.enabled AND t.deleted_at IS NULL`},
+	{name: "paused", ref: func(r *revisionRow) any { return &r.Paused }, read: `t.paused OR t.job_paused`},
+	{name: "cause", ref: func(r *revisionRow) any { return &r.Cause }, read: `$2`},
+	{name: "from_at", ref: func(r *revisionRow) any { return instantColumn{&r.From} }, read: `b.now`},
+	// A removed trigger's revision has ended as it begins.
+	{name: "to_at", use: onlyNew, read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
+	{name: "zones", ref: func(r *revisionRow) any { return &r.Zones }, read: `$3`},
+	{name: "settled_at", ref: func(r *revisionRow) any { return instantColumn{&r.Settled} }, read: `CASE WHEN t.next_fire_time <= b.now
+		THEN t.next_fire_time - 1 WHEN t.prev_fire_time > b.now THEN t.prev_fire_time ELSE b.now END`},
+}
+
+var revisionRead = revisionFields.read()
+
+// revisionRow is a revision of a trigger with its keys.
+type revisionRow struct {
+	dispatcher.TriggerRevision
+	jobID, id int64
+	name      string
+}
 
 // remember records triggers as they have just been written. A change owes no more of what was
 // before it than the instants up to itself, or to a fire that was claimed ahead of it; but a
@@ -28,30 +67,17 @@ func (t *tx) remember(ctx context.Context, cause dispatcher.Cause, ids []int64) 
 	// $1 now, from $2 on: idColumns
 	end := t.rows(1, 2, "", idColumns...) + ` UPDATE trigger_revisions AS r SET to_at = b.now FROM b JOIN triggers AS t ON t.id = b.id
 		WHERE r.job_id = t.job_id AND r.id = t.id AND r.to_at IS NULL`
-	// $1 now, $2 cause, $3 zones, from $4 on: idColumns. What is removed has ended as it begins.
-	insert := t.rows(1, 4, "", idColumns...) + ` INSERT INTO trigger_revisions (` + recordTriggers + `, enabled, paused, cause, from_at, to_at,
-			zones, settled_at)
-		SELECT ` + prefixed("t.", recordTriggers) + `, t.enabled AND j.enabled AND t.deleted_at IS NULL, t.paused OR t.job_paused, $2, b.now,
-			CASE WHEN t.deleted_at IS NOT NULL THEN b.now END, $3,
-			CASE WHEN t.next_fire_time <= b.now THEN t.next_fire_time - 1 WHEN t.prev_fire_time > b.now THEN t.prev_fire_time ELSE b.now END
-		FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
+	// $1 now, $2 cause, $3 zones, from $4 on: idColumns
+	insert := t.rows(1, 4, "", idColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.names("") + `)
+		SELECT ` + revisionFields.selected("t.") + ` FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
 	now := t.now.UnixMilli()
 	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.batch(ids)...)...); err != nil {
-		return fmt.Errorf("end records of %d triggers: %w", len(ids), err)
+		return fmt.Errorf("end revisions of %d triggers: %w", len(ids), err)
 	}
 	if _, err := t.ExecContext(ctx, insert, append([]any{now, string(cause), schedule.ZonesVersion()}, t.batch(ids)...)...); err != nil {
-		return fmt.Errorf("record %d triggers: %w", len(ids), err)
+		return fmt.Errorf("write revisions of %d triggers: %w", len(ids), err)
 	}
 	return nil
-}
-
-// prefixed puts a table's name before each column of a list.
-func prefixed(table, columns string) string {
-	names := strings.Split(columns, ",")
-	for i, name := range names {
-		names[i] = table + strings.TrimSpace(name)
-	}
-	return strings.Join(names, ", ")
 }
 
 // rememberCalendar records what a calendar is from a revision of the lot on; nil: deleted.
@@ -67,11 +93,12 @@ func (t *tx) rememberCalendar(ctx context.Context, app, name string, definition 
 		_, err = t.ExecContext(ctx, insert, id, name, now, revision, definition)
 	}
 	if err != nil {
-		return fmt.Errorf("record calendar %s/%s: %w", app, name, err)
+		return fmt.Errorf("write revision of calendar %s/%s: %w", app, name, err)
 	}
 	return nil
 }
 
+// AppHistory returns how far the history of an app goes back, and whether it was enabled.
 func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (dispatcher.AppHistory, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -113,6 +140,7 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	return record, err
 }
 
+// EveryJobName returns a page of the names of jobs that an app has or had.
 func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Page) ([]string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -128,13 +156,13 @@ func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Pa
 // was claimed ahead, by twice the longest claim lead.
 const settledLate = 10_000 // milliseconds
 
+// TriggerHistories returns the revisions of a job's triggers since an instant.
 func (s *store) TriggerHistories(ctx context.Context, app, job string, since time.Time) ([]dispatcher.TriggerHistory, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// $1 job, $2 since. One statement, so that the
 	// revisions and what is next are of one moment.
-	list := `SELECT ` + prefixed("r.", recordTriggers) + `, r.enabled, r.paused, r.cause, r.from_at, r.zones, r.settled_at,
-			c.next_fire_time, c.error
+	list := `SELECT ` + revisionRead.names("r.") + `, c.next_fire_time, c.error
 		FROM trigger_revisions AS r JOIN triggers AS c ON c.id = r.id
 		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
 		ORDER BY r.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
@@ -142,34 +170,19 @@ func (s *store) TriggerHistories(ctx context.Context, app, job string, since tim
 	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
 		var next *int64
 		var quarantined string
-		name, revision, err := scanRevision(wider{scanner: row, after: []any{&next, &quarantined}})
-		if n := len(records); n == 0 || records[n-1].Name != name {
-			records = append(records, dispatcher.TriggerHistory{Name: name, Next: zeroable(optional(next)), Error: quarantined})
+		var r revisionRow
+		err := row.Scan(append(revisionRead.refs(&r), &next, &quarantined)...)
+		if n := len(records); n == 0 || records[n-1].Name != r.name {
+			records = append(records, dispatcher.TriggerHistory{Name: r.name, Next: zeroable(optional(next)), Error: quarantined})
 		}
 		last := &records[len(records)-1]
-		last.Revisions = append(last.Revisions, revision)
+		last.Revisions = append(last.Revisions, r.TriggerRevision)
 		return struct{}{}, err
 	}, list, dispatcher.JobID(app, job), since.UnixMilli()-settledLate)
 	return records, err
 }
 
-func scanRevision(row scanner) (name string, r dispatcher.TriggerRevision, err error) {
-	var job, id, jitter, misfireAfter, anchor, from, settled int64
-	var next, prev, start, end *int64
-	err = row.Scan(&job, &id, &r.Revision, &r.CalendarRevision, &next, &prev, &name, &r.Expression, &r.Dialect, &r.Timezone,
-		&start, &end, &r.RepeatCount, &r.Gap, &r.Overlap, &r.DriftHour, &r.Calendar, &r.OnExcluded, &jitter, &misfireAfter, &anchor,
-		&r.Enabled, &r.Paused, &r.Cause, &from, &r.Zones, &settled)
-	r.NextFireTime, r.PrevFireTime, r.StartAt, r.EndAt = optional(next), optional(prev), optional(start), optional(end)
-	r.Jitter, r.MisfireAfter = millis(jitter), millis(misfireAfter)
-	r.AnchorAt, r.From, r.Settled = instant(anchor), instant(from), instant(settled)
-	return name, r, err
-}
-
-// millis turns a column into a duration.
-func millis(ms int64) dispatcher.Duration {
-	return dispatcher.Duration(time.Duration(ms) * time.Millisecond)
-}
-
+// CalendarsAt returns the calendars of an app as they were at a revision of the lot.
 func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -181,11 +194,12 @@ func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 		c := dispatcher.Calendar{App: app}
 		var text string
 		err := row.Scan(&c.Name, &text)
-		define(&c, text)
+		decodeCalendar(&c, text)
 		return c, err
 	}, list, dispatcher.AppID(app), revision)
 }
 
+// Fires returns the scheduled runs of a job between two instants.
 func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

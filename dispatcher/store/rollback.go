@@ -8,9 +8,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// declare notes a rollback, and pauses the nodes that are active. One that nobody has decided about
-// stands as it is.
-func declare(ctx context.Context, do execute, now time.Time, reason, actor string) error {
+// declareRollback notes a rollback, and pauses the active nodes. A rollback that is noted already, and
+// about which no operator has decided, stays as it is.
+func declareRollback(ctx context.Context, do execute, now time.Time, reason, actor string) error {
 	// $1 now, $2 reason
 	const note = `UPDATE installation SET rolled_back_at = $1, rollback_reason = $2, rollback_choice = '', rollback_skip_to = 0
 		WHERE rolled_back_at IS NULL OR rollback_choice <> ''`
@@ -44,7 +44,8 @@ func unsettled(ctx context.Context, q querier) (rollback, bool, error) {
 	}, read)
 }
 
-// lockRollback is unsettled, and lets nobody declare or settle one until the transaction ends.
+// lockRollback is unsettled, and keeps others from declaring or settling a rollback until the
+// transaction ends.
 func (t *tx) lockRollback(ctx context.Context) (rollback, bool, error) {
 	if _, err := t.ExecContext(ctx, `UPDATE installation SET rolled_back_at = rolled_back_at WHERE rolled_back_at IS NOT NULL`); err != nil {
 		return rollback{}, false, err
@@ -52,6 +53,7 @@ func (t *tx) lockRollback(ctx context.Context) (rollback, bool, error) {
 	return unsettled(ctx, t)
 }
 
+// Rollback returns the rollback that is not settled yet, or nil.
 func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -62,12 +64,13 @@ func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 	return &r.Rollback, nil
 }
 
+// DeclareRollback notes that the database lost commits, and pauses all nodes.
 func (s *store) DeclareRollback(ctx context.Context, reason string, change dispatcher.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if err := declare(ctx, t.execute, t.now, reason, change.Actor); err != nil {
+		if err := declareRollback(ctx, t.execute, t.now, reason, change.Actor); err != nil {
 			return err
 		}
-		t.tell("")
+		t.notify("")
 		r, _, err := unsettled(ctx, t)
 		done = r.Rollback
 		return err
@@ -75,6 +78,7 @@ func (s *store) DeclareRollback(ctx context.Context, reason string, change dispa
 	return done, err
 }
 
+// ResolveRollback notes whether the lost fires are to be skipped or replayed.
 func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change dispatcher.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		r, found, err := t.lockRollback(ctx)
@@ -82,7 +86,7 @@ func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 		case err != nil:
 			return err
 		case !found:
-			return fmt.Errorf("the database was not rolled back, or what becomes of it is settled: %w", dispatcher.ErrConflict)
+			return fmt.Errorf("the database was not rolled back, or it is settled already: %w", dispatcher.ErrConflict)
 		case r.Choice != "":
 			return fmt.Errorf("%s was chosen and is being carried out: %w", r.Choice, dispatcher.ErrConflict)
 		}
@@ -101,7 +105,7 @@ func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 	return done, err
 }
 
-// settleRollback lets the nodes go on that the rollback had paused.
+// settleRollback resumes the nodes that the rollback had paused.
 func (t *tx) settleRollback(ctx context.Context) error {
 	// $1 now
 	const settle = `UPDATE installation SET rolled_back_at = NULL, rollback_reason = '', rollback_choice = '', rollback_skip_to = 0,
@@ -117,14 +121,16 @@ func (t *tx) settleRollback(ctx context.Context) error {
 			return fmt.Errorf("settle the rollback: %w", err)
 		}
 	}
-	t.tell("")
+	t.notify("")
 	return nil
 }
 
+// SkipRolledBack skips a page of what was due before a rollback was resolved, and settles the
+// rollback at the end.
 func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if now, err = s.present(ctx, now); err != nil {
+	if now, err = s.orClock(ctx, now); err != nil {
 		return done, err
 	}
 	r, found, err := unsettled(ctx, s.read)
@@ -133,7 +139,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	}
 	reason := fmt.Sprintf("the database lost commits, as was noticed at %s, and an operator chose to skip", dispatcher.FormatInstant(r.At))
 	// $3 up to when
-	page, err := s.rearmed(ctx, `t.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
+	page, err := s.reschedule(ctx, `t.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
 		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
 			moved, missed := dispatcher.SkipDue(job, name, calendars, r.skipTo, reason)
 			for i := range missed {
@@ -146,21 +152,21 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	}
 	if page.last != 0 {
 		done.Last, done.More = page.last, true
-		done.Triggers, err = s.writeRearmed(ctx, page.triggers, now, func(context.Context, *tx, []int64) error { return nil })
+		done.Triggers, err = s.writeRescheduled(ctx, page.triggers, now, func(context.Context, *tx, []int64) error { return nil })
 		return done, err
 	}
 	if after != 0 {
 		done.More = true
 		return done, nil // once more from the first: what was changed meanwhile may be as due as before
 	}
-	if done.Runs, err = s.endRuns(ctx, s.hot.stranded, s.hot.strand, now); err != nil {
+	if done.Runs, err = s.endRuns(ctx, s.hot.rollbackSkippable, s.hot.rollbackSkip, now); err != nil {
 		return done, fmt.Errorf("end runs: %w", err)
 	}
 	if done.More = done.Runs > 0; done.More {
 		return done, nil
 	}
 	return done, s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		// Another rollback may have been noticed meanwhile, of which nobody has chosen anything.
+		// Another rollback may have been noticed meanwhile, about which no operator has decided.
 		if again, found, err := t.lockRollback(ctx); err != nil || !found || again != r {
 			return err
 		}
@@ -168,16 +174,16 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	})
 }
 
-// stranded chooses the runs that were under way when the rollback was noticed. days is within where
+// skippableRuns chooses the runs that were under way when the rollback was noticed. days is within where
 // it helps. $4 limit
-func stranded(days string) string {
+func skippableRuns(days string) string {
 	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, r.node AS dead,
 			COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
 		FROM n CROSS JOIN installation AS i JOIN runs AS r ON r.live AND r.scheduled_at <= i.rolled_back_at
 		WHERE i.rollback_choice = 'skip'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
 }
 
-const strandRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, next_attempt_at = NULL, class = 'other',
+const skipRolledBackRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, next_attempt_at = NULL, class = 'other',
 		error = 'the database lost commits, and an operator chose to skip what was under way'
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
 	RETURNING ` + heldColumns

@@ -11,57 +11,144 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// witness is what this process knows to be committed. A database that lost something lost all of
-// it from some moment on, so the latest is enough: what is there proves all that was before.
-type witness struct {
-	mu         sync.Mutex
+// rollbackDetector notices that the database lost commits, as after a restore or a failover. It
+// compares the database with a high-water mark: what this process knows to be committed. A
+// database that lost something lost all of it from some moment on, so the latest is enough: what
+// is there proves all that was before.
+//
+// A node registers (identify, check, registered), sends heartbeats (heartbeat, unknownNode),
+// claims runs (claimed) and hands some back (handedBack); on PostgreSQL each new connection is
+// checked before it is used (connected).
+type rollbackDetector struct {
+	database identified
+	// mark, if not nil, notes next to the database how many heartbeats of a node are in it.
+	mark func(node dispatcher.NodeID, heartbeats int64)
+
+	mu   sync.Mutex
+	high highWater
+}
+
+// identified is a database that says which one it is.
+type identified interface {
+	// identity returns the identity of the database: where it is, and which of its histories.
+	identity(ctx context.Context) (string, error)
+	// mismatch tells, when a node registers, why the database seems to have lost commits; empty: it
+	// does not.
+	mismatch(ctx context.Context, t *tx, identity string) (reason string, err error)
+}
+
+// highWater is the latest that this process knows to be committed.
+type highWater struct {
 	node       dispatcher.NodeID // 0: none has registered
 	heartbeats int64             // of node
 	heartbeat  time.Time         // when the latest of them was known
-	claim      claimed
+	claim      claimedRun
 	// settled is when the latest rollback had been settled as all this was learnt. Another that was
 	// settled since has answered for what is missing.
 	settled int64 // in milliseconds of the database
 }
 
-// claimed is one of the runs that were won by a claim.
-type claimed struct {
+// claimedRun is one of the runs that were won by a claim.
+type claimedRun struct {
 	run dispatcher.HeldRun
 	at  time.Time // zero: there is none
 }
 
 const (
-	// A row of a node is kept this long at least, whatever becomes of the node; see forgetAfter.
-	nodeKept = forgetAfter / 2
-	// What was claimed longer ago, heartbeats stand for; retention may have removed it. So it may, at once, what
-	// was due this long ago, and was caught up: an app keeps its history for a day at least.
+	// A row of a node is kept this long at least, whatever becomes of the node; see purgeNodeAfter.
+	nodeKept = purgeNodeAfter / 2
+	// A claim counts for this long; after that, heartbeats stand for it. Retention may have removed
+	// an older one, and at once one whose instant is claimReaches ago and that was caught up: an
+	// app keeps its history for a day at least.
 	claimKept    = 10 * time.Minute
 	claimReaches = 12 * time.Hour
 )
 
-func (w *witness) registered(node dispatcher.NodeID, settled int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.node, w.heartbeats, w.heartbeat, w.claim, w.settled = node, 0, wallClock(), claimed{}, settled
+// registration is a node that registers.
+type registration struct {
+	identity string // of the database
+	settled  int64
 }
 
-// beaten notes a heartbeat, and tells whether it is one that was there already.
-func (w *witness) beaten(node dispatcher.NodeID, heartbeats, settled int64) (again bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if node != w.node {
+// identify reads which database the node is about to register in.
+func (d *rollbackDetector) identify(ctx context.Context) (r registration, err error) {
+	r.identity, err = d.database.identity(ctx)
+	return r, err
+}
+
+// check tells, in the transaction in which a node registers, whether the node is to wait because
+// the database lost commits. It declares a rollback that it finds.
+func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (rolledBack bool, err error) {
+	reason, err := d.database.mismatch(ctx, t, r.identity)
+	if err == nil && reason != "" {
+		err = declareRollback(ctx, t.execute, t.now, reason, "system")
+	}
+	if err == nil {
+		_, rolledBack, err = unsettled(ctx, t)
+	}
+	if err == nil {
+		r.settled, _, err = first(ctx, t, scanInt, `SELECT rollback_settled_at FROM installation`)
+	}
+	return rolledBack, err
+}
+
+// registered begins a new high-water mark, once a node has registered.
+func (d *rollbackDetector) registered(node dispatcher.NodeID, r registration) {
+	d.mu.Lock()
+	d.high = highWater{node: node, heartbeat: wallClock(), settled: r.settled}
+	d.mu.Unlock()
+	d.noteHeartbeats(node, 0)
+}
+
+// noteHeartbeats marks how many heartbeats of a node are in the database.
+func (d *rollbackDetector) noteHeartbeats(node dispatcher.NodeID, heartbeats int64) {
+	if d.mark != nil {
+		d.mark(node, heartbeats)
+	}
+}
+
+// heartbeat notes the heartbeats of a node that the database has, and tells whether it has fewer
+// than it had. Then a rollback is declared.
+func (d *rollbackDetector) heartbeat(ctx context.Context, s *store, node dispatcher.NodeID, heartbeats, settled int64, now time.Time) (lost bool, err error) {
+	if lost = d.repeated(node, heartbeats, settled); lost {
+		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
+		_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node), dispatcher.Change{Actor: "system", Now: now})
+	}
+	if err == nil {
+		d.noteHeartbeats(node, heartbeats)
+	}
+	return lost, err
+}
+
+// repeated raises the mark to a heartbeat, and tells whether the database had it before.
+func (d *rollbackDetector) repeated(node dispatcher.NodeID, heartbeats, settled int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if node != d.high.node {
 		return false
 	}
-	again = settled < w.settled || settled == w.settled && heartbeats <= w.heartbeats
-	if settled != w.settled {
-		w.claim = claimed{}
+	repeated := settled < d.high.settled || settled == d.high.settled && heartbeats <= d.high.heartbeats
+	if settled != d.high.settled {
+		d.high.claim = claimedRun{}
 	}
-	w.heartbeats, w.heartbeat, w.settled = heartbeats, wallClock(), settled
-	return again
+	d.high.heartbeats, d.high.heartbeat, d.high.settled = heartbeats, wallClock(), settled
+	return repeated
 }
 
-// won notes what a claim has won.
-func (w *witness) won(held []dispatcher.HeldRun) {
+// unknownNode declares a rollback if the database does not know a node that it must know.
+func (d *rollbackDetector) unknownNode(ctx context.Context, s *store, node dispatcher.NodeID, now time.Time) error {
+	// $1 id
+	const settledAt = `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`
+	settled, unknown, err := first(ctx, s.heartbeat, scanInt, settledAt, node)
+	if high := d.latest(); err != nil || !unknown || node != high.node || !high.holds() || settled > high.settled {
+		return err
+	}
+	_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", node), dispatcher.Change{Actor: "system", Now: now})
+	return err
+}
+
+// claimed raises the mark to the runs that a claim has won.
+func (d *rollbackDetector) claimed(held []dispatcher.HeldRun) {
 	if len(held) == 0 {
 		return
 	}
@@ -69,74 +156,70 @@ func (w *witness) won(held []dispatcher.HeldRun) {
 	if now.Sub(latest.ScheduledAt) > claimReaches {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.claim = claimed{run: latest, at: now}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.high.claim = claimedRun{run: latest, at: now}
 }
 
-// returning notes that a run may be given back without an attempt. Another node then makes that under
-// the same number, which is no sign of a rollback.
-func (w *witness) returning(run dispatcher.RunKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.claim.run.RunKey == run {
-		w.claim = claimed{}
+// handedBack forgets a claim that may be given back without an attempt. Another node then makes the
+// attempt under the same number, which is no sign of a rollback.
+func (d *rollbackDetector) handedBack(run dispatcher.RunKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.high.claim.run.RunKey == run {
+		d.high.claim = claimedRun{}
 	}
 }
 
-// knows tells whether the node must be in the database: it was not long ago.
-func (w *witness) knows(node dispatcher.NodeID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return node != 0 && node == w.node && wallClock().Sub(w.heartbeat) < nodeKept
+// latest returns the high-water mark.
+func (d *rollbackDetector) latest() highWater {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.high
 }
 
-// answered tells whether a rollback was settled after all this was learnt.
-func (w *witness) answered(settled int64) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return settled > w.settled
+// holds tells whether the row of the node must still be in the database: it was not long ago.
+func (h highWater) holds() bool {
+	return h.node != 0 && wallClock().Sub(h.heartbeat) < nodeKept
 }
 
 // wallClock is this process's, without its monotonic part, which stands still while a machine
 // is suspended.
 func wallClock() time.Time { return time.Now().Round(0) } //nolint:forbidigo // measures how long something was kept
 
-// missing tells what of all this a server does not have; empty: nothing.
-func (w *witness) missing(ctx context.Context, conn *pgx.Conn) (string, error) {
-	w.mu.Lock()
-	node, heartbeats, claim, known := w.node, w.heartbeats, w.claim, w.settled
-	w.mu.Unlock()
-	if !w.knows(node) {
+// lost says what a server does not have of what is known to be committed; empty: nothing.
+func (d *rollbackDetector) lost(ctx context.Context, conn *pgx.Conn) (string, error) {
+	high := d.latest()
+	if !high.holds() {
 		return "", nil
 	}
-	lost, err := claim.missing(ctx, conn)
+	claimLost, err := high.claim.lost(ctx, conn)
 	if err != nil {
 		return "", err
 	}
-	// After that: who is dead now may have been frozen when its run was given to another.
+	// After that: a node that is dead now may have been frozen when its run was given to another.
 	var settled, stored int64
 	var state dispatcher.NodeState
 	// $1 id
 	const there = `SELECT i.rollback_settled_at, COALESCE(n.heartbeats, 0), COALESCE(n.state, '') FROM installation AS i LEFT JOIN nodes AS n ON n.id = $1`
-	err = conn.QueryRow(ctx, there, pgx.QueryExecModeExec, int64(node)).Scan(&settled, &stored, &state)
+	err = conn.QueryRow(ctx, there, pgx.QueryExecModeExec, int64(high.node)).Scan(&settled, &stored, &state)
 	switch {
-	case err != nil || settled > known:
+	case err != nil || settled > high.settled:
 		return "", err
-	case settled < known:
-		return fmt.Sprintf("an earlier rollback was settled at %s, and the database does not know that", instant(known).Format(time.RFC3339)), nil
+	case settled < high.settled:
+		return fmt.Sprintf("an earlier rollback was settled at %s, and the database does not know that", instant(high.settled).Format(time.RFC3339)), nil
 	case state == "":
-		return fmt.Sprintf("node %s has registered, and the database does not know it", node), nil
-	case stored < heartbeats:
-		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", node, heartbeats, stored), nil
-	case lost && state != dispatcher.NodeDead && w.still(claim):
-		return fmt.Sprintf("node %s has claimed run %s, and the database does not know that", node, claim.run.RunKey), nil
+		return fmt.Sprintf("node %s has registered, and the database does not know it", high.node), nil
+	case stored < high.heartbeats:
+		return fmt.Sprintf("node %s has sent %d heartbeats, and the database knows of %d", high.node, high.heartbeats, stored), nil
+	case claimLost && state != dispatcher.NodeDead && d.latest().claim == high.claim: // which was not handed back meanwhile
+		return fmt.Sprintf("node %s has claimed run %s, and the database does not know that", high.node, high.claim.run.RunKey), nil
 	}
 	return "", nil
 }
 
-// missing tells whether a server does not have a claim.
-func (c claimed) missing(ctx context.Context, conn *pgx.Conn) (bool, error) {
+// lost tells whether a server does not have a claim.
+func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	if wallClock().Sub(c.at) > claimKept {
 		return false, nil
 	}
@@ -150,18 +233,11 @@ func (c claimed) missing(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return found == 0, err
 }
 
-// still tells whether a claim is the latest that the node has not given back.
-func (w *witness) still(claim claimed) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.claim == claim
-}
-
-// check looks, on a new connection and before it is used, whether the server has all that this
-// process knows to be committed: after a failover a connection is always a new one. What is
-// missing is noted as a rollback. Else, wherever the server may be, this is the database that it was.
-func (p *postgres) check(ctx context.Context, conn *pgx.Conn) error {
-	reason, err := p.seen.missing(ctx, conn)
+// connected looks, on a new connection and before it is used, whether the server has all that is
+// known to be committed: after a failover a connection is always a new one. It declares a rollback
+// if something is missing. Else this is the database that it was, wherever the server may be.
+func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error {
+	reason, err := d.lost(ctx, conn)
 	if err != nil {
 		return fmt.Errorf("look for what was committed: %w", err)
 	}
@@ -171,20 +247,14 @@ func (p *postgres) check(ctx context.Context, conn *pgx.Conn) error {
 			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`, pgx.QueryExecModeExec).Scan(&now); err != nil {
 				return err
 			}
-			return declare(ctx, func(ctx context.Context, statement string, args ...any) (int64, error) {
+			return declareRollback(ctx, func(ctx context.Context, statement string, args ...any) (int64, error) {
 				done, err := tx.Exec(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
 				return done.RowsAffected(), err
 			}, now, reason, "system")
 		})
 	}
-	if err != nil || !p.seen.knows(p.seen.id()) {
+	if err != nil || !d.latest().holds() {
 		return err
 	}
-	return p.follow(ctx, conn)
-}
-
-func (w *witness) id() dispatcher.NodeID {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.node
+	return noteIdentity(ctx, conn)
 }

@@ -11,60 +11,62 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The place of a database is the server, its timeline, and the database and table in it. A dump
-// that was restored is at another place than what it was taken from, and so is a server that was
-// restored to a point in time or was a standby before.
-// A server that does not tell of its system or timeline, as some managed ones, has a shorter place.
+// The identity of a database is the server, its timeline, and the database and table in it. A
+// restored dump has another identity than its source, and so has a server that was restored to a
+// point in time or was a standby before. A server that does not tell its system or timeline, like
+// some managed ones, has a shorter identity.
 const (
-	tablePlace  = `(SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || CAST('installation'::regclass AS oid)`
-	serverPlace = `SELECT (SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || ` + tablePlace
+	tableIdentity  = `(SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || CAST('installation'::regclass AS oid)`
+	serverIdentity = `SELECT (SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || ` + tableIdentity
 )
 
-// placeOf returns where the database is that a connection leads to.
-func placeOf(ctx context.Context, conn *pgx.Conn) (where string, err error) {
-	err = conn.QueryRow(ctx, serverPlace, pgx.QueryExecModeExec).Scan(&where)
+// identityOf returns the identity of the database that a connection leads to.
+func identityOf(ctx context.Context, conn *pgx.Conn) (identity string, err error) {
+	err = conn.QueryRow(ctx, serverIdentity, pgx.QueryExecModeExec).Scan(&identity)
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		switch e.Code {
 		case "42883", "42501", "0A000": // undefined_function, insufficient_privilege, feature_not_supported
-			err = conn.QueryRow(ctx, `SELECT `+tablePlace, pgx.QueryExecModeExec).Scan(&where)
+			err = conn.QueryRow(ctx, `SELECT `+tableIdentity, pgx.QueryExecModeExec).Scan(&identity)
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("read where the database is: %w", err)
+		return "", fmt.Errorf("read the identity of the database: %w", err)
 	}
-	return where, nil
+	return identity, nil
 }
 
-// follow notes that the database which nodes use is at another place now, and whole.
-func (p *postgres) follow(ctx context.Context, conn *pgx.Conn) error {
-	where, err := placeOf(ctx, conn)
+// noteIdentity notes that the database which nodes use has another identity now, and is whole.
+func noteIdentity(ctx context.Context, conn *pgx.Conn) error {
+	identity, err := identityOf(ctx, conn)
 	if err != nil {
 		return err
 	}
-	// $1 place
-	_, err = conn.Exec(ctx, `UPDATE installation SET database_identity = $1 WHERE database_identity <> $1`, pgx.QueryExecModeExec, where)
+	// $1 identity
+	_, err = conn.Exec(ctx, `UPDATE installation SET database_identity = $1 WHERE database_identity <> $1`, pgx.QueryExecModeExec, identity)
 	return err
 }
 
-// settlingTime is within how long of a failover the nodes that were at work have looked whether
+// settlingTime is how soon after a failover the nodes that were at work have looked whether
 // something is missing: they come back within five seconds, but for the jitter.
 const settlingTime = 30 * time.Second
 
-// errUnsettled says that it is too early to tell whether the database lost commits.
-var errUnsettled = errors.New("the database is at another place than before, and the nodes that used it there have not said yet whether something is missing")
+// errTooEarly says that it is too early to tell whether the database lost commits.
+var errTooEarly = errors.New("the database has another identity than before, and the nodes that used it have not said yet whether something is missing")
 
-func (p *postgres) where(ctx context.Context) (where string, err error) {
+// identity reads the identity of the database on a connection of its own.
+func (p *postgres) identity(ctx context.Context) (identity string, err error) {
 	err = p.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		where, err = placeOf(ctx, conn.Conn())
+		identity, err = identityOf(ctx, conn.Conn())
 		return err
 	})
-	return where, err
+	return identity, err
 }
 
-func (p *postgres) astray(ctx context.Context, t *tx, where string) (reason string, err error) {
+// mismatch compares the identity with the one that was noted last, and notes it.
+func (p *postgres) mismatch(ctx context.Context, t *tx, identity string) (reason string, err error) {
 	known, _, err := first(ctx, t, scanText, `SELECT database_identity FROM installation`)
-	if err != nil || known == where {
+	if err != nil || known == identity {
 		return "", err
 	}
 	// $1 now, $2 milliseconds
@@ -75,14 +77,14 @@ func (p *postgres) astray(ctx context.Context, t *tx, where string) (reason stri
 		return "", err
 	}
 	if known != "" && working > 0 {
-		return "", errUnsettled
+		return "", errTooEarly
 	}
-	// $1 place
-	if _, err := t.ExecContext(ctx, `UPDATE installation SET database_identity = $1`, where); err != nil {
+	// $1 identity
+	if _, err := t.ExecContext(ctx, `UPDATE installation SET database_identity = $1`, identity); err != nil {
 		return "", err
 	}
 	if known == "" || latest == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("it was at place %s when nodes used it last, and is at %s now; the latest heartbeat in it is of %s", known, where, instant(latest).Format(time.RFC3339)), nil
+	return fmt.Sprintf("its identity was %s when nodes last used it, and is %s now; the latest heartbeat in it is of %s", known, identity, instant(latest).Format(time.RFC3339)), nil
 }

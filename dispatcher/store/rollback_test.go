@@ -82,7 +82,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		"nothing":           {},
 		"a claim":           {lose: `DELETE FROM runs`, want: "has claimed run"},
 		"claimed by others": {lose: `UPDATE runs SET token = 6, node = 9`, want: "has claimed run"},
-		"a heartbeat":       {lose: `UPDATE nodes SET beats = beats - 1`, want: "has sent 1 heartbeats, and the database knows of 0"},
+		"a heartbeat":       {lose: `UPDATE nodes SET heartbeats = heartbeats - 1`, want: "has sent 1 heartbeats, and the database knows of 0"},
 		"a registration":    {lose: `DELETE FROM nodes`, want: "has registered"},
 		"too long ago":      {lose: `DELETE FROM runs; UPDATE nodes SET state = 'dead'`},
 		"recorded": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
@@ -152,10 +152,10 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 func TestSettledRewindIsNotNoticedAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ lose, again string }{
-		"a claim":        {lose: `DELETE FROM runs`, again: `UPDATE nodes SET beats = beats - 1`},
-		"heartbeats":     {lose: `UPDATE nodes SET beats = 0`, again: `UPDATE nodes SET beats = beats - 1`},
+		"a claim":        {lose: `DELETE FROM runs`, again: `UPDATE nodes SET heartbeats = heartbeats - 1`},
+		"heartbeats":     {lose: `UPDATE nodes SET heartbeats = 0`, again: `UPDATE nodes SET heartbeats = heartbeats - 1`},
 		"a registration": {lose: `DELETE FROM nodes`},
-		"a settlement":   {lose: `UPDATE nodes SET beats = 0`, again: `UPDATE installation SET rollback_settled_at = rollback_settled_at - 1`},
+		"a settlement":   {lose: `UPDATE nodes SET heartbeats = 0`, again: `UPDATE installation SET rollback_settled_at = rollback_settled_at - 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -317,7 +317,7 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	}
 	later := time.Now().Add(time.Minute)
 	must(t, copied.Register(ctx, dispatcher.Node{ID: third}, later))
-	if rollback, err := copied.Rollback(ctx); err != nil || !strings.Contains(reason(rollback), "it was at place ") {
+	if rollback, err := copied.Rollback(ctx); err != nil || !strings.Contains(reason(rollback), "its identity was ") {
 		t.Errorf("got %+v, %v; want a rollback by its place", rollback, err)
 	}
 	heartbeat, err := copied.Heartbeat(ctx, third, dispatcher.NodeReport{}, later)

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// RequestRun queues a manual run of a job.
 func (s *store) RequestRun(ctx context.Context, app, name string, change dispatcher.Change) (run dispatcher.Run, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, "")
@@ -49,6 +50,7 @@ func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64) 
 	return fmt.Errorf("%d runs of this job were requested at once: %w", most, dispatcher.ErrConflict)
 }
 
+// RetryRun queues a run again, with all the attempts that its job allows.
 func (s *store) RetryRun(ctx context.Context, id string, change dispatcher.Change) (dispatcher.Run, error) {
 	return s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		if run.EndedAt == nil && run.State != dispatcher.RunRetrying {
@@ -69,6 +71,7 @@ func (s *store) RetryRun(ctx context.Context, id string, change dispatcher.Chang
 	})
 }
 
+// CancelRun ends a live run as cancelled.
 func (s *store) CancelRun(ctx context.Context, id string, change dispatcher.Change) (dispatcher.Run, error) {
 	return s.changeRun(ctx, id, "cancel", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		if run.EndedAt != nil {
@@ -91,7 +94,7 @@ func (s *store) CancelRun(ctx context.Context, id string, change dispatcher.Chan
 		if _, err := t.ExecContext(ctx, cancel, append(key, t.now.UnixMilli(), dispatcher.ClassCancelled, why)...); err != nil {
 			return err
 		}
-		t.tell(id)
+		t.notify(id)
 		return nil
 	})
 }

@@ -24,13 +24,14 @@ func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 	return m, err
 }
 
+// Misfires returns a page of the decisions about missed fires, latest first.
 func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if err := s.known(ctx, query.App, query.Job, query.Trigger); err != nil {
+	if err := s.mustExist(ctx, query.App, query.Job, query.Trigger); err != nil {
 		return nil, err
 	}
-	var w where
+	var w conditions
 	if query.App != "" {
 		w.add("j.app_id = %s", dispatcher.AppID(query.App))
 	}

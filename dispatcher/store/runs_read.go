@@ -53,15 +53,15 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 }
 
 // Runs reads the history of a job or trigger from runs_ended, and its live runs from
-// runs_live; the runs of an app or of all apps come from the primary key, backwards. A
-// small app beside busy ones makes the latter step over what is not its own.
+// runs_live; the runs of an app or of all apps come from the primary key, backwards. For
+// a small app among busy ones, the latter steps over the runs of others.
 func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if err := s.known(ctx, query.App, query.Job, query.Trigger); err != nil {
+	if err := s.mustExist(ctx, query.App, query.Job, query.Trigger); err != nil {
 		return nil, err
 	}
-	var w where
+	var w conditions
 	if !query.From.IsZero() {
 		w.add("r.scheduled_at >= %s", query.From.UnixMilli())
 	}
@@ -97,13 +97,13 @@ func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatch
 }
 
 // where collects conditions and their parameters.
-type where struct {
+type conditions struct {
 	conditions strings.Builder
 	args       []any
 }
 
 // add adds a condition; each %s in it stands for a parameter.
-func (w *where) add(condition string, args ...any) {
+func (w *conditions) add(condition string, args ...any) {
 	names := make([]any, len(args))
 	for i := range args {
 		names[i] = "$" + strconv.Itoa(len(w.args)+i+1)
@@ -112,10 +112,10 @@ func (w *where) add(condition string, args ...any) {
 	fmt.Fprintf(&w.conditions, " AND "+condition, names...)
 }
 
-func (w *where) and() string { return w.conditions.String() }
+func (w *conditions) and() string { return w.conditions.String() }
 
 // known returns ErrNotFound if one of the names that are not empty never existed.
-func (s *store) known(ctx context.Context, app, job, trigger string) error {
+func (s *store) mustExist(ctx context.Context, app, job, trigger string) error {
 	for _, n := range []struct {
 		kind, table, name, shown string
 		id                       int64
@@ -139,6 +139,7 @@ func (s *store) known(ctx context.Context, app, job, trigger string) error {
 	return nil
 }
 
+// Run returns a run with its attempts.
 func (s *store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()

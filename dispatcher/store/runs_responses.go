@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// keepResponses keeps what attempts were answered, beside their runs, whose rows are hot.
+// keepResponses keeps the responses to attempts in a table of their own, for the rows of runs are hot.
 const keepResponses = ` INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
 	SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.response FROM b WHERE 1 = 1 ON CONFLICT DO NOTHING`
 
@@ -34,6 +34,7 @@ func (s *store) recordResponses(ctx context.Context, records []dispatcher.Record
 	return nil
 }
 
+// insertResponses stores the responses of some records.
 func (s *store) insertResponses(ctx context.Context, records []dispatcher.Record) error {
 	var at, trigger []int64
 	var kind, attempt []int32
@@ -73,7 +74,7 @@ func addResponses(ctx context.Context, q querier, attempts []dispatcher.Attempt,
 		return r, err
 	}, kept, key...)
 	if err != nil {
-		return fmt.Errorf("read answers: %w", err)
+		return fmt.Errorf("read responses: %w", err)
 	}
 	for _, r := range rows {
 		for i := range attempts {

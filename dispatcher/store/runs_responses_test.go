@@ -45,7 +45,7 @@ func TestAnswersComeBeforeTheEndsOfTheirRuns(t *testing.T) {
 			var ended bool
 			for deadline := time.Now().Add(30 * time.Second); responses != test.responses || ended != test.ended; {
 				if time.Now().After(deadline) {
-					t.Fatalf("%d answers, ended: %v; want %d, %v", responses, ended, test.responses, test.ended)
+					t.Fatalf("%d responses, ended: %v; want %d, %v", responses, ended, test.responses, test.ended)
 				}
 				must(t, held.QueryRow(ctx, `SELECT (SELECT count(*) FROM responses), (SELECT bool_and(NOT live) FROM runs)`).Scan(&responses, &ended))
 			}

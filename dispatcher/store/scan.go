@@ -1,6 +1,13 @@
 package store
 
-import "time"
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
 
 // instant turns a column into a time.
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
@@ -54,4 +61,79 @@ func orZero(t time.Time) int64 {
 		return 0
 	}
 	return t.UnixMilli()
+}
+
+// scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// wider is a row that has columns before and after those which its scan function knows.
+type widerRow struct {
+	scanner
+	before, after []any
+}
+
+func (w widerRow) Scan(dest ...any) error {
+	return w.scanner.Scan(slices.Concat(w.before, dest, w.after)...)
+}
+
+// collect returns all rows of a query; the rows are closed when it returns.
+func collect[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	var all []T
+	err = each(rows, func(row scanner) error {
+		one, err := scan(row)
+		all = append(all, one)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// each calls scan for each of rows, which are closed when it returns.
+func each(rows *sql.Rows, scan func(scanner) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// first returns the first row of a query, or false.
+func first[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (T, bool, error) {
+	all, err := collect(ctx, q, scan, query, args...)
+	if err != nil || len(all) == 0 {
+		var none T
+		return none, false, err
+	}
+	return all[0], true, nil
+}
+
+// scanInt scans a row of one number.
+func scanInt(row scanner) (n int64, err error) {
+	err = row.Scan(&n)
+	return n, err
+}
+
+// scanText scans a row of one text.
+func scanText(row scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
+}
+
+// millis turns a column into a duration.
+func millis(ms int64) dispatcher.Duration {
+	return dispatcher.Duration(time.Duration(ms) * time.Millisecond)
 }

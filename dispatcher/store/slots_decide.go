@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// rival is a contender as the tables have it.
+// contender is a run that has or wants a slot, as the tables have it.
 type contender struct {
 	dispatcher.Contender
 	held     dispatcher.HeldRun
@@ -16,9 +16,9 @@ type contender struct {
 	slotNode dispatcher.NodeID // of the slot
 }
 
-// contest is what is decided about the slots of some jobs.
+// arbitration is what is decided about the slots of some jobs.
 type arbitration struct {
-	stale             []dispatcher.HeldRun // whose slots are nobody's
+	stale             []dispatcher.HeldRun // whose slots no run needs any more
 	begin, wait, wake []*contender
 	skip, cancel      []ending
 }
@@ -29,8 +29,8 @@ type ending struct {
 	why string
 }
 
-// contest decides about the slots of jobs and writes what it decides. It returns those of asking
-// that may begin.
+// arbitrate decides about the slots of jobs and writes its decisions. It returns the runs among
+// asking that may begin.
 func (s *store) arbitrate(ctx context.Context, t *tx, ids []int64, asking []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
 	jobs, err := t.lockJobs(ctx, ids)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *store) arbitrate(ctx context.Context, t *tx, ids []int64, asking []disp
 	return granted, s.writeDecisions(ctx, t, c)
 }
 
-// liveContenders reads the live runs of jobs. asking are those that are about to begin; of these, who
-// does not hold its run any more is not told from the others.
+// liveContenders reads the live runs of jobs. asking are those that are about to begin. A run that
+// its node no longer holds does not ask, and is read like any other.
 func (t *tx) liveContenders(ctx context.Context, jobs []int64, asking []dispatcher.HeldRun) (map[int64][]*contender, error) {
 	asks := make(map[dispatcher.RunKey]dispatcher.HeldRun, len(asking))
 	for _, run := range asking {
@@ -76,13 +76,13 @@ func (t *tx) liveContenders(ctx context.Context, jobs []int64, asking []dispatch
 		r.Waits = r.node == waitingNode
 		all[r.held.JobID] = append(all[r.held.JobID], r)
 		return struct{}{}, err
-	}, t.rows(0, 1, "", idColumns...)+liveRuns, t.batch(jobs)...)
+	}, t.hot.slots.live, t.batch(jobs)...)
 	return all, err
 }
 
-// addSlots adds to the rivals who has a slot, and returns the slots that are nobody's any more:
-// of runs that have ended, unless a live node may still have a request of it in flight. It has not
-// where the outcome is recorded under the token of the slot.
+// addSlots marks the contenders that have a slot. It returns the stale slots: those of runs that have
+// ended, unless a live node may still have a request of the run in flight. It has none once the
+// outcome is recorded under the token of the slot.
 func (t *tx) addSlots(ctx context.Context, jobs []int64, all map[int64][]*contender) (stale []dispatcher.HeldRun, err error) {
 	byKey := map[dispatcher.RunKey]*contender{}
 	for _, contenders := range all {
@@ -115,11 +115,11 @@ func (t *tx) addSlots(ctx context.Context, jobs []int64, all map[int64][]*conten
 			stale = append(stale, slot)
 		}
 		return struct{}{}, nil
-	}, t.rows(0, 1, "", idColumns...)+heldSlots, t.batch(jobs)...)
+	}, t.hot.slots.held, t.batch(jobs)...)
 	return stale, err
 }
 
-// decide adds what becomes of the rivals of one job.
+// decide adds what becomes of the contenders of one job.
 func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender) {
 	byKey, all := make(map[dispatcher.RunKey]*contender, len(contenders)), make([]dispatcher.Contender, len(contenders))
 	for i, r := range contenders {
@@ -131,7 +131,7 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 		switch verdict {
 		case dispatcher.SlotStay:
 			if !r.Live {
-				t.tell(r.String()) // its node may have missed that it was cancelled
+				t.notify(r.String()) // its node may have missed that it was cancelled
 			}
 		case dispatcher.SlotBegin:
 			c.begin = append(c.begin, r)
@@ -143,7 +143,7 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 			c.skip = append(c.skip, ending{r, whySkipped(job, all, verdicts, byKey, r)})
 		case dispatcher.SlotCancel:
 			c.cancel = append(c.cancel, ending{r, "replaced by run " + latestLive(all).String()})
-			t.tell(r.String())
+			t.notify(r.String())
 		}
 	}
 	if len(c.wake)+len(c.skip) > 0 {
@@ -162,7 +162,7 @@ func latestLive(all []dispatcher.Contender) dispatcher.RunKey {
 	return dispatcher.RunKey{}
 }
 
-// whySkipped names who is in the way of a run. all are in order.
+// whySkipped names the run that is in the way of another. all are in order.
 func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision, byKey map[dispatcher.RunKey]*contender, of *contender) string {
 	if job.ConcurrencyPolicy == dispatcher.ConcurrencyReplace {
 		return fmt.Sprintf("replaced by run %s before it began", latestLive(all))
@@ -190,19 +190,18 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 
 // writeDecisions writes what was decided.
 func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error {
-	keys := func(query string) string { return t.rows(0, 3, "", keyColumns...) + query }
-	ends := func(query string) string { return t.rows(0, 3, "", endColumns...) + query }
+	slots := t.hot.slots
 	for _, step := range []struct {
 		what, query string
 		args        []any
 	}{
-		{"free slots", keys(freeSlots), s.endingArgs(false, free(c.stale)...)},
-		{"record cancelled attempts", ends(cancelAttempts), s.endingArgs(true, c.cancel...)},
-		{"cancel runs", ends(cancelRuns), s.endingArgs(true, c.cancel...)},
-		{"skip runs", ends(skipRuns), s.endingArgs(true, c.skip...)},
-		{"make runs wait", keys(waitRuns), s.endingArgs(false, plain(c.wait)...)},
-		{"rouse runs", keys(rouseRuns), s.endingArgs(false, plain(c.wake)...)},
-		{"grant slots", t.rows(0, 1, "", slotColumns...) + grantSlots, s.slotArgs(c.begin)},
+		{"free slots", slots.free, s.endingArgs(false, free(c.stale)...)},
+		{"record cancelled attempts", slots.cancelAttempts, s.endingArgs(true, c.cancel...)},
+		{"cancel runs", slots.cancel, s.endingArgs(true, c.cancel...)},
+		{"skip runs", slots.skip, s.endingArgs(true, c.skip...)},
+		{"make runs wait", slots.wait, s.endingArgs(false, plain(c.wait)...)},
+		{"wake runs", slots.wake, s.endingArgs(false, plain(c.wake)...)},
+		{"grant slots", slots.grant, s.slotArgs(c.begin)},
 	} {
 		if step.args == nil {
 			continue
@@ -214,7 +213,7 @@ func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 	return nil
 }
 
-// plain are rivals without a reason, and free those of slots.
+// plain returns contenders that end without a reason, and free those of slots.
 func plain(contenders []*contender) []ending {
 	all := make([]ending, len(contenders))
 	for i, r := range contenders {

@@ -25,7 +25,7 @@ type sqlite struct {
 	write *sql.DB
 	read  *sql.DB
 	hub   *hub
-	guard *os.File // holds the lock for as long as it is open; nil beside a node
+	guard *os.File // holds the lock for as long as it is open; nil next to a node
 	// shared tells that several nodes of this process use the database.
 	shared bool
 
@@ -35,14 +35,14 @@ type sqlite struct {
 
 func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error) {
 	var guard *os.File // closing a nil one is a harmless error
-	if !o.Beside {
+	if !o.AlongsideNode {
 		if guard, err = lockFile(a.path + ".lock"); err != nil {
 			return nil, err
 		}
 	}
-	// Who closes the database removes the log; it is there after a crash, or beside a node.
+	// Closing the database removes the log. It is there after a crash, or while a node is at work.
 	log, err := os.Stat(a.path + "-wal")
-	crashed := !o.Beside && err == nil && log.Size() > 0
+	crashed := !o.AlongsideNode && err == nil && log.Size() > 0
 	// FULL: after a loss of power nothing that was committed is missing, so no fire comes twice.
 	const pragmas = `_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)`
 	file := "file:" + (&url.URL{Path: filepath.ToSlash(a.path)}).EscapedPath() + "?"
@@ -66,7 +66,8 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	read.SetMaxOpenConns(4)
 	read.SetMaxIdleConns(4) // to open one takes longer than to read
 	flavor := &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
-	return &store{write: write, read: read, heartbeat: write, seen: &witness{}, flavor: flavor}, nil
+	rollbacks := &rollbackDetector{database: flavor, mark: flavor.mark}
+	return &store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor}, nil
 }
 
 // rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as
@@ -132,16 +133,16 @@ func (s *sqlite) statements() statements {
 	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable(""))
 	all.adoptable = read(adopt + adoptableSpan)
 	all.adopt = writeAt(5, adopt+insertLost, adopt+adoptRuns)
-	failLost := s.rows(3, 5, "", idColumns...) + chosen(forfeited(""))
-	all.forfeitable = read(failLost + chosenSpan)
+	failLost := s.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(""))
+	all.lostRuns = read(failLost + chosenSpan)
 	all.failLost = writeAt(3, failLost+insertLost, failLost+failLostRuns)
-	left := s.rows(3, 5, "", idColumns...) + chosen(stranded(""))
-	all.stranded, all.strand = read(left+chosenSpan), writeAt(3, left+insertLost, left+strandRuns)
+	left := s.rows(3, 5, "", idColumns...) + chosen(skippableRuns(""))
+	all.rollbackSkippable, all.rollbackSkip = read(left+chosenSpan), writeAt(3, left+insertLost, left+skipRolledBackRuns)
 	failed := s.rows(0, 3, "", againColumns...) + chosen(again)
 	all.again = write(failed+insertFailed, failed+retryRuns)
-	retry, over := s.rows(5, 8, "", adoptColumns...)+chosen(retriable("")), s.rows(3, 5, "", idColumns...)+chosen(outdated(""))
-	all.retriable, all.adoptRetries = read(retry+adoptableSpan), write(retry+adoptRuns)
-	all.outdated, all.giveUp = read(over+chosenSpan), write(over+giveUpRuns)
+	retry, over := s.rows(5, 8, "", adoptColumns...)+chosen(dueRetries("")), s.rows(3, 5, "", idColumns...)+chosen(expiredRetries(""))
+	all.dueRetries, all.adoptRetries = read(retry+adoptableSpan), write(retry+adoptRuns)
+	all.expiredRetries, all.giveUp = read(over+chosenSpan), write(over+giveUpRuns)
 	return all
 }
 
@@ -162,7 +163,7 @@ func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(s
 		return 0, err
 	}
 	defer tx.Rollback()
-	if args, err = s.fixPresent(ctx, tx, hot, args); err != nil {
+	if args, err = s.fixNow(ctx, tx, hot, args); err != nil {
 		return 0, err
 	}
 	for _, part := range parts {
@@ -212,22 +213,24 @@ func (s *sqlite) prepare(ctx context.Context, hot statement) ([]*sql.Stmt, error
 	return parts, nil
 }
 
-// fixPresent gives all parts of a statement one present. If each read the clock, a fire that
+// fixNow gives all parts of a statement the same now. If each read the clock, a fire that
 // becomes due between two parts would be advanced by the one and get no run from the other.
-func (s *sqlite) fixPresent(ctx context.Context, tx *sql.Tx, hot statement, args []any) ([]any, error) {
-	if hot.present == 0 || args[hot.present-1] != int64(0) {
+func (s *sqlite) fixNow(ctx context.Context, tx *sql.Tx, hot statement, args []any) ([]any, error) {
+	if hot.now == 0 || args[hot.now-1] != int64(0) {
 		return args, nil
 	}
 	now, err := s.clock(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	args = slices.Clone(args) // the caller's are used again by a retry, which has its own present
-	args[hot.present-1] = now.UnixMilli()
+	args = slices.Clone(args) // the caller's are used again by a retry, which has its own now
+	args[hot.now-1] = now.UnixMilli()
 	return args, nil
 }
 
-func (s *sqlite) notification(context.Context, *sql.Tx, dispatcher.Notification) error { return nil }
+func (s *sqlite) sendNotification(context.Context, *sql.Tx, dispatcher.Notification) error {
+	return nil
+}
 
 func (s *sqlite) committed(notifications []dispatcher.Notification) { s.hub.publish(notifications) }
 
@@ -236,9 +239,9 @@ func (s *sqlite) listen(ctx context.Context, notification func(dispatcher.Notifi
 	return nil
 }
 
-func (s *sqlite) giveWay(context.Context, *sql.Tx) error { return nil }
+func (s *sqlite) limitLockWait(context.Context, *sql.Tx) error { return nil }
 
-func (s *sqlite) turnDays(context.Context, cleaner, int64, int64) (int, bool, error) {
+func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, bool, error) {
 	return 0, true, nil
 }
 

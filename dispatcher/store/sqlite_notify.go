@@ -15,8 +15,8 @@ type hub struct {
 
 func newHub() *hub { return &hub{listeners: map[chan dispatcher.Notification]struct{}{}} }
 
-// publish never waits: for a listener that is far behind, hints are lost, as the contract
-// allows. What it has still to read makes it look at the database in any case.
+// publish never waits: a listener that is far behind loses notifications, as the contract allows.
+// Those it has yet to read make it look at the database in any case.
 func (h *hub) publish(notifications []dispatcher.Notification) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,7 +30,7 @@ func (h *hub) publish(notifications []dispatcher.Notification) {
 	}
 }
 
-// listen calls hint until ctx ends, first with an empty one: what happened before was not heard.
+// listen calls notification until ctx ends, first with an empty one: earlier ones were not heard.
 func (h *hub) listen(ctx context.Context, notification func(dispatcher.Notification)) {
 	mine := make(chan dispatcher.Notification, 256)
 	h.mu.Lock()

@@ -1,52 +1,170 @@
 package store_test
 
 import (
+	"errors"
 	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// update writes the page instead of comparing it: go test ./dispatcher/store -run Page -update.
-var update = flag.Bool("update", false, "write the statements into docs/why/architecture.md")
+// update writes the page and the goldens instead of comparing them:
+// go test ./dispatcher/store -run 'PageShows|HotStatements' -update.
+var update = flag.Bool("update", false, "write the hot statements into testdata and docs/why/architecture.md")
 
-// shown is a statement on the page: a marker with its name, and the block behind it.
-var shown = regexp.MustCompile("(?s)<!-- statement: ([a-z]+) -->\n```sql\n(.*?)```\n")
-
-func TestPageShowsTheStatementsAsTheyAre(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join("..", "..", "docs", "architecture.md")
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	want := shown.ReplaceAllStringFunc(string(page), func(block string) string {
-		name := shown.FindStringSubmatch(block)[1]
-		found = append(found, name)
-		statement, ok := store.Statement(name)
-		if !ok {
-			t.Errorf("the page shows a statement %q, which does not exist", name)
-			return block
-		}
-		return "<!-- statement: " + name + " -->\n```sql\n" + statement + "\n```\n"
-	})
-	if got := strings.Join(found, " "); got != "due claim record adopt" {
-		t.Errorf("the page shows %s, want due claim record adopt", got)
-	}
+// golden compares a file with what it is to be, or writes it.
+func golden(t *testing.T, path, want string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil { //nolint:gosec // a page that all may read
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(want), 0o644)); err != nil { //nolint:gosec // files that all may read
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(want, string(page)); diff != "" {
-		t.Errorf("the page differs from the statements; write it with -update (-want +got):\n%s", diff)
+	got, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
 	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is out of date; write it with make docs (-want +got):\n%s", path, diff)
+	}
+}
+
+// shown is a statement on the page: a marker with its name, and the block behind it.
+var shown = regexp.MustCompile("(?s)<!-- statement: ([a-z_]+) -->\n```sql\n(.*?)```\n")
+
+func TestPageShowsTheHotStatements(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join("..", "..", "docs", "why", "architecture.md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := store.HotStatements("postgres", may1.UnixMilli())
+	var found []string
+	want := shown.ReplaceAllStringFunc(string(page), func(block string) string {
+		name := shown.FindStringSubmatch(block)[1]
+		found = append(found, name)
+		hot, ok := statements[name]
+		if !ok {
+			t.Errorf("the page shows a statement %q, which does not exist", name)
+			return block
+		}
+		return "<!-- statement: " + name + " -->\n```sql\n" + laidOut(hot.Parts[0]) + "```\n"
+	})
+	if got := strings.Join(found, " "); got != "due claim record adopt" {
+		t.Errorf("the page shows %s, want due claim record adopt", got)
+	}
+	golden(t, path, want)
+}
+
+// The whole text of each hot statement stands in testdata, a clause a line.
+func TestHotStatementsAreInTestdata(t *testing.T) {
+	t.Parallel()
+	for _, database := range []string{"postgres", "sqlite"} {
+		var files []string
+		for name, hot := range store.HotStatements(database, may1.UnixMilli()) {
+			var text strings.Builder
+			for i, part := range hot.Parts {
+				if len(hot.Parts) > 1 {
+					fmt.Fprintf(&text, "-- Part %d of %d, in one transaction\n", i+1, len(hot.Parts))
+				}
+				text.WriteString(laidOut(part))
+			}
+			if hot.OrElse != "" {
+				text.WriteString("-- Instead, if that finds a run which exists\n" + laidOut(hot.OrElse))
+			}
+			golden(t, filepath.Join("testdata", database, name+".sql"), text.String())
+			files = append(files, name+".sql")
+		}
+		onlyFiles(t, filepath.Join("testdata", database), ".sql", files)
+	}
+}
+
+// onlyFiles fails if a folder has other files of a kind than these.
+func onlyFiles(t *testing.T, folder, kind string, want []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(folder, "*"+kind))
+	must(t, err)
+	for i := range found {
+		found[i] = filepath.Base(found[i])
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("files in %s (-want +got):\n%s", folder, diff)
+	}
+}
+
+// The plans are those of a small database, on the version of PostgreSQL that Debian has.
+func TestHotStatementsKeepTheirPlans(t *testing.T) {
+	t.Parallel()
+	const version = 15
+	s := openWithout(t, pgtest.New(t))
+	if got := count(t, s, `SELECT current_setting('server_version_num')::int / 10000`); got != version {
+		t.Skipf("PostgreSQL %d plans otherwise than %d", got, version)
+	}
+	fill(t, s)
+	statements := store.HotStatements("postgres", may1.UnixMilli())
+	var files []string
+	for _, name := range slices.Sorted(maps.Keys(statements)) {
+		hot := statements[name]
+		var plans []string
+		for _, part := range hot.Parts {
+			plan, err := store.PostgresPlan(t.Context(), s, part, hot.Args)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			plans = append(plans, plan)
+		}
+		golden(t, filepath.Join("testdata", "postgres", name+".plan"), strings.Join(plans, "\n"))
+		files = append(files, name+".plan")
+	}
+	onlyFiles(t, filepath.Join("testdata", "postgres"), ".plan", files)
+}
+
+// fill declares some jobs and gives them a few days of history and live runs, and lets PostgreSQL
+// see how many there are.
+func fill(t *testing.T, s dispatcher.Store) {
+	t.Helper()
+	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
+	for node := range dispatcher.NodeID(3) {
+		must(t, s.Register(ctx, dispatcher.Node{ID: node + 1}, may1))
+	}
+	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	purge(t, s, may1)
+	triggers := map[string]dispatcher.Trigger{}
+	for i := range 50 {
+		triggers[fmt.Sprintf("t%d", i)] = dispatcher.Trigger{
+			Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+		}
+	}
+	for i := range 20 {
+		name := fmt.Sprintf("job%d", i)
+		_, _, err := s.PutJob(ctx, dispatcher.Job{
+			App: "app", Name: name, Enabled: true, Triggers: triggers,
+			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		}, change)
+		must(t, err)
+		for day := range 3 {
+			insertRuns(t, s, dispatcher.JobID("app", name), may1.Add(days(day)).Add(time.Duration(i)*time.Hour), 100, false)
+		}
+		insertRuns(t, s, dispatcher.JobID("app", name), may1.Add(time.Duration(i)*time.Hour).Add(time.Minute), 20, true)
+	}
+	must(t, store.Exec(ctx, s, `INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
+		SELECT job_id, scheduled_at, trigger_id, kind, 1, 1, scheduled_at FROM runs WHERE live`))
+	must(t, store.Exec(ctx, s, `VACUUM (ANALYZE)`))
 }

@@ -23,10 +23,10 @@ type Options struct {
 	Notify string
 	// Keys encrypt the values of secrets; nil: none can be stored.
 	Keys *seal.Keys
-	// Beside is for tools that manage tokens or nodes: it opens a SQLite database that a node may
-	// be using, and any database whose secrets are stored under other keys. Nothing that fires
-	// may be opened so.
-	Beside bool
+	// AlongsideNode is for tools that manage tokens or nodes: it opens a SQLite database that a node
+	// may be using, and any database whose secrets are stored under other keys. A store that fires
+	// must not be opened this way.
+	AlongsideNode bool
 	// Shared says that several nodes of this process use a SQLite database, as simulations have
 	// it; otherwise a node that registers is the only one. PostgreSQL makes no difference.
 	Shared bool
@@ -49,70 +49,10 @@ type store struct {
 	read      *sql.DB
 	heartbeat *sql.DB // heartbeats, which must not queue behind anything
 	keys      *seal.Keys
-	seen      *witness
+	rollbacks *rollbackDetector
 	flavor
 	hot     statements
 	metrics []prometheus.Collector // of a database that is open
-}
-
-// flavor is what differs between the databases.
-type flavor interface {
-	// rows returns the common table expressions n(now) and b: the batch, one column per
-	// name, with its columns' values in the parameters from $first on; now is the present, or
-	// what parameter $now holds if that is not 0. extra is a list of expressions to add to b.
-	rows(now, first int, extra string, columns ...column) string
-	// batch returns the parameters that rows speaks of.
-	batch(columns ...any) []any
-	// lock is the clause that locks selected rows until the transaction ends.
-	lock() string
-	// clock reads the database's clock.
-	clock(ctx context.Context, q querier) (time.Time, error)
-	// statements returns the hot statements.
-	statements() statements
-	// run runs a hot statement and calls scan for each row of its result; scan may be nil if
-	// there is none. It returns the number of rows that the last part affected.
-	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
-	// hint tells all nodes, at the latest when tx has been committed.
-	notification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error
-	// committed is called when a transaction with hints has been committed.
-	committed(notifications []dispatcher.Notification)
-	// listen is Store.Listen.
-	listen(ctx context.Context, notification func(dispatcher.Notification)) error
-	// giveWay makes a transaction of the clean-up wait for locks only a moment.
-	giveWay(ctx context.Context, tx *sql.Tx) error
-	// turnDays makes partitions for the days about now and drops those before horizon. done is
-	// false if some of these are to be dropped by a later call. Both are Unix milliseconds.
-	turnDays(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
-	// where tells where the database is, and astray, when a node registers, why it seems to have
-	// lost what was committed; empty: it does not.
-	where(ctx context.Context) (string, error)
-	astray(ctx context.Context, t *tx, where string) (reason string, err error)
-	// mark notes beside the database how far a node has come in it.
-	mark(node dispatcher.NodeID, heartbeats int64)
-	// transient tells an error after which the same transaction may well succeed.
-	transient(err error) bool
-	// single tells whether only one node can use the database.
-	single() bool
-	close() error
-}
-
-// statement is a hot statement. Its parts are one transaction; each has the same parameters.
-type statement struct {
-	parts []string
-	reads bool // changes nothing
-	// orElse is run instead if the first part, which has then changed nothing, finds a row that
-	// it was to insert; empty: that is an error. To be ready for such a row in each insert, as
-	// ON CONFLICT is, makes PostgreSQL insert it tentatively first: a claim cost a tenth more.
-	orElse string
-	// present is the number of the parameter that holds the present, for a statement of several
-	// parts that must share one.
-	present int
-}
-
-// statements are the hot statements.
-type statements struct {
-	due, overdue, claim, settle, adoptable, adopt, held, release, begin, forfeitable, failLost, record, late, responses, ended, endedOf, scheduleNext statement
-	again, retriable, adoptRetries, outdated, giveUp, stranded, strand                                                                                statement
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
@@ -136,7 +76,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)
-	if err == nil && !o.Beside {
+	if err == nil && !o.AlongsideNode {
 		err = s.checkKeys(ctx)
 	}
 	if err != nil {
@@ -159,4 +99,9 @@ func bound(ctx context.Context, most time.Duration) (context.Context, context.Ca
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, most)
+}
+
+// Listen calls notification for each change that nodes should know of, until ctx ends.
+func (s *store) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+	return s.listen(ctx, notification)
 }

@@ -6,30 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
-
-// querier is a database or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
-// scanner is a row.
-type scanner interface{ Scan(dest ...any) error }
-
-// wider is a row that has columns before and after those which its scan function knows.
-type wider struct {
-	scanner
-	before, after []any
-}
-
-func (w wider) Scan(dest ...any) error {
-	return w.scanner.Scan(slices.Concat(w.before, dest, w.after)...)
-}
 
 // tx is one transaction of a change.
 type tx struct {
@@ -38,9 +18,10 @@ type tx struct {
 	by            dispatcher.Change
 	now           time.Time // of the change: given, or by the database's clock
 	notifications []dispatcher.Notification
+	hot           *statements
 }
 
-// change runs do in a transaction and tells all nodes of its hints once it is committed. A
+// change runs do in a transaction and sends its notifications to all nodes once it is committed. A
 // transaction that failed for reasons of concurrency is run again, so do must not keep state.
 func (s *store) change(ctx context.Context, by dispatcher.Change, do func(context.Context, *tx) error) error {
 	ctx, cancel := bound(ctx, otherTimeout)
@@ -50,7 +31,7 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 		if err != nil {
 			return err
 		}
-		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond)}
+		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot}
 		defer t.Rollback()
 		if by.Now.IsZero() {
 			now, err := s.clock(ctx, t)
@@ -63,7 +44,7 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 			return err
 		}
 		for _, notification := range t.notifications {
-			if err := s.notification(ctx, t.Tx, notification); err != nil {
+			if err := s.sendNotification(ctx, t.Tx, notification); err != nil {
 				return err
 			}
 		}
@@ -86,21 +67,21 @@ func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64,
 	return result.RowsAffected()
 }
 
-// tell adds a hint: run is the id of a run that was cancelled, or empty.
-func (t *tx) tell(run string) {
+// notify adds a notification: run is the id of a run that was cancelled, or empty.
+func (t *tx) notify(run string) {
 	t.notifications = append(t.notifications, dispatcher.Notification{Run: run})
 }
 
-// audit records the change and tells all nodes of it.
+// audit adds the change to the audit log and notifies all nodes.
 func (t *tx) audit(ctx context.Context, action, app, subject string, revision int64) error {
 	if err := insertAuditEntry(ctx, t.execute, t.now, t.by, action, app, subject, revision); err != nil {
 		return err
 	}
-	t.tell("")
+	t.notify("")
 	return nil
 }
 
-// insertAuditEntry writes an entry of the audit.
+// insertAuditEntry writes an entry of the audit log.
 func insertAuditEntry(ctx context.Context, do execute, now time.Time, by dispatcher.Change, action, app, subject string, revision int64) error {
 	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision
 	const insert = `INSERT INTO audit_log (at, id, actor, action, app, subject, revision) VALUES ($1, $2, $3, $4, $5, $6, $7)`
@@ -135,55 +116,4 @@ func retry(ctx context.Context, transient func(error) bool, do func() error) err
 		case <-pause.C:
 		}
 	}
-}
-
-// collect returns all rows of a query; the rows are closed when it returns.
-func collect[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	var all []T
-	err = each(rows, func(row scanner) error {
-		one, err := scan(row)
-		all = append(all, one)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// each calls scan for each of rows, which are closed when it returns.
-func each(rows *sql.Rows, scan func(scanner) error) error {
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// first returns the first row of a query, or false.
-func first[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) (T, bool, error) {
-	all, err := collect(ctx, q, scan, query, args...)
-	if err != nil || len(all) == 0 {
-		var none T
-		return none, false, err
-	}
-	return all[0], true, nil
-}
-
-// scanInt scans a row of one number.
-func scanInt(row scanner) (n int64, err error) {
-	err = row.Scan(&n)
-	return n, err
-}
-
-// scanText scans a row of one text.
-func scanText(row scanner) (text string, err error) {
-	err = row.Scan(&text)
-	return text, err
 }

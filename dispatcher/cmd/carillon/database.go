@@ -84,7 +84,7 @@ func maskPairs(database, otherwise string) string {
 
 // openDatabase opens a database for a command of the operator; nodes may use it at the same time.
 func openDatabase(ctx context.Context, database string) (dispatcher.Store, error) {
-	s, err := store.Open(ctx, database, store.Options{Beside: true})
+	s, err := store.Open(ctx, database, store.Options{AlongsideNode: true})
 	if err != nil {
 		return nil, databaseError(database, err)
 	}

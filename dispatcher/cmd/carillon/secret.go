@@ -83,7 +83,7 @@ func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	s, err := store.Open(ctx, r.Database, store.Options{Beside: true, Keys: keys})
+	s, err := store.Open(ctx, r.Database, store.Options{AlongsideNode: true, Keys: keys})
 	if err != nil {
 		return databaseError(r.Database, err)
 	}

@@ -145,7 +145,7 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		s, err := openStore(ctx, o, metrics)
-		if err == nil || !store.Away(err) {
+		if err == nil || !store.Unreachable(err) {
 			return s, err
 		}
 		o.log.WarnContext(ctx, "waiting for the database", "err", err)

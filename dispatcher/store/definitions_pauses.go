@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// PauseJob pauses or resumes a job, or one of its triggers.
+func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool, change dispatcher.Change) (stored dispatcher.Job, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		job, err := s.findJob(ctx, t, app, name, t.lock())
+		if err != nil {
+			return err
+		}
+		if err := t.allow(job.Revision); err != nil {
+			return err
+		}
+		subject := "job " + name
+		if trigger == "" {
+			job.Paused = paused
+		} else {
+			one, found := job.Triggers[trigger]
+			if !found {
+				return dispatcher.NotFound("trigger", app+"/"+name+"/"+trigger)
+			}
+			one.Paused = paused
+			job.Triggers[trigger] = one
+			subject += " trigger " + trigger
+		}
+		cause := dispatcher.CauseResume
+		if paused {
+			cause = dispatcher.CausePause
+		}
+		if !paused && inError(job, trigger) {
+			err = s.restartTriggers(ctx, t, &job)
+		} else {
+			job.Revision++
+			err = t.writePauses(ctx, job)
+		}
+		if err != nil {
+			return fmt.Errorf("pause job %s/%s: %w", app, name, err)
+		}
+		if err := t.remember(ctx, cause, triggerIDs(job)); err != nil {
+			return err
+		}
+		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
+			return err
+		}
+		return t.audit(ctx, string(cause), app, subject, job.Revision)
+	})
+	return stored, err
+}
+
+// writePauses writes the pauses of a job and its triggers, and the revision.
+func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
+	// $1 id, $2 paused, $3 revision, $4 now
+	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4 WHERE id = $1`
+	jobID := dispatcher.JobID(job.App, job.Name)
+	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli()); err != nil {
+		return err
+	}
+	job.State = job.RollUp(false)
+	if err := t.writeState(ctx, job); err != nil {
+		return err
+	}
+	// $1 job paused, $2 revision, from $3 on: id, paused
+	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}) + ` UPDATE triggers AS t
+		SET paused = b.paused, job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
+	var ids []int64
+	var paused []bool
+	for name, trigger := range job.Triggers {
+		ids, paused = append(ids, dispatcher.TriggerID(job.App, job.Name, name)), append(paused, trigger.Paused)
+	}
+	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused)...)...)
+	return err
+}
+
+// inError tells whether a trigger of a job, or without a name any, is in state error.
+func inError(job dispatcher.Job, trigger string) bool {
+	for name, one := range job.Triggers {
+		if one.State == dispatcher.TriggerError && (trigger == "" || trigger == name) {
+			return true
+		}
+	}
+	return false
+}
+
+// restartTriggers writes a job as if it had been declared again, so that its triggers in state error
+// are scheduled again.
+func (s *store) restartTriggers(ctx context.Context, t *tx, job *dispatcher.Job) error {
+	revision, calendars, err := calendarsOf(ctx, t, job.App, *job)
+	if err != nil {
+		return err
+	}
+	revised, missed, err := dispatcher.Apply(job, *job, 0, calendars, t.now)
+	if err != nil {
+		return err
+	}
+	if err := t.writeJob(ctx, job, revised, revision); err != nil {
+		return err
+	}
+	*job = revised
+	return t.insertMisfires(ctx, missed)
+}

@@ -1,0 +1,25 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE
+      WHEN $3::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $3 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($5::bigint[]) AS u(id)
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
+      n.now
+  FROM n
+  CROSS JOIN runs AS r
+  WHERE r.state = 'retrying'
+    AND r.next_attempt_at <= n.now
+    AND r.retry_until < n.now
+    AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
+    AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
+  ORDER BY r.scheduled_at, r.trigger_id
+  LIMIT $4
+)
+SELECT min(c.of_at), max(c.of_at)
+FROM c

@@ -1,0 +1,57 @@
+-- Part 1 of 3, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE
+      WHEN $1::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($3::bigint[], $4::bigint[]) AS u(id, heartbeat)
+  CROSS JOIN n
+)
+UPDATE nodes AS o
+SET heartbeat_at = b.now
+FROM b
+WHERE o.heartbeat_at > b.now + $2
+  AND o.state <> 'dead'
+-- Part 2 of 3, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE
+      WHEN $1::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($3::bigint[], $4::bigint[]) AS u(id, heartbeat)
+  CROSS JOIN n
+)
+DELETE FROM nodes
+WHERE id IN (
+  SELECT o.id
+  FROM b
+  JOIN nodes AS o ON o.heartbeat_at < b.now - $2
+  WHERE o.state = 'dead'
+    AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id)
+  ORDER BY o.heartbeat_at
+  LIMIT 100
+)
+-- Part 3 of 3, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE
+      WHEN $1::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($3::bigint[], $4::bigint[]) AS u(id, heartbeat)
+  CROSS JOIN n
+)
+UPDATE nodes AS o
+SET state = 'dead'
+FROM b
+JOIN nodes AS me ON me.id = b.id
+WHERE me.state <> 'dead'
+  AND me.heartbeat_at = b.heartbeat
+  AND (b.now - me.heartbeat_at) * 2 < $2
+  AND o.heartbeat_at < b.now - $2
+  AND o.state <> 'dead'

@@ -1,0 +1,14 @@
+WITH n AS MATERIALIZED (
+  SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::integer[],
+      $5::text[]) AS u(scheduled_at, trigger_id, kind, attempt, response)
+  CROSS JOIN n
+)
+INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
+SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.response
+FROM b
+WHERE 1 = 1
+ON CONFLICT DO NOTHING

@@ -1,0 +1,26 @@
+WITH n AS MATERIALIZED (
+  SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::integer[],
+      $8::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, error)
+  CROSS JOIN n
+)
+INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
+    http_status, state, class, error)
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, coalesce(r.started_at,
+    r.claimed_at), b.now, 0, 'cancelled', 'cancelled', b.error
+FROM b
+JOIN runs AS r ON r.scheduled_at = b.scheduled_at
+  AND r.trigger_id = b.trigger_id
+  AND r.kind = b.kind
+  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
+  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
+  AND r.token = b.token
+  AND r.attempt = b.attempt
+  AND r.live = b.yes
+WHERE r.node > 0
+  AND r.claimed_at IS NOT NULL
+  AND r.state <> 'retrying'
+ON CONFLICT DO NOTHING

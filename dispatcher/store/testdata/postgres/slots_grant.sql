@@ -1,0 +1,15 @@
+WITH n AS MATERIALIZED (
+  SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::integer[], $6::bigint[],
+      $7::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, job_id)
+  CROSS JOIN n
+)
+INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
+SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.node, b.token, b.now
+FROM b
+WHERE 1 = 1
+ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node,
+    token = excluded.token

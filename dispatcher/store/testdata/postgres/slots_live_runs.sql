@@ -1,0 +1,21 @@
+WITH n AS MATERIALIZED (
+  SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($1::bigint[]) AS u(id)
+  CROSS JOIN n
+)
+SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
+FROM (
+  SELECT 0 AS id
+  UNION ALL
+  SELECT -1
+  UNION ALL
+  SELECT id
+  FROM nodes
+) AS g
+CROSS JOIN b
+JOIN runs AS r ON r.node = g.id
+  AND r.job_id = b.id
+  AND r.live

@@ -1,0 +1,16 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt
+    FROM jsonb_each($3)
+  ) AS u
+  CROSS JOIN n
+)
+DELETE FROM slots AS r
+WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
+  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
+  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)

@@ -1,0 +1,19 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS job_id
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+)
+INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
+SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.node, b.token, b.now
+FROM b
+WHERE 1 = 1
+ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node,
+    token = excluded.token
