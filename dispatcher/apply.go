@@ -143,7 +143,8 @@ func (t Trigger) afterLast(now time.Time) time.Time {
 func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) error {
 	var problems Problems
 	if t.EndAt != nil && !t.EndAt.After(now) {
-		problems.Add("/end_at", CodeAtPast, "end_at %s is in the past (it is %s), so the trigger would never fire; give a later one, or remove the trigger",
+		problems.Add("/end_at", CodeAtPast, "end_at %s is in the past (it is %s), so the trigger would never fire; "+
+			"give a later one, or remove the trigger",
 			FormatInstant(*t.EndAt), now.Format(time.RFC3339))
 	}
 	if t.Dialect != schedule.DialectAt {
@@ -161,7 +162,8 @@ func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) 
 			Echo(t.Expression), now.Format(time.RFC3339))
 	case len(problems) > 0:
 	case t.Calendar != "" && !s.Spec().Calendar.Includes(at):
-		problems.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes time %s, so the trigger would never fire", Echo(t.Calendar), Echo(t.Expression))
+		problems.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes time %s, so the trigger would never fire",
+			Echo(t.Calendar), Echo(t.Expression))
 	default:
 		problems.Add("/expression", schedule.CodeCronNever, "time %s is not between start_at and end_at, so the trigger would never fire",
 			Echo(t.Expression))

@@ -76,9 +76,10 @@ func TestApplyRefusesNewScheduleWithNoFireLeft(t *testing.T) {
 		declared dispatcher.Job
 		want     []string
 	}{
-		"an end that is past":               {job(minutely, endAt(monday.Add(-time.Second))), []string{"/triggers/t/end_at at_past"}},
-		"an end at this moment":             {job("rate(1m)", endAt(monday)), []string{"/triggers/t/end_at at_past"}},
-		"an instant and an end, past":       {job("at(2026-03-02T09:00:00Z)", endAt(monday)), []string{"/triggers/t/end_at at_past", "/triggers/t/expression at_past"}},
+		"an end that is past":   {job(minutely, endAt(monday.Add(-time.Second))), []string{"/triggers/t/end_at at_past"}},
+		"an end at this moment": {job("rate(1m)", endAt(monday)), []string{"/triggers/t/end_at at_past"}},
+		"an instant and an end, past": {job("at(2026-03-02T09:00:00Z)", endAt(monday)),
+			[]string{"/triggers/t/end_at at_past", "/triggers/t/expression at_past"}},
 		"an instant after a past end":       {job("at(2026-03-03T09:00:00Z)", endAt(monday)), []string{"/triggers/t/end_at at_past"}},
 		"an instant after an end":           {job("at(2026-03-09T09:00:00Z)", endAt(tomorrow)), []string{"/triggers/t/expression cron_never"}},
 		"an end that is past, if it is off": {job(minutely, endAt(monday), func(j *dispatcher.Job) { j.Enabled = false }), nil},
@@ -250,7 +251,8 @@ func TestApplyEndsErrorState(t *testing.T) {
 func TestApplyIgnoresReadOnlyFields(t *testing.T) {
 	t.Parallel()
 	declared := job(minutely, withTrigger(func(t *dispatcher.Trigger) {
-		t.Paused, t.State, t.Error, t.PrevFireTime, t.NextFireTime, t.AnchorAt = true, dispatcher.TriggerComplete, "x", &monday, &monday, monday.Add(-time.Hour)
+		t.Paused, t.State, t.Error, t.PrevFireTime, t.NextFireTime, t.AnchorAt = true, dispatcher.TriggerComplete, "x",
+			&monday, &monday, monday.Add(-time.Hour)
 	}))
 	declared.Paused, declared.Revision, declared.State, declared.CreatedAt = true, 77, dispatcher.JobError, monday.Add(-time.Hour)
 	want, _ := revise(t, nil, job(minutely), monday)
@@ -275,7 +277,8 @@ func TestApplyRefusesNewTimeInThePast(t *testing.T) {
 	for name, before := range map[string]*dispatcher.Job{"new": nil, "changed": &old} {
 		_, _, err := dispatcher.Apply(before, past, 0, nil, monday)
 		var problems dispatcher.Problems
-		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != dispatcher.CodeAtPast || problems[0].Path != "/triggers/t/expression" {
+		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != dispatcher.CodeAtPast ||
+			problems[0].Path != "/triggers/t/expression" {
 			t.Errorf("%s instant in the past: %v, want %s at /triggers/t/expression", name, err, dispatcher.CodeAtPast)
 		}
 	}
@@ -326,7 +329,8 @@ func TestFixedDelayStartsAgainWhenEnabledAgain(t *testing.T) {
 	off.Enabled = false
 	stopped, _ := revise(t, &first, off, monday.Add(time.Hour))
 	again, _ := revise(t, &stopped, job("delay(30s)"), monday.Add(2*time.Hour))
-	if got, want := again.Triggers["t"], monday.Add(2*time.Hour+30*time.Second); got.NextFireTime == nil || !got.NextFireTime.Equal(want) || got.State != dispatcher.TriggerWaiting {
+	if got, want := again.Triggers["t"], monday.Add(2*time.Hour+30*time.Second); got.NextFireTime == nil ||
+		!got.NextFireTime.Equal(want) || got.State != dispatcher.TriggerWaiting {
 		t.Errorf("next fire = %v in state %s, want %v", got.NextFireTime, got.State, want)
 	}
 }
@@ -346,7 +350,8 @@ func TestRunningFixedDelayWaitsThroughAChange(t *testing.T) {
 		changed := job("delay(30s)")
 		changed.Description = "other"
 		got, _ := revise(t, &stored, changed, monday.Add(time.Hour))
-		if one := got.Triggers["t"]; one.NextFireTime != nil || one.State != dispatcher.TriggerWaiting || one.Fired != 3 || !one.AnchorAt.Equal(monday) {
+		if one := got.Triggers["t"]; one.NextFireTime != nil || one.State != dispatcher.TriggerWaiting || one.Fired != 3 ||
+			!one.AnchorAt.Equal(monday) {
 			t.Errorf("paused %v: trigger = %+v, want it waiting as it was", paused, one)
 		}
 	}

@@ -92,10 +92,12 @@ func (c Calendars) Find(name string) (*schedule.Calendar, error) {
 	}
 	found, ok := c[name]
 	if !ok {
-		return nil, &Problem{Path: "/calendar", Code: CodeCalendarUnknown, Message: "calendar " + Echo(name) + " does not exist in this app; make it first, or name one that does"}
+		return nil, &Problem{Path: "/calendar", Code: CodeCalendarUnknown,
+			Message: "calendar " + Echo(name) + " does not exist in this app; make it first, or name one that does"}
 	}
 	if found.err != nil {
-		return nil, &Problem{Path: "/calendar", Code: CodeCalendarBase, Message: "calendar " + Echo(name) + " cannot be used: " + found.err.Error()}
+		return nil, &Problem{Path: "/calendar", Code: CodeCalendarBase,
+			Message: "calendar " + Echo(name) + " cannot be used: " + found.err.Error()}
 	}
 	return found.calendar, nil
 }
@@ -125,7 +127,8 @@ func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
 			problems.Add(one.base(i), CodeCalendarBase, "calendar %s builds on itself by way of %s; take it out", Echo(one.Name), Echo(name))
 			continue
 		case !known:
-			problems.Add(one.base(i), CodeCalendarUnknown, "calendar %s does not exist in this app; make it first, or name one that does", Echo(name))
+			problems.Add(one.base(i), CodeCalendarUnknown,
+				"calendar %s does not exist in this app; make it first, or name one that does", Echo(name))
 			continue
 		}
 		compiled := c.compile(base)

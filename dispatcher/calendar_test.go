@@ -67,11 +67,12 @@ func TestBasesMustExistWithoutCycles(t *testing.T) {
 		name string
 		want string // path and code; empty for none
 	}{
-		"a chain":              {[]dispatcher.Calendar{calendar("a", "b", "c"), calendar("b", "c"), calendar("c")}, "a", ""},
-		"an unknown base":      {[]dispatcher.Calendar{calendar("a", "b", "z"), calendar("b")}, "a", "/bases/1 calendar_unknown"},
-		"itself":               {[]dispatcher.Calendar{calendar("a", "a")}, "a", "/bases/0 calendar_base"},
-		"a circle":             {[]dispatcher.Calendar{calendar("a", "b"), calendar("b", "c"), calendar("c", "a")}, "a", "/bases/0 calendar_base"},
-		"beside a circle":      {[]dispatcher.Calendar{calendar("a"), calendar("b", "b")}, "a", ""},
+		"a chain":         {[]dispatcher.Calendar{calendar("a", "b", "c"), calendar("b", "c"), calendar("c")}, "a", ""},
+		"an unknown base": {[]dispatcher.Calendar{calendar("a", "b", "z"), calendar("b")}, "a", "/bases/1 calendar_unknown"},
+		"itself":          {[]dispatcher.Calendar{calendar("a", "a")}, "a", "/bases/0 calendar_base"},
+		"a circle": {[]dispatcher.Calendar{calendar("a", "b"), calendar("b", "c"), calendar("c", "a")}, "a",
+			"/bases/0 calendar_base"},
+		"next to a circle":     {[]dispatcher.Calendar{calendar("a"), calendar("b", "b")}, "a", ""},
 		"the longest chain":    {chain, "c9", ""},
 		"too long a chain":     {chain, "c10", "/bases too_many"},
 		"an unreadable base":   {[]dispatcher.Calendar{calendar("a", "new"), unreadable}, "a", "/bases/0 calendar_base"},
@@ -122,7 +123,8 @@ func TestUnknownCalendarIsAProblemOfTheTrigger(t *testing.T) {
 	t.Parallel()
 	var problems dispatcher.Problems
 	_, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, compile(), monday)
-	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/t/calendar" || problems[0].Code != dispatcher.CodeCalendarUnknown {
+	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/t/calendar" ||
+		problems[0].Code != dispatcher.CodeCalendarUnknown {
 		t.Errorf("Apply = %v, want calendar_unknown at /triggers/t/calendar", err)
 	}
 	if _, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, nil, monday); err != nil {
@@ -169,11 +171,12 @@ func TestRescheduleForCalendarMovesOrSkipsFires(t *testing.T) {
 		next          time.Time // zero: none
 		missed        int
 	}{
-		"a fire to come is excluded":      {nil, none, holiday, monday, midnight, 0},
-		"a fire that is due is excluded":  {nil, none, holiday, at(3), midnight, 3},
-		"a fire that is due stays due":    {nil, none, none, at(3), at(1), 0},
-		"an exclusion is lifted":          {nil, holiday, none, at(3), at(4), 0},
-		"none is left":                    {func(t *dispatcher.Trigger) { t.EndAt = &midnight }, none, compile(excluding("c", "2026-03-02/2026-03-03")), monday, time.Time{}, 0},
+		"a fire to come is excluded":     {nil, none, holiday, monday, midnight, 0},
+		"a fire that is due is excluded": {nil, none, holiday, at(3), midnight, 3},
+		"a fire that is due stays due":   {nil, none, none, at(3), at(1), 0},
+		"an exclusion is lifted":         {nil, holiday, none, at(3), at(4), 0},
+		"none is left": {func(t *dispatcher.Trigger) { t.EndAt = &midnight }, none,
+			compile(excluding("c", "2026-03-02/2026-03-03")), monday, time.Time{}, 0},
 		"one that was complete goes on":   {func(t *dispatcher.Trigger) { t.EndAt = new(at(10)) }, holiday, none, at(3), at(4), 0},
 		"switched off stays without fire": {func(t *dispatcher.Trigger) { t.Enabled = false }, none, holiday, monday, time.Time{}, 0},
 	} {

@@ -21,7 +21,8 @@ var (
 	// ErrNodeDead says that a node was marked dead; it must register again.
 	ErrNodeDead = errors.New("the node was marked dead")
 	// ErrRolledBack says that a node cannot be resumed while a rollback is unresolved.
-	ErrRolledBack = errors.New("the database lost commits, and nobody has chosen yet what happens to the affected fires; see carillon rollback show, then run carillon rollback skip or carillon rollback replay")
+	ErrRolledBack = errors.New("the database lost commits, and nobody has chosen yet what happens to the affected " +
+		"fires; see carillon rollback show, then run carillon rollback skip or carillon rollback replay")
 	// ErrKeyMissing says that no key opens a stored secret.
 	ErrKeyMissing = errors.New("a key-encryption key is missing")
 	// ErrSchemaTooNew says that the database was migrated by a newer version.

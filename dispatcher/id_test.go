@@ -73,7 +73,8 @@ func TestNodeIDsRoundTrip(t *testing.T) {
 			t.Fatalf("ParseNodeID(%q) = %v, %v, want %v", id, got, err, id)
 		}
 	})
-	for _, text := range []string{"", "1", "+000000000000001", "-000000000000001", "000000000000000A", "ffffffffffffffff", "zzzzzzzzzzzzzzzz"} {
+	for _, text := range []string{"", "1", "+000000000000001", "-000000000000001", "000000000000000A",
+		"ffffffffffffffff", "zzzzzzzzzzzzzzzz"} {
 		if id, err := dispatcher.ParseNodeID(text); err == nil {
 			t.Errorf("ParseNodeID(%q) = %v, want an error", text, id)
 		}
@@ -120,7 +121,8 @@ func TestEventIDsDifferByEachOfTheirParts(t *testing.T) {
 		}
 	}
 	zone := time.FixedZone("", 3600)
-	if a, b := dispatcher.EventID("i", "a", "j", "t", monday, "schedule"), dispatcher.EventID("i", "a", "j", "t", monday.In(zone), "schedule"); a != b {
+	if a, b := dispatcher.EventID("i", "a", "j", "t", monday, "schedule"),
+		dispatcher.EventID("i", "a", "j", "t", monday.In(zone), "schedule"); a != b {
 		t.Errorf("event id depends on the zone the instant is written in: %s, %s", a, b)
 	}
 }

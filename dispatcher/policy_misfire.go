@@ -28,7 +28,8 @@ func (t Trigger) checkMisfires(problems *Problems) {
 	switch t.MisfirePolicy {
 	case "", FireOnce, FireAll, Skip:
 	default:
-		problems.Add("/misfire_policy", CodeEnum, "misfire_policy %s is not one of %s, %s, %s", Echo(string(t.MisfirePolicy)), FireOnce, FireAll, Skip)
+		problems.Add("/misfire_policy", CodeEnum, "misfire_policy %s is not one of %s, %s, %s",
+			Echo(string(t.MisfirePolicy)), FireOnce, FireAll, Skip)
 	}
 	if t.CatchUpWindow == 0 {
 		return

@@ -19,14 +19,16 @@ func TestMisfirePolicyIsChecked(t *testing.T) {
 		change     func(*dispatcher.Trigger)
 		path, code string // none: it is valid
 	}{
-		"left out":             {func(*dispatcher.Trigger) {}, "", ""},
-		"fire_all":             {func(t *dispatcher.Trigger) { t.MisfirePolicy = dispatcher.FireAll }, "", ""},
-		"unknown":              {func(t *dispatcher.Trigger) { t.MisfirePolicy = "Skip" }, "/triggers/t/misfire_policy", dispatcher.CodeEnum},
-		"a window":             {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.Duration(time.Minute) }, "", ""},
-		"the longest":          {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow }, "", ""},
-		"a longer one":         {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow + 1 }, "/triggers/t/catch_up_window", dispatcher.CodeDurationMax},
-		"within the threshold": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.Duration(59 * time.Second) }, "/triggers/t/catch_up_window", dispatcher.CodeDurationMin},
-		"negative":             {func(t *dispatcher.Trigger) { t.CatchUpWindow = -1 }, "/triggers/t/catch_up_window", dispatcher.CodeDurationMin},
+		"left out":    {func(*dispatcher.Trigger) {}, "", ""},
+		"fire_all":    {func(t *dispatcher.Trigger) { t.MisfirePolicy = dispatcher.FireAll }, "", ""},
+		"unknown":     {func(t *dispatcher.Trigger) { t.MisfirePolicy = "Skip" }, "/triggers/t/misfire_policy", dispatcher.CodeEnum},
+		"a window":    {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.Duration(time.Minute) }, "", ""},
+		"the longest": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow }, "", ""},
+		"a longer one": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow + 1 },
+			"/triggers/t/catch_up_window", dispatcher.CodeDurationMax},
+		"within the threshold": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.Duration(59 * time.Second) },
+			"/triggers/t/catch_up_window", dispatcher.CodeDurationMin},
+		"negative": {func(t *dispatcher.Trigger) { t.CatchUpWindow = -1 }, "/triggers/t/catch_up_window", dispatcher.CodeDurationMin},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +49,8 @@ func TestMisfirePolicyIsChecked(t *testing.T) {
 func TestMissedButLatestKeepsTheLatest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		expression := rapid.SampledFrom([]string{"rate(1s)", "rate(7s)", "*/5 * * * *", "0 0 9 ? * MON-FRI", "*/7 * * * * ?"}).Draw(t, "expression")
+		expression := rapid.SampledFrom([]string{"rate(1s)", "rate(7s)", "*/5 * * * *", "0 0 9 ? * MON-FRI",
+			"*/7 * * * * ?"}).Draw(t, "expression")
 		s, err := schedule.Parse(schedule.Spec{Expression: expression, Anchor: monday, Timezone: "Europe/Berlin"})
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,8 @@ func (r Retry) check(problems *Problems, path string) {
 		return
 	}
 	if r.MaxAttempts < 1 || r.MaxAttempts > MostAttempts {
-		problems.Add(path+"/max_attempts", CodeAttemptsRange, "%d attempts are not between 1 and %d; with 1 a failed run is not repeated", r.MaxAttempts, MostAttempts)
+		problems.Add(path+"/max_attempts", CodeAttemptsRange,
+			"%d attempts are not between 1 and %d; with 1 a failed run is not repeated", r.MaxAttempts, MostAttempts)
 	}
 	r.Base.check(problems, path+"/base", MinDuration, MaxDuration)
 	r.Cap.check(problems, path+"/cap", MinDuration, MaxDuration)
@@ -71,7 +72,8 @@ func (r Retry) check(problems *Problems, path string) {
 		return
 	}
 	if wanted := len(r.Delays) + 1; r.MaxAttempts >= 1 && wanted > min(r.MaxAttempts, MostAttempts) {
-		problems.Add(path+"/delays", CodeAttemptsRange, "%d delays are for %d attempts, but max_attempts is %d; raise it, or give fewer delays (the last one repeats)",
+		problems.Add(path+"/delays", CodeAttemptsRange,
+			"%d delays are for %d attempts, but max_attempts is %d; raise it, or give fewer delays (the last one repeats)",
 			len(r.Delays), wanted, r.MaxAttempts)
 		return
 	}
@@ -109,7 +111,8 @@ func (c Class) Repeatable(httpStatus int) bool {
 // target acted on it.
 func (c Class) NeverSent() bool {
 	switch c {
-	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassCredentials, ClassThrottled, ClassCircuitOpen, ClassHostRate:
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassCredentials,
+		ClassThrottled, ClassCircuitOpen, ClassHostRate:
 		return true
 	}
 	return false

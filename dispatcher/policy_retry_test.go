@@ -72,7 +72,8 @@ func TestMissingRetryPolicyIsTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := dispatcher.Retry{MaxAttempts: 3, Base: durations(5 * time.Second)[0], Cap: durations(5 * time.Minute)[0], MaxAge: durations(24 * time.Hour)[0]}
+	want := dispatcher.Retry{MaxAttempts: 3, Base: durations(5 * time.Second)[0], Cap: durations(5 * time.Minute)[0],
+		MaxAge: durations(24 * time.Hour)[0]}
 	if diff := cmp.Diff(want, revised.Retry); diff != "" {
 		t.Errorf("policy (-want +got):\n%s", diff)
 	}

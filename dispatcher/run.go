@@ -107,7 +107,8 @@ const (
 )
 
 // RunStates are all states, in the order in which a run has them.
-var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost, RunSkipped}
+var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunSucceeded, RunFailed, RunTimedOut,
+	RunCancelled, RunLost, RunSkipped}
 
 // Class says how an attempt failed. The list is closed.
 type Class string

@@ -88,7 +88,8 @@ func (s Schedule) check(problems *Problems, identity string) {
 	case s.Calendar != "":
 		CheckName(problems, "/calendar", s.Calendar)
 	case s.OnExcluded != "":
-		problems.Add("/on_excluded", CodeRequired, "on_excluded %s needs a calendar, and none is named; name one in calendar, or leave on_excluded out", Echo(string(s.OnExcluded)))
+		problems.Add("/on_excluded", CodeRequired, "on_excluded %s needs a calendar, and none is named; name one in "+
+			"calendar, or leave on_excluded out", Echo(string(s.OnExcluded)))
 	}
 }
 

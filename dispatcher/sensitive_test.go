@@ -40,7 +40,8 @@ func TestSensitiveTextsNeverShow(t *testing.T) {
 		shown = append(shown, string(text))
 	}
 	for _, text := range shown {
-		if strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) || strings.Contains(text, fmt.Sprintf("%X", secret)) {
+		if strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) ||
+			strings.Contains(text, fmt.Sprintf("%X", secret)) {
 			t.Errorf("shown in %s", text)
 		}
 	}
@@ -52,10 +53,11 @@ func TestSensitiveTextsNeverShow(t *testing.T) {
 func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 	t.Parallel()
 	declared := job("")
-	declared.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &dispatcher.AWSCredentials{
-		AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")},
-		SessionToken: &dispatcher.Secret{Value: dispatcher.NewSensitive("hunter3")},
-	}}}
+	declared.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1",
+		Credentials: &dispatcher.AWSCredentials{
+			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")},
+			SessionToken: &dispatcher.Secret{Value: dispatcher.NewSensitive("hunter3")},
+		}}}
 	wire, _ := json.Marshal(declared.ForWire())
 	plain, _ := json.Marshal(declared)
 	for _, secret := range []string{`"hunter2"`, `"hunter3"`} {

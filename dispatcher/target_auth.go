@@ -134,7 +134,8 @@ func (s *SigV4Auth) check(problems *Problems, path string) {
 	}
 	path += "/credentials"
 	if !accessKeyID.MatchString(c.AccessKeyID) {
-		problems.Add(path+"/access_key_id", CodeTextInvalid, "access key id is not 16 or more capitals and digits (not shown: it may be the secret key)")
+		problems.Add(path+"/access_key_id", CodeTextInvalid,
+			"access key id is not 16 or more capitals and digits (not shown: it may be the secret key)")
 	}
 	c.SecretAccessKey.check(problems, path+"/secret_access_key", headerForm)
 	if c.SessionToken != nil {

@@ -66,7 +66,8 @@ var (
 	regionForm = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
 	externalID = regexp.MustCompile(`^[a-zA-Z0-9+=,.@:/_-]{2,}$`)
 	// partitions of regions, by the beginning of their names; all others are in "aws".
-	partitions = map[string]string{"cn-": "aws-cn", "us-gov-": "aws-us-gov", "us-iso-": "aws-iso", "us-isob-": "aws-iso-b", "eu-isoe-": "aws-iso-e", "us-isof-": "aws-iso-f", "eusc-": "aws-eusc"}
+	partitions = map[string]string{"cn-": "aws-cn", "us-gov-": "aws-us-gov", "us-iso-": "aws-iso",
+		"us-isob-": "aws-iso-b", "eu-isoe-": "aws-iso-e", "us-isof-": "aws-iso-f", "eusc-": "aws-eusc"}
 )
 
 // partitionOf returns the partition of a region.
@@ -95,7 +96,8 @@ func (l Lambda) Validate() error {
 		problems.Add("/region", CodeLambdaARN, "region %s is not of the form eu-central-1", Echo(l.Region))
 	}
 	if l.Invocation != InvokeRequestResponse && l.Invocation != InvokeEvent {
-		problems.Add("/invocation", CodeEnum, "invocation %s is not one of %s, %s", Echo(string(l.Invocation)), InvokeRequestResponse, InvokeEvent)
+		problems.Add("/invocation", CodeEnum, "invocation %s is not one of %s, %s", Echo(string(l.Invocation)),
+			InvokeRequestResponse, InvokeEvent)
 	}
 	l.checkContext(&problems)
 	if role := l.AssumeRole; role != nil {
@@ -109,7 +111,8 @@ func (l Lambda) Validate() error {
 }
 
 func (l Lambda) checkFunction(problems *Problems) {
-	const at, form = "/function", "write it as NAME, ACCOUNT:function:NAME or arn:aws:lambda:REGION:ACCOUNT:function:NAME, each with or without :QUALIFIER"
+	const at, form = "/function", "write it as NAME, ACCOUNT:function:NAME or " +
+		"arn:aws:lambda:REGION:ACCOUNT:function:NAME, each with or without :QUALIFIER"
 	if l.Function == "" {
 		problems.Add(at, CodeRequired, "function is missing; %s", form)
 		return
@@ -126,7 +129,8 @@ func (l Lambda) checkFunction(problems *Problems) {
 	case partitionOf(region) != partition:
 		problems.Add(at, CodeLambdaARN, "region %s is in partition %s, not in %s", Echo(region), partitionOf(region), Echo(partition))
 	case l.Region != "" && l.Region != region:
-		problems.Add("/region", CodeLambdaARN, "region %s is not the region of the function's ARN, which is %s; leave it out", Echo(l.Region), Echo(region))
+		problems.Add("/region", CodeLambdaARN, "region %s is not the region of the function's ARN, which is %s; leave it out",
+			Echo(l.Region), Echo(region))
 	}
 }
 
@@ -154,7 +158,8 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 	case !roleForm.MatchString(r.RoleARN):
 		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is not of the form arn:aws:iam::ACCOUNT:role/NAME", Echo(r.RoleARN))
 	case region != "" && strings.Split(r.RoleARN, ":")[1] != partitionOf(region):
-		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is in another partition than region %s, which is in %s", Echo(r.RoleARN), Echo(region), partitionOf(region))
+		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is in another partition than region %s, which is in %s",
+			Echo(r.RoleARN), Echo(region), partitionOf(region))
 	}
 	if r.ExternalID != "" && (len(r.ExternalID) > 1224 || !externalID.MatchString(r.ExternalID)) {
 		problems.Add(at+"/external_id", CodeRoleARN, "external id does not have 2 to 1224 letters, digits and +=,.@:/_-")
@@ -165,7 +170,8 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 	}
 	for _, key := range sortedKeys(r.SessionTags) {
 		if n, m := len(key), len(r.SessionTags[key]); n == 0 || n > 128 || m > 256 || strings.HasPrefix(strings.ToLower(key), "aws:") {
-			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat, "session tag %s does not have a name of 1 to 128 bytes that does not begin with aws:, and a value of at most 256 bytes", Echo(key))
+			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat,
+				"session tag %s does not have a name of 1 to 128 bytes that does not begin with aws:, and a value of at most 256 bytes", Echo(key))
 		}
 	}
 }

@@ -57,13 +57,16 @@ func checkReference(problems *Problems, at, reference string) {
 	switch {
 	case isEnv && secretVariable.MatchString(name):
 	case isEnv:
-		problems.Add(at, CodeSecretReference, "variable %s is not one that jobs may refer to; its name has to begin with %s", Echo(name), SecretEnvPrefix)
+		problems.Add(at, CodeSecretReference, "variable %s is not one that jobs may refer to; its name has to begin with %s",
+			Echo(name), SecretEnvPrefix)
 	case !isFile:
-		problems.Add(at, CodeSecretReference, "secret is not of the form env:%sNAME or file:PATH (not shown: it may be the secret itself)", SecretEnvPrefix)
+		problems.Add(at, CodeSecretReference, "secret is not of the form env:%sNAME or file:PATH (not shown: it may "+
+			"be the secret itself)", SecretEnvPrefix)
 	case len(file) > 512 || strings.ContainsFunc(file, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		problems.Add(at, CodeSecretReference, "path of a secret is longer than 512 characters, or holds a control character")
 	case !fs.ValidPath(file) || file == ".":
-		problems.Add(at, CodeSecretReference, "path %s is not below the nodes' directory of secrets; write it relative to that, without ..", Echo(file))
+		problems.Add(at, CodeSecretReference, "path %s is not below the nodes' directory of secrets; write it "+
+			"relative to that, without ..", Echo(file))
 	}
 }
 
@@ -99,8 +102,9 @@ func (t Target) CheckKept(old Target) error {
 	from, to := old.Origin(), t.Origin()
 	for _, path := range sortedKeys(given) {
 		if given[path].Stored && before[path].Stored && from != to {
-			problems.Add(path+"/stored", CodeSecretOrigin, "the stored value was given for %s and is not sent to %s; give it again (in Terraform, with another value_version), "+
-				"or refer to the secret as env:%sNAME or file:PATH", Echo(from), Echo(to), SecretEnvPrefix)
+			problems.Add(path+"/stored", CodeSecretOrigin,
+				"the stored value was given for %s and is not sent to %s; give it again (in Terraform, with another value_version), "+
+					"or refer to the secret as env:%sNAME or file:PATH", Echo(from), Echo(to), SecretEnvPrefix)
 		}
 	}
 	return problems.Err()

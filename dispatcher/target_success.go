@@ -43,7 +43,8 @@ func (w Webhook) checkExpectations(problems *Problems) {
 	}
 	for i, code := range w.SuccessCodes {
 		if i < MaxSuccessCodes && !successCode.MatchString(string(code)) {
-			problems.Add("/success_codes/"+strconv.Itoa(i), CodeStatusCode, "%s is neither a status such as 204 nor a class such as 2xx", Echo(string(code)))
+			problems.Add("/success_codes/"+strconv.Itoa(i), CodeStatusCode,
+				"%s is neither a status such as 204 nor a class such as 2xx", Echo(string(code)))
 		}
 	}
 	switch _, err := regexp.Compile(w.ExpectBody); {

@@ -69,7 +69,8 @@ func (w Webhook) Validate() error {
 	w.checkExpectations(&problems)
 	switch {
 	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
-		problems.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)), CloudEventsBinary, CloudEventsStructured)
+		problems.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)),
+			CloudEventsBinary, CloudEventsStructured)
 	case w.CloudEvents == CloudEventsStructured && w.sendsNoBody():
 		problems.Add("/cloud_events", CodeBodyMethod, "method %s sends no body, which a structured event needs; use binary, or POST", w.Method)
 	}
@@ -132,8 +133,9 @@ func (w *Webhook) warnOfBody(job Job, problems *Problems) {
 	switch used := templates.any(func(t *template) bool { return t.payload }); {
 	case len(wrong) > 0 || len(job.Payload) == 0 || used:
 	case w.Body != "":
-		problems.Add("/payload", CodePayloadUnused, "the payload is not sent, because the webhook has a body and no template that uses the payload; "+
-			"write {{json .Payload}} where it belongs, or remove it")
+		problems.Add("/payload", CodePayloadUnused,
+			"the payload is not sent, because the webhook has a body and no template that uses the payload; "+
+				"write {{json .Payload}} where it belongs, or remove it")
 	case w.sendsNoBody():
 		problems.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
 	}

@@ -36,7 +36,8 @@ func checkURL(problems *Problems, path, text string) {
 	case !validHost(u):
 		problems.Add(path, CodeURLHost, "URL has no valid host; write it as https://host/path")
 	case neverCalledHost(u.Hostname()):
-		problems.Add(path, CodeEgressDenied, "host %s is never called: it is reserved, or a cloud serves metadata and credentials there", Echo(u.Hostname()))
+		problems.Add(path, CodeEgressDenied, "host %s is never called: it is reserved, or a cloud serves metadata and "+
+			"credentials there", Echo(u.Hostname()))
 	case OddAddress(u.Hostname()):
 		problems.Add(path, CodeEgressDenied, "host %s is an address in an ambiguous form; write it as 192.0.2.1", Echo(u.Hostname()))
 	}

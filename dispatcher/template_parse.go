@@ -23,7 +23,8 @@ func parseTemplate(problems *Problems, path, text string) *template {
 	tree.Mode = parse.SkipFuncCheck // templateParser checks functions better
 	defined := map[string]*parse.Tree{}
 	if _, err := tree.Parse(text, "{{", "}}", defined); err != nil {
-		problems.Add(path, CodeTemplateSyntax, "template cannot be read%s; each {{ needs its }} and each if its end; write literal braces as {{\"{{\"}}", syntaxError(err))
+		problems.Add(path, CodeTemplateSyntax, "template cannot be read%s; each {{ needs its }} and each if its end; "+
+			"write literal braces as {{\"{{\"}}", syntaxError(err))
 		return nil
 	}
 	for name := range defined {
@@ -206,7 +207,8 @@ func (p *templateParser) call(function *parse.IdentifierNode, operands []parse.N
 		p.problem(function, CodeTemplateFunc, "%s takes one value", function.Ident)
 		return nil
 	case e.escaped || e.json && function.Ident == functionJSON:
-		p.problem(function, CodeTemplateFunc, "%s is not applied to what %s has made", function.Ident, strings.Join(templateFunctions[:2], " or "))
+		p.problem(function, CodeTemplateFunc, "%s is not applied to what %s has made", function.Ident,
+			strings.Join(templateFunctions[:2], " or "))
 		return nil
 	}
 	e.json, e.escaped = e.json || function.Ident == functionJSON, function.Ident == functionURLQuery

@@ -43,13 +43,16 @@ func templated(set func(*dispatcher.Webhook)) dispatcher.Webhook {
 func TestTemplatesRenderFieldsOfACall(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ body, want string }{
-		"names":                 {`{{.App}}/{{.Job}}/{{.Trigger}} {{.Kind}} {{.EventID}}`, `crm/nightly/eu schedule evt_1`},
-		"the run":               {`{{.Run}}`, dispatcher.RunKey{TriggerID: 1, ScheduledAt: time.Date(2026, 1, 1, 2, 3, 4, 56e6, time.UTC), Kind: dispatcher.KindSchedule}.String()},
-		"instants":              {`{{.ScheduledAt}} {{.PreviousFire}} {{.NextFire}}`, `2026-01-01T02:03:04.056Z 2025-12-31T02:03:04.056Z 2026-01-02T02:03:04.056Z`},
-		"the attempt":           {`{{.Attempt}}`, `2`},
-		"the payload":           {`{"data":{{json .Payload}}}`, `{"data":{"a":[1,"<{{.Job}}>"]}}`},
-		"JSON of others":        {`[{{json .Job}},{{json .Attempt}},{{json .ScheduledAt}}]`, `["nightly",2,"2026-01-01T02:03:04.056Z"]`},
-		"a form":                {`at={{urlquery .ScheduledAt}}&p={{.Payload | json | urlquery}}`, `at=2026-01-01T02%3A03%3A04.056Z&p=%7B%22a%22%3A%5B1%2C%22%3C%7B%7B.Job%7D%7D%3E%22%5D%7D`},
+		"names": {`{{.App}}/{{.Job}}/{{.Trigger}} {{.Kind}} {{.EventID}}`, `crm/nightly/eu schedule evt_1`},
+		"the run": {`{{.Run}}`, dispatcher.RunKey{TriggerID: 1,
+			ScheduledAt: time.Date(2026, 1, 1, 2, 3, 4, 56e6, time.UTC), Kind: dispatcher.KindSchedule}.String()},
+		"instants": {`{{.ScheduledAt}} {{.PreviousFire}} {{.NextFire}}`,
+			`2026-01-01T02:03:04.056Z 2025-12-31T02:03:04.056Z 2026-01-02T02:03:04.056Z`},
+		"the attempt":    {`{{.Attempt}}`, `2`},
+		"the payload":    {`{"data":{{json .Payload}}}`, `{"data":{"a":[1,"<{{.Job}}>"]}}`},
+		"JSON of others": {`[{{json .Job}},{{json .Attempt}},{{json .ScheduledAt}}]`, `["nightly",2,"2026-01-01T02:03:04.056Z"]`},
+		"a form": {`at={{urlquery .ScheduledAt}}&p={{.Payload | json | urlquery}}`,
+			`at=2026-01-01T02%3A03%3A04.056Z&p=%7B%22a%22%3A%5B1%2C%22%3C%7B%7B.Job%7D%7D%3E%22%5D%7D`},
 		"a date":                {`{{date "%Y-%m-%d %H:%M:%S.%L %j %b %a %z %%" .ScheduledAt}}`, `2026-01-01 02:03:04.056 001 Jan Thu +0000 %`},
 		"a date elsewhere":      {`{{date "%F %T %z" "America/New_York" .ScheduledAt}}`, `2025-12-31 21:03:04 -0500`},
 		"a week":                {`{{.PreviousFire | date "%G-W%V"}}`, `2026-W01`},
@@ -79,7 +82,8 @@ func TestMissingFieldsRenderEmptyNullAndFalse(t *testing.T) {
 	t.Parallel()
 	w := templated(func(w *dispatcher.Webhook) {
 		w.URL += "?since={{.PreviousFire}}&next={{urlquery .NextFire}}"
-		w.Body = `[{{json .PreviousFire}},{{json (date "%F" .NextFire)}},{{json .Payload}},{{json .Trigger}}]{{date "%F" .NextFire}}{{if .PreviousFire}}some{{else}}none{{end}}`
+		w.Body = `[{{json .PreviousFire}},{{json (date "%F" .NextFire)}},{{json .Payload}},{{json .Trigger}}]` +
+			`{{date "%F" .NextFire}}{{if .PreviousFire}}some{{else}}none{{end}}`
 	})
 	call := templatedCall(t, w, "")
 	call.Trigger, call.PreviousFire, call.NextFire = "", time.Time{}, time.Time{}
@@ -93,7 +97,8 @@ func TestMissingFieldsRenderEmptyNullAndFalse(t *testing.T) {
 func TestValuesInURLsAreEscaped(t *testing.T) {
 	t.Parallel()
 	w := templated(func(w *dispatcher.Webhook) {
-		w.URL = `https://example.com:8443/{{json .Payload}}/x%20y?at={{.ScheduledAt}}&p={{urlquery (json .Payload)}}&d={{date "%d/%m" .ScheduledAt}}`
+		w.URL = `https://example.com:8443/{{json .Payload}}/x%20y` +
+			`?at={{.ScheduledAt}}&p={{urlquery (json .Payload)}}&d={{date "%d/%m" .ScheduledAt}}`
 		w.Headers = map[string]string{"X-Job": "{{.Job}}", "X-Plain": "{a}"}
 	})
 	call := templatedCall(t, w, `"../?&#/\\ %41\u0000ü\"@evil.example"`)
@@ -194,10 +199,11 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 		"a user":                    {address("http://user:pw@example.com/{{.Job}}"), "/url url_userinfo"},
 		"half an escape":            {address("http://example.com/%{{.Job}}"), "/url url_syntax"},
 		"a blank":                   {address("http://example.com/a b{{.Job}}"), "/url url_syntax"},
-		"a URL that grows":          {address("http://example.com/" + strings.Repeat("{{.EventID}}", 100)), "/url url_too_long once its template"},
-		"a URL that is too long":    {address("http://example.com/{{.Job}}" + strings.Repeat("a", 2048)), "/url url_too_long 2048"},
-		"a body that grows":         {body(strings.Repeat("{{.EventID}}", 10_000)), "/body payload_too_large once its template"},
-		"a body that is too long":   {body(strings.Repeat("a", 256<<10+1)), "/body payload_too_large 256 KiB"},
+		"a URL that grows": {address("http://example.com/" + strings.Repeat("{{.EventID}}", 100)),
+			"/url url_too_long once its template"},
+		"a URL that is too long":  {address("http://example.com/{{.Job}}" + strings.Repeat("a", 2048)), "/url url_too_long 2048"},
+		"a body that grows":       {body(strings.Repeat("{{.EventID}}", 10_000)), "/body payload_too_large once its template"},
+		"a body that is too long": {body(strings.Repeat("a", 256<<10+1)), "/body payload_too_large 256 KiB"},
 		"an event that is no JSON": {func(w *dispatcher.Webhook) {
 			w.CloudEvents, w.Body = dispatcher.CloudEventsStructured, "{{.Job}}"
 		}, "/body json_syntax {{json .Job}}"},
@@ -248,18 +254,21 @@ func TestAllProblemsOfTemplatesAreReported(t *testing.T) {
 func TestValidationRendersTemplatesWithThePayload(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ url, body, payload, want string }{
-		"too long for a URL":  {"https://example.com/?p={{json .Payload}}", "", `"` + strings.Repeat("a", 2048) + `"`, "/target/webhook/url url_too_long"},
-		"too long for a body": {"https://example.com/", "{{json .Payload}} {{json .Payload}}", `"` + strings.Repeat("a", 200<<10) + `"`, "/target/webhook/body payload_too_large"},
-		"it fits":             {"https://example.com/?p={{json .Payload}}", "{{json .Payload}}", `"a"`, ""},
-		"no JSON":             {"https://example.com/?p={{json .Payload}}", "", `{`, "/payload json_syntax"},
-		"braces in payloads":  {"https://example.com/", "", `"{{.Nope}}"`, ""},
+		"too long for a URL": {"https://example.com/?p={{json .Payload}}", "", `"` + strings.Repeat("a", 2048) + `"`,
+			"/target/webhook/url url_too_long"},
+		"too long for a body": {"https://example.com/", "{{json .Payload}} {{json .Payload}}",
+			`"` + strings.Repeat("a", 200<<10) + `"`, "/target/webhook/body payload_too_large"},
+		"it fits":            {"https://example.com/?p={{json .Payload}}", "{{json .Payload}}", `"a"`, ""},
+		"no JSON":            {"https://example.com/?p={{json .Payload}}", "", `{`, "/payload json_syntax"},
+		"braces in payloads": {"https://example.com/", "", `"{{.Nope}}"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := templated(func(w *dispatcher.Webhook) { w.URL, w.Body = tt.url, tt.body })
 			err := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: json.RawMessage(tt.payload)}.Validate()
 			var problems dispatcher.Problems
-			if errors.As(err, &problems); len(problems) > 1 || (tt.want == "") != (err == nil) || err != nil && problems[0].Path+" "+problems[0].Code != tt.want {
+			if errors.As(err, &problems); len(problems) > 1 || (tt.want == "") != (err == nil) || err != nil &&
+				problems[0].Path+" "+problems[0].Code != tt.want {
 				t.Errorf("faults = %v, want %q", err, tt.want)
 			}
 		})
@@ -269,7 +278,7 @@ func TestValidationRendersTemplatesWithThePayload(t *testing.T) {
 func TestUnsentBodyOrPayloadIsAWarning(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ method, url, body, want string }{
-		"a payload beside a body":    {"POST", "https://example.com/", "{}", "/payload payload_unused"},
+		"a payload next to a body":   {"POST", "https://example.com/", "{}", "/payload payload_unused"},
 		"a payload in the body":      {"POST", "https://example.com/", "{{json .Payload}}", ""},
 		"a payload of GET":           {"GET", "https://example.com/{{.Job}}", "", "/payload body_method"},
 		"a payload in the URL":       {"GET", "https://example.com/{{json .Payload}}", "", ""},
@@ -291,7 +300,8 @@ func TestUnsentBodyOrPayloadIsAWarning(t *testing.T) {
 
 func TestTemplatesCannotChangeTheHost(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"https://Example.com:8443/{{.Job}}", `https://Example.com:8443?x=%{{"41"}}`, "https://Example.com:8443/a%20b/{{.Attempt}}"} {
+	for _, text := range []string{"https://Example.com:8443/{{.Job}}", `https://Example.com:8443?x=%{{"41"}}`,
+		"https://Example.com:8443/a%20b/{{.Attempt}}"} {
 		w := templated(func(w *dispatcher.Webhook) { w.URL = text })
 		if host, _ := (dispatcher.Target{Webhook: &w}).Host(); host != "Example.com:8443" {
 			t.Errorf("host of %s = %q", text, host)
@@ -329,8 +339,10 @@ func TestLongTemplatesStayWithinBounds(t *testing.T) {
 // names; and faults repeat nothing of it.
 func FuzzTemplate(f *testing.F) {
 	for _, text := range []string{
-		`{{.Job}}`, `{{json .Payload}}`, `{{.ScheduledAt | date "%F" "Europe/Berlin" | json | urlquery}}`, `{{if .PreviousFire}}a{{else if .NextFire}}b{{else}}c{{end}}`,
-		`{{"{{"}}`, "{{- /* x */ -}}", `{{range .Payload}}{{end}}`, `{{define "x"}}{{end}}`, `{{$x := 1}}`, `{{`, `}}`, "{{`a\nb`}}", `{{(((.Job)))}}`, `{{'a'}}`, `{{1i}}`, "{{\"\\x00\"}}",
+		`{{.Job}}`, `{{json .Payload}}`, `{{.ScheduledAt | date "%F" "Europe/Berlin" | json | urlquery}}`,
+		`{{if .PreviousFire}}a{{else if .NextFire}}b{{else}}c{{end}}`,
+		`{{"{{"}}`, "{{- /* x */ -}}", `{{range .Payload}}{{end}}`, `{{define "x"}}{{end}}`, `{{$x := 1}}`, `{{`, `}}`,
+		"{{`a\nb`}}", `{{(((.Job)))}}`, `{{'a'}}`, `{{1i}}`, "{{\"\\x00\"}}",
 		`//evil.example/`, `@evil.example`, `?#%`, "\r\nX: y",
 	} {
 		f.Add(text, `{"a":"b"}`)
@@ -372,7 +384,8 @@ func BenchmarkTemplates(b *testing.B) {
 				}
 				if n > 1 {
 					w.Headers = map[string]string{"X-Job": "{{.Job}}"}
-					w.Body = `{"job":{{json .Job}},"run":"{{.Run}}","at":"{{.ScheduledAt}}","from":{{json .PreviousFire}},"to":{{json .NextFire}},"attempt":{{.Attempt}},"id":"{{.EventID}}","data":{{json .Payload}}}`
+					w.Body = `{"job":{{json .Job}},"run":"{{.Run}}","at":"{{.ScheduledAt}}","from":{{json .PreviousFire}},` +
+						`"to":{{json .NextFire}},"attempt":{{.Attempt}},"id":"{{.EventID}}","data":{{json .Payload}}}`
 				}
 			})
 			call := templatedCall(b, w, `{"customer":42,"items":["a","b","c"]}`)

@@ -47,7 +47,8 @@ func (w *Webhook) templates(problems *Problems) *Templates {
 	t := Templates{webhook: w}
 	if isTemplate(w.URL) && len(w.URL) <= maxURL {
 		if !urlBeginning.MatchString(w.URL) {
-			problems.Add("/url", CodeTemplateHost, "scheme, host and port of a URL cannot be templates; begin with https://host/ and use templates after that")
+			problems.Add("/url", CodeTemplateHost, "scheme, host and port of a URL cannot be templates; begin with "+
+				"https://host/ and use templates after that")
 		}
 		t.url = parseTemplate(problems, "/url", w.URL)
 	}
@@ -166,9 +167,11 @@ func (c *Call) fill(t *Templates) (url string, headers map[string]string, body [
 	for _, name := range sortedKeys(t.headers) {
 		value, fits := t.headers[name].render(c, maxHeaderValue, false)
 		if headers[name] = value; !fits {
-			problems.Add("/headers"+Pointer(name), CodeHeaderSize, "value of header %s has more than 8 KiB once its template is filled in", Echo(name))
+			problems.Add("/headers"+Pointer(name), CodeHeaderSize,
+				"value of header %s has more than 8 KiB once its template is filled in", Echo(name))
 		} else if !httpguts.ValidHeaderFieldValue(value) {
-			problems.Add("/headers"+Pointer(name), CodeHeaderValue, "value of header %s holds a control character such as CR, LF or NUL once its template is filled in", Echo(name))
+			problems.Add("/headers"+Pointer(name), CodeHeaderValue,
+				"value of header %s holds a control character such as CR, LF or NUL once its template is filled in", Echo(name))
 		}
 	}
 	if t.body == nil {
@@ -178,7 +181,8 @@ func (c *Call) fill(t *Templates) (url string, headers map[string]string, body [
 		if body = []byte(text); !fits {
 			problems.Add("/body", CodePayloadTooLarge, "body has more than 256 KiB once its template is filled in")
 		} else if t.webhook.CloudEvents == CloudEventsStructured && !json.Valid(body) {
-			problems.Add("/body", CodeJSONSyntax, "body is the data of a structured CloudEvent, so it has to be JSON once its template is filled in; put texts in as {{json .Job}}, or use binary")
+			problems.Add("/body", CodeJSONSyntax, "body is the data of a structured CloudEvent, so it has to be JSON "+
+				"once its template is filled in; put texts in as {{json .Job}}, or use binary")
 		}
 	}
 	return url, headers, t.webhook.BodyOf(body), problems.Err()

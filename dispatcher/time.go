@@ -11,11 +11,13 @@ var zonelessPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{
 // milliseconds, as both databases store it. The error is a *Problem without a path.
 func ParseInstant(text string) (time.Time, error) {
 	if zonelessPattern.MatchString(text) {
-		return time.Time{}, &Problem{Code: CodeTimeZoneMissing, Message: "time " + Echo(text) + " has no zone; end it with Z or an offset such as +02:00"}
+		return time.Time{}, &Problem{Code: CodeTimeZoneMissing,
+			Message: "time " + Echo(text) + " has no zone; end it with Z or an offset such as +02:00"}
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return time.Time{}, &Problem{Code: CodeTimeInvalid, Message: "time " + Echo(text) + " is not an instant; write it as 2026-05-01T10:00:00Z"}
+		return time.Time{}, &Problem{Code: CodeTimeInvalid,
+			Message: "time " + Echo(text) + " is not an instant; write it as 2026-05-01T10:00:00Z"}
 	}
 	if year := t.UTC().Year(); year < 1970 || year > 2999 {
 		return time.Time{}, &Problem{Code: CodeTimeInvalid, Message: "time " + Echo(text) + " is outside the years 1970 to 2999"}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// These tests call the engine's steps by hand, at a time of their choice that lies a little in the
+// past, because the database's clock must have passed a scheduled time for it to be claimed.
+
+// rig is an engine over a real SQLite store whose calls are recorded and succeed.
+type rig struct {
+	*Engine
+	store dispatcher.Store // without the faults of the test
+	t     *testing.T
+	now   time.Time // by the test's clock
+	file  string    // of the database
+	mu    sync.Mutex
+	calls []dispatcher.Call
+	// invoke overrides what a call does; nil: it succeeds.
+	invoke func(context.Context, dispatcher.Call) dispatcher.Outcome
+}
+
+func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+	r.mu.Lock()
+	r.calls = append(r.calls, call)
+	r.mu.Unlock()
+	now := time.Now()
+	outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	if r.invoke != nil {
+		outcome = r.invoke(ctx, call)
+	}
+	if outcome.EndedAt.IsZero() {
+		outcome.StartedAt, outcome.EndedAt = now, time.Now()
+	}
+	return outcome
+}
+
+// newRig returns a registered engine whose pool and recorder run, but none of its loops. wrap puts
+// faults around the store; nil: none.
+func newRig(t *testing.T, wrap func(Store) Store) *rig {
+	t.Helper()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	if err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), database, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapped := Store(s)
+	if wrap != nil {
+		wrapped = wrap(s)
+	}
+	now := time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)
+	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: now}
+	r.Engine = New(wrapped, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56}})
+	if err := r.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	life, end := context.WithCancel(context.WithoutCancel(t.Context()))
+	recording := make(chan struct{})
+	go func() { r.recorder.run(life); close(recording) }()
+	beginning, slotting := make(chan struct{}), make(chan struct{})
+	go func() { r.begins.run(life); close(beginning) }()
+	go func() { r.slots.run(life); close(slotting) }()
+	r.pool.Start(life)
+	t.Cleanup(func() {
+		r.drain(life, func() {})
+		end()
+		<-recording
+		<-beginning
+		<-slotting
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true},
+		dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// declare stores a job with one trigger, at the test's time.
+func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger)) {
+	r.t.Helper()
+	trigger := dispatcher.Trigger{}
+	trigger.SetDefaults()
+	trigger.Expression = expression
+	if change != nil {
+		change(&trigger)
+	}
+	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) poll(until time.Duration) int {
+	r.t.Helper()
+	n, err := r.pollOnce(r.t.Context(), r.now, r.now.Add(until), r.fleet.prefers)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// quiet waits until all that was claimed is recorded.
+func (r *rig) quiet() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	for r.pool.Held() > 0 {
+		select {
+		case <-r.pool.Freed(): // also when the last run leaves
+		case <-ctx.Done():
+			r.t.Fatalf("%d runs are still held", r.pool.Held())
+		}
+	}
+	if !r.recorder.drain(20 * time.Second) {
+		r.t.Fatal("outcomes are not recorded")
+	}
+}
+
+// settled is quiet, and returns the runs, oldest first.
+func (r *rig) settled() []dispatcher.Run {
+	r.t.Helper()
+	r.quiet()
+	found, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	slices.Reverse(found)
+	return found
+}
+
+func offsets(r *rig, found []dispatcher.Run) []string {
+	var got []string
+	for _, run := range found {
+		got = append(got, fmt.Sprintf("%s %s %s #%d", run.ScheduledAt.Sub(r.now), run.Kind, run.State, run.Attempt))
+	}
+	return got
+}
