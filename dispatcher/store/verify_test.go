@@ -14,7 +14,7 @@ import (
 )
 
 // What a problem of ours, or of an administrator, does to a ledger is found.
-func TestAuditFindsWhatTheLedgerLostOrDoubled(t *testing.T) {
+func TestVerifyFindsLostAndDoubledRuns(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, newFile(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, pgtest.New(t))) })

@@ -188,8 +188,8 @@ func testRetryBatch(t *testing.T, f *fixture) {
 	}
 }
 
-// What is defers consumes neither the number of an attempt nor one of those that the policy allows.
-func testPutOff(t *testing.T, f *fixture) {
+// A deferred attempt consumes neither the number of an attempt nor one of those that the policy allows.
+func testDeferredAttempts(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
 	open := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen, Error: "open"}
 	at := start

@@ -68,7 +68,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"a retry is adopted when due, once":                               testRetryIsAdoptedWhenDue,
 		"a repeated record does not disturb a retry":                      testRetryIsFenced,
 		"a batch of records mixes ends and retries":                       testRetryBatch,
-		"a deferred attempt consumes no attempt":                          testPutOff,
+		"a deferred attempt consumes no attempt":                          testDeferredAttempts,
 		"the next fire ends the retries":                                  testStopAtNextFire,
 		"retries end when their time is over":                             testGiveUp,
 		"pauses hold retries":                                             testHeldRetries,
