@@ -101,7 +101,7 @@ func (c windowColumn) Scan(src any) error {
 		*c.Duration = dispatcher.MaxCatchUpWindow
 		return nil
 	}
-	return durationColumn{c.Duration}.Scan(src)
+	return durationColumn(c).Scan(src)
 }
 
 // Value returns the window, or NULL.
@@ -109,7 +109,7 @@ func (c windowColumn) Value() (driver.Value, error) {
 	if *c.Duration == dispatcher.MaxCatchUpWindow {
 		return nil, nil
 	}
-	return durationColumn{c.Duration}.Value()
+	return durationColumn(c).Value()
 }
 
 // loadTriggers adds the triggers to jobs. A job that cannot be read gets none.
