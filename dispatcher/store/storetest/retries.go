@@ -95,6 +95,15 @@ func (f *fixture) failOnce() (held dispatcher.HeldRun, start, due time.Time) {
 	return held, start, due
 }
 
+func retryTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a failed run retries":                       testFailedRunRetries,
+		"the next retry is found by time":            testNextRetry,
+		"a retry is adopted when due, once":          testRetryIsAdoptedWhenDue,
+		"a repeated record does not disturb a retry": testRetryIsFenced,
+	}
+}
+
 func testFailedRunRetries(t *testing.T, f *fixture) {
 	held, start, due := f.failOnce()
 	wantDiff(t, "the run", retryFacts{

@@ -63,10 +63,6 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"a requested run is queued":                                       testManualRun,
 		"a cancelled run ends and keeps late results":                     testCancel,
 		"a finished run can be retried by hand":                           testRetry,
-		"a failed run retries":                                            testFailedRunRetries,
-		"the next retry is found by time":                                 testNextRetry,
-		"a retry is adopted when due, once":                               testRetryIsAdoptedWhenDue,
-		"a repeated record does not disturb a retry":                      testRetryIsFenced,
 		"a batch of records mixes ends and retries":                       testRetryBatch,
 		"a deferred attempt consumes no attempt":                          testDeferredAttempts,
 		"the next fire ends the retries":                                  testStopAtNextFire,
@@ -91,6 +87,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"retention keeps runs that fixed delays wait for":                 testRetentionOfDelays,
 		"completed jobs are deleted when their time is over":              testDeleteAfterCompletion,
 	}
+	maps.Copy(tests, retryTests())
 	maps.Copy(tests, misfireTests())
 	maps.Copy(tests, slotTests())
 	maps.Copy(tests, fleetTests())
