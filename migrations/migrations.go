@@ -1,13 +1,12 @@
 // Package migrations holds the schema of both databases as numbered goose scripts.
 //
-// The two say the same thing. What a column means is explained once, in the PostgreSQL
-// scripts. Instants are Unix milliseconds; ids are hashes of names or drawn by nodes, so
+// Both define the same tables. The PostgreSQL scripts explain what each column means. Instants are Unix milliseconds; ids are hashes of names or drawn by nodes, so
 // there are no sequences, and nothing here needs triggers, functions or extensions.
 //
-// Nodes of the version before go on while a script runs and after it, and may come back. So a
-// script takes the number after the last one only if it adds: tables, indexes, and columns that
-// have a default. One that changes what is there begins the next thousand; versions that do not know it
-// refuse to start beside it.
+// Nodes of the previous version keep working while a script runs and after it, and may come back. So
+// a script takes the number after the last one only if it adds tables, indexes, or columns that have a
+// default. A script that changes existing ones begins the next thousand; versions that do not know it
+// refuse to start with it.
 package migrations
 
 import "embed"

@@ -54,7 +54,7 @@ func tick(name, calendar string, from time.Time, triggers ...string) dispatcher.
 }
 
 // A calendar that this version cannot read is not taken for one that excludes nothing.
-func TestUnreadableCalendar(t *testing.T) {
+func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -99,7 +99,7 @@ func TestUnreadableCalendar(t *testing.T) {
 	})
 }
 
-func TestMostCalendars(t *testing.T) {
+func TestAppHoldsItsMaximumOfCalendars(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -116,7 +116,7 @@ func TestMostCalendars(t *testing.T) {
 }
 
 // What happens between the plan of a change and its transaction is not overwritten.
-func TestCalendarPlanIsVoid(t *testing.T) {
+func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
 		ctx := t.Context()

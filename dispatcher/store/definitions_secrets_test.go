@@ -232,7 +232,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 
 // A row that is copied to another job, or a job that is sent elsewhere, as by somebody who can write to the database but has no
 // key, is worth nothing there.
-func TestSecretsAreNothingInAnotherPlace(t *testing.T) {
+func TestSecretsDoNotOpenForAnotherJob(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
 	s := openWith(t, database, sealKeys(t, "a"))

@@ -11,7 +11,7 @@ import (
 
 // However many runs are live, and however many are to be attempted later, those that are due are
 // found by their own index.
-func TestRetryPlan(t *testing.T) {
+func TestRetriesAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()

@@ -50,7 +50,7 @@ func openOnly(ctx context.Context, database string) error {
 	return s.Close()
 }
 
-func TestMask(t *testing.T) {
+func TestPasswordIsMasked(t *testing.T) {
 	t.Parallel()
 	for database, want := range map[string]string{
 		"postgres://u:p@h/d":            "postgres://u:xxxxx@h/d",
@@ -137,7 +137,7 @@ func TestConcurrentMigration(t *testing.T) {
 
 // A poll reads the index in its order, whatever else it could do, and however little the
 // planner knows of the tables.
-func TestDuePlan(t *testing.T) {
+func TestDueTriggersAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()

@@ -67,7 +67,7 @@ func TestMigrationMakesPartitionsForNow(t *testing.T) {
 	}
 }
 
-func TestPartitionsComeAndGo(t *testing.T) {
+func TestPartitionsAreMadeAndDropped(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
 	long, short := declareApp(t, s, "long", days(10)), declareApp(t, s, "short", days(1))
@@ -115,7 +115,7 @@ func TestDayWithRowsInTheDefaultPartition(t *testing.T) {
 }
 
 // Nodes that tidy at the same moment do not hinder each other.
-func TestConcurrentTidy(t *testing.T) {
+func TestConcurrentPurgesDoNotConflict(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s := openWithout(t, database)
@@ -147,7 +147,7 @@ func TestConcurrentTidy(t *testing.T) {
 }
 
 // Who holds a lock is left in peace, and waits for nobody.
-func TestTidyGivesWay(t *testing.T) {
+func TestPurgeGivesUpRatherThanWaits(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
 		"a write":   `UPDATE runs SET error = 'x'`,
@@ -186,13 +186,13 @@ func TestTidyGivesWay(t *testing.T) {
 }
 
 // One node at a time cleans up, and one that froze meanwhile and wakes removes nothing.
-func TestOneNodeTidiesAtATime(t *testing.T) {
+func TestOneNodePurgesAtATime(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testOneTidies(t, open(t, newFile(t))) })
-	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testOneTidies(t, open(t, pgtest.New(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testOnePurges(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testOnePurges(t, open(t, pgtest.New(t))) })
 }
 
-func testOneTidies(t *testing.T, s dispatcher.Store) {
+func testOnePurges(t *testing.T, s dispatcher.Store) {
 	job := declareApp(t, s, "app", days(10))
 	insertRuns(t, s, job, may1, 10, false)
 	now := may1.Add(days(12))
@@ -216,7 +216,7 @@ func testOneTidies(t *testing.T, s dispatcher.Store) {
 }
 
 // Fires are claimed while days are made, filled and dropped.
-func TestClaimsGoOnWhileDaysTurn(t *testing.T) {
+func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s, other := openWithout(t, database), open(t, database)
@@ -279,7 +279,7 @@ func partitionsIn(plan string) []string {
 }
 
 // What is known by its instant is looked for in its day only.
-func TestStatementsTouchTheirDays(t *testing.T) {
+func TestStatementsReadOnlyTheirPartitions(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
 	job := declareApp(t, s, "app", days(30))

@@ -50,7 +50,7 @@ func count(t *testing.T, s dispatcher.Store, query string) int64 {
 }
 
 // A call does so much and no more; the next goes on.
-func TestTidyIsBounded(t *testing.T) {
+func TestPurgeIsBounded(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, newFile(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, pgtest.New(t))) })
@@ -77,7 +77,7 @@ func testPurgeIsBounded(t *testing.T, s dispatcher.Store) {
 }
 
 // The jobs of an app that keeps less than others are cleaned up one after the other, and none is passed over.
-func TestTidyGoesThroughAllJobs(t *testing.T) {
+func TestPurgeGoesThroughAllJobs(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, newFile(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, pgtest.New(t))) })
@@ -113,13 +113,13 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s dispatcher.Store) {
 }
 
 // The audit outlives the ledger, and then what is on record of definitions goes, too.
-func TestTidyForgets(t *testing.T) {
+func TestPurgeRemovesOldDefinitionsAndAuditLog(t *testing.T) {
 	t.Parallel()
-	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeForgets(t, open(t, newFile(t))) })
-	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeForgets(t, open(t, pgtest.New(t))) })
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeRemovesDefinitions(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeRemovesDefinitions(t, open(t, pgtest.New(t))) })
 }
 
-func testPurgeForgets(t *testing.T, s dispatcher.Store) {
+func testPurgeRemovesDefinitions(t *testing.T, s dispatcher.Store) {
 	t.Helper()
 	ctx := t.Context()
 	must(t, s.Register(ctx, dispatcher.Node{ID: 1, Name: "a"}, may1))

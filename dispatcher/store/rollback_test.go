@@ -149,7 +149,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 
 // What is settled is settled: neither the node that noticed it nor one that comes back after the
 // choice takes its memories for another rollback. What is lost after that is one.
-func TestSettledRewindIsNotNoticedAgain(t *testing.T) {
+func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ lose, again string }{
 		"a claim":        {lose: `DELETE FROM runs`, again: `UPDATE nodes SET heartbeats = heartbeats - 1`},
@@ -221,7 +221,7 @@ func TestSettledRewindIsNotNoticedAgain(t *testing.T) {
 }
 
 // What is caught up is soon past its retention.
-func TestRemovedRunOfLongAgoIsNoLoss(t *testing.T) {
+func TestPurgedRunIsNoSignOfRollback(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
 	s, _ := registeredAndClaimed(t, database, time.Now().Add(-23*time.Hour))
@@ -255,7 +255,7 @@ func (b between) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQuer
 }
 
 // A node may be frozen as it looks, and declared dead meanwhile, so that its run is another's.
-func TestWhoDiesAsItLooksSeesNoRewind(t *testing.T) {
+func TestNodeThatDiesDuringTheCheckSeesNoRollback(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)
 	s, _ := registered(t, database)

@@ -12,7 +12,7 @@ import (
 
 // What an attempt was answered is there before its run has ended, and if it cannot be kept, the run
 // ends all the same.
-func TestAnswersComeBeforeTheEndsOfTheirRuns(t *testing.T) {
+func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lock      string // a table that somebody holds meanwhile

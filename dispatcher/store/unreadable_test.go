@@ -10,7 +10,7 @@ import (
 )
 
 // A definition that this version cannot read concerns nobody but its own job.
-func TestUnreadableJob(t *testing.T) {
+func TestUnreadableJobDoesNotHideOthers(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
 		"target":               `target = '{"webhook":{"timeout":{"s":1}}}'`,

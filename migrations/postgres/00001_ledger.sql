@@ -4,20 +4,20 @@
 CREATE TABLE installation (
   id       TEXT   NOT NULL,
   zones    TEXT   NOT NULL DEFAULT '',    -- the time zone database by which fire times were worked out
-  zones_checked_at BIGINT NOT NULL DEFAULT 0,     -- when that was last made sure of
-  database_identity TEXT   NOT NULL DEFAULT '',    -- the server, or file, in which nodes last used it
-  -- A rollback that is not settled: when it was noticed and by what, what the operator chose and when.
+  zones_checked_at BIGINT NOT NULL DEFAULT 0,     -- when that was last checked
+  database_identity TEXT   NOT NULL DEFAULT '',    -- which database nodes last used: the server, or the file
+  -- A rollback that is not settled: when and by what it was noticed, what the operator chose and when.
   rolled_back_at     BIGINT,
   rollback_reason  TEXT NOT NULL DEFAULT '',
   rollback_choice  TEXT NOT NULL DEFAULT '',
   rollback_skip_to BIGINT NOT NULL DEFAULT 0,
-  -- When the latest was settled, later each time; what nodes remember from before it is no sign of another.
+  -- When the latest rollback was settled, later each time. Nodes ignore what they knew before it.
   rollback_settled_at BIGINT NOT NULL DEFAULT 0
 );
 INSERT INTO installation (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''));
 
--- Apps, jobs and triggers are deleted softly: the ledger keeps their names, and what is
--- declared again under a name goes on with its revision. Ids are hashes of the names.
+-- Apps, jobs and triggers are deleted softly: the ledger keeps their names, and a definition that is
+-- declared again under a name continues its revision. Ids are hashes of the names.
 CREATE TABLE apps (
   id                BIGINT  NOT NULL PRIMARY KEY,
   name              TEXT    NOT NULL UNIQUE,
@@ -25,7 +25,7 @@ CREATE TABLE apps (
   enabled           BOOLEAN NOT NULL,     -- an operator's wish; schedulers never write it
   weight            INTEGER NOT NULL,     -- turns among the apps
   retention         BIGINT  NOT NULL,     -- milliseconds that the app's history is kept
-  history_from      BIGINT  NOT NULL DEFAULT 0, -- what was before this was removed under a shorter retention
+  history_from      BIGINT  NOT NULL DEFAULT 0, -- earlier history was removed under a shorter retention
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
   created_at        BIGINT  NOT NULL,
@@ -76,7 +76,7 @@ CREATE TABLE secrets (
 
 -- HOT. One row is rewritten by every fire, so it holds only what a poll or a claim reads.
 --
--- Indexes: each one beside the primary key costs every claim one more entry, because a claim
+-- Indexes: each one besides the primary key costs every claim one more entry, because a claim
 -- changes due_at, which the poll must find in order, and so can never be a
 -- heap-only update. Hence no index on job_id: jobs.trigger_names leads to the ids.
 -- 1,000,000 triggers, 500 due:
@@ -108,7 +108,7 @@ CREATE TABLE triggers (
   enabled           BOOLEAN  NOT NULL,
   paused            BOOLEAN  NOT NULL,    -- an operator's wish; schedulers never write it
   job_paused        BOOLEAN  NOT NULL,    -- copy of jobs.paused, so that a claim reads one table
-  delayed           BOOLEAN  NOT NULL,    -- a fixed delay: the end of its run arms it, and no claim
+  delayed           BOOLEAN  NOT NULL,    -- a fixed delay: the end of its run schedules the next fire, not a claim
   drift_hour        BOOLEAN  NOT NULL,
   state             TEXT     NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
   name              TEXT     NOT NULL,
@@ -148,17 +148,17 @@ CREATE INDEX triggers_delayed ON triggers (id)
 -- day that was not made in time, as for a backfill or after days without a node, goes to
 -- runs_default. A run's id holds its instant, so that finding it touches one partition. Hot
 -- statements bound scheduled_at by parameters, so that the planner sees only the days that it
--- needs; what looks for live runs looks into the runs_live of each day, which are empty but
--- for the latest.
+-- needs. A search for live runs reads the runs_live of each day, all of which are empty but the
+-- latest.
 -- runs_live finds what queued (node 0) and dead nodes hold, and the live runs of a job; its
 -- size is that of the work in flight. runs_ended is the history of a job. A run is in one of
 -- the two, so claim and record each write one entry:
 --   Limit (actual rows=50)
 --     ->  Incremental Sort (Sort Key: scheduled_at DESC, trigger_id DESC, kind DESC)
 --           ->  Index Scan Backward using runs_ended on runs (actual rows=51)
--- runs_retrying finds the runs that are to be attempted again, when they are. They stay live, and
--- with the node of their latest attempt, but without a token: nobody holds them. A run that does not
--- fail never enters this index.
+-- runs_retrying finds the runs that are to be attempted again, when they are. They stay live
+-- and keep the node of their latest attempt, but have no token: no node holds them. A run that does
+-- not fail never enters this index.
 -- The price is that a record is no heap-only update. Measured on 2 cores, fsync on, batches of
 -- 500, CPU of the server per fire, 100,000 triggers: 36 us so; 41 us with the history index
 -- over live rows too; 33 us heap-only, with fillfactor 50 (twice the disk for ever) and a
@@ -170,8 +170,8 @@ CREATE TABLE runs (
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run
   job_id       BIGINT   NOT NULL,
   revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried
-  node         BIGINT   NOT NULL,         -- 0: nobody works on it; -1: it waits for a slot
-  token        BIGINT   NOT NULL,         -- fence; 0: nobody may record
+  node         BIGINT   NOT NULL,         -- 0: no node works on it; -1: it waits for a slot
+  token        BIGINT   NOT NULL,         -- fence; 0: no node may record
   claimed_at   BIGINT,
   started_at   BIGINT,
   ended_at     BIGINT,
@@ -181,7 +181,7 @@ CREATE TABLE runs (
   live         BOOLEAN  NOT NULL,         -- whether there is still something to do
   failures     INTEGER  NOT NULL DEFAULT 0, -- attempts that count against the job's retries
   next_attempt_at BIGINT,                 -- of a retrying run
-  retry_until  BIGINT,                    -- when a run is given up whose attempts failed or were defers
+  retry_until  BIGINT,                    -- when a run that failed or was deferred is given up
   state        TEXT     NOT NULL,
   class        TEXT     NOT NULL DEFAULT '',
   error        TEXT     NOT NULL DEFAULT '',
@@ -192,7 +192,7 @@ CREATE INDEX runs_live ON runs (node, job_id) WHERE live;
 CREATE INDEX runs_ended ON runs (job_id, scheduled_at) WHERE NOT live;
 CREATE INDEX runs_retrying ON runs (next_attempt_at) WHERE state = 'retrying';
 
--- The attempts of a run that are over and are not, or not any more, its latest by record. Their
+-- The attempts of a run that are over, except the latest, which the row of the run holds. Their
 -- partitions are those of runs.
 CREATE TABLE attempts (
   scheduled_at BIGINT   NOT NULL,
@@ -206,13 +206,13 @@ CREATE TABLE attempts (
   state        TEXT     NOT NULL,
   class        TEXT     NOT NULL,
   error        TEXT     NOT NULL,
-  late_result  TEXT,                      -- JSON: what came after the run had been taken away
+  late_result  TEXT,                      -- JSON: the result that came after the run had been taken away
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
 ) PARTITION BY RANGE (scheduled_at);
 CREATE TABLE attempts_default PARTITION OF attempts DEFAULT;
 
--- What attempts were answered, if there is anything to keep of it; see dispatcher.Answer. Apart from the
--- hot rows, so that a fire with nothing to keep costs what it did. Partitions as those of runs.
+-- The responses to attempts, where there is anything to keep; see dispatcher.Response. They are apart
+-- from the hot rows, so that a fire with nothing to keep costs no more. Partitions as those of runs.
 CREATE TABLE responses (
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,
@@ -223,15 +223,15 @@ CREATE TABLE responses (
 ) PARTITION BY RANGE (scheduled_at);
 CREATE TABLE responses_default PARTITION OF responses DEFAULT;
 
--- The runs that are among those that their job may have at once. Only jobs with a bound have any.
--- A row outlives its run until anyone who made the attempt says that it is over, or is dead; so a run
--- that was cancelled keeps its slot until its request has been given up.
+-- The runs that have one of the slots of their job. Only jobs with a bound have slots. A row outlives
+-- its run until the node that made the attempt says that it is over, or is dead: a cancelled run keeps
+-- its slot until its request has been given up.
 CREATE TABLE slots (
   job_id       BIGINT   NOT NULL,
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,
   kind         SMALLINT NOT NULL,
-  node         BIGINT   NOT NULL,         -- makes an attempt; 0: none does at present
+  node         BIGINT   NOT NULL,         -- makes an attempt; 0: none does now
   token        BIGINT   NOT NULL,         -- of that attempt
   since        BIGINT   NOT NULL,
   PRIMARY KEY (job_id, scheduled_at, trigger_id, kind)
@@ -267,17 +267,17 @@ CREATE TABLE nodes (
   lag          BIGINT  NOT NULL,           -- milliseconds
   clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
   heartbeats BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats
-  paused_by_rollback BOOLEAN NOT NULL DEFAULT FALSE -- paused by a rollback, and by nobody else
+  paused_by_rollback BOOLEAN NOT NULL DEFAULT FALSE -- paused by a rollback alone
 ) WITH (fillfactor = 50);
 
--- Who does what for all nodes. A lock is free once locked_until has passed; to give it back sets
--- that to free_at, or to the present if that is later. Rows stay, for their fences go on.
+-- Which node does a task for all nodes. A lock is free once locked_until has passed. Giving it back
+-- sets that to free_at, or to now if that is later. Rows stay, so that their fences go on.
 CREATE TABLE locks (
   name         TEXT   NOT NULL PRIMARY KEY,
   holder       BIGINT NOT NULL,           -- a node
   fence        BIGINT NOT NULL,           -- counts the holders
   locked_until BIGINT NOT NULL,
-  free_at      BIGINT NOT NULL            -- nobody takes it again before
+  free_at      BIGINT NOT NULL            -- it is not taken again before
 ) WITH (fillfactor = 50);
 
 -- Named exclusions. Deleted softly, so that a name's revision goes on.
@@ -293,8 +293,8 @@ CREATE TABLE calendars (
   PRIMARY KEY (app_id, name)
 );
 
--- What triggers were from one change to the next, written by changes of definitions and calendars
--- and never by a fire. With it an auditor can tell what the schedule owed at any instant: a row owes
+-- The revisions of triggers from one change to the next, written by changes of definitions and
+-- calendars and never by a fire. From them verify knows what the schedule owed at any instant: a row owes
 -- the instants from its next_fire_time on, up to the settled_at of the row that follows it. It
 -- goes when it ended before the longest retention. The key leads to all triggers of a job,
 -- removed ones too.
@@ -304,7 +304,7 @@ CREATE TABLE trigger_revisions (
   revision          BIGINT  NOT NULL,     -- the job's
   calendar_revision BIGINT  NOT NULL,     -- the app's
   from_at           BIGINT  NOT NULL,     -- when it came into force
-  to_at             BIGINT,               -- when it ceased to be; NULL: it is
+  to_at             BIGINT,               -- when it ended; NULL: it is current
   cause             TEXT    NOT NULL,     -- put, pause, resume, delete, calendar, zones
   settled_at        BIGINT  NOT NULL,     -- the last instant that was owed before
   next_fire_time    BIGINT,               -- the first instant that it owes
@@ -331,23 +331,23 @@ CREATE TABLE trigger_revisions (
 );
 CREATE INDEX trigger_revisions_ended ON trigger_revisions (to_at) WHERE to_at IS NOT NULL;
 
--- What calendars were, by the revision of the app's calendars; kept as trigger_revisions are.
+-- The revisions of calendars, by the revision of the app's calendars; kept as trigger_revisions are.
 CREATE TABLE calendar_revisions (
   app_id            BIGINT NOT NULL,
   calendar_revision BIGINT NOT NULL,
   name              TEXT   NOT NULL,
   definition        TEXT,                 -- JSON; NULL: deleted
-  to_at             BIGINT,               -- when it ceased to be; NULL: it is
+  to_at             BIGINT,               -- when it ended; NULL: it is current
   PRIMARY KEY (app_id, name, calendar_revision)
 );
 
--- Who changed what. Never holds a definition: those may hold secrets.
+-- The audit log: who changed what. It never holds a definition, which may hold secrets.
 CREATE TABLE audit_log (
   at       BIGINT NOT NULL,
   id       BIGINT NOT NULL,               -- random
   actor    TEXT   NOT NULL,
   action   TEXT   NOT NULL,
-  app      TEXT   NOT NULL,               -- empty: what concerns no app
+  app      TEXT   NOT NULL,               -- empty: no app
   subject  TEXT   NOT NULL,               -- kind and name
   revision BIGINT NOT NULL,
   PRIMARY KEY (at, id)

@@ -24,7 +24,7 @@ func parse(t *testing.T, text string) *seal.Keys {
 	return keys
 }
 
-func TestTheFirstKeyEncryptsAndAllDecrypt(t *testing.T) {
+func TestFirstKeyEncryptsAndAllDecrypt(t *testing.T) {
 	t.Parallel()
 	before := parse(t, key("a"))
 	both := parse(t, key("b")+" ,\n"+key("a")+"\n")
@@ -51,7 +51,7 @@ func TestTheFirstKeyEncryptsAndAllDecrypt(t *testing.T) {
 	}
 }
 
-func TestWhatIsSealedIsBoundToItsPlaceAndCannotBeAltered(t *testing.T) {
+func TestSealedValueOpensOnlyUnalteredForItsJob(t *testing.T) {
 	t.Parallel()
 	keys := parse(t, key("a"))
 	rapid.Check(t, func(r *rapid.T) {

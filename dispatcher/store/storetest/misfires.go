@@ -12,9 +12,9 @@ import (
 // misfireTests are those of the policies for misfires.
 func misfireTests() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
-		"settle one by one":    testSettleOneByOne,
-		"misfire policies":     testMisfirePolicies,
-		"skipped fixed delays": testSkippedDelays,
+		"missed fires are settled one by one":            testSettleOneByOne,
+		"misfire policies read back as written":          testMisfirePolicies,
+		"a skipped fixed delay counts from the decision": testSkippedDelays,
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 
 func fleetTests() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
-		"nodes":             testNodes,
-		"register paused":   testRegisterPaused,
-		"death":             testDeath,
-		"clean-up of nodes": testNodesCleanUp,
-		"rollback":          testRollback,
-		"rollback replay":   testReplay,
-		"rollback skip":     testSkip,
+		"nodes register and send heartbeats":       testNodes,
+		"a node can register paused":               testRegisterPaused,
+		"a node without heartbeats is marked dead": testDeath,
+		"dead nodes are purged after a day":        testNodesCleanUp,
+		"a declared rollback pauses all nodes":     testRollback,
+		"replay fires again after a rollback":      testReplay,
+		"skip drops what a rollback left due":      testSkip,
 	}
 }
 

@@ -18,7 +18,7 @@ func failure(start time.Time) dispatcher.Outcome {
 	}
 }
 
-// again records that a run is attempted again, or defers if unmade.
+// again records that a run is to be attempted again.
 func (f *fixture) again(held dispatcher.HeldRun, o dispatcher.Outcome, next dispatcher.NextAttempt) {
 	f.Helper()
 	r := record(held, o)
@@ -34,7 +34,7 @@ func (f *fixture) adoptRetries(now time.Time) []dispatcher.HeldRun {
 	return held
 }
 
-// adoptIdle adopts runs that nobody works on.
+// adoptIdle adopts runs that no node works on.
 func (f *fixture) adoptIdle(node dispatcher.NodeID, now time.Time) []dispatcher.HeldRun {
 	f.Helper()
 	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: node, Token: token2, Limit: 10, Now: now})
@@ -42,63 +42,125 @@ func (f *fixture) adoptIdle(node dispatcher.NodeID, now time.Time) []dispatcher.
 	return held
 }
 
-// spentAt is the usual next attempt.
-func spentAt(at time.Time) dispatcher.NextAttempt {
+// failedUntil is the usual next attempt: it counts as a failure, and the retries end an hour later.
+func failedUntil(at time.Time) dispatcher.NextAttempt {
 	return dispatcher.NextAttempt{At: at, Until: at.Add(time.Hour), CountsAsFailure: true}
 }
 
-func testRetrying(t *testing.T, f *fixture) {
-	ctx := t.Context()
-	held, start := f.claimOne("tick"), t0.Add(time.Minute)
-	due := start.Add(5 * time.Second)
-	for range 2 { // again, after its response was lost
-		f.again(held, failure(start), spentAt(due))
+// retryFacts are what a failed attempt changes of its run.
+type retryFacts struct {
+	State         dispatcher.RunState
+	Attempt       int
+	Ended         bool
+	NextAttemptAt time.Time // zero: none
+	Class         dispatcher.Class
+	Error         string
+	HTTPStatus    int
+	Attempts      []dispatcher.RunState
+}
+
+// retryFacts reads those of a run.
+func (f *fixture) retryFacts(key dispatcher.RunKey) retryFacts {
+	f.Helper()
+	run := f.run(key)
+	facts := retryFacts{
+		State: run.State, Attempt: run.Attempt, Ended: run.EndedAt != nil, Class: run.Class, Error: run.Error, HTTPStatus: run.HTTPStatus,
 	}
-	run := f.run(held.RunKey)
-	if run.State != dispatcher.RunRetrying || run.Attempt != 1 || run.EndedAt != nil || run.NextAttemptAt == nil || !run.NextAttemptAt.Equal(due) ||
-		run.Class != dispatcher.ClassTimeout || run.Error != "slow" || run.HTTPStatus != 503 {
-		t.Errorf("after a failure: got %+v, want it retrying at %s", run, due)
+	if run.NextAttemptAt != nil {
+		facts.NextAttemptAt = *run.NextAttemptAt
 	}
-	want := []dispatcher.Attempt{{
+	for _, a := range run.Attempts {
+		facts.Attempts = append(facts.Attempts, a.State)
+	}
+	return facts
+}
+
+// wantDiff reports how got differs from want.
+func wantDiff[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// failOnce claims a run and records twice, as after a lost response, that it failed and is due
+// again five seconds later.
+func (f *fixture) failOnce() (held dispatcher.HeldRun, start, due time.Time) {
+	f.Helper()
+	held, start = f.claimOne("tick"), t0.Add(time.Minute)
+	due = start.Add(5 * time.Second)
+	for range 2 {
+		f.again(held, failure(start), failedUntil(due))
+	}
+	return held, start, due
+}
+
+func retryTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a failed run retries":                       testFailedRunRetries,
+		"the next retry is found by time":            testNextRetry,
+		"a retry is adopted when due, once":          testRetryIsAdoptedWhenDue,
+		"a repeated record does not disturb a retry": testRetryIsFenced,
+	}
+}
+
+func testFailedRunRetries(t *testing.T, f *fixture) {
+	held, start, due := f.failOnce()
+	wantDiff(t, "the run", retryFacts{
+		State: dispatcher.RunRetrying, Attempt: 1, NextAttemptAt: due, Class: dispatcher.ClassTimeout, Error: "slow", HTTPStatus: 503,
+		Attempts: []dispatcher.RunState{dispatcher.RunTimedOut},
+	}, f.retryFacts(held.RunKey))
+	wantDiff(t, "its attempts", []dispatcher.Attempt{{
 		Attempt: 1, Node: nodeA, State: dispatcher.RunTimedOut, StartedAt: start, EndedAt: start.Add(time.Second),
 		HTTPStatus: 503, Class: dispatcher.ClassTimeout, Error: "slow",
-	}}
-	if diff := cmp.Diff(want, run.Attempts); diff != "" {
-		t.Errorf("attempts (-want +got):\n%s", diff)
-	}
-	if listed, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunRetrying, Page: dispatcher.Page{Limit: 10}}); err != nil || len(listed) != 1 {
-		t.Errorf("retrying runs of the job: got %d, %v, want 1", len(listed), err)
-	}
-	// Nobody holds it, and nobody takes it before its time.
-	if ours, err := f.Held(ctx, nodeA, 0); err != nil || len(ours) != 0 {
-		t.Errorf("held: got %v, %v", ours, err)
-	}
+	}}, f.run(held.RunKey).Attempts)
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunRetrying, Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	wantDiff(t, "retrying runs of the job", 1, len(listed))
+}
+
+func testNextRetry(t *testing.T, f *fixture) {
+	_, _, due := f.failOnce()
 	for _, after := range []time.Time{t0, due.Add(-time.Millisecond)} {
-		if at, err := f.NextRetry(ctx, after); err != nil || !at.Equal(due) {
-			t.Errorf("next retry after %s: got %s, %v, want %s", after, at, err, due)
-		}
+		at, err := f.NextRetry(t.Context(), after)
+		f.must(err)
+		wantDiff(t, fmt.Sprintf("the next retry after %s", after), due, at)
 	}
-	if at, err := f.NextRetry(ctx, due); err != nil || !at.IsZero() {
-		t.Errorf("next retry after the last: got %s, %v", at, err)
-	}
-	if early := append(f.adoptRetries(due.Add(-time.Millisecond)), f.adoptIdle(nodeA, due.Add(time.Hour))...); len(early) != 0 {
-		t.Errorf("adopted: got %v, want it left alone until it is due", early)
-	}
+	at, err := f.NextRetry(t.Context(), due)
+	f.must(err)
+	wantDiff(t, "the next retry after the last", time.Time{}, at)
+}
+
+func testRetryIsAdoptedWhenDue(t *testing.T, f *fixture) {
+	held, _, due := f.failOnce()
+	ours, err := f.Held(t.Context(), nodeA, 0)
+	f.must(err)
+	wantDiff(t, "runs that the node holds meanwhile", 0, len(ours))
+	early := append(f.adoptRetries(due.Add(-time.Millisecond)), f.adoptIdle(nodeA, due.Add(time.Hour))...)
+	wantDiff(t, "runs adopted too early, or as idle ones", 0, len(early))
+	want := held
+	want.Token, want.Attempt, want.Failures, want.RetryUntil = token2, 2, 1, due.Add(time.Hour)
+	wantDiff(t, "the run adopted when due", []dispatcher.HeldRun{want}, f.adoptRetries(due))
+	wantDiff(t, "runs adopted twice", 0, len(f.adoptRetries(due)))
+	wantDiff(t, "the run under way again", retryFacts{
+		State: dispatcher.RunClaimed, Attempt: 2, Attempts: []dispatcher.RunState{dispatcher.RunTimedOut},
+	}, f.retryFacts(held.RunKey))
+}
+
+func testRetryIsFenced(t *testing.T, f *fixture) {
+	held, start, due := f.failOnce()
 	second := f.adoptRetries(due)
-	if len(second) != 1 || second[0].Attempt != 2 || second[0].Failures != 1 || !second[0].RetryUntil.Equal(due.Add(time.Hour)) || second[0].Token != token2 {
-		t.Fatalf("adopted when due: got %+v, want attempt 2 after 1 failure", second)
+	if len(second) != 1 {
+		t.Fatalf("adopted %d runs, want 1", len(second))
 	}
-	if more := f.adoptRetries(due); len(more) != 0 {
-		t.Errorf("adopted twice: %v", more)
-	}
-	if run := f.run(held.RunKey); run.State != dispatcher.RunClaimed || run.NextAttemptAt != nil || run.Class != "" || run.Error != "" || run.HTTPStatus != 0 {
-		t.Errorf("under way again: got %+v", run)
-	}
-	f.again(held, failure(start), spentAt(due)) // fenced
-	f.must(f.Record(ctx, []dispatcher.Record{record(second[0], outcome(due))}))
-	run = f.run(held.RunKey)
-	if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 2 || run.Attempts[0].Late != nil || run.Attempts[1].Attempt != 2 || run.NextAttemptAt != nil {
-		t.Errorf("at the end: got %+v, want a time-out and a success", run)
+	f.again(held, failure(start), failedUntil(due)) // of the first attempt, once more
+	f.must(f.Record(t.Context(), []dispatcher.Record{record(second[0], outcome(due))}))
+	wantDiff(t, "the run at its end", retryFacts{
+		State: dispatcher.RunSucceeded, Attempt: 2, Ended: true, HTTPStatus: 200,
+		Attempts: []dispatcher.RunState{dispatcher.RunTimedOut, dispatcher.RunSucceeded},
+	}, f.retryFacts(held.RunKey))
+	if late := f.run(held.RunKey).Attempts[0].Late; late != nil {
+		t.Errorf("the repeated record left a late result %+v, want none", late)
 	}
 }
 
@@ -111,7 +173,7 @@ func testRetryBatch(t *testing.T, f *fixture) {
 		held := f.claimOne(fmt.Sprintf("job%d", i))
 		r := record(held, failure(start))
 		if i%2 == 0 {
-			next := spentAt(start.Add(time.Duration(i+1) * time.Second))
+			next := failedUntil(start.Add(time.Duration(i+1) * time.Second))
 			r.Next = &next
 		}
 		if i >= 4 {
@@ -135,8 +197,8 @@ func testRetryBatch(t *testing.T, f *fixture) {
 	}
 }
 
-// What is defers consumes neither the number of an attempt nor one of those that the policy allows.
-func testPutOff(t *testing.T, f *fixture) {
+// A deferred attempt consumes neither the number of an attempt nor one of those that the policy allows.
+func testDeferredAttempts(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
 	open := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen, Error: "open"}
 	at := start
@@ -161,7 +223,7 @@ func testPutOff(t *testing.T, f *fixture) {
 
 func testStopAtNextFire(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute) // the next fire is at t0 plus two minutes
-	next := spentAt(start.Add(59 * time.Second))
+	next := failedUntil(start.Add(59 * time.Second))
 	next.StopAtNextFire = true
 	f.again(held, failure(start), next)
 	second := f.adoptRetries(next.At)
@@ -215,7 +277,7 @@ func testHeldRetries(t *testing.T, f *fixture) {
 	ctx, start := t.Context(), t0.Add(time.Minute)
 	due := start.Add(time.Second)
 	for _, name := range []string{"job", "trigger", "off", "gone"} {
-		f.again(f.claimOne(name), failure(start), spentAt(due))
+		f.again(f.claimOne(name), failure(start), failedUntil(due))
 	}
 	manual, err := f.RequestRun(ctx, "shop", "job", at(t0))
 	f.must(err)
@@ -223,7 +285,7 @@ func testHeldRetries(t *testing.T, f *fixture) {
 	if len(held) != 1 || held[0].String() != manual.ID {
 		t.Fatalf("adopted: got %+v, want the manual run", held)
 	}
-	f.again(held[0], failure(start), spentAt(due))
+	f.again(held[0], failure(start), failedUntil(due))
 	f.must(f.PauseJob(ctx, "shop", "job", "", true, at(t0)))
 	f.must(f.PauseJob(ctx, "shop", "trigger", "tick", true, at(t0)))
 	off := job("off", nil)
@@ -267,7 +329,7 @@ func testHeldRetries(t *testing.T, f *fixture) {
 func testRetryOfTheDead(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
 	due := start.Add(time.Second)
-	f.again(held, failure(start), spentAt(due))
+	f.again(held, failure(start), failedUntil(due))
 	f.register(nodeB)
 	f.must(f.Deregister(t.Context(), nodeA))
 	if early := f.adoptIdle(nodeB, due); len(early) != 0 {
@@ -297,7 +359,7 @@ func testRetryRequests(t *testing.T, f *fixture) {
 	ctx, start := t.Context(), t0.Add(time.Minute)
 	f.putDelay("slow")
 	held := f.claim(f.nextAdvance())[0]
-	f.again(held, failure(start), spentAt(start.Add(time.Hour)))
+	f.again(held, failure(start), failedUntil(start.Add(time.Hour)))
 	if ended := f.ended(); len(ended) != 0 {
 		t.Errorf("while it retries: got %d ended delays, want none", len(ended))
 	}
@@ -310,7 +372,7 @@ func testRetryRequests(t *testing.T, f *fixture) {
 	if len(second) != 1 || second[0].Attempt != 2 || second[0].Failures != 0 || !second[0].RetryUntil.IsZero() {
 		t.Fatalf("adopted: got %+v, want attempt 2 with the whole policy before it", second)
 	}
-	f.again(second[0], failure(start), spentAt(start.Add(time.Hour)))
+	f.again(second[0], failure(start), failedUntil(start.Add(time.Hour)))
 	run, err = f.CancelRun(ctx, held.String(), at(start.Add(time.Minute)))
 	f.must(err)
 	if run.State != dispatcher.RunCancelled || run.NextAttemptAt != nil || len(run.Attempts) != 2 {

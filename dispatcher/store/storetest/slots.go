@@ -15,15 +15,15 @@ import (
 // slotTests are those of jobs that bound how many runs there may be at once.
 func slotTests() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
-		"slots forbid":       testSlotsForbid,
-		"slots queue":        testSlotsQueue,
-		"slots replace":      testSlotsReplace,
-		"slots of several":   testSlotsOfSeveral,
-		"slots of the dead":  testSlotsOfTheDead,
-		"slots of cancelled": testSlotsOfCancelled,
-		"slots left behind":  testSlotsLeftBehind,
-		"slots of delays":    testSlotsOfDelays,
-		"slots of retries":   testSlotsOfRetries,
+		"forbid skips runs while a slot is taken":               testSlotsForbid,
+		"queue makes runs wait for a slot":                      testSlotsQueue,
+		"replace cancels the run that has the slot":             testSlotsReplace,
+		"several slots are granted in order":                    testSlotsOfSeveral,
+		"a dead node's slots are granted on":                    testSlotsOfTheDead,
+		"a cancelled run keeps its slot until its request ends": testSlotsOfCancelled,
+		"slots left behind are granted to waiting runs":         testSlotsLeftBehind,
+		"fixed delays use slots":                                testSlotsOfDelays,
+		"a retrying run keeps its slot":                         testSlotsOfRetries,
 	}
 }
 
