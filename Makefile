@@ -135,7 +135,7 @@ FIRES      ?= 100000
 simulate:
 	@go test -count=1 -timeout 60m -v ./dispatcher/engine/simulate -seed $(SEED) -node-years $(NODE_YEARS) -fires $(FIRES)
 
-## broken-servers: call each kind of broken server 1,000 times, and print the costs; CALLS=n
+## broken-servers: call each kind of broken server 1,000 times and report the cost; CALLS=n
 CALLS ?= 1000
 .PHONY: broken-servers
 broken-servers:

@@ -45,7 +45,7 @@ const (
 // AuditLogKept is the least time for which the audit log is kept, however short the retention of all apps is.
 const AuditLogKept = 365 * 24 * time.Hour
 
-// Validate returns everything wrong with a, as Faults, or nil.
+// Validate returns everything wrong with a, as Problems, or nil.
 func (a App) Validate() error {
 	var problems Problems
 	CheckName(&problems, "/name", a.Name)

@@ -57,7 +57,7 @@ func revise(t *testing.T, old *dispatcher.Job, declared dispatcher.Job, now time
 	t.Helper()
 	revised, missed, err := dispatcher.Apply(old, declared, 0, nil, now)
 	if err != nil {
-		t.Fatalf("Revise at %v: %v", now, err)
+		t.Fatalf("Apply at %v: %v", now, err)
 	}
 	return revised, missed
 }
@@ -69,7 +69,7 @@ func instant(t *time.Time) string {
 	return t.Format(time.TimeOnly)
 }
 
-func TestReviseRefusesANewScheduleThatIsOver(t *testing.T) {
+func TestApplyRefusesNewScheduleWithNoFireLeft(t *testing.T) {
 	t.Parallel()
 	tomorrow := monday.AddDate(0, 0, 1)
 	for name, tt := range map[string]struct {
@@ -98,7 +98,7 @@ func TestReviseRefusesANewScheduleThatIsOver(t *testing.T) {
 	}
 }
 
-func TestReviseOfATriggerThatWasArmedAtTen(t *testing.T) {
+func TestApplyToTriggerDueAtTen(t *testing.T) {
 	t.Parallel()
 	disabled := func(j *dispatcher.Job) { j.Enabled = false }
 	off := withTrigger(func(t *dispatcher.Trigger) { t.Enabled = false })
@@ -213,7 +213,7 @@ func TestReviseOfATriggerThatWasArmedAtTen(t *testing.T) {
 	}
 }
 
-func TestReviseKeepsWhatSchedulersAndOperatorsWrote(t *testing.T) {
+func TestApplyKeepsFireTimesAndPauses(t *testing.T) {
 	t.Parallel()
 	old, _ := revise(t, nil, job(minutely), monday)
 	prev, next := monday.Add(time.Minute), monday.Add(2*time.Minute)
@@ -235,7 +235,7 @@ func TestReviseKeepsWhatSchedulersAndOperatorsWrote(t *testing.T) {
 	}
 }
 
-func TestReviseEndsAnError(t *testing.T) {
+func TestApplyEndsErrorState(t *testing.T) {
 	t.Parallel()
 	old, _ := revise(t, nil, job(minutely), monday)
 	withTrigger(func(t *dispatcher.Trigger) {
@@ -247,7 +247,7 @@ func TestReviseEndsAnError(t *testing.T) {
 	}
 }
 
-func TestReviseIgnoresReadOnlyFields(t *testing.T) {
+func TestApplyIgnoresReadOnlyFields(t *testing.T) {
 	t.Parallel()
 	declared := job(minutely, withTrigger(func(t *dispatcher.Trigger) {
 		t.Paused, t.State, t.Error, t.PrevFireTime, t.NextFireTime, t.AnchorAt = true, dispatcher.TriggerComplete, "x", &monday, &monday, monday.Add(-time.Hour)
@@ -260,7 +260,7 @@ func TestReviseIgnoresReadOnlyFields(t *testing.T) {
 	}
 }
 
-func TestReviseCountsOnFromADeletedJob(t *testing.T) {
+func TestApplyContinuesRevisionOfDeletedJob(t *testing.T) {
 	t.Parallel()
 	got, _, err := dispatcher.Apply(nil, job(minutely), 41, nil, monday)
 	if err != nil || got.Revision != 42 {
@@ -268,7 +268,7 @@ func TestReviseCountsOnFromADeletedJob(t *testing.T) {
 	}
 }
 
-func TestReviseRefusesANewInstantInThePast(t *testing.T) {
+func TestApplyRefusesNewTimeInThePast(t *testing.T) {
 	t.Parallel()
 	past := job("at(2026-03-02T09:00:00Z)")
 	old, _ := revise(t, nil, job("at(2026-03-02T10:01:00Z)"), monday)
@@ -281,7 +281,7 @@ func TestReviseRefusesANewInstantInThePast(t *testing.T) {
 	}
 }
 
-func TestRemovalAccountsForDueFires(t *testing.T) {
+func TestRemovalExplainsDueFires(t *testing.T) {
 	t.Parallel()
 	old, _ := revise(t, nil, job(minutely), monday)
 	now := monday.Add(150 * time.Second)
@@ -319,7 +319,7 @@ func TestMissedCountsUpToTheBound(t *testing.T) {
 	}
 }
 
-func TestFixedDelayBeginsAnewWhenItIsEnabledAgain(t *testing.T) {
+func TestFixedDelayStartsAgainWhenEnabledAgain(t *testing.T) {
 	t.Parallel()
 	first, _ := revise(t, nil, job("delay(30s)"), monday)
 	off := job("delay(30s)")
@@ -332,7 +332,7 @@ func TestFixedDelayBeginsAnewWhenItIsEnabledAgain(t *testing.T) {
 }
 
 // While its run is in flight a fixed delay has no next fire, and is not complete.
-func TestFixedDelayThatRunsStaysWaitingThroughAChange(t *testing.T) {
+func TestRunningFixedDelayWaitsThroughAChange(t *testing.T) {
 	t.Parallel()
 	stored, _ := revise(t, nil, job("delay(30s)"), monday)
 	running := stored.Triggers["t"]
@@ -352,7 +352,7 @@ func TestFixedDelayThatRunsStaysWaitingThroughAChange(t *testing.T) {
 	}
 }
 
-func TestJitterMovesWhenAFireIsDueAndNotItsInstant(t *testing.T) {
+func TestJitterMovesDueTimeNotScheduledTime(t *testing.T) {
 	t.Parallel()
 	stored, _ := revise(t, nil, job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Jitter = dispatcher.Duration(time.Hour) })), monday)
 	got := stored.Triggers["t"]

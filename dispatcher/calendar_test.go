@@ -28,7 +28,7 @@ func compile(all ...dispatcher.Calendar) dispatcher.Calendars {
 	return dispatcher.CompileCalendars(all)
 }
 
-func TestCalendarFaultsAreAllReported(t *testing.T) {
+func TestAllProblemsOfACalendarAreReported(t *testing.T) {
 	t.Parallel()
 	c := calendar("Bad", "x", "x", "Y")
 	c.Timezone = "CEST"
@@ -50,7 +50,7 @@ func TestCalendarFaultsAreAllReported(t *testing.T) {
 	}
 }
 
-func TestBasesMustExistAndNotGoInCircles(t *testing.T) {
+func TestBasesMustExistWithoutCycles(t *testing.T) {
 	t.Parallel()
 	var chain []dispatcher.Calendar
 	for i := range 12 {
@@ -92,7 +92,7 @@ func TestBasesMustExistAndNotGoInCircles(t *testing.T) {
 	}
 }
 
-func TestCalendarsBuiltOnOne(t *testing.T) {
+func TestBuiltOnFindsCalendarsByTheirBases(t *testing.T) {
 	t.Parallel()
 	all := []dispatcher.Calendar{calendar("top", "middle"), calendar("middle", "base"), calendar("base"), calendar("other")}
 	want := map[string]bool{"base": true, "middle": true, "top": true}
@@ -105,7 +105,7 @@ func withCalendar(name string) func(*dispatcher.Job) {
 	return withTrigger(func(t *dispatcher.Trigger) { t.Calendar = name })
 }
 
-func TestTriggerFiresAsItsCalendarAllows(t *testing.T) {
+func TestTriggerFollowsItsCalendar(t *testing.T) {
 	t.Parallel()
 	calendars := compile(excluding("holidays", "2026-03-03"))
 	declared := job("0 12 * * *", withCalendar("holidays"))
@@ -118,15 +118,15 @@ func TestTriggerFiresAsItsCalendarAllows(t *testing.T) {
 	}
 }
 
-func TestUnknownCalendarIsAFaultOfTheTrigger(t *testing.T) {
+func TestUnknownCalendarIsAProblemOfTheTrigger(t *testing.T) {
 	t.Parallel()
 	var problems dispatcher.Problems
 	_, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, compile(), monday)
 	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/t/calendar" || problems[0].Code != dispatcher.CodeCalendarUnknown {
-		t.Errorf("Revise = %v, want calendar_unknown at /triggers/t/calendar", err)
+		t.Errorf("Apply = %v, want calendar_unknown at /triggers/t/calendar", err)
 	}
 	if _, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, nil, monday); err != nil {
-		t.Errorf("Revise with calendars not known = %v, want no judgement", err)
+		t.Errorf("Apply with calendars not known = %v, want no judgement", err)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestOnExcludedNeedsACalendar(t *testing.T) {
 }
 
 // A fixed delay that skips an excluded instant has no other to go on with.
-func TestFixedDelayWithACalendarFiresWhenItAllows(t *testing.T) {
+func TestFixedDelayFollowsItsCalendar(t *testing.T) {
 	t.Parallel()
 	declared := job("delay(30s)", withCalendar("holidays"))
 	if err := declared.Validate(); err == nil || !strings.Contains(err.Error(), "next_included") {
@@ -157,7 +157,7 @@ func TestFixedDelayWithACalendarFiresWhenItAllows(t *testing.T) {
 	}
 }
 
-func TestRecalendar(t *testing.T) {
+func TestRescheduleForCalendarMovesOrSkipsFires(t *testing.T) {
 	t.Parallel()
 	none, holiday := compile(calendar("c")), compile(excluding("c", "2026-03-02"))
 	midnight := time.Date(2026, 3, 3, 0, 0, 0, 0, time.UTC)
@@ -211,7 +211,7 @@ func TestRecalendar(t *testing.T) {
 }
 
 // A node claims ahead of time; the fire that it has must not be given out again.
-func TestRecalendarPassesOverWhatWasClaimedAhead(t *testing.T) {
+func TestRescheduleForCalendarSkipsFiresClaimedAhead(t *testing.T) {
 	t.Parallel()
 	calendars := compile(calendar("c"))
 	stored, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("c")), 0, calendars, monday)
@@ -228,7 +228,7 @@ func TestRecalendarPassesOverWhatWasClaimedAhead(t *testing.T) {
 	}
 }
 
-func TestRecalendarLeavesOtherTriggersAlone(t *testing.T) {
+func TestRescheduleForCalendarLeavesOtherTriggersAlone(t *testing.T) {
 	t.Parallel()
 	calendars := compile(calendar("c"), calendar("d"))
 	stored, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("d")), 0, calendars, monday)

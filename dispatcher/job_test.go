@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-func TestRollUpShowsTheFirstThatHolds(t *testing.T) {
+func TestRollUpShowsTheStateThatComesFirst(t *testing.T) {
 	t.Parallel()
 	waiting := dispatcher.Trigger{Enabled: true, State: dispatcher.TriggerWaiting}
 	complete := dispatcher.Trigger{Enabled: true, State: dispatcher.TriggerComplete}
@@ -45,7 +45,7 @@ func TestRollUpShowsTheFirstThatHolds(t *testing.T) {
 	}
 }
 
-func TestFaultsNeverEchoMuch(t *testing.T) {
+func TestProblemsNeverEchoLongValues(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("€", 100_000)
 	j := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Timezone, t.Expression = long, long }))
@@ -67,7 +67,7 @@ func TestFaultsNeverEchoMuch(t *testing.T) {
 	}
 }
 
-func TestFaultsNeverEchoSecrets(t *testing.T) {
+func TestProblemsNeverEchoSecrets(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
 	for _, url := range []string{
@@ -84,7 +84,7 @@ func TestFaultsNeverEchoSecrets(t *testing.T) {
 	}
 }
 
-func TestAScheduleThatIsLeftOutIsOneFault(t *testing.T) {
+func TestMissingScheduleIsOneProblem(t *testing.T) {
 	t.Parallel()
 	wrong := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression, t.Timezone = "", "CEST" }))
 	var problems dispatcher.Problems
@@ -95,7 +95,7 @@ func TestAScheduleThatIsLeftOutIsOneFault(t *testing.T) {
 }
 
 // What the schedule package finds odd about a schedule, those who declare it are told.
-func TestSchedulesAreWarnedAbout(t *testing.T) {
+func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 	t.Parallel()
 	berlin := withTrigger(func(t *dispatcher.Trigger) { t.Timezone = "Europe/Berlin" })
 	for name, tt := range map[string]struct {

@@ -44,7 +44,7 @@ func TestMisfirePolicyIsChecked(t *testing.T) {
 
 // What is skipped and what is kept are the whole gap, and no more than keep are kept, however many
 // there are and wherever the gap begins and ends.
-func TestTheLatestOfTheMissedAreKept(t *testing.T) {
+func TestMissedButLatestKeepsTheLatest(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		expression := rapid.SampledFrom([]string{"rate(1s)", "rate(7s)", "*/5 * * * *", "0 0 9 ? * MON-FRI", "*/7 * * * * ?"}).Draw(t, "expression")
@@ -81,7 +81,7 @@ func TestTheLatestOfTheMissedAreKept(t *testing.T) {
 	})
 }
 
-func TestBodyOfACatchUpSaysWhatItStandsFor(t *testing.T) {
+func TestBodyOfACatchUpNamesTheMissedRange(t *testing.T) {
 	t.Parallel()
 	call := dispatcher.Call{Missed: &dispatcher.MissedRange{From: monday, To: monday.Add(time.Hour), Count: 61}}
 	var body struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestRetriesAreJudgedAllAtOnce(t *testing.T) {
+func TestAllProblemsOfARetryPolicyAreReported(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*dispatcher.Retry)
@@ -63,7 +63,7 @@ func durations(all ...time.Duration) []dispatcher.Duration {
 	return converted
 }
 
-func TestPolicyThatIsNotGivenIsTheDefault(t *testing.T) {
+func TestMissingRetryPolicyIsTheDefault(t *testing.T) {
 	t.Parallel()
 	job := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
 		URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
@@ -103,7 +103,7 @@ func TestWaitsGrowToTheCap(t *testing.T) {
 	}
 }
 
-func TestWaitIsWithinItsBoundWhateverThePolicy(t *testing.T) {
+func TestWaitIsWithinItsBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		base := rapid.Int64Range(int64(dispatcher.MinDuration), int64(dispatcher.MaxDuration)).Draw(t, "base")

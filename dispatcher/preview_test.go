@@ -11,7 +11,7 @@ import (
 )
 
 // A preview would be worth nothing if the declared trigger fired at other times.
-func TestPreviewIsWhatATriggerDeclaredThenDoes(t *testing.T) {
+func TestPreviewMatchesADeclaredTrigger(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{minutely, "rate(7 minutes)", "at(2026-03-02T10:00:01Z)", "0 0 12 ? * MON#2"} {
 		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, From: &monday, Count: 1}
@@ -27,7 +27,7 @@ func TestPreviewIsWhatATriggerDeclaredThenDoes(t *testing.T) {
 }
 
 // What a PUT refuses, a preview must not promise.
-func TestPreviewRefusesWhatATriggerRefuses(t *testing.T) {
+func TestPreviewRefusesInvalidSchedules(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{"", "delay(30d)", "0 0 30 2 *"} {
 		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, Count: 1}

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestSensitiveTextsShowNowhere(t *testing.T) {
+func TestSensitiveTextsNeverShow(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
 	s := dispatcher.NewSensitive(secret)
@@ -49,7 +49,7 @@ func TestSensitiveTextsShowNowhere(t *testing.T) {
 	}
 }
 
-func TestJobsForTheWireHoldValuesAndTheOriginalsDoNot(t *testing.T) {
+func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 	t.Parallel()
 	declared := job("")
 	declared.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &dispatcher.AWSCredentials{
@@ -67,7 +67,7 @@ func TestJobsForTheWireHoldValuesAndTheOriginalsDoNot(t *testing.T) {
 
 // The walk over the secrets of a target must not pass over one, or it would be stored in the
 // clear.
-func TestEverySecretOfATargetIsWalked(t *testing.T) {
+func TestEverySecretOfATargetIsFound(t *testing.T) {
 	t.Parallel()
 	target := full(reflect.TypeFor[dispatcher.Target]()).Interface().(dispatcher.Target)
 	text, err := json.Marshal(dispatcher.Job{Target: target}.ForWire())

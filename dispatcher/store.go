@@ -1,10 +1,13 @@
 package dispatcher
 
-import (
-	"time"
-)
+import "time"
 
-// Methods may be called concurrently.
+// Store is the sum of what the engine, the API, verify and the command line ask of a store. Package
+// store implements it over PostgreSQL and over SQLite; storetest checks both.
+//
+// Every method takes its deadline from the context. If there is a field or an argument Now, zero
+// means the database's clock; tests pass a time. Times are whole milliseconds in UTC. Methods may be
+// called concurrently.
 type Store interface {
 	Definitions
 	Credentials

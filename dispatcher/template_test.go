@@ -40,7 +40,7 @@ func templated(set func(*dispatcher.Webhook)) dispatcher.Webhook {
 	return w
 }
 
-func TestTemplatesSayWhatIsKnownOfACall(t *testing.T) {
+func TestTemplatesRenderFieldsOfACall(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ body, want string }{
 		"names":                 {`{{.App}}/{{.Job}}/{{.Trigger}} {{.Kind}} {{.EventID}}`, `crm/nightly/eu schedule evt_1`},
@@ -75,7 +75,7 @@ func TestTemplatesSayWhatIsKnownOfACall(t *testing.T) {
 	}
 }
 
-func TestWhatIsAbsentIsEmptyNullAndFalse(t *testing.T) {
+func TestMissingFieldsRenderEmptyNullAndFalse(t *testing.T) {
 	t.Parallel()
 	w := templated(func(w *dispatcher.Webhook) {
 		w.URL += "?since={{.PreviousFire}}&next={{urlquery .NextFire}}"
@@ -118,7 +118,7 @@ func TestValuesInURLsAreEscaped(t *testing.T) {
 	}
 }
 
-func TestBadTemplatesAreRefusedWhenTheyAreDeclared(t *testing.T) {
+func TestInvalidTemplatesAreRefused(t *testing.T) {
 	t.Parallel()
 	body := func(text string) func(*dispatcher.Webhook) { return func(w *dispatcher.Webhook) { w.Body = text } }
 	address := func(text string) func(*dispatcher.Webhook) { return func(w *dispatcher.Webhook) { w.URL = text } }
@@ -221,7 +221,7 @@ func TestBadTemplatesAreRefusedWhenTheyAreDeclared(t *testing.T) {
 	}
 }
 
-func TestAllFaultsOfTemplatesAreTold(t *testing.T) {
+func TestAllProblemsOfTemplatesAreReported(t *testing.T) {
 	t.Parallel()
 	w := templated(func(w *dispatcher.Webhook) {
 		w.URL, w.Body = "https://{{.A}}/{{.B}}", "{{.C}}{{d .E}}{{range .F}}{{end}}{{if .G}}{{.H}}{{end}}"
@@ -245,7 +245,7 @@ func TestAllFaultsOfTemplatesAreTold(t *testing.T) {
 }
 
 // What a payload makes of templates is known when the job is declared.
-func TestTemplatesAreTriedWithThePayload(t *testing.T) {
+func TestValidationRendersTemplatesWithThePayload(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ url, body, payload, want string }{
 		"too long for a URL":  {"https://example.com/?p={{json .Payload}}", "", `"` + strings.Repeat("a", 2048) + `"`, "/target/webhook/url url_too_long"},
@@ -266,7 +266,7 @@ func TestTemplatesAreTriedWithThePayload(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSentIsWarnedOf(t *testing.T) {
+func TestUnsentBodyOrPayloadIsAWarning(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ method, url, body, want string }{
 		"a payload beside a body":    {"POST", "https://example.com/", "{}", "/payload payload_unused"},
@@ -289,7 +289,7 @@ func TestWhatIsNotSentIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestTemplatesDoNotMoveTheHost(t *testing.T) {
+func TestTemplatesCannotChangeTheHost(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"https://Example.com:8443/{{.Job}}", `https://Example.com:8443?x=%{{"41"}}`, "https://Example.com:8443/a%20b/{{.Attempt}}"} {
 		w := templated(func(w *dispatcher.Webhook) { w.URL = text })

@@ -1,9 +1,10 @@
-// Package lambda is the function side of Carillon: what an AWS Lambda function in Go is invoked
-// with, and how it does a fire's work once although it may be invoked more than once.
+// Package lambda helps to write an AWS Lambda function in Go that Carillon invokes. It defines the
+// event that the function receives. It also helps the function to do the work of a fire once,
+// although it may be invoked more than once.
 //
-// Who may invoke a function is for IAM to say, so events carry no signature. What a handler has to
-// check is what IAM cannot: whether the work of an event was done before ([Once]), and whether
-// something newer was done since ([Fenced]).
+// IAM decides who may invoke a function, so events carry no signature. A handler makes the checks
+// that IAM cannot: [Once] checks whether the work of an event is already done, and [Fenced] checks
+// whether a newer attempt or fire has come first.
 package lambda
 
 import (
@@ -14,51 +15,51 @@ import (
 	"time"
 )
 
-// Event is what Carillon invokes a function with.
+// Event is the input with which Carillon invokes a function.
 type Event struct {
 	Carillon Fire `json:"carillon"`
-	// Payload is the job's; nil if it has none.
+	// Payload is the payload of the job; nil if it has none.
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// Fire says why a function is invoked.
+// Fire describes the attempt for which a function is invoked.
 type Fire struct {
 	// EventID is the same on every attempt of a run, and after a restore of the dispatcher's
 	// database.
 	EventID string `json:"event_id"`
-	// App, Job and Trigger are names; Trigger is empty for a run that was asked for by hand.
+	// App, Job and Trigger are names. Trigger is empty for a manual run of the job.
 	App     string `json:"app"`
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
-	// Run is the run's id, Kind what asked for it: schedule, manual or catch_up.
+	// Run is the id of the run. Kind is schedule, manual or catch_up.
 	Run  string `json:"run"`
 	Kind string `json:"kind"`
-	// ScheduledAt is the instant that the run executes.
+	// ScheduledAt is the scheduled time of the run.
 	ScheduledAt time.Time `json:"scheduled_at"`
 	// Attempt counts from 1.
 	Attempt int `json:"attempt"`
-	// Fence grows from each attempt to the next and from each instant of a trigger to the next.
+	// Fence grows with each attempt of a run and with each scheduled time of a trigger.
 	Fence int64 `json:"fence"`
 	// Traceparent is the W3C trace context of the attempt.
 	Traceparent string `json:"traceparent"`
-	// Missed is what a catch-up run stands for; nil for other runs.
+	// Missed describes the fires that a catch-up run replaces; nil for other runs.
 	Missed *Missed `json:"missed,omitempty"`
 }
 
-// Missed are fires that were missed, from the first to the last.
+// Missed describes missed fires, from the first to the last.
 type Missed struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Count int       `json:"count"`
 }
 
-// ErrNoEvent says that a function was invoked by something else than Carillon.
+// ErrNoEvent means that the input of a function is not an event of Carillon.
 var ErrNoEvent = errors.New("not an event of Carillon")
 
-// ErrStale says that a newer attempt, or a newer fire of the same trigger, came before.
-var ErrStale = errors.New("a newer fire was seen before")
+// ErrStale means that a newer attempt, or a newer fire of the same trigger, has come first.
+var ErrStale = errors.New("a newer attempt or fire has come first")
 
-// Check returns ErrNoEvent if e does not say why it was sent.
+// Check returns ErrNoEvent if e lacks the fields of an event of Carillon.
 func (e Event) Check() error {
 	if e.Carillon.EventID == "" || e.Carillon.Run == "" || e.Carillon.Attempt < 1 || e.Carillon.ScheduledAt.IsZero() {
 		return ErrNoEvent
@@ -69,18 +70,18 @@ func (e Event) Check() error {
 // Handler does the work of an event.
 type Handler func(ctx context.Context, event Event) (any, error)
 
-// Results keeps what events have led to. It has to be shared by all instances of a function, such
-// as a table with the event id as its key; [Memory] is for tests and single instances.
+// Results stores the results of events. All instances of a function must share it: use for example a
+// table with the event id as its key. [Memory] is for tests and single instances.
 type Results interface {
-	// Result returns what was kept of an event; nil if nothing was.
+	// Result returns the stored result of an event; nil if there is none.
 	Result(ctx context.Context, eventID string) (json.RawMessage, error)
-	// Keep keeps the result of an event.
+	// Keep stores the result of an event.
 	Keep(ctx context.Context, eventID string, result json.RawMessage) error
 }
 
-// Once returns a handler that answers with the kept result when an event comes again, instead of
-// doing its work twice. An instance that dies between the work and Keep leaves it to be done again:
-// where that must not be, the work itself has to be a transaction with its record.
+// Once returns a handler that does the work of an event once. If the event comes again, it returns
+// the stored result. If an instance dies between the work and Keep, the work is done again. To avoid
+// that, do the work and store its result in one transaction.
 func Once(results Results, handler Handler) Handler {
 	return func(ctx context.Context, event Event) (any, error) {
 		if err := event.Check(); err != nil {
@@ -88,7 +89,7 @@ func Once(results Results, handler Handler) Handler {
 		}
 		kept, err := results.Result(ctx, event.Carillon.EventID)
 		if err != nil {
-			return nil, fmt.Errorf("look for event %s: %w", event.Carillon.EventID, err)
+			return nil, fmt.Errorf("look up the result of event %s: %w", event.Carillon.EventID, err)
 		}
 		if kept != nil {
 			return kept, nil
@@ -99,24 +100,24 @@ func Once(results Results, handler Handler) Handler {
 		}
 		text, err := json.Marshal(result)
 		if err != nil {
-			return nil, fmt.Errorf("write the result of event %s: %w", event.Carillon.EventID, err)
+			return nil, fmt.Errorf("marshal the result of event %s: %w", event.Carillon.EventID, err)
 		}
 		if err := results.Keep(ctx, event.Carillon.EventID, text); err != nil {
-			return nil, fmt.Errorf("keep the result of event %s: %w", event.Carillon.EventID, err)
+			return nil, fmt.Errorf("store the result of event %s: %w", event.Carillon.EventID, err)
 		}
 		return json.RawMessage(text), nil
 	}
 }
 
-// Fences remembers the highest fence of each trigger, for all instances of a function.
+// Fences stores the highest fence of each trigger, for all instances of a function.
 type Fences interface {
-	// Raise sets the fence of a trigger, in one step with the comparison, and tells whether it was
-	// at most as high before.
+	// Raise compares and sets the fence of a trigger in one atomic step. It returns false, and
+	// changes nothing, if the stored fence is higher.
 	Raise(ctx context.Context, trigger string, fence int64) (raised bool, err error)
 }
 
-// Fenced returns a handler that refuses with ErrStale what is older than what came before: an
-// attempt that was given up for lost and arrives late, or a fire that a newer one has overtaken.
+// Fenced returns a handler that refuses stale events with ErrStale. An event is stale if an attempt
+// that was given up as lost arrives late, or if a newer fire has overtaken it.
 func Fenced(fences Fences, handler Handler) Handler {
 	return func(ctx context.Context, event Event) (any, error) {
 		if err := event.Check(); err != nil {

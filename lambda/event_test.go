@@ -13,11 +13,12 @@ import (
 
 func event(id string, attempt int, fence int64) lambda.Event {
 	return lambda.Event{Carillon: lambda.Fire{
-		EventID: id, App: "a", Job: "j", Trigger: "t", Run: "r", Attempt: attempt, Fence: fence, ScheduledAt: time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC),
+		EventID: id, App: "a", Job: "j", Trigger: "t", Run: "r", Attempt: attempt, Fence: fence,
+		ScheduledAt: time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC),
 	}}
 }
 
-func TestEventIsWorkedOnOnceUntilItSucceeds(t *testing.T) {
+func TestWorkIsDoneUntilItSucceedsOnce(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	handler := lambda.Once(&lambda.Memory{}, func(context.Context, lambda.Event) (any, error) {
@@ -37,7 +38,7 @@ func TestEventIsWorkedOnOnceUntilItSucceeds(t *testing.T) {
 	}
 }
 
-func TestStragglersAreRefused(t *testing.T) {
+func TestStaleEventsAreRefused(t *testing.T) {
 	t.Parallel()
 	handler := lambda.Fenced(&lambda.Memory{}, func(context.Context, lambda.Event) (any, error) { return "done", nil })
 	for i, tt := range []struct {
@@ -55,9 +56,9 @@ func TestStragglersAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEventIsRefused(t *testing.T) {
+func TestOtherInputIsRefused(t *testing.T) {
 	t.Parallel()
-	work := func(context.Context, lambda.Event) (any, error) { t.Error("it was worked on"); return nil, nil }
+	work := func(context.Context, lambda.Event) (any, error) { t.Error("the work was done"); return nil, nil }
 	for _, handler := range []lambda.Handler{lambda.Once(&lambda.Memory{}, work), lambda.Fenced(&lambda.Memory{}, work)} {
 		if _, err := handler(t.Context(), lambda.Event{Payload: json.RawMessage(`{}`)}); !errors.Is(err, lambda.ErrNoEvent) {
 			t.Errorf("error = %v, want ErrNoEvent", err)
@@ -65,7 +66,7 @@ func TestWhatIsNoEventIsRefused(t *testing.T) {
 	}
 }
 
-func TestMemoryForgetsTheOldest(t *testing.T) {
+func TestMemoryDropsTheOldestResult(t *testing.T) {
 	t.Parallel()
 	m := lambda.Memory{Most: 2}
 	for _, id := range []string{"a", "b", "b", "c"} {

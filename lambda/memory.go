@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Memory keeps results and fences in the memory of one instance, the latest results at most. It is
-// safe for concurrent use; the zero Memory is empty, and keeps 1,000.
+// Memory keeps fences and the latest results in the memory of one instance. It is safe for
+// concurrent use. The zero value is ready to use.
 type Memory struct {
-	// Most is how many results are kept; 0 means 1,000.
+	// Most is the number of results that are kept; 0 means 1,000.
 	Most int
 
 	mu      sync.Mutex
@@ -23,14 +23,14 @@ var (
 	_ Fences  = (*Memory)(nil)
 )
 
-// Result is Results.Result.
+// Result returns the result of an event; nil if there is none.
 func (m *Memory) Result(_ context.Context, eventID string) (json.RawMessage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.results[eventID], nil
 }
 
-// Keep is Results.Keep.
+// Keep stores the result of an event, and drops the oldest result if there are too many.
 func (m *Memory) Keep(_ context.Context, eventID string, result json.RawMessage) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,7 +52,7 @@ func (m *Memory) Keep(_ context.Context, eventID string, result json.RawMessage)
 	return nil
 }
 
-// Raise is Fences.Raise.
+// Raise sets the fence of a trigger. It returns false, and changes nothing, if the fence is higher.
 func (m *Memory) Raise(_ context.Context, trigger string, fence int64) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

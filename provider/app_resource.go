@@ -2,17 +2,11 @@ package provider
 
 import (
 	"context"
-	"math/big"
+	"fmt"
 
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/numberdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -26,134 +20,175 @@ var (
 )
 
 // appResource is carillon_app.
-type appResource struct {
-	definition[appModel, dispatcher.App]
-}
+type appResource struct{ conn *connection }
 
-func newAppResource() resource.Resource {
-	r := &appResource{}
-	r.kind = "app"
-	r.api = calls[appModel, dispatcher.App]{
-		put: func(ctx context.Context, conn *connection, w write[appModel], cond client.Condition) (dispatcher.App, error) {
-			return conn.PutApp(ctx, readApp(&reader{}, w.plan), cond)
-		},
-		read: func(ctx context.Context, conn *connection, m appModel) (dispatcher.App, error) {
-			return conn.App(ctx, m.Name.ValueString())
-		},
-		remove: func(ctx context.Context, conn *connection, m appModel, cond client.Condition) error {
-			return conn.DeleteApp(ctx, m.Name.ValueString(), cond)
-		},
-		model:    newAppModel,
-		id:       func(m appModel) string { return m.Name.ValueString() },
-		revision: func(m appModel) types.Int64 { return m.Revision },
-		current:  func(app dispatcher.App) int64 { return app.Revision },
-		warnings: noWarnings[dispatcher.App],
-	}
-	return r
-}
+func newAppResource() resource.Resource { return &appResource{} }
 
-// appModel is a carillon_app as configuration, plan and state hold it.
+// appModel is a carillon_app in configuration, plan and state.
 type appModel struct {
-	Name        types.String    `tfsdk:"name"`
-	Description types.String    `tfsdk:"description"`
-	Enabled     types.Bool      `tfsdk:"enabled"`
-	Weight      types.Number    `tfsdk:"weight"`
-	Retention   text[durations] `tfsdk:"retention"`
-	Revision    types.Int64     `tfsdk:"revision"`
+	Name        types.String   `tfsdk:"name"`
+	Description types.String   `tfsdk:"description"`
+	Enabled     types.Bool     `tfsdk:"enabled"`
+	Weight      types.Number   `tfsdk:"weight"`
+	Retention   durationString `tfsdk:"retention"`
+	Revision    types.Int64    `tfsdk:"revision"`
 }
 
-// nameRule describes the rule of dispatcher.CheckName, for the pages.
-const nameRule = "1 to 63 of `a-z`, `0-9`, `_` and `-`, beginning with a letter or digit"
+func (r *appResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_app"
+}
 
 func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "An app: a namespace of jobs that is switched on and off as a whole. " +
-			"Import by name. An app that still has jobs or calendars cannot be destroyed.",
+		MarkdownDescription: "An app: a namespace of jobs that you enable and disable as a whole. " +
+			"Import it by name. You cannot destroy an app that still has jobs or calendars.",
 		Attributes: map[string]schema.Attribute{
-			"name": schema.StringAttribute{
-				Required:            true,
-				MarkdownDescription: "Name of the app: " + nameRule + ". Changing it replaces the app.",
-				PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
-			"description": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(""),
-				MarkdownDescription: "Free text of at most 1024 characters. Default: empty.",
-			},
-			"enabled": schema.BoolAttribute{
-				Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-				MarkdownDescription: "Whether the jobs of the app fire. Runs in flight finish in any case. Fires that come due meanwhile are " +
-					"owed, as during a pause of a job, trigger or node: when the app is switched on again, those later than " +
-					"`misfire_after` are settled by the `misfire_policy` of their trigger, and those within it fire late, each one. " +
-					"To owe nothing, set `enabled` of the job or trigger to `false` instead. Default: `true`.",
-			},
-			"weight": schema.NumberAttribute{
-				Optional: true, Computed: true, Default: numberdefault.StaticBigFloat(big.NewFloat(1)),
-				MarkdownDescription: "How many turns the app has where fires of several wait for a node, against one of weight 1: `1` to `100`. Default: `1`.",
-			},
-			"retention": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(formatDuration(dispatcher.DefaultRetention)),
-				CustomType: textType[durations]{},
-				MarkdownDescription: "How long runs, attempts and misfires of the app are kept: `24h` to `87600h` (ten years). They are removed " +
-					"by whole UTC days; what is not finished stays. Less takes effect within minutes and cannot be undone. Default: `720h` (30 days).",
-				PlanModifiers: []planmodifier.String{keepIfSame[durations]{}},
-			},
-			"revision": schema.Int64Attribute{
-				Computed:            true,
-				MarkdownDescription: "Counts the changes of the app. An update that was planned for another revision is refused.",
-			},
+			"name":        nameAttribute("app", ""),
+			"description": descriptionAttribute(),
+			"enabled": boolWithDefault(true, "Whether the jobs of the app fire. Runs in flight finish in any case. Fires that come "+
+				"due while the app is disabled are owed, as during a pause. When you enable the app again, a fire that is later than "+
+				"`misfire_after` is a misfire and follows the `misfire_policy` of its trigger; each of the others still runs. If nothing "+
+				"should be owed, set `enabled` of the jobs or triggers to `false` instead."),
+			"weight": numberWithDefault(1, "Share of the app when fires of several apps wait for a node: the number of its turns "+
+				"for each turn of an app of weight 1, from `1` to `100`."),
+			"retention": durationWithDefault(dispatcher.DefaultRetention, "How long to keep runs, attempts and misfires of the app, "+
+				"from `24h` to `87600h` (ten years). Whole UTC days are purged, and unfinished runs stay. A shorter retention takes "+
+				"effect within minutes and cannot be undone."),
+			"revision": revisionAttribute("app", ""),
 		},
 	}
 }
 
-func (r *appResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+func (r *appResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	r.conn = configured(req.ProviderData)
+}
+
+func (r *appResource) ValidateConfig(
+	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
+) {
 	var config appModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	var read reader
-	app := readApp(&read, config)
-	reportProblems(&resp.Diagnostics, read.judge(app.Validate()))
+	var e expander
+	app := expandApp(&e, config)
+	reportProblems(&resp.Diagnostics, e.problemsWith(app.Validate()))
 }
 
-func (r *appResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *appResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan appModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	app, err := r.conn.PutApp(ctx, expandApp(&expander{}, plan), client.Condition{Absent: true})
+	if err != nil {
+		r.conn.reportCreate(&resp.Diagnostics, "app", plan.Name.ValueString(), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+}
+
+func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state appModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	app, err := r.conn.App(ctx, state.Name.ValueString())
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", state.Name.ValueString()), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+}
+
+func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, state appModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
+	app, err := r.conn.PutApp(ctx, expandApp(&expander{}, plan), client.Condition{Revision: revision})
+	if isConflict(err) { // read the app again, so that the error can name both revisions
+		current, err := r.conn.App(ctx, name)
+		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update app %q", name), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+}
+
+func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state appModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
+	err := r.conn.DeleteApp(ctx, name, client.Condition{Revision: revision})
+	switch {
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
+	case isConflict(err):
+		current, err := r.conn.App(ctx, name)
+		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
+	default:
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete app %q", name), err)
+	}
+}
+
+func (r *appResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	var problems dispatcher.Problems
 	dispatcher.CheckName(&problems, "", req.ID)
 	if len(problems) > 0 {
-		resp.Diagnostics.AddError("Invalid import id (import_id)", "An app is imported by its name, such as billing: "+problems.Error())
+		resp.Diagnostics.AddError("Invalid import id (import_id)",
+			"Import an app by its name, such as billing: "+problems.Error())
 		return
 	}
 	resource.ImportStatePassthroughID(ctx, path.Root("name"), req, resp)
 }
 
-// readApp returns the app that a model describes.
-func readApp(read *reader, m appModel) dispatcher.App {
+// expandApp returns the app that a model describes.
+func expandApp(e *expander, m appModel) dispatcher.App {
 	var app dispatcher.App
 	app.SetDefaults()
-	app.Name = read.text("/name", m.Name)
-	app.Description = read.text("/description", m.Description)
-	app.Enabled = read.bool("/enabled", m.Enabled, app.Enabled)
-	if !m.Weight.IsNull() {
-		app.Weight = read.whole("/weight", m.Weight, dispatcher.CodeCountRange, "give a weight from 1 to 100")
-		if app.Weight == 0 && !m.Weight.IsUnknown() { // which the API takes for left out
-			read.problems.Add("/weight", dispatcher.CodeCountRange, "weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
-		}
+	app.Name = e.string("/name", m.Name)
+	app.Description = e.string("/description", m.Description)
+	app.Enabled = e.bool("/enabled", m.Enabled, app.Enabled)
+	// The API takes zero for "left out", so a zero that somebody wrote is reported here.
+	app.Weight = e.whole("/weight", m.Weight, app.Weight, dispatcher.CodeCountRange, "give a weight from 1 to 100")
+	if app.Weight == 0 {
+		e.problems.Add("/weight", dispatcher.CodeCountRange,
+			"weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
 	}
-	app.Retention = read.duration("/retention", m.Retention, app.Retention)
-	if given, err := dispatcher.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 { // likewise
-		read.problems.Add("/retention", dispatcher.CodeDurationMin, "duration 0s is less than the minimum of %s", dispatcher.MinRetention)
+	app.Retention = e.duration("/retention", m.Retention, app.Retention)
+	if given, err := dispatcher.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 {
+		e.problems.Add("/retention", dispatcher.CodeDurationMin,
+			"duration 0s is less than the minimum of %s", dispatcher.MinRetention)
 	}
 	return app
 }
 
-// newAppModel returns the model of an app that the API answered.
-func newAppModel(_ context.Context, app dispatcher.App, _ appModel) (appModel, diag.Diagnostics) {
+// flattenApp returns the model of an app from the API.
+func flattenApp(app dispatcher.App) appModel {
 	return appModel{
 		Name:        types.StringValue(app.Name),
 		Description: types.StringValue(app.Description),
 		Enabled:     types.BoolValue(app.Enabled),
-		Weight:      types.NumberValue(big.NewFloat(float64(app.Weight))),
-		Retention:   newText[durations](formatDuration(app.Retention)),
+		Weight:      flattenNumber(app.Weight),
+		Retention:   flattenDuration(app.Retention),
 		Revision:    types.Int64Value(app.Revision),
-	}, nil
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
-func TestAppLives(t *testing.T) {
+func TestAppIsCreatedChangedAndImported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	config := func(more string) string {
@@ -51,15 +51,18 @@ func TestAppLives(t *testing.T) {
 		},
 		resource.TestStep{Config: config("weight = 0"), ExpectError: words("weight: weight 0 is not in 1 to 100")},
 		resource.TestStep{Config: config("retention = \"30d\""), ExpectError: words("retention: duration \"30d\" uses days or weeks")},
-		resource.TestStep{Config: config("retention = \"1h\""), ExpectError: words("retention: duration 1h0m0s is less than the minimum of 24h0m0s")},
+		resource.TestStep{
+			Config:      config("retention = \"1h\""),
+			ExpectError: words("retention: duration 1h0m0s is less than the minimum of 24h0m0s"),
+		},
 		resource.TestStep{Config: config("retention = \"0s\""), ExpectError: words("retention: duration 0s is less than the minimum of 24h0m0s")},
 		resource.TestStep{Config: config("weight = 1.5"), ExpectError: words("weight: 1.5 is not a whole number")},
 		resource.TestStep{Config: config("description = \"\\u0007\""), ExpectError: words("description: text holds a control character")},
-		resource.TestStep{Config: config("")}, // so that it can be destroyed
+		resource.TestStep{Config: config("")}, // a valid configuration, so that destroy works
 	)
 }
 
-func TestAppWithJobsOfOthersIsNotDestroyed(t *testing.T) {
+func TestAppWithForeignJobsIsNotDestroyed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), app)

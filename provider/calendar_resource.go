@@ -1,18 +1,14 @@
 package provider
 
 import (
+	"cmp"
 	"context"
-	"net/http"
+	"fmt"
+	"strconv"
 
-	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/defaults"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -25,141 +21,194 @@ var (
 	_ resource.ResourceWithValidateConfig = (*calendarResource)(nil)
 )
 
-// calendarResource is carillon_calendar; its model is in calendar_model.go.
-type calendarResource struct {
-	definition[calendarModel, dispatcher.Calendar]
+// calendarResource is carillon_calendar. Its rules are in calendar_rules.go.
+type calendarResource struct{ conn *connection }
+
+func newCalendarResource() resource.Resource { return &calendarResource{} }
+
+// calendarModel is a carillon_calendar in configuration, plan and state. Its lists are
+// Terraform values and not slices, because any of them may be unknown in a plan.
+type calendarModel struct {
+	ID          types.String `tfsdk:"id"`
+	App         types.String `tfsdk:"app"`
+	Name        types.String `tfsdk:"name"`
+	Description types.String `tfsdk:"description"`
+	Timezone    types.String `tfsdk:"timezone"`
+	Rules       types.List   `tfsdk:"rules"`
+	Bases       types.List   `tfsdk:"bases"`
+	Revision    types.Int64  `tfsdk:"revision"`
 }
 
-func newCalendarResource() resource.Resource {
-	r := &calendarResource{}
-	r.kind = "calendar"
-	r.api = calls[calendarModel, dispatcher.Calendar]{
-		put: putCalendar,
-		read: func(ctx context.Context, conn *connection, m calendarModel) (dispatcher.Calendar, error) {
-			return conn.Calendar(ctx, m.App.ValueString(), m.Name.ValueString())
-		},
-		remove: func(ctx context.Context, conn *connection, m calendarModel, cond client.Condition) error {
-			return conn.DeleteCalendar(ctx, m.App.ValueString(), m.Name.ValueString(), cond)
-		},
-		model:    newCalendarModel,
-		id:       func(m calendarModel) string { return importID(m.App, m.Name) },
-		revision: func(m calendarModel) types.Int64 { return m.Revision },
-		current:  func(calendar dispatcher.Calendar) int64 { return calendar.Revision },
-		warnings: noWarnings[dispatcher.Calendar],
-	}
-	return r
+// utc is the zone of a calendar that names none.
+const utc = "UTC"
+
+func (r *calendarResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_calendar"
 }
 
 func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A calendar: a named set of exclusions, such as holidays, freezes or opening hours, that triggers of its app " +
-			"refer to. An instant is excluded when a rule, or a base, excludes it. Import by `app/calendar`.\n\n" +
-			"When a calendar changes, the triggers that it concerns get new fire times with it, and the revisions of their jobs stay. A calendar " +
-			"that a trigger or another calendar names cannot be destroyed. By itself Terraform destroys a calendar before it updates a job " +
-			"that named it, which is refused; with `lifecycle { create_before_destroy = true }` it does so afterwards, so give calendars " +
-			"that. To remove one that has not, apply in two steps: first take it out of the jobs, then remove its block.",
+		MarkdownDescription: "A calendar: a named set of exclusions, such as holidays, freezes or opening hours, that triggers of " +
+			"its app refer to. It excludes an instant if one of its rules or bases does. Import it by `app/calendar`.\n\n" +
+			"When a calendar changes, the triggers that use it get new fire times at once. The revisions of their jobs stay.\n\n" +
+			"You cannot destroy a calendar that a trigger or another calendar names. Terraform destroys a calendar before it updates " +
+			"the jobs that used it, so this fails. Give calendars `lifecycle { create_before_destroy = true }`, which reverses the order. " +
+			"Without it, apply in two steps: first remove the calendar from the jobs, then remove its block.",
 		Attributes: map[string]schema.Attribute{
-			"id": idAttribute(r.kind),
-			"app": schema.StringAttribute{
-				Required: true,
-				MarkdownDescription: "Name of the app. Refer to the resource, `carillon_app.NAME.name`, so that it is " +
-					"created first. Changing it replaces the calendar.",
-				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
-			"name": schema.StringAttribute{
-				Required: true,
-				MarkdownDescription: "Name of the calendar: " + nameRule + ". Changing it replaces the calendar, which needs " +
-					"`create_before_destroy` while something names the old one.",
-				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			},
-			"description": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(""),
-				MarkdownDescription: "Free text of at most 1024 characters. Default: empty.",
-			},
-			"timezone": schema.StringAttribute{
-				Optional: true, Computed: true, Default: stringdefault.StaticString(utc),
-				MarkdownDescription: "IANA zone in which the days and times of the rules are meant, such as `Europe/Berlin`. Default: `" + utc + "`.",
-			},
+			"id":          idAttribute("calendar"),
+			"app":         appAttribute("calendar"),
+			"name":        nameAttribute("calendar", ", which needs `create_before_destroy` while something names the old one"),
+			"description": descriptionAttribute(),
+			"timezone": stringWithDefault(utc, "IANA time zone of the days and times in the rules, such as "+
+				"`Europe/Berlin`."),
 			"rules": rulesAttribute(),
-			"bases": listAttribute(types.StringType, "Names of calendars of the app whose exclusions hold too, at most 10. Refer to "+
-				"the resources, so that they are created first. Default: none."),
-			"revision": schema.Int64Attribute{
-				Computed:            true,
-				MarkdownDescription: "Counts the changes of the calendar. An update that was planned for another revision is refused.",
-			},
+			"bases": listWithDefault(types.StringType, "Names of calendars of the app whose exclusions apply too, at most 10. "+
+				"Refer to the resources, so that Terraform creates them first. Default: none."),
+			"revision": revisionAttribute("calendar", ""),
 		},
 	}
 }
 
-func rulesAttribute() schema.ListNestedAttribute {
-	text := func(description string) schema.Attribute {
-		return schema.StringAttribute{Optional: true, MarkdownDescription: description}
-	}
-	rule := schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-		"only": schema.BoolAttribute{
-			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-			MarkdownDescription: "Turns the rule round: only what it matches is allowed. Default: `false`.",
-		},
-		"dates": listAttribute(types.StringType, "Days: `2026-12-25`, each year `12-25`, and spans `2026-12-24/2027-01-02` or "+
-			"`12-24/01-02`, both ends included. At most 1000. Default: none."),
-		"weekdays":      listAttribute(types.StringType, "Weekdays: `SAT`, or `MON-FRI`. Default: none."),
-		"days_of_month": listAttribute(types.NumberType, "Days of the month, `1` to `31`. Default: none."),
-		"from":          text("Time of day such as `22:00`, inclusive. Default: the beginning of the day, where `to` is set."),
-		"to": text("Time of day such as `06:00`, exclusive; the span passes midnight if it is not after `from`. " +
-			"Default: the end of the day, where `from` is set."),
-		"expression": text("A cron expression of five, six or seven fields; it matches the second from each of its local times. Default: none."),
-		"icalendar": text("iCalendar text (RFC 5545) of whole-day events, once or `RRULE:FREQ=YEARLY`, such as " +
-			"`file(\"holidays.ics\")`. At most 64 KiB. Default: none."),
-	}}
-	return schema.ListNestedAttribute{
-		Optional: true, Computed: true, Default: emptyList(rule.Type()),
-		MarkdownDescription: "What is excluded, at most 100 rules. Each has exactly one of `dates`, `weekdays`, `days_of_month`, `from` and " +
-			"`to`, `expression` and `icalendar`. Default: nothing. " + dropsUnknown,
-		NestedObject: rule,
-	}
+func (r *calendarResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	r.conn = configured(req.ProviderData)
 }
 
-// listAttribute is one of which null and [] are the same, as they are on the wire: the plan
-// says [].
-func listAttribute(element attr.Type, description string) schema.ListAttribute {
-	return schema.ListAttribute{
-		Optional: true, Computed: true, Default: emptyList(element), ElementType: element, MarkdownDescription: description,
-	}
-}
-
-func emptyList(element attr.Type) defaults.List {
-	return listdefault.StaticValue(types.ListValueMust(element, []attr.Value{}))
-}
-
-func (r *calendarResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+func (r *calendarResource) ValidateConfig(
+	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
+) {
 	var config calendarModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	var read reader
-	calendar := readCalendar(ctx, &read, config)
+	var e expander
+	calendar := expandCalendar(ctx, &e, config)
 	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", calendar.App) // part of the calendar's address, so Validate leaves it out
+	dispatcher.CheckName(&problems, "/app", calendar.App) // Validate leaves it out: the API has it in the URL
 	problems.AddError("", calendar.Validate())
-	reportProblems(&resp.Diagnostics, read.judge(problems.Err()))
+	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
 
-func (r *calendarResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	importNested(ctx, r.kind, "billing/holidays", req, resp)
-}
-
-// putCalendar writes the calendar of a plan; see putJob.
-func putCalendar(ctx context.Context, conn *connection, w write[calendarModel], cond client.Condition) (dispatcher.Calendar, error) {
-	var read reader
-	calendar := readCalendar(ctx, &read, w.plan)
-	if problems := read.judge(calendar.Validate()); len(problems) > 0 {
-		return dispatcher.Calendar{}, &client.Error{Status: http.StatusUnprocessableEntity, Problems: problems}
+func (r *calendarResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan calendarModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
 	}
-	return conn.PutCalendar(ctx, calendar, cond)
+	calendar, problems := plannedCalendar(ctx, plan)
+	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
+	}
+	calendar, err := r.conn.PutCalendar(ctx, calendar, client.Condition{Absent: true})
+	if err != nil {
+		r.conn.reportCreate(&resp.Diagnostics, "calendar", importID(plan.App, plan.Name), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
 }
 
-// ruleType is the type of the elements of rules.
-func ruleType() types.ObjectType {
-	return rulesAttribute().GetType().(attr.TypeWithElementType).ElementType().(types.ObjectType)
+func (r *calendarResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state calendarModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	calendar, err := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read calendar %q", importID(state.App, state.Name)), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
+}
+
+func (r *calendarResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, state calendarModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	calendar, problems := plannedCalendar(ctx, plan)
+	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	calendar, err := r.conn.PutCalendar(ctx, calendar, client.Condition{Revision: revision})
+	if isConflict(err) { // read the calendar again, so that the error can name both revisions
+		current, err := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
+		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update calendar %q", id), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
+}
+
+func (r *calendarResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state calendarModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	app, name := state.App.ValueString(), state.Name.ValueString()
+	err := r.conn.DeleteCalendar(ctx, app, name, client.Condition{Revision: revision})
+	switch {
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
+	case isConflict(err):
+		current, err := r.conn.Calendar(ctx, app, name)
+		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err)
+	default:
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete calendar %q", id), err)
+	}
+}
+
+func (r *calendarResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	importNested(ctx, "calendar", "billing/holidays", req, resp)
+}
+
+// plannedCalendar returns the calendar to write, and the problems that could not be found at
+// plan because their values were unknown.
+func plannedCalendar(ctx context.Context, plan calendarModel) (dispatcher.Calendar, dispatcher.Problems) {
+	var e expander
+	calendar := expandCalendar(ctx, &e, plan)
+	return calendar, e.problemsWith(calendar.Validate())
+}
+
+// expandCalendar returns the calendar that a model describes.
+func expandCalendar(ctx context.Context, e *expander, m calendarModel) dispatcher.Calendar {
+	calendar := dispatcher.Calendar{
+		App:         e.string("/app", m.App),
+		Name:        e.string("/name", m.Name),
+		Description: e.string("/description", m.Description),
+		Bases:       e.stringList("/bases", m.Bases),
+	}
+	expandOptional(e, "/timezone", m.Timezone, &calendar.Timezone)
+	for i, element := range e.list("/rules", m.Rules) {
+		object, _ := element.(types.Object)
+		calendar.Rules = append(calendar.Rules, expandRule(ctx, e, "/rules/"+strconv.Itoa(i), object))
+	}
+	return calendar
+}
+
+// flattenCalendar returns the model of a calendar from the API.
+func flattenCalendar(ctx context.Context, diags *diag.Diagnostics, calendar dispatcher.Calendar) calendarModel {
+	return calendarModel{
+		ID:          types.StringValue(calendar.App + "/" + calendar.Name),
+		App:         types.StringValue(calendar.App),
+		Name:        types.StringValue(calendar.Name),
+		Description: types.StringValue(calendar.Description),
+		Timezone:    types.StringValue(cmp.Or(calendar.Timezone, utc)),
+		Rules:       flattenRules(ctx, diags, calendar.Rules),
+		Bases:       flattenList(ctx, diags, types.StringType, calendar.Bases),
+		Revision:    types.Int64Value(calendar.Revision),
+	}
 }

@@ -15,15 +15,15 @@ import (
 
 const holidays = "carillon_calendar.c"
 
-// calendar returns a calendar crm/holidays with these attributes besides app and name.
+// calendar returns a calendar crm/holidays with these attributes in addition to app and name.
 func calendar(attributes string) string {
 	return fmt.Sprintf("resource \"carillon_calendar\" \"c\" {\n app = carillon_app.a.name\n name = \"holidays\"\n%s\n}\n", attributes)
 }
 
-// careful is a job whose trigger names the calendar.
+// careful is the rest of a job whose trigger names the calendar.
 const careful = hook + "triggers = { t = { expression = \"0 0 2 * * ?\", calendar = carillon_calendar.c.name } }\n"
 
-func TestCalendarLives(t *testing.T) {
+func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	config := func(attributes string) string { return f.config(app + calendar(attributes)) }
@@ -86,7 +86,7 @@ func TestCalendarLives(t *testing.T) {
 	)
 }
 
-func TestTriggerFieldsOfSchedulesAreStoredAndImported(t *testing.T) {
+func TestScheduleAttributesAreStoredAndImported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const triggers = `

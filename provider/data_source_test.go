@@ -52,7 +52,7 @@ func TestDataSourcesReadRunsAndNodes(t *testing.T) {
 	)
 }
 
-func TestRunQueriesAreChecked(t *testing.T) {
+func TestInvalidRunQueriesAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for query, want := range map[string]string{
@@ -70,7 +70,7 @@ func TestRunQueriesAreChecked(t *testing.T) {
 	}
 }
 
-func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
+func TestRunDataSourceReadsAttempts(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	record := func(ctx context.Context) error {
@@ -85,7 +85,8 @@ func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
 		return f.store.Record(ctx, []dispatcher.Record{{
 			RunKey: held[0].RunKey, Node: 1, Token: held[0].Token, Attempt: held[0].Attempt,
 			Outcome: dispatcher.Outcome{
-				State: dispatcher.RunFailed, StartedAt: now, EndedAt: now, HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "the target answered 500",
+				State: dispatcher.RunFailed, StartedAt: now, EndedAt: now,
+				HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "the target responded with 500",
 				Response: &dispatcher.Response{
 					RequestID: "req-1", Headers: map[string]string{"server": "x"}, Body: "sorry", FunctionError: "Handled", LogTail: "END",
 					Phases: dispatcher.Phases{Connect: dispatcher.Duration(time.Millisecond), LastByte: dispatcher.Duration(time.Second)},
@@ -93,6 +94,7 @@ func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
 			},
 		}})
 	}
+	attempt := tfjsonpath.New("attempts").AtSliceIndex(0)
 	f.run(t,
 		resource.TestStep{Config: f.config(job(hook + daily))},
 		resource.TestStep{
@@ -103,7 +105,7 @@ func TestDataSourceReadsTheAttemptsOfARun(t *testing.T) {
 			`),
 			ConfigStateChecks: []statecheck.StateCheck{
 				statecheck.ExpectKnownValue("data.carillon_run.one", tfjsonpath.New("job"), knownvalue.StringExact("nightly")),
-				statecheck.ExpectKnownValue("data.carillon_run.one", tfjsonpath.New("attempts").AtSliceIndex(0), knownvalue.ObjectPartial(map[string]knownvalue.Check{
+				statecheck.ExpectKnownValue("data.carillon_run.one", attempt, knownvalue.ObjectPartial(map[string]knownvalue.Check{
 					"attempt": knownvalue.Int64Exact(1), "http_status": knownvalue.Int64Exact(500), "class": knownvalue.StringExact("http_5xx"),
 					"response": knownvalue.ObjectExact(map[string]knownvalue.Check{
 						"request_id": knownvalue.StringExact("req-1"), "body": knownvalue.StringExact("sorry"), "body_truncated": knownvalue.Bool(false),

@@ -11,26 +11,27 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// reportProblems adds an error for each fault, at the attribute it points to.
+// reportProblems adds an error for each problem, at the attribute that it points to.
 func reportProblems(diags *diag.Diagnostics, problems []dispatcher.Problem) {
-	for _, f := range problems {
-		diags.AddAttributeError(attributePath(f.Path), "Invalid value ("+f.Code+")", located(f))
+	for _, p := range problems {
+		diags.AddAttributeError(attributePath(p.Path), "Invalid value ("+p.Code+")", messageWithPath(p))
 	}
 }
 
-// reportWarnings adds a warning for each fault, at the attribute it points to.
+// reportWarnings adds a warning for each problem, at the attribute that it points to.
 func reportWarnings(diags *diag.Diagnostics, problems []dispatcher.Problem) {
-	for _, f := range problems {
-		diags.AddAttributeWarning(attributePath(f.Path), "Probably not meant ("+f.Code+")", located(f))
+	for _, p := range problems {
+		diags.AddAttributeWarning(attributePath(p.Path), "Possible mistake ("+p.Code+")", messageWithPath(p))
 	}
 }
 
-// located puts the attribute's path before the message: of a nested attribute, Terraform
-// shows only where the outermost one stands. Of a calendar's rules the message begins with
-// the pointer, which the path takes the place of.
-func located(f dispatcher.Problem) string {
-	at, message := attributePath(f.Path).String(), f.Message
-	if rest, said := strings.CutPrefix(message, strings.TrimPrefix(f.Path, "/")); said && strings.Count(f.Path, "/") > 1 {
+// messageWithPath puts the attribute's path before the message, because Terraform itself shows
+// only the outermost attribute. A message about a calendar's rule begins with its JSON pointer;
+// the path replaces it.
+func messageWithPath(p dispatcher.Problem) string {
+	at, message := attributePath(p.Path).String(), p.Message
+	rest, pointed := strings.CutPrefix(message, strings.TrimPrefix(p.Path, "/"))
+	if pointed && strings.Count(p.Path, "/") > 1 {
 		message = strings.TrimLeft(rest, ": ")
 	}
 	if at == "" {
@@ -39,12 +40,15 @@ func located(f dispatcher.Problem) string {
 	return at + ": " + message
 }
 
-// lists are the attributes that hold lists.
-var lists = []string{"rules", "dates", "weekdays", "days_of_month", "bases", "delays"}
+// mapAttributes and listAttributes are the attributes whose children are keys of a map and
+// indexes of a list. A JSON pointer does not tell the two from names of attributes.
+var (
+	mapAttributes  = []string{"triggers", "headers", "node_labels", "session_tags", "secrets"}
+	listAttributes = []string{"rules", "dates", "weekdays", "days_of_month", "bases", "delays"}
+)
 
-// attributePath turns a JSON pointer of the API into the path of the attribute that it
-// comes from: "/triggers/nightly/expression" into triggers["nightly"].expression. The two
-// differ only in that keys of maps and indexes of lists are marked in a path.
+// attributePath turns a JSON pointer of the API into the path of the attribute:
+// "/triggers/nightly/expression" into triggers["nightly"].expression.
 func attributePath(pointer string) path.Path {
 	p := path.Empty()
 	inMap, inList := false, false
@@ -61,10 +65,10 @@ func attributePath(pointer string) path.Path {
 		default:
 			p = p.AtName(token)
 		}
-		inMap = !inMap && (token == "triggers" || token == "headers" || token == "node_labels" || token == "session_tags" || token == "secrets")
-		inList = slices.Contains(lists, token)
+		inMap = !inMap && slices.Contains(mapAttributes, token) // a trigger may be named "headers"
+		inList = slices.Contains(listAttributes, token)
 		if token == "payload" {
-			return p // an opaque text to Terraform: nothing within it has a path
+			return p // Terraform sees one string, so there is no path into it
 		}
 	}
 	return p

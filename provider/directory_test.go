@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// directory is a Terraform working directory that uses the built provider, for what
-// plugin-testing does not show: warnings, and the words of errors.
+// directory is a Terraform working directory that uses the built provider. plugin-testing does not
+// show warnings and the texts of errors; these tests run the command to see them.
 type directory struct {
 	path string
 	env  []string
 }
 
-// directory makes one with these files of configuration. The endpoint and token of the
-// fixture are in its environment.
+// directory creates one with these configuration files. Its environment holds the endpoint and
+// token of the fixture.
 func (f *fixture) directory(t *testing.T, files ...string) directory {
 	t.Helper()
 	binary, err := providerBinary()
@@ -44,13 +44,13 @@ func (f *fixture) directory(t *testing.T, files ...string) directory {
 	return d
 }
 
-// with returns d with more in its environment, which overrides what is there.
+// with returns d with additional environment variables, which override existing ones.
 func (d directory) with(environment ...string) directory {
 	d.env = append(slices.Clip(d.env), environment...)
 	return d
 }
 
-// terraform runs one command and returns all that it prints.
+// terraform runs one command and returns everything that it prints.
 func (d directory) terraform(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), needTerraform(t), append(arguments, "-no-color")...)
@@ -59,7 +59,7 @@ func (d directory) terraform(t *testing.T, arguments ...string) (string, error) 
 	return string(output), err
 }
 
-// must is terraform where a failure ends the test.
+// must is terraform, but a failure ends the test.
 func (d directory) must(t *testing.T, arguments ...string) string {
 	t.Helper()
 	output, err := d.terraform(t, arguments...)
@@ -69,7 +69,7 @@ func (d directory) must(t *testing.T, arguments ...string) string {
 	return output
 }
 
-// mustFail fails the test unless terraform fails and says all of wants.
+// mustFail fails the test unless terraform fails and prints all of wants.
 func (d directory) mustFail(t *testing.T, arguments []string, wants ...string) string {
 	t.Helper()
 	output, err := d.terraform(t, arguments...)
@@ -80,7 +80,7 @@ func (d directory) mustFail(t *testing.T, arguments []string, wants ...string) s
 	return output
 }
 
-// mustSay looks for texts however Terraform breaks its lines.
+// mustSay fails the test unless output contains all of wants, wherever Terraform breaks its lines.
 func mustSay(t *testing.T, output string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
@@ -90,7 +90,7 @@ func mustSay(t *testing.T, output string, wants ...string) {
 	}
 }
 
-// words matches text however Terraform breaks its lines.
+// words matches text wherever Terraform breaks its lines.
 func words(text string) *regexp.Regexp {
 	parts := strings.Fields(text)
 	for i := range parts {

@@ -1,28 +1,35 @@
-// Package provider is the Terraform provider of Carillon: resources carillon_app,
-// carillon_calendar and carillon_job, data sources carillon_runs and carillon_nodes.
+// Package provider is the Terraform provider of Carillon: the resources carillon_app,
+// carillon_calendar and carillon_job, and the data sources carillon_runs, carillon_run and
+// carillon_nodes.
+//
+// # A resource
+//
+// Each resource reads from top to bottom: type, model, Metadata, Schema, Configure, Create,
+// Read, Update, Delete and ImportState, then two functions between its model and the domain.
+// expandJob turns a model into a dispatcher.Job, flattenJob turns a job from the API into a
+// model. The job is too large for one file; the files job_*.go and target_*.go hold its parts.
 //
 // # One source of truth
 //
-// What is valid is decided by package dispatcher. A configuration becomes a domain object
-// (the readers in job_model.go, calendar_model.go and app_resource.go), the object's
-// Validate returns faults with JSON pointers, and diagnostics.go turns the pointers into
-// attribute paths. The faults of the API's 422 answers go the same way, so a mistake reads
-// the same at plan and at apply. What is unknown at plan is marked as deferred and judged at
-// apply.
+// Package dispatcher decides what is valid. The result of expanding is a domain object. Its
+// Validate method returns problems with JSON pointers, and diagnostics.go turns the pointers
+// into attribute paths. Problems from the API's 422 responses take the same way, so a mistake
+// reads the same at plan and at apply. Values that are unknown at plan are remembered by the
+// expander and checked at apply.
 //
 // # Plans that stay empty
 //
-// The state of a job and its next fire times move with time. They are computed and refreshed
-// by Read, and become unknown in a plan only if something that a user wrote changes. What
-// the API resolves (dialect, time zone, rules for daylight saving) is resolved at plan by the
-// same code, so a plan states it. What a calendar excludes is not known there: the same plan
-// may make or change it. Two texts that mean the same (60s and 1m, or one instant in two
-// zones) are no difference: text.go for what the API answers, keepIfSame for what the
-// configuration says.
+// The state of a job and its next fire times change with time. Read refreshes them, and a plan
+// marks them as unknown only if something that the user wrote changes. Values that the API
+// resolves (dialect, time zone, rules for daylight saving) are resolved at plan by the same
+// code, so the plan shows them. The exclusions of a calendar are not known there, because the
+// same plan may create or change the calendar. Two strings that mean the same (60s and 1m, or
+// one instant in two zones) are no difference: the types in attribute_types.go compare what the
+// API returns, and keepEquivalent compares what the configuration says.
 //
 // # No blind overwriting
 //
-// Create sends If-None-Match: *, Update and Delete send If-Match with the revision of the
-// state that the plan was made from. A change from outside between plan and apply is
-// therefore an error that names both revisions, never lost.
+// Create sends If-None-Match: *. Update and Delete send If-Match with the revision in the state
+// that the plan was made from. So a change between plan and apply is never lost: the apply fails
+// with an error that names both revisions.
 package provider

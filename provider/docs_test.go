@@ -26,7 +26,7 @@ const (
 	examplesDir = "../examples"
 )
 
-func TestPagesAreThoseOfTheSchema(t *testing.T) {
+func TestPagesMatchSchemaAndExamples(t *testing.T) {
 	t.Parallel()
 	for name, page := range pages(t) {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestEveryAttributeIsDescribed(t *testing.T) {
 	}
 }
 
-// schemas returns the schemas as Terraform gets them, by name of their page without its end.
+// schemas returns the schemas as Terraform gets them, by the name of their page without extension.
 func schemas(t *testing.T) map[string]*tfprotov6.Schema {
 	t.Helper()
 	server := providerserver.NewProtocol6(provider.New("test")())()
@@ -113,7 +113,7 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-// writeAttributes writes what a user sets before what a user reads.
+// writeAttributes writes the arguments before the read-only attributes.
 func writeAttributes(b *strings.Builder, attributes []*tfprotov6.SchemaAttribute) {
 	for _, part := range []struct {
 		title string
@@ -148,7 +148,7 @@ func writeList(b *strings.Builder, attributes []*tfprotov6.SchemaAttribute, hold
 	}
 }
 
-// kindOf says of what type an attribute is, and whether it must be set.
+// kindOf returns the type of an attribute, and whether it is required, optional or sensitive.
 func kindOf(a *tfprotov6.SchemaAttribute) string {
 	kind := ""
 	switch {

@@ -25,8 +25,7 @@ import (
 	"github.com/carillon-dev/carillon/provider"
 )
 
-// fixture is the API over a database of its own, and a client that stands for anyone who
-// changes things outside of Terraform.
+// fixture is the API over its own database, and a client that makes changes outside of Terraform.
 type fixture struct {
 	store    dispatcher.Store
 	outside  *client.Client
@@ -34,7 +33,7 @@ type fixture struct {
 	token    string
 }
 
-// newFixture starts one. It skips the test where there is no terraform to run it with.
+// newFixture starts a fixture. It skips the test if there is no terraform.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	needTerraform(t)
@@ -104,15 +103,14 @@ provider "carillon" {
 `, arguments)
 }
 
-// app is what jobs in tests belong to.
+// app is the app of all jobs in tests.
 const app = `
 resource "carillon_app" "a" {
   name = "crm"
 }
 `
 
-// job returns a job crm/nightly with these attributes besides app and name; what is not
-// given is that of a valid job.
+// job returns a job crm/nightly with these attributes in addition to app and name.
 func job(attributes string) string {
 	return app + fmt.Sprintf("resource \"carillon_job\" \"j\" {\n app = carillon_app.a.name\n name = \"nightly\"\n%s\n}\n", attributes)
 }
@@ -127,7 +125,7 @@ func (f *fixture) readJob(ctx context.Context) (dispatcher.Job, error) {
 	return f.outside.Job(ctx, "crm", "nightly")
 }
 
-// change changes crm/nightly outside of Terraform, however it stands.
+// change edits crm/nightly outside of Terraform, whatever its revision.
 func (f *fixture) change(ctx context.Context, edit func(*dispatcher.Job)) error {
 	job, err := f.readJob(ctx)
 	if err != nil {
@@ -138,7 +136,7 @@ func (f *fixture) change(ctx context.Context, edit func(*dispatcher.Job)) error 
 	return err
 }
 
-// fire has a node claim the next fire of each trigger, as time passing would.
+// fire lets a node claim the next fire of each trigger, as would happen in time.
 func (f *fixture) fire(ctx context.Context) error {
 	now := time.Now().UTC()
 	node := dispatcher.Node{ID: 1, Name: "node", Version: "test", State: dispatcher.NodeActive}
@@ -163,7 +161,7 @@ func (f *fixture) fire(ctx context.Context) error {
 	return err
 }
 
-// do runs step before a step of Terraform.
+// do returns a PreConfig that runs step before a test step.
 func do(t *testing.T, step func(context.Context) error) func() {
 	return func() {
 		t.Helper()

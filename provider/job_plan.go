@@ -12,24 +12,27 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// ValidateConfig judges all that is known by the rules of the domain.
-func (r *jobResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+// ValidateConfig checks all known values by the rules of the domain.
+func (r *jobResource) ValidateConfig(
+	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
+) {
 	var config jobModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	var read reader
-	job := readJob(ctx, &read, config)
+	var e expander
+	job := expandJob(ctx, &e, config)
 	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", job.App) // part of the job's address, so Validate leaves it out
+	dispatcher.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
 	problems.AddError("", job.Validate())
-	reportProblems(&resp.Diagnostics, read.judge(problems.Err()))
-	reportWarnings(&resp.Diagnostics, read.known(r.warn(job)))
+	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
+	reportWarnings(&resp.Diagnostics, e.aboutKnown(r.warnings(job)))
 }
 
-// warn returns what the API will warn of if the job is declared at the present.
-func (r *jobResource) warn(job dispatcher.Job) dispatcher.Problems {
+// warnings returns what the API would warn of if the job were declared now. It does not know
+// which fires a calendar excludes: the same plan may create or change the calendar.
+func (r *jobResource) warnings(job dispatcher.Job) dispatcher.Problems {
 	job.UpdatedAt = r.now().UTC()
 	triggers := map[string]dispatcher.Trigger{}
 	for name, t := range job.Triggers {
@@ -37,12 +40,14 @@ func (r *jobResource) warn(job dispatcher.Job) dispatcher.Problems {
 		triggers[name] = t
 	}
 	job.Triggers = triggers
-	return job.Warn(nil) // what its calendars exclude is not known here
+	return job.Warn(nil)
 }
 
-// ModifyPlan states in the plan what the API will resolve, refuses instants that are past,
-// and decides whether anything really changes.
-func (r *jobResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+// ModifyPlan puts the values that the API will resolve into the plan, refuses instants in the
+// past, and marks the computed attributes as unknown only if something else changes.
+func (r *jobResource) ModifyPlan(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) {
 	if req.Plan.Raw.IsNull() {
 		return // a destroy
 	}
@@ -52,21 +57,21 @@ func (r *jobResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	var old *dispatcher.Job
 	if !req.State.Raw.IsNull() {
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		job := readJob(ctx, &reader{}, state)
+		job := expandJob(ctx, &expander{}, state)
 		old = &job
 	}
-	r.resolve(ctx, &resp.Diagnostics, old, config, &plan)
+	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
 	}
 	if old != nil {
-		if importID(plan.App, plan.Name) == importID(state.App, state.Name) { // else another one takes its place
-			reportProblems(&resp.Diagnostics, checkKept(ctx, write[jobModel]{plan, config, &state}))
+		if importID(plan.App, plan.Name) == importID(state.App, state.Name) { // not a replacement
+			reportProblems(&resp.Diagnostics, keptSecretProblems(ctx, plan, config, state))
 		}
 		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 		if resp.Plan.Raw.Equal(req.State.Raw) {
-			return // nothing but the way of writing it differs, if that
+			return // no change, or only another way to write the same
 		}
 	}
 	plan.State, plan.Revision = types.StringUnknown(), types.Int64Unknown()
@@ -74,42 +79,47 @@ func (r *jobResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 
-// resolve fills in what the configuration leaves to be resolved, for each trigger that is
-// known in full. old is the job in state, nil for a new one.
-func (r *jobResource) resolve(ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, config jobModel, plan *jobModel) {
-	var read reader
-	job := readJob(ctx, &read, config)
-	job.Enabled = job.Enabled && read.settled("/enabled") // if it comes to be disabled, it may be past
+// resolveTriggers plans what the API will resolve for each trigger that is completely known.
+// Attributes that the configuration leaves out are resolved again, so the plan also undoes a
+// change that was made to them outside of Terraform. old is the job in the state, nil for a
+// new one.
+func (r *jobResource) resolveTriggers(
+	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, config jobModel, plan *jobModel,
+) {
+	var e expander
+	job := expandJob(ctx, &e, config)
+	job.Enabled = job.Enabled && e.allKnown("/enabled") // a disabled job may have instants in the past
 	triggers := plan.Triggers.Elements()
 	for name := range job.Triggers {
 		object, _ := triggers[name].(types.Object)
 		var m triggerModel
-		if !read.settled(dispatcher.Pointer("triggers", name)) || !(&reader{}).object(ctx, "", object, &m) {
+		if !e.allKnown(dispatcher.Pointer("triggers", name)) || !(&expander{}).object(ctx, "", object, &m) {
 			continue
 		}
-		t, err := r.revise(old, job, name)
+		t, err := r.resolve(old, job, name)
 		var problems dispatcher.Problems
 		problems.AddError("", err)
 		reportProblems(diags, problems)
-		// Also what is left out and was changed outside goes back to what it resolves to.
-		m.Dialect, m.Timezone = word(t.Dialect), word(t.Timezone)
-		m.Gap, m.Overlap = word(t.Gap), word(t.Overlap)
-		triggers[name] = objectFrom(ctx, diags, triggersType().ElemType.(types.ObjectType), m)
+		m.Dialect, m.Timezone = flattenOptional(t.Dialect), flattenOptional(t.Timezone)
+		m.Gap, m.Overlap = flattenOptional(t.Gap), flattenOptional(t.Overlap)
+		triggers[name] = flattenObject(ctx, diags, triggerType(), m)
 	}
 	if !plan.Triggers.IsUnknown() && !diags.HasError() {
-		plan.Triggers = mapFrom(ctx, diags, triggersType().ElemType, triggers)
+		plan.Triggers = flattenMap(ctx, diags, triggerType(), triggers)
 	}
 }
 
-// revise returns a trigger as the API will store it. It asks the domain about this trigger
-// alone: the rest of the job may not be known yet, the names of app and job included, of
-// which only H would make something.
-func (r *jobResource) revise(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
+// resolve returns a trigger as the API will store it. It applies a job that has this trigger
+// alone, because the rest may be unknown. Unknown names of app and job are replaced too: only
+// the hash of H depends on them, and an expression with H then counts as unknown.
+func (r *jobResource) resolve(old *dispatcher.Job, job dispatcher.Job, name string) (dispatcher.Trigger, error) {
 	alone := dispatcher.Job{
 		App: cmp.Or(job.App, "app"), Name: cmp.Or(job.Name, "job"), Enabled: job.Enabled,
-		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: dispatcher.Methods[0], Timeout: dispatcher.DefaultTimeout}},
+		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
+			URL: "https://example.com/", Method: dispatcher.Methods[0], Timeout: dispatcher.DefaultTimeout,
+		}},
 		Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]},
 	}
-	revised, _, err := dispatcher.Apply(old, alone, 0, nil, r.now())
-	return revised.Triggers[name], err
+	applied, _, err := dispatcher.Apply(old, alone, 0, nil, r.now())
+	return applied.Triggers[name], err
 }

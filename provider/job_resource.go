@@ -2,12 +2,10 @@ package provider
 
 import (
 	"context"
-	"net/http"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -20,91 +18,124 @@ var (
 	_ resource.ResourceWithValidateConfig = (*jobResource)(nil)
 )
 
-// jobResource is carillon_job; its schema, model and plan are in the job_*.go files beside.
+// jobResource is carillon_job. Its model is in job_model.go, Schema in job_schema.go, and
+// ValidateConfig and ModifyPlan in job_plan.go.
 type jobResource struct {
-	definition[jobModel, dispatcher.Job]
-	now func() time.Time // judges whether an instant is past
+	conn *connection
+	now  func() time.Time // decides whether an instant is in the past
 }
 
 func newJobResource() resource.Resource {
-	r := &jobResource{now: time.Now} //nolint:forbidigo // a plan is made at the present; tests set another
-	r.kind = "job"
-	r.api = calls[jobModel, dispatcher.Job]{
-		put: putJob,
-		read: func(ctx context.Context, conn *connection, m jobModel) (dispatcher.Job, error) {
-			return conn.Job(ctx, m.App.ValueString(), m.Name.ValueString())
-		},
-		remove: func(ctx context.Context, conn *connection, m jobModel, cond client.Condition) error {
-			return conn.DeleteJob(ctx, m.App.ValueString(), m.Name.ValueString(), cond)
-		},
-		model:    newJobModel,
-		id:       func(m jobModel) string { return importID(m.App, m.Name) },
-		revision: func(m jobModel) types.Int64 { return m.Revision },
-		current:  func(job dispatcher.Job) int64 { return job.Revision },
-		warnings: func(job dispatcher.Job) []dispatcher.Problem { return job.Warnings },
-		gone:     warnOfDeleted,
-	}
-	return r
+	return &jobResource{now: time.Now} //nolint:forbidigo // a plan is made now; tests set another time
 }
 
-func (r *jobResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	importNested(ctx, r.kind, "billing/nightly-report", req, resp)
+func (r *jobResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_job"
 }
 
-// putJob writes the job of a plan. What was unknown at plan is judged here for the first time:
-// by us as well as by the API, because the wire has no form for a text that is no duration.
-func putJob(ctx context.Context, conn *connection, w write[jobModel], cond client.Condition) (dispatcher.Job, error) {
-	var read reader
-	job := readJob(ctx, &read, w.plan)
-	job.Target = job.Target.WithSecrets(writtenSecrets(ctx, &read, job, w))
-	if problems := read.judge(job.Validate()); len(problems) > 0 {
-		return dispatcher.Job{}, &client.Error{Status: http.StatusUnprocessableEntity, Problems: problems}
-	}
-	return conn.PutJob(ctx, job, cond)
+func (r *jobResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	r.conn = configured(req.ProviderData)
 }
 
-// checkKept returns the faults of secrets that keep their value though the URL that they are sent to
-// has changed, at the attribute to change.
-func checkKept(ctx context.Context, w write[jobModel]) dispatcher.Problems {
-	var read reader
-	job, old := readJob(ctx, &read, w.plan), readJob(ctx, &reader{}, *w.state)
-	stored := old.Target.Secrets()
-	for path, secret := range stored {
-		if secret.Reference == "" {
-			stored[path] = dispatcher.Secret{Stored: true}
-		}
+func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan, config jobModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...) // write-only values are in no plan
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
 	}
-	var problems dispatcher.Problems
-	kept := job.Target.WithSecrets(writtenSecrets(ctx, &read, job, w))
-	if read.settled("/target/webhook/url") {
-		problems.AddError("/target", kept.CheckKept(old.Target.WithSecrets(stored)))
+	// An invalid job is reported before any request is made.
+	job, problems := plannedJob(ctx, plan, config, nil)
+	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
 	}
-	for i, f := range problems {
-		problems[i].Path = strings.TrimSuffix(f.Path, "/stored") + "/value_version"
+	job, err := r.conn.PutJob(ctx, job, client.Condition{Absent: true})
+	if err != nil {
+		r.conn.reportCreate(&resp.Diagnostics, "job", importID(plan.App, plan.Name), err)
+		return
 	}
-	return problems
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, plan))
+	reportWarnings(&resp.Diagnostics, job.Warnings) // the API also knows the exclusions of calendars
 }
 
-// writtenSecrets returns the secrets of a planned job by their pointers in its target: of those
-// that are no references, the value if its version is another than before, else that it stays.
-func writtenSecrets(ctx context.Context, read *reader, job dispatcher.Job, w write[jobModel]) map[string]dispatcher.Secret {
-	var old dispatcher.Target
-	var before reader
-	if w.state != nil {
-		old = readJob(ctx, &before, *w.state).Target
+func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state jobModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
 	}
-	stored, configured := old.Secrets(), readJob(ctx, &reader{}, w.config).Target.Secrets()
-	secrets := job.Target.Secrets()
-	for path, secret := range secrets {
-		if secret.Reference != "" {
-			continue
-		}
-		prior, had := stored[path]
-		if at := "/target" + path; had && prior.Reference == "" && before.versions[at].Equal(read.versions[at]) {
-			secrets[path] = dispatcher.Secret{Stored: true}
-		} else {
-			secrets[path] = configured[path]
-		}
+	job, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
+		warnOfDeletion(&resp.Diagnostics, state)
+		resp.State.RemoveResource(ctx)
+		return
 	}
-	return secrets
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read job %q", importID(state.App, state.Name)), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, state))
+}
+
+func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, config, state jobModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	job, problems := plannedJob(ctx, plan, config, &state)
+	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	job, err := r.conn.PutJob(ctx, job, client.Condition{Revision: revision})
+	if isConflict(err) { // read the job again, so that the error can name both revisions
+		current, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update job %q", id), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, plan))
+	reportWarnings(&resp.Diagnostics, job.Warnings) // the API also knows the exclusions of calendars
+}
+
+func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state jobModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	app, name := state.App.ValueString(), state.Name.ValueString()
+	err := r.conn.DeleteJob(ctx, app, name, client.Condition{Revision: revision})
+	switch {
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
+	case isConflict(err):
+		current, err := r.conn.Job(ctx, app, name)
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+	default:
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete job %q", id), err)
+	}
+}
+
+func (r *jobResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	importNested(ctx, "job", "billing/nightly-report", req, resp)
+}
+
+// plannedJob returns the job to write with the secrets that must be sent, and the problems that
+// could not be found at plan because their values were unknown. The API would find most of them
+// too, but it has no form for a duration or an instant that cannot be parsed. state is nil for
+// a new job.
+func plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (dispatcher.Job, dispatcher.Problems) {
+	var e expander
+	job := expandJob(ctx, &e, plan)
+	job.Target = job.Target.WithSecrets(secretsToWrite(ctx, &e, job, config, state))
+	return job, e.problemsWith(job.Validate())
 }

@@ -3,9 +3,7 @@ package provider_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -93,7 +91,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 		resource.TestStep{
 			Config: f.config(job(fullJob)),
 			ConfigPlanChecks: planned(
-				// What the API resolves is stated in the plan.
+				// The plan shows the values that the API will resolve.
 				expect("triggers", "interval", "dialect").planned("interval"),
 				expect("triggers", "unix", "timezone").planned("UTC"),
 				expect("id").planned("crm/nightly"),
@@ -109,9 +107,10 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 		},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
-			// The API answers in its own words; that they mean the same is the next step.
+			// The API returns these in an equivalent form; TestImportedJobGivesAnEmptyPlan covers them.
 			ImportStateVerifyIgnore: []string{
-				"payload", "target.webhook.timeout", "retry.cap", "retry.delays.1", "retry.delays.2", "triggers.cron.misfire_after", "triggers.cron.start_at",
+				"payload", "target.webhook.timeout", "retry.cap", "retry.delays.1", "retry.delays.2",
+				"triggers.cron.misfire_after", "triggers.cron.start_at",
 			},
 		},
 	)
@@ -122,7 +121,7 @@ func TestImportedJobGivesAnEmptyPlan(t *testing.T) {
 	f := newFixture(t)
 	resources := job(fullJob)
 	f.directory(t, f.config(resources)).must(t, "apply", "-auto-approve")
-	// Another state, which knows nothing of what was applied.
+	// A second, empty state imports the applied resources.
 	resources += `
 		import {
 		  to = carillon_app.a
@@ -136,7 +135,7 @@ func TestImportedJobGivesAnEmptyPlan(t *testing.T) {
 	mustSay(t, output, "2 to import, 0 to add, 0 to change, 0 to destroy")
 }
 
-func TestJobUpdateKeepsWhatDidNotChange(t *testing.T) {
+func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -168,67 +167,7 @@ func TestJobUpdateKeepsWhatDidNotChange(t *testing.T) {
 	)
 }
 
-func TestTheSameInOtherWordsIsNoChange(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	text := func(timeout, misfire, start, payload string) string {
-		return f.config(job(fmt.Sprintf(`
-			target   = { webhook = { url = "https://example.com/", timeout = %q } }
-			triggers = { t = { expression = "@daily", misfire_after = %q, jitter = %[2]q, start_at = %q } }
-			payload  = %q`, timeout, misfire, start, payload)))
-	}
-	f.run(t,
-		resource.TestStep{Config: text("60s", "90s", "2030-01-01T02:00:00+02:00", `{"a":1,"b":2}`)},
-		resource.TestStep{
-			Config:           text("1m0s", "1m30s", "2030-01-01T00:00:00Z", `{ "b": 2, "a": 1 }`),
-			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
-		},
-		resource.TestStep{
-			Config:           text("61s", "1m30s", "2030-01-01T00:00:00Z", `{ "b": 2, "a": 1 }`),
-			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
-		},
-	)
-}
-
-func TestEmptyAndNullStayAsWritten(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.run(t,
-		resource.TestStep{Config: f.config(job(`
-			target   = { webhook = { url = "https://example.com/", headers = {} } }
-			payload  = jsonencode(null)
-			node_labels = {}
-			triggers = {}`))},
-		resource.TestStep{Config: f.config(job(`
-			target   = { webhook = { url = "https://example.com/", headers = null } }
-			payload  = null
-			triggers = {}`))},
-	)
-}
-
-func TestTimePassingIsNoChange(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	var before dispatcher.Job
-	f.run(t,
-		resource.TestStep{Config: f.config(job(hook + daily))},
-		resource.TestStep{
-			PreConfig: do(t, func(ctx context.Context) (err error) {
-				if before, err = f.readJob(ctx); err != nil {
-					return err
-				}
-				return f.fire(ctx)
-			}),
-			Config:           f.config(job(hook + daily)),
-			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
-		},
-	)
-	if before.Triggers["t"].NextFireTime == nil {
-		t.Error("the trigger had no next fire time, so nothing moved")
-	}
-}
-
-func TestChangesOutsideShowAsDifferences(t *testing.T) {
+func TestOutsideChangesAreUndone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	config := f.config(job(hook + daily))
@@ -241,7 +180,7 @@ func TestChangesOutsideShowAsDifferences(t *testing.T) {
 		func(j *dispatcher.Job) { j.Payload = json.RawMessage(`7`) },
 		func(j *dispatcher.Job) { j.Enabled = false },
 		func(j *dispatcher.Job) { j.Triggers["other"] = j.Triggers["t"] },
-		func(j *dispatcher.Job) { // what the configuration leaves out
+		func(j *dispatcher.Job) { // an attribute that the configuration leaves out
 			t := j.Triggers["t"]
 			t.Timezone = "Asia/Tokyo"
 			j.Triggers["t"] = t
@@ -273,7 +212,7 @@ func TestChangesOutsideShowAsDifferences(t *testing.T) {
 	f.run(t, steps...)
 }
 
-func TestPauseOutsideIsNoDifference(t *testing.T) {
+func TestOutsidePauseIsNoChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -286,12 +225,12 @@ func TestPauseOutsideIsNoDifference(t *testing.T) {
 			Config:           f.config(job(hook + daily)),
 			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
 		},
-		// The pause counted the revision up; what is planned after it must still apply.
+		// The pause changed the revision; a plan made afterwards must still apply.
 		resource.TestStep{Config: f.config(job(hook + daily + `description = "changed"`))},
 	)
 }
 
-func TestDeletedOutsideIsCreatedAgain(t *testing.T) {
+func TestJobDeletedOutsideIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -325,24 +264,30 @@ func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
 	})
 	f.run(t,
 		resource.TestStep{Config: f.config(job(hook + daily))},
-		resource.TestStep{Config: changed, ConfigPlanChecks: planned(edit), ExpectError: words(`made for revision 1 of job "crm/nightly", but it is now at revision 2`)},
+		resource.TestStep{
+			Config: changed, ConfigPlanChecks: planned(edit),
+			ExpectError: words(`made for revision 1 of job "crm/nightly", but it is now at revision 2`),
+		},
 		resource.TestStep{
 			Config: f.config(job(hook + daily)), ConfigPlanChecks: planned(edit), Destroy: true,
 			ExpectError: words(`made for revision 2 of job "crm/nightly", but it is now at revision 3`),
 		},
-		resource.TestStep{Config: changed, ConfigPlanChecks: planned(remove), ExpectError: words(`revision 3 of job "crm/nightly", which no longer exists`)},
+		resource.TestStep{
+			Config: changed, ConfigPlanChecks: planned(remove),
+			ExpectError: words(`revision 3 of job "crm/nightly", which no longer exists`),
+		},
 		resource.TestStep{
 			Config: strings.ReplaceAll(f.config(app), `"crm"`, "\"crm\"\n description = \"planned\""), ConfigPlanChecks: planned(editApp),
 			ExpectError: words(`made for revision 1 of app "crm", but it is now at revision 2`),
 		},
-		resource.TestStep{Config: f.config(app)}, // so that what is left can be destroyed
+		resource.TestStep{Config: f.config(app)}, // a valid configuration, so that destroy works
 	)
 	if _, err := f.readJob(t.Context()); err == nil {
-		t.Error("the job came back from the dead")
+		t.Error("the deleted job was created again")
 	}
 }
 
-func TestDestroyOfWhatIsGoneIsDone(t *testing.T) {
+func TestDestroyOfMissingJobSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	remove := between(func(ctx context.Context) error { return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{}) })
@@ -384,7 +329,7 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestImportIDsAreChecked(t *testing.T) {
+func TestInvalidImportIDsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	step := func(id, want string) resource.TestStep {
@@ -402,99 +347,4 @@ func TestImportIDsAreChecked(t *testing.T) {
 			Config: f.config(app), ResourceName: "carillon_app.a", ImportState: true, ImportStateId: "a b", ExpectError: words(`(import_id)`),
 		},
 	)
-}
-
-func TestWarningsAreShown(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	d := f.directory(t, f.config(job(`
-		target   = { webhook = { url = "https://example.com/", method = "GET" } }
-		payload  = "{}"
-		triggers = {}`)))
-	mustSay(t, d.must(t, "apply", "-auto-approve"), "Probably not meant (body_method)", "payload: method GET sends no body")
-}
-
-func TestUnknownValuesAreJudgedAtApply(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	later := func(value string) string {
-		return "resource \"terraform_data\" \"later\" {\n input = " + value + "\n}\n"
-	}
-	f.run(t,
-		// Everything that may be unknown is, and is right.
-		resource.TestStep{
-			Config: f.config(later(`{ text = "0 0 2 * * ?", url = "https://example.com/", timeout = "5s", at = "2030-01-01T00:00:00Z", zone = "Asia/Tokyo", on = true, n = 3 }`) +
-				job(`
-				description = terraform_data.later.output.text
-				enabled     = terraform_data.later.output.on
-				payload     = jsonencode(terraform_data.later.output.n)
-				target = { webhook = {
-					url = terraform_data.later.output.url, timeout = terraform_data.later.output.timeout
-					body = "{{.Job}} {{json .Payload}} ${terraform_data.later.output.text}"
-					headers = { A = terraform_data.later.output.text } } }
-				triggers = {
-					t = { expression = terraform_data.later.output.text, timezone = terraform_data.later.output.zone }
-					u = { expression = "@daily", start_at = terraform_data.later.output.at, repeat_count = terraform_data.later.output.n }
-				}`)),
-			ConfigPlanChecks: planned(
-				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("triggers").AtMapKey("t").AtMapKey("dialect")),
-			),
-			ConfigStateChecks: []statecheck.StateCheck{
-				expect("triggers", "t", "dialect").stored("quartz"), expect("triggers", "u", "dialect").stored("unix"),
-			},
-		},
-		// Whole parts are unknown, and what is in them is wrong.
-		resource.TestStep{
-			Config: f.config(strings.ReplaceAll(later(`{ text = "60 * * * *", timeout = "5" }`)+job(`
-				target = { webhook = { url = "https://example.com/", timeout = terraform_data.again.output.timeout } }
-				triggers = { t = { expression = terraform_data.again.output.text } }`), `"later"`, `"again"`)),
-			ExpectError: regexp.MustCompile(`(?s)duration_unit.*target.webhook.timeout: .*cron_range.*triggers\["t"\].expression: `),
-		},
-		// What is known beside it is judged at plan all the same.
-		resource.TestStep{
-			Config: f.config(later(`"new"`) + job(`
-				target = { webhook = { url = terraform_data.later.output } }
-				triggers = { t = { expression = terraform_data.later.output, timezone = "CEST" } }`)),
-			ConfigPlanChecks: planned(between(func(context.Context) error { return errors.New("it was planned") })),
-			ExpectError:      regexp.MustCompile(`tz_unknown`),
-		},
-		resource.TestStep{Config: f.config(app)}, // so that it can be destroyed
-	)
-}
-
-func TestInstantInThePastIsRefusedWhenNew(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	d := f.directory(t, f.config(job(hook+`triggers = { t = { expression = "at(2001-01-01T00:00:00Z)" } }`)))
-	d.mustFail(t, []string{"plan"}, "Invalid value (at_past)", `triggers["t"].expression:`)
-	d = f.directory(t, f.config(job(hook+`triggers = { t = { expression = "@daily", end_at = "2001-01-01T00:00:00Z" } }`)))
-	d.mustFail(t, []string{"plan"}, "Invalid value (at_past)", `triggers["t"].end_at:`)
-}
-
-func TestWhatIsNullIsReportedOnce(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	for _, attributes := range []string{
-		hook + `triggers = { t = { expression = null } }`,
-		`target = { webhook = { url = null } }` + "\n" + daily,
-	} {
-		output := f.directory(t, f.config(job(attributes))).mustFail(t, []string{"plan"})
-		if n := strings.Count(output, "Error: "); n != 1 {
-			t.Errorf("%s: %d errors, want one:\n%s", attributes, n, output)
-		}
-	}
-}
-
-func TestOddSchedulesAreWarnedAboutAtPlan(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	odd := `triggers = { t = { expression = "*/7 * * * *" }, u = { expression = "30 2 * * *", timezone = "Europe/Berlin" } }`
-	d := f.directory(t, f.config(job(hook+odd)))
-	mustSay(t, d.must(t, "plan"), "Probably not meant (step_uneven)", `triggers["t"].expression:`, "Probably not meant (dst)", `triggers["u"].expression:`)
-	mustSay(t, d.must(t, "apply", "-auto-approve"), "Probably not meant (step_uneven)")
-	mustSay(t, d.must(t, "plan"), "No changes.")
-	quiet := f.directory(t, f.config(job(hook+daily))).must(t, "plan")
-	if strings.Contains(quiet, "Probably not meant") {
-		t.Errorf("an ordinary schedule gives a warning:\n%s", quiet)
-	}
 }

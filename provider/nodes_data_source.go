@@ -14,6 +14,7 @@ import (
 
 var _ datasource.DataSourceWithConfigure = (*nodesDataSource)(nil)
 
+// nodesDataSource is carillon_nodes: all nodes of the fleet.
 type nodesDataSource struct{ conn *connection }
 
 func newNodesDataSource() datasource.DataSource { return &nodesDataSource{} }
@@ -43,35 +44,41 @@ func (d *nodesDataSource) Metadata(_ context.Context, req datasource.MetadataReq
 
 func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The dispatcher nodes, dead ones too until they are cleaned up. Needs a token that is bound to no app.",
+		MarkdownDescription: "The dispatcher nodes, including dead ones until Carillon purges them. Needs a token " +
+			"that is bound to no app.",
 		Attributes: map[string]schema.Attribute{
 			"nodes": schema.ListNestedAttribute{
 				Computed:            true,
 				MarkdownDescription: "The nodes.",
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"id":           computedString("Id of this start of the node: 16 hexadecimal digits, drawn at random at each start."),
-					"name":         computedString("A label, by default the host's name; two nodes may share it."),
+					"id":           computedString("Id of the node: 16 hexadecimal digits, random and new at each start."),
+					"name":         computedString("Name of the node, by default that of its host. It is a label, so two nodes may share it."),
 					"version":      computedString("Version of Carillon that the node runs."),
 					"state":        computedString("`active`, `paused`, `draining` or `dead`."),
 					"started_at":   computedTime("When the node started, by the database's clock."),
-					"heartbeat_at": computedTime("Latest heartbeat, by the database's clock."),
-					"in_flight":    computedInt("How many runs the node held at its latest heartbeat."),
-					"fires":        computedInt("How many fires the node claimed in the minute before."),
+					"heartbeat_at": computedTime("When the latest heartbeat arrived, by the database's clock."),
+					"in_flight":    computedInt("How many runs the node was working on at its latest heartbeat."),
+					"fires":        computedInt("How many fires the node claimed in the minute before its latest heartbeat."),
 					"labels": schema.MapAttribute{
-						Computed: true, ElementType: types.StringType, MarkdownDescription: "What jobs may require of a node by `node_labels`.",
+						Computed: true, ElementType: types.StringType,
+						MarkdownDescription: "The labels that jobs may require with `node_labels`.",
 					},
 					"share": schema.Float64Attribute{
-						Computed: true, MarkdownDescription: "The part of the fleet's fires that the node claimed in that minute, from 0 to 1.",
+						Computed:            true,
+						MarkdownDescription: "Share of the fleet's fires that the node claimed in that minute, from 0 to 1.",
 					},
-					"lag":          computedString("How late, at most, attempts began since the heartbeat before: a duration."),
-					"clock_offset": computedString("How far the node's wall clock is ahead of the database's, negative if behind: a duration. It moves no fire."),
+					"lag": computedString("The longest delay with which an attempt began between its last two heartbeats: a duration."),
+					"clock_offset": computedString("How far the node's clock is ahead of the database's: a duration, negative if behind. " +
+						"It does not affect when jobs fire."),
 				}},
 			},
 		},
 	}
 }
 
-func (d *nodesDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+func (d *nodesDataSource) Configure(
+	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
+) {
 	d.conn = configured(req.ProviderData)
 }
 
@@ -86,12 +93,12 @@ func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, re
 	}
 	m := nodesModel{Nodes: []nodeModel{}}
 	for _, node := range list.Items {
-		m.Nodes = append(m.Nodes, newNodeModel(ctx, &resp.Diagnostics, node))
+		m.Nodes = append(m.Nodes, flattenNode(ctx, &resp.Diagnostics, node))
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-func newNodeModel(ctx context.Context, diags *diag.Diagnostics, node dispatcher.Node) nodeModel {
+func flattenNode(ctx context.Context, diags *diag.Diagnostics, node dispatcher.Node) nodeModel {
 	return nodeModel{
 		ID:          types.StringValue(node.ID.String()),
 		Name:        types.StringValue(node.Name),
@@ -100,7 +107,7 @@ func newNodeModel(ctx context.Context, diags *diag.Diagnostics, node dispatcher.
 		StartedAt:   timetypes.NewRFC3339TimeValue(node.StartedAt),
 		HeartbeatAt: timetypes.NewRFC3339TimeValue(node.HeartbeatAt),
 		InFlight:    types.Int64Value(int64(node.InFlight)),
-		Labels:      mapFrom(ctx, diags, types.StringType, map[string]string(node.Labels)),
+		Labels:      flattenMap(ctx, diags, types.StringType, map[string]string(node.Labels)),
 		Fires:       types.Int64Value(int64(node.Fires)),
 		Share:       types.Float64Value(node.Share),
 		Lag:         types.StringValue(formatDuration(node.Lag)),

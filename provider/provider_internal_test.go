@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
-func TestPointersBecomePaths(t *testing.T) {
+func TestAttributePathFollowsJSONPointer(t *testing.T) {
 	t.Parallel()
 	for pointer, want := range map[string]string{
 		"":                                  "",
@@ -51,32 +51,33 @@ func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 		`timezone: timezone "CEST": no zone`:        {Path: "/timezone", Message: `timezone "CEST": no zone`},
 		`the app is disabled`:                       {Message: `the app is disabled`},
 	} {
-		if got := located(f); got != want {
-			t.Errorf("located(%v) = %s, want %s", f, got, want)
+		if got := messageWithPath(f); got != want {
+			t.Errorf("messageWithPath(%v) = %s, want %s", f, got, want)
 		}
 	}
 }
 
-func TestDurationsAreShort(t *testing.T) {
+func TestDurationsAreFormattedWithoutZeroParts(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		time.Minute: "1m", time.Hour: "1h", 90 * time.Second: "1m30s", time.Hour + time.Second: "1h0m1s",
 		10 * time.Minute: "10m", 20 * time.Hour: "20h", 250 * time.Millisecond: "250ms", 0: "0s", 30 * time.Second: "30s",
 	} {
 		got := formatDuration(dispatcher.Duration(d))
-		if got != want || !(durations{}).same(context.Background(), got, d.String()) && d != 0 {
+		if got != want || !(durations{}).equivalent(context.Background(), got, d.String()) && d != 0 {
 			t.Errorf("formatDuration(%s) = %s, want %s", d, got, want)
 		}
 	}
 }
 
-func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
+func TestInstantInThePastIsRefusedOnlyWhenNewOrChanged(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	r := &jobResource{now: func() time.Time { return now }}
 	declare := func(expression string) dispatcher.Job {
 		trigger := dispatcher.Trigger{
-			Schedule: dispatcher.Schedule{Expression: expression, Dialect: "at", Timezone: "UTC"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter,
+			Schedule: dispatcher.Schedule{Expression: expression, Dialect: "at", Timezone: "UTC"},
+			Enabled:  true, MisfireAfter: dispatcher.DefaultMisfireAfter,
 		}
 		return dispatcher.Job{Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
 	}
@@ -86,15 +87,15 @@ func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
 		job  dispatcher.Job
 		want bool
 	}{
-		"new and past":       {nil, past, true},
-		"new and to come":    {nil, future, false},
-		"past by now":        {&past, past, false},
-		"changed to past":    {&otherPast, past, true},
-		"changed to to come": {&past, future, false},
+		"new and in the past":           {nil, past, true},
+		"new and in the future":         {nil, future, false},
+		"unchanged and now in the past": {&past, past, false},
+		"changed to the past":           {&otherPast, past, true},
+		"changed to the future":         {&past, future, false},
 	} {
 		var problem *dispatcher.Problem
 		var problems dispatcher.Problems
-		_, err := r.revise(tt.old, tt.job, "t")
+		_, err := r.resolve(tt.old, tt.job, "t")
 		if errors.As(err, &problems) {
 			problem = &problems[0]
 		}
@@ -104,29 +105,30 @@ func TestInstantInThePastIsJudgedWhenNewOrChanged(t *testing.T) {
 	}
 }
 
-func TestEveryFaultIsReportedOnceAndUnknownsAreNot(t *testing.T) {
+func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	var diags diag.Diagnostics
-	trigger := objectFrom(ctx, &diags, triggersType().ElemType.(types.ObjectType), triggerModel{
-		Expression: types.StringUnknown(), Timezone: types.StringValue("CEST"), MisfireAfter: newText[durations]("1d"),
+	trigger := flattenObject(ctx, &diags, triggerType(), triggerModel{
+		Expression: types.StringUnknown(), Timezone: types.StringValue("CEST"), MisfireAfter: newSemanticString[durations]("1d"),
 	})
 	m := jobModel{
 		Name: types.StringUnknown(), Target: types.ObjectUnknown(targetType().AttrTypes),
-		Triggers: types.MapValueMust(triggersType().ElemType, map[string]attr.Value{"t": trigger}),
+		Triggers: types.MapValueMust(triggerType(), map[string]attr.Value{"t": trigger}),
 	}
-	var read reader
-	job := readJob(ctx, &read, m)
+	var e expander
+	job := expandJob(ctx, &e, m)
 	var got []string
-	for _, f := range read.judge(job.Validate()) {
-		got = append(got, f.Path+" "+f.Code)
+	for _, p := range e.problemsWith(job.Validate()) {
+		got = append(got, p.Path+" "+p.Code)
 	}
-	if diff := cmp.Diff([]string{"/triggers/t/misfire_after duration_unit", "/triggers/t/timezone tz_unknown"}, got); diff != "" || diags.HasError() {
-		t.Errorf("faults (-want +got), %v:\n%s", diags, diff)
+	want := []string{"/triggers/t/misfire_after duration_unit", "/triggers/t/timezone tz_unknown"}
+	if diff := cmp.Diff(want, got); diff != "" || diags.HasError() {
+		t.Errorf("problems (-want +got), %v:\n%s", diags, diff)
 	}
 }
 
-func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
+func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 	t.Parallel()
 	conn := &connection{endpoint: "https://host"}
 	for name, tt := range map[string]struct {
@@ -135,8 +137,12 @@ func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
 	}{
 		"server": {&client.Error{Status: 500, Title: "Internal Server Error", RequestID: "r1"},
 			`Carillon's API refused to create job "a/b" (500)`, "500 Internal Server Error\n\nRequest id: r1"},
-		"interrupt": {context.Canceled, "Interrupted", `The request to create job "a/b" was given up before its response came.`},
-		"faults": {&client.Error{Status: 400, Problems: dispatcher.Problems{{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"}}},
+		"interrupt": {context.Canceled, "Interrupted",
+			`The request to create job "a/b" was interrupted before the response arrived. It may have taken effect.`},
+		"problems": {
+			&client.Error{Status: 400, Problems: dispatcher.Problems{
+				{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"},
+			}},
 			"Invalid value (json_unknown_field)", `triggers["t"].x: no x`},
 	} {
 		var diags diag.Diagnostics
@@ -147,13 +153,13 @@ func TestErrorsOfTheAPIKeepWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestDeletedJobGivesAWarningIfItWasToBeDeleted(t *testing.T) {
+func TestAutomaticallyDeletedJobGivesAWarning(t *testing.T) {
 	t.Parallel()
-	m := jobModel{App: types.StringValue("billing"), Name: types.StringValue("once"), DeleteAfter: newText[durations]("24h")}
+	m := jobModel{App: types.StringValue("billing"), Name: types.StringValue("once"), DeleteAfter: newSemanticString[durations]("24h")}
 	var told, silent diag.Diagnostics
-	warnOfDeleted(&told, m)
-	m.DeleteAfter = text[durations]{types.StringNull()}
-	warnOfDeleted(&silent, m)
+	warnOfDeletion(&told, m)
+	m.DeleteAfter = durationString{types.StringNull()}
+	warnOfDeletion(&silent, m)
 	if told.WarningsCount() != 1 || told.HasError() || len(silent) != 0 {
 		t.Errorf("with delete_after_completion: %v, without: %v, want one warning and nothing", told, silent)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestProviderBlockIsChecked(t *testing.T) {
+func TestInvalidProviderBlocksAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	unset := []string{"CARILLON_ENDPOINT=", "CARILLON_TOKEN="}
@@ -24,17 +24,21 @@ func TestProviderBlockIsChecked(t *testing.T) {
 			"Missing endpoint of the Carillon provider", "environment variable CARILLON_ENDPOINT",
 			"Missing token of the Carillon provider", "environment variable CARILLON_TOKEN", "carillon token create",
 		}},
-		"no scheme":      {`endpoint = "localhost:8080"`, nil, []string{`The endpoint "localhost:8080" is not a URL. Write it as https://host:8080.`}},
-		"no URL":         {`endpoint = "::"`, nil, []string{`The endpoint "::" is not a URL`, "(provider_endpoint)"}},
-		"wrong scheme":   {`endpoint = "ftp://host"`, nil, []string{`has the scheme "ftp"; it must be http or https`}},
-		"no host":        {`endpoint = "https:///v1"`, nil, []string{"names no host"}},
-		"query":          {`endpoint = "https://host/?a=b"`, nil, []string{"has a query or fragment"}},
-		"password":       {"", []string{"CARILLON_ENDPOINT=https://me:hunter2@host"}, []string{"carries a user name or password"}},
-		"from variable":  {"", []string{"CARILLON_ENDPOINT=nonsense"}, []string{`The endpoint "nonsense" is not a URL`}},
-		"token of lines": {"", []string{"CARILLON_TOKEN=hunter2\n"}, []string{"The token holds a space, a line break or another character"}},
-		"wrong token":    {"", []string{"CARILLON_TOKEN=hunter2"}, []string{"does not accept the token (401)", "carillon token create"}},
+		"no scheme": {`endpoint = "localhost:8080"`, nil, []string{
+			`The endpoint "localhost:8080" is not a URL. Write it as https://host:8080.`,
+		}},
+		"no URL":        {`endpoint = "::"`, nil, []string{`The endpoint "::" is not a URL`, "(provider_endpoint)"}},
+		"wrong scheme":  {`endpoint = "ftp://host"`, nil, []string{`has the scheme "ftp"; it must be http or https`}},
+		"no host":       {`endpoint = "https:///v1"`, nil, []string{"has no host"}},
+		"query":         {`endpoint = "https://host/?a=b"`, nil, []string{"has a query or fragment"}},
+		"password":      {"", []string{"CARILLON_ENDPOINT=https://me:hunter2@host"}, []string{"contains a user name or password"}},
+		"from variable": {"", []string{"CARILLON_ENDPOINT=nonsense"}, []string{`The endpoint "nonsense" is not a URL`}},
+		"token with line break": {"", []string{"CARILLON_TOKEN=hunter2\n"}, []string{
+			"The token contains a space, a line break or another character",
+		}},
+		"wrong token": {"", []string{"CARILLON_TOKEN=hunter2"}, []string{"does not accept the token (401)", "carillon token create"}},
 		"unreachable": {`endpoint = "http://127.0.0.1:1"`, nil, []string{
-			"cannot be reached (provider_endpoint)", "Is a dispatcher running at http://127.0.0.1:1, and is this the right endpoint?",
+			"cannot be reached (provider_endpoint)", "Check that a dispatcher is running at http://127.0.0.1:1 and that this is the right endpoint.",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +52,7 @@ func TestProviderBlockIsChecked(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPThatLeavesTheMachineGivesAWarning(t *testing.T) {
+func TestPlainHTTPToAnotherMachineGivesAWarning(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for endpoint, warns := range map[string]bool{
@@ -56,13 +60,13 @@ func TestPlainHTTPThatLeavesTheMachineGivesAWarning(t *testing.T) {
 		"https://carillon.example.com": false, "http://localhost:8080": false, "http://[::1]:8080": false, "http://127.9.9.9": false,
 	} {
 		output := f.directory(t, providerBlock(""), app).with("CARILLON_ENDPOINT="+endpoint).must(t, "plan")
-		if got := strings.Contains(output, "The token travels in clear"); got != warns {
+		if got := strings.Contains(output, "The token is sent unencrypted"); got != warns {
 			t.Errorf("plan with %s warns: %v, want %v", endpoint, got, warns)
 		}
 	}
 }
 
-func TestEndpointMayBeKnownOnlyAfterApply(t *testing.T) {
+func TestEndpointMayBeUnknownAtPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	later := providerBlock("endpoint = terraform_data.endpoint.output") + `
@@ -77,10 +81,10 @@ func TestEndpointMayBeKnownOnlyAfterApply(t *testing.T) {
 		t.Error(err)
 	}
 	f.directory(t, later, `data "carillon_nodes" "all" {}`).mustFail(t, []string{"plan"},
-		"The Carillon provider is not configured yet", "The provider block's endpoint depends on something that is known only after apply")
+		"The Carillon provider is not configured yet", "The endpoint of the provider block is known only after apply")
 }
 
-func TestTokenThatMayNotWrite(t *testing.T) {
+func TestReadOnlyTokenIsReported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	token := f.newToken(t, dispatcher.APIToken{Name: "reader", Scope: dispatcher.ScopeRead})
@@ -88,7 +92,7 @@ func TestTokenThatMayNotWrite(t *testing.T) {
 		"The token does not allow this (403)", `Could not create app "crm"`, "scope write")
 }
 
-func TestTokenIsNeverInTheState(t *testing.T) {
+func TestTokenIsNotWrittenToState(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+daily))+`
@@ -104,7 +108,7 @@ func TestTokenIsNeverInTheState(t *testing.T) {
 	}
 }
 
-func TestNotFoundOfAProxyDropsNothing(t *testing.T) {
+func TestNotFoundFromAProxyRemovesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), job(hook+daily))
@@ -116,9 +120,9 @@ func TestNotFoundOfAProxyDropsNothing(t *testing.T) {
 	mustSay(t, d.must(t, "plan"), "No changes.")
 }
 
-// A wrong endpoint that answers everything with success must not make a plan destroy, create
-// or replace anything.
-func TestSuccessOfAnotherServerDropsNothing(t *testing.T) {
+// A wrong endpoint that reports success for every request must not make a plan create, replace or
+// destroy anything.
+func TestSuccessFromAnotherServerRemovesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), job(hook+daily))
@@ -145,7 +149,7 @@ func TestSuccessOfAnotherServerDropsNothing(t *testing.T) {
 	mustSay(t, d.must(t, "plan"), "No changes.")
 }
 
-func TestQuickstartAppliesChangesAndGoes(t *testing.T) {
+func TestQuickstartIsAppliedChangedAndDestroyed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var files []string
@@ -155,7 +159,9 @@ func TestQuickstartAppliesChangesAndGoes(t *testing.T) {
 	d := f.directory(t, files...)
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "4 added", `"quickstart/heartbeat" = "http://127.0.0.1:8089/heartbeat"`)
 	d.must(t, "plan", "-detailed-exitcode")
-	variables := []string{"-var=receiver_url=http://127.0.0.1:9", "-var=heartbeat_expression=@every 3s", "-var=one_shot_at=2099-01-01T00:00:00Z"}
+	variables := []string{
+		"-var=receiver_url=http://127.0.0.1:9", "-var=heartbeat_expression=@every 3s", "-var=one_shot_at=2099-01-01T00:00:00Z",
+	}
 	mustSay(t, d.must(t, append([]string{"apply", "-auto-approve"}, variables...)...), "1 added, 3 changed")
 	d.must(t, append([]string{"plan", "-detailed-exitcode"}, variables...)...)
 	got, err := f.outside.Job(t.Context(), "quickstart", "heartbeat")

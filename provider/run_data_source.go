@@ -67,48 +67,61 @@ func (d *runDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 	attributes["id"] = schema.StringAttribute{Required: true, MarkdownDescription: "Id of the run."}
 	attributes["app"] = computedString("Name of the app.")
 	attributes["attempts"] = schema.ListNestedAttribute{
-		Computed: true, MarkdownDescription: "Its attempts that have ended, the first one first.",
+		Computed: true, MarkdownDescription: "The attempts of the run that have ended, the first one first.",
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-			"attempt":     computedInt("Its number, from 1."),
-			"node":        computedString("Id of the node that made it."),
-			"state":       computedString("How it ended."),
-			"started_at":  computedTime("When it began."),
-			"ended_at":    computedTime("When it ended."),
-			"http_status": computedInt("Status of the response; null if none came."),
-			"class":       computedString("How it failed, such as `timeout` or `http_5xx`; null if it did not."),
-			"error":       computedString("The failure in words; null if there is none."),
-			"response": schema.SingleNestedAttribute{
-				Computed: true, MarkdownDescription: "What is kept of the response; null if nothing is.",
-				Attributes: map[string]schema.Attribute{
-					"request_id":     computedString("What the target calls the request; null if it does not say."),
-					"headers":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Some of its headers, names in lower case."},
-					"body":           computedString("Its beginning, of at most 64 KiB."),
-					"body_truncated": schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the body went on."},
-
-					"function_error":   computedString("`Handled` or `Unhandled`, of a Lambda function that failed; else null."),
-					"executed_version": computedString("The version of the Lambda function that an alias led to; null for webhooks."),
-					"log_tail":         computedString("The end of the function's log, without what looks like a secret; null for webhooks."),
-					"phases": schema.SingleNestedAttribute{
-						Computed: true, MarkdownDescription: "How long its parts took; null where there was none, as on a connection that was kept.",
-						Attributes: map[string]schema.Attribute{
-							"dns":        computedString("Asking the name server."),
-							"connect":    computedString("Connecting."),
-							"tls":        computedString("The handshake of TLS."),
-							"first_byte": computedString("From the attempt's start to the first byte of the response."),
-							"last_byte":  computedString("From the attempt's start to its last byte."),
-						},
-					},
-				},
-			},
+			"attempt":     computedInt("Number of the attempt, from 1."),
+			"node":        computedString("Id of the node that made the attempt."),
+			"state":       computedString("How the attempt ended."),
+			"started_at":  computedTime("When the attempt began."),
+			"ended_at":    computedTime("When the attempt ended."),
+			"http_status": computedInt("Status of the response; null without a response."),
+			"class":       computedString("How the attempt failed, such as `timeout` or `http_5xx`; null if it did not fail."),
+			"error":       computedString("The failure in words; null if there was none."),
+			"response":    responseAttribute(),
 		}},
 	}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "One run of a job, with its attempts: how long each phase took, and what was answered.",
+		MarkdownDescription: "One run of a job with its attempts: their responses, and how long each phase took.",
 		Attributes:          attributes,
 	}
 }
 
-func (d *runDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+func responseAttribute() schema.Attribute {
+	return schema.SingleNestedAttribute{
+		Computed: true, MarkdownDescription: "What Carillon keeps of the response; null if it keeps nothing.",
+		Attributes: map[string]schema.Attribute{
+			"request_id": computedString("The target's own id of the request; null if the response names none."),
+			"headers": schema.MapAttribute{
+				Computed: true, ElementType: types.StringType,
+				MarkdownDescription: "Some of its headers, with names in lower case.",
+			},
+			"body": computedString("The first 64 KiB of the body."),
+			"body_truncated": schema.BoolAttribute{
+				Computed: true, MarkdownDescription: "Whether the body was longer than that.",
+			},
+			"function_error":   computedString("`Handled` or `Unhandled` if a Lambda function failed; otherwise null."),
+			"executed_version": computedString("Version of the Lambda function that an alias led to; null for webhooks."),
+			"log_tail": computedString("The end of the Lambda function's log, without text that looks like a secret; null for " +
+				"webhooks."),
+			"phases": schema.SingleNestedAttribute{
+				Computed: true,
+				MarkdownDescription: "How long each phase of the request took; null for a phase that did not happen, such as " +
+					"connecting when a connection is reused.",
+				Attributes: map[string]schema.Attribute{
+					"dns":        computedString("Resolving the host name."),
+					"connect":    computedString("Connecting."),
+					"tls":        computedString("The TLS handshake."),
+					"first_byte": computedString("From the start of the attempt to the first byte of the response."),
+					"last_byte":  computedString("From the start of the attempt to the last byte of the response."),
+				},
+			},
+		},
+	}
+}
+
+func (d *runDataSource) Configure(
+	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
+) {
 	d.conn = configured(req.ProviderData)
 }
 
@@ -123,37 +136,45 @@ func (d *runDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read run %q", id.ValueString()), err)
 		return
 	}
-	m := singleRunModel{App: run.App, runModel: newRunModel(run), Attempts: []attemptModel{}}
+	m := singleRunModel{App: run.App, runModel: flattenRun(run), Attempts: []attemptModel{}}
 	for _, a := range run.Attempts {
-		m.Attempts = append(m.Attempts, newAttemptModel(a))
+		m.Attempts = append(m.Attempts, flattenAttempt(a))
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-func newAttemptModel(a dispatcher.Attempt) attemptModel {
-	m := attemptModel{
-		Attempt: types.Int64Value(int64(a.Attempt)), Node: types.StringValue(a.Node.String()), State: types.StringValue(string(a.State)),
-		StartedAt: timetypes.NewRFC3339TimeValue(a.StartedAt), EndedAt: timetypes.NewRFC3339TimeValue(a.EndedAt),
-		Class: word(a.Class), Error: word(a.Error),
+func flattenAttempt(a dispatcher.Attempt) attemptModel {
+	return attemptModel{
+		Attempt:    types.Int64Value(int64(a.Attempt)),
+		Node:       types.StringValue(a.Node.String()),
+		State:      types.StringValue(string(a.State)),
+		StartedAt:  timetypes.NewRFC3339TimeValue(a.StartedAt),
+		EndedAt:    timetypes.NewRFC3339TimeValue(a.EndedAt),
+		HTTPStatus: flattenStatus(a.HTTPStatus),
+		Class:      flattenOptional(a.Class),
+		Error:      flattenOptional(a.Error),
+		Response:   flattenResponse(a.Response),
 	}
-	if a.HTTPStatus != 0 {
-		m.HTTPStatus = types.Int64Value(int64(a.HTTPStatus))
-	}
-	if kept := a.Response; kept != nil {
-		m.Response = &responseModel{
-			RequestID: word(kept.RequestID), Headers: kept.Headers, Body: types.StringValue(kept.Body), BodyTruncated: types.BoolValue(kept.BodyTruncated),
-			FunctionError: word(kept.FunctionError), ExecutedVersion: word(kept.ExecutedVersion), LogTail: word(kept.LogTail),
-			Phases: phasesModel{
-				DNS: phase(kept.Phases.DNS), Connect: phase(kept.Phases.Connect), TLS: phase(kept.Phases.TLS),
-				FirstByte: phase(kept.Phases.FirstByte), LastByte: phase(kept.Phases.LastByte),
-			},
-		}
-	}
-	return m
 }
 
-// phase is null for one that was not.
-func phase(d dispatcher.Duration) types.String {
+func flattenResponse(r *dispatcher.Response) *responseModel {
+	if r == nil {
+		return nil
+	}
+	return &responseModel{
+		RequestID: flattenOptional(r.RequestID), Headers: r.Headers,
+		Body: types.StringValue(r.Body), BodyTruncated: types.BoolValue(r.BodyTruncated),
+		FunctionError: flattenOptional(r.FunctionError), ExecutedVersion: flattenOptional(r.ExecutedVersion),
+		LogTail: flattenOptional(r.LogTail),
+		Phases: phasesModel{
+			DNS: flattenPhase(r.Phases.DNS), Connect: flattenPhase(r.Phases.Connect), TLS: flattenPhase(r.Phases.TLS),
+			FirstByte: flattenPhase(r.Phases.FirstByte), LastByte: flattenPhase(r.Phases.LastByte),
+		},
+	}
+}
+
+// flattenPhase turns 0, for a phase that did not happen, into null.
+func flattenPhase(d dispatcher.Duration) types.String {
 	if d == 0 {
 		return types.StringNull()
 	}

@@ -20,19 +20,20 @@ var (
 	_ datasource.DataSourceWithValidateConfig = (*runsDataSource)(nil)
 )
 
+// runsDataSource is carillon_runs: the runs of an app that match a query.
 type runsDataSource struct{ conn *connection }
 
 func newRunsDataSource() datasource.DataSource { return &runsDataSource{} }
 
 type runsModel struct {
-	App     types.String   `tfsdk:"app"`
-	Job     types.String   `tfsdk:"job"`
-	Trigger types.String   `tfsdk:"trigger"`
-	State   types.String   `tfsdk:"state"`
-	From    text[instants] `tfsdk:"from"`
-	To      text[instants] `tfsdk:"to"`
-	Limit   types.Number   `tfsdk:"limit"`
-	Runs    []runModel     `tfsdk:"runs"`
+	App     types.String  `tfsdk:"app"`
+	Job     types.String  `tfsdk:"job"`
+	Trigger types.String  `tfsdk:"trigger"`
+	State   types.String  `tfsdk:"state"`
+	From    instantString `tfsdk:"from"`
+	To      instantString `tfsdk:"to"`
+	Limit   types.Number  `tfsdk:"limit"`
+	Runs    []runModel    `tfsdk:"runs"`
 }
 
 type runModel struct {
@@ -57,6 +58,7 @@ func (d *runsDataSource) Metadata(_ context.Context, req datasource.MetadataRequ
 	resp.TypeName = req.ProviderTypeName + "_runs"
 }
 
+// The numbers of runs that one read returns. A page of the API holds at most maxLimit.
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
@@ -65,42 +67,41 @@ const (
 func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	states := runStates()
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The runs of an app, latest scheduled first.",
+		MarkdownDescription: "The runs of an app, with the latest scheduled time first.",
 		Attributes: map[string]schema.Attribute{
 			"app": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
-			"job": schema.StringAttribute{Optional: true, MarkdownDescription: "Only runs of the job of this name. Default: all."},
+			"job": schema.StringAttribute{Optional: true, MarkdownDescription: "Only runs of the job with this name. Default: all."},
 			"trigger": schema.StringAttribute{
 				Optional:            true,
 				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("job"))},
-				MarkdownDescription: "Only runs of the trigger of this name; needs `job`. Default: all.",
+				MarkdownDescription: "Only runs of the trigger with this name; needs `job`. Default: all.",
 			},
 			"state": schema.StringAttribute{
 				Optional:            true,
 				Validators:          []validator.String{stringvalidator.OneOf(states...)},
-				MarkdownDescription: "Only runs in this state: " + codes(states) + ". Default: all.",
+				MarkdownDescription: "Only runs in this state: " + either(states) + ". Default: all.",
 			},
 			"from": schema.StringAttribute{
-				Optional: true, CustomType: textType[instants]{},
-				MarkdownDescription: "Only runs scheduled at or after this instant, in RFC 3339 with a zone. Default: no bound.",
+				Optional: true, CustomType: semanticType[instants]{},
+				MarkdownDescription: "Only runs scheduled at or after this instant, in RFC 3339 with a time zone. Default: no limit.",
 			},
 			"to": schema.StringAttribute{
-				Optional: true, CustomType: textType[instants]{},
-				MarkdownDescription: "Only runs scheduled at or before this instant, in RFC 3339 with a zone. Default: no bound.",
+				Optional: true, CustomType: semanticType[instants]{},
+				MarkdownDescription: "Only runs scheduled at or before this instant, in RFC 3339 with a time zone. Default: no limit.",
 			},
 			"limit": schema.NumberAttribute{
 				Optional:            true,
-				MarkdownDescription: fmt.Sprintf("How many runs at most, from 1 to %d. Default: `%d`.", maxLimit, defaultLimit),
+				MarkdownDescription: fmt.Sprintf("How many runs to return at most, from 1 to %d. Default: `%d`.", maxLimit, defaultLimit),
 			},
 			"runs": schema.ListNestedAttribute{
 				Computed:            true,
-				MarkdownDescription: "The runs, latest scheduled first.",
+				MarkdownDescription: "The runs, with the latest scheduled time first.",
 				NestedObject:        schema.NestedAttributeObject{Attributes: runAttributes(states)},
 			},
 		},
 	}
 }
 
-// runStates are the states of runs as texts.
 func runStates() []string {
 	states := make([]string, len(dispatcher.RunStates))
 	for i, state := range dispatcher.RunStates {
@@ -113,41 +114,47 @@ func runAttributes(states []string) map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id":              computedString("Id of the run."),
 		"job":             computedString("Name of the job."),
-		"trigger":         computedString("Name of the trigger; empty for a run that was asked for by hand."),
-		"kind":            computedString("What asked for the run: `schedule`, `manual` or `catch_up` (it stands for missed fires)."),
-		"state":           computedString(codes(states) + "."),
-		"scheduled_at":    computedTime("The instant that the run executes."),
-		"started_at":      computedTime("When the latest attempt began; null until it does."),
-		"ended_at":        computedTime("When the latest attempt ended; null until it does."),
-		"next_attempt_at": computedTime("When a retrying run is attempted next; null in every other state."),
+		"trigger":         computedString("Name of the trigger; empty for a manual run."),
+		"kind":            computedString("Why the run exists: `schedule`, `manual` or `catch_up` (it stands for misfires)."),
+		"state":           computedString("State of the run: " + either(states) + "."),
+		"scheduled_at":    computedTime("Scheduled time of the fire that the run executes."),
+		"started_at":      computedTime("When the latest attempt began; null before the first one."),
+		"ended_at":        computedTime("When the latest attempt ended; null while it is in progress."),
+		"next_attempt_at": computedTime("When a retrying run is attempted next; null in all other states."),
 		"revision":        computedInt("Revision of the job when the run was claimed."),
-		"event_id":        computedString("What the receiver gets as `webhook-id`, the same on every attempt."),
-		"attempt":         computedInt("Number of the latest attempt, from 1; 0 while no node has taken the run."),
-		"http_status":     computedInt("Status of the response; null if none came."),
-		"class":           computedString("How the latest attempt failed, such as `timeout` or `http_5xx`; null if it did not."),
-		"error":           computedString("The failure in words; null if there is none."),
+		"event_id":        computedString("The `webhook-id` that the receiver gets, the same for every attempt."),
+		"attempt":         computedInt("Number of the latest attempt, from 1; 0 while no node has claimed the run."),
+		"http_status":     computedInt("Status of the response; null without a response."),
+		"class":           computedString("How the latest attempt failed, such as `timeout` or `http_5xx`; null if it did not fail."),
+		"error":           computedString("The failure in words; null if there was none."),
 	}
 }
 
-func (d *runsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+func (d *runsDataSource) Configure(
+	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
+) {
 	d.conn = configured(req.ProviderData)
 }
 
-func (d *runsDataSource) ValidateConfig(ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse) {
+func (d *runsDataSource) ValidateConfig(
+	ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse,
+) {
 	var config runsModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	var read reader
-	query := readRunQuery(&read, config)
+	var e expander
+	query := expandRunQuery(&e, config)
 	var problems dispatcher.Problems
-	for _, name := range []struct{ pointer, text string }{{"/app", query.App}, {"/job", query.Job}, {"/trigger", query.Trigger}} {
-		if name.text != "" || name.pointer == "/app" {
-			dispatcher.CheckName(&problems, name.pointer, name.text)
-		}
+	dispatcher.CheckName(&problems, "/app", query.App)
+	if query.Job != "" {
+		dispatcher.CheckName(&problems, "/job", query.Job)
 	}
-	reportProblems(&resp.Diagnostics, read.judge(problems.Err()))
+	if query.Trigger != "" {
+		dispatcher.CheckName(&problems, "/trigger", query.Trigger)
+	}
+	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
 
 func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
@@ -156,10 +163,10 @@ func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, r
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	var read reader
-	query := readRunQuery(&read, m)
-	reportProblems(&resp.Diagnostics, read.problems) // of what was unknown when the configuration was judged
-	if resp.Diagnostics.HasError() {
+	var e expander
+	query := expandRunQuery(&e, m)
+	// ValidateConfig could not check values that were unknown then.
+	if reportProblems(&resp.Diagnostics, e.problems); resp.Diagnostics.HasError() {
 		return
 	}
 	list, err := d.conn.Runs(ctx, query)
@@ -169,39 +176,37 @@ func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, r
 	}
 	m.Runs = []runModel{}
 	for _, run := range list.Items {
-		m.Runs = append(m.Runs, newRunModel(run))
+		m.Runs = append(m.Runs, flattenRun(run))
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// readRunQuery returns the query that a model describes: one page, for limit is no more.
-func readRunQuery(read *reader, m runsModel) dispatcher.RunQuery {
+// expandRunQuery returns the query that a model describes. It asks for one page, which holds as
+// many runs as the limit allows.
+func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
 	query := dispatcher.RunQuery{
-		App:     read.text("/app", m.App),
-		Job:     read.text("/job", m.Job),
-		Trigger: read.text("/trigger", m.Trigger),
-		State:   dispatcher.RunState(read.text("/state", m.State)),
-		Page:    dispatcher.Page{Limit: defaultLimit},
+		App:     e.string("/app", m.App),
+		Job:     e.string("/job", m.Job),
+		Trigger: e.string("/trigger", m.Trigger),
+		State:   dispatcher.RunState(e.string("/state", m.State)),
 	}
-	if from := read.instant("/from", m.From); from != nil {
+	if from := e.instant("/from", m.From); from != nil {
 		query.From = *from
 	}
-	if to := read.instant("/to", m.To); to != nil {
+	if to := e.instant("/to", m.To); to != nil {
 		query.To = *to
 	}
-	if !m.Limit.IsNull() && !m.Limit.IsUnknown() {
-		bounds := fmt.Sprintf("give one from 1 to %d", maxLimit)
-		before := len(read.problems)
-		query.Page.Limit = read.whole("/limit", m.Limit, dispatcher.CodePageLimit, bounds)
-		if limit := query.Page.Limit; len(read.problems) == before && (limit < 1 || limit > maxLimit) {
-			read.problems.Add("/limit", dispatcher.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
-		}
+	bounds := fmt.Sprintf("give one from 1 to %d", maxLimit)
+	before := len(e.problems)
+	query.Page.Limit = e.whole("/limit", m.Limit, defaultLimit, dispatcher.CodePageLimit, bounds)
+	if limit := query.Page.Limit; len(e.problems) == before && (limit < 1 || limit > maxLimit) {
+		e.problems.Add("/limit", dispatcher.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
 	}
 	return query
 }
 
-func newRunModel(run dispatcher.Run) runModel {
-	m := runModel{
+func flattenRun(run dispatcher.Run) runModel {
+	return runModel{
 		ID:          types.StringValue(run.ID),
 		Job:         types.StringValue(run.Job),
 		Trigger:     types.StringValue(run.Trigger),
@@ -214,15 +219,16 @@ func newRunModel(run dispatcher.Run) runModel {
 		Revision:    types.Int64Value(run.Revision),
 		EventID:     types.StringValue(run.EventID),
 		Attempt:     types.Int64Value(int64(run.Attempt)),
+		HTTPStatus:  flattenStatus(run.HTTPStatus),
+		Class:       flattenOptional(run.Class),
+		Error:       flattenOptional(run.Error),
 	}
-	if run.HTTPStatus != 0 {
-		m.HTTPStatus = types.Int64Value(int64(run.HTTPStatus))
+}
+
+// flattenStatus turns 0, for an attempt without a response, into null.
+func flattenStatus(status int) types.Int64 {
+	if status == 0 {
+		return types.Int64Null()
 	}
-	if run.Class != "" {
-		m.Class = types.StringValue(string(run.Class))
-	}
-	if run.Error != "" {
-		m.Error = types.StringValue(run.Error)
-	}
-	return m
+	return types.Int64Value(int64(status))
 }

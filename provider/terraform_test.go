@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestMain removes what tests share.
+// TestMain removes the directory that tests share.
 func TestMain(m *testing.M) {
 	m.Run()
 	_ = os.RemoveAll(scratch())
@@ -26,7 +26,7 @@ var scratch = sync.OnceValue(func() string {
 	return dir
 })
 
-// errNoTerraform is what terraform returns on a machine without one.
+// errNoTerraform is returned by terraform on a machine without it.
 var errNoTerraform = errors.New("neither terraform nor tofu is on PATH, and CARILLON_TERRAFORM names none")
 
 // terraform finds the client that acceptance tests run, and tells plugin-testing about it.
@@ -66,7 +66,7 @@ var terraform = sync.OnceValues(func() (string, error) {
 	return client, nil
 })
 
-// needTerraform skips the test where there is no terraform; with CI=true that is a failure.
+// needTerraform skips the test if there is no terraform. With CI=true that is a failure.
 func needTerraform(t *testing.T) string {
 	t.Helper()
 	client, err := terraform()
@@ -79,7 +79,7 @@ func needTerraform(t *testing.T) string {
 	return client
 }
 
-// providerBinary builds the provider as a user runs it, once, and returns its folder.
+// providerBinary builds the provider once, as a user runs it, and returns its directory.
 var providerBinary = sync.OnceValues(func() (string, error) {
 	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", scratch(), "./cmd/terraform-provider-carillon").CombinedOutput()
 	if err != nil {

@@ -173,7 +173,8 @@ func (w *world) register(ctx context.Context, id dispatcher.NodeID) {
 	w.t.Helper()
 	now, err := w.store.Clock(ctx)
 	if err == nil {
-		err = w.store.Register(ctx, dispatcher.Node{ID: id, Name: "n", Version: "v", State: dispatcher.NodeActive, StartedAt: now, HeartbeatAt: now}, now)
+		err = w.store.Register(ctx, dispatcher.Node{ID: id, Name: "n", Version: "v", State: dispatcher.NodeActive,
+			StartedAt: now, HeartbeatAt: now}, now)
 	}
 	if err != nil {
 		w.t.Fatal(err)

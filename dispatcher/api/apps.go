@@ -10,16 +10,11 @@ import (
 )
 
 func (a *API) listApps(r *request) (response, error) {
-	var problems dispatcher.Problems
-	page := r.page(&problems, validName)
-	if err := problems.Err(); err != nil {
-		return response{}, err
-	}
 	read := func(page dispatcher.Page) ([]dispatcher.App, error) { return a.store.Apps(r.Context(), page) }
 	if bound := r.token.Apps; len(bound) > 0 {
 		read = func(page dispatcher.Page) ([]dispatcher.App, error) { return a.boundApps(r.Context(), bound, page) }
 	}
-	return paged(page, func(app dispatcher.App) string { return app.Name }, read)
+	return pagedByName(r, func(app dispatcher.App) string { return app.Name }, read)
 }
 
 // boundApps lists those apps among names that exist. A token is bound to a handful of apps, so reading
@@ -107,7 +102,8 @@ func (a *API) deleteApp(r *request) (response, error) {
 	}
 	err = a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 	if errors.Is(err, dispatcher.ErrNotEmpty) {
-		return response{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", definitionName(r))
+		return response{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first",
+			definitionName(r))
 	}
 	return response{status: http.StatusNoContent}, a.explainFailed(r, change, err)
 }

@@ -34,19 +34,22 @@ func (a *API) authorize(rt route, r *request) error {
 	}
 	r.token = token
 	if rt.scope == dispatcher.ScopeWrite && token.Scope != dispatcher.ScopeWrite {
-		return refuse(dispatcher.CodeForbidden, "token %s has scope read; this route needs scope write", dispatcher.Echo(token.Name))
+		return refuse(dispatcher.CodeForbidden, "token %s has scope read; this route needs scope write",
+			dispatcher.Echo(token.Name))
 	}
 	if app := r.PathValue("app"); app != "" && !r.maySee(app) {
 		return notBound(token, app)
 	}
 	if rt.allApps && len(token.Apps) > 0 {
-		return refuse(dispatcher.CodeForbidden, "token %s is bound to apps; this route needs a token for all apps", dispatcher.Echo(token.Name))
+		return refuse(dispatcher.CodeForbidden, "token %s is bound to apps; this route needs a token for all apps",
+			dispatcher.Echo(token.Name))
 	}
 	return nil
 }
 
 func notBound(token dispatcher.APIToken, app string) error {
-	return refuse(dispatcher.CodeForbidden, "token %s is not bound to app %s", dispatcher.Echo(token.Name), dispatcher.Echo(app))
+	return refuse(dispatcher.CodeForbidden, "token %s is not bound to app %s", dispatcher.Echo(token.Name),
+		dispatcher.Echo(app))
 }
 
 // caller looks up the bearer token. The error is the same for every kind of bad token. The look-up

@@ -43,7 +43,8 @@ func TestRoutesNeedAToken(t *testing.T) {
 		}
 	}
 	w.must(http.StatusOK, "GET", oneApp, "", "Authorization: bearer "+w.token) // schemes have no case
-	if logs := w.logs.String(); strings.Contains(logs, w.token) || strings.Contains(logs, w.token[:len(w.token)-1]) || strings.Contains(logs, unknown) {
+	if logs := w.logs.String(); strings.Contains(logs, w.token) || strings.Contains(logs, w.token[:len(w.token)-1]) ||
+		strings.Contains(logs, unknown) {
 		t.Error("a token is in the logs")
 	}
 }
@@ -72,13 +73,15 @@ func TestReadTokenCannotWrite(t *testing.T) {
 		"POST " + oneJob + "/run", "POST " + oneJob + "/pause", "POST " + oneJob + "/resume",
 		"POST " + oneJob + "/triggers/nightly/pause", "POST " + oneJob + "/triggers/nightly/resume",
 		"POST /v1/runs/" + run.ID + "/cancel", "POST /v1/runs/" + run.ID + "/retry",
-		"POST /v1/nodes/0000000000000007/pause", "POST /v1/nodes/0000000000000007/resume", "POST /v1/nodes/0000000000000007/drain", "POST /v1/rollback/skip", "POST /v1/rollback/replay",
+		"POST /v1/nodes/0000000000000007/pause", "POST /v1/nodes/0000000000000007/resume",
+		"POST /v1/nodes/0000000000000007/drain", "POST /v1/rollback/skip", "POST /v1/rollback/replay",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		w.do(method, path, `{}`).refused(http.StatusForbidden, " forbidden")
 	}
 	for _, path := range []string{
-		"/v1/apps", oneApp, oneApp + "/jobs", oneJob, oneJob + "/slots", oneApp + "/runs", oneApp + "/misfires", "/v1/runs/" + run.ID, "/v1/nodes",
+		"/v1/apps", oneApp, oneApp + "/jobs", oneJob, oneJob + "/slots", oneApp + "/runs", oneApp + "/misfires",
+		"/v1/runs/" + run.ID, "/v1/nodes",
 	} {
 		w.must(http.StatusOK, "GET", path, "")
 	}
@@ -117,7 +120,8 @@ func TestBoundTokenSeesOnlyItsApps(t *testing.T) {
 		a := w.do(method, "/v1/runs/"+foreign.ID+suffix, "", "X-Request-Id: same")
 		b := w.do(method, "/v1/runs/"+unknown+suffix, "", "X-Request-Id: same")
 		a.refused(http.StatusNotFound, " not_found")
-		if diff := cmp.Diff(strings.ReplaceAll(b.Body.String(), unknown, "ID"), strings.ReplaceAll(a.Body.String(), foreign.ID, "ID")); diff != "" {
+		if diff := cmp.Diff(strings.ReplaceAll(b.Body.String(), unknown, "ID"),
+			strings.ReplaceAll(a.Body.String(), foreign.ID, "ID")); diff != "" {
 			t.Errorf("%s tells a foreign run from none (-none +foreign):\n%s", suffix, diff)
 		}
 	}

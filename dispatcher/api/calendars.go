@@ -9,12 +9,8 @@ import (
 )
 
 func (a *API) listCalendars(r *request) (response, error) {
-	var problems dispatcher.Problems
-	page := r.page(&problems, validName)
-	if err := problems.Err(); err != nil {
-		return response{}, err
-	}
-	return paged(page, func(c dispatcher.Calendar) string { return c.Name }, func(page dispatcher.Page) ([]dispatcher.Calendar, error) {
+	name := func(c dispatcher.Calendar) string { return c.Name }
+	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.Calendar, error) {
 		return a.store.Calendars(r.Context(), r.PathValue("app"), page)
 	})
 }

@@ -45,16 +45,18 @@ func TestBadCalendarReportsAllProblems(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	for body, want := range map[string][]string{
-		`{"rules":{}}`:                                                      {"/rules json_type"},
-		`{"rules":[{"dates":"12-25"},7]}`:                                   {"/rules/0 calendar_rule", "/rules/0/dates json_type", "/rules/1 json_type"},
-		`{"rules":[{"dates":["25.12."],"day":1}]}`:                          {"/rules/0/dates/0 time_invalid", "/rules/0/day json_unknown_field"},
-		`{"rules":[{"from":"25:00","to":"6"}]}`:                             {"/rules/0/from time_invalid", "/rules/0/to time_invalid"},
-		`{"rules":[{"days_of_month":[0,1.5]}]}`:                             {"/rules/0/days_of_month/0 cron_range", "/rules/0/days_of_month/1 json_type"},
-		`{"timezone":"CEST","bases":["holidays"],"name":"other"}`:           {"/timezone tz_unknown", "/name name_mismatch"},
-		`{"rules":[{"expression":"61 * * * *"}]}`:                           {"/rules/0/expression cron_range"},
-		`{"rules":[null]}`:                                                  {"/rules/0 required"},
-		`{"bases":["nosuch"]}`:                                              {"/bases/0 calendar_unknown"},
-		`{"bases":["holidays"]}`:                                            {"/bases/0 calendar_base"},
+		`{"rules":{}}`: {"/rules json_type"},
+		`{"rules":[{"dates":"12-25"},7]}`: {"/rules/0 calendar_rule",
+			"/rules/0/dates json_type", "/rules/1 json_type"},
+		`{"rules":[{"dates":["25.12."],"day":1}]}`: {"/rules/0/dates/0 time_invalid", "/rules/0/day json_unknown_field"},
+		`{"rules":[{"from":"25:00","to":"6"}]}`:    {"/rules/0/from time_invalid", "/rules/0/to time_invalid"},
+		`{"rules":[{"days_of_month":[0,1.5]}]}`: {"/rules/0/days_of_month/0 cron_range",
+			"/rules/0/days_of_month/1 json_type"},
+		`{"timezone":"CEST","bases":["holidays"],"name":"other"}`: {"/timezone tz_unknown", "/name name_mismatch"},
+		`{"rules":[{"expression":"61 * * * *"}]}`:                 {"/rules/0/expression cron_range"},
+		`{"rules":[null]}`:       {"/rules/0 required"},
+		`{"bases":["nosuch"]}`:   {"/bases/0 calendar_unknown"},
+		`{"bases":["holidays"]}`: {"/bases/0 calendar_base"},
 		`{"revision":7,"rules":[{"icalendar":"BEGIN:VEVENT\nEND:VEVENT"}]}`: {"/rules/0/icalendar time_invalid"},
 	} {
 		got := w.do("PUT", oneCalendar, body)
@@ -80,7 +82,8 @@ func TestCalendarInUseStaysAndReschedulesTriggers(t *testing.T) {
 	day := before.NextFireTime.Format(time.DateOnly)
 	w.must(http.StatusOK, "PUT", oneCalendar, `{"rules":[{"dates":["`+day+`"]}]}`)
 	moved := into[dispatcher.Job](w.must(http.StatusOK, "GET", oneJob, ""))
-	if got, want := moved.Triggers["nightly"].NextFireTime, before.NextFireTime.AddDate(0, 0, 1); !got.Equal(want) || moved.Revision != job.Revision {
+	if got, want := moved.Triggers["nightly"].NextFireTime, before.NextFireTime.AddDate(0, 0, 1); !got.Equal(want) ||
+		moved.Revision != job.Revision {
 		t.Errorf("next fire is %v at revision %d, want %v at revision %d", got, moved.Revision, want, job.Revision)
 	}
 	w.do("DELETE", oneApp, "").refused(409, " app_not_empty")
@@ -98,7 +101,8 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	const preview = "/v1/schedules/preview"
 	got := into[dispatcher.Preview](w.must(http.StatusOK, "POST", preview, `{"expression":"0 H * * *","identity":"crm/sync/n","app":"crm",
 		"calendar":"holidays","jitter":"10m","from":"2026-05-01T00:00:00Z","count":2}`))
-	if len(got.FireTimes) != 2 || got.FireTimes[1].Sub(got.FireTimes[0]) != 96*time.Hour || len(got.DueTimes) != 2 || got.Calendar != "holidays" {
+	if len(got.FireTimes) != 2 || got.FireTimes[1].Sub(got.FireTimes[0]) != 96*time.Hour || len(got.DueTimes) != 2 ||
+		got.Calendar != "holidays" {
 		t.Errorf("preview is %+v, want two fires four days apart", got)
 	}
 	for i, due := range got.DueTimes {
@@ -111,5 +115,6 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	w.do("POST", preview, `{"expression":"* * * * *","calendar":"nosuch","app":"crm"}`).refused(422, "/calendar calendar_unknown")
 	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays","app":"nosuch"}`).refused(404, " not_found")
 	bound := w.newToken("bound", dispatcher.ScopeRead, "other")
-	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays","app":"crm"}`, "Authorization: Bearer "+bound).refused(403, " forbidden")
+	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays","app":"crm"}`,
+		"Authorization: Bearer "+bound).refused(403, " forbidden")
 }

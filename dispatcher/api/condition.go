@@ -68,7 +68,8 @@ func (a *API) change(r *request) (dispatcher.Change, error) {
 		// The write is conditional on the current revision, so that the definition still exists then.
 		revision, err := a.revision(r)
 		if errors.Is(err, dispatcher.ErrNotFound) {
-			return change, refuse(dispatcher.CodePrecondition, "%s does not exist, but If-Match: * requires it", definitionName(r))
+			return change, refuse(dispatcher.CodePrecondition, "%s does not exist, but If-Match: * requires it",
+				definitionName(r))
 		}
 		change.IfRevision = revision
 		return change, err

@@ -60,7 +60,8 @@ func TestFailedConditionNamesTheCurrentRevision(t *testing.T) {
 	w.declare()
 	w.must(http.StatusOK, "PUT", oneJob, validJob)
 	for _, header := range []string{`If-Match: "1"`, `If-None-Match: *`} {
-		if got := w.do("PUT", oneJob, validJob, header).Body.String(); !strings.Contains(got, "crm/sync") || !strings.Contains(got, "at revision 2") {
+		if got := w.do("PUT", oneJob, validJob, header).Body.String(); !strings.Contains(got, "crm/sync") ||
+			!strings.Contains(got, "at revision 2") {
 			t.Errorf("%s returns %s, want it to name crm/sync and revision 2", header, got)
 		}
 	}

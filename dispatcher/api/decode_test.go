@@ -15,7 +15,8 @@ import (
 // panics, and that every problem has a code.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
-		``, `{}`, `null`, `{}{}`, `{"name":"a","enabled":false}`, `{"target":{"webhook":{"url":"https://a/","timeout":"5s","headers":{"a":"b"}}}}`,
+		``, `{}`, `null`, `{}{}`, `{"name":"a","enabled":false}`,
+		`{"target":{"webhook":{"url":"https://a/","timeout":"5s","headers":{"a":"b"}}}}`,
 		`{"triggers":{"a":{"expression":"* * * * *","start_at":"2026-01-01T00:00:00Z","repeat_count":3}},"payload":[1,{"a":null}]}`,
 		`{"name":"a","name":"b"}`, `{"description":"\ud800"}`, `{"a":{"b":[1,2,{"c":"d"}]}}`, `{"enabled":null,"triggers":null,"target":null}`,
 		`{"triggers":{"a":{"repeat_count":9223372036854775807},"b":{"repeat_count":1e1}}}`, "{\"a\":\"\xff\"}", strings.Repeat(`{"a":`, 40),
@@ -88,7 +89,8 @@ func withoutReadOnly(t *testing.T, text []byte) []byte {
 func TestReadOnlyFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
 	var job dispatcher.Job
-	problems := decode([]byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never","triggers":{"a":{"expression":"x","state":[],"paused":1}}}`), &job)
+	problems := decode([]byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never",`+
+		`"triggers":{"a":{"expression":"x","state":[],"paused":1}}}`), &job)
 	if len(problems) != 0 || job.Revision != 0 || job.Triggers["a"].Expression != "x" {
 		t.Errorf("decode = %+v, %v, want read-only fields ignored", job, problems)
 	}

@@ -7,12 +7,8 @@ import (
 )
 
 func (a *API) listJobs(r *request) (response, error) {
-	var problems dispatcher.Problems
-	page := r.page(&problems, validName)
-	if err := problems.Err(); err != nil {
-		return response{}, err
-	}
-	return paged(page, func(job dispatcher.Job) string { return job.Name }, func(page dispatcher.Page) ([]dispatcher.Job, error) {
+	name := func(job dispatcher.Job) string { return job.Name }
+	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.Job, error) {
 		return a.store.Jobs(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -56,7 +52,8 @@ func pause(paused bool) func(*API, *request) (response, error) {
 		if err != nil {
 			return response{}, err
 		}
-		job, err := a.store.PauseJob(r.Context(), r.PathValue("app"), r.PathValue("job"), r.PathValue("trigger"), paused, change)
+		app, name, trigger := r.PathValue("app"), r.PathValue("job"), r.PathValue("trigger")
+		job, err := a.store.PauseJob(r.Context(), app, name, trigger, paused, change)
 		return response{revision: job.Revision, body: job}, a.explainFailed(r, change, err)
 	}
 }
@@ -71,11 +68,13 @@ func (a *API) runJob(r *request) (response, error) {
 	if err := a.checkEnabled(r, r.PathValue("app")); err != nil {
 		return response{}, err
 	}
-	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), dispatcher.Change{Actor: r.token.Name})
+	change := dispatcher.Change{Actor: r.token.Name}
+	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
 	if err != nil {
 		return response{}, conflict(err, "wait until some of them end")
 	}
-	return response{status: http.StatusAccepted, body: run, header: map[string]string{"Location": "/v1/runs/" + run.ID}}, nil
+	header := map[string]string{"Location": "/v1/runs/" + run.ID}
+	return response{status: http.StatusAccepted, body: run, header: header}, nil
 }
 
 func (a *API) listSlots(r *request) (response, error) {

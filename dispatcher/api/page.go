@@ -62,8 +62,8 @@ func (r *request) page(problems *dispatcher.Problems, isKey func(string) bool) d
 	}
 	if query.Has("cursor") {
 		if page.Cursor = query.Get("cursor"); !isKey(page.Cursor) {
-			problems.Add("/cursor", dispatcher.CodePageCursor, "cursor %s is not from this list; leave it out for the first page",
-				dispatcher.Echo(page.Cursor))
+			problems.Add("/cursor", dispatcher.CodePageCursor,
+				"cursor %s is not from this list; leave it out for the first page", dispatcher.Echo(page.Cursor))
 		}
 	}
 	return page
@@ -92,6 +92,16 @@ func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher
 		body.Items = []T{} // "items": [] rather than null
 	}
 	return response{body: body}, nil
+}
+
+// pagedByName is paged for a list in the order of names.
+func pagedByName[T any](r *request, name func(T) string, read func(dispatcher.Page) ([]T, error)) (response, error) {
+	var problems dispatcher.Problems
+	page := r.page(&problems, validName)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	return paged(page, name, read)
 }
 
 // runQuery reads the parameters of the lists of runs and misfires.

@@ -27,7 +27,8 @@ func TestPutReturnsTheResolvedJob(t *testing.T) {
 		t.Errorf("trigger is %+v, want it resolved with a fire time", trigger)
 	}
 	webhook := got.Target.Webhook
-	if !got.Enabled || got.State != dispatcher.JobExecuting || got.Revision != 1 || webhook.Method != "POST" || webhook.Timeout != dispatcher.DefaultTimeout {
+	if !got.Enabled || got.State != dispatcher.JobExecuting || got.Revision != 1 || webhook.Method != "POST" ||
+		webhook.Timeout != dispatcher.DefaultTimeout {
 		t.Errorf("job is %+v with webhook %+v, want the defaults", got, webhook)
 	}
 	if want := `{"html":"<b>&","n":1.0}`; string(got.Payload) != want {
@@ -210,7 +211,8 @@ func TestUnknownRoutesAndMethods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	for _, path := range []string{"/", "/v1", "/v1/apps/", "/v1//apps", "/v1/apps/../apps/crm", "/v1/apps/crm/jobs/sync/", "/v2/apps", "/V1/apps", "/livez/"} {
+	for _, path := range []string{"/", "/v1", "/v1/apps/", "/v1//apps", "/v1/apps/../apps/crm",
+		"/v1/apps/crm/jobs/sync/", "/v2/apps", "/V1/apps", "/livez/"} {
 		w.do("GET", path, "").refused(404, " route_unknown")
 	}
 	for request, allow := range map[string]string{
@@ -262,7 +264,8 @@ func TestResponsesAreJSON(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	got := w.must(http.StatusOK, "GET", oneJob, "")
-	if got.Header().Get("Content-Type") != "application/json" || !json.Valid(got.Body.Bytes()) || got.Header().Get("X-Content-Type-Options") != "nosniff" {
+	if got.Header().Get("Content-Type") != "application/json" || !json.Valid(got.Body.Bytes()) ||
+		got.Header().Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("response has headers %v", got.Header())
 	}
 }
@@ -295,7 +298,8 @@ func TestRollbackIsShownAndResolved(t *testing.T) {
 	if _, err := w.store.DeclareRollback(t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := into[dispatcher.Rollback](w.must(http.StatusOK, "GET", "/v1/rollback", "")); got.Reason != "restored" || got.At.IsZero() || got.Choice != "" {
+	if got := into[dispatcher.Rollback](w.must(http.StatusOK, "GET", "/v1/rollback", "")); got.Reason != "restored" ||
+		got.At.IsZero() || got.Choice != "" {
 		t.Errorf("the rollback is %+v", got)
 	}
 	w.do("POST", "/v1/nodes/0000000000000007/resume", "").refused(http.StatusConflict, " state_conflict")

@@ -84,7 +84,8 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if got, err := c.App(ctx, "crm"); err != nil || !cmp.Equal(got, app) {
 		t.Errorf("App = %+v, %v, want %+v", got, err, app)
 	}
-	if got, err := c.Apps(ctx, dispatcher.Page{Limit: 1}); err != nil || !cmp.Equal(got, client.List[dispatcher.App]{Items: []dispatcher.App{app}}) {
+	if got, err := c.Apps(ctx, dispatcher.Page{Limit: 1}); err != nil ||
+		!cmp.Equal(got, client.List[dispatcher.App]{Items: []dispatcher.App{app}}) {
 		t.Errorf("Apps = %+v, %v", got, err)
 	}
 	if app, err = c.PatchApp(ctx, "crm", true, client.Condition{}); err != nil || !app.Enabled || app.Revision != 3 {
@@ -106,7 +107,8 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if job, err = c.PauseJob(ctx, "crm", "sync", "", true, client.Condition{}); err != nil || !job.Paused {
 		t.Errorf("PauseJob = %+v, %v", job, err)
 	}
-	if job, err = c.PauseJob(ctx, "crm", "sync", "nightly", true, client.Condition{Revision: job.Revision}); err != nil || !job.Triggers["nightly"].Paused {
+	if job, err = c.PauseJob(ctx, "crm", "sync", "nightly", true,
+		client.Condition{Revision: job.Revision}); err != nil || !job.Triggers["nightly"].Paused {
 		t.Errorf("PauseJob of a trigger = %+v, %v", job, err)
 	}
 	if job, err = c.PauseJob(ctx, "crm", "sync", "", false, client.Condition{}); err != nil || job.Paused {
@@ -149,7 +151,8 @@ func testLedger(t *testing.T, c *client.Client) {
 	if got, err := c.Run(ctx, run.ID); err != nil || got.ID != run.ID {
 		t.Errorf("Run = %+v, %v", got, err)
 	}
-	query := dispatcher.RunQuery{App: "crm", Job: "sync", State: dispatcher.RunQueued, From: run.ScheduledAt, To: run.ScheduledAt, Page: dispatcher.Page{Limit: 5}}
+	query := dispatcher.RunQuery{App: "crm", Job: "sync", State: dispatcher.RunQueued, From: run.ScheduledAt,
+		To: run.ScheduledAt, Page: dispatcher.Page{Limit: 5}}
 	if got, err := c.Runs(ctx, query); err != nil || len(got.Items) != 1 {
 		t.Errorf("Runs = %+v, %v", got, err)
 	}
@@ -251,7 +254,8 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 
 func TestEndpointsAreChecked(t *testing.T) {
 	t.Parallel()
-	for _, endpoint := range []string{"", "host:8080", "ftp://host", "https://", "https://h?x=1", "https://h#x", "https://u:hunter2@h", "https://u:hunter2@h:x"} {
+	for _, endpoint := range []string{"", "host:8080", "ftp://host", "https://", "https://h?x=1", "https://h#x",
+		"https://u:hunter2@h", "https://u:hunter2@h:x"} {
 		_, err := client.New(endpoint, "t", client.Options{})
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("New(%q) = %v, want an error without the password", endpoint, err)
@@ -358,7 +362,8 @@ func TestRedirectsAndForeignPagesAreErrors(t *testing.T) {
 			response(w, r)
 		}))
 		t.Cleanup(server.Close)
-		if app, err := newClient(t, server.URL, "t", nil).PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err == nil || followed.Load() {
+		if app, err := newClient(t, server.URL, "t", nil).PutApp(t.Context(), dispatcher.App{Name: "crm"},
+			client.Condition{}); err == nil || followed.Load() {
 			t.Errorf("%s: PutApp = %+v, followed %v; want an error", name, app, followed.Load())
 		}
 	}

@@ -25,7 +25,7 @@ func (r *rig) atMostOnce(name string) {
 	}
 }
 
-// lostBegin commits the first intent and then says that it failed.
+// lostBegin executes the first Begin and then says that it failed.
 type lostBegin struct {
 	Store
 	begins atomic.Int32
@@ -60,7 +60,8 @@ func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 	if state != dispatcher.RunRunning || store.begins.Load() != 2 || len(r.calls) != 1 {
-		t.Errorf("while it was sent the run was %s, after %d tries to begin it, of %d calls; want running, 2 and 1", state, store.begins.Load(), len(r.calls))
+		t.Errorf("while it was sent the run was %s, after %d tries to begin it, of %d calls; want running, 2 and 1",
+			state, store.begins.Load(), len(r.calls))
 	}
 }
 
@@ -78,7 +79,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	r.poll(time.Second)
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
 	<-sent
-	// The node registers again, as after its death: what it held is nobody's.
+	// The node registers again, as after its death: no node holds its old runs any more.
 	if err := errors.Join(r.register(t.Context(), dispatcher.NodeActive), r.handleOnce(t.Context(), r.now), r.adopt(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	}
 }
 
-// slowBegin lets something happen between an intent and its request.
+// slowBegin lets something happen between Begin and the request.
 type slowBegin struct {
 	Store
 	meanwhile func()
@@ -109,8 +110,7 @@ func (s *slowBegin) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dis
 	return begun, err
 }
 
-// A node that freezes between its look at its lease and its request finds, on waking, that its
-// runs are another's.
+// A node that freezes after it looked at its lease finds on waking that another node has its runs.
 func TestNodeDeclaredDeadBeforeTheRequestSendsNothing(t *testing.T) {
 	t.Parallel()
 	store := &slowBegin{}

@@ -95,8 +95,9 @@ func (h *hosts) admit(host string, run dispatcher.RunKey, now time.Time) (wait t
 		return 0, "", nil
 	}
 	if wait = h.turn(host, run, now); wait > 0 {
-		return wait, dispatcher.ClassHostRate, fmt.Errorf("this node makes at most %d requests per second to host %s; the run waits %s for its turn",
-			time.Second/h.interval, host, wait.Round(time.Millisecond))
+		return wait, dispatcher.ClassHostRate,
+			fmt.Errorf("this node makes at most %d requests per second to host %s; the run waits %s for its turn",
+				time.Second/h.interval, host, wait.Round(time.Millisecond))
 	}
 	return 0, "", nil
 }

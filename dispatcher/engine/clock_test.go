@@ -57,7 +57,7 @@ func TestClockOffsetComesFromTheQuickestRecentSample(t *testing.T) {
 		at := now.Add(time.Duration(i) * time.Second)
 		c.add(sample{local: at, database: at, roundTrip: tt.roundTrip, offset: tt.offset})
 		if got := c.offset(); got != tt.want {
-			t.Errorf("after %d answers the offset is %s, want %s", i+1, got, tt.want)
+			t.Errorf("after %d samples the offset is %s, want %s", i+1, got, tt.want)
 		}
 	}
 }

@@ -22,15 +22,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// These tests call the engine's steps by hand, with a present of their choice that lies a
-// little in the past: the database's clock must have passed an instant for it to be claimed.
+// These tests call the engine's steps by hand, at a time of their choice that lies a little in the
+// past, because the database's clock must have passed a scheduled time for it to be claimed.
 
 // rig is an engine over a real SQLite store whose calls are recorded and succeed.
 type rig struct {
 	*Engine
 	store dispatcher.Store // without the faults of the test
 	t     *testing.T
-	now   time.Time // the present of the test
+	now   time.Time // by the test's clock
 	file  string    // of the database
 	mu    sync.Mutex
 	calls []dispatcher.Call
@@ -53,8 +53,8 @@ func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outco
 	return outcome
 }
 
-// newRig returns a registered engine, its pool and recorder at work, its loops not. wrap
-// puts faults around the store; nil: none.
+// newRig returns a registered engine whose pool and recorder run, but none of its loops. wrap puts
+// faults around the store; nil: none.
 func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	t.Helper()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
@@ -69,7 +69,8 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	if wrap != nil {
 		wrapped = wrap(s)
 	}
-	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)}
+	now := time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)
+	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: now}
 	r.Engine = New(wrapped, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56}})
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	return r
 }
 
-// declare stores a job with one trigger, as of the test's present.
+// declare stores a job with one trigger, at the test's time.
 func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger)) {
 	r.t.Helper()
 	trigger := dispatcher.Trigger{}
@@ -203,13 +204,15 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	if err != nil || len(misfires) != 1 {
 		t.Fatalf("misfires = %+v, %v, want one", misfires, err)
 	}
-	if m := misfires[0]; m.Job != "impatient" || m.Count != 2 || m.From.Sub(r.now) != -6*time.Second || m.To.Sub(r.now) != -2*time.Second || m.Run == "" {
+	m := misfires[0]
+	got := fmt.Sprintf("%s %d from %s to %s", m.Job, m.Count, m.From.Sub(r.now), m.To.Sub(r.now))
+	if got != "impatient 2 from -6s to -2s" || m.Run == "" {
 		t.Errorf("misfire = %+v, want both instants of impatient with a catch-up run", m)
 	}
 }
 
-// lostResponse executes the first statement of a kind and then says that it failed, as a
-// connection does that dies between COMMIT and its response.
+// lostResponse executes the first statement of each kind and then says that it failed, like a
+// connection that dies between COMMIT and its response.
 type lostResponse struct {
 	Store
 	claim, settle, adopt sync.Once
@@ -260,8 +263,8 @@ func TestRunsWonWithALostResponseAreExecutedOnce(t *testing.T) {
 	}
 }
 
-// stoppedNode is a store whose node is told to stop whenever it has asked for runs, and that does
-// nothing for who no longer waits for the response.
+// stoppedNode is a store that stops its node whenever the node asks for runs. A call whose context has
+// ended then has no effect.
 type stoppedNode struct {
 	Store
 	stop context.CancelFunc
@@ -282,7 +285,7 @@ func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery) ([]dis
 	return s.Store.Adopt(ctx, q)
 }
 
-// Otherwise it may be committed later, and be lost with the node that never learnt of it.
+// A statement that is cut off may still be committed later, and its runs are lost with the node.
 func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 	t.Parallel()
 	s := &stoppedNode{}
@@ -293,8 +296,8 @@ func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(7 * time.Second)
-	for what, step := range map[string]func(context.Context){
-		"settle": func(ctx context.Context) { _ = r.settle(ctx, []string{"app"}, r.now) }, // what it reads afterwards is cut off
+	for step, do := range map[string]func(context.Context){
+		"settle": func(ctx context.Context) { _ = r.settle(ctx, []string{"app"}, r.now) }, // its later reads are cut off
 		"adopt":  func(ctx context.Context) { _ = r.adopt(ctx) },
 		"claim": func(ctx context.Context) {
 			r.poll(0)
@@ -303,8 +306,8 @@ func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		s.stop = stop
-		if step(ctx); ctx.Err() == nil {
-			t.Errorf("%s asked for nothing", what)
+		if do(ctx); ctx.Err() == nil {
+			t.Errorf("%s asked for no runs", step)
 		}
 	}
 	want := []string{"-7s manual succeeded #1", "-2s catch_up succeeded #1", "-2s schedule succeeded #1"}
@@ -318,7 +321,7 @@ func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 func TestRunUnknownToItsNodeIsReclaimedAfterAnInterval(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.declare("stray", "rate(1s)", nil)
+	r.declare("unknown", "rate(1s)", nil)
 	due, err := r.store.Due(t.Context(), dispatcher.DueQuery{Until: r.now.Add(time.Second), Now: r.now, Limit: 1})
 	if err != nil || len(due) != 1 {
 		t.Fatalf("due = %v, %v, want one trigger", due, err)
@@ -373,11 +376,11 @@ func TestNodeDeclaredDeadRegistersAgainAndDropsItsOldRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.fleet.id() == old || !r.fleet.active() {
-		t.Fatalf("node %s is active: %v, want a new incarnation of %s at work", r.fleet.id(), r.fleet.active(), old)
+		t.Fatalf("node %s is active: %v, want a new, active incarnation of %s", r.fleet.id(), r.fleet.active(), old)
 	}
 	stale := heldRun{Node: old, HeldRun: dispatcher.HeldRun{RunKey: dispatcher.RunKey{ScheduledAt: r.now}}}
 	if r.waitUntilDue(t.Context(), stale, nil) {
-		t.Error("a run of the old incarnation was begun, though it is another's now")
+		t.Error("a run of the old incarnation was begun, though another node has it now")
 	}
 }
 
@@ -437,7 +440,7 @@ func TestSettledMisfireWakesThePoll(t *testing.T) {
 	select {
 	case <-r.wakePoll:
 	default:
-		t.Error("the poll was not asked for what follows: it may be missed again before the next poll")
+		t.Error("the poll was not woken, so the next fires may be missed before it")
 	}
 }
 
@@ -448,7 +451,7 @@ func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 	if r.poll(5*time.Second) != 1 {
 		t.Fatal("poll did not plan the fire")
 	}
-	// Another node joins that is preferred for the trigger, after this one has planned it.
+	// A node that is preferred for the trigger joins after this one has planned the fire.
 	trigger, own := dispatcher.TriggerID("app", "moving", "only"), r.fleet.id()
 	other := dispatcher.NodeID(1)
 	for mix(uint64(trigger), uint64(other)) <= mix(uint64(trigger), uint64(own)) {
@@ -473,7 +476,7 @@ func TestLostFireWakesThePoll(t *testing.T) {
 	}
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
 	if !r.lostFires.Load() {
-		t.Error("nobody will look what became of the lost fire")
+		t.Error("the next sweep will not wake the poll to look for the lost fire")
 	}
 }
 
@@ -487,7 +490,7 @@ func TestPausedNodeClaimsNothing(t *testing.T) {
 	if _, err := r.store.SetNodeState(t.Context(), r.fleet.id(), dispatcher.NodePaused, dispatcher.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	// Also before the node knows: the claim itself looks.
+	// The claim itself looks, even before the node knows.
 	r.claimOnce(t.Context(), r.now.Add(3*time.Second))
 	if found := r.settled(); len(found) != 0 {
 		t.Errorf("a paused node made runs: %+v", found)

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// late is a store whose responses to claims and adoptions come when the handler has made two rounds
-// since what they tell of was committed, as to a node that was frozen.
+// late is a store whose responses to statements that win runs arrive two rounds of the handler after
+// the commit, as at a node that was frozen.
 type late struct {
 	Store
 	rounds func()
@@ -33,7 +33,7 @@ func (l *late) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]disp
 	return held, err
 }
 
-// Whose answer is under way is nobody's to reclaim: it would be executed twice.
+// They would be executed twice.
 func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	slow := &late{}

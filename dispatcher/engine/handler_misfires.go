@@ -137,7 +137,8 @@ func (e *entry) decide(now time.Time) dispatcher.Settlement {
 		if tooOld.After(until) {
 			tooOld = until
 		}
-		return e.settleUntil(tooOld, dispatcher.DecisionSkip, fmt.Sprintf("%s, and older than the catch-up window of %s", why, e.CatchUpWindow))
+		return e.settleUntil(tooOld, dispatcher.DecisionSkip,
+			fmt.Sprintf("%s, and older than the catch-up window of %s", why, e.CatchUpWindow))
 	}
 	switch e.MisfirePolicy {
 	case dispatcher.Skip:

@@ -15,10 +15,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// began moves the present of a test back, so that hours can pass before the database's clock.
-func (r *rig) began(ago time.Duration) { r.now = r.now.Add(-ago) }
+// startAgo moves the time of a test back, so that hours can pass before it reaches the database's clock.
+func (r *rig) startAgo(ago time.Duration) { r.now = r.now.Add(-ago) }
 
-// work does what a node does at an instant: the handler's round, a poll, and claims.
+// work does the work of a node at a time: misfires, adoption, a poll, and claims.
 func (r *rig) work(now time.Time) {
 	r.t.Helper()
 	r.now = now
@@ -80,7 +80,7 @@ func TestMissedFiresAreSettledByThePolicyOfTheirTrigger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
-			r.began(time.Hour)
+			r.startAgo(time.Hour)
 			begin := r.now
 			r.declare("late", "rate(10s)", func(t *dispatcher.Trigger) {
 				t.MisfireAfter, t.MisfirePolicy = dispatcher.Duration(5*time.Second), tt.policy
@@ -110,13 +110,13 @@ func TestMissedFiresAreSettledByThePolicyOfTheirTrigger(t *testing.T) {
 	}
 }
 
-// Anyone who receives a catch-up is told what it stands for, also from a node that adopted it.
+// The call says which fires a catch-up run stands for, also when another node adopted the run.
 func TestCatchUpCarriesItsRange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.began(time.Hour)
+	r.startAgo(time.Hour)
 	begin := r.now
-	r.declare("told", "rate(10s)", nil)
+	r.declare("catch-up", "rate(10s)", nil)
 	r.work(begin.Add(100 * time.Second))
 	runs := r.settled()
 	want := &dispatcher.MissedRange{From: begin.Add(10 * time.Second), To: begin.Add(100 * time.Second), Count: 10}
@@ -141,12 +141,12 @@ func TestCatchUpCarriesItsRange(t *testing.T) {
 	}
 }
 
-// Of three days of a trigger, fire_all runs the latest thousand, in order, with pauses, and goes
-// back to the schedule; the rest is one decision.
+// Of three missed days, fire_all runs the latest thousand fires in order, with pauses, and returns to
+// the schedule. One decision covers the rest.
 func TestFireAllIsCappedAndSpaced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.began(80 * time.Hour)
+	r.startAgo(80 * time.Hour)
 	begin := r.now
 	r.declare("all", "rate(1m)", func(t *dispatcher.Trigger) { t.MisfirePolicy = dispatcher.FireAll })
 	now := begin.Add(72 * time.Hour)
@@ -166,7 +166,8 @@ func TestFireAllIsCappedAndSpaced(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ledger after 20 s (-want +got):\n%s", diff)
 	}
-	if caught := r.trigger("all"); caught.DueAt.Sub(*caught.NextFireTime) < (dispatcher.MostCaughtUp-30)*time.Minute || !caught.DueAt.After(r.now) {
+	caught := r.trigger("all")
+	if caught.DueAt.Sub(*caught.NextFireTime) < (dispatcher.MostCaughtUp-30)*time.Minute || !caught.DueAt.After(r.now) {
 		t.Errorf("next fire %v is due at %v, want it deferred beyond %v", caught.NextFireTime, caught.DueAt, r.now)
 	}
 }
@@ -175,7 +176,7 @@ func TestCatchUpReturnsToTheSchedule(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{"rate(1s)", "rate(7s)", "*/5 * * * * ?"} {
 		r := newRig(t, nil)
-		r.began(time.Hour)
+		r.startAgo(time.Hour)
 		begin := r.now
 		r.declare("dense", expression, func(t *dispatcher.Trigger) {
 			t.MisfirePolicy, t.MisfireAfter = dispatcher.FireAll, dispatcher.Duration(5*time.Second)
@@ -190,7 +191,8 @@ func TestCatchUpReturnsToTheSchedule(t *testing.T) {
 			t.Errorf("%s: half a minute after the gap the next fire is %s, due %s later; want it to come, and due at its instant",
 				expression, trigger.NextFireTime.Sub(r.now), trigger.DueAt.Sub(*trigger.NextFireTime))
 		}
-		if misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}}); err != nil || len(misfires) != 0 {
+		misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+		if err != nil || len(misfires) != 0 {
 			t.Errorf("%s: misfires = %v, %v, want none: every instant ran", expression, misfires, err)
 		}
 	}
@@ -199,7 +201,7 @@ func TestCatchUpReturnsToTheSchedule(t *testing.T) {
 func TestSkippedFixedDelayCountsFromTheDecision(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.began(time.Hour)
+	r.startAgo(time.Hour)
 	begin := r.now
 	r.declare("delayed", "delay(30s)", func(t *dispatcher.Trigger) {
 		t.MisfirePolicy, t.MisfireAfter, t.RepeatCount = dispatcher.Skip, dispatcher.Duration(5*time.Second), 2
@@ -252,9 +254,9 @@ func (u *unreliable) Claim(ctx context.Context, b dispatcher.ClaimBatch) ([]disp
 	return held, err
 }
 
-// Whatever the policy, jitter and gaps, whatever fails and whenever a node begins again: each
-// instant has exactly one run of its own or lies in exactly one decision.
-func TestEveryInstantHasOneRunOrOneDecision(t *testing.T) {
+// For every policy, jitter and gap, and whatever fails or restarts, each scheduled time has exactly one
+// run of its own or lies in exactly one decision.
+func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 	t.Parallel()
 	problems := &unreliable{}
 	r := newRig(t, func(s Store) Store { problems.Store = s; return problems })
@@ -270,8 +272,10 @@ func TestEveryInstantHasOneRunOrOneDecision(t *testing.T) {
 		}
 		begin := base.Add(-2 * time.Hour)
 		r.now = begin
-		r.declare(name, rapid.SampledFrom([]string{"rate(1s)", "rate(7s)", "*/20 * * * * ?", "0 * * * * ?"}).Draw(rt, "expression"), func(t *dispatcher.Trigger) {
-			t.MisfirePolicy = rapid.SampledFrom([]dispatcher.MisfirePolicy{dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip}).Draw(rt, "policy")
+		expressions := []string{"rate(1s)", "rate(7s)", "*/20 * * * * ?", "0 * * * * ?"}
+		policies := []dispatcher.MisfirePolicy{dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip}
+		r.declare(name, rapid.SampledFrom(expressions).Draw(rt, "expression"), func(t *dispatcher.Trigger) {
+			t.MisfirePolicy = rapid.SampledFrom(policies).Draw(rt, "policy")
 			t.MisfireAfter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{time.Second, 30 * time.Second}).Draw(rt, "misfire_after"))
 			t.CatchUpWindow = dispatcher.Duration(rapid.SampledFrom([]time.Duration{30 * time.Second, time.Hour}).Draw(rt, "catch_up_window"))
 			t.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Second}).Draw(rt, "jitter"))
@@ -280,7 +284,7 @@ func TestEveryInstantHasOneRunOrOneDecision(t *testing.T) {
 			n := rapid.IntRange(0, 9).Draw(rt, "fault")
 			return n == 0, n == 1
 		}
-		defer r.forget(name)
+		defer r.deleteJob(name)
 		now := begin
 		for _, gap := range rapid.SliceOfN(rapid.SampledFrom([]int{1, 1, 1, 2, 5, 40, 300}), 1, 12).Draw(rt, "gaps") {
 			now = now.Add(time.Duration(gap) * time.Second)
@@ -292,20 +296,20 @@ func TestEveryInstantHasOneRunOrOneDecision(t *testing.T) {
 		problems.fails = func() (bool, bool) { return false, false }
 		r.work(now)
 		r.settled()
-		r.accounts(rt, name, begin, now)
+		r.verify(rt, name, begin, now)
 	})
 }
 
-// forget deletes a job, so that what comes next has the engine to itself.
-func (r *rig) forget(name string) {
+// deleteJob deletes a job, so that the next case has the engine to itself.
+func (r *rig) deleteJob(name string) {
 	if err := r.store.DeleteJob(context.WithoutCancel(r.t.Context()), "app", name, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Error(err)
 	}
 }
 
-// accounts checks the ledger of a job against its schedule: up to the next fire of its trigger,
-// each instant is in it exactly once, and none after.
-func (r *rig) accounts(t *rapid.T, name string, begin, now time.Time) {
+// verify checks the ledger of a job against its schedule: each time up to the trigger's next fire is in
+// it exactly once, and none after.
+func (r *rig) verify(t *rapid.T, name string, begin, now time.Time) {
 	trigger := r.trigger(name)
 	s, err := trigger.Parse(dispatcher.Identity("app", name, "only"), trigger.AnchorAt, nil)
 	if err != nil {
@@ -317,30 +321,30 @@ func (r *rig) accounts(t *rapid.T, name string, begin, now time.Time) {
 	if err := errors.Join(err, more); err != nil {
 		t.Fatal(err)
 	}
-	accounted := map[time.Time]int{}
+	found := map[time.Time]int{}
 	for _, run := range runs {
 		if run.Kind == dispatcher.KindSchedule {
-			accounted[run.ScheduledAt]++
+			found[run.ScheduledAt]++
 		}
 	}
 	for _, m := range misfires {
 		count := 0
 		for at := m.From; !at.After(m.To); at, _ = s.Next(at) {
-			accounted[at]++
+			found[at]++
 			count++
 		}
 		if count != m.Count {
-			t.Fatalf("decision %+v stands for %d instants", m, count)
+			t.Fatalf("decision %+v covers %d scheduled times", m, count)
 		}
 	}
 	for at, _ := s.Next(begin); at.Before(*trigger.NextFireTime); at, _ = s.Next(at) {
-		if accounted[at] != 1 {
-			t.Fatalf("instant %s is accounted for %d times, by runs %+v and misfires %+v", at.Sub(begin), accounted[at], runs, misfires)
+		if found[at] != 1 {
+			t.Fatalf("time %s is in the ledger %d times, by runs %+v and misfires %+v", at.Sub(begin), found[at], runs, misfires)
 		}
-		delete(accounted, at)
+		delete(found, at)
 	}
-	if len(accounted) > 0 {
-		t.Fatalf("%v is in the ledger and no instant that has passed", accounted)
+	if len(found) > 0 {
+		t.Fatalf("%v are in the ledger but not on the schedule", found)
 	}
 	if late := now.Sub(*trigger.DueAt); late > trigger.MisfireAfter.Std()+time.Second {
 		t.Fatalf("the next fire is %s late after a round of the handler", late)

@@ -13,11 +13,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// worked counts what rounds of the handler write.
+// worked notes the writes of the handler.
 type worked struct {
 	Store
 	steps []string
-	// frozen is called while a settlement is on its way; nil: nobody.
+	// frozen is called while a settlement is on its way; nil: nothing.
 	frozen func()
 }
 
@@ -61,8 +61,8 @@ func TestAppIsHandledOnceInAWindow(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	round("the first: fire times are made sure of", "lock zones", "lock states")
-	round("nothing to do but to look")
+	round("the first, which checks the time zones", "lock zones", "lock states")
+	round("nothing to do")
 	miss := func(name string) {
 		r.declare(name, "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
 	}
@@ -72,19 +72,19 @@ func TestAppIsHandledOnceInAWindow(t *testing.T) {
 	r.now = r.now.Add(-7 * time.Second)
 	miss("second")
 	r.now = r.now.Add(7 * time.Second)
-	round("another within the window, as by a node whose loop is seconds behind")
-	if _, err := r.store.Lock(t.Context(), dispatcher.LockRequest{Node: 99, Names: []string{"app/app"}, AtMost: time.Minute, Now: time.Now().Add(time.Hour)}); err != nil {
+	round("another within the window, like that of a node whose loop is seconds behind")
+	later := dispatcher.LockRequest{Node: 99, Names: []string{"app/app"}, AtMost: time.Minute, Now: time.Now().Add(time.Hour)}
+	if _, err := r.store.Lock(t.Context(), later); err != nil {
 		t.Fatal(err)
 	}
 	w.take()
 	round("when it has passed, and the clock was set back", "lock app/app", "settle")
-	// Anyone who has seen two fresh rounds cares for the fleet, once in a window.
+	// A node with two heartbeats on time marks dead nodes, once in a window.
 	r.fleet.onTime = 2
 	round("as one of the fleet", "lock fleet", "mark dead")
 }
 
-// A node that froze under a lock may finish the statement that was on its way, which is a
-// compare-and-swap, and begins no other.
+// It may finish the statement that was on its way, which is a compare-and-swap, and begins no other.
 func TestNodeFrozenUnderALockStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,10 +99,12 @@ func TestNodeFrozenUnderALockStops(t *testing.T) {
 			return ctx.Err()
 		})
 		if err != nil || steps != 3 || locks.freed {
-			t.Errorf("locked = %v after %d steps of 4 s, given back %v; want it to end quietly within 10 s less a second, and to leave the lock alone", err, steps, locks.freed)
+			t.Errorf("withLocks = %v after %d steps of 4 s, given back %v; want no error, an end within 10 s less a second, and the lock kept",
+				err, steps, locks.freed)
 		}
-		if err = e.withLocks(t.Context(), []string{"x"}, func(context.Context, []string) error { return errLost }); !errors.Is(err, errLost) || !locks.freed {
-			t.Errorf("locked = %v, given back %v; want the error of what was done, and the lock back", err, locks.freed)
+		err = e.withLocks(t.Context(), []string{"x"}, func(context.Context, []string) error { return errLost })
+		if !errors.Is(err, errLost) || !locks.freed {
+			t.Errorf("withLocks = %v, given back %v; want the error of the step, and the lock back", err, locks.freed)
 		}
 	})
 }

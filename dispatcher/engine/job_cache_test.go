@@ -32,8 +32,8 @@ func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 	}
 }
 
-// What is claimed is executed as the job was then, however late its turn comes; what is attempted
-// again later, as the job is then, and its record says so.
+// A claimed run is executed as the job was at its claim, however late its turn comes. A later attempt
+// uses the job as it is then, and the run's revision says so.
 func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -52,7 +52,10 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	declare := func(name, url string) dispatcher.Job {
 		t.Helper()
 		job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{
-			"only": {Schedule: dispatcher.Schedule{Expression: "rate(10s)", StartAt: &r.now}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true},
+			"only": {
+				Schedule:     dispatcher.Schedule{Expression: "rate(10s)", StartAt: &r.now},
+				MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			},
 		}}
 		job.SetDefaults()
 		job.Retry.Delays = []dispatcher.Duration{0}
@@ -64,7 +67,7 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 		return stored
 	}
 	declare("busy", "http://127.0.0.1:1/")
-	for range 8 { // all workers there are
+	for range 8 { // all workers
 		if _, err := r.store.RequestRun(t.Context(), "app", "busy", change); err != nil {
 			t.Fatal(err)
 		}

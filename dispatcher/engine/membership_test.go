@@ -83,19 +83,19 @@ func TestNoNodeIsMarkedDeadRightAfterAPause(t *testing.T) {
 		}
 		heartbeat()
 		if _, may := f.mayMarkDead(); may {
-			t.Error("one round was enough, want two")
+			t.Error("one heartbeat on time was enough, want two")
 		}
 		heartbeat()
 		if _, may := f.mayMarkDead(); !may {
-			t.Error("two fresh rounds were not enough")
+			t.Error("two heartbeats on time were not enough")
 		}
-		time.Sleep(time.Minute) // frozen, or the database was away
+		time.Sleep(time.Minute) // frozen, or the database was unreachable
 		if _, may := f.mayMarkDead(); may {
-			t.Error("rounds from before the pause were enough")
+			t.Error("heartbeats from before the pause were enough")
 		}
 		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive}, time.Now())
 		if _, may := f.mayMarkDead(); may {
-			t.Error("the first round after a pause was enough, though every heartbeat looks stale then")
+			t.Error("the first heartbeat after a pause was enough, though every other looks old then")
 		}
 	})
 }
@@ -106,10 +106,10 @@ func TestNoNodeIsMarkedDeadRightAfterTheDatabaseClockJumps(t *testing.T) {
 		leap time.Duration
 		want bool
 	}{
-		"ahead":             {time.Hour, false},
-		"back":              {-time.Hour, false},
-		"by nothing":        {0, true},
-		"as answers differ": {500 * time.Millisecond, true},
+		"ahead":               {time.Hour, false},
+		"back":                {-time.Hour, false},
+		"by nothing":          {0, true},
+		"as responses differ": {500 * time.Millisecond, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,19 +125,19 @@ func TestNoNodeIsMarkedDeadRightAfterTheDatabaseClockJumps(t *testing.T) {
 				}
 				heartbeat(tt.leap)
 				if _, got := f.mayMarkDead(); got != tt.want {
-					t.Errorf("may mark dead others: %v, want %v", got, tt.want)
+					t.Errorf("may mark others dead: %v, want %v", got, tt.want)
 				}
 				heartbeat(tt.leap)
 				heartbeat(tt.leap)
 				if _, may := f.mayMarkDead(); !may {
-					t.Error("two rounds by the new time were not enough")
+					t.Error("two heartbeats by the new time were not enough")
 				}
 			})
 		})
 	}
 }
 
-// Only nodes that may fire a trigger count: else its fires would wait a grace for nobody.
+// Otherwise fires would wait a grace for a node that may not take them.
 func TestOnlyNodesServingATriggerArePreferred(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{
@@ -160,7 +160,7 @@ func TestOnlyNodesServingATriggerArePreferred(t *testing.T) {
 	}
 }
 
-// A job that requires labels is claimed, settled and adopted by nodes that have them only.
+// Only nodes with the labels that a job requires claim, settle and adopt its runs.
 func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -196,8 +196,7 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	}
 }
 
-// Who waits its turn in line does not contend: after n graces only the n first of the line want
-// a fire.
+// Nodes that wait for their rank do not contend: after n graces, only the first n ranks try a fire.
 func TestNodesHaveDistinctRanks(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{{ID: 11}, {ID: 22}, {ID: 33}, {ID: 44}}

@@ -36,7 +36,7 @@ func TestMetricsCountClaimsAndAttempts(t *testing.T) {
 	}
 }
 
-// What is registered is what operators build on: each metric has its help and its zero.
+// Operators build on it: each metric has its help text and its zero.
 func TestMetricsAreRegisteredFromTheStart(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

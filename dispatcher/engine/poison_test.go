@@ -9,8 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Whatever stands in the row of one trigger or job, the others fire and are settled, the handler's
-// round goes through, and people see a reason.
+// The other jobs fire and are settled, the handler's round succeeds, and users see a reason.
 func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]string{
@@ -40,7 +39,7 @@ func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 			}
 			r.poison(set)
 			r.now = r.now.Add(6 * time.Second)
-			for range 2 { // what is in quarantine is not looked at again
+			for range 2 { // a trigger in quarantine is not read again
 				if err := r.handleOnce(t.Context(), r.now); err != nil {
 					t.Fatal(err)
 				}
@@ -52,7 +51,7 @@ func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 				fired[run.Job] = true
 			}
 			if !fired["good"] || !fired["good-late"] {
-				t.Errorf("fired: %v, want those that can be read", fired)
+				t.Errorf("fired: %v, want the jobs that can be read", fired)
 			}
 			jobs, err := r.store.Jobs(t.Context(), "app", dispatcher.Page{Limit: 10})
 			if err != nil || len(jobs) != 4 {
@@ -60,7 +59,7 @@ func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 			}
 			for _, job := range jobs {
 				bad := job.Name == "bad" || job.Name == "bad-late"
-				if told := job.State == dispatcher.JobError; told != bad && name != "trigger not in job" {
+				if failed := job.State == dispatcher.JobError; failed != bad && name != "trigger not in job" {
 					t.Errorf("job %s is %s", job.Name, job.State)
 				}
 			}

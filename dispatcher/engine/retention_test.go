@@ -33,7 +33,9 @@ func (s *purged) Purge(context.Context, dispatcher.NodeID, time.Time) (dispatche
 func TestPurgeRepeatsSoonOnlyWhileThereIsMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &purged{calls: make(chan time.Time), responses: []dispatcher.Purged{{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3, Jobs: 2, AuditEntries: 7}, {Busy: true}}}
+		s := &purged{calls: make(chan time.Time), responses: []dispatcher.Purged{
+			{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3, Jobs: 2, AuditEntries: 7}, {Busy: true},
+		}}
 		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
 		ctx, end := context.WithCancel(t.Context())
 		defer end()

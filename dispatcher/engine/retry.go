@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +17,7 @@ import (
 // be gone.
 type retries struct {
 	mu    sync.Mutex
-	own   instants // when the runs recorded here are due
+	own   []time.Time // when the runs recorded here are due, earliest first
 	alarm *time.Timer
 	wake  chan struct{}
 	// gaveUpAt is when this node last looked for runs to give up; only retryOnce uses it.
@@ -38,8 +38,9 @@ func (r *retries) recorded(records []dispatcher.Record, until func(time.Time) ti
 			continue
 		}
 		r.mu.Lock()
-		heap.Push(&r.own, record.Next.At)
-		if r.own[0].Equal(record.Next.At) {
+		at, _ := slices.BinarySearchFunc(r.own, record.Next.At, time.Time.Compare)
+		r.own = slices.Insert(r.own, at, record.Next.At)
+		if at == 0 {
 			r.alarm.Reset(until(record.Next.At))
 		}
 		r.mu.Unlock()
@@ -51,7 +52,7 @@ func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Dur
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.own) > 0 && !r.own[0].After(now) {
-		heap.Pop(&r.own)
+		r.own = r.own[1:]
 	}
 	next := others
 	if len(r.own) > 0 && (next.IsZero() || r.own[0].Before(next)) {
@@ -60,20 +61,6 @@ func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Dur
 	if !next.IsZero() {
 		r.alarm.Reset(until(next))
 	}
-}
-
-// instants is a heap of times.
-type instants []time.Time
-
-func (h instants) Len() int           { return len(h) }
-func (h instants) Less(i, j int) bool { return h[i].Before(h[j]) }
-func (h instants) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *instants) Push(x any)        { *h = append(*h, x.(time.Time)) }
-
-func (h *instants) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
 }
 
 // retryLoop adopts runs that are to be attempted again, when they are due. It also looks once a

@@ -41,7 +41,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 	return run.ID
 }
 
-// retry adopts what is to be attempted again by now, and returns the run.
+// retry adopts the runs that are due for another attempt, and returns one of them.
 func (r *rig) retry(id string) dispatcher.Run {
 	r.t.Helper()
 	if err := r.retryOnce(r.t.Context(), r.clock.now()); err != nil {
@@ -99,7 +99,7 @@ func TestRunEndsAfterItsLastAttempt(t *testing.T) {
 	}
 }
 
-// The alarm is what wakes the node: the next look at the window would come after the test.
+// The alarm wakes the node: the next interval of the loop is after the end of the test.
 func TestRetryIsMadeWhenDue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -132,7 +132,7 @@ func TestRetryIsMadeWhenDue(t *testing.T) {
 	}
 }
 
-// What another node has left is found by its row alone.
+// The row of the run alone is enough to find it.
 func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -145,7 +145,7 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	}
 	id := r.request("left", nil)
 	r.retries.own = nil
-	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil { // the node before it is dead thereby
+	if err := r.register(t.Context(), dispatcher.NodeActive); err != nil { // which marks the node before it dead
 		t.Fatal(err)
 	}
 	if err := r.heartbeatOnce(t.Context()); err != nil {
@@ -161,42 +161,64 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	ended := began.Add(time.Second)
 	after := func(d time.Duration) *time.Duration { return &d }
+	type (
+		call = dispatcher.Call
+		run  = dispatcher.HeldRun
+	)
 	for name, tt := range map[string]struct {
 		class  dispatcher.Class
 		status int
 		after  *time.Duration
-		change func(*dispatcher.Call, *dispatcher.HeldRun)
+		change func(*call, *run)
 		want   time.Duration // after the end; less than 0: never
 	}{
-		"a server error":                     {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
-		"no response in time":                {class: dispatcher.ClassTimeout, want: 4 * time.Second},
-		"nobody listens":                     {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
-		"a request time-out":                 {class: dispatcher.ClassHTTP4xx, status: 408, want: 4 * time.Second},
-		"too early":                          {class: dispatcher.ClassHTTP4xx, status: 425, want: 4 * time.Second},
-		"too many requests":                  {class: dispatcher.ClassRateLimited, status: 429, want: 4 * time.Second},
-		"a bad request":                      {class: dispatcher.ClassHTTP4xx, status: 400, want: -1},
-		"not found":                          {class: dispatcher.ClassHTTP4xx, status: 404, want: -1},
-		"gone":                               {class: dispatcher.ClassHTTP4xx, status: 410, want: -1},
-		"a redirect":                         {class: dispatcher.ClassRedirect, status: 302, want: -1},
-		"a function error":                   {class: dispatcher.ClassFunctionError, want: 4 * time.Second},
-		"a refusal by AWS":                   {class: dispatcher.ClassConfig, want: -1},
-		"no credentials":                     {class: dispatcher.ClassCredentials, want: 4 * time.Second},
-		"at most once, function error":       {class: dispatcher.ClassFunctionError, change: atMostOnce, want: -1},
-		"at most once, no credentials":       {class: dispatcher.ClassCredentials, change: atMostOnce, want: 4 * time.Second},
-		"a forbidden address":                {class: dispatcher.ClassEgressDenied, want: -1},
-		"cancelled":                          {class: dispatcher.ClassCancelled, want: -1},
-		"a panic":                            {class: dispatcher.ClassPanic, want: -1},
-		"Retry-After beyond the wait":        {class: dispatcher.ClassRateLimited, after: after(30 * time.Second), want: 30 * time.Second},
-		"Retry-After within the wait":        {class: dispatcher.ClassRateLimited, after: after(0), want: 4 * time.Second},
-		"Retry-After beyond the cap":         {class: dispatcher.ClassHTTP5xx, after: after(1e9 * time.Second), want: 5 * time.Minute},
-		"the last attempt":                   {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Failures = 2 }, want: -1},
-		"lost attempts do not count":         {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Attempt = 9 }, want: 4 * time.Second},
-		"waits grow with failures":           {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.Failures = 1 }, want: 8 * time.Second},
-		"one attempt":                        {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Retry.MaxAttempts = 1 }, want: -1},
-		"too old":                            {class: dispatcher.ClassTimeout, change: func(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Retry.MaxAge = dispatcher.Duration(time.Second) }, want: -1},
-		"given up before":                    {class: dispatcher.ClassTimeout, change: func(_ *dispatcher.Call, run *dispatcher.HeldRun) { run.RetryUntil = ended }, want: -1},
+		"a server error":               {class: dispatcher.ClassHTTP5xx, status: 503, want: 4 * time.Second},
+		"no response in time":          {class: dispatcher.ClassTimeout, want: 4 * time.Second},
+		"connection refused":           {class: dispatcher.ClassConnectRefused, want: 4 * time.Second},
+		"a request time-out":           {class: dispatcher.ClassHTTP4xx, status: 408, want: 4 * time.Second},
+		"too early":                    {class: dispatcher.ClassHTTP4xx, status: 425, want: 4 * time.Second},
+		"too many requests":            {class: dispatcher.ClassRateLimited, status: 429, want: 4 * time.Second},
+		"a bad request":                {class: dispatcher.ClassHTTP4xx, status: 400, want: -1},
+		"not found":                    {class: dispatcher.ClassHTTP4xx, status: 404, want: -1},
+		"gone":                         {class: dispatcher.ClassHTTP4xx, status: 410, want: -1},
+		"a redirect":                   {class: dispatcher.ClassRedirect, status: 302, want: -1},
+		"a function error":             {class: dispatcher.ClassFunctionError, want: 4 * time.Second},
+		"a refusal by AWS":             {class: dispatcher.ClassConfig, want: -1},
+		"no credentials":               {class: dispatcher.ClassCredentials, want: 4 * time.Second},
+		"at most once, function error": {class: dispatcher.ClassFunctionError, change: atMostOnce, want: -1},
+		"at most once, no credentials": {class: dispatcher.ClassCredentials, change: atMostOnce, want: 4 * time.Second},
+		"a forbidden address":          {class: dispatcher.ClassEgressDenied, want: -1},
+		"cancelled":                    {class: dispatcher.ClassCancelled, want: -1},
+		"a panic":                      {class: dispatcher.ClassPanic, want: -1},
+		"Retry-After beyond the wait":  {class: dispatcher.ClassRateLimited, after: after(30 * time.Second), want: 30 * time.Second},
+		"Retry-After within the wait":  {class: dispatcher.ClassRateLimited, after: after(0), want: 4 * time.Second},
+		"Retry-After beyond the cap":   {class: dispatcher.ClassHTTP5xx, after: after(1e9 * time.Second), want: 5 * time.Minute},
+		"the last attempt": {
+			class: dispatcher.ClassTimeout, want: -1,
+			change: func(_ *call, r *run) { r.Failures = 2 },
+		},
+		"lost attempts do not count": {
+			class: dispatcher.ClassTimeout, want: 4 * time.Second,
+			change: func(_ *call, r *run) { r.Attempt = 9 },
+		},
+		"waits grow with failures": {
+			class: dispatcher.ClassTimeout, want: 8 * time.Second,
+			change: func(_ *call, r *run) { r.Failures = 1 },
+		},
+		"one attempt": {
+			class: dispatcher.ClassTimeout, want: -1,
+			change: func(c *call, _ *run) { c.Retry.MaxAttempts = 1 },
+		},
+		"too old": {
+			class: dispatcher.ClassTimeout, want: -1,
+			change: func(c *call, _ *run) { c.Retry.MaxAge = dispatcher.Duration(time.Second) },
+		},
+		"given up before": {
+			class: dispatcher.ClassTimeout, want: -1,
+			change: func(_ *call, r *run) { r.RetryUntil = ended },
+		},
 		"at most once, perhaps sent":         {class: dispatcher.ClassTimeout, change: atMostOnce, want: -1},
-		"at most once, answered":             {class: dispatcher.ClassHTTP5xx, change: atMostOnce, want: -1},
+		"at most once, with a response":      {class: dispatcher.ClassHTTP5xx, change: atMostOnce, want: -1},
 		"at most once, connection reset":     {class: dispatcher.ClassReset, change: atMostOnce, want: -1},
 		"at most once, handshake":            {class: dispatcher.ClassTLS, change: atMostOnce, want: -1},
 		"at most once, certainly not sent":   {class: dispatcher.ClassDNS, change: atMostOnce, want: 4 * time.Second},
@@ -204,21 +226,23 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var call dispatcher.Call
-			call.Retry.SetDefaults()
-			run := dispatcher.HeldRun{Attempt: 1}
+			var c call
+			c.Retry.SetDefaults()
+			r := run{Attempt: 1}
 			if tt.change != nil {
-				tt.change(&call, &run)
+				tt.change(&c, &r)
 			}
-			o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: ended, Class: tt.class, HTTPStatus: tt.status, RetryAfter: tt.after}
-			next := nextAttempt(call, run, o, 0.8)
+			o := dispatcher.Outcome{
+				State: dispatcher.RunFailed, StartedAt: began, EndedAt: ended, Class: tt.class, HTTPStatus: tt.status, RetryAfter: tt.after,
+			}
+			next := nextAttempt(c, r, o, 0.8)
 			if tt.want < 0 {
 				if next != nil {
 					t.Errorf("next = %+v, want none", next)
 				}
 				return
 			}
-			until := run.RetryUntil
+			until := r.RetryUntil
 			if until.IsZero() {
 				until = began.Add(24 * time.Hour)
 			}
@@ -230,7 +254,7 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	}
 }
 
-// Throttles cost no attempt of the policy, also where it allows one, or one request at most.
+// Throttled attempts do not count against the policy, even one of a single attempt, or at most once.
 func TestThrottlesDoNotCount(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -238,7 +262,9 @@ func TestThrottlesDoNotCount(t *testing.T) {
 	call.Retry.SetDefaults()
 	call.Retry.MaxAttempts = 1
 	o := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: began, EndedAt: began, Class: dispatcher.ClassThrottled}
-	for attempt, want := range map[int]time.Duration{1: time.Second, 2: 1250 * time.Millisecond, 5: 10 * time.Second, 50: 37500 * time.Millisecond} {
+	for attempt, want := range map[int]time.Duration{
+		1: time.Second, 2: 1250 * time.Millisecond, 5: 10 * time.Second, 50: 37500 * time.Millisecond,
+	} {
 		next := nextAttempt(call, dispatcher.HeldRun{Attempt: attempt}, o, 0.125)
 		if next == nil || next.CountsAsFailure || next.At.Sub(began) != want {
 			t.Errorf("after attempt %d: %+v, want another after %s, not counted", attempt, next, want)
@@ -253,7 +279,7 @@ func TestThrottlesDoNotCount(t *testing.T) {
 
 func atMostOnce(j *dispatcher.Call, _ *dispatcher.HeldRun) { j.Delivery = dispatcher.AtMostOnce }
 
-// The definition may leave the cache while an attempt is under way: each hint turns it.
+// The job may leave the cache while an attempt is in flight: every poll drops unused jobs.
 func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -267,8 +293,7 @@ func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	}
 }
 
-// One host is left alone after some failures; nothing is sent to it, no attempt is spent, and
-// others go on.
+// After some failures nothing is sent to the host, no attempt is consumed, and other hosts are called.
 func TestFailingHostIsNotCalled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -286,16 +311,17 @@ func TestFailingHostIsNotCalled(t *testing.T) {
 	}
 	id := r.request("sick", once)
 	run := r.read(id)
-	if run.State != dispatcher.RunRetrying || run.Class != dispatcher.ClassCircuitOpen || run.Attempt != 0 || run.Error == "" || len(r.calls) != 2 {
-		t.Fatalf("run = %+v after %d calls, want it defers with the reason", run, len(r.calls))
+	deferred := run.State == dispatcher.RunRetrying && run.Class == dispatcher.ClassCircuitOpen
+	if !deferred || run.Attempt != 0 || run.Error == "" || len(r.calls) != 2 {
+		t.Fatalf("run = %+v after %d calls, want it deferred with the reason", run, len(r.calls))
 	}
 	if wait := run.NextAttemptAt.Sub(r.clock.now()); wait <= 0 || wait > 2*firstPause {
-		t.Errorf("defers for %s, want some seconds", wait)
+		t.Errorf("deferred for %s, want some seconds", wait)
 	}
 	if other := r.read(r.request("well", once)); other.State != dispatcher.RunSucceeded {
 		t.Errorf("run at another host = %+v, want success", other)
 	}
-	// An operator does not wait for it; as long as the circuit is open, it is defers again.
+	// An operator need not wait. While the circuit is open, a retry would be deferred again.
 	r.hosts.circuits["sick"].until = time.Now()
 	healthy = true
 	if _, err := r.store.RetryRun(t.Context(), id, dispatcher.Change{Actor: "test"}); err != nil {
@@ -319,7 +345,8 @@ func TestRunDeferredForTooLongFails(t *testing.T) {
 		j.Retry.MaxAttempts, j.Retry.Delays, j.Retry.MaxAge = 1, nil, dispatcher.Duration(time.Second)
 	}
 	r.request("sick", short)
-	if run := r.read(r.request("sick", short)); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(r.calls) != 1 {
+	run := r.read(r.request("sick", short))
+	if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(r.calls) != 1 {
 		t.Errorf("run = %+v after %d calls, want it failed without a call", run, len(r.calls))
 	}
 }
@@ -371,7 +398,7 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	r.poll(5 * time.Second)
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
 	id := r.settled()[0].ID
-	armed := func() bool {
+	scheduled := func() bool {
 		t.Helper()
 		if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
 			t.Fatal(err)
@@ -382,12 +409,12 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 		}
 		return stored.Triggers["only"].NextFireTime != nil
 	}
-	if armed() {
-		t.Error("the delay was armed while its run retries")
+	if scheduled() {
+		t.Error("the next fire was scheduled while the run retries")
 	}
 	fail = false
-	if run := r.retry(id); run.State != dispatcher.RunSucceeded || !armed() {
-		t.Errorf("run = %+v, want success, and its delay armed", run)
+	if run := r.retry(id); run.State != dispatcher.RunSucceeded || !scheduled() {
+		t.Errorf("run = %+v, want success, and the next fire scheduled", run)
 	}
 }
 
@@ -420,8 +447,8 @@ func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
 	note("after it")
 	g.report("h", dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled}, now)
 	note("cancelled")
-	for _, unsent := range []dispatcher.Class{dispatcher.ClassSecret, dispatcher.ClassTemplate, dispatcher.ClassEgressDenied} {
-		g.report("h", dispatcher.Outcome{State: dispatcher.RunFailed, Class: unsent}, now)
+	for _, class := range []dispatcher.Class{dispatcher.ClassSecret, dispatcher.ClassTemplate, dispatcher.ClassEgressDenied} {
+		g.report("h", dispatcher.Outcome{State: dispatcher.RunFailed, Class: class}, now)
 	}
 	note("nothing sent")
 	g.report("h", dispatcher.Outcome{State: dispatcher.RunSucceeded}, now)
@@ -458,6 +485,6 @@ func TestRateOfAHostIsKept(t *testing.T) {
 		}
 	}
 	if len(turns) < 9 || len(g.reserved) != 0 {
-		t.Errorf("100 requests took %d s and left %d promises, want 10 s and none", len(turns), len(g.reserved))
+		t.Errorf("100 requests took %d s and left %d reserved turns, want 10 s and none", len(turns), len(g.reserved))
 	}
 }

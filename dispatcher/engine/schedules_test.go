@@ -98,7 +98,7 @@ func TestJitterDoesNotReorderFires(t *testing.T) {
 		e.NextFireTime, e.DueAt = then, due
 	}
 	if turned == 0 {
-		t.Error("no two fires were turned round by jitter; the test shows nothing")
+		t.Error("jitter would have reordered no fires, so the test shows nothing")
 	}
 }
 
@@ -168,7 +168,7 @@ func TestFixedDelayContinuesAfterACancelledRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.trigger("delayed"); got.NextFireTime == nil {
-		t.Errorf("after the cancel the trigger is %s without a next fire, want it armed", got.State)
+		t.Errorf("after the cancel the trigger is %s without a next fire, want one", got.State)
 	}
 }
 
@@ -197,7 +197,9 @@ func TestHashedFieldFiresAsPreviewed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("hashed", "H/7 * * * * ?", nil)
-	asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: "H/7 * * * * ?"}, Identity: "app/hashed/only", From: &r.now, Count: 2}
+	asked := dispatcher.PreviewRequest{
+		Schedule: dispatcher.Schedule{Expression: "H/7 * * * * ?"}, Identity: "app/hashed/only", From: &r.now, Count: 2,
+	}
 	preview, err := asked.Preview(nil, r.now)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Store is what the engine asks of a store.
+// Store is what the engine asks of a store. Package dispatcher says what each method does.
 type Store interface {
 	dispatcher.Dispatch  // due triggers, claims, attempts
 	dispatcher.Retries   // runs that are attempted again

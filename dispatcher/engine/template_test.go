@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// bodies are what the calls so far would send, by their templates.
+// bodies are the request bodies of the calls so far.
 func (r *rig) bodies() []string {
 	r.t.Helper()
 	var all []string
@@ -29,12 +29,13 @@ func (r *rig) bodies() []string {
 // an instant on.
 func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 	r.t.Helper()
-	job := dispatcher.Job{App: "app", Name: "told", Triggers: map[string]dispatcher.Trigger{"only": trigger}}
+	job := dispatcher.Job{App: "app", Name: "templated", Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.SetDefaults()
 	job.Retry.Delays = []dispatcher.Duration{0}
 	job.Target.Webhook = &dispatcher.Webhook{
 		URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
-		Body: `{{if .PreviousFire}}{{date "%T" .PreviousFire}}{{else}}none{{end}} {{date "%T" .ScheduledAt}} {{if .NextFire}}{{date "%T" .NextFire}}{{else}}none{{end}} {{.Attempt}}`,
+		Body: `{{if .PreviousFire}}{{date "%T" .PreviousFire}}{{else}}none{{end}} {{date "%T" .ScheduledAt}} ` +
+			`{{if .NextFire}}{{date "%T" .NextFire}}{{else}}none{{end}} {{.Attempt}}`,
 	}
 	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
@@ -51,8 +52,7 @@ func triggerOf(expression string) dispatcher.Trigger {
 // at formats an instant as the body does.
 func (r *rig) at(after time.Duration) string { return r.now.Add(after).Format(time.TimeOnly) }
 
-// The instants around a run are those of the schedule that it was claimed by, on every attempt,
-// whatever becomes of job and calendar meanwhile.
+// They follow the schedule that the run was claimed by, even if its job and calendar change meanwhile.
 func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -119,7 +119,7 @@ func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 			r.claimOnce(r.t.Context(), r.now.Add(4*time.Second))
 		}, func(r *rig) string { return "none " + r.at(4*time.Second) + " none 1" }},
 		"by hand": {"rate(4s)", func(r *rig) {
-			if _, err := r.store.RequestRun(r.t.Context(), "app", "told", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			if _, err := r.store.RequestRun(r.t.Context(), "app", "templated", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 				r.t.Fatal(err)
 			}
 			if err := r.adopt(r.t.Context()); err != nil {

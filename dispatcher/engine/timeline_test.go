@@ -100,7 +100,7 @@ func TestTimelineWakesOnlyForAnEarlierHead(t *testing.T) {
 	}
 }
 
-// What is due and finds no place is planned like the rest: again when it changes, and once.
+// It is planned like the rest: again when it changes, and once.
 func TestDueFireWaitingForAPlaceIsReplaced(t *testing.T) {
 	t.Parallel()
 	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
@@ -163,7 +163,7 @@ func TestTimelineDropsFiresReadBeforeTheirClaim(t *testing.T) {
 	}
 }
 
-// A job that became slow after its fire was planned waits in the slow lane.
+// A fire whose job became slow after it was planned waits in a slow queue.
 func TestTimelineQueuesByTheSpeedAtDueTime(t *testing.T) {
 	t.Parallel()
 	slow := map[int64]bool{}
@@ -176,7 +176,7 @@ func TestTimelineQueuesByTheSpeedAtDueTime(t *testing.T) {
 	slow[1] = true
 	fast := line.take(now, 2, func(in pool.QueueKey) bool { return !in.Slow }, keep)
 	if len(fast) != 1 || fast[0].JobID != 0 {
-		t.Errorf("got %d fires in the fast lane, want that of the job that is not slow", len(fast))
+		t.Errorf("got %d fires in the fast share, want that of the job that is not slow", len(fast))
 	}
 }
 

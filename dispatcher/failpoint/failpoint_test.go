@@ -7,12 +7,13 @@ import (
 	"testing"
 )
 
-// A program without the tag must not even carry the names of the points, let alone visit them.
+// A program without the tag must not contain the functions of failpoints.
 func TestProgramWithoutTheTagHasNoFailpoints(t *testing.T) {
 	t.Parallel()
 	for tags, want := range map[string]bool{"": false, "chaos": true} {
 		program := filepath.Join(t.TempDir(), "carillon")
-		build := exec.Command("go", "build", "-buildvcs=false", "-tags", tags, "-o", program, "github.com/carillon-dev/carillon/dispatcher/cmd/carillon")
+		build := exec.Command("go", "build", "-buildvcs=false", "-tags", tags, "-o", program,
+			"github.com/carillon-dev/carillon/dispatcher/cmd/carillon")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build: %v: %s", err, out)
 		}

@@ -2,5 +2,5 @@
 
 package failpoint
 
-// WatchClock does nothing in this program: its wall clock is the machine's.
+// WatchClock does nothing in this program, which uses the wall clock of the machine.
 func WatchClock() {}

@@ -2,12 +2,11 @@
 
 package failpoint
 
-// Enabled tells whether this program has failpoints.
+// Enabled reports whether this program has failpoints.
 const Enabled = false
 
-// Hit acts if the point is due to act.
+// Hit does nothing in this program.
 func Hit(Point) {}
 
-// During is Hit for a stretch of time that begins now: it returns at once, and the action
-// comes a little later.
+// During does nothing in this program.
 func During(Point) {}

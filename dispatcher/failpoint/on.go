@@ -3,6 +3,7 @@
 package failpoint
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,10 +15,10 @@ import (
 	"time"
 )
 
-// Enabled tells whether this program has failpoints.
+// Enabled reports whether this program has failpoints.
 const Enabled = true
 
-// action is what a point does at its nth visit.
+// action is the action of a point at its nth visit.
 type action struct {
 	signal syscall.Signal
 	nth    int64
@@ -25,11 +26,11 @@ type action struct {
 	visits atomic.Int64
 }
 
-// armed is read once: a process dies at its points and is started again with others.
+// armed reads CHAOS once, because a process dies at its points and is started again with others.
 var armed = sync.OnceValue(func() map[Point]*action {
 	actions, err := parse(os.Getenv("CHAOS"))
 	if err != nil {
-		panic(err) // a chaos run that injects nothing would prove nothing
+		panic(err) // a chaos run without faults would prove nothing
 	}
 	return actions
 })
@@ -56,7 +57,7 @@ func parse(text string) (map[Point]*action, error) {
 			case i > 0 && key == "within":
 				a.within, err = time.ParseDuration(value)
 			default:
-				err = fmt.Errorf("it is none of kill, stop, nth=N, within=DURATION")
+				err = errors.New("not one of kill, stop, nth=N, within=DURATION")
 			}
 			if err != nil {
 				return nil, fmt.Errorf("CHAOS: %q: %q: %w", item, word, err)
@@ -67,7 +68,7 @@ func parse(text string) (map[Point]*action, error) {
 	return actions, nil
 }
 
-// due counts a visit, and returns what is to be done at it, nil for nothing.
+// due counts a visit and returns its action, or nil if there is none.
 func due(p Point) *action {
 	a := armed()[p]
 	if a == nil || a.visits.Add(1) != a.nth {
@@ -78,17 +79,17 @@ func due(p Point) *action {
 
 func (a *action) act() { _ = syscall.Kill(os.Getpid(), a.signal) }
 
-// Hit acts if the point is due to act.
+// Hit counts a visit of the point, and acts if the action is due.
 func Hit(p Point) {
 	if a := due(p); a != nil {
 		a.act()
-		// The signal may reach the process by another thread. Nothing happens behind this point.
-		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // for the kernel, which nobody can wait for
+		// The signal may arrive through another thread. Until then, nothing after this point may run.
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is no way to wait for the signal
 	}
 }
 
-// During is Hit for a stretch of time that begins now: it returns at once, and the action
-// comes a little later.
+// During is Hit for a point that is a stretch of time and begins now. It returns at once, and the
+// action happens a little later.
 func During(p Point) {
 	if a := due(p); a != nil {
 		time.AfterFunc(rand.N(a.within+1), a.act)

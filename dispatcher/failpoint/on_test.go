@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestPointActsAtItsVisitOnly(t *testing.T) {
+func TestChaosIsParsedIntoActions(t *testing.T) {
 	t.Parallel()
 	actions, err := parse("K7:kill,nth=3;K12:stop,within=5ms")
 	if err != nil {

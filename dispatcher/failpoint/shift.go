@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// WatchClock moves this process's wall clock by the duration in the file that CHAOS_CLOCK
-// names: at the start, and whenever SIGUSR2 comes. The monotonic clock goes on as it was, as
-// when somebody sets a machine's clock. Only a program built over a package time that knows
-// ChaosShift can do it; tools/chaos makes one.
+// WatchClock shifts the wall clock of this process by the duration in the file that CHAOS_CLOCK
+// names, at the start and at each SIGUSR2. The monotonic clock does not change, as if somebody sets
+// the clock of the machine. The program must be built with a package time that has ChaosShift;
+// test/chaos builds one.
 func WatchClock() {
 	file := os.Getenv("CHAOS_CLOCK")
 	if file == "" {
 		return
 	}
 	read := func() {
-		text, _ := os.ReadFile(file) // none: no shift
+		text, _ := os.ReadFile(file) // without the file there is no shift
 		if shift, err := time.ParseDuration(strings.TrimSpace(string(text))); err == nil {
 			time.ChaosShift.Store(int64(shift))
 		}

@@ -18,7 +18,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// authorize makes a request say who calls. What it signs must not change afterwards.
+// authorize adds the credentials of a webhook to a request. A request that it has signed must not
+// change afterwards.
 func (h *webhooks) authorize(ctx context.Context, r *request, a *dispatcher.Auth, now time.Time) error {
 	switch {
 	case a.Basic != nil:
@@ -55,7 +56,7 @@ func (h *webhooks) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time
 	r.hide(url.QueryEscape(key))
 	u, err := url.Parse(r.url)
 	if err != nil {
-		return err // which Validate refuses
+		return err // impossible: Validate has checked the URL
 	}
 	if u.RawQuery != "" {
 		u.RawQuery += "&"
@@ -72,19 +73,22 @@ func (h *webhooks) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Au
 	}
 	signed, err := http.NewRequestWithContext(ctx, r.method, r.url, nil)
 	if err != nil {
-		return err // which Validate refuses
+		return err // impossible: Validate has checked the URL
 	}
 	signed.Header, signed.ContentLength = r.header, int64(len(r.body))
 	sum := sha256.Sum256(r.body)
 	return v4.NewSigner().SignHTTP(ctx, credentials, signed, hex.EncodeToString(sum[:]), a.Service, a.Region, now)
 }
 
-// awsCredentials returns the credentials that a target names, or those of the node.
-func (h *webhooks) awsCredentials(ctx context.Context, r *request, c *dispatcher.AWSCredentials, now time.Time) (aws.Credentials, error) {
+// awsCredentials returns the credentials of a target, or those of the node if it has none.
+func (h *webhooks) awsCredentials(
+	ctx context.Context, r *request, c *dispatcher.AWSCredentials, now time.Time,
+) (aws.Credentials, error) {
 	if c == nil {
 		found, err := h.node.retrieve(ctx)
 		if err != nil {
-			return found, &secretError{"auth sigv4", errors.New("this node has no AWS credentials of its own, by environment, files or instance")}
+			return found, badSecret("auth sigv4",
+				errors.New("this node has no AWS credentials in its environment, its files or its instance role"))
 		}
 		return found, nil
 	}
@@ -99,7 +103,7 @@ func (h *webhooks) awsCredentials(ctx context.Context, r *request, c *dispatcher
 	return found, err
 }
 
-// awsNode finds the credentials of this node when they are first asked for, and renews them.
+// awsNode finds the AWS credentials of this node at first use, and renews them.
 type awsNode struct {
 	mu       sync.Mutex
 	provider aws.CredentialsProvider
@@ -107,16 +111,15 @@ type awsNode struct {
 
 func (n *awsNode) retrieve(ctx context.Context) (aws.Credentials, error) {
 	n.mu.Lock()
-	provider := n.provider
-	if provider == nil {
+	if n.provider == nil {
 		found, err := config.LoadDefaultConfig(ctx)
 		if err != nil {
 			n.mu.Unlock()
 			return aws.Credentials{}, err
 		}
-		provider = found.Credentials
-		n.provider = provider
+		n.provider = found.Credentials
 	}
+	provider := n.provider
 	n.mu.Unlock()
 	return provider.Retrieve(ctx)
 }

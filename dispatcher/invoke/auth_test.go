@@ -17,19 +17,31 @@ import (
 
 func secretFile(name string) dispatcher.Secret { return dispatcher.Secret{Reference: "file:" + name} }
 
-func TestRequestsSayWhoCalls(t *testing.T) {
+func TestRequestsCarryTheCredentials(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"password": "pä:ss w0rd", "token": "a.b-c\n", "key": "k&y=1 %"})
+	stored := dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive("v")}
 	url, requests := recorder(t)
 	for name, tt := range map[string]struct {
 		auth   dispatcher.Auth
 		header string
 		want   string
 	}{
-		"basic":          {dispatcher.Auth{Basic: &dispatcher.BasicAuth{Username: "ann", Password: secretFile("password")}}, "Authorization", "Basic YW5uOnDDpDpzcyB3MHJk"},
-		"bearer":         {dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secretFile("token")}}, "Authorization", "Bearer a.b-c"},
-		"a stored token": {dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive("v")}}}, "Authorization", "Bearer v"},
-		"key in header":  {dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "x-api-key", Key: secretFile("key")}}, "X-Api-Key", "k&y=1 %"},
+		"basic": {
+			dispatcher.Auth{Basic: &dispatcher.BasicAuth{Username: "ann", Password: secretFile("password")}},
+			"Authorization", "Basic YW5uOnDDpDpzcyB3MHJk",
+		},
+		"bearer": {
+			dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secretFile("token")}},
+			"Authorization", "Bearer a.b-c",
+		},
+		"a stored token": {
+			dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}, "Authorization", "Bearer v",
+		},
+		"key in header": {
+			dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Header: "x-api-key", Key: secretFile("key")}},
+			"X-Api-Key", "k&y=1 %",
+		},
 	} {
 		call := callTo(url, "POST", 5*time.Second)
 		call.Target.Webhook.Auth = &tt.auth
@@ -51,7 +63,7 @@ func TestRequestsSayWhoCalls(t *testing.T) {
 	}
 }
 
-func TestSecretsThatFitNoHeaderAreNotSent(t *testing.T) {
+func TestSecretsInvalidInHeadersAreNotSent(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"token": "hunter2\nX-Admin: yes"})
 	url, requests := recorder(t)
@@ -59,14 +71,15 @@ func TestSecretsThatFitNoHeaderAreNotSent(t *testing.T) {
 	for name, secret := range map[string]dispatcher.Secret{"two lines": secretFile("token"), "no key for it": {Stored: true}} {
 		call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secret}}
 		o := i.Invoke(t.Context(), call)
-		if o.Class != dispatcher.ClassSecret || len(requests) != 0 || strings.Contains(o.Error, "hunter2") || !strings.Contains(o.Error, "bearer token") {
+		if o.Class != dispatcher.ClassSecret || len(requests) != 0 || strings.Contains(o.Error, "hunter2") ||
+			!strings.Contains(o.Error, "bearer token") {
 			t.Errorf("%s: outcome = %+v after %d requests, want class secret before any", name, o, len(requests))
 		}
 	}
 }
 
-// AWS signs what it received and compares.
-func TestSigV4SignsWhatArrives(t *testing.T) {
+// AWS signs a received request again and compares the signatures, and so does this test.
+func TestSigV4SignatureMatchesTheReceivedRequest(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"key": "wJalrXUtnFEMI", "token": "session"})
 	url, requests := recorder(t)
@@ -75,9 +88,11 @@ func TestSigV4SignsWhatArrives(t *testing.T) {
 		for _, method := range []string{"POST", "GET"} {
 			call := signedBy(callTo(url+path, method, 5*time.Second))
 			call.Payload = []byte(`{"n":1}`)
-			call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
-				AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
-			}}}
+			call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{
+				Service: "lambda", Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
+					AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
+				},
+			}}
 			if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
 				t.Fatalf("outcome = %+v", o)
 			}
@@ -89,7 +104,7 @@ func TestSigV4SignsWhatArrives(t *testing.T) {
 	}
 }
 
-// resigned signs the signed headers of a request as they arrived.
+// resigned returns the signature of a received request over its signed headers.
 func resigned(t *testing.T, got received, base string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), got.method, base+got.url.RequestURI(), nil)
@@ -119,7 +134,7 @@ func resigned(t *testing.T, got received, base string) string {
 	return r.Header.Get("Authorization")
 }
 
-func TestSigV4TakesTheNodesOwnCredentials(t *testing.T) {
+func TestSigV4UsesTheCredentialsOfTheNode(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
 	t.Setenv("AWS_SESSION_TOKEN", "session")

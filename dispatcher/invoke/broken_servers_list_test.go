@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -24,44 +25,48 @@ const (
 	failed, timedOut, succeeded = dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunSucceeded
 
 	ok       = "HTTP/1.1 200 OK\r\n"
+	closing  = "Connection: close\r\n"
 	gigabyte = 1 << 30
 )
 
-// animal is a target that misbehaves, and what must be said of it.
-type animal struct {
-	// host is a name that is called, of brokenServersNames; "": the address of the animal itself.
-	host string
-	// behave serves one connection whose first request has been read, unless deaf; it is closed
-	// afterwards. It calls seen for each request that it reads, and returns when done is closed.
-	behave func(c net.Conn, seen func(), done <-chan struct{})
-	deaf   bool
-	tls    *tls.Config
-	// state and class are how each call ends, but for those that answered counts: they succeed.
-	state    dispatcher.RunState
-	class    dispatcher.Class
-	answered *atomic.Int64
-	// requests tells that each call must be seen as one request. It is never seen as more.
-	requests bool
+// behavior serves one connection and returns when done is closed; then the connection is closed. Its
+// caller has read the first request, unless the server is unread. It calls seen for each request
+// that it reads itself.
+type behavior func(c net.Conn, seen func(), done <-chan struct{})
+
+// brokenServer is a target that misbehaves, and the expected outcome of its calls.
+type brokenServer struct {
+	host   string // one of brokenNames; empty means the address of the server
+	serve  behavior
+	unread bool        // the first request is not read
+	tls    *tls.Config // nil for plain HTTP
+	// state and class are the outcome of each call. If responses is not nil, it counts the requests
+	// with a response, whose calls succeed instead.
+	state     dispatcher.RunState
+	class     dispatcher.Class
+	responses *atomic.Int64
+	// oneRequest is set if the server must see each call as one request. It never sees more.
+	oneRequest bool
 }
 
-// brokenServersNames are the names of animals that begin to misbehave before they are found.
-var brokenServersNames = map[string]named{
+// brokenNames are the names of servers whose name resolution already fails or is slow.
+var brokenNames = map[string]named{
 	"empty.test":    {lists: [][]string{{}}},
 	"servfail.test": {code: dnsmessage.RCodeServerFailure},
 	"refused.test":  {code: dnsmessage.RCodeRefused},
 	"silent.test":   {silent: true},
-	"late.test":     {lists: [][]string{{"127.0.0.1"}}, after: 3 * brokenServersTimeout},
-	"slow.test":     {lists: [][]string{{"127.0.0.1"}}, after: brokenServersTimeout / 4},
+	"late.test":     {lists: [][]string{{"127.0.0.1"}}, after: 3 * brokenTimeout},
+	"slow.test":     {lists: [][]string{{"127.0.0.1"}}, after: brokenTimeout / 4},
 }
 
-func says(text string) func(net.Conn, func(), <-chan struct{}) {
+func says(text string) behavior {
 	return func(c net.Conn, _ func(), _ <-chan struct{}) { _, _ = io.WriteString(c, text) }
 }
 
 func hang(_ net.Conn, _ func(), done <-chan struct{}) { <-done }
 
-// drip writes a text a byte at a time, for as long as anybody listens.
-func drip(head, text string) func(net.Conn, func(), <-chan struct{}) {
+// drip writes a text byte by byte until the client closes the connection.
+func drip(head, text string) behavior {
 	return func(c net.Conn, _ func(), done <-chan struct{}) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
@@ -78,7 +83,7 @@ func drip(head, text string) func(net.Conn, func(), <-chan struct{}) {
 }
 
 // pour writes a gigabyte after a head.
-func pour(head string) func(net.Conn, func(), <-chan struct{}) {
+func pour(head string) behavior {
 	chunk := bytes.Repeat([]byte("x"), 1<<16)
 	return func(c net.Conn, _ func(), _ <-chan struct{}) {
 		_, err := io.WriteString(c, head)
@@ -95,9 +100,9 @@ func abort(c net.Conn, _ func(), _ <-chan struct{}) {
 }
 
 func flood(c net.Conn, _ func(), _ <-chan struct{}) {
-	notifications := strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 1000)
+	text := strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 1000)
 	for err := error(nil); err == nil; {
-		_, err = io.WriteString(c, notifications)
+		_, err = io.WriteString(c, text)
 	}
 }
 
@@ -113,15 +118,15 @@ func bomb(t *testing.T) string {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf(ok+"Connection: close\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", packed.Len(), packed.String())
+	return fmt.Sprintf(ok+closing+"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", packed.Len(), packed.String())
 }
 
-// keptAlive answers the first request of each connection, and reads the second one if it is to
-// die under it. Then it ends the connection without a word.
-func keptAlive(underRequest bool) animal {
-	a := animal{state: failed, class: dispatcher.ClassReset, answered: new(atomic.Int64), requests: underRequest}
-	a.behave = func(c net.Conn, seen func(), _ <-chan struct{}) {
-		a.answered.Add(1)
+// keptAlive responds to the first request of each connection, and with underRequest reads the second.
+// Then it closes the connection without a response.
+func keptAlive(underRequest bool) brokenServer {
+	a := brokenServer{state: failed, class: dispatcher.ClassReset, responses: new(atomic.Int64), oneRequest: underRequest}
+	a.serve = func(c net.Conn, seen func(), _ <-chan struct{}) {
+		a.responses.Add(1)
 		if _, err := io.WriteString(c, ok+"Content-Length: 0\r\n\r\n"); err != nil || !underRequest {
 			return
 		}
@@ -133,13 +138,15 @@ func keptAlive(underRequest bool) animal {
 	return a
 }
 
-// overHTTP2 does as told with each request of a connection, once it has come in full. A request is
-// seen from its first frame on.
-func overHTTP2(state dispatcher.RunState, class dispatcher.Class, with func(f *http2.Framer, stream uint32) error) animal {
-	return animal{deaf: true, tls: &tls.Config{NextProtos: []string{"h2"}}, state: state, class: class, behave: func(c net.Conn, seen func(), _ <-chan struct{}) {
+// overHTTP2 serves each request of a connection by respond, once the whole request has arrived. It
+// counts a request when its first frame arrives.
+func overHTTP2(
+	state dispatcher.RunState, class dispatcher.Class, respond func(f *http2.Framer, stream uint32) error,
+) brokenServer {
+	serve := func(c net.Conn, seen func(), _ <-chan struct{}) {
 		preface := make([]byte, len(http2.ClientPreface))
 		if _, err := io.ReadFull(c, preface); err != nil || string(preface) != http2.ClientPreface {
-			return // as who repeats by HTTP/1 what it could not send
+			return // a client that uses HTTP/1
 		}
 		f := http2.NewFramer(c, c)
 		for err := f.WriteSettings(); err == nil; {
@@ -154,24 +161,25 @@ func overHTTP2(state dispatcher.RunState, class dispatcher.Class, with func(f *h
 				}
 			case *http2.HeadersFrame:
 				if seen(); frame.StreamEnded() {
-					err = with(f, frame.StreamID)
+					err = respond(f, frame.StreamID)
 				}
 			case *http2.DataFrame:
 				if n := frame.Header().Length; n > 0 {
 					err = f.WriteWindowUpdate(0, n)
 				}
 				if err == nil && frame.StreamEnded() {
-					err = with(f, frame.StreamID)
+					err = respond(f, frame.StreamID)
 				}
 			}
 		}
-	}}
+	}
+	return brokenServer{unread: true, tls: &tls.Config{NextProtos: []string{"h2"}}, state: state, class: class, serve: serve}
 }
 
-// pouring serves a gigabyte to each request of a connection by HTTP/2.
+// pouring responds to each request of an HTTP/2 connection with a gigabyte.
 func pouring(c net.Conn, seen func(), _ <-chan struct{}) {
 	chunk := bytes.Repeat([]byte("x"), 1<<16)
-	//nolint:staticcheck // net/http's server takes listeners, and no connections
+	//nolint:staticcheck // the server of net/http takes listeners, not connections
 	(&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
 		seen()
@@ -181,86 +189,123 @@ func pouring(c net.Conn, seen func(), _ <-chan struct{}) {
 	})})
 }
 
-// zoo are the animals. Those with TLS are trusted by their own certificate, unless that is what
-// is wrong with them.
-func brokenServers(t *testing.T, good tls.Certificate) map[string]animal {
+// fails returns a server whose requests fail as a class.
+func fails(class dispatcher.Class, serve behavior) brokenServer {
+	return brokenServer{serve: serve, state: failed, class: class, oneRequest: true}
+}
+
+// timesOut returns a server whose requests time out.
+func timesOut(serve behavior) brokenServer {
+	return brokenServer{serve: serve, state: timedOut, class: dispatcher.ClassTimeout, oneRequest: true}
+}
+
+// succeeds returns a server whose requests succeed.
+func succeeds(serve behavior) brokenServer {
+	return brokenServer{serve: serve, state: succeeded, oneRequest: true}
+}
+
+// overTLS returns a server that speaks TLS. Its clients may fail before the first request.
+func overTLS(config *tls.Config, s brokenServer) brokenServer {
+	s.tls, s.oneRequest = config, false
+	return s
+}
+
+// beforeRequest returns a server that acts without reading the first request.
+func beforeRequest(s brokenServer) brokenServer {
+	s.unread, s.oneRequest = true, false
+	return s
+}
+
+// brokenServers returns all broken servers by name. Callers trust the certificates of those with
+// TLS, unless the certificate is what is broken.
+func brokenServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	t.Helper()
-	all := map[string]animal{
-		"accepts and does not read": {behave: hang, deaf: true, state: timedOut, class: dispatcher.ClassTimeout},
-		"never answers":             {behave: hang, state: timedOut, class: dispatcher.ClassTimeout, requests: true},
-		"a header byte by byte":     {behave: drip(ok, "X-A: b\r\nX-B: ccccccccccccccccccccccccccccccc"), state: timedOut, class: dispatcher.ClassTimeout, requests: true},
-		"a body byte by byte":       {behave: drip(ok+"\r\n", "x"), state: timedOut, class: dispatcher.ClassTimeout, requests: true},
-		"a gigabyte":                {behave: pour(ok + "\r\n"), state: succeeded, requests: true},
-		"a gigabyte that fails":     {behave: pour("HTTP/1.1 500 No\r\nContent-Length: 1073741824\r\n\r\n"), state: failed, class: dispatcher.ClassHTTP5xx, requests: true},
-		"a gigabyte in chunks":      {behave: pour(ok + "Transfer-Encoding: chunked\r\n\r\n40000000\r\n"), state: succeeded, requests: true},
-		"a gigabyte by HTTP/2":      {behave: pouring, deaf: true, tls: &tls.Config{NextProtos: []string{"h2"}}, state: succeeded, requests: true},
-		"a bomb":                    {behave: says(bomb(t)), state: succeeded, requests: true},
-		"a header of a megabyte":    {behave: says(ok + "X-Long: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), state: failed, class: dispatcher.ClassHeaderTooLarge, requests: true},
-		"an endless header":         {behave: pour(ok + "X-Long: "), state: failed, class: dispatcher.ClassHeaderTooLarge, requests: true},
-		"a flood of 1xx":            {behave: flood, state: failed, class: dispatcher.ClassHeaderTooLarge, requests: true},
-		"a loop of redirects":       {behave: says("HTTP/1.1 307 Again\r\nConnection: close\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"), state: failed, class: dispatcher.ClassRedirect, requests: true},
-		"a length too long":         {behave: says(ok + "Content-Length: 100\r\n\r\nshort"), state: failed, class: dispatcher.ClassReset, requests: true},
-		"a length too short":        {behave: says(ok + "Connection: close\r\nContent-Length: 2\r\n\r\nlonger"), state: succeeded, requests: true},
-		"two lengths":               {behave: says(ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx"), state: failed, class: dispatcher.ClassProtocol, requests: true},
-		"a length that is none":     {behave: says(ok + "Content-Length: -1\r\n\r\n"), state: failed, class: dispatcher.ClassProtocol, requests: true},
-		"chunks that are none":      {behave: says(ok + "Transfer-Encoding: chunked\r\n\r\nzz\r\n"), state: failed, class: dispatcher.ClassProtocol, requests: true},
-		"not HTTP":                  {behave: says("SSH-2.0-OpenSSH_9.0\r\n\r\n"), state: failed, class: dispatcher.ClassProtocol, requests: true},
-		"reset before the request":  {behave: abort, deaf: true, state: failed, class: dispatcher.ClassReset},
-		"reset after the request":   {behave: abort, state: failed, class: dispatcher.ClassReset, requests: true},
-		"reset within the body": {behave: func(c net.Conn, seen func(), done <-chan struct{}) {
+	const (
+		reset     = dispatcher.ClassReset
+		tooLarge  = dispatcher.ClassHeaderTooLarge
+		protocol  = dispatcher.ClassProtocol
+		serverErr = dispatcher.ClassHTTP5xx
+	)
+	all := map[string]brokenServer{
+		"accepts and does not read": beforeRequest(timesOut(hang)),
+		"never responds":            timesOut(hang),
+		"a header byte by byte":     timesOut(drip(ok, "X-A: b\r\nX-B: ccccccccccccccccccccccccccccccc")),
+		"a body byte by byte":       timesOut(drip(ok+"\r\n", "x")),
+		"a gigabyte":                succeeds(pour(ok + "\r\n")),
+		"a gigabyte that fails":     fails(serverErr, pour("HTTP/1.1 500 No\r\nContent-Length: 1073741824\r\n\r\n")),
+		"a gigabyte in chunks":      succeeds(pour(ok + "Transfer-Encoding: chunked\r\n\r\n40000000\r\n")),
+		"a gigabyte by HTTP/2": {
+			serve: pouring, unread: true, tls: &tls.Config{NextProtos: []string{"h2"}}, state: succeeded, oneRequest: true,
+		},
+		"a bomb":                 succeeds(says(bomb(t))),
+		"a header of a megabyte": fails(tooLarge, says(ok+"X-Long: "+strings.Repeat("x", 1<<20)+"\r\n\r\n")),
+		"an endless header":      fails(tooLarge, pour(ok+"X-Long: ")),
+		"a flood of 1xx":         fails(tooLarge, flood),
+		"a loop of redirects": fails(dispatcher.ClassRedirect,
+			says("HTTP/1.1 307 Again\r\n"+closing+"Location: /\r\nContent-Length: 0\r\n\r\n")),
+		"a length too long":        fails(reset, says(ok+"Content-Length: 100\r\n\r\nshort")),
+		"a length too short":       succeeds(says(ok + closing + "Content-Length: 2\r\n\r\nlonger")),
+		"two lengths":              fails(protocol, says(ok+"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx")),
+		"an invalid length":        fails(protocol, says(ok+"Content-Length: -1\r\n\r\n")),
+		"invalid chunks":           fails(protocol, says(ok+"Transfer-Encoding: chunked\r\n\r\nzz\r\n")),
+		"not HTTP":                 fails(protocol, says("SSH-2.0-OpenSSH_9.0\r\n\r\n")),
+		"reset before the request": beforeRequest(fails(reset, abort)),
+		"reset after the request":  fails(reset, abort),
+		"reset within the body": fails(reset, func(c net.Conn, seen func(), done <-chan struct{}) {
 			says(ok+"Content-Length: 9\r\n\r\nx")(c, seen, done)
 			abort(c, seen, done)
-		}, state: failed, class: dispatcher.ClassReset, requests: true},
-		"closed after the request":          {behave: says(""), state: failed, class: dispatcher.ClassReset, requests: true},
+		}),
+		"closed after the request":          fails(reset, says("")),
 		"kept alive, dies under a request":  keptAlive(true),
 		"kept alive, dies between requests": keptAlive(false),
 	}
-	for name, a := range animalsWithTLS(t, good) {
-		all[name] = a
-	}
-	for host, class := range map[string]dispatcher.Class{
-		"nosuch.test": dispatcher.ClassDNS, "empty.test": dispatcher.ClassDNS, "servfail.test": dispatcher.ClassDNS, "refused.test": dispatcher.ClassDNS,
-	} {
-		all["a name: "+host] = animal{host: host, behave: hang, state: failed, class: class}
+	maps.Copy(all, brokenTLSServers(t, good))
+	for _, host := range []string{"nosuch.test", "empty.test", "servfail.test", "refused.test"} {
+		all["a name: "+host] = brokenServer{host: host, serve: hang, state: failed, class: dispatcher.ClassDNS}
 	}
 	for _, host := range []string{"silent.test", "late.test"} {
-		all["a name: "+host] = animal{host: host, behave: hang, state: timedOut, class: dispatcher.ClassTimeout}
+		all["a name: "+host] = brokenServer{host: host, serve: hang, state: timedOut, class: dispatcher.ClassTimeout}
 	}
-	all["a name: slow.test"] = animal{host: "slow.test", behave: says(ok + "Connection: close\r\nContent-Length: 0\r\n\r\n"), state: succeeded, requests: true}
+	slow := succeeds(says(ok + closing + "Content-Length: 0\r\n\r\n"))
+	slow.host = "slow.test"
+	all["a name: slow.test"] = slow
 	return all
 }
 
-func animalsWithTLS(t *testing.T, good tls.Certificate) map[string]animal {
+func brokenTLSServers(t *testing.T, good tls.Certificate) map[string]brokenServer {
 	t.Helper()
-	const name = "127.0.0.1"
+	const name, reset = "127.0.0.1", dispatcher.ClassReset
 	with := func(c tls.Certificate) *tls.Config {
 		return &tls.Config{Certificates: []tls.Certificate{c}, NextProtos: []string{"http/1.1"}}
 	}
 	old := with(good)
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
 	hour := time.Now().Add(time.Hour)
-	return map[string]animal{
-		"an expired certificate":   {behave: hang, tls: with(certificate(t, name, time.Now().Add(-time.Hour))), state: failed, class: dispatcher.ClassTLS},
-		"an unknown certificate":   {behave: hang, tls: with(certificate(t, name, hour)), state: failed, class: dispatcher.ClassTLS},
-		"a certificate of another": {behave: hang, tls: with(certificate(t, "127.0.0.9", hour)), state: failed, class: dispatcher.ClassTLS},
-		"TLS 1.0":                  {behave: hang, tls: old, state: failed, class: dispatcher.ClassTLS},
-		"a handshake that hangs":   {behave: hang, deaf: true, tls: with(good), state: timedOut, class: dispatcher.ClassTimeout},
-		"a handshake that is none": {behave: says(ok + "\r\n"), deaf: true, tls: with(good), state: failed, class: dispatcher.ClassTLS},
-		"HTTP/2 that goes away": overHTTP2(failed, dispatcher.ClassReset, func(f *http2.Framer, _ uint32) error {
+	refused := fails(dispatcher.ClassTLS, hang)
+	return map[string]brokenServer{
+		"an expired certificate":     overTLS(with(certificate(t, name, time.Now().Add(-time.Hour))), refused),
+		"an unknown certificate":     overTLS(with(certificate(t, name, hour)), refused),
+		"another host's certificate": overTLS(with(certificate(t, "127.0.0.9", hour)), refused),
+		"TLS 1.0":                    overTLS(old, refused),
+		"a handshake that hangs":     overTLS(with(good), beforeRequest(timesOut(hang))),
+		"an invalid handshake":       overTLS(with(good), beforeRequest(fails(dispatcher.ClassTLS, says(ok+"\r\n")))),
+		"HTTP/2 that sends GOAWAY": overHTTP2(failed, reset, func(f *http2.Framer, _ uint32) error {
 			return f.WriteGoAway(0, http2.ErrCodeNo, nil)
 		}),
-		"HTTP/2 that goes away, enhance your calm": overHTTP2(failed, dispatcher.ClassReset, func(f *http2.Framer, id uint32) error {
+		"HTTP/2 that sends GOAWAY and closes": overHTTP2(failed, reset, func(f *http2.Framer, id uint32) error {
 			if err := f.WriteGoAway(id, http2.ErrCodeEnhanceYourCalm, nil); err != nil {
 				return err
 			}
 			return io.EOF
 		}),
-		"HTTP/2 that refuses": overHTTP2(failed, dispatcher.ClassReset, func(f *http2.Framer, id uint32) error {
+		"HTTP/2 that refuses": overHTTP2(failed, reset, func(f *http2.Framer, id uint32) error {
 			return f.WriteRSTStream(id, http2.ErrCodeRefusedStream)
 		}),
-		"HTTP/2 that resets streams": overHTTP2(failed, dispatcher.ClassReset, func(f *http2.Framer, id uint32) error {
+		"HTTP/2 that resets streams": overHTTP2(failed, reset, func(f *http2.Framer, id uint32) error {
 			return f.WriteRSTStream(id, http2.ErrCodeInternal)
 		}),
-		"HTTP/2 that never answers": overHTTP2(timedOut, dispatcher.ClassTimeout, func(*http2.Framer, uint32) error { return nil }),
+		"HTTP/2 that never responds": overHTTP2(timedOut, dispatcher.ClassTimeout, func(*http2.Framer, uint32) error {
+			return nil
+		}),
 	}
 }

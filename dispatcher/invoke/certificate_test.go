@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// certificate makes one for a name, valid until an instant.
+// certificate returns a certificate for an IP address, valid until an instant.
 func certificate(t *testing.T, name string, until time.Time) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

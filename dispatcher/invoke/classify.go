@@ -9,53 +9,67 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// mostError bounds the words kept about a failure, in bytes.
+// mostError bounds the error text of an outcome, in bytes.
 const mostError = 1024
 
 func failed(class dispatcher.Class, message string) dispatcher.Outcome {
+	return ended(dispatcher.RunFailed, class, message)
+}
+
+func ended(state dispatcher.RunState, class dispatcher.Class, message string) dispatcher.Outcome {
 	if len(message) > mostError {
 		message = strings.ToValidUTF8(message[:mostError], "")
 	}
-	return dispatcher.Outcome{State: dispatcher.RunFailed, Class: class, Error: message}
+	return dispatcher.Outcome{State: state, Class: class, Error: message}
 }
 
-// unsent is the outcome of an attempt whose request could not be made.
-func unsent(err error) dispatcher.Outcome {
-	var secret *secretError
-	var denied *deniedError
+// notAttempted returns the outcome of an attempt whose request could not be built.
+func notAttempted(err error) dispatcher.Outcome {
 	var template *dispatcher.TemplateError
+	var classed *classedError
 	switch {
 	case errors.As(err, &template):
 		return failed(dispatcher.ClassTemplate, err.Error())
-	case errors.As(err, &secret):
-		return failed(dispatcher.ClassSecret, err.Error())
-	case errors.As(err, &denied):
-		return failed(dispatcher.ClassEgressDenied, err.Error())
+	case errors.As(err, &classed):
+		return failed(classed.class, err.Error())
 	}
 	return failed(dispatcher.ClassOther, err.Error())
 }
 
-// classify turns the error of a request into an outcome. outer is the attempt's context
-// without its timeout, bounded the one with it.
+// classedError is an error that determines the class of its attempt.
+type classedError struct {
+	class dispatcher.Class
+	error
+}
+
+// denied returns the error of a host to which egress is denied.
+func denied(host, why string) error {
+	return &classedError{dispatcher.ClassEgressDenied, errors.New("egress to " + host + " is denied: " + why)}
+}
+
+// badSecret returns the error of a secret that cannot be used. err must not contain the secret.
+func badSecret(field string, err error) error {
+	return &classedError{dispatcher.ClassSecret, fmt.Errorf("secret %s: %w", field, err)}
+}
+
+// classify turns the error of a request into an outcome. outer is the context of the attempt
+// without its timeout, bounded the one with its timeout.
 func classify(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
 	if outer.Err() != nil {
-		outcome := failed(dispatcher.ClassCancelled, "the attempt was cancelled")
-		outcome.State = dispatcher.RunCancelled
-		return outcome
+		return ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
 	}
 	class := classOf(err)
 	if bounded.Err() != nil && class != dispatcher.ClassConnectTimeout {
-		outcome := failed(dispatcher.ClassTimeout, fmt.Sprintf("no complete answer within %s", timeout))
-		outcome.State = dispatcher.RunTimedOut
-		return outcome
+		return ended(dispatcher.RunTimedOut, dispatcher.ClassTimeout, fmt.Sprintf("no complete response within %s", timeout))
 	}
-	// The outer *url.Error repeats the URL, whose query may hold a credential.
+	// The outer *url.Error repeats the URL, and its query may contain a credential.
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
 		err = inURL.Err
@@ -63,8 +77,13 @@ func classify(outer, bounded context.Context, err error, timeout dispatcher.Dura
 	return failed(class, err.Error())
 }
 
+// classOf returns the class of a request's error. net/http has no types for many of its errors, so
+// this also looks at their texts.
 func classOf(err error) dispatcher.Class {
-	var denied *deniedError
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
+	}
+	var classed *classedError
 	var dns *net.DNSError
 	var op *net.OpError
 	var cert *tls.CertificateVerificationError
@@ -72,27 +91,27 @@ func classOf(err error) dispatcher.Class {
 	var alert tls.AlertError
 	var unknown x509.UnknownAuthorityError
 	switch {
-	case errors.As(err, &denied):
-		return dispatcher.ClassEgressDenied
+	case errors.As(err, &classed):
+		return classed.class
 	case errors.As(err, &dns):
 		return dispatcher.ClassDNS
 	case errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert), errors.As(err, &unknown),
-		strings.Contains(err.Error(), "tls: "), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		says("tls: ", "server gave HTTP response to HTTPS client"):
 		return dispatcher.ClassTLS
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return dispatcher.ClassConnectRefused
 	case errors.As(err, &op) && op.Op == "dial" && op.Timeout():
 		return dispatcher.ClassConnectTimeout
-	case strings.Contains(err.Error(), "response headers exceeded"), strings.Contains(err.Error(), "header list larger"):
+	case says("response headers exceeded", "header list larger"):
 		return dispatcher.ClassHeaderTooLarge
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
-		errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "server closed idle connection"),
-		strings.Contains(err.Error(), "stream error"), strings.Contains(err.Error(), "GOAWAY"), strings.Contains(err.Error(), "http2: client conn"):
+		errors.Is(err, io.ErrUnexpectedEOF),
+		says("server closed idle connection", "stream error", "GOAWAY", "http2: client conn"):
 		return dispatcher.ClassReset
 	case errors.Is(err, context.DeadlineExceeded):
 		return dispatcher.ClassTimeout
-	case strings.Contains(err.Error(), "malformed"), strings.Contains(err.Error(), "1xx informational"), strings.Contains(err.Error(), "bad Content-Length"),
-		strings.Contains(err.Error(), "transfer encoding"), strings.Contains(err.Error(), "invalid"), strings.Contains(err.Error(), "transport connection broken"):
+	case says("malformed", "1xx informational", "bad Content-Length", "transfer encoding", "invalid",
+		"transport connection broken"):
 		return dispatcher.ClassProtocol
 	}
 	return dispatcher.ClassOther

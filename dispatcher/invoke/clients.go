@@ -16,14 +16,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// mostClients is how many different TLS options have connections that are kept.
+// mostClients bounds the number of different TLS options whose clients are kept.
 const mostClients = 128
 
-// clients make requests with the same TLS options.
+// clients are the two HTTP clients of the same TLS options.
 type clients struct {
-	kept  *resty.Client // keeps connections, many to each host
-	fresh *resty.Client // dials for each request, by HTTP/1
-	used  time.Time
+	kept  *resty.Client // keeps connections open, many to each host
+	fresh *resty.Client // dials for each request and uses HTTP/1
+	used  time.Time     // the last use
 }
 
 func (c *clients) close() {
@@ -31,23 +31,23 @@ func (c *clients) close() {
 	c.fresh.GetClient().CloseIdleConnections()
 }
 
-// pool has clients by their TLS options.
-type pool struct {
+// clientPool holds the clients of each set of TLS options.
+type clientPool struct {
 	dial         func(ctx context.Context, network, address string) (net.Conn, error)
 	connsPerHost int
-	plain        *clients // of webhooks without such options
+	plain        *clients // for webhooks without TLS options
 
 	mu sync.Mutex
 	of map[[sha256.Size]byte]*clients
 }
 
-func newPool(dial func(ctx context.Context, network, address string) (net.Conn, error), connsPerHost int) *pool {
-	p := &pool{dial: dial, connsPerHost: connsPerHost, of: map[[sha256.Size]byte]*clients{}}
+func newClientPool(dial func(ctx context.Context, network, address string) (net.Conn, error), connsPerHost int) *clientPool {
+	p := &clientPool{dial: dial, connsPerHost: connsPerHost, of: map[[sha256.Size]byte]*clients{}}
 	p.plain = p.newClients(nil)
 	return p
 }
 
-func (p *pool) close() {
+func (p *clientPool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plain.close()
@@ -56,8 +56,8 @@ func (p *pool) close() {
 	}
 }
 
-// with returns the clients of TLS options; key is the revealed client key.
-func (p *pool) with(t *dispatcher.TLS, key string, now time.Time) (*clients, error) {
+// with returns the clients for TLS options; key is the revealed client key.
+func (p *clientPool) with(t *dispatcher.TLS, key string, now time.Time) (*clients, error) {
 	if t == nil {
 		return p.plain, nil
 	}
@@ -86,8 +86,8 @@ func (p *pool) with(t *dispatcher.TLS, key string, now time.Time) (*clients, err
 	return c, nil
 }
 
-// evict lets go of the clients that have not been used for longest. Requests in flight go on.
-func (p *pool) evict() {
+// evict drops the clients that have been unused for longest. Their requests in flight continue.
+func (p *clientPool) evict() {
 	var oldest [sha256.Size]byte
 	for id, c := range p.of {
 		if o := p.of[oldest]; o == nil || c.used.Before(o.used) {
@@ -110,27 +110,29 @@ func tlsConfig(t *dispatcher.TLS, key string) (*tls.Config, error) {
 	if t.ClientCertificate != "" {
 		pair, err := tls.X509KeyPair([]byte(t.ClientCertificate), []byte(key))
 		if err != nil {
-			return nil, &secretError{"tls client_key", errors.New("it is not the PEM private key of the client certificate")}
+			return nil, badSecret("tls client_key",
+				errors.New("the value is not the PEM private key of the client certificate"))
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
 }
 
-func (p *pool) newClients(config *tls.Config) *clients {
+func (p *clientPool) newClients(config *tls.Config) *clients {
 	kept, fresh := p.newTransport(config), p.newTransport(config)
 	kept.ForceAttemptHTTP2 = true
 	fresh.DisableKeepAlives = true
-	// What has no body, HTTP/2 repeats by itself when a server refuses the stream or goes away.
+	// With HTTP/2, net/http repeats a request without a body when the server refuses the stream or
+	// sends GOAWAY. The fresh client must send each request once.
 	fresh.Protocols = new(http.Protocols)
 	fresh.Protocols.SetHTTP1(true)
 	return &clients{kept: restyOver(kept), fresh: restyOver(fresh)}
 }
 
-// newTransport makes a transport with a copy of config, into which it writes its protocols.
-func (p *pool) newTransport(config *tls.Config) *http.Transport {
+// newTransport returns a transport with a copy of config, because a transport changes its config.
+func (p *clientPool) newTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // the environment must not reroute what jobs say
+		Proxy:                  nil, // the environment must not redirect requests
 		DialContext:            p.dial,
 		TLSClientConfig:        config.Clone(),
 		TLSHandshakeTimeout:    connectTimeout,
@@ -138,13 +140,14 @@ func (p *pool) newTransport(config *tls.Config) *http.Transport {
 		MaxIdleConnsPerHost:    p.connsPerHost,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: mostHeader,
-		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: 2 * mostResponse}, // else 4 MiB of each response
-		DisableCompression:     true,                                                           // what is kept is what came
+		DisableCompression:     true, // keep responses as the server sent them
+		// Without this, net/http buffers up to 4 MiB of each response.
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 2 * mostResponse},
 	}
 }
 
-// restyOver returns a client that follows no redirect, keeps no cookie and sends a request
-// once: with GetBody absent, net/http cannot send a body a second time.
+// restyOver returns a client that follows no redirects, keeps no cookies and sends a request
+// once: without GetBody, net/http cannot send a body a second time.
 func restyOver(transport http.RoundTripper) *resty.Client {
 	c := resty.NewWithClient(&http.Client{
 		Transport:     transport,
@@ -158,7 +161,7 @@ func restyOver(transport http.RoundTripper) *resty.Client {
 	return c
 }
 
-// silent keeps resty's warnings from standard error; errors are in the outcome.
+// silent discards the log of resty, which goes to standard error. Outcomes contain the errors.
 type silent struct{}
 
 func (silent) Errorf(string, ...any) {}

@@ -5,23 +5,24 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Egress says which addresses may be called, besides those of dispatcher.NeverCalled, which
-// never are. The zero value allows public and private networks.
+// Egress limits the addresses that webhooks may call. Addresses of dispatcher.NeverCalled are
+// always denied. The zero value allows public and private networks.
 type Egress struct {
 	// Loopback allows 127.0.0.0/8 and ::1, the node itself.
 	Loopback bool
-	// Deny are networks that are not called.
+	// Deny lists denied networks.
 	Deny []netip.Prefix
-	// Private, unless empty, are the only private networks that are called: parts of 10.0.0.0/8,
-	// 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7.
+	// Private lists the allowed private networks: parts of 10.0.0.0/8, 172.16.0.0/12,
+	// 192.168.0.0/16, 100.64.0.0/10 and fc00::/7. Empty allows all of them.
 	Private []netip.Prefix
-	// Own are addresses of the node's own: its API and its database. They are not called.
+	// Own lists the addresses of the node's API and database, which are denied.
 	Own []netip.AddrPort
 }
 
@@ -33,14 +34,8 @@ var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("fc00::/7"),
 }
 
-// deniedError says that a host is not called, and why.
-type deniedError struct{ host, why string }
-
-func (e *deniedError) Error() string { return e.host + " is not called: " + e.why }
-
-// guard dials what may be called. It judges what is dialled, after every notation of a host and
-// every response of a name server has become an address, and so holds for whatever comes
-// before: redirects, changing answers, wrapped addresses.
+// guard dials allowed addresses. It checks the IP address that is actually dialled, so no notation
+// of a host, no response of a name server and no redirect can avoid the check.
 type guard struct {
 	Egress
 	dialer *net.Dialer
@@ -48,12 +43,14 @@ type guard struct {
 
 func newGuard(e Egress, dialer *net.Dialer) *guard {
 	g := &guard{e, dialer}
-	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return g.checkDialled(address) }
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		return g.checkDialled(address)
+	}
 	return g
 }
 
-// dial refuses a host that has a single address which may not be called: which of them is
-// dialled is chance.
+// dial connects to a host. It refuses a host if any of its addresses is denied, because the choice
+// among them is random.
 func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -83,23 +80,23 @@ func (g *guard) resolver() *net.Resolver {
 	return net.DefaultResolver
 }
 
-// checkName refuses names that are never called, wherever they lead.
+// checkName refuses names that are denied no matter what they resolve to.
 func (g *guard) checkName(host string) error {
 	lower := strings.ToLower(strings.TrimSuffix(host, "."))
 	switch {
 	case dispatcher.MetadataName(host):
-		return &deniedError{host, "clouds serve their metadata and credentials under this name"}
+		return denied(host, "cloud providers serve metadata and credentials under this name")
 	case dispatcher.OddAddress(host):
-		return &deniedError{host, "it is an address in a form that not everybody reads alike"}
+		return denied(host, "programs read this notation of an address differently")
 	case !g.Loopback && (lower == "localhost" || strings.HasSuffix(lower, ".localhost")):
-		return &deniedError{host, notLoopback}
+		return denied(host, notLoopback)
 	}
 	return nil
 }
 
-const notLoopback = "it is the node itself, which is allowed by --egress-loopback only"
+const notLoopback = "it is the node itself; --egress-loopback allows it"
 
-// checkDialled is the last word: it is asked before each connection.
+// checkDialled makes the final check, before each connection.
 func (g *guard) checkDialled(address string) error {
 	dialled, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -111,34 +108,29 @@ func (g *guard) checkDialled(address string) error {
 	addr := dispatcher.Dialled(dialled.Addr())
 	for _, own := range g.Own {
 		if own.Port() == dialled.Port() && dispatcher.Dialled(own.Addr()) == addr {
-			return &deniedError{address, "it is the API or the database of this node"}
+			return denied(address, "it is the API or the database of this node")
 		}
 	}
 	return nil
 }
 
-// check judges an address.
+// check refuses a denied address.
 func (g *guard) check(dialled netip.Addr) error {
 	addr := dispatcher.Dialled(dialled)
-	deny := func(why string) error { return &deniedError{dialled.String(), why} }
+	deny := func(why string) error { return denied(dialled.String(), why) }
 	switch {
 	case addr.IsLoopback() && !g.Loopback:
 		return deny(notLoopback)
 	case dispatcher.NeverCalled(dialled):
-		return deny("clouds keep their metadata and credentials there, or it is reserved")
+		return deny("it is reserved, or cloud providers serve metadata and credentials there")
 	case within(g.Deny, addr):
-		return deny("it is in a network of --egress-deny")
+		return deny("it is in a network that --egress-deny lists")
 	case len(g.Private) > 0 && within(privateNetworks, addr) && !within(g.Private, addr):
-		return deny("it is in no private network of --egress-private")
+		return deny("it is in a private network that --egress-private does not list")
 	}
 	return nil
 }
 
 func within(networks []netip.Prefix, addr netip.Addr) bool {
-	for _, network := range networks {
-		if network.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(addr) })
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// again runs tests of this program in a process of their own, with more in its environment: what
-// net/http and net read of it, they read once.
+// again runs tests of this program in a new process with more environment variables, because
+// net/http and net read their variables only once.
 func again(t *testing.T, tests string, environment ...string) string {
 	t.Helper()
 	program, err := os.Executable()
@@ -31,9 +31,9 @@ func again(t *testing.T, tests string, environment ...string) string {
 	return string(out)
 }
 
-// Proxies of the environment are asked for nothing, be it allowed or denied: what a proxy calls,
-// nobody here can judge.
-func TestProxiesOfTheEnvironmentAreNotAsked(t *testing.T) {
+// Carillon uses no proxy of the environment, neither for allowed nor for denied addresses, because it
+// cannot check the address that a proxy calls.
+func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	const child = "CARILLON_TEST_PROXIED"
 	if os.Getenv(child) == "" {
 		proxy := newCanary(t)
@@ -41,9 +41,9 @@ func TestProxiesOfTheEnvironmentAreNotAsked(t *testing.T) {
 		for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} {
 			environment = append(environment, name+"=http://127.0.0.1:"+proxy.port)
 		}
-		again(t, "^TestProxiesOfTheEnvironmentAreNotAsked$", append(environment, "NO_PROXY=", "no_proxy=")...)
+		again(t, "^TestProxiesOfTheEnvironmentAreNotUsed$", append(environment, "NO_PROXY=", "no_proxy=")...)
 		if hits := proxy.hits.Load(); hits != 0 {
-			t.Errorf("the proxy was asked %d times", hits)
+			t.Errorf("the proxy got %d connections", hits)
 		}
 		return
 	}
@@ -53,15 +53,22 @@ func TestProxiesOfTheEnvironmentAreNotAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := nameServer(t, map[string]named{"called.test": {lists: [][]string{{"127.0.0.1"}}}, "metadata.test": {lists: [][]string{{"169.254.169.254"}}}})
-	// The proxy itself could be called. For loopback by address nobody asks a proxy, so it is by name.
+	names := nameServer(t, map[string]named{
+		"called.test": {lists: [][]string{{"127.0.0.1"}}}, "metadata.test": {lists: [][]string{{"169.254.169.254"}}},
+	})
+	// Egress allows the proxy itself. net/http never uses a proxy for a loopback address, so this
+	// test calls a name.
 	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: names}})
 	t.Cleanup(i.Close)
 	for _, method := range dispatcher.Methods {
-		if o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method, 5*time.Second)); o.State != dispatcher.RunSucceeded {
+		o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method, 5*time.Second))
+		if o.State != dispatcher.RunSucceeded {
 			t.Errorf("%s: outcome = %+v, want success without the proxy", method, o)
 		}
-		for _, url := range []string{"http://169.254.169.254/", "https://169.254.169.254/", "http://[fd00:ec2::254]/", "http://metadata.test/", "https://metadata.test/", "http://224.0.0.1/"} {
+		for _, url := range []string{
+			"http://169.254.169.254/", "https://169.254.169.254/", "http://[fd00:ec2::254]/",
+			"http://metadata.test/", "https://metadata.test/", "http://224.0.0.1/",
+		} {
 			if o := i.Invoke(t.Context(), callTo(url, method, 5*time.Second)); o.Class != dispatcher.ClassEgressDenied {
 				t.Errorf("%s %s: outcome = %+v, want egress_denied", method, url, o)
 			}

@@ -1,10 +1,23 @@
-// Package invoke makes the attempts of runs: one attempt, at most one request, one outcome.
+// Package invoke makes the attempts of runs. An attempt sends at most one request and has one
+// outcome.
 //
-// Invoker.Invoke finds the caller of a target's kind: webhook.go calls webhooks, lambda.go invokes
-// Lambda functions. Retries, limits and circuits are the engine's.
+// Invoker.Invoke chooses the caller for the kind of the target: webhook.go calls webhooks,
+// lambda.go invokes Lambda functions. The engine handles retries, rate limits and circuit breakers.
+//
+// A webhook is called in these steps, each in a file of its own:
+//
+//	webhook_request.go      fills in URL, headers and body
+//	webhook_cloudevents.go  adds the attributes of a CloudEvent
+//	clients.go              chooses a connection by the TLS options
+//	webhook_sign.go         signs the request
+//	auth.go                 adds credentials
+//	egress.go               checks the address before it is dialled
+//	webhook_response.go     reads the response and turns it into an outcome
+//	classify.go             turns an error into an outcome
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -19,16 +32,16 @@ import (
 type Options struct {
 	// Version is sent in User-Agent; default "dev".
 	Version string
-	// SecretDir is the directory below which jobs may refer to files; default /run/secrets.
+	// SecretDir is the directory of the secret files that jobs may refer to; default /run/secrets.
 	SecretDir string
-	// Egress says which addresses may be called.
+	// Egress limits the addresses that webhooks may call.
 	Egress Egress
-	// Resolver resolves the names of hosts; default net.DefaultResolver.
+	// Resolver resolves host names; default net.DefaultResolver.
 	Resolver *net.Resolver
-	// ConnsPerHost is how many idle connections are kept to one host; default 64.
+	// ConnsPerHost is the most idle connections to one host; default 64.
 	ConnsPerHost int
-	// LoadAWS returns the node's AWS configuration; default the SDK's: environment, files,
-	// and the credentials of the machine.
+	// LoadAWS returns the AWS configuration of the node. By default the SDK loads it from the
+	// environment, from files and from the instance role.
 	LoadAWS func(context.Context) (aws.Config, error)
 }
 
@@ -36,7 +49,7 @@ type Options struct {
 const (
 	mostHeader     = 64 << 10         // bytes of a response's header
 	connectTimeout = 10 * time.Second // for one dial, within the attempt's own timeout
-	idleTimeout    = 30 * time.Second // shorter than servers commonly keep connections
+	idleTimeout    = 30 * time.Second // shorter than the idle timeout of most servers
 )
 
 // Invoker makes attempts. It is safe for concurrent use.
@@ -46,7 +59,7 @@ type Invoker struct {
 
 // caller makes the attempts of one kind of target.
 type caller interface {
-	// call makes one attempt, which started at started.
+	// call makes one attempt, which began at started.
 	call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome
 	// close closes idle connections.
 	close()
@@ -54,15 +67,9 @@ type caller interface {
 
 // New returns an Invoker. Close it to release its connections.
 func New(o Options) *Invoker {
-	if o.Version == "" {
-		o.Version = "dev"
-	}
-	if o.SecretDir == "" {
-		o.SecretDir = "/run/secrets"
-	}
-	if o.ConnsPerHost == 0 {
-		o.ConnsPerHost = 64
-	}
+	o.Version = cmp.Or(o.Version, "dev")
+	o.SecretDir = cmp.Or(o.SecretDir, "/run/secrets")
+	o.ConnsPerHost = cmp.Or(o.ConnsPerHost, 64)
 	if o.LoadAWS == nil {
 		o.LoadAWS = loadAWS
 	}
@@ -85,13 +92,15 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 	started := time.Now()
 	defer func() {
 		if r := recover(); r != nil {
-			outcome = dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassPanic, Error: fmt.Sprint("panic: ", r)}
+			outcome = dispatcher.Outcome{
+				State: dispatcher.RunFailed, Class: dispatcher.ClassPanic, Error: fmt.Sprint("panic: ", r),
+			}
 		}
 		outcome.StartedAt, outcome.EndedAt = started, time.Now()
 	}()
 	c, known := i.callers[call.Target.Kind()]
 	if !known {
-		return failed(dispatcher.ClassOther, "this version does not know the kind of the target")
+		return failed(dispatcher.ClassOther, "this version of Carillon does not know this kind of target")
 	}
 	return c.call(ctx, call, started)
 }

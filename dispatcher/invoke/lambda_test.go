@@ -27,8 +27,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// awsServer speaks the Invoke API, and as much of STS as gives a role. It refuses requests that
-// are not signed as they should be.
+// awsServer serves the Invoke API and AssumeRole of STS. It refuses requests with a wrong signature.
 type awsServer struct {
 	*httptest.Server
 	t        *testing.T
@@ -40,7 +39,7 @@ type awsServer struct {
 	assumed url.Values
 }
 
-// The keys that the node has, and those of the role that it may assume.
+// The keys of the node, and those of the role that it may assume.
 var (
 	nodeKey = aws.Credentials{AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: "node-secret"}
 	roleKey = aws.Credentials{AccessKeyID: "ASIAIOSFODNN7EXAMPLE", SecretAccessKey: "role-secret", SessionToken: "role-token"}
@@ -70,9 +69,12 @@ func (s *awsServer) serve(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.assumed, _ = url.ParseQuery(string(body))
 		s.mu.Unlock()
-		fmt.Fprintf(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
-			<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration>
-			</Credentials></AssumeRoleResult></AssumeRoleResponse>`, roleKey.AccessKeyID, roleKey.SecretAccessKey, roleKey.SessionToken)
+		fmt.Fprintf(w, `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+			<AssumeRoleResult><Credentials>
+				<AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken>%s</SessionToken>
+				<Expiration>2099-01-01T00:00:00Z</Expiration>
+			</Credentials></AssumeRoleResult>
+			</AssumeRoleResponse>`, roleKey.AccessKeyID, roleKey.SecretAccessKey, roleKey.SessionToken)
 		return
 	}
 	s.mu.Lock()
@@ -87,7 +89,7 @@ func (s *awsServer) count() int {
 	return len(s.invokes)
 }
 
-// signed signs what came once more and compares.
+// signed signs a received request again and compares the signatures.
 func signed(r *http.Request, body []byte, key aws.Credentials, service string) error {
 	at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 	if err != nil {
@@ -128,7 +130,7 @@ func (s *awsServer) invoker() *invoke.Invoker {
 	return i
 }
 
-// invocation is a call of a function.
+// invocation returns a call of a function.
 func invocation(change func(*dispatcher.Lambda)) dispatcher.Call {
 	call := callTo("", "", 0)
 	l := &dispatcher.Lambda{Function: "billing:live"}
@@ -146,7 +148,8 @@ func TestFunctionIsInvokedOnceAndItsResultKept(t *testing.T) {
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Amz-Executed-Version", "7")
 		w.Header().Set("X-Amzn-Requestid", "req-1")
-		w.Header().Set("X-Amz-Log-Result", base64.StdEncoding.EncodeToString([]byte("START\npassword=hunter2 AKIAIOSFODNN7EXAMPLE\nEND\n")))
+		w.Header().Set("X-Amz-Log-Result",
+			base64.StdEncoding.EncodeToString([]byte("START\npassword=hunter2 AKIAIOSFODNN7EXAMPLE\nEND\n")))
 		fmt.Fprint(w, `{"done":true}`)
 	})
 	call := invocation(func(l *dispatcher.Lambda) { l.ClientContext = json.RawMessage(`{"custom":{"a":"b"}}`) })
@@ -154,15 +157,19 @@ func TestFunctionIsInvokedOnceAndItsResultKept(t *testing.T) {
 	if o.Response.Phases.FirstByte <= 0 || o.Response.Phases.LastByte < o.Response.Phases.FirstByte {
 		t.Errorf("phases = %+v, want when the first and the last byte came", o.Response.Phases)
 	}
-	want := &dispatcher.Response{Phases: o.Response.Phases, RequestID: "req-1", Body: `{"done":true}`, ExecutedVersion: "7", LogTail: "START\npassword=*** ***\nEND\n"}
+	want := &dispatcher.Response{
+		Phases: o.Response.Phases, RequestID: "req-1", Body: `{"done":true}`, ExecutedVersion: "7",
+		LogTail: "START\npassword=*** ***\nEND\n",
+	}
 	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || s.count() != 1 {
 		t.Errorf("outcome = %+v after %d invocations, want success after 1", o, s.count())
 	}
 	if diff := cmp.Diff(want, o.Response); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
+		t.Errorf("response (-want +got):\n%s", diff)
 	}
 	r := s.invokes[0]
-	if r.URL.Path != "/2015-03-31/functions/billing:live/invocations" || r.Header.Get("X-Amz-Invocation-Type") != "RequestResponse" || r.Header.Get("X-Amz-Log-Type") != "Tail" {
+	if r.URL.Path != "/2015-03-31/functions/billing:live/invocations" ||
+		r.Header.Get("X-Amz-Invocation-Type") != "RequestResponse" || r.Header.Get("X-Amz-Log-Type") != "Tail" {
 		t.Errorf("request = %s with %v", r.URL.Path, r.Header)
 	}
 	if text, _ := base64.StdEncoding.DecodeString(r.Header.Get("X-Amz-Client-Context")); string(text) != `{"custom":{"a":"b"}}` {
@@ -176,17 +183,20 @@ func TestFunctionIsInvokedOnceAndItsResultKept(t *testing.T) {
 		}
 		Payload struct{ N int }
 	}
-	if err := json.Unmarshal([]byte(s.bodies[0]), &event); err != nil || event.Carillon.EventID != "evt_1" || event.Carillon.Attempt != 2 ||
+	err := json.Unmarshal([]byte(s.bodies[0]), &event)
+	if err != nil || event.Carillon.EventID != "evt_1" || event.Carillon.Attempt != 2 ||
 		event.Carillon.Fence != call.Fence() || event.Payload.N != 1 {
 		t.Errorf("event = %s, %v", s.bodies[0], err)
 	}
 }
 
-func TestFunctionIsHandedOverByEvent(t *testing.T) {
+func TestEventInvocationSucceedsWhenAccepted(t *testing.T) {
 	t.Parallel()
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	o := s.invoker().Invoke(t.Context(), invocation(func(l *dispatcher.Lambda) { l.Invocation = dispatcher.InvokeEvent }))
-	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 202 || s.invokes[0].Header.Get("X-Amz-Invocation-Type") != "Event" || s.invokes[0].Header.Get("X-Amz-Log-Type") != "" {
+	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 202 ||
+		s.invokes[0].Header.Get("X-Amz-Invocation-Type") != "Event" ||
+		s.invokes[0].Header.Get("X-Amz-Log-Type") != "" {
 		t.Errorf("outcome = %+v of %v, want it accepted", o, s.invokes[0].Header)
 	}
 }
@@ -197,7 +207,10 @@ func TestFunctionIsInvokedAsARole(t *testing.T) {
 	i := s.invoker()
 	call := invocation(func(l *dispatcher.Lambda) {
 		l.Function = "arn:aws:lambda:eu-central-1:123456789012:function:billing"
-		l.AssumeRole = &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/caller", ExternalID: "ext-1", SessionTags: map[string]string{"team": "crm"}}
+		l.AssumeRole = &dispatcher.AssumeRole{
+			RoleARN: "arn:aws:iam::123456789012:role/caller", ExternalID: "ext-1",
+			SessionTags: map[string]string{"team": "crm"},
+		}
 	})
 	for range 2 {
 		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
@@ -213,8 +226,8 @@ func TestFunctionIsInvokedAsARole(t *testing.T) {
 	}
 }
 
-// refuse answers as the API does with an error.
-func refuseWith(status int, code, message string, more map[string]string) http.HandlerFunc {
+// refuseWith responds with an error of the API.
+func refuseWith(status int, code string, more map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Amzn-Errortype", code)
 		w.Header().Set("X-Amzn-Requestid", "req-9")
@@ -226,11 +239,11 @@ func refuseWith(status int, code, message string, more map[string]string) http.H
 		if status == 429 {
 			reason = `,"Reason":"` + more["Reason"] + `"`
 		}
-		fmt.Fprintf(w, `{"Type":"User","message":%q%s}`, message, reason)
+		fmt.Fprintf(w, `{"Type":"User","message":"refused"%s}`, reason)
 	}
 }
 
-// failWith answers as a function that failed.
+// failWith responds with the result of a failed function.
 func failWith(kind, payload string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Amz-Function-Error", kind)
@@ -240,53 +253,91 @@ func failWith(kind, payload string) http.HandlerFunc {
 
 func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 	t.Parallel()
-	throttle := func(reason string) http.HandlerFunc {
-		return refuseWith(429, "TooManyRequestsException", "Rate exceeded", map[string]string{"Reason": reason, "Retry-After": "7"})
-	}
-	cut := func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }
-	for name, tt := range map[string]struct {
+	const (
+		config, credential, serverErr = dispatcher.ClassConfig, dispatcher.ClassCredentials, dispatcher.ClassHTTP5xx
+		function, functionTime        = dispatcher.ClassFunctionError, dispatcher.ClassFunctionTime
+	)
+	type expectation struct {
 		response http.HandlerFunc
 		state    dispatcher.RunState
 		class    dispatcher.Class
 		says     string
-	}{
-		"throttle: function rate":      {throttle("FunctionInvocationRateLimitExceeded"), dispatcher.RunFailed, dispatcher.ClassThrottled, "FunctionInvocationRateLimitExceeded"},
-		"throttle: concurrency":        {throttle("ConcurrentInvocationLimitExceeded"), dispatcher.RunFailed, dispatcher.ClassThrottled, "ConcurrentInvocationLimitExceeded"},
-		"throttle: reserved":           {throttle("ReservedFunctionConcurrentInvocationLimitExceeded"), dispatcher.RunFailed, dispatcher.ClassThrottled, "Reserved"},
-		"throttle: reserved rate":      {throttle("ReservedFunctionInvocationRateLimitExceeded"), dispatcher.RunFailed, dispatcher.ClassThrottled, "Reserved"},
-		"throttle: caller":             {throttle("CallerRateLimitExceeded"), dispatcher.RunFailed, dispatcher.ClassThrottled, "CallerRateLimitExceeded"},
-		"throttle: snapshots":          {throttle("ConcurrentSnapshotCreateLimitExceeded"), dispatcher.RunFailed, dispatcher.ClassThrottled, "ConcurrentSnapshot"},
-		"service error":                {refuseWith(500, "ServiceException", "internal", nil), dispatcher.RunFailed, dispatcher.ClassHTTP5xx, "ServiceException"},
-		"bad gateway":                  {refuseWith(502, "", "", nil), dispatcher.RunFailed, dispatcher.ClassHTTP5xx, ""},
-		"handled":                      {failWith("Handled", `{"errorType":"Bad","errorMessage":"no such invoice"}`), dispatcher.RunFailed, dispatcher.ClassFunctionError, "Handled): Bad: no such invoice"},
-		"unhandled":                    {failWith("Unhandled", `{"errorMessage":"boom","errorType":"panic"}`), dispatcher.RunFailed, dispatcher.ClassFunctionError, "Unhandled): panic: boom"},
-		"unhandled, no JSON":           {failWith("Unhandled", `segfault`), dispatcher.RunFailed, dispatcher.ClassFunctionError, "segfault"},
-		"function timeout":             {failWith("Unhandled", `{"errorMessage":"2026-05-01T10:00:03Z req Task timed out after 3.00 seconds"}`), dispatcher.RunTimedOut, dispatcher.ClassFunctionTime, "timed out"},
-		"function timeout, by type":    {failWith("Unhandled", `{"errorType":"Sandbox.Timedout","errorMessage":"RequestId: x Error: Task timed out after 3.00 seconds"}`), dispatcher.RunTimedOut, dispatcher.ClassFunctionTime, "timed out"},
-		"payload too large":            {refuseWith(413, "RequestTooLargeException", "too large", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "RequestTooLarge"},
-		"no such function":             {refuseWith(404, "ResourceNotFoundException", "Function not found", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "ResourceNotFound"},
-		"access denied":                {refuseWith(403, "AccessDeniedException", "not authorized", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "AccessDenied"},
-		"bad payload":                  {refuseWith(400, "InvalidRequestContentException", "no JSON", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "InvalidRequestContent"},
-		"key denied":                   {refuseWith(502, "KMSAccessDeniedException", "key", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "KMS"},
-		"key disabled":                 {refuseWith(502, "KMSDisabledException", "key", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "KMS"},
-		"key not found":                {refuseWith(502, "KMSNotFoundException", "key", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "KMS"},
-		"bad subnet":                   {refuseWith(502, "InvalidSubnetIDException", "subnet", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "InvalidSubnet"},
-		"network denied":               {refuseWith(502, "EC2AccessDeniedException", "denied", nil), dispatcher.RunFailed, dispatcher.ClassConfig, "EC2AccessDenied"},
-		"no network interfaces":        {refuseWith(502, "ENILimitReachedException", "limit", nil), dispatcher.RunFailed, dispatcher.ClassHTTP5xx, "ENILimit"},
-		"no addresses":                 {refuseWith(502, "SubnetIPAddressLimitReachedException", "limit", nil), dispatcher.RunFailed, dispatcher.ClassHTTP5xx, "SubnetIP"},
-		"still in the making":          {refuseWith(409, "ResourceConflictException", "pending", nil), dispatcher.RunFailed, dispatcher.ClassHTTP5xx, "ResourceConflict"},
-		"expired credentials":          {refuseWith(403, "ExpiredTokenException", "expired", nil), dispatcher.RunFailed, dispatcher.ClassCredentials, "ExpiredToken"},
-		"unknown key":                  {refuseWith(403, "UnrecognizedClientException", "invalid", nil), dispatcher.RunFailed, dispatcher.ClassCredentials, "UnrecognizedClient"},
-		"connection cut, nobody knows": {cut, dispatcher.RunLost, dispatcher.ClassReset, ""},
-		"no response in time":          {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, dispatcher.RunTimedOut, dispatcher.ClassTimeout, ""},
-		"a redirect elsewhere":         {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "/"); w.WriteHeader(400) }, dispatcher.RunFailed, dispatcher.ClassConfig, ""},
+	}
+	tests := map[string]expectation{
+		"no error code": {refuseWith(502, "", nil), failed, serverErr, ""},
+		"handled": {
+			failWith("Handled", `{"errorType":"Bad","errorMessage":"no such invoice"}`),
+			failed, function, "Handled): Bad: no such invoice",
+		},
+		"unhandled": {
+			failWith("Unhandled", `{"errorMessage":"boom","errorType":"panic"}`),
+			failed, function, "Unhandled): panic: boom",
+		},
+		"unhandled, no JSON": {failWith("Unhandled", `segfault`), failed, function, "segfault"},
+		"function timeout": {
+			failWith("Unhandled", `{"errorMessage":"2026-05-01T10:00:03Z req Task timed out after 3.00 seconds"}`),
+			timedOut, functionTime, "timed out",
+		},
+		"function timeout, by type": {
+			failWith("Unhandled",
+				`{"errorType":"Sandbox.Timedout","errorMessage":"RequestId: x Error: Task timed out after 3.00 seconds"}`),
+			timedOut, functionTime, "timed out",
+		},
+		"connection cut, result unknown": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			dispatcher.RunLost, dispatcher.ClassReset, "",
+		},
+		"no response in time": {
+			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, timedOut, dispatcher.ClassTimeout, "",
+		},
+		"redirect": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", "/")
+				w.WriteHeader(400)
+			}, failed, config, "",
+		},
+	}
+	for _, reason := range []string{
+		"FunctionInvocationRateLimitExceeded", "ConcurrentInvocationLimitExceeded", "CallerRateLimitExceeded",
+		"ReservedFunctionConcurrentInvocationLimitExceeded", "ReservedFunctionInvocationRateLimitExceeded",
+		"ConcurrentSnapshotCreateLimitExceeded",
 	} {
+		tests["throttle: "+reason] = expectation{
+			refuseWith(429, "TooManyRequestsException", map[string]string{"Reason": reason, "Retry-After": "7"}),
+			failed, dispatcher.ClassThrottled, reason,
+		}
+	}
+	for code, refusal := range map[string]struct {
+		status int
+		class  dispatcher.Class
+	}{
+		"ServiceException":                     {500, serverErr},
+		"RequestTooLargeException":             {413, config},
+		"ResourceNotFoundException":            {404, config},
+		"AccessDeniedException":                {403, config},
+		"InvalidRequestContentException":       {400, config},
+		"KMSAccessDeniedException":             {502, config},
+		"KMSDisabledException":                 {502, config},
+		"KMSNotFoundException":                 {502, config},
+		"InvalidSubnetIDException":             {502, config},
+		"EC2AccessDeniedException":             {502, config},
+		"ENILimitReachedException":             {502, serverErr},
+		"SubnetIPAddressLimitReachedException": {502, serverErr},
+		"ResourceConflictException":            {409, serverErr}, // the function is being created
+		"ExpiredTokenException":                {403, credential},
+		"UnrecognizedClientException":          {403, credential},
+	} {
+		tests[code] = expectation{refuseWith(refusal.status, code, nil), failed, refusal.class, code}
+	}
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newAWS(t, tt.response)
-			o := s.invoker().Invoke(t.Context(), invocation(func(l *dispatcher.Lambda) { l.Timeout = dispatcher.Duration(2 * time.Second) }))
+			call := invocation(func(l *dispatcher.Lambda) { l.Timeout = dispatcher.Duration(2 * time.Second) })
+			o := s.invoker().Invoke(t.Context(), call)
 			if o.State != tt.state || o.Class != tt.class || !strings.Contains(o.Error, tt.says) || s.count() != 1 {
-				t.Errorf("outcome = %+v after %d invocations, want %s %s saying %q after 1", o, s.count(), tt.state, tt.class, tt.says)
+				t.Errorf("outcome = %+v after %d invocations, want %s %s saying %q after 1",
+					o, s.count(), tt.state, tt.class, tt.says)
 			}
 			if o.Class == dispatcher.ClassThrottled && (o.RetryAfter == nil || *o.RetryAfter != 7*time.Second) {
 				t.Errorf("retry after %v, want 7s", o.RetryAfter)
@@ -295,8 +346,8 @@ func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 	}
 }
 
-// Lambda answers with 6 MB at most; whatever stands for it may answer with more.
-func TestResultsAreReadAsFarAsTheyAreKept(t *testing.T) {
+// A result of Lambda has at most 6 MB, but an emulator may return more.
+func TestLongResultsAreReadUpToTheKeptSize(t *testing.T) {
 	t.Parallel()
 	for name, head := range map[string]http.Header{"a result": {}, "an error": {"X-Amz-Function-Error": {"Unhandled"}}} {
 		var written atomic.Int64
@@ -311,18 +362,20 @@ func TestResultsAreReadAsFarAsTheyAreKept(t *testing.T) {
 			}
 		})
 		o := s.invoker().Invoke(t.Context(), invocation(nil))
-		if (o.State == dispatcher.RunSucceeded) != (len(head) == 0) || o.Response == nil || !o.Response.BodyTruncated || len(o.Response.Body) > 64<<10 || s.count() != 1 {
-			t.Errorf("%s: outcome = %s %s after %d invocations, want what is kept of a long one", name, o.State, o.Class, s.count())
+		if (o.State == dispatcher.RunSucceeded) != (len(head) == 0) || o.Response == nil ||
+			!o.Response.BodyTruncated || len(o.Response.Body) > 64<<10 || s.count() != 1 {
+			t.Errorf("%s: outcome = %s %s after %d invocations, want a truncated body after 1",
+				name, o.State, o.Class, s.count())
 		}
-		s.Close() // which waits for the response to end
+		s.Close() // waits for the end of the response
 		if got := written.Load(); got > 64<<20 {
-			t.Errorf("%s: %d bytes were taken", name, got)
+			t.Errorf("%s: the server could write %d bytes", name, got)
 		}
 	}
 }
 
-// A connection that was kept and dies under an invocation leaves one that nobody can judge.
-func TestInvocationIsSentOnceThoughTheConnectionDies(t *testing.T) {
+// The result of an invocation is unknown if its kept connection breaks.
+func TestInvocationIsSentOnceIfTheConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -356,24 +409,26 @@ func TestNodeWithoutCredentialsSendsNothing(t *testing.T) {
 			return aws.Config{Region: "eu-central-1", BaseEndpoint: aws.String(s.URL), Credentials: given}, nil
 		}})
 		defer i.Close()
-		if o := i.Invoke(t.Context(), invocation(nil)); o.Class != dispatcher.ClassCredentials || o.State != dispatcher.RunFailed || s.count() != 0 {
+		if o := i.Invoke(t.Context(), invocation(nil)); o.Class != dispatcher.ClassCredentials ||
+			o.State != dispatcher.RunFailed || s.count() != 0 {
 			t.Errorf("%s: outcome = %+v after %d invocations, want credentials and none", name, o, s.count())
 		}
 	}
 }
 
-// A fault of ours in one attempt ends that attempt, and not the node.
-func TestPanicInAnAttemptIsItsOutcome(t *testing.T) {
+// A panic in an attempt ends the attempt, not the node.
+func TestPanicInAnAttemptBecomesItsOutcome(t *testing.T) {
 	t.Parallel()
 	i := invoke.New(invoke.Options{LoadAWS: func(context.Context) (aws.Config, error) { panic("no such thing") }})
 	defer i.Close()
-	if o := i.Invoke(t.Context(), invocation(nil)); o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassPanic || o.Error != "panic: no such thing" || o.EndedAt.IsZero() {
+	if o := i.Invoke(t.Context(), invocation(nil)); o.State != dispatcher.RunFailed ||
+		o.Class != dispatcher.ClassPanic || o.Error != "panic: no such thing" || o.EndedAt.IsZero() {
 		t.Errorf("outcome = %+v, want a failure of class panic", o)
 	}
 }
 
-// What operators set in the environment of a node holds, as for any program that uses the SDK.
-func TestEndpointOfTheEnvironmentIsHonoured(t *testing.T) {
+// The environment of the node sets the endpoint, as for any program that uses the SDK.
+func TestEndpointFromTheEnvironmentIsUsed(t *testing.T) {
 	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `"emulated"`) })
 	t.Setenv("AWS_ENDPOINT_URL_LAMBDA", s.URL)
 	t.Setenv("AWS_REGION", "eu-central-1")
@@ -382,7 +437,8 @@ func TestEndpointOfTheEnvironmentIsHonoured(t *testing.T) {
 	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 	i := newInvoker(t)
-	if o := i.Invoke(t.Context(), invocation(nil)); o.State != dispatcher.RunSucceeded || o.Response.Body != `"emulated"` || s.count() != 1 {
+	if o := i.Invoke(t.Context(), invocation(nil)); o.State != dispatcher.RunSucceeded ||
+		o.Response.Body != `"emulated"` || s.count() != 1 {
 		t.Errorf("outcome = %+v after %d invocations, want success", o, s.count())
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// named is what a name server says of a name; of one that it does not know, that there is none.
+// named is the response of a name server for a name. Other names do not exist.
 type named struct {
 	lists  [][]string // its addresses: one list after the other, and the last one from then on
 	code   dnsmessage.RCode
@@ -20,7 +20,7 @@ type named struct {
 	after  time.Duration // what it says, it says so late
 }
 
-// nameServer answers questions for A. It returns what dials it.
+// nameServer starts a name server for A records. It returns a function that dials it.
 func nameServer(t *testing.T, names map[string]named) func(ctx context.Context, network, address string) (net.Conn, error) {
 	t.Helper()
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -48,8 +48,8 @@ func nameServer(t *testing.T, names map[string]named) func(ctx context.Context, 
 			if m.RCode = of.code; !known {
 				m.RCode = dnsmessage.RCodeNameError
 			}
-			answered := responseA(&m, of.lists, asked[name])
-			if answered {
+			found := responseA(&m, of.lists, asked[name])
+			if found {
 				asked[name]++
 			}
 			if packed, err := m.Pack(); err == nil && !of.silent {
@@ -78,7 +78,8 @@ func nameServer(t *testing.T, names map[string]named) func(ctx context.Context, 
 	}
 }
 
-// responseA makes a question its response, and tells whether it was one for addresses that are there.
+// responseA turns a question into its response. It reports whether the question was for the
+// addresses of an existing name.
 func responseA(m *dnsmessage.Message, lists [][]string, asked int) bool {
 	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
 	q := m.Questions[0]

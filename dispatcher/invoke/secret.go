@@ -13,11 +13,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// secretPatience is for how long a secret that was looked up is used: a rotated one comes into
-// use within it, and a busy job does not read a file for every request.
-const secretPatience = 10 * time.Second
+// secretLifetime is the time for which a secret is cached. A rotated secret is used after this time,
+// and a busy job does not read a file for every request.
+const secretLifetime = 10 * time.Second
 
-// secrets looks up what jobs refer to.
+// secrets looks up the secrets that jobs refer to.
 type secrets struct {
 	dir string
 	mu  sync.Mutex
@@ -31,13 +31,14 @@ type foundSecret struct {
 
 func newSecrets(dir string) *secrets { return &secrets{dir: dir, of: map[string]foundSecret{}} }
 
-// reveal returns what a secret is at now. Its error never holds any of it.
+// reveal returns the text of a secret at now. Its error never contains any of it.
 func (s *secrets) reveal(secret dispatcher.Secret, now time.Time) (string, error) {
 	switch {
 	case !secret.Value.IsZero():
 		return secret.Value.Reveal(), nil
 	case secret.Stored:
-		return "", errors.New("what is stored does not open: this node lacks its key, or it was stored for another job, field or host")
+		return "", errors.New("the stored value cannot be decrypted: " +
+			"this node lacks its key, or it was stored for another job, field or host")
 	}
 	s.mu.Lock()
 	found, ok := s.of[secret.Reference]
@@ -52,7 +53,7 @@ func (s *secrets) reveal(secret dispatcher.Secret, now time.Time) (string, error
 		delete(s.of, secret.Reference)
 		return "", err
 	}
-	s.of[secret.Reference] = foundSecret{text, now.Add(secretPatience)}
+	s.of[secret.Reference] = foundSecret{text, now.Add(secretLifetime)}
 	return text, nil
 }
 
@@ -65,7 +66,7 @@ func (s *secrets) lookUp(reference string) (string, error) {
 	}
 	path, ok := strings.CutPrefix(reference, "file:")
 	if !ok {
-		return "", errors.New("the reference is of a kind that this version does not know")
+		return "", errors.New("this version of Carillon does not know this kind of reference")
 	}
 	text, err := s.readFile(path)
 	var wrong *fs.PathError
@@ -73,15 +74,15 @@ func (s *secrets) lookUp(reference string) (string, error) {
 	case errors.As(err, &wrong):
 		err = wrong.Err // the path is in the reference
 	case err == nil && text == "":
-		err = errors.New("it is empty")
+		err = errors.New("the file is empty")
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s in the directory of secrets: %w", reference, err)
+		return "", fmt.Errorf("%s in the secret directory: %w", reference, err)
 	}
 	return text, nil
 }
 
-// readFile reads a file below the directory, wherever its links lead within that.
+// readFile reads a file in the secret directory. Links may not lead out of the directory.
 func (s *secrets) readFile(path string) (string, error) {
 	root, err := os.OpenRoot(s.dir)
 	if err != nil {
@@ -93,7 +94,7 @@ func (s *secrets) readFile(path string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() || info.Size() > dispatcher.MaxSecret {
-		return "", fmt.Errorf("it is no file of at most %d KiB", dispatcher.MaxSecret>>10)
+		return "", fmt.Errorf("not a regular file of at most %d KiB", dispatcher.MaxSecret>>10)
 	}
 	file, err := root.Open(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// templatedCall is a call to address with templates.
+// templatedCall returns a call to address with templates.
 func templatedCall(t *testing.T, address string, change func(*dispatcher.Webhook)) dispatcher.Call {
 	t.Helper()
 	call := callTo(address, "POST", 5*time.Second)
@@ -46,7 +46,8 @@ func TestTemplatesAreFilledInBeforeSigning(t *testing.T) {
 		"X-Run": got.header.Get("X-Run"), "X-Plain": got.header.Get("X-Plain"), "Content-Type": got.header.Get("Content-Type"),
 	}
 	want := map[string]string{
-		"path": "/2026%2F05/ping", "from": "2026-05-01T09:00:00.000Z", "p": `{"a":"<1>"}`, "body": "2026-05-01T10:00:00.000Z/2026-05-01T11:00:00.000Z 2",
+		"path": "/2026%2F05/ping", "from": "2026-05-01T09:00:00.000Z", "p": `{"a":"<1>"}`,
+		"body":  "2026-05-01T10:00:00.000Z/2026-05-01T11:00:00.000Z 2",
 		"X-Run": call.Key.String(), "X-Plain": "{}", "Content-Type": "text/x-schedule",
 	}
 	if diff := cmp.Diff(want, say); diff != "" {
@@ -61,7 +62,7 @@ func TestTemplatesAreFilledInBeforeSigning(t *testing.T) {
 	}
 }
 
-func TestTemplateIsTheDataOfAnEvent(t *testing.T) {
+func TestBodyTemplateBecomesTheDataOfACloudEvent(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
 	call := templatedCall(t, address, func(w *dispatcher.Webhook) {
@@ -71,14 +72,15 @@ func TestTemplateIsTheDataOfAnEvent(t *testing.T) {
 		t.Fatalf("outcome = %+v", o)
 	}
 	var event struct{ Data json.RawMessage }
-	if err := json.Unmarshal((<-requests).body, &event); err != nil || string(event.Data) != `{"since":"2026-05-01T09:00:00.000Z"}` {
+	err := json.Unmarshal((<-requests).body, &event)
+	if err != nil || string(event.Data) != `{"since":"2026-05-01T09:00:00.000Z"}` {
 		t.Errorf("data = %s (%v)", event.Data, err)
 	}
 }
 
-// What cannot be known before a call may still fail at it: nothing is sent, and the words hold none of
+// A template may fail with the values of a run. Then nothing is sent, and the error contains none of
 // the payload.
-func TestWhatCannotBeFilledInIsNotSent(t *testing.T) {
+func TestFailedTemplatesAreNotSent(t *testing.T) {
 	t.Parallel()
 	address, requests := recorder(t)
 	i := newInvoker(t)
@@ -93,7 +95,8 @@ func TestWhatCannotBeFilledInIsNotSent(t *testing.T) {
 		call := templatedCall(t, address, change)
 		call.Payload = json.RawMessage(`"` + strings.Repeat("hunter2", 2000) + `"`)
 		o := i.Invoke(t.Context(), call)
-		if o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassTemplate || o.Class.Repeatable(0) || !o.Class.NeverSent() {
+		if o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassTemplate || o.Class.Repeatable(0) ||
+			!o.Class.NeverSent() {
 			t.Errorf("%s: outcome = %+v, want a failure of class template that is not repeated", name, o)
 		}
 		if len(o.Error) == 0 || len(o.Error) > 1024 || strings.Contains(o.Error, "hunter2") {

@@ -18,10 +18,10 @@ import (
 
 // webhooks calls webhooks.
 type webhooks struct {
-	pool    *pool
+	pool    *clientPool
 	agent   string
 	secrets *secrets
-	node    awsNode // whose credentials sign requests with SigV4
+	node    awsNode // for SigV4 without credentials of the job
 
 	mu           sync.Mutex
 	expectations map[string]*regexp.Regexp
@@ -30,7 +30,7 @@ type webhooks struct {
 func newWebhooks(o Options) *webhooks {
 	guard := newGuard(o.Egress, &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: o.Resolver})
 	return &webhooks{
-		pool: newPool(guard.dial, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir),
+		pool: newClientPool(guard.dial, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir),
 		expectations: map[string]*regexp.Regexp{},
 	}
 }
@@ -43,30 +43,32 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 	defer cancel()
 	r, err := h.build(bounded, w, call, started)
 	if err != nil {
-		return unsent(err)
+		return notAttempted(err)
 	}
 	return h.attempt(ctx, bounded, w, r, started)
 }
 
-// attempt sends a request and judges what comes. ctx is the attempt's without its timeout,
-// bounded the one with it.
-func (h *webhooks) attempt(ctx, bounded context.Context, w *dispatcher.Webhook, r request, started time.Time) dispatcher.Outcome {
+// attempt sends a request and returns its outcome. ctx is the context of the attempt without its
+// timeout, bounded the one with its timeout.
+func (h *webhooks) attempt(
+	ctx, bounded context.Context, w *dispatcher.Webhook, r request, started time.Time,
+) dispatcher.Outcome {
 	client := r.clients.kept
 	if len(r.body) == 0 {
-		client = r.clients.fresh // net/http repeats by itself what has no body when a kept connection dies
+		client = r.clients.fresh // net/http repeats a request without a body if a kept connection dies
 	}
 	watch := &stopwatch{start: started}
 	got, err := send(bounded, client, r, watch)
 	if err != nil && !watch.sent() && bounded.Err() == nil && client == r.clients.kept {
-		// The kept connection had been closed by the server and not one byte went out, so
-		// this is still the first request on the wire.
+		// The server had closed the kept connection and no byte was sent, so this is still the
+		// first request on the wire.
 		got, err = send(bounded, r.clients.fresh, r, watch)
 	}
 	var outcome dispatcher.Outcome
 	if err != nil {
 		outcome = classify(ctx, bounded, err, w.Timeout)
 		if outcome.Class == dispatcher.ClassTimeout && watch.unconnected() {
-			// The attempt's time was over before that of a dial. Nothing was sent.
+			// The timeout of the attempt ended before the timeout of the dial. Nothing was sent.
 			outcome = failed(dispatcher.ClassConnectTimeout, fmt.Sprintf("no connection within %s", w.Timeout))
 		}
 		outcome.HTTPStatus = got.status
@@ -81,8 +83,8 @@ func (h *webhooks) attempt(ctx, bounded context.Context, w *dispatcher.Webhook, 
 	return outcome
 }
 
-// send makes one request and reads its response, as much of it as is kept. With an error, the
-// response is the part that came.
+// send makes one request and reads its response, up to the size that is kept. With an error, it
+// returns the part of the response that arrived.
 func send(ctx context.Context, client *resty.Client, r request, watch *stopwatch) (response, error) {
 	request := client.R().SetContext(httptrace.WithClientTrace(ctx, watch.trace())).SetDoNotParseResponse(true)
 	request.Header = r.header

@@ -7,10 +7,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// eventType is the type of all our CloudEvents: a run is due.
+// eventType is the type of all CloudEvents that Carillon sends.
 const eventType = "dev.carillon.run"
 
-// eventSource names the job; with it, the event id is unique.
+// eventSource names the job. Source and event id together are unique.
 func eventSource(call dispatcher.Call) string { return "/apps/" + call.App + "/jobs/" + call.Job }
 
 // setEvent sets the headers of a CloudEvent in binary mode.

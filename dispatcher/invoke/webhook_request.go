@@ -11,16 +11,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// request is what one attempt sends.
+// request is the request of one attempt.
 type request struct {
 	method, url string
 	header      http.Header
-	body        []byte // nil: none
+	body        []byte // nil for no body
 	clients     *clients
-	revealed    []string // the secrets in it, which a response may repeat
+	revealed    []string // its secrets, which a response may repeat
 }
 
-// build makes the request of an attempt at now. The user's headers come first and ours win.
+// build returns the request of an attempt at now. Carillon's headers overwrite those of the job.
 func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
 	url, headers, body, err := call.Request()
 	if err != nil {
@@ -28,7 +28,7 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 	}
 	r := request{method: w.Method, url: url, header: make(http.Header, len(headers)+20), body: body}
 	if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
-		return r, &deniedError{"URL", "it is neither http nor https"}
+		return r, denied("the URL", "its scheme is neither http nor https")
 	}
 	r.header["Content-Type"] = []string{"application/json"}
 	for name, value := range headers {
@@ -59,7 +59,7 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 	if w.Auth == nil {
 		return r, nil
 	}
-	return r, h.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the others
+	return r, h.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the headers
 }
 
 // connect chooses the connections of a request.
@@ -67,17 +67,17 @@ func (h *webhooks) connect(r *request, t *dispatcher.TLS, now time.Time) (err er
 	key := ""
 	if t != nil && t.ClientKey != nil {
 		if key, err = h.secrets.reveal(*t.ClientKey, now); err != nil {
-			return &secretError{"tls client_key", err}
+			return badSecret("tls client_key", err)
 		}
 	}
 	r.clients, err = h.pool.with(t, key, now)
 	return err
 }
 
-// identify sets the headers that say what is sent, by whom and why. Names are in the form that
-// http.Header keeps them in, which saves making it for each request.
+// identify sets the headers that identify the run and the attempt. It writes their names in the
+// canonical form of http.Header, which saves the conversion for each request.
 func (h *webhooks) identify(header http.Header, call dispatcher.Call, now time.Time) {
-	// One array for all values: a request has many headers, and a node many requests.
+	// One array holds all values, because a request has many headers and a node makes many requests.
 	values := []string{
 		h.agent, call.EventID, strconv.FormatInt(now.Unix(), 10), call.Traceparent(),
 		call.App, call.Job, call.Trigger, call.Key.String(), string(call.Key.Kind),
@@ -93,29 +93,29 @@ func (h *webhooks) identify(header http.Header, call dispatcher.Call, now time.T
 	}
 }
 
-// identity are the headers that say what a request is. Those of Standard Webhooks come first:
-// the id is equal on every attempt, the time is that of the attempt.
+// identity lists the headers that identify a request. Webhook-Id of Standard Webhooks is the same on
+// every attempt; Webhook-Timestamp is the time of the attempt.
 var identity = []string{
 	"User-Agent", "Webhook-Id", "Webhook-Timestamp", "Traceparent",
 	"Carillon-App", "Carillon-Job", "Carillon-Trigger", "Carillon-Run", "Carillon-Kind",
 	"Carillon-Scheduled-At", "Carillon-Attempt", "Carillon-Fence",
 }
 
-// reveal returns what a secret of a request is; field names it in the error.
+// reveal returns the text of a secret of a request; field names the secret in the error.
 func (h *webhooks) reveal(r *request, field string, secret dispatcher.Secret, now time.Time) (string, error) {
 	text, err := h.secrets.reveal(secret, now)
 	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
-		err = errors.New("it holds a control character such as CR, LF or NUL")
+		err = errors.New("the value contains a control character such as CR, LF or NUL")
 	}
 	if err != nil {
-		return "", &secretError{field, err}
+		return "", badSecret(field, err)
 	}
 	r.hide(text)
 	return text, nil
 }
 
-// hide has a text taken out of what is kept of the response. What is very short is in many texts
-// by chance.
+// hide marks a text for removal from the stored response. It skips very short texts, which occur in
+// many responses by chance.
 func (r *request) hide(text string) {
 	const least = 4
 	if len(text) >= least {

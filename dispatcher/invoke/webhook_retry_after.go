@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// retryAfter returns how long a response asks to wait (RFC 9110, section 10.2.3): seconds, or a date
-// that counts from the response's own, for the two clocks may differ. It is nil for whatever is neither,
-// and 0 for a date that is past.
+// retryAfter returns the wait that a response asks for (RFC 9110, section 10.2.3): a number of
+// seconds, or a date. A date counts from the Date header of the response, because the clocks may
+// differ; the wait for a past date is 0. Any other value gives nil.
 func retryAfter(header http.Header, now time.Time) *time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
-	// No policy waits for longer than a day; larger numbers would overflow.
+	// Larger numbers would overflow, and no policy waits for longer than a day anyway.
 	const most = 1_000_000_000
 	if text != "" && strings.Trim(text, "0123456789") == "" {
 		seconds, err := strconv.Atoi(text)

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestRetryAfterIsReadAndGarbageIgnored(t *testing.T) {
+func TestRetryAfterIsReadAndInvalidValuesIgnored(t *testing.T) {
 	t.Parallel()
 	const none = -1
 	date := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)

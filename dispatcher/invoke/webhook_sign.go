@@ -14,18 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// secretError says that a secret of a target cannot be used; the words hold none of it.
-type secretError struct {
-	field string
-	err   error
-}
-
-func (e *secretError) Error() string { return "secret " + e.field + ": " + e.err.Error() }
-
-func (e *secretError) Unwrap() error { return e.err }
-
-// sign returns webhook-signature of Standard Webhooks: a signature for each secret, in the
-// order of their names.
+// sign returns the header webhook-signature of Standard Webhooks: one signature for each secret, in
+// the order of their names.
 func (h *webhooks) sign(r *request, s *dispatcher.Signing, id string, at time.Time) (string, error) {
 	var b strings.Builder
 	head := id + "." + strconv.FormatInt(at.Unix(), 10) + "."
@@ -38,13 +28,13 @@ func (h *webhooks) sign(r *request, s *dispatcher.Signing, id string, at time.Ti
 			b.WriteByte(' ')
 		}
 		if err := appendSignature(&b, text, head, r.body); err != nil {
-			return "", &secretError{"signing " + name, err}
+			return "", badSecret("signing "+name, err)
 		}
 	}
 	return b.String(), nil
 }
 
-// appendSignature signs head and body by a secret.
+// appendSignature appends the signature of head and body by one secret.
 func appendSignature(b *strings.Builder, secret, head string, body []byte) error {
 	key, err := dispatcher.ParseSigningKey(secret)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// received is one request as a receiver sees it.
+// received is a request as its receiver sees it.
 type received struct {
 	method string
 	url    *url.URL
@@ -30,7 +30,7 @@ type received struct {
 	body   []byte
 }
 
-// recorder answers each request with 200 and keeps it.
+// recorder starts a server that responds with 200 and keeps each request.
 func recorder(t *testing.T) (address string, requests chan received) {
 	t.Helper()
 	requests = make(chan received, 100)
@@ -42,7 +42,7 @@ func recorder(t *testing.T) (address string, requests chan received) {
 	return server.URL, requests
 }
 
-// withSecrets returns an Invoker over a directory of secrets.
+// withSecrets returns an Invoker with a secret directory of these files.
 func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 	return i
 }
 
-// signedBy signs a call by the named files.
+// signedBy returns the call with a signature for each of the named secret files.
 func signedBy(call dispatcher.Call, names ...string) dispatcher.Call {
 	call.Target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{}}
 	for _, name := range names {
@@ -116,16 +116,16 @@ func TestStandardWebhooksVerifiesSignatures(t *testing.T) {
 			if err := verify(got.body, got.header); err != nil {
 				t.Errorf("%s: by %s: %v", name, secret, err)
 			}
-			for what, tampered := range tamper(got) {
+			for change, tampered := range tamper(got) {
 				if verify(tampered.body, tampered.header) == nil {
-					t.Errorf("%s: by %s: verified although %s", name, secret, what)
+					t.Errorf("%s: by %s: verified although %s", name, secret, change)
 				}
 			}
 		}
 	}
 }
 
-// verifyOne verifies as a receiver does that has one secret.
+// verifyOne verifies a request as a receiver with one secret does.
 func verifyOne(secret string, public ed25519.PublicKey, body []byte, header http.Header) error {
 	if strings.HasPrefix(secret, "whsec_") {
 		hook, err := standardwebhooks.NewWebhook(strings.TrimSpace(secret))
@@ -134,7 +134,7 @@ func verifyOne(secret string, public ed25519.PublicKey, body []byte, header http
 		}
 		return hook.Verify(body, header)
 	}
-	// The library knows no v1a.
+	// The library does not support v1a.
 	message := fmt.Appendf(nil, "%s.%s.%s", header.Get("webhook-id"), header.Get("webhook-timestamp"), body)
 	for signature := range strings.SplitSeq(header.Get("webhook-signature"), " ") {
 		encoded, ok := strings.CutPrefix(signature, "v1a,")
@@ -163,8 +163,8 @@ func tamper(r received) map[string]received {
 	}
 }
 
-// Every attempt is signed again, under the same id.
-func TestSecretsAreLookedUpAgain(t *testing.T) {
+// A failed lookup is not cached, and every attempt is signed again.
+func TestSecretsAreLookedUpAgainForEachAttempt(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"a": symmetric('a', 24)})
 	url, requests := recorder(t)
@@ -179,7 +179,7 @@ func TestSecretsAreLookedUpAgain(t *testing.T) {
 	}
 }
 
-func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
+func TestUnusableSecretsAreNamedButNotShown(t *testing.T) {
 	t.Setenv("SECRET_EMPTY", "")
 	t.Setenv("SECRET_SHORT", "whsec_aHVudGVyMg==")
 	t.Setenv("HUNTER", "hunter2")
@@ -188,7 +188,8 @@ func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"plain": "hunter2", "short": "whsec_aHVudGVyMg==", "long": symmetric('x', 65), "base64": "whsec_hunter2!", "key": "whsk_aHVudGVyMg==",
+		"plain": "hunter2", "short": "whsec_aHVudGVyMg==", "long": symmetric('x', 65), "base64": "whsec_hunter2!",
+		"key":  "whsk_aHVudGVyMg==",
 		"huge": strings.Repeat("hunter2", 10_000), "none": "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -202,15 +203,21 @@ func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
 	for reference, says := range map[string]string{
-		"env:SECRET_UNSET": "not set", "env:SECRET_EMPTY": "not set", "env:SECRET_SHORT": "24 to 64", "env:HUNTER": "does not know",
-		"file:plain": "whsec_", "file:short": "24 to 64", "file:long": "65 bytes", "file:base64": "not base64", "file:key": "ed25519",
-		"file:huge": "64 KiB", "file:none": "empty", "file:link": "escapes", "file:../outside": "escapes", "file:.": "no file", "file:nowhere": "no such file",
+		"env:SECRET_UNSET": "not set", "env:SECRET_EMPTY": "not set", "env:SECRET_SHORT": "24 to 64",
+		"env:HUNTER": "does not know",
+		"file:plain": "whsec_", "file:short": "24 to 64", "file:long": "65 bytes", "file:base64": "not base64",
+		"file:key":  "ed25519",
+		"file:huge": "64 KiB", "file:none": "empty", "file:link": "escapes", "file:../outside": "escapes",
+		"file:.": "not a regular file", "file:nowhere": "no such file",
 		"vault:x": "does not know",
 	} {
 		call := callTo(url, "POST", 5*time.Second)
-		call.Target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"current": {Reference: reference}}}
+		call.Target.Webhook.Signing = &dispatcher.Signing{
+			Secrets: map[string]dispatcher.Secret{"current": {Reference: reference}},
+		}
 		o := i.Invoke(t.Context(), call)
-		if o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, says) || !strings.Contains(o.Error, "signing current") || len(requests) != 0 {
+		if o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, says) ||
+			!strings.Contains(o.Error, "signing current") || len(requests) != 0 {
 			t.Errorf("%s: outcome = %+v after %d requests, want class secret that says %q", reference, o, len(requests), says)
 		}
 		if strings.Contains(o.Error, "hunter2") || strings.Contains(o.Error, "aHVudGVyMg") {
@@ -219,7 +226,7 @@ func TestSecretsThatCannotBeUsedAreNamedAndNotShown(t *testing.T) {
 	}
 }
 
-func TestCloudEvents(t *testing.T) {
+func TestCloudEventsAreSentInBothModes(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"a": symmetric('a', 24)})
 	url, requests := recorder(t)
@@ -253,6 +260,6 @@ func TestCloudEvents(t *testing.T) {
 		t.Errorf("event of type %q (-want +got):\n%s", got.header.Get("Content-Type"), diff)
 	}
 	if err := verifyOne(symmetric('a', 24), nil, got.body, got.header); err != nil {
-		t.Errorf("the envelope is not what is signed: %v", err)
+		t.Errorf("the signature does not cover the envelope: %v", err)
 	}
 }

@@ -23,9 +23,12 @@ func callTo(url, method string, timeout time.Duration) dispatcher.Call {
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	return dispatcher.Call{
 		App: "demo", Job: "ping", Trigger: "fast", EventID: "evt_1", Attempt: 2,
-		Key: dispatcher.RunKey{TriggerID: dispatcher.TriggerID("demo", "ping", "fast"), ScheduledAt: at, Kind: dispatcher.KindSchedule},
+		Key: dispatcher.RunKey{
+			TriggerID: dispatcher.TriggerID("demo", "ping", "fast"), ScheduledAt: at, Kind: dispatcher.KindSchedule,
+		},
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-			URL: url, Method: method, Timeout: dispatcher.Duration(timeout), Headers: map[string]string{"X-Own": "yes", "content-type": "text/x-own"},
+			URL: url, Method: method, Timeout: dispatcher.Duration(timeout),
+			Headers: map[string]string{"X-Own": "yes", "content-type": "text/x-own"},
 		}},
 	}
 }
@@ -49,14 +52,18 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 	call := callTo(server.URL+"/hook", "POST", 5*time.Second)
 	call.Payload = []byte(`{"n": 1}`)
 	call.Missed = &dispatcher.MissedRange{From: call.Key.ScheduledAt.Add(-time.Hour), To: call.Key.ScheduledAt, Count: 61}
-	if o := newInvoker(t).Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || o.EndedAt.Before(o.StartedAt) {
+	o := newInvoker(t).Invoke(t.Context(), call)
+	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || o.EndedAt.Before(o.StartedAt) {
 		t.Fatalf("outcome = %+v, want success with 200", o)
 	}
 	want := map[string]string{
 		"Webhook-Id": "evt_1", "Carillon-App": "demo", "Carillon-Job": "ping", "Carillon-Trigger": "fast",
 		"Carillon-Run": call.Key.String(), "Carillon-Kind": "schedule", "Carillon-Attempt": "2",
-		"Carillon-Scheduled-At": "2026-05-01T10:00:00.000Z", "Carillon-Fence": "1777629600000002", "Traceparent": call.Traceparent(), "User-Agent": "carillon/1.2.3", "X-Own": "yes", "Content-Type": "text/x-own",
-		"Carillon-Missed-From": "2026-05-01T09:00:00.000Z", "Carillon-Missed-To": "2026-05-01T10:00:00.000Z", "Carillon-Missed-Count": "61",
+		"Carillon-Scheduled-At": "2026-05-01T10:00:00.000Z", "Carillon-Fence": "1777629600000002",
+		"Traceparent": call.Traceparent(), "User-Agent": "carillon/1.2.3", "X-Own": "yes",
+		"Content-Type":         "text/x-own",
+		"Carillon-Missed-From": "2026-05-01T09:00:00.000Z", "Carillon-Missed-To": "2026-05-01T10:00:00.000Z",
+		"Carillon-Missed-Count": "61",
 	}
 	for name, value := range want {
 		if got.Header.Get(name) != value {
@@ -68,10 +75,11 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 	}
 }
 
-func TestAnswersAreJudged(t *testing.T) {
+func TestStatusCodesHaveTheirClass(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]dispatcher.Class{
-		200: "", 204: "", 301: dispatcher.ClassRedirect, 404: dispatcher.ClassHTTP4xx, 429: dispatcher.ClassRateLimited, 503: dispatcher.ClassHTTP5xx,
+		200: "", 204: "", 301: dispatcher.ClassRedirect, 404: dispatcher.ClassHTTP4xx,
+		429: dispatcher.ClassRateLimited, 503: dispatcher.ClassHTTP5xx,
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +145,7 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 	}
 }
 
-// rawServer answers each connection by behave, after the request's first bytes, and closes it.
+// rawServer serves each connection by behave, after the first bytes of the request, and closes it.
 func rawServer(t *testing.T, behave func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -175,7 +183,7 @@ func TestCancelledAttemptIsCancelledNotTimedOut(t *testing.T) {
 	}
 }
 
-func TestHugeAnswerIsCut(t *testing.T) {
+func TestEndlessResponseIsCut(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		chunk := make([]byte, 1<<20)

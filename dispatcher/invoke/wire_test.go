@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// However a target ends what it was sent, whatever the method, and with the headers that make
-// net/http believe that it may repeat: the target sees one request for each attempt.
+// A target sees one request for each attempt, however it breaks the connection and whatever the
+// method is, even with the headers that allow net/http to repeat a request.
 func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 	t.Parallel()
 	const attempts = 6
@@ -18,42 +18,43 @@ func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 	for _, method := range dispatcher.Methods {
 		all := brokenServers(t, good)
 		for _, name := range []string{
-			"closed after the request", "reset after the request", "reset within the body", "a length too long", "kept alive, dies under a request",
-			"HTTP/2 that goes away", "HTTP/2 that goes away, enhance your calm", "HTTP/2 that refuses", "HTTP/2 that resets streams",
+			"closed after the request", "reset after the request", "reset within the body", "a length too long",
+			"kept alive, dies under a request",
+			"HTTP/2 that sends GOAWAY", "HTTP/2 that sends GOAWAY and closes", "HTTP/2 that refuses",
+			"HTTP/2 that resets streams",
 		} {
-			a := all[name]
+			server := all[name]
 			t.Run(method+" "+name, func(t *testing.T) {
 				t.Parallel()
-				k, i := a.run(t, good), newInvoker(t)
-				t.Cleanup(k.close)
+				r, i := server.run(t, good), newInvoker(t)
+				t.Cleanup(r.close)
 				var classes []dispatcher.Class
 				for n := range attempts {
-					call := callTo("http://"+k.address, method, 5*time.Second)
-					if a.tls != nil {
-						call = callTo("https://"+k.address, method, 5*time.Second)
+					call := callTo(r.url(), method, 5*time.Second)
+					if r.tls != nil {
 						call.Target.Webhook.TLS = trusted
 					}
 					call.Attempt = n + 1
 					call.Target.Webhook.Headers = map[string]string{"Idempotency-Key": "1", "X-Idempotency-Key": "1"}
 					o := i.Invoke(t.Context(), call)
 					classes = append(classes, o.Class)
-					// What has no body is sent by HTTP/1, which these servers of HTTP/2 alone do not read.
-					unread := a.deaf && len(call.Target.Webhook.BodyOf(call.Body())) == 0
-					if got := int(k.requests.Load()); got > n+1 || got < n+1 && !unread {
+					// A request without a body uses HTTP/1, which servers of only HTTP/2 do not read.
+					unread := r.unread && len(call.Target.Webhook.BodyOf(call.Body())) == 0
+					if got := int(r.requests.Load()); got > n+1 || got < n+1 && !unread {
 						t.Fatalf("%d requests of %d attempts: %v, %+v", got, n+1, classes, o)
 					}
 				}
 				want := slices.Repeat([]dispatcher.Class{dispatcher.ClassReset}, attempts)
-				if a.answered != nil && k.requests.Load() > a.answered.Load() { // every other one dies on a connection that was kept
+				if r.responses != nil && r.requests.Load() > r.responses.Load() { // every other request fails on a kept connection
 					for n := 0; n < attempts; n += 2 {
 						want[n] = ""
 					}
 				}
-				if a.answered != nil && a.answered.Load() == attempts { // each has a connection of its own
+				if r.responses != nil && r.responses.Load() == attempts { // each request has its own connection
 					want = make([]dispatcher.Class, attempts)
 				}
 				if method == "HEAD" && (name == "reset within the body" || name == "a length too long") {
-					want = make([]dispatcher.Class, attempts) // it has no body to be cut off
+					want = make([]dispatcher.Class, attempts) // the response has no body that could be cut off
 				}
 				if !slices.Equal(classes, want) {
 					t.Errorf("classes = %q, want %q", classes, want)

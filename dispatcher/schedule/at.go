@@ -20,23 +20,24 @@ type localInstant struct {
 func parseInstant(text string) (localInstant, *problem) {
 	m := instantPattern.FindStringSubmatch(text)
 	if m == nil {
-		return localInstant{}, faultf(CodeTimeInvalid, "not a date and time; write 2026-05-01T10:00:00Z, or 2026-05-01T10:00:00+02:00")
+		return localInstant{}, problemf(CodeTimeInvalid,
+			"not a date and time; write 2026-05-01T10:00:00Z, or 2026-05-01T10:00:00+02:00")
 	}
 	var n [6]int
 	for i := range n {
 		n[i], _ = strconv.Atoi(m[i+1]) // digits by the pattern
 	}
 	if n[5] == 60 {
-		return localInstant{}, faultf(CodeTimeInvalid, "leap seconds cannot be scheduled; the seconds go to 59")
+		return localInstant{}, problemf(CodeTimeInvalid, "leap seconds cannot be scheduled; seconds go up to 59")
 	}
 	millis, _ := strconv.Atoi((m[7] + "000")[:3])
 	wall := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], millis*int(time.Millisecond), time.UTC)
-	// time.Date normalises; what does not exist comes back as something else.
+	// time.Date normalises, so a date or time that does not exist comes back as another one.
 	if wall.Format("2006-01-02T15:04:05") != text[:19] {
-		return localInstant{}, faultf(CodeTimeInvalid, "no such date or time; check month, day, hour, minute and second")
+		return localInstant{}, problemf(CodeTimeInvalid, "no such date or time; check month, day, hour, minute and second")
 	}
 	if n[0] < firstYear {
-		return localInstant{}, faultf(CodeTimeInvalid, "the year is before %d", firstYear)
+		return localInstant{}, problemf(CodeTimeInvalid, "the year is before %d", firstYear)
 	}
 	out := localInstant{wall: wall}
 	switch zone := m[8]; {
@@ -47,7 +48,7 @@ func parseInstant(text string) (localInstant, *problem) {
 		hours, _ := strconv.Atoi(zone[1:3])
 		minutes, _ := strconv.Atoi(zone[4:])
 		if hours > 23 || minutes > 59 {
-			return localInstant{}, faultf(CodeTimeInvalid, "no such offset: %s", zone)
+			return localInstant{}, problemf(CodeTimeInvalid, "no such offset: %s", zone)
 		}
 		offset := time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
 		if zone[0] == '-' {
@@ -58,7 +59,7 @@ func parseInstant(text string) (localInstant, *problem) {
 	return out, nil
 }
 
-// unwrapAt returns what is inside at(...), or the text itself.
+// unwrapAt returns the text inside at(...), or the text itself.
 func unwrapAt(text string) (string, *problem) {
 	inner, ok := strings.CutPrefix(text, "at(")
 	if !ok {
@@ -66,7 +67,7 @@ func unwrapAt(text string) (string, *problem) {
 	}
 	inner, ok = strings.CutSuffix(inner, ")")
 	if !ok {
-		return "", faultf(CodeTimeInvalid, "the closing parenthesis is missing")
+		return "", problemf(CodeTimeInvalid, "the closing parenthesis is missing")
 	}
 	return inner, nil
 }
@@ -76,9 +77,8 @@ type single int64
 
 func (s single) next(after int64) (int64, bool) { return int64(s), int64(s) > after }
 
-// resolve returns the instant in Unix milliseconds. A local time in a gap becomes the
-// instant the gap ends, for a one-shot that never fires helps nobody; unless GapSkip is
-// asked for, which makes it one that never fires.
+// resolve returns the instant in Unix milliseconds. A local time in a gap fires when the gap
+// ends, because a one-shot schedule that never fires is useless. With GapSkip it is an error.
 func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, *problem) {
 	if l.offset != nil {
 		return single(l.wall.Add(-*l.offset).UnixMilli()), nil
@@ -86,7 +86,8 @@ func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, 
 	m := (&zoned{zone: loc}).momentOf(l.wall.Unix())
 	switch {
 	case m.gap && gap == GapSkip:
-		return 0, faultf(CodeCronNever, "that local time does not exist in %s: the clock skips it; leave gap out to fire when the gap ends", loc.loc)
+		return 0, problemf(CodeCronNever,
+			"this local time does not exist in %s because the clock skips it; omit gap to fire when the gap ends", loc.loc)
 	case m.gap:
 		return single(m.first * 1000), nil
 	}

@@ -58,7 +58,7 @@ func BenchmarkParseAndFirstNext(b *testing.B) {
 	}
 }
 
-// BenchmarkMillionTriggers is the first thing a node does: the next fire of every trigger.
+// BenchmarkMillionTriggers computes the next fire of every trigger, as a node does when it starts.
 func BenchmarkMillionTriggers(b *testing.B) {
 	const triggers, distinct = 1_000_000, 1_000
 	specs := make([]schedule.Spec, distinct)

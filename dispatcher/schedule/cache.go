@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// Cache parses specs and remembers, so that a million triggers with a thousand different
-// expressions cost a thousand parsings. It is safe for concurrent use.
+// Cache parses specs and keeps the results, so that a million triggers with a thousand
+// different expressions cost a thousand parses. It is safe for concurrent use.
 //
-// What it keeps is the checked expression, shared by all specs that differ only in their
-// bounds; a Schedule on top of it is small. Schedules with a repeat count are kept whole,
-// because finding their end takes a walk. Faults are remembered too.
+// It keeps the checked expression, which all specs that differ only in their bounds share; the
+// Schedule around it is small. It keeps schedules with a repeat count whole, because finding
+// their end takes a walk. It keeps problems too.
 type Cache struct {
 	mu       sync.Mutex
 	programs lru[Spec, compiled]
@@ -28,7 +28,7 @@ func NewCache(limit int) *Cache {
 	return &Cache{programs: newLRU[Spec, compiled](limit), repeated: newLRU[Spec, *Schedule](limit)}
 }
 
-// Parse answers as the function Parse does.
+// Parse is the function Parse, with this cache.
 func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 	whole := spec.normalised()
 	text := Spec{
@@ -56,7 +56,7 @@ func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A text of any length can be a problem; remembering it would not bound memory.
+	// A text that is too long is a problem of any length, which would take unbounded memory.
 	if !ok && len(text.Expression) <= maxText && len(text.Timezone) <= maxText {
 		c.programs.put(text, found)
 	}

@@ -8,19 +8,18 @@ import (
 
 // CalendarSpec is a set of exclusions as a user writes it: holidays, freezes, opening hours.
 type CalendarSpec struct {
-	// Timezone is the IANA name of the zone in which the rules' days and times are meant;
-	// empty means UTC.
+	// Timezone is the IANA name of the zone for the days and times of the rules; empty means UTC.
 	Timezone string
-	// Rules exclude instants. An instant is included when no rule excludes it. At most 100.
+	// Rules exclude instants. An instant is included if no rule excludes it. At most 100.
 	Rules []CalendarRule
-	// Bases are calendars whose exclusions hold too.
+	// Bases are calendars whose exclusions also apply.
 	Bases []*Calendar
 }
 
-// CalendarRule matches instants by exactly one of its kinds. What matches is excluded; with
-// Only, everything else is. It is also the wire form of a rule.
+// CalendarRule matches instants by exactly one of its kinds. It excludes the instants that
+// match, or with Only, those that do not. It is also the JSON form of a rule.
 type CalendarRule struct {
-	// Only turns the rule round: only what matches is allowed.
+	// Only reverses the rule: it allows only the instants that match.
 	Only bool `json:"only,omitempty"`
 	// Dates are days: 2026-12-25, every year 12-25, or from/to, both inclusive:
 	// 2026-12-24/2027-01-02 or 12-24/01-02.
@@ -29,19 +28,19 @@ type CalendarRule struct {
 	Weekdays []string `json:"weekdays,omitempty"`
 	// DaysOfMonth are 1 to 31.
 	DaysOfMonth []int `json:"days_of_month,omitempty"`
-	// From (inclusive) and To (exclusive) are times of day such as 22:00 and 06:00; the span
-	// passes midnight when To is not after From. One that is left out is midnight.
+	// From (inclusive) and To (exclusive) are times of day such as 22:00 and 06:00. The span
+	// crosses midnight if To is not after From. An empty one means midnight.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	// Expression is a cron expression of dialect unix or quartz; it matches the second
 	// from each of its local times.
 	Expression string `json:"expression,omitempty"`
-	// ICalendar is iCalendar text (RFC 5545), of whose VEVENTs DTSTART, DTEND (exclusive) and
-	// RRULE:FREQ=YEARLY are read; events must be whole days.
+	// ICalendar is iCalendar text (RFC 5545). Of its VEVENTs, DTSTART, DTEND (exclusive) and
+	// RRULE:FREQ=YEARLY are read. Events must be whole days.
 	ICalendar string `json:"icalendar,omitempty"`
 }
 
-// Bounds of calendars: what an instant is compared with must not grow without end.
+// Bounds of calendars, which limit the cost of checking an instant.
 const (
 	maxRules     = 100
 	maxDates     = 1000    // of a rule
@@ -63,12 +62,12 @@ type calendarRule struct {
 
 // localRule matches local times, in seconds as if they were UTC.
 type localRule interface {
-	// span tells whether a local time matches, and a stretch [from, until) around it in
-	// which all do as it does.
+	// span reports whether a local time matches, and a stretch [from, until) around it in
+	// which every local time gives the same result.
 	span(local int64) (matches bool, from, until int64)
 }
 
-// NewCalendar checks spec. The error, if any, is Errors, with fields such as rules/0/dates/1.
+// NewCalendar checks spec. A non-nil error is Errors, with fields such as rules/0/dates/1.
 func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 	var errs Errors
 	loc, err := zone(spec.Timezone)
@@ -76,7 +75,8 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 		errs.add("timezone", spec.Timezone, err.code, "%s", err.message)
 	}
 	if len(spec.Rules) > maxRules {
-		errs.addInt("rules", len(spec.Rules), CodeCalendarRule, "so many rules; the maximum is %d: put them into calendars that this one builds on", maxRules)
+		errs.addInt("rules", len(spec.Rules), CodeCalendarRule,
+			"too many rules; a calendar has at most %d, so move some into base calendars", maxRules)
 		return nil, errs
 	}
 	c := &Calendar{zone: &zoned{zone: loc}, bases: spec.Bases}
@@ -89,14 +89,14 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 	return c, nil
 }
 
-// Includes tells whether the calendar allows a fire at t.
+// Includes reports whether the calendar allows a fire at t.
 func (c *Calendar) Includes(t time.Time) bool {
 	included, _, _ := c.span(floorMilli(t))
 	return included
 }
 
-// span tells whether an instant in Unix milliseconds is included, and a stretch
-// [from, until) around it in which all are as it is.
+// span reports whether an instant in Unix milliseconds is included, and a stretch
+// [from, until) around it in which every instant gives the same result.
 func (c *Calendar) span(t int64) (included bool, from, until int64) {
 	second := floorDiv(t, 1000)
 	p := c.zone.periodAt(second)

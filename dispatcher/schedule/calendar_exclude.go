@@ -1,12 +1,12 @@
 package schedule
 
-// OnExcluded says what becomes of a fire that the calendar excludes.
+// OnExcluded is a rule for fires that the calendar excludes.
 type OnExcluded string
 
 // The rules for excluded fires.
 const (
-	OnExcludedSkip         OnExcluded = "skip"          // it does not happen
-	OnExcludedNextIncluded OnExcluded = "next_included" // it happens when the calendar next allows
+	OnExcludedSkip         OnExcluded = "skip"          // the fire does not happen
+	OnExcludedNextIncluded OnExcluded = "next_included" // it happens at the next included instant
 )
 
 // excluding applies a calendar to a source.
@@ -14,12 +14,12 @@ type excluding struct {
 	source   source
 	calendar *Calendar
 	move     bool  // next_included rather than skip
-	start    int64 // fires before it do not move into the window
+	start    int64 // fires before start do not move past it
 }
 
-// maxSpans bounds the search for an included instant: more than the days of the 230 years
-// in which cron expressions fire. A schedule and a calendar that agree on no instant in so
-// many stretches never fire.
+// maxSpans bounds the search for an included instant. It exceeds the number of days in the 230
+// years in which cron expressions fire. If a schedule and its calendar share no instant within
+// so many stretches, the schedule never fires.
 const maxSpans = 100_000
 
 func (x excluding) next(after int64) (int64, bool) {
@@ -40,8 +40,8 @@ func (x excluding) next(after int64) (int64, bool) {
 	return 0, false
 }
 
-// nextMoved answers as if each excluded fire happened at the end of its stretch. If after
-// lies in an excluded stretch, a fire earlier in that stretch is still to come.
+// nextMoved is next with each excluded fire moved to the end of its excluded stretch. If after
+// lies in an excluded stretch, an earlier fire of that stretch is still to come.
 func (x excluding) nextMoved(after int64) (int64, bool) {
 	if included, from, _ := x.calendar.span(after); !included {
 		for range maxSpans {

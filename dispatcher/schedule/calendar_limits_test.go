@@ -17,8 +17,9 @@ func TestCalendarsAreBounded(t *testing.T) {
 		"rules/0/icalendar": {Rules: []schedule.CalendarRule{{ICalendar: strings.Repeat("X", 1<<16+1)}}},
 	} {
 		var errs schedule.Errors
-		if _, err := schedule.NewCalendar(spec); !errors.As(err, &errs) || len(errs) != 1 || errs[0].Field != name || errs[0].Code != schedule.CodeCalendarRule {
-			t.Errorf("too many %s: %v, want one fault of it", name, errs)
+		_, err := schedule.NewCalendar(spec)
+		if !errors.As(err, &errs) || len(errs) != 1 || errs[0].Field != name || errs[0].Code != schedule.CodeCalendarRule {
+			t.Errorf("too many %s: %v, want one problem of that field", name, errs)
 		}
 	}
 }
@@ -26,7 +27,9 @@ func TestCalendarsAreBounded(t *testing.T) {
 func TestFixedDelayUnderACalendarMustMove(t *testing.T) {
 	t.Parallel()
 	spec := schedule.Spec{Expression: "delay(30s)", Calendar: mustCalendar(t, schedule.CalendarSpec{})}
-	for on, wrong := range map[schedule.OnExcluded]bool{"": true, schedule.OnExcludedSkip: true, schedule.OnExcludedNextIncluded: false} {
+	for on, wrong := range map[schedule.OnExcluded]bool{
+		"": true, schedule.OnExcludedSkip: true, schedule.OnExcludedNextIncluded: false,
+	} {
 		spec.OnExcluded = on
 		var errs schedule.Errors
 		_, err := schedule.Parse(spec)

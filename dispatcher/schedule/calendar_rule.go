@@ -9,7 +9,7 @@ import (
 
 const daySeconds = 86_400
 
-// compile checks a rule; errs gets its faults under path.
+// compile checks a rule and adds its problems to errs under path.
 func (r CalendarRule) compile(errs *Errors, path string) localRule {
 	given := 0
 	var compile func() localRule
@@ -30,7 +30,8 @@ func (r CalendarRule) compile(errs *Errors, path string) localRule {
 	}
 	if given != 1 {
 		*errs = append(*errs, Error{Field: path, Code: CodeCalendarRule, Message: fmt.Sprintf(
-			"%s: a rule has exactly one of dates, weekdays, days_of_month, from and to, expression, icalendar; this has %d", path, given)})
+			"%s: a rule has exactly one of dates, weekdays, days_of_month, from and to, expression, icalendar; this one has %d",
+			path, given)})
 		return nil
 	}
 	return compile()
@@ -38,7 +39,8 @@ func (r CalendarRule) compile(errs *Errors, path string) localRule {
 
 func compileDates(errs *Errors, path string, texts []string) localRule {
 	if n := len(texts); n > maxDates {
-		errs.addInt(path, n, CodeCalendarRule, "so many dates; the maximum of a rule is %d: split them into several rules", maxDates)
+		errs.addInt(path, n, CodeCalendarRule,
+			"too many dates; a rule has at most %d, so split them into several rules", maxDates)
 		return nil
 	}
 	var rule dateRule
@@ -50,14 +52,14 @@ func compileDates(errs *Errors, path string, texts []string) localRule {
 	return rule
 }
 
-// weekdayPattern leaves out the numbers of cron, which begin with Sunday as 0 or as 1.
+// weekdayPattern allows no numbers, because cron dialects count Sunday as 0 or as 1.
 var weekdayPattern = regexp.MustCompile(`^[A-Z]{3}(-[A-Z]{3})?$`)
 
 func compileWeekdays(errs *Errors, path string, texts []string) localRule {
 	var weekdays uint8
 	for i, text := range texts {
 		upper := strings.ToUpper(text)
-		err := faultf(CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
+		err := problemf(CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
 		if weekdayPattern.MatchString(upper) {
 			var days dayRule
 			err = unixGrammar.parseWeekday(&days, &unixGrammar.fields[4], token{text: upper, column: 1})
@@ -90,7 +92,8 @@ func compileClock(errs *Errors, path, fromText, toText string) localRule {
 
 func compileICalendar(errs *Errors, path, text string) localRule {
 	if n := len(text); n > maxICalendar {
-		errs.addInt(path, n, CodeCalendarRule, "so many bytes; the maximum is %d: split the text into several rules", maxICalendar)
+		errs.addInt(path, n, CodeCalendarRule,
+			"too many bytes; the maximum is %d, so split the text into several rules", maxICalendar)
 		return nil
 	}
 	dates, err := parseICalendar(text)
@@ -98,7 +101,7 @@ func compileICalendar(errs *Errors, path, text string) localRule {
 	return dates
 }
 
-// addProblem adds what is wrong with a part of a calendar, if anything.
+// addProblem adds the problem of a part of a calendar, unless it is nil.
 func (e *Errors) addProblem(field, text string, err *problem) {
 	if err != nil {
 		e.add(field, text, err.code, "%s", err.message)
@@ -113,8 +116,8 @@ func (m dayMatch) span(local int64) (bool, int64, int64) {
 	return m(time.Unix(day, 0).UTC()), day, day + daySeconds
 }
 
-// dates is a span of days, both ends included: of one time, as 20261225, or of every
-// year, as 1225. A yearly span may pass the end of the year.
+// dates is a span of days, both ends included. It is either of one year, written as 20261225, or
+// yearly, written as 1225. A yearly span may cross the end of the year.
 type dates struct {
 	from, to int
 	yearly   bool
@@ -155,9 +158,9 @@ func parseDates(text string) (dates, *problem) {
 	case err != nil:
 		return dates{}, err
 	case yearly != toYearly:
-		return dates{}, faultf(CodeTimeInvalid, "write the year on both sides of / or on neither")
+		return dates{}, problemf(CodeTimeInvalid, "write the year on both sides of / or on neither")
 	case from > to && !yearly:
-		return dates{}, faultf(CodeTimeInvalid, "%s is after %s", fromText, toText)
+		return dates{}, problemf(CodeTimeInvalid, "%s is after %s", fromText, toText)
 	}
 	return dates{from, to, yearly}, nil
 }
@@ -167,15 +170,15 @@ func parseDay(text string) (day int, yearly bool, err *problem) {
 	if at, err := time.Parse(time.DateOnly, text); err == nil {
 		return at.Year()*10_000 + int(at.Month())*100 + at.Day(), false, nil
 	}
-	const leap = "2000-" // so that 02-29 is a day
+	const leap = "2000-" // a leap year, so that 02-29 is valid
 	if at, err := time.Parse(time.DateOnly, leap+text); err == nil {
 		return int(at.Month())*100 + at.Day(), true, nil
 	}
-	return 0, false, faultf(CodeTimeInvalid, "no such date; write 2026-12-25, or 12-25 for every year")
+	return 0, false, problemf(CodeTimeInvalid, "no such date; write 2026-12-25, or 12-25 for every year")
 }
 
 // clockRule matches times of day from (inclusive) to (exclusive), in seconds. The span
-// passes midnight when to is not after from.
+// crosses midnight if to is not after from.
 type clockRule struct{ from, to int64 }
 
 func (c clockRule) span(local int64) (bool, int64, int64) {
@@ -210,7 +213,7 @@ func compileCronRule(errs *Errors, field, text string) localRule {
 	}
 	cron, ok := p.source.(seconds)
 	if !ok {
-		errs.add(field, text, CodeCalendarRule, "a calendar's expression is cron, of dialect unix or quartz")
+		errs.add(field, text, CodeCalendarRule, "a calendar rule takes a cron expression of dialect unix or quartz")
 		return nil
 	}
 	return cronRule{cron.zoned.wall}
@@ -249,22 +252,22 @@ func parseICalendar(text string) (dateRule, *problem) {
 		}
 	}
 	if out == nil {
-		return nil, faultf(CodeTimeInvalid, "no VEVENT in it")
+		return nil, problemf(CodeTimeInvalid, "the text contains no VEVENT")
 	}
 	return out, nil
 }
 
-// holiday reads one event.
+// holiday reads the days of one event.
 func holiday(event map[string]string) (dates, *problem) {
 	const layout = "20060102"
 	from, err := time.Parse(layout, event["DTSTART"])
 	if err != nil {
-		return dates{}, faultf(CodeTimeInvalid, "DTSTART %q is not a whole day such as 20261225", event["DTSTART"])
+		return dates{}, problemf(CodeTimeInvalid, "DTSTART %q is not a whole day such as 20261225", event["DTSTART"])
 	}
 	to := from
 	if end, ok := event["DTEND"]; ok {
 		if to, err = time.Parse(layout, end); err != nil || !to.After(from) {
-			return dates{}, faultf(CodeTimeInvalid, "DTEND %q is not a whole day after DTSTART", end)
+			return dates{}, problemf(CodeTimeInvalid, "DTEND %q is not a whole day after DTSTART", end)
 		}
 		to = to.AddDate(0, 0, -1)
 	}
@@ -275,6 +278,6 @@ func holiday(event map[string]string) (dates, *problem) {
 	case "FREQ=YEARLY":
 		return dates{from: day(from), to: day(to), yearly: true}, nil
 	default:
-		return dates{}, faultf(CodeTimeInvalid, "RRULE %q is not FREQ=YEARLY", rule)
+		return dates{}, problemf(CodeTimeInvalid, "RRULE %q is not FREQ=YEARLY", rule)
 	}
 }

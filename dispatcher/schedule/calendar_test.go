@@ -21,7 +21,7 @@ func mustCalendar(t rapid.TB, spec schedule.CalendarSpec) *schedule.Calendar {
 	return c
 }
 
-func TestCalendarRulesExcludeWhatTheyMatch(t *testing.T) {
+func TestCalendarRulesExcludeMatchingTimes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		rule     schedule.CalendarRule
@@ -71,7 +71,8 @@ func TestCalendarRulesExcludeWhatTheyMatch(t *testing.T) {
 			[]string{"2026-05-02T00:00:00"}, []string{"2026-05-01T23:59:59"},
 		},
 		"holidays of an iCalendar file": {
-			schedule.CalendarRule{ICalendar: "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20261224\r\nDTEND;VALUE=DATE:20261227\r\nEND:VEVENT\r\n" +
+			schedule.CalendarRule{ICalendar: "BEGIN:VCALENDAR\r\n" +
+				"BEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20261224\r\nDTEND;VALUE=DATE:20261227\r\nEND:VEVENT\r\n" +
 				"BEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20200501\r\nRRULE:FREQ=YEARLY\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"},
 			[]string{"2026-12-24T00:00:00", "2026-12-26T23:59:59", "2031-05-01T12:00:00"},
 			[]string{"2026-12-27T00:00:00", "2027-12-24T12:00:00", "2031-05-02T00:00:00"},
@@ -101,7 +102,9 @@ func TestCalendarRulesExcludeWhatTheyMatch(t *testing.T) {
 
 func TestExcludedFiresAreSkippedOrMoved(t *testing.T) {
 	t.Parallel()
-	weekend := schedule.CalendarSpec{Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}}}
+	weekend := schedule.CalendarSpec{
+		Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}},
+	}
 	holiday := schedule.CalendarSpec{
 		Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Dates: []string{"05-01"}}},
 		Bases: []*schedule.Calendar{mustCalendar(t, weekend)},
@@ -124,14 +127,16 @@ func TestExcludedFiresAreSkippedOrMoved(t *testing.T) {
 			[]string{"2026-05-03T22:00:00Z", "2026-06-01T08:00:00Z"},
 		},
 		"a repeat count counts what fires": {
-			schedule.Spec{Expression: "0 10 * * *", RepeatCount: 2, Anchor: instant(t, "2026-04-29T12:00:00Z")}, "2026-04-29T12:00:00Z",
+			schedule.Spec{Expression: "0 10 * * *", RepeatCount: 2, Anchor: instant(t, "2026-04-29T12:00:00Z")},
+			"2026-04-29T12:00:00Z",
 			[]string{"2026-04-30T08:00:00Z", "2026-05-04T08:00:00Z"},
 		},
 		"a one-shot on a holiday never fires": {
 			schedule.Spec{Expression: "at(2026-05-01T10:00:00)"}, "2026-01-01T00:00:00Z", nil,
 		},
 		"unless it is moved": {
-			schedule.Spec{Expression: "at(2026-05-01T10:00:00)", OnExcluded: schedule.OnExcludedNextIncluded}, "2026-01-01T00:00:00Z",
+			schedule.Spec{Expression: "at(2026-05-01T10:00:00)", OnExcluded: schedule.OnExcludedNextIncluded},
+			"2026-01-01T00:00:00Z",
 			[]string{"2026-05-03T22:00:00Z"},
 		},
 		"an interval": {
@@ -154,9 +159,12 @@ func TestExcludedFiresAreSkippedOrMoved(t *testing.T) {
 	}
 }
 
-func TestNothingIsIncludedEndsTheSearch(t *testing.T) {
+func TestSearchEndsIfTheCalendarExcludesEverything(t *testing.T) {
 	t.Parallel()
-	never := mustCalendar(t, schedule.CalendarSpec{Rules: []schedule.CalendarRule{{Weekdays: []string{"MON"}}, {Only: true, Weekdays: []string{"MON"}}}})
+	monday := []string{"MON"}
+	never := mustCalendar(t, schedule.CalendarSpec{Rules: []schedule.CalendarRule{
+		{Weekdays: monday}, {Only: true, Weekdays: monday},
+	}})
 	for _, on := range []schedule.OnExcluded{schedule.OnExcludedSkip, schedule.OnExcludedNextIncluded} {
 		s := mustParse(t, schedule.Spec{Expression: "* * * * * ?", Calendar: never, OnExcluded: on})
 		if next, ok := s.Next(instant(t, "2026-01-01T00:00:00Z")); ok {
@@ -165,26 +173,31 @@ func TestNothingIsIncludedEndsTheSearch(t *testing.T) {
 	}
 }
 
-// Fires and calendars agree with looking at each minute of some weeks.
-func TestCalendarsAgreeWithLookingAtEachMinute(t *testing.T) {
+// The fires under a calendar are those found by checking each minute of some weeks.
+func TestCalendarsAgreeWithCheckingEachMinute(t *testing.T) {
 	t.Parallel()
 	kinds := []schedule.CalendarRule{
 		{Weekdays: []string{"SAT", "SUN"}}, {Dates: []string{"03-28/04-02", "2026-10-25"}}, {DaysOfMonth: []int{1, 15, 29}},
-		{From: "22:00", To: "06:00"}, {Only: true, From: "01:30", To: "02:30"}, {Only: true, Weekdays: []string{"SUN"}}, {Expression: "0 */2 * * *"},
+		{From: "22:00", To: "06:00"}, {Only: true, From: "01:30", To: "02:30"},
+		{Only: true, Weekdays: []string{"SUN"}}, {Expression: "0 */2 * * *"},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		spec := schedule.CalendarSpec{Timezone: rapid.SampledFrom([]string{"Europe/Berlin", "UTC", "Australia/Lord_Howe"}).Draw(t, "zone")}
+		spec := schedule.CalendarSpec{
+			Timezone: rapid.SampledFrom([]string{"Europe/Berlin", "UTC", "Australia/Lord_Howe"}).Draw(t, "zone"),
+		}
 		spec.Rules = rapid.SliceOfN(rapid.SampledFrom(kinds), 1, 2).Draw(t, "rules")
 		calendar := mustCalendar(t, spec)
 		plain := schedule.Spec{
-			Expression: rapid.SampledFrom([]string{"0 */3 * * *", "30 2 * * *", "*/20 1-3 * * *", "15 12 * * 1"}).Draw(t, "expression"),
-			Timezone:   "Europe/Berlin",
+			Expression: rapid.SampledFrom([]string{
+				"0 */3 * * *", "30 2 * * *", "*/20 1-3 * * *", "15 12 * * 1",
+			}).Draw(t, "expression"),
+			Timezone: "Europe/Berlin",
 		}
 		a := rapid.SampledFrom([]time.Time{
 			time.Date(2026, 3, 27, 0, 0, 0, 0, time.UTC), time.Date(2026, 10, 23, 0, 0, 0, 0, time.UTC),
 		}).Draw(t, "around").Add(time.Duration(rapid.IntRange(0, 4000).Draw(t, "minutes")) * time.Minute)
 		b := a.AddDate(0, 0, 9)
-		// What is excluded may have fallen due up to two weeks before a.
+		// An excluded fire may have been due up to two weeks before a.
 		var skipped, moved []string
 		for _, fire := range mustParse(t, plain).Between(a.AddDate(0, 0, -14), b, 1<<20) {
 			if calendar.Includes(fire) && fire.After(a) {
@@ -202,7 +215,7 @@ func TestCalendarsAgreeWithLookingAtEachMinute(t *testing.T) {
 			t.Fatalf("skip, %+v (-want +got):\n%s", spec, diff)
 		}
 		if slices.ContainsFunc(spec.Rules, func(r schedule.CalendarRule) bool { return r.Expression != "" }) {
-			return // its seconds are finer than the minutes looked at
+			return // the expression excludes seconds, but this test checks minutes
 		}
 		with.OnExcluded = schedule.OnExcludedNextIncluded
 		if diff := cmp.Diff(slices.Compact(moved), utc(mustParse(t, with).Between(a, b, 1<<20))); diff != "" {
@@ -211,14 +224,15 @@ func TestCalendarsAgreeWithLookingAtEachMinute(t *testing.T) {
 	})
 }
 
-func TestBadCalendarsAreRejectedWithEveryFault(t *testing.T) {
+func TestBadCalendarsAreRejectedWithEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := schedule.NewCalendar(schedule.CalendarSpec{
 		Timezone: "Mars/Olympus",
 		Rules: []schedule.CalendarRule{
 			{Dates: []string{"2026-02-30", "12-24/2027-01-02", "2027-01-02/2026-12-24"}},
 			{Weekdays: []string{"MONDAY"}}, {DaysOfMonth: []int{0, 1, 32}}, {From: "25:00", To: "9"},
-			{Expression: "0 0 30 2 *"}, {Expression: "rate(5m)"}, {ICalendar: "BEGIN:VEVENT\nDTSTART:20260101T000000Z\nEND:VEVENT"},
+			{Expression: "0 0 30 2 *"}, {Expression: "rate(5m)"},
+			{ICalendar: "BEGIN:VEVENT\nDTSTART:20260101T000000Z\nEND:VEVENT"},
 			{}, {Dates: []string{"12-25"}, Weekdays: []string{"MON"}},
 		},
 	})
@@ -233,10 +247,11 @@ func TestBadCalendarsAreRejectedWithEveryFault(t *testing.T) {
 	want := []string{
 		"timezone tz_unknown", "rules/0/dates/0 time_invalid", "rules/0/dates/1 time_invalid", "rules/0/dates/2 time_invalid",
 		"rules/1/weekdays/0 cron_name", "rules/2/days_of_month/0 cron_range", "rules/2/days_of_month/2 cron_range",
-		"rules/3/from time_invalid", "rules/3/to time_invalid", "rules/4/expression cron_never", "rules/5/expression calendar_rule",
+		"rules/3/from time_invalid", "rules/3/to time_invalid", "rules/4/expression cron_never",
+		"rules/5/expression calendar_rule",
 		"rules/6/icalendar time_invalid", "rules/7 calendar_rule", "rules/8 calendar_rule",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("faults (-want +got):\n%s", diff)
+		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }

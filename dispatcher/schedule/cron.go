@@ -11,22 +11,21 @@ import (
 type fields struct {
 	second, minute, hour, month, year set
 	days                              dayRule
-	notes                             []Warning // about how it is written
+	notes                             []Warning // found while parsing
 }
 
 // horizon is the last year in which an expression without years fires.
 const horizon = 2199
 
-// everyHour tells whether the hour field covers all 24 hours, however it is written.
+// everyHour reports whether the hour field covers all 24 hours, in any notation.
 func (f *fields) everyHour() bool { return f.hour == all(0, 23) }
 
-// grammar is the part of a dialect that differs from other cron dialects.
+// grammar holds the differences between the cron dialects.
 type grammar struct {
-	fields   []field // in the order they are written
-	required int     // how many of them must be written
-	quartz   bool    // exactly one day field is ?; L, W and #
-	// plainL is a dialect that knows L and nW, but not L-n, LW and L-nW.
-	plainL bool
+	fields   []field // in the order of the text
+	required int     // how many of them are required
+	quartz   bool    // exactly one day field is ?; L, W and # are allowed
+	plainL   bool    // L and nW are allowed, but not L-n, LW and L-nW
 }
 
 var (
@@ -52,7 +51,10 @@ var quartzGrammar = grammar{quartz: true, required: 6, fields: []field{
 	{name: fieldHour, low: 0, high: 23, wraps: true, bareStep: true, quartzNames: true},
 	{name: fieldDOM, low: 1, high: 31, wraps: true, bareStep: true, quartzNames: true, days: true},
 	{name: fieldMonth, low: 1, high: 12, wraps: true, bareStep: true, quartzNames: true, names: monthNames, nameLow: 1},
-	{name: fieldWeekday, low: 1, high: 7, wraps: true, bareStep: true, quartzNames: true, names: weekdayNames, nameLow: 1, days: true},
+	{
+		name: fieldWeekday, low: 1, high: 7, wraps: true, bareStep: true, quartzNames: true,
+		names: weekdayNames, nameLow: 1, days: true,
+	},
 	{name: fieldYear, low: firstYear, high: 2099, bareStep: true, quartzNames: true},
 }}
 
@@ -65,8 +67,8 @@ var unixGrammar = grammar{required: 5, fields: []field{
 	{name: fieldWeekday, low: 0, high: 7, names: weekdayNames},
 }}
 
-// awsGrammar follows what EventBridge Scheduler documents inside cron(...). It is Quartz's
-// without seconds, without ranges that wrap and without steps of weekdays.
+// awsGrammar follows the documentation of EventBridge Scheduler for cron(...). It is Quartz's
+// grammar without seconds, without ranges that wrap and without weekday steps.
 var awsGrammar = grammar{quartz: true, plainL: true, required: 6, fields: []field{
 	{name: fieldMinute, low: 0, high: 59, quartzNames: true},
 	{name: fieldHour, low: 0, high: 23, quartzNames: true},
@@ -76,8 +78,8 @@ var awsGrammar = grammar{quartz: true, plainL: true, required: 6, fields: []fiel
 	{name: fieldYear, low: firstYear, high: horizon, quartzNames: true},
 }}
 
-// parse reads the fields of an expression, already in upper case. It returns every fault,
-// at most one per field. identity is what H hashes.
+// parse reads the fields of an expression in upper case. It returns all problems, at most one
+// per field. H hashes identity.
 func (g *grammar) parse(text, identity string) (fields, []*problem) {
 	f := fields{second: all(0, 0), year: all(0, horizon-firstYear)}
 	f.days = dayRule{dom: everyDay, dow: everyWeekday}
@@ -103,7 +105,7 @@ func (g *grammar) parse(text, identity string) (fields, []*problem) {
 			err = g.parseWeekday(&f.days, spec, tok)
 		case fieldYear:
 			if tok.text == "*" {
-				continue // as if it were left out
+				continue // as without the field
 			}
 			f.year, err = spec.parseSet(tok)
 		}
@@ -121,7 +123,8 @@ func (g *grammar) parse(text, identity string) (fields, []*problem) {
 		f.days.either = dom[0] != '*' && dow[0] != '*'
 		if dom != "*" && dow != "*" && !f.days.either {
 			f.notes = append(f.notes, Warning{WarnStarStep, fmt.Sprintf(
-				"day-of-month %s and weekday %s must both match, because one begins with * (as crontab does); without the * either would do", dom, dow)})
+				"day-of-month %s and weekday %s must both match because one begins with *, as in crontab; without it one is enough",
+				dom, dow)})
 		}
 	}
 	if problems == nil && !f.possible() {
@@ -133,27 +136,21 @@ func (g *grammar) parse(text, identity string) (fields, []*problem) {
 func oneQuestionMark(dom, dow string) *problem {
 	switch {
 	case dom == "?" && dow == "?":
-		return faultf(CodeCronDays, "both day fields are ?; write * for the day of month to fire on every day")
+		return problemf(CodeCronDays, "both day fields are ?; write * for the day of month to fire on every day")
 	case dom != "?" && dow != "?" && dow == "*":
-		return faultf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the weekday")
+		return problemf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the weekday")
 	case dom != "?" && dow != "?" && dom == "*":
-		return faultf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the day of month")
+		return problemf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the day of month")
 	case dom != "?" && dow != "?":
-		return faultf(CodeCronDays, "both day fields are set; one must be ? (use two triggers to fire on either)")
+		return problemf(CodeCronDays, "both day fields are set; one must be ? (use two triggers to fire on either)")
 	}
 	return nil
 }
 
-// possible tells whether any date matches.
+// possible reports whether any date matches.
 func (f *fields) possible() bool {
-	for y, ok := f.year.next(0); ok; y, ok = f.year.next(y + 1) {
-		for m, ok := f.month.next(1); ok; m, ok = f.month.next(m + 1) {
-			if f.days.mask(firstYear+y, time.Month(m)) != 0 {
-				return true
-			}
-		}
-	}
-	return false
+	_, ok := f.dayAfter(firstYear, time.January, 0)
+	return ok
 }
 
 // never explains why no date matches.
@@ -161,21 +158,24 @@ func (f *fields) never() *problem {
 	if months := f.month.list(); len(months) == 1 {
 		month := time.Month(months[0])
 		if month == time.February && f.days.dom != 0 && f.days.dom&(1<<30-1) == 0 {
-			return faultf(CodeCronNever, "February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28")
+			return problemf(CodeCronNever,
+				"February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28")
 		}
-		return faultf(CodeCronNever, "no such day in %s of the years given, so this never fires; check day, month and year", month)
+		return problemf(CodeCronNever,
+			"%s has no such day in the given years, so this never fires; check day, month and year", month)
 	}
-	return faultf(CodeCronNever, "no such date in the months and years given, so this never fires; check day, month and year")
+	return problemf(CodeCronNever,
+		"no date matches in the given months and years, so this never fires; check day, month and year")
 }
 
 // token is one white-space separated word of an expression.
 type token struct {
 	text     string
 	column   int    // of its first byte, from 1
-	identity hasher // what H in it hashes
+	identity hasher // hashed by H
 }
 
-// tokens are the words of an expression, numbered from 0.
+// tokens returns the words of an expression, numbered from 0.
 func tokens(text string) iter.Seq2[int, token] {
 	return func(yield func(int, token) bool) {
 		n, start := 0, -1
@@ -212,16 +212,17 @@ var macros = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// macro expands a name such as @daily; names are lower case, as in crontab(5).
+// macro expands a name such as @daily. Names are in lower case, as in crontab(5).
 func macro(text string) (string, *problem) {
 	if expanded, ok := macros[text]; ok {
 		return expanded, nil
 	}
 	advice := ""
 	if text == "@reboot" {
-		advice = "; a scheduler has no boot"
+		advice = "; a scheduler has no reboot"
 	} else if _, ok := macros[strings.ToLower(text)]; ok {
 		advice = "; did you mean " + strings.ToLower(text) + "?"
 	}
-	return "", faultf(CodeCronMacro, "unknown macro%s (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)", advice)
+	return "", problemf(CodeCronMacro,
+		"unknown macro%s (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)", advice)
 }

@@ -6,12 +6,13 @@ import (
 
 // readAWS parses cron(...), rate(...) and at(...) as EventBridge Scheduler documents them:
 // https://docs.aws.amazon.com/scheduler/latest/UserGuide/schedule-types.html
-// Times are local to the schedule's zone, UTC when there is none.
+// Times are local to the schedule's zone, or UTC without a zone.
 func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*problem {
 	kind, rest, _ := strings.Cut(text, "(")
 	inner, closed := strings.CutSuffix(rest, ")")
 	if !closed || strings.ContainsAny(inner, "()") && !UsesHash(inner) {
-		return []*problem{faultf(CodeCronSyntax, "not cron(...), rate(...) or at(...); write as EventBridge does, such as cron(0 12 * * ? *)")}
+		return one(problemf(CodeCronSyntax,
+			"not cron(...), rate(...) or at(...); write it as for EventBridge, such as cron(0 12 * * ? *)"))
 	}
 	switch kind {
 	case "cron":
@@ -20,7 +21,8 @@ func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*problem {
 		return one(p.readAWSRate(text, inner))
 	case "at":
 		if strings.ContainsAny(inner, "Z+.") || strings.Count(inner, "-") > 2 {
-			return one(faultf(CodeTimeInvalid, "EventBridge writes a local time, yyyy-mm-ddThh:mm:ss; set timezone for its zone"))
+			return one(problemf(CodeTimeInvalid,
+				"EventBridge takes a local time, yyyy-mm-ddThh:mm:ss; set timezone for its zone"))
 		}
 		if spec.Timezone == "" {
 			spec.Timezone = "UTC"
@@ -29,7 +31,7 @@ func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*problem {
 		p.source = at
 		return one(err)
 	}
-	return one(faultf(CodeCronSyntax, "%q is not cron, rate or at", kind))
+	return one(problemf(CodeCronSyntax, "%q is not cron, rate or at", kind))
 }
 
 // readAWSRate reads rate(n unit), where the unit must agree with the number.
@@ -38,17 +40,17 @@ func (p *program) readAWSRate(text, inner string) *problem {
 	switch strings.TrimSuffix(unit, "s") {
 	case "minute", "hour", "day":
 	default:
-		return faultf(CodeRateSyntax, "write rate(n unit) with minute, minutes, hour, hours, day or days")
+		return problemf(CodeRateSyntax, "write rate(n unit) with minute, minutes, hour, hours, day or days")
 	}
 	if plural := strings.HasSuffix(unit, "s"); isNumber(value) && plural == (number(value) == 1) {
-		return faultf(CodeRateSyntax, "the unit must agree with the number; write rate(1 minute) but rate(5 minutes)")
+		return problemf(CodeRateSyntax, "the unit must agree with the number; write rate(1 minute) but rate(5 minutes)")
 	}
 	period, _, err := parseInterval(text)
 	p.bind = elapsed(period)
 	return err
 }
 
-// one returns a list of the fault, if there is one.
+// one returns a list of the problem, or nil if there is none.
 func one(f *problem) []*problem {
 	if f == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// dayRule says which days of a month match. It is resolved month by month, because L, W and
+// dayRule holds the days of a month that match. It is resolved month by month, because L, W and
 // # mean different days in different months.
 type dayRule struct {
 	dom      uint32 // bit d: day d
@@ -15,7 +15,7 @@ type dayRule struct {
 	dow      uint8  // bit w: every weekday w, Sunday is 0
 	dowLast  uint8  // bit w: the last weekday w of the month
 	dowNth   [6]uint8
-	// either is crontab's rule for two restricted day fields: one of them is enough.
+	// either is crontab's rule for two restricted day fields: one match is enough.
 	either bool
 }
 
@@ -55,8 +55,8 @@ func (r *dayRule) mask(year int, month time.Month) uint32 {
 	return dom & dow & inMonth
 }
 
-// weekdays returns the days that the day-of-week field matches; bits past the end of the
-// month may be set.
+// weekdays returns the days that the day-of-week field matches. Bits past the end of the month
+// may be set.
 func (r *dayRule) weekdays(length int, first time.Weekday) uint32 {
 	if r.dow == everyWeekday {
 		return everyDay

@@ -13,18 +13,18 @@ type field struct {
 	name     string
 	low      int
 	high     int
-	names    []string // accepted words; the first stands for nameLow
+	names    []string // accepted words; the first means nameLow
 	nameLow  int
-	wraps    bool // a range may run past high and go on at low, as 22-2
-	bareStep bool // "/5" is "*/5"
-	// quartzNames refuses what Quartz reads otherwise than it looks: a step after a name
-	// (which it ignores) and a range of a name and a number.
+	wraps    bool // a range may continue at low after high, as in 22-2
+	bareStep bool // "/5" means "*/5"
+	// quartzNames refuses two notations that Quartz misreads: a step after a name, which it
+	// ignores, and a range of a name and a number.
 	quartzNames bool
-	days        bool // one of the two day fields that may be ?
-	noSteps     bool // "/" has no meaning here
+	days        bool // a day field, which may be ?
+	noSteps     bool // "/" is not allowed
 }
 
-// item is one element of a field's comma-separated list, with what a message needs.
+// item is one element of a field's comma-separated list, with its field for messages.
 type item struct {
 	*field
 	token
@@ -35,7 +35,8 @@ func (f *field) items(tok token) ([]item, *problem) {
 	out := make([]item, 0, strings.Count(tok.text, ",")+1)
 	for part := range strings.SplitSeq(tok.text, ",") {
 		if part == "" {
-			return nil, faultf(CodeCronSyntax, "empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
+			return nil, problemf(CodeCronSyntax,
+				"empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
 		}
 		out = append(out, item{f, token{part, tok.column, tok.identity}})
 		tok.column += len(part) + 1
@@ -43,7 +44,7 @@ func (f *field) items(tok token) ([]item, *problem) {
 	return out, nil
 }
 
-// parseSet reads a field without special characters of the day fields.
+// parseSet reads a field without the special characters of day fields.
 func (f *field) parseSet(tok token) (set, *problem) {
 	var s set
 	if strings.IndexByte(tok.text, ',') < 0 { // most fields have one item
@@ -62,8 +63,8 @@ func (f *field) parseSet(tok token) (set, *problem) {
 	return s, nil
 }
 
-// addTo adds the values of a plain item: *, a, a-b, each with an optional /step. Sets hold
-// years from firstYear on.
+// addTo adds the values of a plain item to s: *, a or a-b, each with an optional /step. A set
+// holds years as their distance from firstYear.
 func (it item) addTo(s *set) *problem {
 	low, high, step, err := it.bounds()
 	if err != nil {
@@ -81,7 +82,7 @@ func (it item) addTo(s *set) *problem {
 		return nil
 	}
 	if high < low {
-		high += size // wraps, or bounds would have refused it
+		high += size // the range wraps; bounds refuses others
 	}
 	for v := low; v <= high; v += step {
 		s.add(it.low + (v-it.low)%size - base)
@@ -89,12 +90,12 @@ func (it item) addTo(s *set) *problem {
 	return nil
 }
 
-// bounds reads an item into the range and step it stands for.
+// bounds returns the range and the step of an item.
 func (it item) bounds() (low, high, step int, err *problem) {
 	body, stepText, stepped := strings.Cut(it.text, "/")
 	step = 1
 	if stepped && it.noSteps {
-		return 0, 0, 0, it.malformed("this field has no steps; list the values")
+		return 0, 0, 0, it.malformed("this field takes no steps; list the values")
 	}
 	if stepped {
 		if step, err = it.step(stepText); err != nil {
@@ -119,7 +120,7 @@ func (it item) bounds() (low, high, step int, err *problem) {
 		}
 	}
 	if err == nil && stepped && it.quartzNames && body != "" && isLetter(body[len(body)-1]) {
-		return 0, 0, 0, faultf(CodeCronStep, "step after a name in %q of the %s field; write numbers, such as %d-%d/%d",
+		return 0, 0, 0, problemf(CodeCronStep, "step after a name in %q of the %s field; write numbers, such as %d-%d/%d",
 			it.text, it.name, low, high, step)
 	}
 	return low, high, step, err
@@ -140,13 +141,13 @@ func (it item) ends(from, to string) (low, high int, err *problem) {
 		return 0, 0, err
 	}
 	if low > high && !it.wraps {
-		return 0, 0, faultf(CodeCronRange, "start %s is after end %s in the %s field; write it as two ranges, %s-%d,%d-%s",
+		return 0, 0, problemf(CodeCronRange, "start %s is after end %s in the %s field; write it as two ranges, %s-%d,%d-%s",
 			from, to, it.name, from, it.high, it.low, to)
 	}
 	return low, high, nil
 }
 
-// step reads what follows a slash.
+// step reads the text after a slash.
 func (it item) step(text string) (int, *problem) {
 	most := it.high
 	if it.high >= firstYear {
@@ -154,16 +155,17 @@ func (it item) step(text string) (int, *problem) {
 	}
 	switch {
 	case text == "":
-		return 0, faultf(CodeCronStep, "no step after / in %q of the %s field", it.text, it.name)
+		return 0, problemf(CodeCronStep, "no step after / in %q of the %s field", it.text, it.name)
 	case !isNumber(text):
 		return 0, it.malformed("write the step as a whole number")
 	}
 	n := number(text)
 	switch {
 	case n == 0:
-		return 0, faultf(CodeCronStep, "step in %q of the %s field must be at least 1", it.text, it.name)
+		return 0, problemf(CodeCronStep, "step in %q of the %s field must be at least 1", it.text, it.name)
 	case n > most:
-		return 0, faultf(CodeCronStep, "step %s exceeds the range %d-%d of the %s field, so it would never be taken; write only the start, such as %d",
+		return 0, problemf(CodeCronStep,
+			"step %s exceeds the range %d-%d of the %s field, so it is never reached; write only the start, such as %d",
 			text, it.low, it.high, it.name, it.low)
 	}
 	return n, nil
@@ -174,7 +176,7 @@ func (it item) value(text string) (int, *problem) {
 	if isNumber(text) {
 		n := number(text)
 		if n < it.low || n > it.high {
-			return 0, faultf(CodeCronRange, "%s %s is not in %d-%d", it.name, text, it.low, it.high)
+			return 0, problemf(CodeCronRange, "%s %s is not in %d-%d", it.name, text, it.low, it.high)
 		}
 		return n, nil
 	}
@@ -187,35 +189,35 @@ func (it item) value(text string) (int, *problem) {
 		return 0, it.malformed("")
 	}
 	if len(it.names) == 0 {
-		return 0, faultf(CodeCronName, "%s is not valid in the %s field; write %d-%d", text, it.name, it.low, it.high)
+		return 0, problemf(CodeCronName, "%s is not valid in the %s field; write %d-%d", text, it.name, it.low, it.high)
 	}
-	return 0, faultf(CodeCronName, "%s is not valid in the %s field; write %d-%d or %s-%s",
+	return 0, problemf(CodeCronName, "%s is not valid in the %s field; write %d-%d or %s-%s",
 		text, it.name, it.low, it.high, it.names[0], it.names[len(it.names)-1])
 }
 
-// malformed is a syntax fault of the item.
+// malformed returns a syntax problem of the item.
 func (it item) malformed(advice string) *problem {
 	switch {
 	case advice != "":
 	case strings.Contains(it.text, "?") && it.days:
-		advice = "? stands alone in its field"
+		advice = "? must be alone in its field"
 	case strings.Contains(it.text, "?"):
-		advice = "? is only for the day fields, of the quartz and aws dialects"
+		advice = "? is only valid in the day fields of dialects quartz and aws"
 	case strings.ContainsAny(it.text, "LW#"):
-		advice = "L, W and # are only for the day fields, of the quartz and aws dialects"
+		advice = "L, W and # are only valid in the day fields of dialects quartz and aws"
 	case it.names != nil:
 		advice = fmt.Sprintf("write *, %d-%d, names, ranges a-b, lists a,b and steps */n", it.low, it.high)
 	default:
 		advice = fmt.Sprintf("write *, %d-%d, ranges a-b, lists a,b and steps */n", it.low, it.high)
 	}
-	return faultf(CodeCronSyntax, "%q in the %s field at column %d is not understood; %s", it.text, it.name, it.column, advice)
+	return problemf(CodeCronSyntax, "%q in the %s field at column %d is not understood; %s", it.text, it.name, it.column, advice)
 }
 
 func (it item) example() string { return fmt.Sprintf("%d-%d", it.low, it.high) }
 
 func isLetter(c byte) bool { return c >= 'A' && c <= 'Z' }
 
-// isNumber tells whether text is all ASCII digits, at least one.
+// isNumber reports whether text consists of ASCII digits and is not empty.
 func isNumber(text string) bool {
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
@@ -225,14 +227,14 @@ func isNumber(text string) bool {
 	return text != ""
 }
 
-// number converts what isNumber accepted. Values too large for any field become one value
-// that is too large for any field.
+// number converts a text that isNumber has accepted. A number too large for any field becomes
+// a value that is also too large for any field.
 func number(text string) int {
 	n, _ := integer(text)
 	return n
 }
 
-// integer is number, and tells whether the value is exact.
+// integer is number, and reports whether the value is exact.
 func integer(text string) (n int, exact bool) {
 	const tooLarge = 1_000_000_000_000
 	for _, c := range []byte(text) {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// hasher is the identity of a trigger. It places H in cron fields and delays fires, so that
-// many triggers with one expression do not all fire at once, yet each keeps its place on
-// every node and after every restart.
+// hasher is the identity of a trigger. It chooses the value of H in cron fields and the delay of
+// a fire, so that triggers with the same expression do not all fire at once. Each trigger gets
+// the same value on every node and after every restart.
 type hasher string
 
-// sum hashes the identity together with what is hashed for.
+// sum hashes the identity together with the purpose of the hash.
 func (h hasher) sum(purpose string) uint64 {
 	sum := fnv.New64a()
 	sum.Write([]byte(h))
 	sum.Write([]byte{0})
 	sum.Write([]byte(purpose))
-	// FNV's low bits move little with the last bytes; this is murmur3's finaliser.
+	// The last bytes change little of FNV's low bits, so this adds murmur3's finaliser.
 	x := sum.Sum64()
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
@@ -40,14 +40,15 @@ func (h hasher) delay(at int64, jitter time.Duration) time.Duration {
 // hashPattern finds H where a value may stand.
 var hashPattern = regexp.MustCompile(`(?i)(^|[\s,(])H($|[\s,/()])`)
 
-// UsesHash tells whether an expression holds H, so that its meaning depends on Spec.Identity.
+// UsesHash reports whether an expression contains H, so that its meaning depends on Spec.Identity.
 func UsesHash(text string) bool { return hashPattern.MatchString(text) }
 
-// hashed reads H, H(a-b) and either with a step, as Jenkins writes them. Without a step one
-// value of the range is chosen; with one, the first value is chosen below the step.
+// hashed reads H and H(a-b), each with an optional step, as in Jenkins. Without a step, it
+// chooses one value of the range. With a step, it chooses the first value, below the step.
 func (it item) hashed(body string, step int, stepped bool) (low, high int, err *problem) {
 	if it.identity == "" {
-		return 0, 0, faultf(CodeCronHash, "H in the %s field needs the identity of a trigger to hash; without one, write a number", it.name)
+		return 0, 0, problemf(CodeCronHash,
+			"H in the %s field hashes the identity of a trigger; without one, write a number", it.name)
 	}
 	low, high = it.low, it.high
 	switch {
@@ -56,7 +57,7 @@ func (it item) hashed(body string, step int, stepped bool) (low, high int, err *
 	case it.name == fieldWeekday && it.low == 0:
 		high = 6 // 7 is Sunday again
 	case it.name == fieldYear:
-		return 0, 0, it.malformed("H would fix one year; write the years")
+		return 0, 0, it.malformed("H would choose a single year; write the years")
 	}
 	if body != "H" {
 		inner, closed := strings.CutSuffix(body[len("H("):], ")")

@@ -2,13 +2,13 @@ package schedule
 
 import "math/bits"
 
-// set is a set of the small numbers that a cron field can hold: 0 to 255. Years are held
-// as their distance from firstYear.
+// set is a set of numbers from 0 to 255, enough for any cron field. It holds years as their
+// distance from firstYear.
 type set [4]uint64
 
 func (s *set) add(v int) { s[v>>6] |= 1 << (v & 63) }
 
-// has tells whether v, which may be any number, is an element.
+// has reports whether v, which may be any number, is an element.
 func (s *set) has(v int) bool { return v >= 0 && v < 256 && s[v>>6]>>(v&63)&1 == 1 }
 
 // next returns the smallest element that is at least v.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Describe says in plain English when the schedule fires. The offset of the zone is the one
-// in force at the given time.
+// Describe returns a description of the schedule in plain English. It shows the UTC offset
+// that the zone has at the given time.
 func (s *Schedule) Describe(at time.Time) string {
 	text := s.spec.Expression
 	switch source := s.source.(type) {
@@ -21,7 +21,7 @@ func (s *Schedule) Describe(at time.Time) string {
 	case single:
 		text = "once at " + time.UnixMilli(int64(source)).UTC().Format(time.RFC3339Nano)
 		if s.delay > 0 {
-			text = fmt.Sprintf("%s after the end of the run before", s.delay)
+			text = fmt.Sprintf("%s after the previous run ends", s.delay)
 		}
 	case *calendarInterval:
 		text = fmt.Sprintf("every %s on the calendar, counted from %s",
@@ -45,7 +45,7 @@ func (s *Schedule) describeBounds() string {
 	return text
 }
 
-// describe writes times, days, months and years of a cron expression.
+// describe describes the times, days, months and years of a cron expression.
 func (f *fields) describe() string {
 	parts := []string{f.describeTimes(), f.days.describe()}
 	if months := f.month.list(); len(months) < 12 {
@@ -57,7 +57,7 @@ func (f *fields) describe() string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " ")
 }
 
-// describeTimes writes single times as 09:00, and else field by field.
+// describeTimes lists up to six times as 09:00. It describes more than that field by field.
 func (f *fields) describeTimes() string {
 	const most = 6
 	if n := f.second.len() * f.minute.len() * f.hour.len(); n <= most {
@@ -85,7 +85,7 @@ func (f *fields) describeTimes() string {
 	return strings.Join(parts, " of ")
 }
 
-// describe writes the days; nothing for every day.
+// describe describes the days on which the rule fires.
 func (r *dayRule) describe() string {
 	var dom, dow []string
 	if days := bitList(r.dom); r.dom != everyDay && r.dom != 0 {
@@ -134,7 +134,7 @@ func before(n int, what string) string {
 	return plural(n, "day") + " before " + what
 }
 
-// every writes the values of a time field: all, evenly stepped, or listed.
+// every describes the values of a time field: all of them, a regular step, or a list.
 func every(values []int, size int, name string) string {
 	if len(values) == size {
 		return "every " + name

@@ -1,38 +1,38 @@
-// Package schedule turns the text of a schedule into instants.
+// Package schedule computes from the text of a schedule when it fires.
 //
 // # Model
 //
-// A [Spec] is what a user writes. [Parse] checks all of it and returns a [Schedule], which
-// is immutable and responses one question: which instants. Nothing in this package reads the
-// clock, so equal Specs give equal answers on every node and at every time.
+// A [Spec] is a schedule as a user writes it. [Parse] checks all of it and returns a
+// [Schedule], which is immutable and computes instants. This package never reads the clock,
+// so equal Specs give equal instants on every node and at every time.
 //
 // An instant is a time in UTC to the millisecond. A cron expression describes times of the
-// wall clock; a zone maps them to instants. The two are kept apart:
+// wall clock, and a time zone maps them to instants. These are separate steps:
 //
-//	text --parse--> explicit sets --wallclock.go--> local times --dst.go--> instants
+//	text --parse--> explicit sets --cron_wallclock.go--> local times --zone_dst.go--> instants
 //
-// Everything strict happens in the first step: a value out of range, a reversed range, a
-// step of zero, trailing junk are errors, never guesses. The second step is the only user
-// of gorhill/cronexpr, which sees validated lists and wall time dressed as UTC, never a
-// zone. The third step is ours and knows about daylight saving.
+// The first step is strict: a value out of range, a reversed range, a step of zero or
+// trailing text is an error, never a guess. Only the second step uses gorhill/cronexpr. It
+// passes validated lists and local times written as UTC, never a zone. The third step
+// handles daylight saving.
 //
 // # Daylight saving
 //
-// A local time that does not exist (the clock skips it) does not fire, unless [GapNext]
-// asks for the instant at which the gap ends. A local time that comes twice fires once, at
-// its last pass, unless [OverlapFirst] or [OverlapBoth] asks otherwise. An expression whose
-// hour field covers all 24 hours fires in both passes, for anyone who writes "every 5 minutes"
-// means it. Intervals measure elapsed time and know nothing of this. Dialects that name one
-// local time a step (at, calendar_interval) have defaults of their own; see [Spec].
+// A local time that does not exist because the clock skips it does not fire; with [GapNext]
+// it fires when the gap ends. A local time that comes twice fires once, at its last pass;
+// [OverlapFirst] and [OverlapBoth] change that. An expression whose hour field covers all 24
+// hours fires in both passes, because "every 5 minutes" should hold during that hour too.
+// Intervals measure elapsed time and ignore daylight saving. Dialects in which each step is
+// one local time (at, calendar_interval) have their own defaults; see [Spec].
 //
 // # Bounds
 //
-// Start and end are inclusive. A repeat count is the total of fires and acts as an end. A
-// [Calendar] takes instants away, or moves them. All of it is applied outside the
-// expression, so that what is compiled from a text can be shared (see [Cache]).
+// Start and end are inclusive. A repeat count is the total number of fires and acts as an
+// end. A [Calendar] excludes instants or moves them. Bounds and calendars apply after the
+// expression, so that schedules of the same text share the compiled expression (see [Cache]).
 //
-// # Time taken
+// # Cost
 //
 // Next is bounded for any input: a cron expression looks at each month once, a jump of the
-// clock costs one round, a calendar ends the search after a fixed number of stretches.
+// clock costs one round, and a calendar search ends after a fixed number of stretches.
 package schedule

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Codes of the faults this package finds. They are part of the API: clients branch on them.
+// Codes of the problems that this package finds. They are part of the API: clients branch on them.
 const (
-	CodeCalendarRule    = "calendar_rule"     // a calendar's rule is not of exactly one kind
+	CodeCalendarRule    = "calendar_rule"     // a calendar rule that is not of exactly one kind
 	CodeCronControl     = "cron_control"      // control, invisible or non-ASCII white space
 	CodeCronDays        = "cron_days"         // quartz: not exactly one of the two day fields is ?
 	CodeCronEmpty       = "cron_empty"        // nothing but white space
 	CodeCronFields      = "cron_fields"       // wrong number of fields
 	CodeCronHash        = "cron_hash"         // H without an identity to hash
 	CodeCronMacro       = "cron_macro"        // unknown @name
-	CodeCronName        = "cron_name"         // a word that is no name of this field
+	CodeCronName        = "cron_name"         // a word that is not a name in this field
 	CodeCronNever       = "cron_never"        // well formed, but no date matches
 	CodeCronRange       = "cron_range"        // a value outside its field, or a reversed range
 	CodeCronStep        = "cron_step"         // a step that is missing, zero or too large
@@ -30,12 +30,12 @@ const (
 	CodeRepeatRange     = "repeat_range"      // a negative or too large repeat count
 	CodeTimeInvalid     = "time_invalid"      // no such date or time
 	CodeTimeZoneMissing = "time_zone_missing" // a local time without a zone
-	CodeTZOffset        = "tz_offset"         // an offset where a zone is wanted
+	CodeTZOffset        = "tz_offset"         // an offset where a zone is needed
 	CodeTZUnknown       = "tz_unknown"        // not an IANA zone
 	CodeWindowOrder     = "window_order"      // start_at after end_at
 )
 
-// Codes is the closed list of what Error.Code can hold.
+// Codes is the closed list of the values of Error.Code.
 var Codes = []string{
 	CodeCalendarRule, CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronHash, CodeCronMacro, CodeCronName,
 	CodeCronNever, CodeCronRange, CodeCronStep, CodeCronSyntax, CodeCronTooLong, CodeCronTZPrefix,
@@ -43,17 +43,17 @@ var Codes = []string{
 	CodeTimeZoneMissing, CodeTZOffset, CodeTZUnknown, CodeWindowOrder,
 }
 
-// Error is one fault of a Spec.
+// Error is one problem of a Spec.
 type Error struct {
-	Field   string // the field of Spec at fault, in snake_case: expression, timezone, start_at ...
+	Field   string // the field of Spec, in snake_case: expression, timezone, start_at ...
 	Code    string // one of Codes
-	Message string // field, text, rule and way out, on one line
+	Message string // the field, its text, the rule and a remedy, on one line
 }
 
 // Error returns the message, which names the field.
 func (e Error) Error() string { return e.Message }
 
-// Errors is every fault of a Spec, in the order of its fields. It is never empty.
+// Errors are all problems of a Spec, in the order of its fields. It is never empty.
 type Errors []Error
 
 // Error joins the messages with "; ".
@@ -65,18 +65,19 @@ func (e Errors) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// Never tells whether the only thing wrong is that the expression, well formed as it is,
-// matches no date (CodeCronNever). Tools that list fire times may show that as an empty list.
+// Never reports whether the only problem is that a well-formed expression matches no date
+// (CodeCronNever). Tools that list fire times may show that as an empty list.
 func (e Errors) Never() bool {
 	return len(e) == 1 && e[0].Code == CodeCronNever
 }
 
-// add appends a problem of the Spec's field that holds text.
+// add appends a problem of the Spec's field, which holds text.
 func (e *Errors) add(field, text, code, format string, args ...any) {
-	*e = append(*e, Error{Field: field, Code: code, Message: field + " " + quote(text) + ": " + fmt.Sprintf(format, args...)})
+	message := field + " " + quote(text) + ": " + fmt.Sprintf(format, args...)
+	*e = append(*e, Error{Field: field, Code: code, Message: message})
 }
 
-// err returns e as an error, nil when there is no fault.
+// err returns e as an error, nil if there is no problem.
 func (e Errors) err() error {
 	if len(e) == 0 {
 		return nil
@@ -84,10 +85,10 @@ func (e Errors) err() error {
 	return e
 }
 
-// fault is something wrong inside an expression, before it is known where it came from.
+// problem is a problem inside a text, before the field that holds the text is known.
 type problem struct{ code, message string }
 
-func faultf(code, format string, args ...any) *problem {
+func problemf(code, format string, args ...any) *problem {
 	return &problem{code: code, message: fmt.Sprintf(format, args...)}
 }
 
@@ -107,5 +108,6 @@ func quote(text string) string {
 
 // addInt is add for a field that holds a number.
 func (e *Errors) addInt(field string, value int, code, format string, args ...any) {
-	*e = append(*e, Error{Field: field, Code: code, Message: fmt.Sprintf("%s %d: ", field, value) + fmt.Sprintf(format, args...)})
+	message := fmt.Sprintf("%s %d: ", field, value) + fmt.Sprintf(format, args...)
+	*e = append(*e, Error{Field: field, Code: code, Message: message})
 }

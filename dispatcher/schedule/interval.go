@@ -25,7 +25,8 @@ func parseInterval(text string) (period time.Duration, delay bool, err *problem)
 	}
 	body = strings.Trim(body, " \t")
 	if !ok || body == "" {
-		return 0, false, faultf(CodeRateSyntax, "not an interval; write rate(5 minutes), rate(1h30m), @every 30s or delay(30s)")
+		return 0, false, problemf(CodeRateSyntax,
+			"not an interval; write rate(5 minutes), rate(1h30m), @every 30s or delay(30s)")
 	}
 	period, err = parsePeriod(body)
 	return period, delay, err
@@ -38,26 +39,26 @@ func parsePeriod(body string) (time.Duration, *problem) {
 	case err != nil:
 		return 0, err
 	case period < minPeriod:
-		return 0, faultf(CodeRateMin, "the interval is less than the minimum of 1s")
+		return 0, problemf(CodeRateMin, "the interval is less than the minimum of 1s")
 	case period > maxPeriod:
-		return 0, faultf(CodeRateMax, "the interval is more than the maximum of 100 years")
+		return 0, problemf(CodeRateMax, "the interval is more than the maximum of 100 years")
 	case period%time.Millisecond != 0:
-		return 0, faultf(CodeRateSyntax, "the interval is not a whole number of milliseconds")
+		return 0, problemf(CodeRateSyntax, "the interval is not a whole number of milliseconds")
 	}
 	return period, nil
 }
 
-// units are the words for lengths of elapsed time; a day is always 24 hours.
+// units are the units of elapsed time. A day always has 24 hours.
 var units = map[string]time.Duration{
 	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// readPeriod reads "5 minutes" and "1h30m"; what overflows is more than maxPeriod.
+// readPeriod reads "5 minutes" and "1h30m". On overflow it returns more than maxPeriod.
 func readPeriod(body string) (time.Duration, *problem) {
 	if words := strings.Fields(body); len(words) == 2 && isNumber(words[0]) {
 		unit, ok := units[strings.TrimSuffix(words[1], "s")]
 		if !ok {
-			return 0, faultf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days or weeks", words[1])
+			return 0, problemf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days or weeks", words[1])
 		}
 		n := number(words[0])
 		if n > int(maxPeriod/unit) {
@@ -66,27 +67,28 @@ func readPeriod(body string) (time.Duration, *problem) {
 		return time.Duration(n) * unit, nil
 	}
 	if isNumber(body) {
-		return 0, faultf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", quote(body), quote(body))
+		return 0, problemf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", quote(body), quote(body))
 	}
 	period, err := time.ParseDuration(body)
 	if err == nil {
 		return period, nil
 	}
-	// A well-formed duration that merely overflows deserves the right answer.
+	// A well-formed duration that overflows is too long, not malformed.
 	if strings.Trim(body, "0123456789hms") == "" && body[0] <= '9' {
 		return maxPeriod + 1, nil
 	}
-	return 0, faultf(CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
+	return 0, problemf(CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
 }
 
-// elapsed counts a period from the origin.
+// elapsed returns a source that fires once per period, counted from the origin.
 func elapsed(period time.Duration) func(origin) source {
 	return func(from origin) source {
 		return interval{base: from.at, period: period.Milliseconds(), first: from.first()}
 	}
 }
 
-// delayed fires at the start, and once anchored at or after it, a pause after the anchor.
+// delayed returns a source that fires at the start. Once the anchor is at or after the start, it
+// fires a pause after the anchor.
 func delayed(pause time.Duration) func(origin) source {
 	return func(from origin) source {
 		if from.inclusive && from.anchor < from.at {
@@ -104,13 +106,13 @@ func (iv interval) next(after int64) (int64, bool) {
 	return iv.base + k*iv.period, true
 }
 
-// count returns how many instants lie in (a, b].
+// count returns the number of instants in (a, b].
 func (iv interval) count(a, b int64) int64 {
 	low := max(iv.first-1, floorDiv(a-iv.base, iv.period))
 	return max(0, floorDiv(b-iv.base, iv.period)-low)
 }
 
-// nth returns the n-th instant, from 1.
+// nth returns the n-th instant, counted from 1.
 func (iv interval) nth(n int64) int64 { return iv.base + (iv.first+n-1)*iv.period }
 
 func floorDiv(a, b int64) int64 {

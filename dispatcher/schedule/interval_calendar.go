@@ -11,28 +11,43 @@ type step struct {
 	unit string // second, minute, hour, day, week, month or year
 }
 
+// length returns the step in days or in months; the other is 0.
+func (s step) length() (days, months int64) {
+	switch s.unit {
+	case "day":
+		return s.n, 0
+	case "week":
+		return 7 * s.n, 0
+	case "year":
+		return 0, 12 * s.n
+	}
+	return 0, s.n
+}
+
 // maxSteps is the most of each unit, about 100 years.
 var maxSteps = map[string]int{
-	"second": 3_153_600_000, "minute": 52_560_000, "hour": 876_000, "day": 36_500, "week": 5_200, "month": 1_200, "year": 100,
+	"second": 3_153_600_000, "minute": 52_560_000, "hour": 876_000,
+	"day": 36_500, "week": 5_200, "month": 1_200, "year": 100,
 }
 
 // parseStep reads "3 months" and "1 DAY".
 func parseStep(text string) (step, *problem) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) != 2 || !isNumber(words[0]) {
-		return step{}, faultf(CodeRateSyntax, "write every n unit, such as every 3 months")
+		return step{}, problemf(CodeRateSyntax, "write every n unit, such as every 3 months")
 	}
 	s := step{unit: strings.TrimSuffix(words[1], "s")}
 	most, ok := maxSteps[s.unit]
 	if !ok {
-		return step{}, faultf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days, weeks, months or years", words[1])
+		return step{}, problemf(CodeRateSyntax,
+			"unit %q is unknown; write seconds, minutes, hours, days, weeks, months or years", words[1])
 	}
 	n, exact := integer(words[0])
 	switch {
 	case n < 1:
-		return step{}, faultf(CodeRateMin, "the interval must be at least 1 %s", s.unit)
+		return step{}, problemf(CodeRateMin, "the interval must be at least 1 %s", s.unit)
 	case !exact || n > most:
-		return step{}, faultf(CodeRateMax, "the interval is more than the maximum of 100 years")
+		return step{}, problemf(CodeRateMax, "the interval is more than the maximum of 100 years")
 	}
 	s.n = int64(n)
 	return s, nil
@@ -42,7 +57,7 @@ func parseStep(text string) (step, *problem) {
 func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *problem {
 	body, ok := strings.CutPrefix(text, "every ")
 	if !ok {
-		return faultf(CodeRateSyntax, "write every n unit, such as every 3 months")
+		return problemf(CodeRateSyntax, "write every n unit, such as every 3 months")
 	}
 	s, err := parseStep(body)
 	if err != nil {
@@ -70,9 +85,9 @@ func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *p
 	return nil
 }
 
-// calendarInterval is begin + k steps on the local calendar, for k >= first. Every instant
-// is counted from begin, not from the one before, so that the 31st stays the 31st: a month
-// too short has its last day instead, and the next is unaffected.
+// calendarInterval is begin + k steps on the local calendar, for k >= first. Every instant is
+// counted from begin, not from the previous one, so that the 31st stays the 31st: a shorter
+// month uses its last day, and the next month is unaffected.
 type calendarInterval struct {
 	step    step
 	zone    *zoned
@@ -82,16 +97,15 @@ type calendarInterval struct {
 	begin   time.Time // local time of the origin, as if it were UTC
 }
 
-// next starts one step before the one that elapsed time suggests: that the local clock
-// jumps, and months differ, never makes up a whole step more.
+// next starts one step before the estimate from elapsed time. Jumps of the local clock and the
+// different lengths of months never amount to more than one step.
 func (c *calendarInterval) next(after int64) (int64, bool) {
 	local := time.UnixMilli(after + c.zone.periodAt(floorDiv(after, 1000)).offset*1000).UTC()
 	var k int64
-	switch c.step.unit {
-	case "day", "week":
-		k = floorDiv(local.Unix()-c.begin.Unix(), c.stepDays()*86_400)
-	default:
-		k = floorDiv(int64(local.Year()-c.begin.Year())*12+int64(local.Month()-c.begin.Month()), c.stepMonths())
+	if days, months := c.step.length(); days > 0 {
+		k = floorDiv(local.Unix()-c.begin.Unix(), days*daySeconds)
+	} else {
+		k = floorDiv(int64(local.Year()-c.begin.Year())*12+int64(local.Month()-c.begin.Month()), months)
 	}
 	for k = max(c.first, k-1); ; k++ {
 		at, exists := c.instant(k)
@@ -104,22 +118,8 @@ func (c *calendarInterval) next(after int64) (int64, bool) {
 	}
 }
 
-func (c *calendarInterval) stepDays() int64 {
-	if c.step.unit == "week" {
-		return 7 * c.step.n
-	}
-	return c.step.n
-}
-
-func (c *calendarInterval) stepMonths() int64 {
-	if c.step.unit == "year" {
-		return 12 * c.step.n
-	}
-	return c.step.n
-}
-
-// instant returns the k-th instant in Unix milliseconds; it does not exist when it lies in
-// a gap that is to be skipped.
+// instant returns the k-th instant in Unix milliseconds. It does not exist if its local time lies
+// in a gap and the rule is GapSkip.
 func (c *calendarInterval) instant(k int64) (at int64, exists bool) {
 	local := c.local(k)
 	m := c.zone.momentOf(local.Unix())
@@ -129,18 +129,19 @@ func (c *calendarInterval) instant(k int64) (at int64, exists bool) {
 		return m.first * 1000, false
 	case m.gap && c.gap == GapNext:
 		return m.first * 1000, true
-	case m.gap: // as far into the time after the gap as it lies in the gap, as Quartz does
+	case m.gap: // later by the length of the gap, as in Quartz
 		return m.shifted*1000 + millis, true
 	}
 	return m.pick(c.overlap)*1000 + millis, true
 }
 
-// local returns the local time of the k-th instant before daylight saving is considered.
+// local returns the local time of the k-th instant, before daylight saving applies.
 func (c *calendarInterval) local(k int64) time.Time {
-	if c.step.unit == "day" || c.step.unit == "week" {
-		return c.begin.AddDate(0, 0, int(k*c.stepDays()))
+	days, months := c.step.length()
+	if days > 0 {
+		return c.begin.AddDate(0, 0, int(k*days))
 	}
-	months := int64(c.begin.Month()) - 1 + k*c.stepMonths()
+	months = int64(c.begin.Month()) - 1 + k*months
 	year, month := c.begin.Year()+int(floorDiv(months, 12)), time.Month(months%12+1)
 	day := min(c.begin.Day(), monthLength(year, month))
 	h, m, s := c.begin.Clock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// dailyPattern is every N UNIT [from H:M[:S] [to H:M[:S]]] [on WEEKDAYS].
+// dailyPattern matches every N UNIT [from H:M[:S] [to H:M[:S]]] [on WEEKDAYS].
 var dailyPattern = regexp.MustCompile(
 	`(?i)^every +(\d+ +[a-z]+)(?: +from +(\S+))?(?: +to +(\S+))?(?: +on +(\S+))?$`)
 
@@ -15,7 +15,7 @@ var dailyPattern = regexp.MustCompile(
 func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 	m := dailyPattern.FindStringSubmatch(text)
 	if m == nil {
-		return faultf(CodeRateSyntax, "write it as every 45 minutes from 9:00 to 17:00 on MON-FRI")
+		return problemf(CodeRateSyntax, "write it as every 45 minutes from 9:00 to 17:00 on MON-FRI")
 	}
 	s, err := parseStep(m[1])
 	if err != nil {
@@ -23,10 +23,10 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 	}
 	unit := units[s.unit]
 	if unit == 0 || unit > time.Hour {
-		return faultf(CodeRateSyntax, "unit %q is not one within a day; write seconds, minutes or hours", s.unit)
+		return problemf(CodeRateSyntax, "unit %q is not shorter than a day; write seconds, minutes or hours", s.unit)
 	}
 	if s.n > int64(24*time.Hour/unit) {
-		return faultf(CodeRateMax, "the interval is more than the maximum of 24 hours")
+		return problemf(CodeRateMax, "the interval is more than the maximum of 24 hours")
 	}
 	d := &daily{zone: &zoned{zone: loc}, period: s.n * int64(unit/time.Second), to: 24*3600 - 1, days: everyWeekday}
 	if d.from, err = timeOfDay(m[2], 0); err != nil {
@@ -36,14 +36,16 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 		return err
 	}
 	if d.from > d.to {
-		return faultf(CodeCronRange, "the time of day %s is after %s; a span may not pass midnight, so use two triggers", m[2], m[3])
+		return problemf(CodeCronRange,
+			"the time of day %s is after %s; a span cannot cross midnight, so use two triggers", m[2], m[3])
 	}
 	if m[4] != "" {
 		var rule dayRule
 		weekday := quartzGrammar.fields[5]
 		days := token{text: strings.ToUpper(m[4]), column: strings.LastIndex(text, m[4]) + 1}
 		if strings.ContainsAny(days.text, "?#H") || strings.HasSuffix(days.text, "L") {
-			return faultf(CodeCronSyntax, "weekdays %q are not understood; write names, ranges and lists, such as MON-FRI", m[4])
+			return problemf(CodeCronSyntax,
+				"weekdays %q are not understood; write names, ranges and lists, such as MON-FRI", m[4])
 		}
 		if err := quartzGrammar.parseWeekday(&rule, &weekday, days); err != nil {
 			return err
@@ -54,7 +56,7 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 	return nil
 }
 
-// timeOfDay reads H:M or H:M:S into seconds; an absent one is the default.
+// timeOfDay reads H:M or H:M:S and returns seconds; for an empty text it returns absent.
 func timeOfDay(text string, absent int64) (int64, *problem) {
 	if text == "" {
 		return absent, nil
@@ -66,19 +68,19 @@ func timeOfDay(text string, absent int64) (int64, *problem) {
 	var total int64
 	for i, part := range parts {
 		if i > 2 || len(part) > 2 || !isNumber(part) || number(part) > [...]int{23, 59, 59}[i] {
-			return 0, faultf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
+			return 0, problemf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
 		}
 		total = total*60 + int64(number(part))
 	}
 	if len(parts) != 3 {
-		return 0, faultf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
+		return 0, problemf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
 	}
 	return total, nil
 }
 
-// daily fires on some weekdays every period from one time of day to another. Within a day
-// it counts elapsed time from the first fire, so a night of daylight saving has fires as
-// evenly spaced as any, but more or fewer of them. All in seconds.
+// daily fires once per period between two times of day, on some weekdays. Within a day it counts
+// elapsed time from the first fire, so on the day of a daylight saving change the fires are
+// spaced as on any other day, but there are more or fewer of them. All values are in seconds.
 type daily struct {
 	zone     *zoned
 	period   int64
@@ -89,14 +91,14 @@ type daily struct {
 func (d *daily) next(after int64) (int64, bool) {
 	from := floorDiv(after, 1000) + 1
 	local := from + d.zone.periodAt(from).offset
-	// The day before can still be running where the clock was put back over midnight.
+	// The previous day may still be in progress if the clock was set back across midnight.
 	day := floorDiv(local, 86_400) - 1
 	for ; day*86_400 < lastInstant/1000; day++ {
 		const thursday = 4 // 1970-01-01
 		if weekday := ((day+thursday)%7 + 7) % 7; d.days>>weekday&1 == 0 {
 			continue
 		}
-		// A time in a gap stands for the gap's end here. A span in a gap as a whole is empty.
+		// A time in a gap counts as the end of the gap. A span that lies in the gap is empty.
 		begin := d.zone.momentOf(day*86_400 + d.from)
 		end := d.zone.momentOf(day*86_400 + d.to)
 		at := begin.first

@@ -2,34 +2,36 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
-// program is a checked expression: what schedules of the same text, dialect, zone and DST
-// rules share.
+// program is a checked expression. Schedules of the same text, dialect, zone and DST rules
+// share it.
 type program struct {
 	dialect Dialect
 	zone    string
-	// source produces the instants; bind makes it for dialects that count from an origin.
+	// source produces the instants. Dialects that count from an origin have bind instead, which
+	// makes the source.
 	source source
 	// delay is the period of a fixed delay, else 0.
 	delay time.Duration
 	bind  func(origin) source
 }
 
-// origin is where a schedule counts from, in Unix milliseconds.
+// origin is the instant from which a schedule counts, in Unix milliseconds.
 type origin struct {
 	at int64
-	// inclusive tells whether the origin itself may fire: a start does, an anchor does not.
+	// inclusive is set if the origin itself may fire: a start may, an anchor may not.
 	inclusive bool
-	// anchor is the spec's anchor even if the start is the origin.
+	// anchor is the spec's anchor, even if the start is the origin.
 	anchor int64
 }
 
-// first returns the number of the first fire, when the origin's is 0.
+// first returns the number of the first fire, where a fire at the origin has number 0.
 func (o origin) first() int64 {
 	if o.inclusive {
 		return 0
@@ -43,16 +45,16 @@ type source interface {
 	next(after int64) (int64, bool)
 }
 
-// Parse checks spec and returns its schedule. The error, if any, is Errors: every fault of
-// the spec at once, in the order of its fields.
+// Parse checks spec and returns its schedule. A non-nil error is Errors: every problem of the
+// spec at once, in the order of its fields.
 func Parse(spec Spec) (*Schedule, error) {
 	p, errs := compile(spec)
 	return finish(spec, p, errs)
 }
 
-// finish checks what compile did not look at, and builds the schedule.
+// finish checks the fields that compile does not, and builds the schedule.
 func finish(spec Spec, p *program, errs Errors) (*Schedule, error) {
-	errs = append(Errors(nil), errs...) // compile's answer may be shared
+	errs = slices.Clone(errs) // a cached program may share them
 	var dialect Dialect
 	if p != nil {
 		dialect = p.dialect
@@ -60,7 +62,7 @@ func finish(spec Spec, p *program, errs Errors) (*Schedule, error) {
 	spec.checkBounds(&errs, dialect)
 	if p != nil && p.delay > 0 && spec.Calendar != nil && spec.OnExcluded != OnExcludedNextIncluded {
 		errs.add("on_excluded", string(spec.OnExcluded), CodeEnum,
-			"a fixed delay has no other instant to go on with when a calendar excludes its next; write %s", OnExcludedNextIncluded)
+			"a fixed delay that skips an excluded fire never fires again; write %s", OnExcludedNextIncluded)
 	}
 	if err := errs.err(); err != nil {
 		return nil, err
@@ -99,7 +101,7 @@ func compile(spec Spec) (*program, Errors) {
 	return p, nil
 }
 
-// read parses text in p's dialect. loc is nil when the zone is at fault itself.
+// read parses text in p's dialect. loc is nil if the zone is itself a problem.
 func (p *program) read(text string, spec Spec, loc *timeZone) []*problem {
 	switch p.dialect {
 	case DialectQuartz:
@@ -138,7 +140,8 @@ func (p *program) read(text string, spec Spec, loc *timeZone) []*problem {
 // readCron parses a cron expression and sets up its evaluation.
 func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []*problem {
 	if strings.HasPrefix(text, "cron(") {
-		return one(faultf(CodeCronSyntax, "cron(...) is dialect aws; leave dialect out, or remove the parentheses and write this dialect's fields"))
+		return one(problemf(CodeCronSyntax,
+			"cron(...) belongs to dialect aws; omit dialect, or remove cron(...) and write the fields of this dialect"))
 	}
 	if n := countTokens(text); n < g.required || n > len(g.fields) {
 		return one(g.wrongCount(text, n))
@@ -166,16 +169,16 @@ func (s seconds) next(after int64) (int64, bool) {
 	return t * 1000, ok
 }
 
-// wrongCount says how many fields were expected, and what the text may have been meant as.
+// wrongCount reports a wrong number of fields, and the dialect that the text may be in.
 func (g *grammar) wrongCount(text string, n int) *problem {
 	expected := fmt.Sprintf("expected %d fields", g.required)
 	if g.required < len(g.fields) {
 		expected = fmt.Sprintf("expected %d or %d fields", g.required, len(g.fields))
 	}
 	if dialect, err := recognise(text); err == nil {
-		return faultf(CodeCronFields, "%s, found %d; this looks like dialect %s", expected, n, dialect)
+		return problemf(CodeCronFields, "%s, found %d; this looks like dialect %s", expected, n, dialect)
 	}
-	return faultf(CodeCronFields, "%s, found %d", expected, n)
+	return problemf(CodeCronFields, "%s, found %d", expected, n)
 }
 
 // readAt reads at(...) or a bare instant.
@@ -189,7 +192,8 @@ func readAt(text string, spec Spec, loc *timeZone) (single, *problem) {
 	case err != nil:
 		return 0, err
 	case local.offset == nil && spec.Timezone == "":
-		return 0, faultf(CodeTimeZoneMissing, "a local time needs a zone; append Z or an offset such as +02:00, or set timezone")
+		return 0, problemf(CodeTimeZoneMissing,
+			"a local time needs a zone; append Z or an offset such as +02:00, or set timezone")
 	case loc == nil:
 		return 0, nil
 	}
@@ -199,38 +203,38 @@ func readAt(text string, spec Spec, loc *timeZone) (single, *problem) {
 // maxText is the longest expression, in bytes.
 const maxText = 256
 
-// clean checks what holds for every dialect and strips outer blanks.
+// clean makes the checks that all dialects share, and strips outer blanks.
 func clean(text string) (string, *problem) {
 	if len(text) > maxText {
-		return "", faultf(CodeCronTooLong, "expression has %d bytes; the maximum is %d", len(text), maxText)
+		return "", problemf(CodeCronTooLong, "expression has %d bytes; the maximum is %d", len(text), maxText)
 	}
 	if !utf8.ValidString(text) {
-		return "", faultf(CodeCronControl, "expression is not valid UTF-8")
+		return "", problemf(CodeCronControl, "expression is not valid UTF-8")
 	}
 	for i, r := range text {
 		switch {
 		case r == '\n' || r == '\r':
-			return "", faultf(CodeCronControl, "line break at column %d; write one expression", i+1)
+			return "", problemf(CodeCronControl, "line break at column %d; write one expression", i+1)
 		case r == '\t' || r >= ' ' && r < 0x7f:
 		case unicode.IsSpace(r):
-			return "", faultf(CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, i+1)
+			return "", problemf(CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, i+1)
 		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
-			return "", faultf(CodeCronControl, "invisible character U+%04X at column %d; remove it", r, i+1)
+			return "", problemf(CodeCronControl, "invisible character U+%04X at column %d; remove it", r, i+1)
 		default:
-			return "", faultf(CodeCronSyntax, "%q at column %d is not ASCII", r, i+1)
+			return "", problemf(CodeCronSyntax, "%q at column %d is not ASCII", r, i+1)
 		}
 	}
 	text = strings.Trim(text, " \t")
 	if text == "" {
-		return "", faultf(CodeCronEmpty, "expression is empty; write one such as 0 2 * * * or rate(5 minutes)")
+		return "", problemf(CodeCronEmpty, "expression is empty; write one such as 0 2 * * * or rate(5 minutes)")
 	}
 	if name, _, found := strings.Cut(text, "="); found && (strings.EqualFold(name, "TZ") || strings.EqualFold(name, "CRON_TZ")) {
-		return "", faultf(CodeCronTZPrefix, "a zone cannot be part of the expression; use the timezone field")
+		return "", problemf(CodeCronTZPrefix, "a zone cannot be part of the expression; use the timezone field")
 	}
 	return text, nil
 }
 
-// recognise tells the dialect of a cleaned text.
+// recognise returns the dialect of a text that clean has returned.
 func recognise(text string) (Dialect, *problem) {
 	switch {
 	case strings.HasPrefix(text, "@every ") || strings.HasPrefix(text, "rate(") || strings.HasPrefix(text, "delay("):
@@ -241,7 +245,7 @@ func recognise(text string) (Dialect, *problem) {
 		return DialectDailyInterval, nil
 	case strings.HasPrefix(text, "every "):
 		return DialectCalendarInterval, nil
-	case strings.HasPrefix(text, "at(") || len(text) > 4 && isNumber(text[:4]) && text[4] == '-' && strings.ContainsRune(text, ':'):
+	case strings.HasPrefix(text, "at("), len(text) > 4 && isNumber(text[:4]) && text[4] == '-' && strings.ContainsRune(text, ':'):
 		return DialectAt, nil
 	case text[0] == '@':
 		return DialectUnix, nil
@@ -252,6 +256,6 @@ func recognise(text string) (Dialect, *problem) {
 	case 6, 7:
 		return DialectQuartz, nil
 	default:
-		return "", faultf(CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
+		return "", problemf(CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
 	}
 }

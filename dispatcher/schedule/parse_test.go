@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// problemsOf returns the faults of a spec as "field code".
+// problemsOf returns the problems of a spec as "field code".
 func problemsOf(t *testing.T, spec schedule.Spec) []string {
 	t.Helper()
 	_, err := schedule.Parse(spec)
@@ -119,13 +119,13 @@ func TestBadExpressionsAreRejectedWithTheirCode(t *testing.T) {
 			got := slices.Compact(problemsOf(t, schedule.Spec{Expression: expr}))
 			if diff := cmp.Diff([]string{"expression " + code}, got); diff != "" {
 				_, err := schedule.Parse(schedule.Spec{Expression: expr})
-				t.Errorf("faults (-want +got):\n%s%v", diff, err)
+				t.Errorf("problems (-want +got):\n%s%v", diff, err)
 			}
 		})
 	}
 }
 
-func TestEveryFaultOfASpecIsReportedAtOnce(t *testing.T) {
+func TestAllProblemsOfASpecAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	got := problemsOf(t, schedule.Spec{
 		Expression: "61 24 32 * *", Dialect: "", Timezone: "+02:00", Gap: "jump", Overlap: "Last", RepeatCount: -1,
@@ -136,7 +136,7 @@ func TestEveryFaultOfASpecIsReportedAtOnce(t *testing.T) {
 		"timezone tz_offset", "start_at window_order", "repeat_count repeat_range",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("faults (-want +got):\n%s", diff)
+		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestBadTimezonesAreRejectedWithAdvice(t *testing.T) {
 			t.Parallel()
 			spec := schedule.Spec{Expression: "0 0 * * *", Timezone: zone}
 			if diff := cmp.Diff([]string{"timezone " + want.code}, problemsOf(t, spec)); diff != "" {
-				t.Errorf("faults (-want +got):\n%s", diff)
+				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 			if _, err := schedule.Parse(spec); !strings.Contains(err.Error(), want.advice) {
 				t.Errorf("message %q does not say %q", err, want.advice)
@@ -181,22 +181,27 @@ func TestBadTimezonesAreRejectedWithAdvice(t *testing.T) {
 	}
 }
 
-func TestMessagesNameTextRuleAndWayOut(t *testing.T) {
+func TestMessagesNameTextRuleAndRemedy(t *testing.T) {
 	t.Parallel()
 	for expr, want := range map[string]string{
-		"* * * *":       `expression "* * * *": expected 5 fields (unix) or 6 or 7 (quartz), found 4`,
-		"60 * * * *":    `expression "60 * * * *": minute 60 is not in 0-59`,
-		"*/100 * * * *": `expression "*/100 * * * *": step 100 exceeds the range 0-59 of the minute field, so it would never be taken; write only the start, such as 0`,
-		"5-1 * * * *":   `expression "5-1 * * * *": start 5 is after end 1 in the minute field; write it as two ranges, 5-59,0-1`,
-		"0 0 30 2 *":    `expression "0 0 30 2 *": February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28`,
-		"* 5W * * *":    `expression "* 5W * * *": "5W" in the hour field at column 3 is not understood; L, W and # are only for the day fields, of the quartz and aws dialects`,
-		"@reboot":       `expression "@reboot": unknown macro; a scheduler has no boot (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)`,
+		"* * * *":    "expected 5 fields (unix) or 6 or 7 (quartz), found 4",
+		"60 * * * *": "minute 60 is not in 0-59",
+		"*/100 * * * *": "step 100 exceeds the range 0-59 of the minute field, so it is never reached" +
+			"; write only the start, such as 0",
+		"5-1 * * * *": "start 5 is after end 1 in the minute field; write it as two ranges, 5-59,0-1",
+		"0 0 30 2 *": "February never has 30 days, so this never fires" +
+			"; write L for the last day of the month (quartz), or 28",
+		"* 5W * * *": "\"5W\" in the hour field at column 3 is not understood" +
+			"; L, W and # are only valid in the day fields of dialects quartz and aws",
+		"@reboot": "unknown macro" +
+			"; a scheduler has no reboot (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)",
 	} {
 		_, err := schedule.Parse(schedule.Spec{Expression: expr})
 		if err == nil {
 			t.Errorf("Parse(%q) accepts it", expr)
 			continue
 		}
+		want = fmt.Sprintf("expression %q: %s", expr, want)
 		if diff := cmp.Diff(want, err.Error()); diff != "" {
 			t.Errorf("Parse(%q) (-want +got):\n%s", expr, diff)
 		}

@@ -11,7 +11,8 @@ import (
 
 func TestPreviousIsTheLastInstantBefore(t *testing.T) {
 	t.Parallel()
-	calendar, err := schedule.NewCalendar(schedule.CalendarSpec{Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}}})
+	weekend := schedule.CalendarRule{Weekdays: []string{"SAT", "SUN"}}
+	calendar, err := schedule.NewCalendar(schedule.CalendarSpec{Rules: []schedule.CalendarRule{weekend}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,19 +21,40 @@ func TestPreviousIsTheLastInstantBefore(t *testing.T) {
 		spec     schedule.Spec
 		at, want string
 	}{
-		"an instant is not its own previous": {schedule.Spec{Expression: "0/5 * * * * ?"}, "2026-03-29T01:00:05Z", "2026-03-29T01:00:00Z"},
-		"a moment later it is":               {schedule.Spec{Expression: "0/5 * * * * ?"}, "2026-03-29T01:00:05.000001Z", "2026-03-29T01:00:05Z"},
-		"leap days":                          {schedule.Spec{Expression: "0 0 29 2 *"}, "2027-01-01T00:00:00Z", "2024-02-29T00:00:00Z"},
-		"a skipped hour":                     {schedule.Spec{Expression: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-03-30T00:30:00Z", "2026-03-28T01:30:00Z"},
-		"a repeated hour":                    {schedule.Spec{Expression: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-10-26T01:30:00Z", "2026-10-25T01:30:00Z"},
-		"over a weekend that is excluded":    {schedule.Spec{Expression: "0 9 * * *", Calendar: calendar}, "2026-05-04T09:00:00Z", "2026-05-01T09:00:00Z"},
-		"dense, and long over":               {schedule.Spec{Expression: "* * * * * ?", EndAt: start}, "2030-01-01T00:00:00Z", "2026-05-01T00:00:00Z"},
-		"the start":                          {schedule.Spec{Expression: "rate(1h)", StartAt: start}, "2026-05-01T01:00:00Z", "2026-05-01T00:00:00Z"},
-		"none before the start":              {schedule.Spec{Expression: "rate(1h)", StartAt: start}, "2026-05-01T00:00:00Z", ""},
-		"none before what it counts from":    {schedule.Spec{Expression: "rate(1h)", Anchor: start}, "2026-05-01T01:00:00Z", ""},
-		"one instant":                        {schedule.Spec{Expression: "at(2026-05-01T00:00:00Z)"}, "2026-05-01T00:00:00Z", ""},
-		"after the one":                      {schedule.Spec{Expression: "at(2026-05-01T00:00:00Z)"}, "2099-05-01T00:00:00Z", "2026-05-01T00:00:00Z"},
-		"a fixed delay":                      {schedule.Spec{Expression: "delay(1m)", Anchor: start}, "2030-01-01T00:00:00Z", ""},
+		"an instant is not its own previous": {
+			schedule.Spec{Expression: "0/5 * * * * ?"}, "2026-03-29T01:00:05Z", "2026-03-29T01:00:00Z",
+		},
+		"a moment later it is": {
+			schedule.Spec{Expression: "0/5 * * * * ?"}, "2026-03-29T01:00:05.000001Z", "2026-03-29T01:00:05Z",
+		},
+		"leap days": {
+			schedule.Spec{Expression: "0 0 29 2 *"}, "2027-01-01T00:00:00Z", "2024-02-29T00:00:00Z",
+		},
+		"a skipped hour": {
+			schedule.Spec{Expression: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-03-30T00:30:00Z",
+			"2026-03-28T01:30:00Z",
+		},
+		"a repeated hour": {
+			schedule.Spec{Expression: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-10-26T01:30:00Z",
+			"2026-10-25T01:30:00Z",
+		},
+		"over a weekend that is excluded": {
+			schedule.Spec{Expression: "0 9 * * *", Calendar: calendar}, "2026-05-04T09:00:00Z",
+			"2026-05-01T09:00:00Z",
+		},
+		"dense, and long over": {
+			schedule.Spec{Expression: "* * * * * ?", EndAt: start}, "2030-01-01T00:00:00Z", "2026-05-01T00:00:00Z",
+		},
+		"the start": {
+			schedule.Spec{Expression: "rate(1h)", StartAt: start}, "2026-05-01T01:00:00Z", "2026-05-01T00:00:00Z",
+		},
+		"none before the start":           {schedule.Spec{Expression: "rate(1h)", StartAt: start}, "2026-05-01T00:00:00Z", ""},
+		"none before what it counts from": {schedule.Spec{Expression: "rate(1h)", Anchor: start}, "2026-05-01T01:00:00Z", ""},
+		"one instant":                     {schedule.Spec{Expression: "at(2026-05-01T00:00:00Z)"}, "2026-05-01T00:00:00Z", ""},
+		"after the one": {
+			schedule.Spec{Expression: "at(2026-05-01T00:00:00Z)"}, "2099-05-01T00:00:00Z", "2026-05-01T00:00:00Z",
+		},
+		"a fixed delay": {schedule.Spec{Expression: "delay(1m)", Anchor: start}, "2030-01-01T00:00:00Z", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,14 +80,15 @@ func TestPreviousUndoesNext(t *testing.T) {
 		at := instants.Draw(t, "at")
 		previous, ok := s.Previous(at)
 		if !ok {
-			// Not one of those from 1970 on may be before.
+			// Then no instant from 1970 on may be before at.
 			if first, some := s.Next(time.UnixMilli(-1)); some && first.Before(at) {
 				t.Fatalf("Previous(%s) finds none, but there is %s", at, first)
 			}
 			return
 		}
 		next, some := s.Next(previous)
-		if again, is := s.Next(previous.Add(-time.Millisecond)); !is || !again.Equal(previous) || !previous.Before(at) || some && next.Before(at) {
+		again, is := s.Next(previous.Add(-time.Millisecond))
+		if !is || !again.Equal(previous) || !previous.Before(at) || some && next.Before(at) {
 			t.Fatalf("Previous(%s) = %s, after which comes %s (%v)", at, previous, next, some)
 		}
 	})

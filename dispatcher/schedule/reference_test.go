@@ -29,7 +29,7 @@ var referenceZones = []string{
 	"Pacific/Norfolk", "Pacific/Tongatapu",
 }
 
-// numbers is a cron field as text and, independently of any parser, as the set it means.
+// numbers is a cron field as text and as the set that it means, made without a parser.
 type numbers struct {
 	text string
 	has  map[int]bool
@@ -75,7 +75,7 @@ type wallClockSet struct {
 	second, minute, hour, month, dow numbers
 }
 
-// randomWallClock writes an expression dense enough to say something about one night.
+// randomWallClock writes an expression dense enough to fire several times within a night.
 func randomWallClock(r *rand.Rand) wallClockSet {
 	w := wallClockSet{
 		second: numbers{"0", map[int]bool{0: true}}, minute: randomNumbers(r, 0, 59), hour: randomNumbers(r, 0, 23),
@@ -99,7 +99,7 @@ func randomAll(low, high int) numbers {
 	return n
 }
 
-// matches tells whether a local time, in seconds as if it were UTC, is in the set.
+// matches reports whether a local time, in seconds as if it were UTC, is in the set.
 func (w *wallClockSet) matches(local int64) bool {
 	if !w.second.has[int(local%60)] || !w.minute.has[int(local/60%60)] || !w.hour.has[int(local/3600%24)] {
 		return false
@@ -157,7 +157,7 @@ func reference(w *wallClockSet, loc *time.Location, a, b int64, gap schedule.Gap
 	return out
 }
 
-// jump is a moment at which a zone's local clock jumps, and by how much at most.
+// jump is a jump of a zone's local clock: its instant and its size, in seconds.
 type jump struct{ at, size int64 }
 
 // jumps lists the transitions of a zone, found by the zone's own bounds.
@@ -168,7 +168,7 @@ func jumps(loc *time.Location, from, to time.Time) []jump {
 		if end.IsZero() || end.After(to) {
 			return out
 		}
-		if !end.After(at) { // see zoned.periodAt
+		if !end.After(at) { // see timeZone.find
 			at = at.AddDate(0, 0, 2)
 			continue
 		}

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// Matches tells whether the schedule fires at t exactly.
+// Matches reports whether the schedule fires exactly at t.
 func (s *Schedule) Matches(t time.Time) bool {
 	ms := floorMilli(t)
 	next, ok := s.nextMilli(ms - 1)
 	return ok && next == ms && time.UnixMilli(ms).Equal(t)
 }
 
-// Effect is what a jump of the local clock does to fires of a schedule.
+// Effect is the effect of a jump of the local clock on the fires of a schedule.
 type Effect string
 
 // The effects.
 const (
-	EffectSkipped Effect = "skipped" // local times vanish with the gap and do not fire
-	EffectMoved   Effect = "moved"   // they fire together when the gap ends
+	EffectSkipped Effect = "skipped" // local times fall into the gap and do not fire
+	EffectMoved   Effect = "moved"   // local times fall into the gap and fire together when it ends
 	EffectDoubled Effect = "doubled" // local times come twice and fire twice
 )
 
-// Shift is one jump of the local clock that touches a schedule.
+// Shift is one jump of the local clock that affects a schedule.
 type Shift struct {
 	// At is the instant of the jump, in UTC.
 	At time.Time
-	// Effect is what becomes of the local times concerned.
+	// Effect is the effect on the local times of the schedule.
 	Effect Effect
-	// Local is the first of them, as the wall clock shows it.
+	// Local is the first of these local times, as the wall clock shows it.
 	Local string
 }
 
 // Shifts returns the jumps of the local clock in (from, to] that skip, move or double fires
-// of a cron expression. It is empty for expressions whose hour field covers all 24 hours,
-// which follow the clock through both, and for the other dialects.
+// of a cron expression. It returns none for expressions whose hour field covers all 24 hours,
+// because they follow the clock, and none for the other dialects.
 func (s *Schedule) Shifts(from, to time.Time) []Shift {
 	cron, ok := s.source.(seconds)
 	if !ok || cron.zoned.wall.fields.everyHour() {
@@ -68,7 +68,7 @@ func (s *Schedule) Shifts(from, to time.Time) []Shift {
 	return out
 }
 
-// Warning is something that is allowed but may not be meant.
+// Warning is a property of a schedule that is allowed but may be unintended.
 type Warning struct {
 	Code    string // one of the Warn constants
 	Message string
@@ -79,31 +79,33 @@ const (
 	WarnDST         = "dst"          // fires skipped, moved or doubled within a year
 	WarnStep        = "step_uneven"  // a step that does not divide its field
 	WarnDay         = "day_missing"  // day of month 29 to 31 only
-	WarnStarStep    = "star_step"    // crontab's */n day field, AND-ed with the other
-	WarnNoFire      = "no_fire"      // nothing fires in the window
+	WarnStarStep    = "star_step"    // crontab's */n day field: both day fields must match
+	WarnNoFire      = "no_fire"      // no fire in the window
 	WarnShortMonths = "short_months" // a calendar interval from a day that some months lack
 	WarnJitter      = "jitter_long"  // jitter as long as the time between two fires, or longer
 )
 
-// Warnings returns what may surprise in the schedule: the year after from is examined for
-// daylight saving.
+// Warnings returns properties of the schedule that may surprise its author. It examines the
+// year after from for daylight saving.
 func (s *Schedule) Warnings(from time.Time) []Warning {
 	var out []Warning
 	if cron, ok := s.source.(seconds); ok {
 		out = append(out, cron.zoned.wall.fields.warnings()...)
 	}
-	if interval, ok := s.source.(*calendarInterval); ok && interval.begin.Day() > 28 && (interval.step.unit == "month" || interval.step.unit == "year") {
-		out = append(out, Warning{WarnShortMonths, fmt.Sprintf(
-			"counted from day %d: months without it fire on their last day instead", interval.begin.Day())})
+	if c, ok := s.source.(*calendarInterval); ok {
+		if _, months := c.step.length(); months > 0 && c.begin.Day() > 28 {
+			out = append(out, Warning{WarnShortMonths, fmt.Sprintf(
+				"the schedule counts from day %d; a month without that day fires on its last day instead", c.begin.Day())})
+		}
 	}
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
 		out = append(out, Warning{WarnDST, shift.message(s.spec.Timezone)})
 	}
 	switch first, ok := s.nextMilli(firstInstant); {
 	case !ok && s.spec.Calendar != nil:
-		out = append(out, Warning{WarnNoFire, "nothing fires between start_at and end_at that the calendar allows"})
+		out = append(out, Warning{WarnNoFire, "the calendar allows no fire between start_at and end_at"})
 	case !ok:
-		out = append(out, Warning{WarnNoFire, "nothing fires between start_at and end_at"})
+		out = append(out, Warning{WarnNoFire, "the schedule never fires between start_at and end_at"})
 	default:
 		gap := time.Duration(0)
 		if second, ok := s.nextMilli(first); ok {
@@ -111,7 +113,7 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 		}
 		if gap > 0 && gap <= s.spec.Jitter {
 			out = append(out, Warning{WarnJitter, fmt.Sprintf(
-				"jitter %s is not less than the %s between two fires, so some will run close together", s.spec.Jitter, gap)})
+				"jitter %s is not shorter than the %s between two fires, so some runs start close together", s.spec.Jitter, gap)})
 		}
 	}
 	return out
@@ -120,23 +122,27 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 func (s Shift) message(zone string) string {
 	switch s.Effect {
 	case EffectDoubled:
-		return fmt.Sprintf("%s comes twice in %s and fires twice (overlap both)", s.Local, zone)
+		return fmt.Sprintf("daylight saving repeats %s in %s, and the schedule fires both times (overlap both)", s.Local, zone)
 	case EffectMoved:
-		return fmt.Sprintf("%s does not exist in %s; it fires at %s instead (gap next)", s.Local, zone, s.At.Format(time.RFC3339))
+		return fmt.Sprintf("daylight saving skips %s in %s; the schedule fires at %s instead (gap next)",
+			s.Local, zone, s.At.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("%s does not exist in %s and does not fire; set gap to next, or choose another hour", s.Local, zone)
+	return fmt.Sprintf("daylight saving skips %s in %s, and the schedule does not fire; set gap to next, or choose another hour",
+		s.Local, zone)
 }
 
-// warnings examines a cron expression by itself.
+// warnings returns the warnings that follow from the cron expression alone.
 func (f *fields) warnings() []Warning {
 	out := slices.Clone(f.notes)
-	if dom := f.days.dom; dom != 0 && dom&(1<<29-1) == 0 && f.days.domLast|f.days.domLastW|f.days.domNear == 0 && !f.days.either {
-		out = append(out, Warning{WarnDay, "days 29 to 31 are missing in some months, which then do not fire; L is the last day of any month (quartz)"})
+	d := &f.days
+	if d.dom != 0 && d.dom&(1<<29-1) == 0 && d.domLast|d.domLastW|d.domNear == 0 && !d.either {
+		out = append(out, Warning{WarnDay,
+			"some months lack days 29 to 31, and the schedule does not fire in them; L is the last day of any month (quartz)"})
 	}
 	return out
 }
 
-// unevenSteps warns of steps over a whole field after which the next round starts early.
+// unevenSteps warns of steps over a whole field that do not divide its length.
 func (f *field) unevenSteps(tok token) []Warning {
 	if strings.IndexByte(tok.text, '/') < 0 {
 		return nil
@@ -151,7 +157,7 @@ func (f *field) unevenSteps(tok token) []Warning {
 		whole := base == "*" || base == "" || isNumber(base) && number(base) == f.low
 		if step := number(stepText); stepped && whole && step > 0 && size%step != 0 && f.name != fieldYear {
 			out = append(out, Warning{WarnStep, fmt.Sprintf(
-				"%s in the %s field: %d does not divide %d, so the last gap of each round is shorter; rate(...) is even",
+				"%s in the %s field: %d does not divide %d, so the last interval of each round is shorter; rate(...) fires evenly",
 				part, f.name, step, size)})
 		}
 	}

@@ -15,35 +15,35 @@ func TestDescribeIsPlainEnglishWithZoneAndOffset(t *testing.T) {
 	t.Parallel()
 	summer := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
 	for expr, want := range map[string]string{
-		"30 2 * * *":               "at 02:30 every day; Europe/Berlin (UTC+02:00)",
-		"0 9,17 * * 1-5":           "at 09:00 and 17:00 on Monday to Friday; Europe/Berlin (UTC+02:00)",
-		"*/5 * * * *":              "every 5 minutes every day; Europe/Berlin (UTC+02:00)",
-		"7/15 8-18 * * *":          "every 15 minutes from minute 7 of hour 8 to 18 every day; Europe/Berlin (UTC+02:00)",
-		"* * * * * ?":              "every second every day; Europe/Berlin (UTC+02:00)",
-		"0 0 12 L-2,15W * ? 2026":  "at 12:00 on 2 days before the last day and the weekday nearest to day 15 of the month in 2026; Europe/Berlin (UTC+02:00)",
-		"0 0 0 LW * ?":             "at 00:00 on the weekday nearest to the last day of the month; Europe/Berlin (UTC+02:00)",
-		"0 0 0 ? 1,6-8 6#3":        "at 00:00 on the third Friday of the month in January and June to August; Europe/Berlin (UTC+02:00)",
-		"0 0 0 ? * FRIL":           "at 00:00 on the last Friday of the month; Europe/Berlin (UTC+02:00)",
-		"0 0 13 * 5":               "at 00:00 on day 13 of the month or on Friday; Europe/Berlin (UTC+02:00)",
-		"rate(90 minutes)":         "every 1h30m0s of elapsed time; Europe/Berlin (UTC+02:00)",
-		"delay(30s)":               "30s after the end of the run before; Europe/Berlin (UTC+02:00)",
-		"at(2026-05-01T10:00:00)":  "once at 2026-05-01T08:00:00Z; Europe/Berlin (UTC+02:00)",
-		"every 3 months":           "every 3 months on the calendar, counted from 1970-01-01 01:00:00; Europe/Berlin (UTC+02:00)",
-		"every 5 minutes on MON":   "every 5 minutes on MON; Europe/Berlin (UTC+02:00)",
-		"cron(0 12 ? * MON-FRI *)": "at 12:00 on Monday to Friday; Europe/Berlin (UTC+02:00)",
-		"@yearly":                  "at 00:00 on day 1 of the month in January; Europe/Berlin (UTC+02:00)",
-		"0 0 1-5,10,12,14,16 * *":  "at 00:00 on day 1 to 5, 10, 12, 14 and 16 of the month; Europe/Berlin (UTC+02:00)",
-		"0 0 0 1 1 ? 2026-2030":    "at 00:00 on day 1 of the month in January in 2026 to 2030; Europe/Berlin (UTC+02:00)",
-		"5,35 * 9 * * ?":           "second 5 and 35 of every minute of hour 9 every day; Europe/Berlin (UTC+02:00)",
+		"30 2 * * *":               "at 02:30 every day",
+		"0 9,17 * * 1-5":           "at 09:00 and 17:00 on Monday to Friday",
+		"*/5 * * * *":              "every 5 minutes every day",
+		"7/15 8-18 * * *":          "every 15 minutes from minute 7 of hour 8 to 18 every day",
+		"* * * * * ?":              "every second every day",
+		"0 0 12 L-2,15W * ? 2026":  "at 12:00 on 2 days before the last day and the weekday nearest to day 15 of the month in 2026",
+		"0 0 0 LW * ?":             "at 00:00 on the weekday nearest to the last day of the month",
+		"0 0 0 ? 1,6-8 6#3":        "at 00:00 on the third Friday of the month in January and June to August",
+		"0 0 0 ? * FRIL":           "at 00:00 on the last Friday of the month",
+		"0 0 13 * 5":               "at 00:00 on day 13 of the month or on Friday",
+		"rate(90 minutes)":         "every 1h30m0s of elapsed time",
+		"delay(30s)":               "30s after the previous run ends",
+		"at(2026-05-01T10:00:00)":  "once at 2026-05-01T08:00:00Z",
+		"every 3 months":           "every 3 months on the calendar, counted from 1970-01-01 01:00:00",
+		"every 5 minutes on MON":   "every 5 minutes on MON",
+		"cron(0 12 ? * MON-FRI *)": "at 12:00 on Monday to Friday",
+		"@yearly":                  "at 00:00 on day 1 of the month in January",
+		"0 0 1-5,10,12,14,16 * *":  "at 00:00 on day 1 to 5, 10, 12, 14 and 16 of the month",
+		"0 0 0 1 1 ? 2026-2030":    "at 00:00 on day 1 of the month in January in 2026 to 2030",
+		"5,35 * 9 * * ?":           "second 5 and 35 of every minute of hour 9 every day",
 	} {
 		got := mustParse(t, schedule.Spec{Expression: expr, Timezone: "Europe/Berlin"}).Describe(summer)
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want+"; Europe/Berlin (UTC+02:00)", got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", expr, diff)
 		}
 	}
 }
 
-func TestWarningsNameWhatMaySurprise(t *testing.T) {
+func TestWarningsCoverSurprisingSchedules(t *testing.T) {
 	t.Parallel()
 	from := instant(t, "2026-01-01T00:00:00Z")
 	for expr, want := range map[string][]string{
@@ -70,7 +70,7 @@ func TestWarningsNameWhatMaySurprise(t *testing.T) {
 	}
 }
 
-func TestShiftsListsWhatDaylightSavingDoes(t *testing.T) {
+func TestShiftsListsEffectsOfDaylightSaving(t *testing.T) {
 	t.Parallel()
 	from, to := instant(t, "2026-01-01T00:00:00Z"), instant(t, "2027-01-01T00:00:00Z")
 	gap, overlap := instant(t, "2026-03-29T01:00:00Z"), instant(t, "2026-10-25T01:00:00Z")
@@ -78,14 +78,20 @@ func TestShiftsListsWhatDaylightSavingDoes(t *testing.T) {
 		spec schedule.Spec
 		want []schedule.Shift
 	}{
-		"skipped": {schedule.Spec{Expression: "30 2 * * *"}, []schedule.Shift{{gap, schedule.EffectSkipped, "2026-03-29T02:30:00"}}},
+		"skipped": {
+			schedule.Spec{Expression: "30 2 * * *"},
+			[]schedule.Shift{{gap, schedule.EffectSkipped, "2026-03-29T02:30:00"}},
+		},
 		"moved": {
 			schedule.Spec{Expression: "30 2 * * *", Gap: schedule.GapNext},
 			[]schedule.Shift{{gap, schedule.EffectMoved, "2026-03-29T02:30:00"}},
 		},
 		"doubled": {
 			schedule.Spec{Expression: "0 2 * * 0", Overlap: schedule.OverlapBoth},
-			[]schedule.Shift{{gap, schedule.EffectSkipped, "2026-03-29T02:00:00"}, {overlap, schedule.EffectDoubled, "2026-10-25T02:00:00"}},
+			[]schedule.Shift{
+				{gap, schedule.EffectSkipped, "2026-03-29T02:00:00"},
+				{overlap, schedule.EffectDoubled, "2026-10-25T02:00:00"},
+			},
 		},
 		"another hour":                 {schedule.Spec{Expression: "30 3 * * *"}, nil},
 		"every hour follows the clock": {schedule.Spec{Expression: "30 * * * *"}, nil},
@@ -132,7 +138,8 @@ func TestHashIsStableAndSpreads(t *testing.T) {
 	if len(seen) < 200 { // of 360 minutes; 600 draws leave about 68 of them empty
 		t.Errorf("%d triggers fire at only %d distinct minutes", triggers, len(seen))
 	}
-	if got := problemsOf(t, schedule.Spec{Expression: "H * * * *"}); len(got) != 1 || got[0] != "expression "+schedule.CodeCronHash {
+	if got := problemsOf(t, schedule.Spec{Expression: "H * * * *"}); len(got) != 1 ||
+		got[0] != "expression "+schedule.CodeCronHash {
 		t.Errorf("H without identity: %v, want %s", got, schedule.CodeCronHash)
 	}
 }
@@ -168,11 +175,12 @@ func TestDelayIsDeterministicAndBelowTheJitter(t *testing.T) {
 	}
 }
 
-func TestJitterLongerThanTheTimeBetweenFiresIsWarnedAbout(t *testing.T) {
+func TestJitterAsLongAsTheTimeBetweenFiresGivesAWarning(t *testing.T) {
 	t.Parallel()
 	for jitter, want := range map[time.Duration]bool{0: false, 59 * time.Second: false, time.Minute: true, time.Hour: true} {
 		s := mustParse(t, schedule.Spec{Expression: "* * * * *", Jitter: jitter, Identity: "a/b/c"})
-		warned := slices.ContainsFunc(s.Warnings(time.Unix(0, 0)), func(w schedule.Warning) bool { return w.Code == schedule.WarnJitter })
+		warned := slices.ContainsFunc(s.Warnings(time.Unix(0, 0)),
+			func(w schedule.Warning) bool { return w.Code == schedule.WarnJitter })
 		if warned != want {
 			t.Errorf("jitter %s on each minute: warned %v, want %v", jitter, warned, want)
 		}

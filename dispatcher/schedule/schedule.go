@@ -8,12 +8,12 @@ import (
 // Schedule is a checked schedule. It is immutable and safe for concurrent use.
 type Schedule struct {
 	spec Spec
-	// source produces what the expression says; fires is that without what is excluded.
+	// source produces the instants of the expression; fires also applies the calendar.
 	source, fires source
 	// start and end are the inclusive bounds, in Unix milliseconds.
 	start, end int64
-	// last returns the end that the repeat count makes. It is found at first use, because
-	// for cron expressions it takes a walk.
+	// last returns the last instant that the repeat count allows; nil means no such limit. It is
+	// computed at first use, because a cron expression has to be walked for it.
 	last func() int64
 	// delay is the pause of a fixed delay, else 0.
 	delay time.Duration
@@ -40,7 +40,8 @@ func newSchedule(spec Spec, p *program) *Schedule {
 	}
 	s.fires = s.source
 	if spec.Calendar != nil {
-		s.fires = excluding{source: s.source, calendar: spec.Calendar, move: spec.OnExcluded == OnExcludedNextIncluded, start: s.start}
+		move := spec.OnExcluded == OnExcludedNextIncluded
+		s.fires = excluding{source: s.source, calendar: spec.Calendar, move: move, start: s.start}
 	}
 	repeats := int64(spec.RepeatCount)
 	switch iv, ok := s.fires.(interval); {
@@ -53,13 +54,13 @@ func newSchedule(spec Spec, p *program) *Schedule {
 	return s
 }
 
-// The bounds of what RFC 3339 can write, years 1 to 9999, in Unix milliseconds.
+// The years that RFC 3339 can express, 1 to 9999, in Unix milliseconds.
 const (
 	firstInstant = -62_135_596_800_000
 	lastInstant  = 253_402_300_799_999
 )
 
-// nth walks to the n-th instant strictly after a time. Parse bounds n, and with it the walk.
+// nth walks to the n-th instant strictly after a time. Parse bounds n and thereby the walk.
 func (s *Schedule) nth(after, n int64) int64 {
 	for range n {
 		next, ok := s.fires.next(after)
@@ -71,20 +72,20 @@ func (s *Schedule) nth(after, n int64) int64 {
 	return after
 }
 
-// Spec returns the spec the schedule was made from, with dialect and timezone filled in.
+// Spec returns the spec of the schedule, with dialect and timezone filled in.
 func (s *Schedule) Spec() Spec { return s.spec }
 
 // In returns t on the wall clock of the schedule's zone.
 func (s *Schedule) In(t time.Time) time.Time {
 	z, err := zone(s.spec.Timezone)
 	if err != nil {
-		return t.UTC() // cannot be: the spec was parsed
+		return t.UTC() // impossible: Parse has checked the zone
 	}
 	return t.In(z.loc)
 }
 
 // Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false
-// when the schedule never fires again. The response depends on nothing but the spec and t.
+// when the schedule never fires again. The result depends only on the spec and t.
 func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {
 	ms, ok := s.nextMilli(floorMilli(t))
 	if !ok {
@@ -93,9 +94,9 @@ func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {
 	return time.UnixMilli(ms).UTC(), true
 }
 
-// Previous returns the last instant strictly before t, but none before 1970 or StartAt. Whether
-// the schedule had been made by then makes no difference, unless its instants count from then on.
-// A fixed delay has none: its instants follow from ends of runs.
+// Previous returns the last instant strictly before t, but none before 1970 or StartAt. The time
+// at which the schedule was made matters only if its instants are counted from that time.
+// A fixed delay has no previous instant, because its instants depend on when runs end.
 func (s *Schedule) Previous(t time.Time) (previous time.Time, ok bool) {
 	if s.delay > 0 {
 		return time.Time{}, false
@@ -105,8 +106,8 @@ func (s *Schedule) Previous(t time.Time) (previous time.Time, ok bool) {
 	if !ok {
 		return time.Time{}, false
 	}
-	// The last is in [found, high]. Halving that finds it among any number of instants, and
-	// stepping on from each that is found is quick where there are few.
+	// The last instant is in [found, high]. Halving finds it among any number of instants.
+	// Stepping forward from each instant found is quick where there are few.
 	for high := at - 1; ; {
 		next, ok := s.nextMilli(found)
 		if !ok || next >= at {
@@ -122,7 +123,7 @@ func (s *Schedule) Previous(t time.Time) (previous time.Time, ok bool) {
 	}
 }
 
-// someBefore returns an instant in (least, at), looked for further and further back.
+// someBefore returns an instant in (least, at). It searches further and further back.
 func (s *Schedule) someBefore(at, least int64) (int64, bool) {
 	for back := int64(1000); ; back *= 4 {
 		low := max(at-back, least)
@@ -136,16 +137,16 @@ func (s *Schedule) someBefore(at, least int64) (int64, bool) {
 }
 
 // Delay returns the jitter of the fire at an instant: how much later than scheduled it
-// should run, in [0, Spec.Jitter). It is a function of identity and instant alone. The
-// instant itself, by which the fire is known, does not move, so order and Next are as
-// without jitter.
+// should run, in [0, Spec.Jitter). It depends only on the identity and the instant. The
+// instant itself, which identifies the fire, does not move, so jitter changes neither the
+// order of fires nor Next.
 func (s *Schedule) Delay(at time.Time) time.Duration {
 	return hasher(s.spec.Identity).delay(floorMilli(at), s.spec.Jitter)
 }
 
-// FixedDelay returns the pause of a delay(...) expression. Such a schedule has one instant,
-// StartAt or Anchor plus the pause: anyone who runs it moves Anchor to the end of each run,
-// and counts the runs if RepeatCount bounds them.
+// FixedDelay returns the pause of a delay(...) expression. Such a schedule has one instant:
+// StartAt, or Anchor plus the pause. The caller moves Anchor to the end of each run, and
+// counts the runs if RepeatCount bounds them.
 func (s *Schedule) FixedDelay() (pause time.Duration, ok bool) { return s.delay, s.delay > 0 }
 
 // nextMilli is Next in Unix milliseconds.
@@ -176,8 +177,8 @@ func (s *Schedule) Between(a, b time.Time, limit int) []time.Time {
 	return out
 }
 
-// Count returns how many instants lie in (a, b], but at most limit. For intervals it is
-// arithmetic; for other dialects it takes as many steps as the response.
+// Count returns the number of instants in (a, b], but at most limit. For intervals it is
+// arithmetic; for other dialects it takes one step per instant.
 func (s *Schedule) Count(a, b time.Time, limit int) int {
 	from, to := floorMilli(a), floorMilli(b)
 	if iv, ok := s.fires.(interval); ok {
@@ -195,7 +196,7 @@ func (s *Schedule) Count(a, b time.Time, limit int) int {
 	return n
 }
 
-// floorMilli returns t in Unix milliseconds, rounded down and clamped to what can be written.
+// floorMilli returns t in Unix milliseconds, rounded down and clamped to the years 1 to 9999.
 func floorMilli(t time.Time) int64 {
 	switch {
 	case t.Year() < 1:

@@ -21,7 +21,7 @@ func mustParse(t rapid.TB, spec schedule.Spec) *schedule.Schedule {
 	return s
 }
 
-// utc writes instants for comparison.
+// utc formats instants for comparison.
 func utc(times []time.Time) []string {
 	var out []string
 	for _, at := range times {
@@ -32,7 +32,7 @@ func utc(times []time.Time) []string {
 
 var farFuture = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-func TestNext(t *testing.T) {
+func TestNextReturnsTheFirstInstantAfter(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		spec schedule.Spec
@@ -262,7 +262,7 @@ func TestCountOfALongIntervalIsImmediate(t *testing.T) {
 	}
 }
 
-func TestExtremeTimesAreAnswered(t *testing.T) {
+func TestNextHandlesExtremeTimes(t *testing.T) {
 	t.Parallel()
 	for _, expr := range []string{"* * * * *", "0 0 29 2 *", "rate(1s)", "at(2026-01-01T00:00:00Z)"} {
 		s := mustParse(t, schedule.Spec{Expression: expr, Timezone: "America/New_York"})
@@ -277,7 +277,7 @@ func TestExtremeTimesAreAnswered(t *testing.T) {
 	}
 }
 
-func TestCacheAnswersAsParse(t *testing.T) {
+func TestCacheReturnsTheSameAsParse(t *testing.T) {
 	t.Parallel()
 	cache := schedule.NewCache(3)
 	var wg sync.WaitGroup
@@ -313,7 +313,7 @@ func TestCacheAnswersAsParse(t *testing.T) {
 }
 
 // Go's ZoneBounds is wrong on the last day of leap years after 2037.
-func TestTheLastDayOfFarLeapYearsIsAnswered(t *testing.T) {
+func TestSchedulesFireOnTheLastDayOfFarLeapYears(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "Australia/Sydney", "America/New_York"} {
 		s := mustParse(t, schedule.Spec{Expression: "0 30 12 * * ?", Timezone: zone})

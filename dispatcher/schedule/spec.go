@@ -1,17 +1,19 @@
 package schedule
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
-// Spec is a schedule as a user writes it. The zero value of each field but Expression is a
-// default. Times are truncated to the millisecond. Specs are comparable with ==, but equal
-// instants in different locations differ there.
+// Spec is a schedule as a user writes it. For each field except Expression, the zero value
+// means the default. Times are truncated to the millisecond. Specs can be compared with ==,
+// but the same instant in two locations is not equal.
 type Spec struct {
 	// Expression is the schedule in its dialect, such as "0 0 2 * * ?" or "rate(5 minutes)".
 	Expression string
-	// Dialect says how to read Expression; empty recognises it.
+	// Dialect is the language of Expression; empty means that Parse recognises it.
 	Dialect Dialect
 	// Timezone is the IANA name of the zone whose wall clock cron expressions describe;
 	// empty means UTC.
@@ -21,33 +23,33 @@ type Spec struct {
 	// RepeatCount is how many times the schedule fires in total; 0 means no limit. Fires are
 	// counted from StartAt (inclusive) or, without it, from Anchor (exclusive).
 	RepeatCount int
-	// Anchor is when the schedule was made or last changed. Intervals without StartAt and
-	// repeat counts are counted from it. The zero time means the Unix epoch, which suits
-	// validation, where only the faults matter.
+	// Anchor is the time at which the schedule was made or last changed. Without StartAt,
+	// intervals and repeat counts are counted from it. The zero time means the Unix epoch,
+	// which is enough for validation, where only the problems matter.
 	Anchor time.Time
-	// Gap says what becomes of local times that daylight saving skips. Empty means GapSkip
-	// for cron expressions. One instant (dialect at) then fires when the gap ends, and a
-	// calendar interval fires as much later as the clock jumps, as in Quartz.
+	// Gap is the rule for local times that daylight saving skips. Empty means GapSkip for cron
+	// expressions; a single instant (dialect at) fires when the gap ends, and a calendar
+	// interval fires later by the length of the jump, as in Quartz.
 	Gap Gap
-	// Overlap says what becomes of local times that come twice. Empty means OverlapLast, but
+	// Overlap is the rule for local times that come twice. Empty means OverlapLast, but
 	// OverlapBoth for expressions whose hour field covers all 24 hours, and OverlapFirst for
-	// calendar intervals, as in Quartz. What fires once reads OverlapBoth as OverlapLast.
+	// calendar intervals, as in Quartz. Dialects that fire once treat OverlapBoth as OverlapLast.
 	Overlap Overlap
-	// DriftHour lets a calendar interval of days and longer keep the offset of its origin
-	// instead of the local hour, so that daylight saving moves its local time.
+	// DriftHour makes a calendar interval of days or longer units keep the UTC offset of its
+	// origin instead of the local hour, so that daylight saving moves its local time.
 	DriftHour bool
 	// Identity names the trigger, for example app/job/trigger. H in cron fields and Jitter
 	// hash it. H without an identity is a problem.
 	Identity string
-	// Calendar, if any, excludes fires; OnExcluded says what becomes of them, empty means
-	// OnExcludedSkip. Repeat counts count what fires, not what is excluded.
+	// Calendar excludes fires, unless it is nil. OnExcluded is the rule for excluded fires; empty
+	// means OnExcludedSkip. Repeat counts do not count excluded fires.
 	Calendar   *Calendar
 	OnExcluded OnExcluded
 	// Jitter is the upper bound of Schedule.Delay, 0 to 24h.
 	Jitter time.Duration
 }
 
-// Dialect is a way to write schedules.
+// Dialect is a language for schedules.
 type Dialect string
 
 // The dialects.
@@ -57,7 +59,7 @@ const (
 	DialectInterval Dialect = "interval" // rate(5 minutes), rate(1h30m), @every 2s: elapsed time
 	DialectAt       Dialect = "at"       // at(2026-05-01T10:00:00+02:00): one instant
 	// DialectAWS is cron(m h dom mon dow year), rate(n unit) and at(local time), exactly as
-	// Amazon EventBridge Scheduler documents them.
+	// documented by Amazon EventBridge Scheduler.
 	DialectAWS Dialect = "aws"
 	// DialectCalendarInterval is Quartz's CalendarIntervalTrigger: "every 3 months" counted
 	// on the calendar from StartAt or Anchor.
@@ -67,7 +69,7 @@ const (
 	DialectDailyInterval Dialect = "daily_interval"
 )
 
-// Gap is a rule for local times that do not exist because the clock is put forward.
+// Gap is a rule for local times that do not exist because the clock is set forward.
 type Gap string
 
 // The gap rules.
@@ -76,7 +78,7 @@ const (
 	GapNext Gap = "next" // they fire together, at the first instant after the gap
 )
 
-// Overlap is a rule for local times that come twice because the clock is put back.
+// Overlap is a rule for local times that come twice because the clock is set back.
 type Overlap string
 
 // The overlap rules.
@@ -87,15 +89,15 @@ const (
 )
 
 const (
-	// maxRepeat bounds RepeatCount where the last instant must be found by walking.
+	// maxRepeat bounds RepeatCount where a walk has to find the last instant.
 	maxRepeat = 100_000
 	// maxRepeatInterval bounds it for intervals, where it is arithmetic.
 	maxRepeatInterval = 1_000_000_000
-	// maxJitter bounds Jitter: beyond a day, spreading is no longer what is meant.
+	// maxJitter bounds Jitter: nobody means to spread a fire over more than a day.
 	maxJitter = 24 * time.Hour
 )
 
-// checkBounds checks everything of s but expression, dialect, zone and DST rules.
+// checkBounds checks all fields of s except expression, dialect, zone and DST rules.
 func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
 	for _, bound := range []struct {
 		field string
@@ -107,7 +109,7 @@ func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
 	}
 	if !s.StartAt.IsZero() && !s.EndAt.IsZero() && s.StartAt.After(s.EndAt) {
 		errs.add("start_at", s.StartAt.Format(time.RFC3339), CodeWindowOrder,
-			"it is after end_at %s, so this never fires; swap them", s.EndAt.Format(time.RFC3339))
+			"it is after end_at %s, so the schedule never fires; swap the two", s.EndAt.Format(time.RFC3339))
 	}
 	if s.Jitter < 0 || s.Jitter > maxJitter {
 		errs.add("jitter", s.Jitter.String(), CodeJitterRange, "not in 0s-%s", maxJitter)
@@ -117,11 +119,11 @@ func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
 		most = maxRepeatInterval
 	}
 	if s.RepeatCount < 0 || s.RepeatCount > most {
-		errs.addInt("repeat_count", s.RepeatCount, CodeRepeatRange, "not in 1-%d; leave it out for no limit", most)
+		errs.addInt("repeat_count", s.RepeatCount, CodeRepeatRange, "not in 1-%d; omit it for no limit", most)
 	}
 }
 
-// checkEnums checks dialect, gap and overlap; empty is right for each.
+// checkEnums checks dialect, gap, on_excluded and overlap. Each may be empty.
 func (s *Spec) checkEnums(errs *Errors) {
 	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
 		DialectCalendarInterval, DialectDailyInterval, DialectAt)
@@ -131,24 +133,13 @@ func (s *Spec) checkEnums(errs *Errors) {
 }
 
 func checkEnum[E ~string](errs *Errors, field string, value E, allowed ...E) {
-	if value == "" {
-		return
+	if value != "" && !slices.Contains(allowed, value) {
+		list := strings.ReplaceAll(strings.Trim(fmt.Sprint(allowed), "[]"), " ", ", ")
+		errs.add(field, string(value), CodeEnum, "not one of %s", list)
 	}
-	if slices.Contains(allowed, value) {
-		return
-	}
-	list := ""
-	for i, a := range allowed {
-		if i > 0 {
-			list += ", "
-		}
-		list += string(a)
-	}
-	errs.add(field, string(value), CodeEnum, "not one of %s", list)
 }
 
-// normalised returns s with its times in UTC and whole milliseconds, so that equal specs
-// are equal with ==.
+// normalised returns s with its times in UTC and whole milliseconds, so that == compares specs.
 func (s Spec) normalised() Spec {
 	for _, t := range []*time.Time{&s.StartAt, &s.EndAt, &s.Anchor} {
 		if !t.IsZero() {

@@ -17,8 +17,8 @@ import (
 // row is one line of a vector file, by column name.
 type row map[string]string
 
-// vectors reads a file of the shared vectors. They are facts computed by other schedulers,
-// kept outside this repository; without them the test is skipped.
+// vectors reads a file of the shared vectors. Other schedulers computed them, and they are kept
+// outside this repository. Without them the test is skipped.
 func vectors(t *testing.T, name string) []row {
 	t.Helper()
 	dir := os.Getenv("CARILLON_VECTORS")
@@ -119,7 +119,9 @@ func TestQuartzVectorsGiveTheExpectedTimes(t *testing.T) {
 			}
 		}
 		if f := strings.Fields(r["expr"]); !strings.Contains(f[1]+f[2], "*") {
-			spec := schedule.Spec{Expression: r["expr"], Timezone: r["zone"], Gap: schedule.GapNext, Overlap: schedule.OverlapFirst}
+			spec := schedule.Spec{
+				Expression: r["expr"], Timezone: r["zone"], Gap: schedule.GapNext, Overlap: schedule.OverlapFirst,
+			}
 			if diff := cmp.Diff(r.want("cronie", "quartz"), r.fires(t, spec)); diff != "" {
 				t.Errorf("%s %q in %s, cronie (-want +got):\n%s", r["id"], r["expr"], r["zone"], diff)
 			}
@@ -137,7 +139,9 @@ func TestUnixVectorsGiveTheExpectedTimes(t *testing.T) {
 			}
 		}
 		if f := strings.Fields(r["expr"]); !strings.Contains(f[0]+f[1], "*") {
-			spec := schedule.Spec{Expression: r["expr"], Timezone: r["zone"], Gap: schedule.GapNext, Overlap: schedule.OverlapFirst}
+			spec := schedule.Spec{
+				Expression: r["expr"], Timezone: r["zone"], Gap: schedule.GapNext, Overlap: schedule.OverlapFirst,
+			}
 			if diff := cmp.Diff(r["expected"], r.fires(t, spec)); diff != "" {
 				t.Errorf("%s %q in %s, cronie (-want +got):\n%s", r["id"], r["expr"], r["zone"], diff)
 			}
@@ -145,7 +149,7 @@ func TestUnixVectorsGiveTheExpectedTimes(t *testing.T) {
 	}
 }
 
-func TestInvalidVectorsAreRejectedWithFieldTextAndFault(t *testing.T) {
+func TestInvalidVectorsAreRejectedWithFieldTextAndCode(t *testing.T) {
 	t.Parallel()
 	for name, dialect := range map[string]schedule.Dialect{
 		"invalid.tsv":      schedule.DialectQuartz,
@@ -164,7 +168,8 @@ func TestInvalidVectorsAreRejectedWithFieldTextAndFault(t *testing.T) {
 				}
 				t.Logf("%s\t%v", r["id"], err)
 				for _, f := range problems {
-					if f.Field != "expression" || f.Code == schedule.CodeCronNever || !strings.Contains(f.Message, strconv.Quote(r["expr"])) {
+					if f.Field != "expression" || f.Code == schedule.CodeCronNever ||
+						!strings.Contains(f.Message, strconv.Quote(r["expr"])) {
 						t.Errorf("%s: %q: got field %s, code %s, message %q", r["id"], r["expr"], f.Field, f.Code, f.Message)
 					}
 				}
@@ -173,7 +178,7 @@ func TestInvalidVectorsAreRejectedWithFieldTextAndFault(t *testing.T) {
 	}
 }
 
-func TestQuartzOwnTestsHold(t *testing.T) {
+func TestExpectationsOfQuartzTestsHold(t *testing.T) {
 	t.Parallel()
 	for _, r := range vectors(t, "quartz-tests.tsv") {
 		s, err := schedule.Parse(schedule.Spec{Expression: r["expr"], Dialect: schedule.DialectQuartz})
@@ -214,21 +219,22 @@ func TestAWSVectorsGiveTheExpectedTimes(t *testing.T) {
 	}
 }
 
-// quartzProblems are rows in which Quartz contradicts its own documentation, with what we
-// answer instead. They slipped through the filter that the vectors' README describes.
+// quartzProblems are rows in which Quartz contradicts its own documentation, with our first
+// instant instead. The filter that the README of the vectors describes has missed them.
 var quartzProblems = map[string]struct{ why, first string }{
 	"c0367": {"Quartz skips the day only when asked from within the hour before the gap", "2012-09-29T14:00:00Z"},
 	"c0388": {"Quartz keeps the hour but loses the minute where the clock jumps by 30 minutes", "2029-10-04T15:47:00Z"},
 	"d0202": {"Quartz skips the day after a day whose span lies in a gap", "2027-03-15T06:10:00Z"},
 }
 
-// checkQuartz compares with Quartz, or with ours where Quartz is wrong.
+// checkQuartz compares with Quartz, or with quartzProblems if Quartz is wrong.
 func (r row) checkQuartz(t *testing.T, spec schedule.Spec) {
 	t.Helper()
 	got := r.fires(t, spec)
 	if problem, ok := quartzProblems[r["id"]]; ok {
 		if first, _, _ := strings.Cut(got, ","); first != problem.first || got == r["quartz"] {
-			t.Errorf("%s %q in %s: first is %s, want %s: %s", r["id"], spec.Expression, spec.Timezone, first, problem.first, problem.why)
+			t.Errorf("%s %q in %s: first is %s, want %s: %s",
+				r["id"], spec.Expression, spec.Timezone, first, problem.first, problem.why)
 		}
 		return
 	}

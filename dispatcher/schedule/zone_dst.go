@@ -2,11 +2,11 @@ package schedule
 
 import "math"
 
-// zoned turns the local times of a wall clock into instants, in Unix seconds. It is the one
-// place that knows about daylight saving.
+// zoned turns the local times of a wall clock into instants, in Unix seconds. Only this file
+// knows about daylight saving.
 //
-// Zone rules cut time into periods of constant offset. Inside a period the two clocks run
-// side by side; at its end the local clock jumps forward (a gap) or back (an overlap).
+// Zone rules cut time into periods of constant offset. Inside a period both clocks run
+// in parallel; at its end the local clock jumps forward (a gap) or back (an overlap).
 type zoned struct {
 	wall    *wallClock
 	zone    *timeZone
@@ -14,14 +14,14 @@ type zoned struct {
 	overlap Overlap
 }
 
-// reach is more than any two offsets of one zone differ. Instants that are farther than
-// this from a jump of the local clock are not concerned by it.
+// reach exceeds the difference of any two offsets of one zone, in seconds. A jump of the local
+// clock does not affect instants that are farther away than this.
 const reach = 48 * 3600
 
 func (z *zoned) periodAt(instant int64) period { return z.zone.at(instant) }
 
-// next returns the first instant of the schedule at or after from. Each round moves from
-// forward, past a jump of the clock at least or to the eve of the next local time.
+// next returns the first instant of the schedule at or after from. Each round moves from forward,
+// either past a jump of the clock or close to the next local time.
 func (z *zoned) next(from int64) (int64, bool) {
 	for {
 		p := z.periodAt(from)
@@ -39,7 +39,7 @@ func (z *zoned) next(from int64) (int64, bool) {
 			continue
 		}
 		if p.end-from > reach {
-			// No local time before the next jump, and none that it could repeat.
+			// There is no local time before the next jump, and none that the jump could repeat.
 			if !ok {
 				return 0, false
 			}
@@ -55,22 +55,21 @@ func (z *zoned) next(from int64) (int64, bool) {
 	}
 }
 
-// skippedBefore tells whether the jump at the start of p skips a local time of the schedule.
+// skippedBefore reports whether the jump at the start of p skips a local time of the schedule.
 func (z *zoned) skippedBefore(p period) bool {
 	local, ok := z.wall.next(p.start + z.periodAt(p.start-1).offset - 1)
 	return ok && local < p.start+p.offset
 }
 
-// superseded tells whether the overlap rule gives a local time to another of its passes
-// than the one at instant, which lies in p. If so, retry is the first instant at which this
-// is no longer certain.
+// superseded reports whether the overlap rule chooses another pass of a local time than the one
+// at instant, which lies in p. If so, retry is the first instant at which that may change.
 func (z *zoned) superseded(local, instant int64, p period) (retry int64, repeated bool) {
 	switch z.overlap {
 	case OverlapLast:
 		for q := p; q.end-instant <= reach; {
 			q = z.periodAt(q.end)
-			// The same offset gives the same instant, which is no other pass: Go's periods
-			// overlap at the ends of years.
+			// Go's periods overlap at the ends of years. The same offset gives the same instant,
+			// which is not another pass.
 			if other := local - q.offset; other > instant && q.start <= other && other < q.end {
 				return instant + min(p.end-instant, q.end-other), true
 			}
@@ -84,4 +83,44 @@ func (z *zoned) superseded(local, instant int64, p period) (retry int64, repeate
 		}
 	}
 	return 0, false
+}
+
+// moment holds the instants, in Unix seconds, at which the local clock shows one local time.
+type moment struct {
+	// first and last are the first and the last pass. They are equal if there is only one.
+	first, last int64
+	// gap is set if the local time does not exist. Then first and last are the end of the gap,
+	// and shifted is as long after it as the local time is after the beginning of the gap.
+	gap     bool
+	shifted int64
+}
+
+// momentOf resolves a local time, in seconds as if it were UTC, to Unix seconds.
+func (z *zoned) momentOf(local int64) moment {
+	m := moment{first: math.MinInt64}
+	var before period
+	for p := z.periodAt(local - reach); ; p = z.periodAt(p.end) {
+		switch instant := local - p.offset; {
+		case instant < p.start && m.first == math.MinInt64:
+			// The clock has passed this time without showing it.
+			return moment{first: p.start, last: p.start, gap: true, shifted: local - before.offset}
+		case p.start <= instant && instant < p.end:
+			if m.first == math.MinInt64 {
+				m.first = instant
+			}
+			m.last = instant
+		}
+		if p.end > local+reach {
+			return m
+		}
+		before = p
+	}
+}
+
+// pick returns the pass that an overlap rule chooses.
+func (m moment) pick(overlap Overlap) int64 {
+	if overlap == OverlapFirst {
+		return m.first
+	}
+	return m.last
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// What a problem of ours, or of an administrator, does to a ledger is found.
-func TestAuditFindsWhatTheLedgerLostOrDoubled(t *testing.T) {
+// Verify finds damage to a ledger by a bug or by an administrator.
+func TestVerifyFindsLostAndDoubledRuns(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, newFile(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, pgtest.New(t))) })
@@ -43,16 +43,16 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 		must(t, err)
 		prev = minute(n)
 	}
-	audit := func() verify.Trigger {
+	compare := func() verify.Trigger {
 		t.Helper()
 		page, err := verify.Ledger(t.Context(), s, verify.Query{App: "app", Now: minute(7), Page: dispatcher.Page{Limit: 10}})
 		must(t, err)
 		if len(page.Items) != 1 {
-			t.Fatalf("audit: got %+v, want one trigger", page.Items)
+			t.Fatalf("verify: got %+v, want one trigger", page.Items)
 		}
 		return page.Items[0]
 	}
-	if got := audit(); got.Unexplained != 0 || got.Runs != 6 || got.Open != 1 {
+	if got := compare(); got.Unexplained != 0 || got.Runs != 6 || got.Open != 1 {
 		t.Fatalf("before: got %+v, want six runs and an open fire", got)
 	}
 	id := dispatcher.TriggerID("app", "job", "tick")
@@ -68,7 +68,7 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 		{At: minute(2), Kind: verify.DiscrepancyMissing}, {At: minute(4), Kind: verify.DiscrepancyMissing},
 		{At: minute(4).Add(time.Millisecond), Kind: verify.DiscrepancyUnexpected}, {At: minute(5), Kind: verify.DiscrepancyDoubled},
 	}
-	got := audit()
+	got := compare()
 	if diff := cmp.Diff(want, got.Discrepancies); diff != "" || got.Unexplained != 4 || got.Unchecked != "" {
 		t.Errorf("after: got %+v (-want +got):\n%s", got, diff)
 	}
@@ -76,14 +76,14 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 	if err != nil || e.Verdict != verify.VerdictMissing {
 		t.Errorf("explain: got %+v, %v, want missing", e, err)
 	}
-	// Under other rules of daylight saving the instants may have been others.
+	// With other daylight saving rules, the scheduled times may have been different.
 	must(t, store.Exec(t.Context(), s, `UPDATE trigger_revisions SET zones = 'older'`))
-	if got := audit(); got.Unexplained != 0 || got.Unchecked == "" {
+	if got := compare(); got.Unexplained != 0 || got.Unchecked == "" {
 		t.Errorf("with another time zone database: got %+v, want it unchecked", got)
 	}
-	// A definition that nobody can read stops no audit.
+	// An unreadable definition does not stop verify.
 	must(t, store.Exec(t.Context(), s, `UPDATE trigger_revisions SET expression = 'x', zones = '`+schedule.ZonesVersion()+`'`))
-	if got := audit(); got.Unexplained != 0 || got.Unchecked == "" {
+	if got := compare(); got.Unexplained != 0 || got.Unchecked == "" {
 		t.Errorf("with an unreadable definition: got %+v, want it unchecked", got)
 	}
 	if e, err = verify.Explain(t.Context(), s, verify.ExplainQuery{App: "app", Job: "job", Trigger: "tick", At: minute(2), Now: minute(7)}); err != nil || e.Verdict != verify.VerdictUnknown {

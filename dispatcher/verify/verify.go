@@ -216,7 +216,8 @@ type scheduled struct {
 
 // evaluate returns at most limit scheduled times of a trigger between two times.
 func evaluate(
-	ctx context.Context, schedules *dispatcher.PastSchedules, history *dispatcher.TriggerHistory, from, to time.Time, limit int,
+	ctx context.Context, schedules *dispatcher.PastSchedules, history *dispatcher.TriggerHistory, from, to time.Time,
+	limit int,
 ) (*scheduled, error) {
 	t := &scheduled{trigger: history.Name}
 	for _, s := range history.Spans() {

@@ -6,7 +6,7 @@ terraform {
   }
 }
 
-# The token is best left to the environment variable CARILLON_TOKEN.
+# Set the token in the environment variable CARILLON_TOKEN, which keeps it out of files.
 provider "carillon" {
   endpoint = "https://carillon.internal:8080"
 }

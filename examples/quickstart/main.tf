@@ -1,7 +1,7 @@
-# Three jobs that ring a local receiver. "make dev" applies this; by hand, set
-# CARILLON_ENDPOINT and CARILLON_TOKEN (made by "carillon token create") and run
-# "terraform apply", with a node that was started with --egress-loopback. A provider that was built here rather than installed is found by a file
-# that TF_CLI_CONFIG_FILE names; see docs/how-to/run-nodes.md.
+# Three jobs that call a receiver on this machine. "make dev" applies them. To apply them yourself,
+# start a node with --egress-loopback, set CARILLON_ENDPOINT and CARILLON_TOKEN (created by
+# "carillon token create"), and run "terraform apply". If you built the provider here instead of
+# installing it, TF_CLI_CONFIG_FILE must name a file that says where it is; see docs/how-to/run-nodes.md.
 
 terraform {
   required_providers {
@@ -14,13 +14,13 @@ terraform {
 # Endpoint and token come from CARILLON_ENDPOINT and CARILLON_TOKEN.
 provider "carillon" {}
 
-# An app is a namespace of jobs. With enabled = false none of them fires until it is true again.
+# An app is a namespace of jobs. While its enabled is false, none of them fires.
 resource "carillon_app" "quickstart" {
   name        = "quickstart"
   description = "Jobs that ring a receiver on this machine"
 }
 
-# An interval measures elapsed time from when it is declared.
+# An interval counts elapsed time from the moment the job is created.
 resource "carillon_job" "heartbeat" {
   app  = carillon_app.quickstart.name
   name = "heartbeat"
@@ -32,10 +32,10 @@ resource "carillon_job" "heartbeat" {
     }
   }
 
-  # Any JSON; it becomes the body of the request.
+  # Any JSON. It is the body of the request.
   payload = jsonencode({ hello = "from Terraform" })
 
-  # The name of a trigger is yours to choose; a job may have many.
+  # A job can have many triggers. You choose their names.
   triggers = {
     often = {
       expression = var.heartbeat_expression
@@ -43,7 +43,7 @@ resource "carillon_job" "heartbeat" {
   }
 }
 
-# Quartz: seconds come first, and one of the two day fields is "?".
+# A Quartz expression: seconds come first, and one of the two day fields is "?".
 resource "carillon_job" "poll" {
   app  = carillon_app.quickstart.name
   name = "poll"
@@ -62,7 +62,7 @@ resource "carillon_job" "poll" {
   }
 }
 
-# Unix cron, by the wall clock of a time zone.
+# A Unix cron expression, in the local time of a time zone.
 resource "carillon_job" "minutely" {
   app  = carillon_app.quickstart.name
   name = "minutely"
@@ -81,7 +81,8 @@ resource "carillon_job" "minutely" {
   }
 }
 
-# One instant, if there is one: terraform apply -var one_shot_at=2030-01-01T00:00:00Z
+# A single instant, created only on request:
+# terraform apply -var one_shot_at=2030-01-01T00:00:00Z
 resource "carillon_job" "once" {
   count = var.one_shot_at == null ? 0 : 1
 

@@ -1,7 +1,7 @@
-# Fire times are left out on purpose: they move with time, and an output that changes would
-# make every plan say so.
+# The output leaves out fire times on purpose: they change with time, and every plan would show a
+# changed output.
 output "jobs" {
-  description = "The jobs by import id, and what they ring."
+  description = "The URL that each job calls, by the job's import id."
   value = {
     for job in concat(
       [carillon_job.heartbeat, carillon_job.poll, carillon_job.minutely],

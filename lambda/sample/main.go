@@ -1,5 +1,5 @@
 // Command sample is a Lambda function that Carillon invokes. It adds up the numbers of its payload,
-// once for each event: an event that comes again gets the response that it got before.
+// once for each event. If an event comes again, it returns the stored result.
 package main
 
 import (
@@ -16,11 +16,11 @@ import (
 // order is the payload.
 type order struct {
 	Amounts []int `json:"amounts"`
-	// Fail lets the function fail, to see what becomes of that.
+	// Fail makes the function fail, to show how Carillon handles that.
 	Fail bool `json:"fail"`
 }
 
-// receipt is the response. Calls tells how often this instance has done the work.
+// receipt is the result. Calls counts how often this instance has done the work.
 type receipt struct {
 	Run   string `json:"run"`
 	Total int    `json:"total"`
@@ -38,7 +38,7 @@ func main() {
 		if o.Fail {
 			return nil, errors.New("told to fail")
 		}
-		calls++ // an instance has one invocation at a time
+		calls++ // an instance handles one invocation at a time
 		r := receipt{Run: event.Carillon.Run, Calls: calls}
 		for _, amount := range o.Amounts {
 			r.Total += amount

@@ -36,7 +36,7 @@ type cli struct {
 	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
 	Explain  explainCommand  `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
-	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if a scheduled time has neither a run nor a decision."`
+	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
 	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
 	Rollback rollbackCommand `cmd:"" help:"Resume after a restore or failover lost committed data."`
 	Runs     runCommand      `cmd:"" name:"run" help:"Show a run."`

@@ -23,7 +23,7 @@ type verifyCommand struct {
 // verifyPage is the number of jobs per request.
 const verifyPage = 200
 
-// Run prints one line per trigger, and fails if a scheduled time has neither a run nor a decision.
+// Run prints one line per trigger, and fails if schedule and ledger disagree at a scheduled time.
 func (v *verifyCommand) Run(ctx context.Context, c console) error {
 	query := verify.Query{App: v.App, Page: dispatcher.Page{Limit: verifyPage}}
 	for text, into := range map[*string]*time.Time{&v.From: &query.From, &v.To: &query.To} {
@@ -81,8 +81,8 @@ func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) erro
 	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tNOTE")
 	for _, one := range all {
-		fmt.Fprintf(table, "%s/%s\t%d\t%d\t%d\t%d\t%d\t%s\n", one.Job, one.Trigger, one.Scheduled, one.Runs, one.Misfired,
-			one.Open, one.Unexplained, one.Unchecked)
+		fmt.Fprintf(table, "%s/%s\t%d\t%d\t%d\t%d\t%d\t%s\n", one.Job, one.Trigger,
+			one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Unchecked)
 		unexplained += one.Unexplained
 	}
 	if err := table.Flush(); err != nil {
@@ -94,7 +94,7 @@ func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) erro
 		}
 	}
 	if unexplained > 0 {
-		return fmt.Errorf("%d scheduled times have neither a run nor a decision; ask carillon explain %s/JOB/TRIGGER INSTANT about each",
+		return fmt.Errorf("discrepancies between schedules and ledger: %d; carillon explain %s/JOB/TRIGGER INSTANT says more about each",
 			unexplained, v.App)
 	}
 	return nil

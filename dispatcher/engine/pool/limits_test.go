@@ -19,9 +19,9 @@ func TestLimitsKeepOneAppAndOneHostFromTakingAll(t *testing.T) {
 		why  string
 	}{
 		{QueueKey{App: "a", Host: "x"}, 4, "the host's"},
-		{QueueKey{App: "a", Host: "y"}, 2, "what is left of the app's"},
-		{QueueKey{App: "b", Host: "y"}, 2, "what is left of the host's"},
-		{QueueKey{App: "b", Host: "z"}, 2, "what is left of all"},
+		{QueueKey{App: "a", Host: "y"}, 2, "the rest of the app's"},
+		{QueueKey{App: "b", Host: "y"}, 2, "the rest of the host's"},
+		{QueueKey{App: "b", Host: "z"}, 2, "the rest of all"},
 		{QueueKey{App: "c", Host: "z"}, 0, "none"},
 	} {
 		if got := fill(tt.in); got != tt.want {
@@ -29,11 +29,11 @@ func TestLimitsKeepOneAppAndOneHostFromTakingAll(t *testing.T) {
 		}
 	}
 	if !l.release(QueueKey{App: "a", Host: "x"}) || !l.admit(QueueKey{App: "a", Host: "x"}) {
-		t.Error("a place that was given back is not to be had again")
+		t.Error("a released place could not be taken again")
 	}
 }
 
-// Under load what has to wait leaves in batches, not one by one.
+// Under load, waiting fires leave in batches, not one by one.
 func TestLimitsInBatchesOpenWhenAnEighthIsFree(t *testing.T) {
 	t.Parallel()
 	l, in := newLimits(80, 80, 80, true), QueueKey{App: "a", Host: "x"}
@@ -62,7 +62,7 @@ func TestSharesDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// What catches up takes a quarter of the places at most; what is on time may take all.
+// Catching up takes at most a quarter of the places. Fires on time may take all.
 func TestCatchUpLeavesPlacesForFiresOnTime(t *testing.T) {
 	t.Parallel()
 	l := newLimits(8, 8, 8, false)
@@ -78,7 +78,7 @@ func TestCatchUpLeavesPlacesForFiresOnTime(t *testing.T) {
 		}
 	}
 	if !l.release(late) || l.late.n != 1 || l.total.n != 7 {
-		t.Errorf("after a place was given back %d are taken, %d by what catches up; want 7 and 1", l.total.n, l.late.n)
+		t.Errorf("after a place was given back %d are taken, %d of them late; want 7 and 1", l.total.n, l.late.n)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestHostKeepsToItsOwnLimit(t *testing.T) {
 		t.Errorf("%d places were taken, want 2, and others to find theirs", taken)
 	}
 	if !l.release(in) || !l.admit(in) || l.admit(in) {
-		t.Error("a place that was given back is not one place")
+		t.Error("a released place is not exactly one place")
 	}
 	claimed := newLimits(10, 10, 5, true)
 	for n := range 3 {

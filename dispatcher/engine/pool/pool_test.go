@@ -126,7 +126,7 @@ func TestPoolReservesOnlyTheRoomItHas(t *testing.T) {
 		select {
 		case <-p.freed:
 		default:
-			t.Error("nobody was told that there is room again")
+			t.Error("the pool did not announce that it has room again")
 		}
 		if got := p.Reserve(5, false).Places; got != 5 {
 			t.Errorf("room = %d, want the limit of 5", got)
@@ -194,7 +194,7 @@ func TestOverfullPoolStillDrains(t *testing.T) {
 		p.Enqueue(held(runs(50)), Reservation{Places: 4})
 		synctest.Wait()
 		if got := p.Reserve(1, false).Places; got != 0 {
-			t.Errorf("%d places were promised in an overdrawn pool", got)
+			t.Errorf("%d places were reserved in an overfull pool", got)
 		}
 		notAttempted := p.TakeNotAttempted()
 		if cut, _ := p.Drain(time.Second); len(notAttempted) != 48 || cut != 2 {
@@ -229,7 +229,9 @@ func TestPoolGrowsUnderLoadAndShrinksWhenIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p := startPool(t, Options{MinWorkers: 2, Workers: 64, AppWorkers: 64, HostWorkers: 64, Queue: 64}, func(context.Context, testRun) { <-release })
+		o := fixed(64, 64)
+		o.MinWorkers = 2
+		p := startPool(t, o, func(context.Context, testRun) { <-release })
 		p.Enqueue(held(runs(64)), Reservation{})
 		synctest.Wait()
 		if got := p.Workers(); got != 2 {
@@ -245,7 +247,7 @@ func TestPoolGrowsUnderLoadAndShrinksWhenIdle(t *testing.T) {
 			if got := p.Workers(); got != 2 || p.Held() != 0 {
 				t.Errorf("%d workers when idle for long, want 2; %d runs are held", got, p.Held())
 			}
-			// Those that waited without end have another run, and so a time, before there are more.
+			// The workers that waited without end get a run, and an idle time again, before there are more.
 			p.Enqueue(held(runs(16)), Reservation{})
 		}
 		p.TakeNotAttempted()
@@ -253,7 +255,7 @@ func TestPoolGrowsUnderLoadAndShrinksWhenIdle(t *testing.T) {
 	})
 }
 
-// What hangs makes way: it moves to a share of its own, and so do later runs of its job.
+// A run that hangs moves to the slow share, and so do later runs of its job.
 func TestHangingRunsLeaveRoomForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -305,7 +307,7 @@ func TestJobIsSlowUntilAMinuteWithoutManySlowAttempts(t *testing.T) {
 	}
 }
 
-// Lanes overtake each other, and the runs of a trigger must not.
+// Queues overtake each other, but the runs of a trigger must not.
 func TestRunsStayInOrderWhenTheirJobBecomesSlowOrRecovers(t *testing.T) {
 	t.Parallel()
 	for name, firstIsSlow := range map[string]bool{"becomes slow": false, "recovers": true} {
@@ -321,7 +323,7 @@ func TestRunsStayInOrderWhenTheirJobBecomesSlowOrRecovers(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 				})
 				all := held(runs(5))
-				// One keeps the share busy in which the next waits, of the slow one both workers.
+				// Keep the share busy in which the next run waits; the slow share has two workers.
 				busy := 1
 				if firstIsSlow {
 					busy = 2
@@ -345,14 +347,14 @@ func TestRunsStayInOrderWhenTheirJobBecomesSlowOrRecovers(t *testing.T) {
 				p.TakeNotAttempted()
 				p.Drain(time.Second)
 				if p.places.claimed.total() != 0 || len(p.order) != 0 {
-					t.Errorf("%d places and %d triggers in line are left", p.places.claimed.total(), len(p.order))
+					t.Errorf("%d places and %d queued triggers are left", p.places.claimed.total(), len(p.order))
 				}
 			})
 		})
 	}
 }
 
-// What is on time overtakes what other triggers catch up, but nothing of its own.
+// A run on time overtakes the late runs of other triggers, but none of its own.
 func TestCatchUpIsOvertakenOnlyByOtherTriggers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -371,6 +373,7 @@ func TestCatchUpIsOvertakenOnlyByOtherTriggers(t *testing.T) {
 			p.Enqueue([]*testRun{all[i]}, Reservation{})
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		want := []int64{0, 2, 3, 4, 5, 1}
 		if diff := cmp.Diff(want, order); diff != "" {
 			t.Errorf("begun (-want +got):\n%s", diff)
@@ -378,7 +381,7 @@ func TestCatchUpIsOvertakenOnlyByOtherTriggers(t *testing.T) {
 		p.TakeNotAttempted()
 		p.Drain(time.Second)
 		if p.places.claimed.total() != 0 || p.places.claimed.fast.late.n != 0 {
-			t.Errorf("%d places are left, %d of them of what catches up", p.places.claimed.total(), p.places.claimed.fast.late.n)
+			t.Errorf("%d places are still taken, %d of them late", p.places.claimed.total(), p.places.claimed.fast.late.n)
 		}
 	})
 }

@@ -79,7 +79,7 @@ func TestRefusedQueueDelaysNoOther(t *testing.T) {
 	}
 }
 
-// Whatever is pushed, refused and removed: everything leaves once, and each lane in order.
+// Every item leaves once, and each queue in order, whatever is pushed, refused or removed.
 func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -88,7 +88,7 @@ func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 			n  int
 		}
 		q := NewFairQueue[item]()
-		lanes := rapid.Custom(func(t *rapid.T) QueueKey {
+		queues := rapid.Custom(func(t *rapid.T) QueueKey {
 			return QueueKey{
 				App: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "app"), Host: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "host"),
 				Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
@@ -104,13 +104,13 @@ func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
-				refused := lanes.Draw(t, "refused")
+				refused := queues.Draw(t, "refused")
 				note(q.Take(rapid.IntRange(0, 5).Draw(t, "limit"), func(in QueueKey) bool { return in != refused }))
 			case 1:
 				gone := rapid.IntRange(0, 60).Draw(t, "removed")
 				removed += len(q.Remove(func(i item) bool { return i.n == gone }))
 			default:
-				in := lanes.Draw(t, "lane")
+				in := queues.Draw(t, "queue")
 				q.Push(item{in, pushed}, in, rapid.IntRange(0, 3).Draw(t, "weight"))
 				pushed++
 			}
@@ -121,7 +121,7 @@ func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 			total += len(numbers)
 			for i := 1; i < len(numbers); i++ {
 				if numbers[i] < numbers[i-1] {
-					t.Fatalf("lane %+v gave %v", in, numbers)
+					t.Fatalf("queue %+v gave %v", in, numbers)
 				}
 			}
 		}

@@ -13,12 +13,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 )
 
-// errInjected is what a store answers that was told to fail.
+// errInjected is the error of a call that fails by an injected fault.
 var errInjected = errors.New("injected")
 
-// faulty is a node's way to the store: its calls fail before they are executed, or after, take long
-// to get there or to be answered, are executed when their response is no longer awaited, so in
-// another order than they were made in, and may be held up or refused altogether.
+// faulty is a node's connection to the store. Calls fail before or after they are executed, arrive late,
+// respond late, or are executed when the node no longer waits for their response, and thus in another
+// order. All calls may be held up or refused.
 type faulty struct {
 	engine.Store
 	name  string
@@ -39,15 +39,15 @@ type faulty struct {
 	trapped  string
 }
 
-// fault is what goes wrong with a call.
+// fault is the way in which a call goes wrong.
 type fault string
 
 const (
 	before    fault = "before"    // fails without being executed
 	after     fault = "after"     // fails, and was executed
 	slow      fault = "slow"      // takes long to get to the store
-	late      fault = "late"      // is executed, and takes long to be answered
-	overtaken fault = "overtaken" // fails, and is executed later than what is called next
+	late      fault = "late"      // is executed, and responds late
+	overtaken fault = "overtaken" // fails, and is executed after later calls
 )
 
 var faults = []fault{before, after, slow, late, overtaken}
@@ -56,7 +56,7 @@ func newFaulty(w *world, name string, seed uint64) *faulty {
 	return &faulty{Store: w.store, name: name, seed: seed, clock: w.clock, longest: w.longest, begun: w.begun, injected: map[fault]int{}}
 }
 
-// fate is what becomes of one call.
+// fate is how one call goes.
 type fate struct {
 	fault fault         // empty: nothing goes wrong
 	takes time.Duration // to get to the store
@@ -68,7 +68,7 @@ const usual = 20 * time.Millisecond
 
 // fateOf draws the fate of a call of a method: from the seed, the node, the method and the time, so
 // that it does not depend on which goroutine comes first. Hardly two calls get to the store at
-// the same time, so that what they find there does not, either.
+// the same time, so what they find there does not depend on it, either.
 func (f *faulty) fateOf(method string) fate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +97,7 @@ func (f *faulty) gate() {
 	}
 }
 
-// freeze halts all calls, and what waits for their responses, until thaw.
+// freeze halts all calls and responses until thaw.
 func (f *faulty) freeze() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,8 +128,10 @@ func (f *faulty) set(what *bool, to bool) {
 	*what = to
 }
 
-// crucial are the methods after which a node had better not stop, those that matter most more often.
-var crucial = []string{"Claim", "Claim", "Claim", "Begin", "Begin", "Settle", "Adopt", "Acquire", "Record", "ScheduleNext", "ReleaseSlots", "Heartbeat", "Lock"}
+// crucial are the methods after which a crash is dangerous, the most dangerous ones more often.
+var crucial = []string{
+	"Claim", "Claim", "Claim", "Begin", "Begin", "Settle", "Adopt", "Acquire", "Record", "ScheduleNext", "ReleaseSlots", "Heartbeat", "Lock",
+}
 
 // trapAt has do called when the next call of a method has been executed, before its response is seen.
 func (f *faulty) trapAt(method string, do func()) {
@@ -158,12 +160,12 @@ func (f *faulty) spring(method string) {
 func call[T any](ctx context.Context, f *faulty, method string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	f.gate()
-	defer f.gate() // a response is not seen by who is frozen
+	defer f.gate() // a frozen node does not see a response
 	fate := f.fateOf(method)
 	switch fate.fault {
 	case overtaken:
 		executing := context.WithoutCancel(ctx)
-		time.AfterFunc(fate.takes+fate.delay, func() { _, _ = do(executing) }) // nobody is there to see how it ends
+		time.AfterFunc(fate.takes+fate.delay, func() { _, _ = do(executing) }) // the node no longer waits for it
 		return none, errInjected
 	case slow:
 		fate.takes += fate.delay
@@ -202,8 +204,7 @@ func act(ctx context.Context, f *faulty, method string, do func(context.Context)
 	return err
 }
 
-// present is the database's clock where the store would ask SQLite's, which is not the
-// simulation's.
+// present is the simulated database's clock where the store would otherwise ask SQLite for the time.
 func (f *faulty) present(now time.Time) time.Time {
 	if now.IsZero() {
 		return f.clock()
@@ -223,7 +224,9 @@ func (f *faulty) Register(ctx context.Context, node dispatcher.Node, now time.Ti
 	return act(ctx, f, "Register", func(ctx context.Context) error { return f.Store.Register(ctx, node, f.present(now)) })
 }
 
-func (f *faulty) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error) {
+func (f *faulty) Heartbeat(
+	ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time,
+) (dispatcher.HeartbeatReply, error) {
 	return call(ctx, f, "Heartbeat", func(ctx context.Context) (dispatcher.HeartbeatReply, error) {
 		return f.Store.Heartbeat(ctx, id, report, f.present(now))
 	})
@@ -239,7 +242,9 @@ func (f *faulty) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat t
 	})
 }
 
-func (f *faulty) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (dispatcher.Node, error) {
+func (f *faulty) SetNodeState(
+	ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change,
+) (dispatcher.Node, error) {
 	return call(ctx, f, "SetNodeState", func(ctx context.Context) (dispatcher.Node, error) {
 		return f.Store.SetNodeState(ctx, id, state, change)
 	})
@@ -375,7 +380,7 @@ func (f *faulty) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 	return call(ctx, f, "Rollback", f.Store.Rollback)
 }
 
-// Listen loses hints, and passes some on twice.
+// Listen loses some notifications, and passes some on twice.
 func (f *faulty) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
 	return f.Store.Listen(ctx, func(one dispatcher.Notification) {
 		f.gate()

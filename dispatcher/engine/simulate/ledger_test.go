@@ -20,21 +20,22 @@ func newAuditor(w *world) *auditor { return &auditor{world: w, from: map[string]
 // exactly once, and nothing else. It returns how far behind the most overdue trigger is.
 func (a *auditor) account() (behind time.Duration) {
 	a.t.Helper()
-	armed := map[int64]dispatcher.DueTrigger{}
+	planned := map[int64]dispatcher.DueTrigger{}
 	for _, overdue := range []bool{false, true} {
-		due, err := a.store.Due(a.t.Context(), dispatcher.DueQuery{Until: a.clock().AddDate(100, 0, 0), Overdue: overdue, Now: a.clock(), Limit: 10_000})
+		all := dispatcher.DueQuery{Until: a.clock().AddDate(100, 0, 0), Overdue: overdue, Now: a.clock(), Limit: 10_000}
+		due, err := a.store.Due(a.t.Context(), all)
 		if err != nil {
 			a.t.Fatal(err)
 		}
 		for _, d := range due {
-			armed[d.ID] = d
+			planned[d.ID] = d
 		}
 	}
 	for name, compared := range a.declared {
 		if !compared {
 			continue
 		}
-		if d, ok := armed[dispatcher.TriggerID("app", name, "t")]; ok {
+		if d, ok := planned[dispatcher.TriggerID("app", name, "t")]; ok {
 			behind = max(behind, a.clock().Sub(d.DueAt))
 			a.accountTrigger(name, d)
 		}
@@ -102,7 +103,8 @@ func (a *auditor) ledger(job string, from, to time.Time) map[time.Time]int {
 // ranges returns the misfires of a job that touch [from, to).
 func (a *auditor) ranges(job string, from, to time.Time) []dispatcher.Misfire {
 	a.t.Helper()
-	all, err := a.store.Misfires(a.t.Context(), dispatcher.RunQuery{App: "app", Job: job, From: from, To: to.Add(-time.Millisecond), Page: dispatcher.Page{Limit: 1000}})
+	query := dispatcher.RunQuery{App: "app", Job: job, From: from, To: to.Add(-time.Millisecond), Page: dispatcher.Page{Limit: 1000}}
+	all, err := a.store.Misfires(a.t.Context(), query)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -128,7 +130,8 @@ func (a *auditor) ended(age time.Duration) {
 func (a *auditor) live(age time.Duration) (left []dispatcher.Run) {
 	a.t.Helper()
 	for _, state := range []dispatcher.RunState{dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning, dispatcher.RunRetrying} {
-		page, err := a.store.Runs(a.t.Context(), dispatcher.RunQuery{App: "app", State: state, To: a.clock().Add(-age), Page: dispatcher.Page{Limit: 10}})
+		query := dispatcher.RunQuery{App: "app", State: state, To: a.clock().Add(-age), Page: dispatcher.Page{Limit: 10}}
+		page, err := a.store.Runs(a.t.Context(), query)
 		if err != nil {
 			a.t.Fatal(err)
 		}

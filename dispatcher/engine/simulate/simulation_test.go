@@ -21,14 +21,13 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 1, "what faults are drawn from")
-	years = flag.Float64("node-years", 0.1, "years that the nodes of a simulation live, taken together")
+	seed  = flag.Uint64("seed", 1, "seed of the injected faults")
+	years = flag.Float64("node-years", 0.1, "years of all nodes together")
 	fires = flag.Int("fires", 1_000, "fires that come out of a failing store")
 )
 
-// A day of the fleets that are simulated here is as long as that of others, but the engine takes its
-// time: what matters to correctness is how its intervals relate to each other and to those of
-// schedules and faults.
+// unhurried are the intervals of simulated fleets. They are long, because only their proportions to each
+// other and to the schedules and faults matter to correctness.
 var unhurried = engine.Options{
 	Window: 3 * time.Hour, Handler: 6 * time.Hour, Heartbeat: 3 * time.Hour, DeadAfter: 18 * time.Hour, Grace: 3 * time.Hour,
 	PurgeInterval: 3 * 24 * time.Hour, Drain: time.Minute,
@@ -37,8 +36,8 @@ var unhurried = engine.Options{
 // simulated is how many nodes a simulation has.
 const simulated = 3
 
-// longest is how many years one simulation takes at most. What goes beyond is for further seeds,
-// which find more, are quicker to replay, and take a processor each.
+// longest is how many years one simulation lasts at most. The rest goes to further seeds, which find
+// more, are quicker to replay, and use a processor each.
 const longest = 1
 
 func TestSimulation(t *testing.T) {
@@ -51,7 +50,7 @@ func TestSimulation(t *testing.T) {
 	for i := range uint64(n) {
 		t.Run(fmt.Sprint(*seed+i), func(t *testing.T) {
 			t.Parallel()
-			// Of its own process, for there is one source of random numbers in each.
+			// In a process of its own, because each process has one source of random numbers.
 			self, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
@@ -96,11 +95,11 @@ func TestSimulationOfKnownSeeds(t *testing.T) {
 // simulate lets some nodes live for so many years, taken together, in which everything happens to
 // them that does happen, and accounts for every fire after each step.
 //
-// The seed decides what is done to whom and when, how long each call takes and how it fails, and all
-// that the engine draws. A replay differs only by what the runtime leaves open: the case that a
-// select takes of several that are ready, and who is first of two in the same nanosecond.
+// The seed decides which faults happen to which node and when, how long each call takes, and every random
+// number of the engine. A replay differs only by the runtime's own choices: which of several ready cases
+// a select takes, and which of two goroutines is first in the same nanosecond.
 func simulate(t *testing.T, seed uint64, years float64) {
-	// Ids and tokens are drawn at random, and from the ids follows who prefers which fires.
+	// Ids and tokens are random, and the ids decide which node is preferred for which fires.
 	cryptotest.SetGlobalRandom(t, seed)
 	// Virtual time does not pass any faster with more, and locks are not contended with one.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -124,7 +123,7 @@ func simulate(t *testing.T, seed uint64, years float64) {
 			a.account()
 		}
 		w.recover()
-		// Dead after 18 h, handler 6 h, window 3 h, and the misfires that come of it.
+		// Dead after 18 h, handler 6 h, window 3 h, and the resulting misfires.
 		time.Sleep(3 * 24 * time.Hour)
 		if behind := a.account(); behind > 6*time.Hour {
 			t.Errorf("three days after the last fault a trigger is %s behind", behind)
@@ -141,7 +140,7 @@ func simulate(t *testing.T, seed uint64, years float64) {
 	})
 }
 
-// answers is how the targets of declareAll answer: within minutes, some after hours, and some badly.
+// responses draws how the targets of declareAll respond: within minutes, some after hours, some badly.
 func responses(job string, r *rand.Rand) (takes time.Duration, status int) {
 	mean, status := 3*time.Minute, http.StatusOK
 	switch job {
@@ -155,8 +154,7 @@ func responses(job string, r *rand.Rand) (takes time.Duration, status int) {
 	return time.Duration(r.ExpFloat64() * float64(mean)), status
 }
 
-// declareAll declares jobs of many kinds: of schedules, of deliveries, and of what they want when a
-// fire comes before the run of the one before has ended.
+// declareAll declares jobs with many kinds of schedules, deliveries and concurrency policies.
 func (w *world) declareAll() {
 	type job = *dispatcher.Job
 	type trigger = *dispatcher.Trigger
@@ -178,7 +176,10 @@ func (w *world) declareAll() {
 	w.declare("delay", "delay(11h)", nil)
 	w.declare("payout", "delay(17h)", once)
 	w.declare("flaky", "rate(7h)", func(j job, _ trigger) {
-		j.Retry = dispatcher.Retry{MaxAttempts: 4, Base: dispatcher.Duration(time.Hour), Cap: dispatcher.Duration(4 * time.Hour), MaxAge: dispatcher.Duration(24 * time.Hour)}
+		j.Retry = dispatcher.Retry{
+			MaxAttempts: 4, Base: dispatcher.Duration(time.Hour),
+			Cap: dispatcher.Duration(4 * time.Hour), MaxAge: dispatcher.Duration(24 * time.Hour),
+		}
 	})
 	for name, policy := range map[string]dispatcher.ConcurrencyPolicy{
 		"skipped": dispatcher.ConcurrencyForbid, "queued": dispatcher.ConcurrencyQueue, "replaced": dispatcher.ConcurrencyReplace,

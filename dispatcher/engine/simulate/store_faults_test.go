@@ -1,6 +1,6 @@
 // Package simulate runs whole fleets in virtual time: the real engine with its pool, handler and
-// recorder, over the real SQLite store, with faults drawn from a seed. A day takes
-// milliseconds. It has only tests; see the target simulate of the Makefile.
+// recorder, on the real SQLite store, with faults drawn from a seed. A day takes milliseconds. The
+// package has only tests; run them with make simulate.
 package simulate
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 )
 
-// Every method of the store that the engine calls fails now and then: before it was executed,
-// after, or by taking long. A hundred thousand fires must come out of it, each once.
+// Every method of the store that the engine calls fails now and then, before or after it is executed, or
+// takes long. Every fire must still happen once.
 func TestNoFireIsLostOrAddedWhenTheStoreFails(t *testing.T) {
 	t.Parallel()
 	triggers := min(max(*fires/20, 20), 250)

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-// world is some nodes on one store, and what came of it.
+// world is some nodes on one store, and what they did.
 type world struct {
 	t       *testing.T
 	seed    uint64
@@ -28,16 +28,16 @@ type world struct {
 	begun   time.Time
 	// declared are the jobs that the ledger is compared with.
 	declared map[string]bool
-	// fenced has the store asked at each request whose run it is.
+	// fenced makes each request check in the store which node has its run.
 	fenced bool
 	// longest is how long a slow call to the store takes at most.
 	longest time.Duration
-	// answer draws how a target answers; nil: at once, and well.
+	// response draws how a target responds; nil: at once, with success.
 	response func(job string, r *rand.Rand) (takes time.Duration, status int)
 
 	mu       sync.Mutex
 	skew     time.Duration // of the database's clock from that of all nodes
-	setBy    time.Duration // what of it came of being set back
+	setBy    time.Duration // the part of skew that came from setBack
 	furthest time.Time     // that the database's clock has shown
 	requests map[attempt]time.Time
 	sent     map[dispatcher.RunKey]int
@@ -60,7 +60,7 @@ type node struct {
 }
 
 // newWorld makes a world without nodes, over a database in memory if the machine has room there:
-// what a simulation writes need not outlive it.
+// the data need not outlive the simulation.
 func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp(memory(), "carillon-simulation-")
@@ -88,7 +88,8 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	o.Logger = slog.New(slog.DiscardHandler)
 	w := &world{t: t, seed: seed, store: s, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
 		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
-	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true, Weight: 1, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}, byTest); err != nil {
+	app := dispatcher.App{Name: "app", Enabled: true, Weight: 1, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}
+	if _, _, err := s.PutApp(t.Context(), app, byTest); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -193,7 +194,7 @@ type invoker struct {
 	store *faulty
 }
 
-// Invoke notes the request, and responses after a while. Who is dead sends nothing.
+// Invoke notes the request, and responds after a while. A dead node sends nothing.
 func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
 	began := time.Now()
 	if i.store.dead() {
@@ -217,8 +218,8 @@ func (i *invoker) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.O
 	return outcome
 }
 
-// request checks what must hold of every request as it is sent, and returns what to call when
-// its connection ends.
+// request checks the rules that every request must keep when it is sent, and returns a function to
+// call when its connection ends.
 func (w *world) request(call dispatcher.Call) (over func()) {
 	key, now := attempt{call.Key, call.Attempt}, w.clock()
 	var run dispatcher.Run
@@ -241,7 +242,7 @@ func (w *world) request(call dispatcher.Call) (over func()) {
 	what := fmt.Sprintf("%s/%s at %s, attempt %d", call.Job, call.Trigger, dispatcher.FormatInstant(call.Key.ScheduledAt), call.Attempt)
 	furthest := w.furthest
 	if call.Key.Kind == dispatcher.KindCatchUp {
-		// How much was missed is decided by the clock as the node last saw it, before it was set back.
+		// The node decided by the clock as it last saw it, before it was set back.
 		furthest = now.Add(-w.setBy)
 	}
 	switch {
@@ -250,9 +251,9 @@ func (w *world) request(call dispatcher.Call) (over func()) {
 	case furthest.Before(call.Key.ScheduledAt):
 		w.t.Errorf("%s: sent early, at %s", what, now)
 	case w.fenced && run.Attempt != call.Attempt:
-		w.t.Errorf("%s: sent at %s, when the run was another's, in attempt %d", what, now, run.Attempt)
+		w.t.Errorf("%s: sent at %s, when another node had the run, in attempt %d", what, now, run.Attempt)
 	case call.Delivery == dispatcher.AtMostOnce && w.sent[call.Key] > 1:
-		w.t.Errorf("%s: wanted once at most, and sent %d times", what, w.sent[call.Key])
+		w.t.Errorf("%s: wanted at most once, and sent %d times", what, w.sent[call.Key])
 	}
 	serial := w.serial[call.Job]
 	if serial == nil || run.Node == nil {

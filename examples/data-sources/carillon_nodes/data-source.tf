@@ -1,6 +1,6 @@
 data "carillon_nodes" "all" {}
 
-# A plan that shows a warning unless at least two nodes are at work.
+# The plan shows a warning unless at least two nodes are active.
 check "fleet" {
   assert {
     condition     = length([for node in data.carillon_nodes.all.nodes : node if node.state == "active"]) >= 2

@@ -9,5 +9,5 @@ data "carillon_run" "latest_failure" {
 }
 
 output "responses" {
-  value = data.carillon_run.latest_failure.attempts[*].answer.body
+  value = data.carillon_run.latest_failure.attempts[*].response.body
 }

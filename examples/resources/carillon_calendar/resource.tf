@@ -5,22 +5,22 @@ resource "carillon_app" "billing" {
 resource "carillon_calendar" "holidays" {
   app         = carillon_app.billing.name
   name        = "holidays"
-  description = "Days on which nobody is there"
+  description = "Days on which the office is closed"
   timezone    = "Europe/Berlin"
 
   rules = [
-    # Every year, and once.
+    # Dates of every year, and one date of 2030.
     { dates = ["01-01", "05-01", "10-03", "12-24/12-26", "2030-04-22"] },
     { weekdays = ["SAT", "SUN"] },
   ]
 
-  # Triggers let go of a calendar before it is destroyed.
+  # Terraform then updates the triggers before it destroys the calendar that they used.
   lifecycle {
     create_before_destroy = true
   }
 }
 
-# Only during office hours, and never on a holiday.
+# Excludes everything outside office hours, and all holidays.
 resource "carillon_calendar" "office_hours" {
   app      = carillon_app.billing.name
   name     = "office-hours"
@@ -47,7 +47,8 @@ resource "carillon_job" "reminders" {
   }
 
   triggers = {
-    # Every hour from some minute on; what falls on a closed office is sent when it opens.
+    # Every hour, at a minute that Carillon picks from the names. Fires while the office is closed
+    # become one fire when it opens.
     hourly = {
       expression  = "H * * * *"
       calendar    = carillon_calendar.office_hours.name

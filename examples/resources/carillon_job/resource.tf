@@ -5,7 +5,7 @@ resource "carillon_app" "billing" {
 resource "carillon_job" "nightly_report" {
   app         = carillon_app.billing.name
   name        = "nightly-report"
-  description = "Sends the figures of the day to every branch"
+  description = "Sends the daily figures to every branch"
 
   target = {
     webhook = {
@@ -14,9 +14,9 @@ resource "carillon_job" "nightly_report" {
       headers = {
         "X-Team" = "billing"
       }
-      # In place of the payload, with what is known of the run put in.
+      # A template that replaces the payload as the body.
       body = <<-EOT
-        {"day": "{{date "%Y-%m-%d" "Europe/Berlin" .ScheduledAt}}", "since": {{json .PreviousFire}}, "what": {{json .Payload}}}
+        {"day": "{{date "%Y-%m-%d" "Europe/Berlin" .ScheduledAt}}", "since": {{json .PreviousFire}}, "payload": {{json .Payload}}}
       EOT
     }
   }
@@ -31,14 +31,14 @@ resource "carillon_job" "nightly_report" {
       expression = "0 30 2 ? * MON-FRI"
       timezone   = "Europe/Berlin"
     }
-    # Unix: minute, hour, day of month, month, day of week. A local time that the clock skips
-    # in spring fires when the gap ends.
+    # Unix: minute, hour, day of month, month, day of week. When the clock skips 02:30 in spring,
+    # gap = "next" fires the trigger at the end of the gap.
     us = {
       expression = "30 2 * * 1-5"
       timezone   = "America/New_York"
       gap        = "next"
     }
-    # An interval, only during a trial, and never more than 100 times.
+    # An interval during one month, at most 100 times. It is disabled for now.
     trial = {
       expression   = "rate(15 minutes)"
       start_at     = "2030-03-01T00:00:00+01:00"

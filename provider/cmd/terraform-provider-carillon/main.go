@@ -15,9 +15,10 @@ import (
 var version = "dev"
 
 func main() {
-	debug := flag.Bool("debug", false, "serve to a debugger: print TF_REATTACH_PROVIDERS and wait")
+	debug := flag.Bool("debug", false, "serve a debugger: print TF_REATTACH_PROVIDERS and wait")
 	flag.Parse()
-	err := providerserver.Serve(context.Background(), provider.New(version), providerserver.ServeOpts{Address: provider.Address, Debug: *debug})
+	options := providerserver.ServeOpts{Address: provider.Address, Debug: *debug}
+	err := providerserver.Serve(context.Background(), provider.New(version), options)
 	if err != nil {
 		log.Fatal(err)
 	}

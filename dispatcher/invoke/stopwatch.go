@@ -1,0 +1,100 @@
+package invoke
+
+import (
+	"crypto/tls"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// stopwatch measures the phases of an attempt. The transport calls it from its own goroutines, which
+// may outlive the attempt.
+type stopwatch struct {
+	start time.Time
+
+	mu                            sync.Mutex
+	written, connected            bool
+	dnsBegan, connBegan, tlsBegan time.Time
+	phases                        dispatcher.Phases
+}
+
+// trace returns the hooks that the transport calls.
+func (s *stopwatch) trace() *httptrace.ClientTrace {
+	trace := &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			s.note(func(time.Time) { s.written, s.connected = s.written || !info.Reused, true })
+		},
+		WroteHeaderField: func(string, []string) {
+			s.mu.Lock()
+			s.written = true
+			s.mu.Unlock()
+		},
+		// Both the guard and the dialer resolve the name; the phase is the sum.
+		DNSStart: func(httptrace.DNSStartInfo) { s.note(func(now time.Time) { s.dnsBegan = now }) },
+		DNSDone: func(httptrace.DNSDoneInfo) {
+			s.note(func(now time.Time) { s.phases.DNS += since(s.dnsBegan, now) })
+		},
+		// If several addresses are tried, the phase lasts from the first start to the last end.
+		ConnectStart: func(string, string) {
+			s.note(func(now time.Time) {
+				if s.connBegan.IsZero() {
+					s.connBegan = now
+				}
+			})
+		},
+		ConnectDone: func(_, _ string, err error) {
+			s.note(func(now time.Time) {
+				s.phases.Connect, s.connected = since(s.connBegan, now), s.connected || err == nil
+			})
+		},
+		TLSHandshakeStart: func() { s.note(func(now time.Time) { s.tlsBegan = now }) },
+		TLSHandshakeDone: func(tls.ConnectionState, error) {
+			s.note(func(now time.Time) { s.phases.TLS = since(s.tlsBegan, now) })
+		},
+		GotFirstResponseByte: func() { s.note(func(now time.Time) { s.phases.FirstByte = since(s.start, now) }) },
+	}
+	if failpoint.Enabled {
+		trace.WroteRequest = func(httptrace.WroteRequestInfo) { failpoint.Hit(failpoint.AfterSend) }
+	}
+	return trace
+}
+
+func (s *stopwatch) note(event func(now time.Time)) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	event(now)
+}
+
+// since returns a length in whole microseconds, at least one: 0 means that the phase did not happen.
+func since(began, now time.Time) dispatcher.Duration {
+	return dispatcher.Duration(max(now.Sub(began).Truncate(time.Microsecond), time.Microsecond))
+}
+
+// sent reports whether any byte of the request may have been sent, or the connection was new. If
+// not, a kept connection had been closed by the server, and the attempt may dial again.
+func (s *stopwatch) sent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written
+}
+
+// unconnected reports whether the attempt began to connect but never had a connection.
+func (s *stopwatch) unconnected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.connBegan.IsZero() && !s.connected
+}
+
+// seen returns the phases so far; ended means that the last byte of the response has arrived.
+func (s *stopwatch) seen(ended bool) dispatcher.Phases {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ended {
+		s.phases.LastByte = since(s.start, time.Now())
+	}
+	return s.phases
+}

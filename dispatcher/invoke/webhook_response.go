@@ -1,0 +1,152 @@
+package invoke
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Bounds of the part of a response that is kept.
+const (
+	mostResponse    = 64 << 10 // bytes of the body; a longer one closes the connection
+	mostHeaderValue = 1 << 10  // bytes of one header
+	slowResponse    = dispatcher.Duration(time.Second)
+)
+
+// keptHeaders are the response headers that are kept. They describe the content, the next step and
+// the server.
+var keptHeaders = []string{
+	"Content-Type", "Content-Length", "Content-Encoding", "Location", "Retry-After", "Allow", "Date", "Server", "Via",
+	"Traceresponse", "X-Error", "X-Error-Code", "X-Amzn-Errortype", "Cf-Ray",
+}
+
+// requestIDs are the headers in which servers return the id of a request, in order of preference.
+var requestIDs = []string{
+	"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "X-Amz-Request-Id", "X-Correlation-Id", "X-Amzn-Trace-Id",
+}
+
+// response is the part of an HTTP response that is read.
+type response struct {
+	status int
+	header http.Header
+	body   []byte // at most mostResponse bytes
+	more   bool   // the body is longer
+}
+
+// readResponse reads a response, but at most mostResponse bytes of its body.
+func readResponse(r *http.Response) (response, error) {
+	a := response{status: r.StatusCode, header: r.Header}
+	if r.ContentLength == 0 {
+		return a, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, mostResponse+1))
+	if a.more = len(body) > mostResponse; a.more {
+		body = body[:mostResponse]
+	}
+	a.body = body
+	return a, err
+}
+
+// judge returns the outcome of a response.
+func (h *webhooks) judge(w *dispatcher.Webhook, a response) dispatcher.Outcome {
+	outcome := judgeStatus(w, a.status)
+	if outcome.State == dispatcher.RunSucceeded && w.ExpectBody != "" {
+		switch expected := h.expectation(w.ExpectBody); {
+		case expected != nil && expected.Match(a.body):
+		case a.more:
+			outcome = failed(dispatcher.ClassBodyTooLarge,
+				"expect_body does not match the first 64 KiB of the response body, and the rest is not read")
+		default:
+			outcome = failed(dispatcher.ClassBody, "expect_body does not match the response body")
+		}
+	}
+	outcome.HTTPStatus = a.status
+	return outcome
+}
+
+func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {
+	if w.Succeeds(status) {
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	class := dispatcher.ClassProtocol
+	switch {
+	case status == http.StatusTooManyRequests:
+		class = dispatcher.ClassRateLimited
+	case status >= 200 && status <= 299:
+		class = dispatcher.ClassHTTP2xx
+	case status >= 300 && status <= 399:
+		class = dispatcher.ClassRedirect
+	case status >= 400 && status <= 499:
+		class = dispatcher.ClassHTTP4xx
+	case status >= 500 && status <= 599:
+		class = dispatcher.ClassHTTP5xx
+	}
+	return failed(class, fmt.Sprintf("the target responded with status %d", status))
+}
+
+// mostExpectations bounds the cache of compiled expressions.
+const mostExpectations = 1000
+
+// expectation returns a compiled expression. It returns nil if the expression is invalid, which
+// Validate refuses.
+func (h *webhooks) expectation(text string) *regexp.Regexp {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if compiled, ok := h.expectations[text]; ok {
+		return compiled
+	}
+	if len(h.expectations) >= mostExpectations {
+		clear(h.expectations)
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil
+	}
+	h.expectations[text] = compiled
+	return compiled
+}
+
+// keep returns the part of a response that is stored, or nil if it says nothing useful. It removes
+// secrets, because a response may repeat them.
+func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, secrets []string) *dispatcher.Response {
+	id := ""
+	for _, name := range requestIDs {
+		if id = a.header.Get(name); id != "" {
+			break
+		}
+	}
+	if o.State == dispatcher.RunSucceeded && len(a.body) == 0 && id == "" && phases.LastByte < slowResponse {
+		return nil
+	}
+	hidden := func(text string, most int) string {
+		if text = hide(text, secrets); len(text) > most {
+			text = text[:most]
+		}
+		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	}
+	kept := dispatcher.Response{
+		RequestID: hidden(id, mostHeaderValue), Body: hidden(string(a.body), mostResponse), BodyTruncated: a.more, Phases: phases,
+	}
+	for _, name := range keptHeaders {
+		if value := a.header.Get(name); value != "" {
+			if kept.Headers == nil {
+				kept.Headers = map[string]string{}
+			}
+			kept.Headers[strings.ToLower(name)] = hidden(value, mostHeaderValue)
+		}
+	}
+	return &kept
+}
+
+// hide removes secrets from a text.
+func hide(text string, secrets []string) string {
+	for _, secret := range secrets {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	return text
+}

@@ -1,0 +1,110 @@
+package schedule
+
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorhill/cronexpr"
+)
+
+// wallClock finds the next local time that a cron expression describes. Local times are
+// seconds since 1970-01-01T00:00:00 on the wall clock, as if it were UTC.
+//
+// wallClock finds the matching days itself, from sets and the lengths of months, because
+// cronexpr does not support Quartz's L-n, W and # or years after 2099. It uses cronexpr only to
+// find the next time within a day.
+//
+// Only this file uses gorhill/cronexpr. That library is correct about wall-clock arithmetic, but
+// it steps backwards in zones with daylight saving, panics on reversed ranges, and changes the
+// expression in Next. Therefore it gets sorted lists of validated numbers, times in UTC only,
+// and a copy of the expression for each call.
+type wallClock struct {
+	fields fields
+	// times is built at first use, so that checking an expression does not pay for it.
+	times    timesOfDay
+	building sync.Once
+}
+
+// timesOfDay holds the hours, minutes and seconds of an expression.
+type timesOfDay struct {
+	expr  *cronexpr.Expression
+	first int64 // the first time of a day, in seconds
+}
+
+func newWallClock(f fields) *wallClock { return &wallClock{fields: f} }
+
+// next returns the first matching local time strictly after the given one. It looks at each month
+// at most once, so the 230 years that an expression can name bound its cost.
+func (w *wallClock) next(after int64) (int64, bool) {
+	w.building.Do(w.build)
+	day := floorDiv(after+1, daySeconds) * daySeconds
+	year, month, dom := time.Unix(day, 0).UTC().Date()
+	if w.fields.matchesDay(year, month, dom) {
+		if second, ok := w.times.next(after - day); ok {
+			return day + second, true
+		}
+	}
+	day, ok := w.fields.dayAfter(year, month, dom)
+	return day + w.times.first, ok
+}
+
+func (w *wallClock) build() {
+	f := &w.fields
+	lists := [...]string{csv(f.second, 0, 59), csv(f.minute, 0, 59), csv(f.hour, 0, 23), "*", "*", "*", "*"}
+	w.times.expr = cronexpr.MustParse(strings.Join(lists[:], " "))
+	w.times.first, _ = w.times.next(-1) // no set is empty
+}
+
+// next returns the first matching second of a day after the given one, which may be -1.
+func (t timesOfDay) next(after int64) (int64, bool) {
+	const noDayInParticular = 1_000_000_000 / daySeconds * daySeconds
+	expr := *t.expr
+	second := expr.Next(time.Unix(noDayInParticular+after, 0).UTC()).Unix() - noDayInParticular
+	return second, second < daySeconds
+}
+
+func (f *fields) matchesDay(year int, month time.Month, dom int) bool {
+	return f.year.has(year-firstYear) && f.month.has(int(month)) && f.days.mask(year, month)>>dom&1 == 1
+}
+
+// dayAfter returns the beginning of the first matching day after the given one.
+func (f *fields) dayAfter(year int, month time.Month, dom int) (int64, bool) {
+	from := int(month)
+	for y, ok := f.year.next(year - firstYear); ok; y, ok = f.year.next(y + 1) {
+		if y+firstYear != year {
+			from, dom = 1, 0
+		}
+		for m, ok := f.month.next(from); ok; m, ok = f.month.next(m + 1) {
+			days := f.days.mask(y+firstYear, time.Month(m))
+			if m == from {
+				days &^= 1<<(dom+1) - 1
+			}
+			if days != 0 {
+				return time.Date(y+firstYear, time.Month(m), bits.TrailingZeros32(days), 0, 0, 0, 0, time.UTC).Unix(), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// yearStart returns the first second of a year.
+func yearStart(year int) int64 {
+	y := int64(year - 1)
+	const daysBefore1970 = 719_162
+	return (y*365 + y/4 - y/100 + y/400 - daysBefore1970) * 86_400
+}
+
+// csv writes a set of numbers from low to high in the notation of cronexpr.
+func csv(s set, low, high int) string {
+	if s == all(low, high) {
+		return "*" // cheaper to parse than the list
+	}
+	var parts []string
+	for _, v := range s.list() {
+		parts = append(parts, strconv.Itoa(v))
+	}
+	return strings.Join(parts, ",")
+}

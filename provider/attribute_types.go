@@ -1,0 +1,150 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework-jsontypes/jsontypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The attribute types of this file hold strings that can be written in several ways.
+type (
+	durationString = semanticString[durations]
+	instantString  = semanticString[instants]
+	jsonString     = semanticString[documents]
+)
+
+// equivalence says when two strings mean the same.
+type equivalence interface {
+	equivalent(ctx context.Context, a, b string) bool
+}
+
+// durations are equivalent if they last equally long: 60s and 1m0s.
+type durations struct{}
+
+func (durations) equivalent(_ context.Context, a, b string) bool {
+	x, errX := dispatcher.ParseDuration(a)
+	y, errY := dispatcher.ParseDuration(b)
+	return errX == nil && errY == nil && x == y
+}
+
+// instants are equivalent if they are the same point in time: 10:00+02:00 and 08:00Z.
+// timetypes.RFC3339 compares the strings, so it would see a change whenever the API, which
+// responds in UTC, is asked about another zone.
+type instants struct{}
+
+func (instants) equivalent(_ context.Context, a, b string) bool {
+	x, errX := dispatcher.ParseInstant(a)
+	y, errY := dispatcher.ParseInstant(b)
+	return errX == nil && errY == nil && x.Equal(y)
+}
+
+// documents are JSON; neither white space nor the order of keys matters. jsontypes.Normalized
+// prints the whole text in its error about invalid JSON, and a payload may be large or secret,
+// so only its comparison is used.
+type documents struct{}
+
+func (documents) equivalent(ctx context.Context, a, b string) bool {
+	x, y := jsontypes.NewNormalizedValue(a), jsontypes.NewNormalizedValue(b)
+	same, diags := x.StringSemanticEquals(ctx, y)
+	return same && !diags.HasError()
+}
+
+// formatDuration writes a duration without the zero parts that Go adds: 1m, not 1m0s.
+func formatDuration(d dispatcher.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// semanticType is the type of semanticString.
+type semanticType[E equivalence] struct{ basetypes.StringType }
+
+var _ basetypes.StringTypable = semanticType[durations]{}
+
+func (t semanticType[E]) Equal(o attr.Type) bool {
+	_, ok := o.(semanticType[E])
+	return ok
+}
+
+func (t semanticType[E]) String() string { return fmt.Sprintf("string compared as %T", *new(E)) }
+
+func (t semanticType[E]) ValueType(context.Context) attr.Value { return semanticString[E]{} }
+
+func (t semanticType[E]) ValueFromString(
+	_ context.Context, v basetypes.StringValue,
+) (basetypes.StringValuable, diag.Diagnostics) {
+	return semanticString[E]{v}, nil
+}
+
+func (t semanticType[E]) ValueFromTerraform(ctx context.Context, in tftypes.Value) (attr.Value, error) {
+	v, err := t.StringType.ValueFromTerraform(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return semanticString[E]{v.(basetypes.StringValue)}, nil
+}
+
+// semanticString is a string that the framework compares by meaning: if the API responds with
+// an equivalent string, the state keeps the one from the plan.
+type semanticString[E equivalence] struct{ basetypes.StringValue }
+
+var _ basetypes.StringValuableWithSemanticEquals = semanticString[durations]{}
+
+func newSemanticString[E equivalence](value string) semanticString[E] {
+	return semanticString[E]{basetypes.NewStringValue(value)}
+}
+
+func (v semanticString[E]) Type(context.Context) attr.Type { return semanticType[E]{} }
+
+func (v semanticString[E]) Equal(o attr.Value) bool {
+	other, ok := o.(semanticString[E])
+	return ok && v.StringValue.Equal(other.StringValue)
+}
+
+func (v semanticString[E]) StringSemanticEquals(
+	ctx context.Context, o basetypes.StringValuable,
+) (bool, diag.Diagnostics) {
+	other, ok := o.(semanticString[E])
+	return ok && (*new(E)).equivalent(ctx, v.ValueString(), other.ValueString()), nil
+}
+
+// keepEquivalent plans the string in the state if the configured one is equivalent, so that
+// changing 60s to 1m, or importing, is no update. The framework itself compares by meaning only
+// what the API returns, not what the configuration says.
+type keepEquivalent[E equivalence] struct{ keepEquivalentText }
+
+var _ planmodifier.String = keepEquivalent[durations]{}
+
+// keepEquivalentText describes keepEquivalent and its like for lists.
+type keepEquivalentText struct{}
+
+func (keepEquivalentText) Description(context.Context) string {
+	return "An equivalent value is no change."
+}
+
+func (t keepEquivalentText) MarkdownDescription(ctx context.Context) string {
+	return t.Description(ctx)
+}
+
+func (keepEquivalent[E]) PlanModifyString(
+	ctx context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse,
+) {
+	unset := req.StateValue.IsNull() || req.PlanValue.IsNull() || req.PlanValue.IsUnknown()
+	if !unset && (*new(E)).equivalent(ctx, req.StateValue.ValueString(), req.PlanValue.ValueString()) {
+		resp.PlanValue = req.StateValue
+	}
+}

@@ -1,0 +1,155 @@
+package provider_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// One apply creates a calendar before the job that uses it, and updates the job before it destroys
+// the calendar.
+func TestCalendarAndItsJobChangeInOneApply(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	config := func(attributes, description string) string {
+		// This makes Terraform update the job before it destroys the calendar.
+		attributes += "\n" + createFirst
+		return f.config(job(careful+"description = \""+description+"\"\n") + calendar(attributes))
+	}
+	moved := func(want int64) resource.TestCheckFunc {
+		return resource.TestCheckResourceAttr("carillon_job.j", "revision", fmt.Sprint(want))
+	}
+	f.run(t,
+		resource.TestStep{Config: config("", "one"), Check: moved(1)},
+		resource.TestStep{Config: config(`rules = [{ weekdays = ["SUN"] }]`, "two"), Check: moved(2)},
+		// A change of the calendar keeps the revision of its job, so no later plan is refused.
+		resource.TestStep{Config: config(`rules = [{ weekdays = ["SAT"] }]`, "two"), Check: moved(2)},
+		resource.TestStep{Config: config(`rules = [{ weekdays = ["SAT"] }]`, "three"), Check: moved(3)},
+		resource.TestStep{Config: f.config(job(hook + daily))}, // removes the calendar from the job and destroys it
+	)
+}
+
+func TestCalendarInUseIsNotDestroyed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, providerBlock(""), app+calendar(""))
+	d.must(t, "apply", "-auto-approve")
+	theirs := dispatcher.Calendar{App: "crm", Name: "theirs", Bases: []string{"holidays"}}
+	_, err := f.outside.PutCalendar(t.Context(), theirs, client.Condition{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.mustFail(t, []string{"destroy", "-auto-approve"},
+		`refused to delete calendar "crm/holidays" (409)`, `calendar "theirs"`, "lifecycle { create_before_destroy = true }")
+	mustSay(t, d.must(t, "state", "list"), "carillon_calendar.c")
+}
+
+// named returns a job whose trigger names the calendar, and the calendar under that name.
+func named(calendar, lifecycle string) string {
+	return job(careful) + fmt.Sprintf(
+		"resource \"carillon_calendar\" \"c\" {\n app = carillon_app.a.name\n name = %q\n%s}\n", calendar, lifecycle)
+}
+
+const createFirst = "lifecycle {\n create_before_destroy = true\n}\n"
+
+// Terraform destroys the old calendar first, which fails while a trigger names it. Adding
+// create_before_destroy afterwards still helps.
+func TestRenamedCalendarNeedsCreateBeforeDestroy(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{Config: f.config(named("holidays", ""))},
+		resource.TestStep{Config: f.config(named("days-off", "")), ExpectError: words("lifecycle { create_before_destroy = true }")},
+		resource.TestStep{
+			Config: f.config(named("days-off", createFirst)),
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttr("carillon_job.j", "triggers.t.calendar", "days-off"),
+				resource.TestCheckResourceAttr("carillon_calendar.c", "id", "crm/days-off"),
+			),
+		},
+		resource.TestStep{Config: f.config(named("closed", createFirst))},
+	)
+	if _, err := f.outside.Calendar(t.Context(), "crm", "holidays"); err == nil {
+		t.Error("the old calendar is still there")
+	}
+}
+
+func TestCalendarIsRemovedInTwoStepsOrWithCreateBeforeDestroy(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	without := f.config(job(hook + daily))
+	f.run(t,
+		resource.TestStep{Config: f.config(named("holidays", ""))},
+		resource.TestStep{Config: without, ExpectError: words("apply in two steps")},
+		resource.TestStep{Config: f.config(job(hook+daily) + calendar(""))},
+		resource.TestStep{Config: without},
+		resource.TestStep{Config: f.config(named("holidays", createFirst))},
+		resource.TestStep{Config: without},
+	)
+}
+
+func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{
+			Config:      f.config(job(hook + `triggers = { t = { expression = "@daily", calendar = "absent" } }`)),
+			ExpectError: words(`Invalid value (calendar_unknown)`),
+		},
+		resource.TestStep{
+			Config:      f.config(app + calendar(`bases = ["absent"]`)),
+			ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`),
+		},
+		resource.TestStep{
+			Config:      f.config(app + calendar(`bases = ["holidays"]`)),
+			ExpectError: words(`bases[0]: calendar "holidays" builds on itself`),
+		},
+		resource.TestStep{
+			Config:      strings.ReplaceAll(f.config(calendar("")), "carillon_app.a.name", `"gone"`),
+			ExpectError: words(`there is no app "gone"`),
+		},
+	)
+}
+
+// Someone removes the calendar from the trigger outside of Terraform; the next apply restores it.
+func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	config := f.config(named("holidays", ""))
+	f.run(t,
+		resource.TestStep{Config: config},
+		resource.TestStep{
+			PreConfig: do(t, func(ctx context.Context) error {
+				return f.change(ctx, func(j *dispatcher.Job) {
+					t := j.Triggers["t"]
+					t.Calendar, t.Jitter = "", dispatcher.Duration(time.Minute)
+					j.Triggers["t"] = t
+				})
+			}),
+			Config:           config,
+			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
+			ConfigStateChecks: []statecheck.StateCheck{
+				expect("triggers", "t", "calendar").stored("holidays"), expect("triggers", "t", "jitter").stored("0s"),
+			},
+		},
+	)
+}
+
+func TestCalendarExampleIsAppliedAndDestroyed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, providerBlock(""), contents(t, filepath.Join(examplesDir, "resources", "carillon_calendar", "resource.tf")))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "4 added")
+	d.must(t, "plan", "-detailed-exitcode")
+	mustSay(t, d.must(t, "destroy", "-auto-approve"), "4 destroyed")
+}

@@ -1,0 +1,116 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// isNotFound reports whether the API says that the thing does not exist. The 404 of a proxy or
+// of a wrong endpoint is not that: it must never remove anything from the state.
+func isNotFound(err error) bool {
+	var response *client.Error
+	return errors.As(err, &response) && response.Status == http.StatusNotFound &&
+		hasCode(response, dispatcher.CodeNotFound)
+}
+
+// isConflict reports whether an update or delete failed because the thing is no longer at the
+// revision that the plan was made from. A deleted thing is at none.
+func isConflict(err error) bool { return errors.Is(err, dispatcher.ErrPrecondition) || isNotFound(err) }
+
+func hasCode(response *client.Error, code string) bool {
+	return slices.ContainsFunc(response.Problems, func(p dispatcher.Problem) bool { return p.Code == code })
+}
+
+// report adds the error of a request. doing names the action and its object, such as
+// `create job "billing/nightly"`, and continues "Could not" and "refused to".
+func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
+	const whichEndpoint = "The endpoint is the provider's argument endpoint, or the environment variable CARILLON_ENDPOINT."
+	var response *client.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		diags.AddError("Interrupted",
+			fmt.Sprintf("The request to %s was interrupted before the response arrived. It may have taken effect.", doing))
+	case errors.Is(err, client.ErrForeign):
+		diags.AddError("The response does not come from Carillon (provider_endpoint)",
+			fmt.Sprintf("Could not %s: %v.\n\nThe response was ignored. Check that %s is the endpoint of a dispatcher, and that no "+
+				"proxy responds in its place. %s", doing, err, c.endpoint, whichEndpoint))
+	case !errors.As(err, &response):
+		diags.AddError("Carillon's API cannot be reached (provider_endpoint)",
+			fmt.Sprintf("Could not %s: %v.\n\nCheck that a dispatcher is running at %s and that this is the right endpoint. %s",
+				doing, err, c.endpoint, whichEndpoint))
+	case response.Status == http.StatusUnauthorized:
+		diags.AddError("Carillon's API does not accept the token (401)",
+			fmt.Sprintf("Could not %s: %s does not know the token, or the token was revoked.\n\nCreate one with `carillon token "+
+				"create` on the dispatcher's database. Set it as the environment variable CARILLON_TOKEN or as the provider's argument "+
+				"token.", doing, c.endpoint))
+	case response.Status == http.StatusForbidden:
+		diags.AddError("The token does not allow this (403)",
+			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with scope write that is bound to this app or to no app. "+
+				"See `carillon token create`.", doing, err))
+	case len(response.Problems) > 0 && response.Problems[0].Path != "": // the definition itself is invalid
+		reportProblems(diags, response.Problems)
+	default:
+		diags.AddError(fmt.Sprintf("Carillon's API refused to %s (%d)", doing, response.Status), refusal(response))
+	}
+}
+
+// refusal explains a refused request. It adds the way out that only Terraform has, and the id
+// by which the dispatcher's log knows the request.
+func refusal(response *client.Error) string {
+	text := response.Error()
+	if hasCode(response, dispatcher.CodeCalendarInUse) {
+		text += "\n\nTerraform destroys a calendar before it updates the jobs that used it. To reverse the order, set " +
+			"lifecycle { create_before_destroy = true } in the calendar's block. If the block is already gone, apply in two steps: " +
+			"first remove the calendar from the jobs and calendars that name it, then destroy it."
+	}
+	if response.RequestID != "" {
+		text += "\n\nRequest id: " + response.RequestID
+	}
+	return text
+}
+
+// reportCreate adds the error of a create. importID is the id to import the thing by.
+func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string, err error) {
+	switch {
+	case errors.Is(err, dispatcher.ErrPrecondition):
+		diags.AddError(fmt.Sprintf("The %s already exists", kind),
+			fmt.Sprintf("The %s %q exists but is not in this state, so nothing was written. To manage it here, import it:\n\n"+
+				"  terraform import carillon_%s.NAME %s\n\nNAME is the resource's name in your configuration. Or choose another name "+
+				"for the %s.", kind, importID, kind, importID, kind))
+	case isNotFound(err):
+		app, _, _ := strings.Cut(importID, "/")
+		diags.AddAttributeError(path.Root("app"), "The app does not exist (not_found)",
+			fmt.Sprintf("Could not create %s %q: there is no app %q. Declare it as a carillon_app and refer to its name, "+
+				"so that Terraform creates it first.", kind, importID, app))
+	default:
+		c.report(diags, fmt.Sprintf("create %s %q", kind, importID), err)
+	}
+}
+
+// reportConflict adds the error of an update or delete that failed because the thing changed
+// after the plan was made. The caller reads the thing again: current is its revision now, and
+// err the error of that read.
+func (c *connection) reportConflict(diags *diag.Diagnostics, kind, importID string, planned, current int64, err error) {
+	const again = "Nothing was written. Run terraform plan again to see what changed."
+	switch {
+	case isNotFound(err):
+		diags.AddError(fmt.Sprintf("The %s was deleted outside of Terraform", kind),
+			fmt.Sprintf("The plan was made for revision %d of %s %q, which no longer exists. %s", planned, kind, importID, again))
+	case err != nil:
+		c.report(diags, fmt.Sprintf("read %s %q, which changed outside of Terraform,", kind, importID), err)
+	default:
+		diags.AddError(fmt.Sprintf("The %s was changed outside of Terraform", kind),
+			fmt.Sprintf("The plan was made for revision %d of %s %q, but it is now at revision %d. %s",
+				planned, kind, importID, current, again))
+	}
+}

@@ -1,0 +1,218 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// expander turns Terraform values into fields of the domain; flatten.go holds the way back.
+// A null value gives the zero value, or the default that is passed. Each value is named by the
+// JSON pointer that the API uses for it, so that problems from both sides can be compared.
+// The zero expander is ready to use.
+type expander struct {
+	// problems are the values that do not have the form of their type, such as a bad duration.
+	problems dispatcher.Problems
+	// unknown are the pointers of values that Terraform learns only during apply.
+	unknown []string
+	// incomplete are the pointers of values whose rules cannot be checked as a whole because a
+	// part is unknown. Rules about their known parts still hold.
+	incomplete []string
+	// versions are the value_version attributes of secrets, by the pointer of the secret. The
+	// domain has no such field: only Terraform needs it.
+	versions map[string]types.String
+}
+
+// markUnknown remembers the pointer if v is unknown, and returns whether it is.
+func (e *expander) markUnknown(pointer string, v interface{ IsUnknown() bool }) bool {
+	if v.IsUnknown() {
+		e.unknown = append(e.unknown, pointer)
+	}
+	return v.IsUnknown()
+}
+
+// isUnknown reports whether the value at pointer is unknown or belongs to an unknown one.
+func (e *expander) isUnknown(pointer string) bool {
+	return slices.ContainsFunc(e.unknown, func(u string) bool { return contains(u, pointer) })
+}
+
+// allKnown reports whether the value at pointer and everything inside it is known.
+func (e *expander) allKnown(pointer string) bool {
+	inside := func(u string) bool { return contains(pointer, u) }
+	return !e.isUnknown(pointer) && !slices.ContainsFunc(e.unknown, inside)
+}
+
+// contains reports whether the pointer inner is outer or points into it.
+func contains(outer, inner string) bool {
+	return inner == outer || strings.HasPrefix(inner, outer+"/")
+}
+
+// problemsWith returns the problems found while expanding, together with those in err, which
+// is the domain's verdict on the result. It drops problems about unknown values. It also drops
+// the domain's problem with a value that could not be expanded: that value became zero, so the
+// second message would only confuse.
+func (e *expander) problemsWith(err error) dispatcher.Problems {
+	var fromDomain dispatcher.Problems
+	fromDomain.AddError("", err)
+	all := e.aboutKnown(e.problems)
+	for _, p := range e.aboutKnown(fromDomain) {
+		expanded := func(own dispatcher.Problem) bool { return contains(own.Path, p.Path) }
+		if !slices.ContainsFunc(e.problems, expanded) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// aboutKnown returns the problems whose values are known.
+func (e *expander) aboutKnown(problems dispatcher.Problems) dispatcher.Problems {
+	var kept dispatcher.Problems
+	for _, p := range problems {
+		if !e.isUnknown(p.Path) && !slices.Contains(e.incomplete, p.Path) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// stringValue is what all string types of the framework and of this package have in common.
+type stringValue interface {
+	IsUnknown() bool
+	ValueString() string
+}
+
+func (e *expander) string(pointer string, v stringValue) string {
+	e.markUnknown(pointer, v)
+	return v.ValueString()
+}
+
+// required expands an attribute that must be set. The framework has already reported a null,
+// so a null counts as unknown and is not reported a second time.
+func (e *expander) required(pointer string, v types.String) string {
+	if v.IsNull() {
+		e.unknown = append(e.unknown, pointer)
+	}
+	return e.string(pointer, v)
+}
+
+// expandOptional expands a string whose empty value means "left out" in the domain. An empty
+// string in the configuration is therefore a problem: the plan would show it, and the state
+// could not. A null leaves the field alone, which may hold a default.
+func expandOptional[S ~string](e *expander, pointer string, v types.String, field *S) {
+	if v.IsNull() {
+		return
+	}
+	*field = S(e.string(pointer, v))
+	if !v.IsUnknown() && *field == "" {
+		e.problems.Add(pointer, dispatcher.CodeRequired, "text is empty; leave it out for the default")
+	}
+}
+
+func (e *expander) bool(pointer string, v types.Bool, otherwise bool) bool {
+	if e.markUnknown(pointer, v) || v.IsNull() {
+		return otherwise
+	}
+	return v.ValueBool()
+}
+
+// whole expands a whole number. The schema declares numbers instead of integers because the
+// framework's own message about a fraction names neither the attribute nor the rule. advice
+// completes our message.
+func (e *expander) whole(pointer string, v types.Number, otherwise int, code, advice string) int {
+	if e.markUnknown(pointer, v) || v.IsNull() {
+		return otherwise
+	}
+	n, accuracy := v.ValueBigFloat().Int64()
+	if accuracy != big.Exact {
+		e.problems.Add(pointer, code, "%s is not a whole number; %s", v.ValueBigFloat().Text('g', 10), advice)
+	}
+	return int(n)
+}
+
+func (e *expander) duration(pointer string, v durationString, otherwise dispatcher.Duration) dispatcher.Duration {
+	if e.markUnknown(pointer, v) || v.IsNull() {
+		return otherwise
+	}
+	d, err := dispatcher.ParseDuration(v.ValueString())
+	e.problems.AddError(pointer, err)
+	return d
+}
+
+// instant returns nil for null.
+func (e *expander) instant(pointer string, v instantString) *time.Time {
+	if e.markUnknown(pointer, v) || v.IsNull() {
+		return nil
+	}
+	t, err := dispatcher.ParseInstant(v.ValueString())
+	if err != nil {
+		e.problems.AddError(pointer, err)
+		return nil
+	}
+	return &t
+}
+
+// list returns the elements of a list, nil if it is null or unknown.
+func (e *expander) list(pointer string, v types.List) []attr.Value {
+	if e.markUnknown(pointer, v) || v.IsNull() {
+		return nil
+	}
+	return v.Elements()
+}
+
+// rejectNull adds a problem if an element of a list is null.
+func (e *expander) rejectNull(pointer string, v interface{ IsNull() bool }) {
+	if v.IsNull() {
+		e.problems.Add(pointer, dispatcher.CodeRequired, "null is not a value; leave it out of the list")
+	}
+}
+
+func (e *expander) stringList(pointer string, v types.List) []string {
+	var all []string
+	for i, element := range e.list(pointer, v) {
+		text, _ := element.(types.String)
+		at := pointer + "/" + strconv.Itoa(i)
+		e.rejectNull(at, text)
+		all = append(all, e.string(at, text))
+	}
+	return all
+}
+
+// stringMap returns nil if the map is null or unknown.
+func (e *expander) stringMap(pointer string, v types.Map) map[string]string {
+	if e.markUnknown(pointer, v) || v.IsNull() {
+		return nil
+	}
+	all := map[string]string{}
+	for name, element := range v.Elements() {
+		text, _ := element.(types.String)
+		at := pointer + dispatcher.Pointer(name)
+		if text.IsNull() {
+			e.problems.Add(at, dispatcher.CodeRequired, "%s is null; leave it out of the map", dispatcher.Echo(name))
+		}
+		all[name] = e.string(at, text)
+	}
+	return all
+}
+
+// object fills the struct that model points to with the attributes of an object. It returns
+// false, and leaves the struct alone, if the object is null or unknown.
+func (e *expander) object(ctx context.Context, pointer string, v types.Object, model any) bool {
+	if e.markUnknown(pointer, v) || v.IsNull() {
+		return false
+	}
+	if diags := v.As(ctx, model, basetypes.ObjectAsOptions{}); diags.HasError() {
+		e.problems.AddError(pointer, fmt.Errorf("expand %T: %v", model, diags))
+		return false
+	}
+	return true
+}

@@ -1,0 +1,175 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func TestEquivalentStringsAreNoChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	text := func(timeout, misfire, start, payload string) string {
+		return f.config(job(fmt.Sprintf(`
+			target   = { webhook = { url = "https://example.com/", timeout = %q } }
+			triggers = { t = { expression = "@daily", misfire_after = %q, jitter = %[2]q, start_at = %q } }
+			payload  = %q`, timeout, misfire, start, payload)))
+	}
+	f.run(t,
+		resource.TestStep{Config: text("60s", "90s", "2030-01-01T02:00:00+02:00", `{"a":1,"b":2}`)},
+		resource.TestStep{
+			Config:           text("1m0s", "1m30s", "2030-01-01T00:00:00Z", `{ "b": 2, "a": 1 }`),
+			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
+		},
+		resource.TestStep{
+			Config:           text("61s", "1m30s", "2030-01-01T00:00:00Z", `{ "b": 2, "a": 1 }`),
+			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
+		},
+	)
+}
+
+func TestEmptyAndNullMapsStayAsWritten(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{Config: f.config(job(`
+			target   = { webhook = { url = "https://example.com/", headers = {} } }
+			payload  = jsonencode(null)
+			node_labels = {}
+			triggers = {}`))},
+		resource.TestStep{Config: f.config(job(`
+			target   = { webhook = { url = "https://example.com/", headers = null } }
+			payload  = null
+			triggers = {}`))},
+	)
+}
+
+func TestTimePassingIsNoChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var before dispatcher.Job
+	f.run(t,
+		resource.TestStep{Config: f.config(job(hook + daily))},
+		resource.TestStep{
+			PreConfig: do(t, func(ctx context.Context) (err error) {
+				if before, err = f.readJob(ctx); err != nil {
+					return err
+				}
+				return f.fire(ctx)
+			}),
+			Config:           f.config(job(hook + daily)),
+			ConfigPlanChecks: planned(plancheck.ExpectEmptyPlan()),
+		},
+	)
+	if before.Triggers["t"].NextFireTime == nil {
+		t.Error("the trigger had no next fire time, so nothing moved")
+	}
+}
+
+func TestAPIWarningsAreShownAtApply(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(`
+		target   = { webhook = { url = "https://example.com/", method = "GET" } }
+		payload  = "{}"
+		triggers = {}`)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "Possible mistake (body_method)", "payload: method GET sends no body")
+}
+
+func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	later := func(value string) string {
+		return "resource \"terraform_data\" \"later\" {\n input = " + value + "\n}\n"
+	}
+	f.run(t,
+		// Everything that may be unknown is unknown, and valid.
+		resource.TestStep{
+			Config: f.config(later(`{
+				text = "0 0 2 * * ?", url = "https://example.com/", timeout = "5s"
+				at = "2030-01-01T00:00:00Z", zone = "Asia/Tokyo", on = true, n = 3 }`) +
+				job(`
+				description = terraform_data.later.output.text
+				enabled     = terraform_data.later.output.on
+				payload     = jsonencode(terraform_data.later.output.n)
+				target = { webhook = {
+					url = terraform_data.later.output.url, timeout = terraform_data.later.output.timeout
+					body = "{{.Job}} {{json .Payload}} ${terraform_data.later.output.text}"
+					headers = { A = terraform_data.later.output.text } } }
+				triggers = {
+					t = { expression = terraform_data.later.output.text, timezone = terraform_data.later.output.zone }
+					u = { expression = "@daily", start_at = terraform_data.later.output.at, repeat_count = terraform_data.later.output.n }
+				}`)),
+			ConfigPlanChecks: planned(
+				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("triggers").AtMapKey("t").AtMapKey("dialect")),
+			),
+			ConfigStateChecks: []statecheck.StateCheck{
+				expect("triggers", "t", "dialect").stored("quartz"), expect("triggers", "u", "dialect").stored("unix"),
+			},
+		},
+		// Unknown values turn out to be invalid.
+		resource.TestStep{
+			Config: f.config(strings.ReplaceAll(later(`{ text = "60 * * * *", timeout = "5" }`)+job(`
+				target = { webhook = { url = "https://example.com/", timeout = terraform_data.again.output.timeout } }
+				triggers = { t = { expression = terraform_data.again.output.text } }`), `"later"`, `"again"`)),
+			ExpectError: regexp.MustCompile(`(?s)duration_unit.*target.webhook.timeout: .*cron_range.*triggers\["t"\].expression: `),
+		},
+		// Known values next to unknown ones are still checked at plan.
+		resource.TestStep{
+			Config: f.config(later(`"new"`) + job(`
+				target = { webhook = { url = terraform_data.later.output } }
+				triggers = { t = { expression = terraform_data.later.output, timezone = "CEST" } }`)),
+			ConfigPlanChecks: planned(between(func(context.Context) error { return errors.New("it was planned") })),
+			ExpectError:      regexp.MustCompile(`tz_unknown`),
+		},
+		resource.TestStep{Config: f.config(app)}, // a valid configuration, so that destroy works
+	)
+}
+
+func TestNewInstantInThePastIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+`triggers = { t = { expression = "at(2001-01-01T00:00:00Z)" } }`)))
+	d.mustFail(t, []string{"plan"}, "Invalid value (at_past)", `triggers["t"].expression:`)
+	d = f.directory(t, f.config(job(hook+`triggers = { t = { expression = "@daily", end_at = "2001-01-01T00:00:00Z" } }`)))
+	d.mustFail(t, []string{"plan"}, "Invalid value (at_past)", `triggers["t"].end_at:`)
+}
+
+func TestMissingRequiredValueIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for _, attributes := range []string{
+		hook + `triggers = { t = { expression = null } }`,
+		`target = { webhook = { url = null } }` + "\n" + daily,
+	} {
+		output := f.directory(t, f.config(job(attributes))).mustFail(t, []string{"plan"})
+		if n := strings.Count(output, "Error: "); n != 1 {
+			t.Errorf("%s: %d errors, want one:\n%s", attributes, n, output)
+		}
+	}
+}
+
+func TestSuspiciousSchedulesGiveWarningsAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	odd := `triggers = { t = { expression = "*/7 * * * *" }, u = { expression = "30 2 * * *", timezone = "Europe/Berlin" } }`
+	d := f.directory(t, f.config(job(hook+odd)))
+	mustSay(t, d.must(t, "plan"),
+		"Possible mistake (step_uneven)", `triggers["t"].expression:`, "Possible mistake (dst)", `triggers["u"].expression:`)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "Possible mistake (step_uneven)")
+	mustSay(t, d.must(t, "plan"), "No changes.")
+	quiet := f.directory(t, f.config(job(hook+daily))).must(t, "plan")
+	if strings.Contains(quiet, "Possible mistake") {
+		t.Errorf("an ordinary schedule gives a warning:\n%s", quiet)
+	}
+}

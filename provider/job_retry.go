@@ -1,0 +1,133 @@
+package provider
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+type retryModel struct {
+	MaxAttempts    types.Number   `tfsdk:"max_attempts"`
+	Base           durationString `tfsdk:"base"`
+	Cap            durationString `tfsdk:"cap"`
+	Delays         types.List     `tfsdk:"delays"`
+	MaxAge         durationString `tfsdk:"max_age"`
+	StopAtNextFire types.Bool     `tfsdk:"stop_at_next_fire"`
+}
+
+func retryAttribute() schema.SingleNestedAttribute {
+	var defaults dispatcher.Retry
+	defaults.SetDefaults()
+	a := optionalObject("Whether and when a failed run is attempted again, under the same event id. Failures that another "+
+		"attempt cannot change are not retried: redirects, responses of status 4xx except 408, 425 and 429, and forbidden addresses. "+
+		"Nor are requests of `at_most_once` jobs that may have been sent. A response of status 410 puts the trigger into state "+
+		"`error` until it is resumed. Default: the default of each attribute. "+checkSpelling, map[string]schema.Attribute{
+		"max_attempts": numberWithDefault(defaults.MaxAttempts, "How many attempts may fail, including the first, `1` to `100`. "+
+			"With `1` a failed run is not retried. Attempts that were lost with their node do not count."),
+		"base": durationWithDefault(defaults.Base, "Upper bound of the wait before the second attempt, from `100ms` to `24h`. The "+
+			"bound doubles for each further attempt, up to `cap`. Each wait is random between zero and its bound."),
+		"cap": durationWithDefault(defaults.Cap, "The longest wait, from `100ms` to `24h`. It also limits the wait that a target "+
+			"asks for with `Retry-After`."),
+		"delays": schema.ListAttribute{
+			Optional: true, ElementType: types.StringType,
+			MarkdownDescription: "Fixed waits that replace `base` and its doubling, from `0s` to `24h` each, such as " +
+				"`[\"1s\", \"1m\"]`; fewer than `max_attempts`. The last one repeats. Default: none.",
+			PlanModifiers: []planmodifier.List{keepEquivalentDelays{}},
+		},
+		"max_age": durationWithDefault(defaults.MaxAge, "How long after its first attempt began or was deferred a run may be "+
+			"attempted, from `1s` to `24h`."),
+		"stop_at_next_fire": boolWithDefault(false, "Whether the run ends instead of making an attempt at or after the next fire "+
+			"of its trigger."),
+	})
+	a.Computed = true
+	a.Default = objectdefault.StaticValue(types.ObjectValueMust(a.GetType().(types.ObjectType).AttrTypes, map[string]attr.Value{
+		"max_attempts": flattenNumber(defaults.MaxAttempts), "base": flattenDuration(defaults.Base),
+		"cap": flattenDuration(defaults.Cap), "delays": types.ListNull(types.StringType),
+		"max_age": flattenDuration(defaults.MaxAge), "stop_at_next_fire": types.BoolValue(false),
+	}))
+	return a
+}
+
+func expandRetry(ctx context.Context, e *expander, object types.Object) dispatcher.Retry {
+	var r dispatcher.Retry
+	r.SetDefaults()
+	var m retryModel
+	if !e.object(ctx, "/retry", object, &m) {
+		return r
+	}
+	r.MaxAttempts = e.whole("/retry/max_attempts", m.MaxAttempts, r.MaxAttempts, dispatcher.CodeAttemptsRange,
+		"give how many attempts may fail, from 1 to 100")
+	r.Base = e.duration("/retry/base", m.Base, r.Base)
+	r.Cap = e.duration("/retry/cap", m.Cap, r.Cap)
+	r.MaxAge = e.duration("/retry/max_age", m.MaxAge, r.MaxAge)
+	r.StopAtNextFire = e.bool("/retry/stop_at_next_fire", m.StopAtNextFire, r.StopAtNextFire)
+	for i, element := range e.list("/retry/delays", m.Delays) {
+		at := dispatcher.Pointer("retry", "delays", strconv.Itoa(i))
+		text, _ := element.(types.String)
+		e.rejectNull(at, text)
+		r.Delays = append(r.Delays, e.duration(at, durationString{text}, 0))
+	}
+	if m.Cap.IsUnknown() || m.Base.IsUnknown() || m.Delays.IsUnknown() { // cap must not be less than base
+		e.incomplete = append(e.incomplete, "/retry/cap")
+	}
+	if m.MaxAttempts.IsUnknown() { // there must be fewer delays
+		e.incomplete = append(e.incomplete, "/retry/delays")
+	}
+	return r
+}
+
+// flattenRetry returns the model of a policy. Delays that are equivalent to those of prior stay
+// as the user wrote them.
+func flattenRetry(ctx context.Context, diags *diag.Diagnostics, r dispatcher.Retry, prior types.Object) types.Object {
+	var before retryModel
+	(&expander{}).object(ctx, "", prior, &before)
+	delays := before.Delays
+	written := expandRetry(ctx, &expander{}, prior).Delays
+	if prior.IsNull() || prior.IsUnknown() || delays.IsUnknown() || !slices.Equal(written, r.Delays) {
+		delays = types.ListNull(types.StringType)
+		if len(r.Delays) > 0 {
+			var texts []string
+			for _, d := range r.Delays {
+				texts = append(texts, formatDuration(d))
+			}
+			delays = flattenList(ctx, diags, types.StringType, texts)
+		}
+	}
+	return flattenObject(ctx, diags, retryAttribute().GetType().(types.ObjectType), retryModel{
+		MaxAttempts:    flattenNumber(r.MaxAttempts),
+		Base:           flattenDuration(r.Base),
+		Cap:            flattenDuration(r.Cap),
+		Delays:         delays,
+		MaxAge:         flattenDuration(r.MaxAge),
+		StopAtNextFire: types.BoolValue(r.StopAtNextFire),
+	})
+}
+
+// keepEquivalentDelays is keepEquivalent for a list of durations.
+type keepEquivalentDelays struct{ keepEquivalentText }
+
+func (keepEquivalentDelays) PlanModifyList(
+	ctx context.Context, req planmodifier.ListRequest, resp *planmodifier.ListResponse,
+) {
+	before, after := req.StateValue.Elements(), req.PlanValue.Elements()
+	if req.PlanValue.IsNull() != req.StateValue.IsNull() || req.PlanValue.IsUnknown() || len(before) != len(after) {
+		return
+	}
+	for i := range after {
+		old, _ := before[i].(types.String)
+		planned, _ := after[i].(types.String)
+		if planned.IsUnknown() || !(durations{}).equivalent(ctx, old.ValueString(), planned.ValueString()) {
+			return
+		}
+	}
+	resp.PlanValue = req.StateValue
+}

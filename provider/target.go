@@ -1,0 +1,75 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// targetKind is a kind of target. Each is an attribute of target, with its own file.
+type targetKind interface {
+	// name is the attribute's name, which is also the field's name in the API.
+	name() string
+	attribute() schema.SingleNestedAttribute
+	// expand sets the kind's field of target from an object that may be null or unknown.
+	expand(ctx context.Context, e *expander, pointer string, object types.Object, target *dispatcher.Target)
+	// flatten returns null if target is of another kind. prior is the object that the result
+	// replaces; flatten.go says why that matters.
+	flatten(ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object) types.Object
+}
+
+// targetKinds are all kinds of target. To add one, write its file and add it here.
+var targetKinds = []targetKind{webhookTarget{}, lambdaTarget{}}
+
+func targetAttribute() schema.Attribute {
+	attributes := map[string]schema.Attribute{}
+	var names []string
+	for _, kind := range targetKinds {
+		attributes[kind.name()] = kind.attribute()
+		names = append(names, kind.name())
+	}
+	return schema.SingleNestedAttribute{
+		Required:            true,
+		MarkdownDescription: "What a run calls: exactly one of " + either(names) + ". " + checkSpelling,
+		Attributes:          attributes,
+	}
+}
+
+func targetType() types.ObjectType { return targetAttribute().GetType().(types.ObjectType) }
+
+func expandTarget(ctx context.Context, e *expander, object types.Object) dispatcher.Target {
+	var target dispatcher.Target
+	if e.markUnknown("/target", object) {
+		return target
+	}
+	unknown := false
+	for _, kind := range targetKinds {
+		of, _ := object.Attributes()[kind.name()].(types.Object)
+		kind.expand(ctx, e, "/target/"+kind.name(), of, &target)
+		unknown = unknown || of.IsUnknown()
+	}
+	if unknown { // it may turn out to be null, so the number of kinds cannot be checked yet
+		for _, kind := range targetKinds {
+			e.incomplete = append(e.incomplete, "/target/"+kind.name())
+		}
+	}
+	return target
+}
+
+func flattenTarget(
+	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
+) types.Object {
+	attributes := map[string]attr.Value{}
+	for _, kind := range targetKinds {
+		before, _ := prior.Attributes()[kind.name()].(types.Object)
+		attributes[kind.name()] = kind.flatten(ctx, diags, target, before)
+	}
+	object, found := types.ObjectValue(targetType().AttrTypes, attributes)
+	diags.Append(found...)
+	return object
+}

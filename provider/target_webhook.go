@@ -1,0 +1,172 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// webhookTarget is the kind webhook. Its schema is in target_webhook_schema.go.
+type webhookTarget struct{}
+
+func (webhookTarget) name() string { return string(dispatcher.TargetWebhook) }
+
+type webhookModel struct {
+	URL          types.String   `tfsdk:"url"`
+	Method       types.String   `tfsdk:"method"`
+	Headers      types.Map      `tfsdk:"headers"`
+	Body         types.String   `tfsdk:"body"`
+	Timeout      durationString `tfsdk:"timeout"`
+	Signing      types.Object   `tfsdk:"signing"`
+	Auth         types.Object   `tfsdk:"auth"`
+	TLS          types.Object   `tfsdk:"tls"`
+	SuccessCodes types.List     `tfsdk:"success_codes"`
+	ExpectBody   types.String   `tfsdk:"expect_body"`
+	CloudEvents  types.String   `tfsdk:"cloud_events"`
+}
+
+type tlsModel struct {
+	CACertificates    types.String `tfsdk:"ca_certificates"`
+	ClientCertificate types.String `tfsdk:"client_certificate"`
+	ClientKey         types.Object `tfsdk:"client_key"`
+	MinVersion        types.String `tfsdk:"min_version"`
+}
+
+type signingModel struct {
+	Secrets types.Map `tfsdk:"secrets"`
+}
+
+func (webhookTarget) expand(
+	ctx context.Context, e *expander, pointer string, object types.Object, target *dispatcher.Target,
+) {
+	var m webhookModel
+	if !e.object(ctx, pointer, object, &m) {
+		return
+	}
+	var w dispatcher.Webhook
+	w.SetDefaults()
+	w.URL = e.required(pointer+"/url", m.URL)
+	if !e.markUnknown(pointer+"/method", m.Method) && !m.Method.IsNull() {
+		w.Method = m.Method.ValueString()
+	}
+	w.Timeout = e.duration(pointer+"/timeout", m.Timeout, w.Timeout)
+	w.Headers = e.stringMap(pointer+"/headers", m.Headers)
+	expandOptional(e, pointer+"/body", m.Body, &w.Body)
+	w.Signing = expandSigning(ctx, e, pointer+"/signing", m.Signing)
+	w.Auth = expandAuth(ctx, e, pointer+"/auth", m.Auth)
+	w.TLS = expandTLS(ctx, e, pointer+"/tls", m.TLS)
+	for _, code := range e.stringList(pointer+"/success_codes", m.SuccessCodes) {
+		w.SuccessCodes = append(w.SuccessCodes, dispatcher.SuccessCode(code))
+	}
+	expandOptional(e, pointer+"/expect_body", m.ExpectBody, &w.ExpectBody)
+	expandOptional(e, pointer+"/cloud_events", m.CloudEvents, &w.CloudEvents)
+	if m.CloudEvents.IsUnknown() || m.Method.IsUnknown() { // not every method can carry an event
+		e.incomplete = append(e.incomplete, pointer+"/cloud_events")
+	}
+	target.Webhook = &w
+}
+
+func expandTLS(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.TLS {
+	var m tlsModel
+	if !e.object(ctx, pointer, object, &m) {
+		return nil
+	}
+	var t dispatcher.TLS
+	expandOptional(e, pointer+"/ca_certificates", m.CACertificates, &t.CACertificates)
+	expandOptional(e, pointer+"/client_certificate", m.ClientCertificate, &t.ClientCertificate)
+	expandOptional(e, pointer+"/min_version", m.MinVersion, &t.MinVersion)
+	if m.ClientCertificate.IsUnknown() || m.ClientKey.IsUnknown() { // they must belong together
+		e.incomplete = append(e.incomplete, pointer)
+		e.unknown = append(e.unknown, pointer+"/client_key")
+	}
+	if !m.ClientKey.IsNull() {
+		key := expandSecret(ctx, e, pointer+"/client_key", m.ClientKey)
+		t.ClientKey = &key
+	}
+	return &t
+}
+
+func expandSigning(ctx context.Context, e *expander, pointer string, object types.Object) *dispatcher.Signing {
+	var m signingModel
+	if !e.object(ctx, pointer, object, &m) {
+		return nil
+	}
+	s := dispatcher.Signing{Secrets: map[string]dispatcher.Secret{}}
+	if e.markUnknown(pointer+"/secrets", m.Secrets) {
+		return &s
+	}
+	for name, element := range m.Secrets.Elements() {
+		secret, _ := element.(types.Object)
+		s.Secrets[name] = expandSecret(ctx, e, pointer+"/secrets"+dispatcher.Pointer(name), secret)
+	}
+	return &s
+}
+
+func (k webhookTarget) flatten(
+	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
+) types.Object {
+	of := k.attribute().GetType().(types.ObjectType)
+	w := target.Webhook
+	if w == nil {
+		return nullObject(of)
+	}
+	var before webhookModel
+	(&expander{}).object(ctx, "", prior, &before)
+	var e expander
+	k.expand(ctx, &e, "", prior, &dispatcher.Target{})
+	secrets := secretFlattener{diags: diags, versions: e.versions}
+	return flattenObject(ctx, diags, of, webhookModel{
+		URL:          types.StringValue(w.URL),
+		Method:       types.StringValue(w.Method),
+		Headers:      flattenStringMap(ctx, diags, w.Headers, before.Headers),
+		Body:         flattenOptional(w.Body),
+		Timeout:      flattenDuration(w.Timeout),
+		Signing:      flattenSigning(ctx, secrets, objectType(of, "signing"), w.Signing),
+		Auth:         flattenAuth(ctx, secrets, objectType(of, "auth"), w.Auth),
+		TLS:          flattenTLS(ctx, secrets, objectType(of, "tls"), w.TLS),
+		SuccessCodes: flattenSuccessCodes(ctx, diags, w.SuccessCodes, before.SuccessCodes),
+		ExpectBody:   flattenOptional(w.ExpectBody),
+		CloudEvents:  flattenOptional(w.CloudEvents),
+	})
+}
+
+func flattenSigning(
+	ctx context.Context, secrets secretFlattener, of types.ObjectType, s *dispatcher.Signing,
+) types.Object {
+	if s == nil {
+		return nullObject(of)
+	}
+	models := map[string]secretModel{}
+	for name, secret := range s.Secrets {
+		models[name] = secrets.model("/signing/secrets"+dispatcher.Pointer(name), secret)
+	}
+	element := of.AttrTypes["secrets"].(types.MapType).ElemType
+	return flattenObject(ctx, secrets.diags, of, signingModel{
+		Secrets: flattenMap(ctx, secrets.diags, element, models),
+	})
+}
+
+func flattenTLS(ctx context.Context, secrets secretFlattener, of types.ObjectType, t *dispatcher.TLS) types.Object {
+	if t == nil {
+		return nullObject(of)
+	}
+	return flattenObject(ctx, secrets.diags, of, tlsModel{
+		CACertificates:    flattenOptional(t.CACertificates),
+		ClientCertificate: flattenOptional(t.ClientCertificate),
+		ClientKey:         secrets.optional(ctx, of, "client_key", "/tls", t.ClientKey),
+		MinVersion:        flattenOptional(t.MinVersion),
+	})
+}
+
+// flattenSuccessCodes returns null for no codes, unless prior is an empty list.
+func flattenSuccessCodes(
+	ctx context.Context, diags *diag.Diagnostics, codes []dispatcher.SuccessCode, prior types.List,
+) types.List {
+	if len(codes) == 0 && (prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0) {
+		return types.ListNull(types.StringType)
+	}
+	return flattenList(ctx, diags, types.StringType, codes)
+}
