@@ -1,6 +1,7 @@
 // Package migrations holds the schema of both databases as numbered goose scripts.
 //
-// Both define the same tables. The PostgreSQL scripts explain what each column means. Instants are Unix milliseconds; ids are hashes of names or drawn by nodes, so
+// Both define the same tables. The PostgreSQL scripts explain what each column means. Instants are Unix
+// milliseconds; ids are hashes of names or drawn by nodes, so
 // there are no sequences, and nothing here needs triggers, functions or extensions.
 //
 // Nodes of the previous version keep working while a script runs and after it, and may come back. So

@@ -49,8 +49,10 @@ var (
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
 		column{"state", text}, column{"class", text}, column{"error", text})
 	againColumns = append(recordColumns[:12:12],
-		column{"next_at", bigint}, column{"until_at", bigint}, column{"counts", integer}, column{"not_attempted", integer}, column{"stops", boolean})
-	responseColumns     = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"attempt", integer}, {"response", text}}
+		column{"next_at", bigint}, column{"until_at", bigint}, column{"counts", integer}, column{"not_attempted", integer},
+		column{"stops", boolean})
+	responseColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer},
+		{"attempt", integer}, {"response", text}}
 	lateColumns         = append(recordColumns[:12:12], column{"late", text})
 	scheduleNextColumns = []column{
 		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"anchor", bigint}, {"next", bigint}, {"due", bigint},
@@ -64,7 +66,8 @@ var (
 	idColumns         = []column{{"id", bigint}}
 	nameColumns       = []column{{"name", text}}
 	rescheduleColumns = []column{
-		{"of_trigger", bigint}, {"revision", bigint}, {"calendars", bigint}, {"from_at", bigint}, {"next", bigint}, {"due", bigint}, {"state", text}, {"error", text},
+		{"of_trigger", bigint}, {"revision", bigint}, {"calendars", bigint}, {"from_at", bigint}, {"next", bigint},
+		{"due", bigint}, {"state", text}, {"error", text},
 	}
 	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
 	// Two lists side by side, the shorter filled up with empty texts.

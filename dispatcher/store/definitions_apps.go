@@ -29,7 +29,8 @@ func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
 // findApp returns ErrNotFound if there is no such app. lock is a flavor's lock, or empty.
 func findApp(ctx context.Context, q querier, name, lock string) (dispatcher.App, error) {
 	// $1 id
-	app, found, err := first(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock, dispatcher.AppID(name))
+	app, found, err := first(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock,
+		dispatcher.AppID(name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", name)
 	}

@@ -151,7 +151,8 @@ const putCalendarTimeout = time.Minute
 
 // PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
 // returns the calendar as stored, and whether it was created.
-func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change dispatcher.Change) (dispatcher.Calendar, bool, error) {
+func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
+	change dispatcher.Change) (dispatcher.Calendar, bool, error) {
 	if err := calendar.Validate(); err != nil {
 		return dispatcher.Calendar{}, false, err
 	}
@@ -165,7 +166,8 @@ func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar, c
 }
 
 // putPlanned is the transaction of PutCalendar.
-func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan, change dispatcher.Change) (stored dispatcher.Calendar, created bool, err error) {
+func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan,
+	change dispatcher.Change) (stored dispatcher.Calendar, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's calendars, and of its jobs, queue at its row.
 		if _, err := findApp(ctx, t, calendar.App, t.lock()); err != nil {
@@ -240,7 +242,8 @@ func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by di
 func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool) error {
 	var problems dispatcher.Problems
 	if len(all) > dispatcher.MaxCalendars {
-		problems.Add("", dispatcher.CodeTooMany, "the app has %d calendars already, which is the maximum; delete one that is not used", dispatcher.MaxCalendars)
+		problems.Add("", dispatcher.CodeTooMany, "the app has %d calendars already, which is the maximum; delete one "+
+			"that is not used", dispatcher.MaxCalendars)
 		return problems
 	}
 	if problems.AddError("", all.Check(name)); len(problems) > 0 {
@@ -248,7 +251,8 @@ func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool
 	}
 	for _, user := range sortedKeys(users) {
 		if err := all.Check(user); err != nil {
-			problems.Add("/bases", dispatcher.CodeCalendarBase, "calendar %s, which is built on this, could not be used: %v", dispatcher.Echo(user), err)
+			problems.Add("/bases", dispatcher.CodeCalendarBase, "calendar %s, which is built on this, could not be used: %v",
+				dispatcher.Echo(user), err)
 		}
 	}
 	return problems.Err()

@@ -87,7 +87,8 @@ func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 			t.Errorf("delete its base: got %v, want %v", err, dispatcher.ErrInUse)
 		}
 		base := dispatcher.Calendar{Name: "base", Rules: []schedule.CalendarRule{{Weekdays: []string{"SUN"}}}}
-		if err := putCalendar(t, s, base, now); !errors.As(err, &problems) || !strings.Contains(err.Error(), `calendar "bad", which is built on this`) {
+		if err := putCalendar(t, s, base, now); !errors.As(err, &problems) ||
+			!strings.Contains(err.Error(), `calendar "bad", which is built on this`) {
 			t.Errorf("change its base: got %v, want a problem that names it", err)
 		}
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", Rules: []schedule.CalendarRule{{To: "11:00"}}}, now))
@@ -103,13 +104,15 @@ func TestAppHoldsItsMaximumOfCalendars(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
+		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO calendars (app_id, name, description, definition, revision,
+			created_at, updated_at)
 			WITH RECURSIVE s (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM s WHERE n < %d)
 			SELECT a.id, 'c' || n, '', '{}', 1, 0, 0 FROM s CROSS JOIN apps AS a`, dispatcher.MaxCalendars)))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last"}, now))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last", Description: "again"}, now))
 		var problems dispatcher.Problems
-		if err := putCalendar(t, s, dispatcher.Calendar{Name: "more"}, now); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeTooMany {
+		if err := putCalendar(t, s, dispatcher.Calendar{Name: "more"}, now); !errors.As(err, &problems) ||
+			problems[0].Code != dispatcher.CodeTooMany {
 			t.Errorf("one more than the maximum: got %v, want code %s", err, dispatcher.CodeTooMany)
 		}
 	})

@@ -8,7 +8,8 @@ import (
 )
 
 // PauseJob pauses or resumes a job, or one of its triggers.
-func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool, change dispatcher.Change) (stored dispatcher.Job, err error) {
+func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool,
+	change dispatcher.Change) (stored dispatcher.Job, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, t.lock())
 		if err != nil {

@@ -46,7 +46,8 @@ func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher
 		case secret.Value.IsZero():
 		case s.keys == nil:
 			problems.Add(at+"/value", dispatcher.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
-				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as env:%sNAME or file:PATH", dispatcher.SecretEnvPrefix)
+				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as env:%sNAME or file:PATH",
+				dispatcher.SecretEnvPrefix)
 		default:
 			sealed[path] = s.keys.Seal(secret.Value.Reveal(), sealedFor(job, path))
 			given[path] = dispatcher.Secret{Stored: true}

@@ -125,14 +125,16 @@ func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
 			}
 		}
 		put(t, s, secretJob(reference, reference))
-		if _, _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+		if _, _, err := s.PutJob(t.Context(), secretJob(reference, kept),
+			dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
 			t.Errorf("to keep what is not there = %v", err)
 		}
 		put(t, s, secretJob(reference, value("hunter5")))
 		if err := s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.PutJob(t.Context(), secretJob(reference, kept), dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+		if _, _, err := s.PutJob(t.Context(), secretJob(reference, kept),
+			dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
 			t.Errorf("to keep what a deleted job had = %v", err)
 		}
 	})
@@ -151,11 +153,13 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 		}
 		put(t, s, to("https://Example.com/a", value(first), value("hunter2")))
 		for _, url := range []string{
-			"http://example.com/a", "https://example.com:8443/a", "https://example.com.evil.test/a", "https://evil.test/https://example.com/a", "https://evil.test?x=https://example.com",
+			"http://example.com/a", "https://example.com:8443/a", "https://example.com.evil.test/a",
+			"https://evil.test/https://example.com/a", "https://evil.test?x=https://example.com",
 		} {
 			_, _, err := s.PutJob(t.Context(), to(url, kept, kept), dispatcher.Change{})
 			var problems dispatcher.Problems
-			if !errors.As(err, &problems) || len(problems) != 2 || problems[0].Code != "secret_origin" || problems[0].Path != "/target"+tokenPath+"/stored" || problems[1].Path != "/target"+signingPath+"/stored" {
+			if !errors.As(err, &problems) || len(problems) != 2 || problems[0].Code != "secret_origin" ||
+				problems[0].Path != "/target"+tokenPath+"/stored" || problems[1].Path != "/target"+signingPath+"/stored" {
 				t.Errorf("moved to %s = %v, want secret_origin of both", url, err)
 			}
 			if text := fmt.Sprint(err); !strings.Contains(text, "value_version") || !strings.Contains(text, "https://example.com") {
@@ -195,7 +199,8 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		without := openWith(t, database, nil)
 		put(t, without, secretJob(dispatcher.Secret{Reference: "env:SECRET_X"}, dispatcher.Secret{Reference: "file:x"}))
-		if _, _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:x"}), dispatcher.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
+		if _, _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:x"}),
+			dispatcher.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
 			t.Errorf("a value without a key = %v", err)
 		}
 		_ = without.Close()
@@ -224,7 +229,8 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 			}
 		}
 		_ = both.Close()
-		if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter2"}, opened(t, openWith(t, database, sealKeys(t, "b")))); diff != "" {
+		if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter2"},
+			opened(t, openWith(t, database, sealKeys(t, "b")))); diff != "" {
 			t.Errorf("values under the new key (-want +got):\n%s", diff)
 		}
 	})

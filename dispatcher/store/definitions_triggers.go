@@ -40,7 +40,8 @@ var triggerFields = fields[triggerRow]{
 	{"calendar_revision", bigint, func(t *triggerRow) any { return &t.calendars }, always, ""},
 	{"app_id", bigint, func(t *triggerRow) any { return &t.appID }, neverSet, ""},
 	{"node_labels", text, func(t *triggerRow) any { return &t.nodeLabels }, always, ""},
-	{"misfire_policy", text, func(t *triggerRow) any { return policyColumn{&t.MisfirePolicy} }, always, "coalesce(t.misfire_policy, 'fire_once')"},
+	{"misfire_policy", text, func(t *triggerRow) any { return policyColumn{&t.MisfirePolicy} }, always,
+		"coalesce(t.misfire_policy, 'fire_once')"},
 	{"catch_up_window", bigint, func(t *triggerRow) any { return windowColumn{&t.CatchUpWindow} }, always, ""},
 	{"delayed", boolean, func(t *triggerRow) any { return new(t.IsDelay()) }, onlyWritten, ""},
 }
@@ -174,7 +175,8 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars in
 	columns, values := triggerFields.batch(rows)
 	written := triggerFields.written()
 	// From $1 on: the fields of a trigger
-	put := t.rows(0, 1, "", columns...) + ` INSERT INTO triggers (` + written.names("") + `) SELECT ` + written.names("b.") + ` FROM b WHERE 1 = 1
+	put := t.rows(0, 1, "", columns...) + ` INSERT INTO triggers (` + written.names("") + `) SELECT ` + written.names("b.") + `
+		FROM b WHERE 1 = 1
 		ON CONFLICT (id) DO UPDATE SET ` + triggerFields.update() + `, deleted_at = NULL`
 	_, err := t.ExecContext(ctx, put, t.batch(values...)...)
 	return err

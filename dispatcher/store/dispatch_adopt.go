@@ -18,13 +18,15 @@ const mayRun = `j.app_id IN (SELECT id FROM apps WHERE enabled AND ($7 = 0 OR na
 // unsent selects the runs of dead nodes that were surely not sent: their node knew the job as it is.
 const unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
 
-const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
+const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,
+	state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', c.why
 	FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
 // The node that adopts a run knows its job as it is now.
 // $3 node, $4 token
-const adoptRuns = ` UPDATE runs AS r SET node = $3, token = $4, revision = c.job_revision, claimed_at = c.now, started_at = NULL, attempt = c.over + 1,
+const adoptRuns = ` UPDATE runs AS r SET node = $3, token = $4, revision = c.job_revision, claimed_at = c.now,
+	started_at = NULL, attempt = c.over + 1,
 		state = 'claimed', next_attempt_at = NULL, http_status = 0, class = '', error = ''
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind` + within + `
 	RETURNING ` + heldColumns
@@ -36,7 +38,8 @@ const chosenSpan = ` SELECT min(c.of_at), max(c.of_at) FROM c`
 const adoptableSpan = chosenSpan + ` WHERE CAST($4 AS bigint) <> 0` // every parameter needs a type
 
 // adoptable chooses runs that no node works on. Its order lets none starve. Runs of a disabled app
-// wait until the app is enabled, and runs of a job that requires labels wait for a node with them. days is within where it helps: SQLite has no partitions, and would read all
+// wait until the app is enabled, and runs of a job that requires labels wait for a node with them. days is
+// within where it helps: SQLite has no partitions, and would read all
 // runs between the bounds rather than look into runs_live.
 // A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
 // then the node would have begun it first. The number of an attempt that was not made is used again.

@@ -28,7 +28,8 @@ func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 	return begun, nil
 }
 
-const releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL, attempt = r.attempt - 1
+const releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
+	attempt = r.attempt - 1
 	FROM b WHERE` + fence
 
 // Release hands back runs that were not begun, for any node to adopt.

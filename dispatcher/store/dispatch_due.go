@@ -54,7 +54,8 @@ func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatche
 	}
 	// $1 now, $2 number of apps, from $3 on: adoptColumns
 	query := s.rows(1, 3, "", adoptColumns...) + ` SELECT DISTINCT a.name FROM triggers AS t JOIN apps AS a ON a.id = t.app_id
-		WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL AND t.due_at <= (SELECT now FROM n)` + tooLate + `
+		WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL AND t.due_at <= (SELECT now
+		FROM n)` + tooLate + `
 			AND a.enabled AND ($2 = 0 OR a.name IN (SELECT name FROM b)) AND (t.node_labels = '' OR t.node_labels IN (SELECT labels FROM b))`
 	return collect(ctx, s.read, func(row scanner) (name string, err error) {
 		err = row.Scan(&name)

@@ -35,7 +35,8 @@ func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason strin
 			return err
 		}
 		// $1 trigger
-		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id WHERE t.id = $1`
+		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+			JOIN apps AS a ON a.id = t.app_id WHERE t.id = $1`
 		_, _, err = first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&app, &job, &trigger) }, names, run.TriggerID)
 		if err != nil {
 			return err
@@ -47,7 +48,8 @@ func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason strin
 // writeError writes the state of the job of a trigger that may be in error.
 func (t *tx) writeError(ctx context.Context, triggerID int64) error {
 	// $1 id of the trigger
-	const ofJob = `UPDATE jobs SET state = 'ERROR', completed_at = NULL WHERE id = (SELECT job_id FROM triggers WHERE id = $1 AND state = 'error')`
+	const ofJob = `UPDATE jobs SET state = 'ERROR', completed_at = NULL WHERE id = (SELECT job_id FROM triggers WHERE id = $1
+		AND state = 'error')`
 	_, err := t.ExecContext(ctx, ofJob, triggerID)
 	return err
 }

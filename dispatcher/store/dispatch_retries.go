@@ -20,11 +20,13 @@ const again = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.ki
 	FROM b JOIN runs AS r ON` + fence + ` LEFT JOIN triggers AS t ON t.id = r.trigger_id`
 
 // The row of a run that goes on makes place for its next attempt.
-const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
+const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
+	http_status, state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.node, c.started_at, c.ended_at, c.http_status, c.state, c.class, c.error
 	FROM c WHERE c.not_attempted = 0 AND c.next_at <= c.until_at ON CONFLICT DO NOTHING`
 
-const retryRuns = ` UPDATE runs AS r SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at THEN 0 ELSE r.token END,
+const retryRuns = ` UPDATE runs AS r SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at THEN 0
+	ELSE r.token END,
 		state = CASE WHEN c.next_at <= c.until_at THEN 'retrying' ELSE c.state END,
 		next_attempt_at = CASE WHEN c.next_at <= c.until_at THEN c.next_at END,
 		ended_at = CASE WHEN c.next_at <= c.until_at THEN NULL ELSE c.ended_at END,
@@ -34,7 +36,8 @@ const retryRuns = ` UPDATE runs AS r SET live = (c.next_at <= c.until_at), token
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within
 
 // giveUpRuns ends runs as their latest attempts ended.
-const giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, ended_at = c.now, state = COALESCE((SELECT a.state FROM attempts AS a
+const giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, ended_at = c.now,
+	state = COALESCE((SELECT a.state FROM attempts AS a
 			WHERE a.scheduled_at = c.of_at AND a.trigger_id = c.of_trigger AND a.kind = c.of_kind AND a.attempt = c.over), 'failed')
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.state = 'retrying'` + within + `
 	RETURNING ` + heldColumns
@@ -45,7 +48,8 @@ const giveUpRuns = ` UPDATE runs AS r SET live = FALSE, next_attempt_at = NULL, 
 // partitions, and would look through all days instead of the index of these runs.
 // $3 node, $6 limit, $7 number of apps
 func dueRetries(days string) string {
-	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, j.revision AS job_revision, n.now
+	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
+		j.revision AS job_revision, n.now
 		FROM n CROSS JOIN runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		WHERE r.state = 'retrying' AND r.next_attempt_at <= n.now AND r.retry_until >= n.now AND ` + mayRun + days + `
 			AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL

@@ -18,8 +18,10 @@ type statement struct {
 
 // statements are the hot statements.
 type statements struct {
-	due, overdue, claim, settle, adoptable, adopt, held, release, begin, lostRuns, failLost, record, late, responses, ended, endedOf, scheduleNext statement
-	again, dueRetries, adoptRetries, expiredRetries, giveUp, rollbackSkippable, rollbackSkip                                                       statement
+	due, overdue, claim, settle, adoptable, adopt, held, release, begin, lostRuns, failLost, record, late, responses,
+	ended, endedOf, scheduleNext statement
+	again, dueRetries, adoptRetries, expiredRetries, giveUp, rollbackSkippable,
+	rollbackSkip statement
 
 	slots                          slotStatements
 	heartbeat, takeLocks, giveBack string

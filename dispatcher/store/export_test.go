@@ -81,7 +81,8 @@ func Count(ctx context.Context, s dispatcher.Store, query string) (int64, error)
 }
 
 // PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
-func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar dispatcher.Calendar, change dispatcher.Change, do func()) (dispatcher.Calendar, error) {
+func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar dispatcher.Calendar,
+	change dispatcher.Change, do func()) (dispatcher.Calendar, error) {
 	own := s.(*store)
 	plan, err := own.plan(ctx, calendar, change)
 	if err != nil {
@@ -94,7 +95,8 @@ func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar disp
 
 // PurgeMeanwhile is Purge of a node that freezes once it has the lock, calls do, and wakes when
 // its time has passed.
-func PurgeMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.NodeID, now time.Time, do func(wake time.Time)) (dispatcher.Purged, error) {
+func PurgeMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.NodeID, now time.Time,
+	do func(wake time.Time)) (dispatcher.Purged, error) {
 	c, err := s.(*store).cleaner(ctx, node, now)
 	if err != nil {
 		return dispatcher.Purged{}, err

@@ -25,7 +25,9 @@ func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
 	}
 	for taken := int64(0); taken < 2; {
 		watch := open(t, database)
-		if taken, err = store.Count(t.Context(), watch, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_sleep%' AND state = 'active'`); err != nil {
+		if taken, err = store.Count(t.Context(), watch,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_sleep%'
+				AND state = 'active'`); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -125,7 +125,8 @@ func (s *store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 	}
 	// $1 now, from $2 on: the columns
 	write := s.rows(1, 2, "", column{"id", bigint}, column{"revision", bigint}, column{"before", text}, column{"after", text}) +
-		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
+		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b
+			WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64
 	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		result, err := t.ExecContext(ctx, write, append([]any{t.now.UnixMilli()}, s.batch(ids, revisions, from, to)...)...)

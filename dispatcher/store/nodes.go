@@ -108,12 +108,14 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 
 // renewHeartbeat renews the row of a node.
 // $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
-var renewHeartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, heartbeats = heartbeats + 1
+var renewHeartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5,
+	heartbeats = heartbeats + 1
 	WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
 	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
 
 // Heartbeat renews the row of a node, and returns its state and the live nodes.
-func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error) {
+func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport,
+	now time.Time) (dispatcher.HeartbeatReply, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
 	if now.IsZero() {
@@ -130,7 +132,8 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n renewed, err error) {
 		n.Node, err = scanNode(widerRow{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
 		return n, err
-	}, renewHeartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
+	}, renewHeartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(),
+		report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}
@@ -183,11 +186,13 @@ const (
 		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id) ORDER BY o.heartbeat_at LIMIT 100)`
 
 	markDeadNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id
-		WHERE me.state <> 'dead' AND me.heartbeat_at = b.heartbeat AND (b.now - me.heartbeat_at) * 2 < $2 AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
+		WHERE me.state <> 'dead' AND me.heartbeat_at = b.heartbeat AND (b.now - me.heartbeat_at) * 2 < $2
+		AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
 )
 
 // MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
-func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (dead int, err error) {
+func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration,
+	now time.Time) (dead int, err error) {
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
@@ -220,7 +225,8 @@ func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 }
 
 // SetNodeState pauses, resumes or drains a node.
-func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (node dispatcher.Node, err error) {
+func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState,
+	change dispatcher.Change) (node dispatcher.Node, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if state == dispatcher.NodeActive {
 			if _, rolledBack, err := unsettled(ctx, t); err != nil {

@@ -151,14 +151,17 @@ func TestDueTriggersAreFoundByAnIndex(t *testing.T) {
 
 func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded string) {
 	t.Helper()
-	const fill = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at) SELECT 1, 'a', '', TRUE, 1, 1, 1, 0, 0;
-		INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority, node_labels, delivery, retry, concurrency_policy, max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at)
+	const fill = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at,
+		updated_at) SELECT 1, 'a', '', TRUE, 1, 1, 1, 0, 0;
+		INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority, node_labels, delivery, retry,
+		concurrency_policy, max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at)
 			SELECT 1, 1, 'j', '', TRUE, FALSE, 0, '', '', '{}', 'allow', 0, 0, '{}', '', '[]', 1, 0, 0;
 		INSERT INTO triggers (id, job_id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, anchor_at, jitter,
 			repeat_count, fired, enabled, paused, job_paused, delayed, drift_hour, state, name, expression, dialect, timezone, gap,
 			overlap, calendar, on_excluded, error, node_labels)
 		WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000)
-		SELECT n, 1, 1, 1, 0, n * 10, n * 10, 60000, 0, 0, 0, 0, TRUE, FALSE, FALSE, FALSE, FALSE, 'waiting', '', '', '', '', '', '', '', '', '', '' FROM s`
+		SELECT n, 1, 1, 1, 0, n * 10, n * 10, 60000, 0, 0, 0, 0, TRUE, FALSE, FALSE, FALSE, FALSE, 'waiting', '', '', '', '', '',
+		'', '', '', '', '' FROM s`
 	must(t, store.Exec(t.Context(), s, fill))
 	for _, statistics := range []string{"none", "fresh"} {
 		if statistics == "fresh" {
@@ -241,7 +244,8 @@ func TestSQLiteIsCheckedAfterACrash(t *testing.T) {
 			for part, text := range left {
 				must(t, os.WriteFile(file+part, text, 0o600))
 			}
-			if err := openOnly(t.Context(), database); test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			if err := openOnly(t.Context(), database); test.want == "" && err != nil || test.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got error %v, want %q", err, test.want)
 			}
 		})

@@ -28,6 +28,7 @@ func newStatementCounter() statementCounter {
 // poolGauge tells how many connections are in use.
 func poolGauge(pool *pgxpool.Pool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "carillon_database_connections_in_use", Help: "Connections to PostgreSQL that are in use, besides those for heartbeats and to listen.",
+		Name: "carillon_database_connections_in_use",
+		Help: "Connections to PostgreSQL that are in use, besides those for heartbeats and to listen.",
 	}, func() float64 { return float64(pool.Stat().AcquiredConns()) })
 }

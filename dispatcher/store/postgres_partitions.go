@@ -143,7 +143,8 @@ func (p partition) attach(ctx context.Context, tx *sql.Tx) error {
 	}
 	from, to := p.day, p.day+dayMillis
 	// $1 from, $2 to
-	_, found, err := first(ctx, tx, scanInt, `SELECT 1 FROM `+p.table+`_default WHERE scheduled_at >= $1 AND scheduled_at < $2 LIMIT 1`, from, to)
+	_, found, err := first(ctx, tx, scanInt,
+		`SELECT 1 FROM `+p.table+`_default WHERE scheduled_at >= $1 AND scheduled_at < $2 LIMIT 1`, from, to)
 	if err != nil || found {
 		return err
 	}

@@ -77,7 +77,8 @@ func TestPartitionsAreMadeAndDropped(t *testing.T) {
 	insertRuns(t, s, short, may1.Add(days(1)), 10, true)
 	insertRuns(t, s, long, may1.Add(days(1)).Add(time.Hour), 10, false)
 	insertRuns(t, s, short, may1.Add(days(2)), 10, false)
-	if n := count(t, s, `SELECT (SELECT count(*) FROM runs_default) + (SELECT count(*) FROM attempts_default) + (SELECT count(*) FROM responses_default)`); n != 0 {
+	if n := count(t, s, `SELECT (SELECT count(*) FROM runs_default) + (SELECT count(*) FROM attempts_default) + (SELECT count(*)
+		FROM responses_default)`); n != 0 {
 		t.Errorf("%d rows went to the default partitions, want none", n)
 	}
 	if got := purge(t, s, may1.Add(days(11)).Add(-time.Millisecond)); got != (dispatcher.Purged{Runs: 10}) {
@@ -251,7 +252,8 @@ func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 			}
 		}
 	}()
-	advance := dispatcher.Advance{TriggerID: dispatcher.TriggerID("app", "job", "tick"), Revision: j.Revision, Next: *j.Triggers["tick"].NextFireTime}
+	advance := dispatcher.Advance{TriggerID: dispatcher.TriggerID("app", "job", "tick"), Revision: j.Revision,
+		Next: *j.Triggers["tick"].NextFireTime}
 	for n := range fires {
 		advance.Then = advance.Next.Add(time.Hour)
 		held, err := s.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: 7, Advances: []dispatcher.Advance{advance}, Now: advance.Next})

@@ -41,7 +41,8 @@ func Unreachable(err error) bool {
 	// A net.Error would not do: the errors of system calls are such, also those of files.
 	var network *net.OpError
 	var connect *pgconn.ConnectError
-	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // userTimeout is for how long sent data may stay unacknowledged before a connection counts as

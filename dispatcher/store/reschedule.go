@@ -33,11 +33,13 @@ func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 	return now.UTC().Truncate(time.Millisecond), err
 }
 
-// reschedule works out again the next fires of triggers t, outside a transaction. which selects them; its parameters begin with $1, the id that all are after, and $2, how many.
+// reschedule works out again the next fires of triggers t, outside a transaction. which selects them; its
+// parameters begin with $1, the id that all are after, and $2, how many.
 func (s *store) reschedule(ctx context.Context, which string, args []any,
 	move func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire),
 ) (rescheduledPage, error) {
-	page := `SELECT ` + triggerColumns + `, a.name, j.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id
+	page := `SELECT ` + triggerColumns + `, a.name, j.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+		JOIN apps AS a ON a.id = t.app_id
 		WHERE t.id > $1 AND t.next_fire_time IS NOT NULL AND t.state = 'waiting' AND ` + which + ` ORDER BY t.id LIMIT $2`
 	found, err := collect(ctx, s.read, func(row scanner) (r rescheduledTrigger, err error) {
 		r.triggerRow, err = scanTrigger(widerRow{scanner: row, after: []any{&r.app, &r.job}})
@@ -80,12 +82,14 @@ func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]resched
 	var state, problems []string
 	for _, one := range slices.Sorted(maps.Keys(triggers)) { // in their order two nodes cannot deadlock
 		t := triggers[one]
-		id, revision, calendars, from = append(id, t.id), append(revision, t.revision), append(calendars, t.calendars), append(from, t.NextFireTime.UnixMilli())
+		id, revision, calendars, from = append(id, t.id), append(revision, t.revision), append(calendars, t.calendars),
+			append(from, t.NextFireTime.UnixMilli())
 		next, due = append(next, orNullAt(t.moved.NextFireTime)), append(due, orNullAt(t.moved.DueAt))
 		state, problems = append(state, string(storedState(t.moved.State))), append(problems, t.moved.Error)
 	}
 	// From $1 on: rearmedColumns
-	write := s.rows(0, 1, "", rescheduleColumns...) + ` UPDATE triggers AS t SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error
+	write := s.rows(0, 1, "", rescheduleColumns...) + ` UPDATE triggers AS t
+		SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error
 		FROM b WHERE t.id = b.of_trigger AND t.revision = b.revision AND t.calendar_revision = b.calendars AND t.next_fire_time = b.from_at
 			AND t.state = 'waiting' RETURNING id`
 	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {

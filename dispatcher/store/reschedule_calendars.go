@@ -199,7 +199,8 @@ func (t *tx) moveTriggers(ctx context.Context, ids []int64, plan movePlan, revis
 		missed = append(missed, to.missed...)
 	}
 	// $1 revision of the app's calendars, from $2 on: the columns
-	write := t.rows(0, 2, "", column{"id", bigint}, column{"next", bigint}, column{"due", bigint}, column{"state", text}, column{"error", text}) +
+	write := t.rows(0, 2, "", column{"id", bigint}, column{"next", bigint}, column{"due", bigint}, column{"state", text},
+		column{"error", text}) +
 		` UPDATE triggers AS t SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error, calendar_revision = $1
 			FROM b WHERE t.id = b.id`
 	if _, err := t.ExecContext(ctx, write, append([]any{revision}, t.batch(ids, next, due, state, problems)...)...); err != nil {

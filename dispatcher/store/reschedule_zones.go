@@ -33,9 +33,10 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 	}
 	// Only fires that depend on the rules of a time zone can move. UTC has none.
 	const zoned = `NOT t.delayed AND (t.timezone NOT IN ('', 'UTC') OR t.calendar <> '')`
-	page, err := s.reschedule(ctx, zoned, []any{after, limit}, func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
-		return dispatcher.RescheduleForZones(job, name, calendars, now)
-	})
+	page, err := s.reschedule(ctx, zoned, []any{after, limit},
+		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
+			return dispatcher.RescheduleForZones(job, name, calendars, now)
+		})
 	if err != nil {
 		return done, err
 	}

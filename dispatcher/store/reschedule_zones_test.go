@@ -25,7 +25,8 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
 	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
-	_, _, err = s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: "closed", Timezone: "Asia/Tokyo", Rules: []schedule.CalendarRule{{Dates: []string{"12-24"}}}}, change)
+	_, _, err = s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: "closed", Timezone: "Asia/Tokyo",
+		Rules: []schedule.CalendarRule{{Dates: []string{"12-24"}}}}, change)
 	must(t, err)
 	trigger := func(zone, calendar string) dispatcher.Trigger {
 		return dispatcher.Trigger{
@@ -69,7 +70,9 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 	// As if Berlin and Lima had had other offsets then. It is 5:00 UTC, so what was due at 6:00 in
 	// Berlin is over, and stays due where it is still an instant.
 	for name, shift := range map[string]time.Duration{"berlin": time.Hour, "paused": -time.Hour, "utc": time.Hour, "dropped": -time.Hour} {
-		must(t, store.Exec(ctx, s, fmt.Sprintf(`UPDATE triggers SET next_fire_time = next_fire_time + %[1]d, due_at = due_at + %[1]d WHERE name = '%[2]s'`, shift.Milliseconds(), name)))
+		must(t, store.Exec(ctx, s,
+			fmt.Sprintf(`UPDATE triggers SET next_fire_time = next_fire_time + %[1]d, due_at = due_at + %[1]d WHERE name = '%[2]s'`,
+				shift.Milliseconds(), name)))
 	}
 	must(t, store.Exec(ctx, s, `UPDATE installation SET zones = 'older'`))
 	if !changed() {
@@ -87,7 +90,8 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 			t.Errorf("trigger %s: %+v", name, trigger)
 		}
 	}
-	want := map[string]time.Duration{"berlin": 24 * time.Hour, "kept": 0, "due": 0, "dropped": 24 * time.Hour, "utc": time.Hour, "closed": 0, "paused": 0}
+	want := map[string]time.Duration{"berlin": 24 * time.Hour, "kept": 0, "due": 0, "dropped": 24 * time.Hour,
+		"utc": time.Hour, "closed": 0, "paused": 0}
 	if diff := cmp.Diff(want, next); diff != "" {
 		t.Errorf("next fires, as they moved (-want +got):\n%s", diff)
 	}

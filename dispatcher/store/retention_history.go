@@ -27,7 +27,8 @@ const deleteMisfires = `DELETE FROM misfires WHERE (from_at, trigger_id) IN (`
 
 // agedJobs are those of the batch that have history before $1. The lowest of a job is one look
 // into an index, in whatever way the planner could go wrong, and days from $1 on are none of it.
-const agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id AND NOT r.live AND r.scheduled_at < $1) IS NOT NULL
+const agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id AND NOT r.live
+	AND r.scheduled_at < $1) IS NOT NULL
 	OR (SELECT min(m.from_at) FROM misfires AS m WHERE m.job_id = b.id) < $1`
 
 // A run of the batch may have been retried meanwhile.

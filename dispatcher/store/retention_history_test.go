@@ -24,7 +24,8 @@ func declareApp(t *testing.T, s dispatcher.Store, name string, retention time.Du
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: name, Enabled: true, Retention: dispatcher.Duration(retention)}, change)
 	must(t, err)
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
-		App: name, Name: "job", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		App: name, Name: "job", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1",
+			Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 	}, change)
 	must(t, err)
 	return dispatcher.JobID(name, "job")
@@ -33,7 +34,8 @@ func declareApp(t *testing.T, s dispatcher.Store, name string, retention time.Du
 // insertRuns inserts n runs of a job from an instant on, a millisecond apart, each with an attempt.
 func insertRuns(t *testing.T, s dispatcher.Store, job int64, at time.Time, n int, live bool) {
 	t.Helper()
-	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, live, state, ended_at)
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO runs (scheduled_at, trigger_id, job_id, kind, revision, node,
+		token, attempt, live, state, ended_at)
 		WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < %[3]d)
 		SELECT %[2]d + n, %[1]d, %[1]d, 1, 1, 0, 0, 2, %[4]t, 'succeeded', %[2]d + n FROM n;
 		INSERT INTO attempts SELECT scheduled_at, trigger_id, kind, 1, 1, ended_at, ended_at, 0, 'failed', '', '', NULL
@@ -90,7 +92,8 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s dispatcher.Store) {
 	for i, runs := range []int{700, 0, 300, 500, 1, 499, 20} {
 		name := fmt.Sprintf("job-%d", i)
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
-			App: "short", Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+			App: "short", Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1",
+				Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 		}, dispatcher.Change{Actor: "test", Now: may1})
 		must(t, err)
 		for from, n := may1, runs; n > 0; from, n = from.Add(days(1)), n-400 {
@@ -133,7 +136,8 @@ func testPurgeRemovesDefinitions(t *testing.T, s dispatcher.Store) {
 	must(t, s.DeleteJob(ctx, "shop", "job", on(3)))
 	insertRuns(t, s, job, may1.Add(days(4)), 1, false)
 	must(t, store.Exec(ctx, s, fmt.Sprintf(`INSERT INTO audit_log (at, id, actor, action, app, subject, revision)
-		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200) SELECT %d + n, n, 'test', 'put', 'shop', 'job job', n FROM n`, may1.UnixMilli())))
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n
+		WHERE n < 1200) SELECT %d + n, n, 'test', 'put', 'shop', 'job job', n FROM n`, may1.UnixMilli())))
 	purge := func(n int) (removed int) {
 		t.Helper()
 		for more := true; more; {
@@ -152,7 +156,8 @@ func testPurgeRemovesDefinitions(t *testing.T, s dispatcher.Store) {
 		t.Errorf("while a run is kept: %d of the audit removed; jobs and audit %v, want both jobs and all %d", n, rows(), all)
 	}
 	if n := purge(7); n != 0 || rows() != [2]int64{1, all} {
-		t.Errorf("beyond the retention: %d of the audit removed; jobs and audit %v, want the job that was not deleted, and all %d", n, rows(), all)
+		t.Errorf("beyond the retention: %d of the audit removed; jobs and audit %v, want the job that was not "+
+			"deleted, and all %d", n, rows(), all)
 	}
 	purge(365 + 2) // May 1 and 2, but for the disabling on May 1 that was followed by an enabling
 	before := rows()[1]

@@ -205,7 +205,8 @@ func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, 
 	defer cancel()
 	// A run is in one of two indexes; see Runs.
 	// $1 job, $2 from, $3 to, $4 limit, $5 kind
-	const of = `(SELECT r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = $5 AND `
+	const of = `(SELECT r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2
+		AND r.scheduled_at <= $3 AND r.kind = $5 AND `
 	const list = `SELECT scheduled_at, trigger_id FROM (SELECT * FROM ` + of + `NOT r.live ORDER BY r.scheduled_at LIMIT $4) AS e
 		UNION ALL SELECT * FROM ` + of + `r.live AND r.node IN (` + holders + `) ORDER BY r.scheduled_at LIMIT $4) AS l) AS u
 		ORDER BY scheduled_at, trigger_id LIMIT $4`

@@ -79,7 +79,8 @@ func (s *store) DeclareRollback(ctx context.Context, reason string, change dispa
 }
 
 // ResolveRollback notes whether the lost fires are to be skipped or replayed.
-func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change dispatcher.Change) (done dispatcher.Rollback, err error) {
+func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice,
+	change dispatcher.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		r, found, err := t.lockRollback(ctx)
 		switch {
@@ -183,7 +184,8 @@ func skippableRuns(days string) string {
 		WHERE i.rollback_choice = 'skip'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
 }
 
-const skipRolledBackRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, next_attempt_at = NULL, class = 'other',
+const skipRolledBackRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now,
+	next_attempt_at = NULL, class = 'other',
 		error = 'the database lost commits, and an operator chose to skip what was under way'
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
 	RETURNING ` + heldColumns

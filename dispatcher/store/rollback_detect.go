@@ -109,10 +109,12 @@ func (d *rollbackDetector) noteHeartbeats(node dispatcher.NodeID, heartbeats int
 
 // heartbeat notes the heartbeats of a node that the database has, and tells whether it has fewer
 // than it had. Then a rollback is declared.
-func (d *rollbackDetector) heartbeat(ctx context.Context, s *store, node dispatcher.NodeID, heartbeats, settled int64, now time.Time) (lost bool, err error) {
+func (d *rollbackDetector) heartbeat(ctx context.Context, s *store, node dispatcher.NodeID, heartbeats, settled int64,
+	now time.Time) (lost bool, err error) {
 	if lost = d.repeated(node, heartbeats, settled); lost {
 		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
-		_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node), dispatcher.Change{Actor: "system", Now: now})
+		_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node),
+			dispatcher.Change{Actor: "system", Now: now})
 	}
 	if err == nil {
 		d.noteHeartbeats(node, heartbeats)
@@ -143,7 +145,8 @@ func (d *rollbackDetector) unknownNode(ctx context.Context, s *store, node dispa
 	if high := d.latest(); err != nil || !unknown || node != high.node || !high.holds() || settled > high.settled {
 		return err
 	}
-	_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", node), dispatcher.Change{Actor: "system", Now: now})
+	_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", node),
+		dispatcher.Change{Actor: "system", Now: now})
 	return err
 }
 
@@ -201,13 +204,15 @@ func (d *rollbackDetector) lost(ctx context.Context, conn *pgx.Conn) (string, er
 	var settled, stored int64
 	var state dispatcher.NodeState
 	// $1 id
-	const there = `SELECT i.rollback_settled_at, COALESCE(n.heartbeats, 0), COALESCE(n.state, '') FROM installation AS i LEFT JOIN nodes AS n ON n.id = $1`
+	const there = `SELECT i.rollback_settled_at, COALESCE(n.heartbeats, 0), COALESCE(n.state, '') FROM installation AS i LEFT
+		JOIN nodes AS n ON n.id = $1`
 	err = conn.QueryRow(ctx, there, pgx.QueryExecModeExec, int64(high.node)).Scan(&settled, &stored, &state)
 	switch {
 	case err != nil || settled > high.settled:
 		return "", err
 	case settled < high.settled:
-		return fmt.Sprintf("an earlier rollback was settled at %s, and the database does not know that", instant(high.settled).Format(time.RFC3339)), nil
+		return fmt.Sprintf("an earlier rollback was settled at %s, and the database does not know that",
+			instant(high.settled).Format(time.RFC3339)), nil
 	case state == "":
 		return fmt.Sprintf("node %s has registered, and the database does not know it", high.node), nil
 	case stored < high.heartbeats:

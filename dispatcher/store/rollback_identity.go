@@ -17,7 +17,8 @@ import (
 // some managed ones, has a shorter identity.
 const (
 	tableIdentity  = `(SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || CAST('installation'::regclass AS oid)`
-	serverIdentity = `SELECT (SELECT system_identifier FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || ` + tableIdentity
+	serverIdentity = `SELECT (SELECT system_identifier
+		FROM pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || ` + tableIdentity
 )
 
 // identityOf returns the identity of the database that a connection leads to.
@@ -52,7 +53,8 @@ func noteIdentity(ctx context.Context, conn *pgx.Conn) error {
 const settlingTime = 30 * time.Second
 
 // errTooEarly says that it is too early to tell whether the database lost commits.
-var errTooEarly = errors.New("the database has another identity than before, and the nodes that used it have not said yet whether something is missing")
+var errTooEarly = errors.New("the database has another identity than before, and the nodes that used it have " +
+	"not said yet whether something is missing")
 
 // identity reads the identity of the database on a connection of its own.
 func (p *postgres) identity(ctx context.Context) (identity string, err error) {
@@ -71,7 +73,9 @@ func (p *postgres) mismatch(ctx context.Context, t *tx, identity string) (reason
 	}
 	// $1 now, $2 milliseconds
 	var working, latest int64
-	row := t.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE state <> 'dead' AND abs(heartbeat_at - CAST($1 AS bigint)) < $2), COALESCE(max(heartbeat_at), 0) FROM nodes`,
+	row := t.QueryRowContext(ctx,
+		`SELECT count(*) FILTER (WHERE state <> 'dead' AND abs(heartbeat_at - CAST($1 AS bigint)) < $2),
+			COALESCE(max(heartbeat_at), 0) FROM nodes`,
 		t.now.UnixMilli(), settlingTime.Milliseconds())
 	if err := row.Scan(&working, &latest); err != nil {
 		return "", err
@@ -86,5 +90,6 @@ func (p *postgres) mismatch(ctx context.Context, t *tx, identity string) (reason
 	if known == "" || latest == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("its identity was %s when nodes last used it, and is %s now; the latest heartbeat in it is of %s", known, identity, instant(latest).Format(time.RFC3339)), nil
+	return fmt.Sprintf("its identity was %s when nodes last used it, and is %s now; the latest heartbeat in it is of %s",
+		known, identity, instant(latest).Format(time.RFC3339)), nil
 }

@@ -35,8 +35,9 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time) (dispatch
 	must(t, err)
 	_, _, err = s.PutJob(ctx, dispatcher.Job{
 		App: "app", Name: "job", Enabled: true,
-		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, MisfireAfter: dispatcher.Duration(24 * time.Hour), Enabled: true}},
-		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1m)"},
+			MisfireAfter: dispatcher.Duration(24 * time.Hour), Enabled: true}},
+		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 	}, change)
 	must(t, err)
 	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
@@ -86,7 +87,8 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		"a registration":    {lose: `DELETE FROM nodes`, want: "has registered"},
 		"too long ago":      {lose: `DELETE FROM runs; UPDATE nodes SET state = 'dead'`},
 		"recorded": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
-			return s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1}}})
+			return s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
+				Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1}}})
 		}},
 		"released": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
 			return s.Release(ctx, []dispatcher.HeldRun{run})
@@ -96,8 +98,9 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		}, lose: takenByAnother},
 		"defers, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{
-				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1, Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: may1, EndedAt: may1},
-				Next: &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true},
+				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
+				Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: may1, EndedAt: may1},
+				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true},
 			}})
 		}, lose: takenByAnother},
 		"asked for a slot, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
@@ -133,7 +136,8 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 				_, err = conn.Exec(ctx, test.lose)
 				must(t, err)
 			}
-			_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+			_, err = conn.Exec(ctx,
+				`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 			must(t, err)
 			var rollback *dispatcher.Rollback
 			response(t, func() (err error) {
@@ -155,7 +159,8 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 		"a claim":        {lose: `DELETE FROM runs`, again: `UPDATE nodes SET heartbeats = heartbeats - 1`},
 		"heartbeats":     {lose: `UPDATE nodes SET heartbeats = 0`, again: `UPDATE nodes SET heartbeats = heartbeats - 1`},
 		"a registration": {lose: `DELETE FROM nodes`},
-		"a settlement":   {lose: `UPDATE nodes SET heartbeats = 0`, again: `UPDATE installation SET rollback_settled_at = rollback_settled_at - 1`},
+		"a settlement": {lose: `UPDATE nodes SET heartbeats = 0`,
+			again: `UPDATE installation SET rollback_settled_at = rollback_settled_at - 1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +187,8 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 			lose := func(statement string) {
 				_, err := conn.Exec(ctx, statement)
 				must(t, err)
-				_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+				_, err = conn.Exec(ctx,
+					`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 				must(t, err)
 			}
 			noticed := func(s dispatcher.Store) (rollback *dispatcher.Rollback) {
@@ -309,7 +315,8 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 		must(t, err)
 	}()
 	const third dispatcher.NodeID = 0x79
-	if err := copied.Register(ctx, dispatcher.Node{ID: third}, time.Time{}); err == nil || !strings.Contains(err.Error(), "have not said yet") {
+	if err := copied.Register(ctx, dispatcher.Node{ID: third}, time.Time{}); err == nil ||
+		!strings.Contains(err.Error(), "have not said yet") {
 		t.Errorf("while others seem to be at work: got error %v, want one that says to wait", err)
 	}
 	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {
@@ -351,13 +358,18 @@ func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
 		after   func(t *testing.T, file string)        // the end and the next start
 		want    string
 	}{
-		"nothing":    {},
-		"heartbeats": {between: func(t *testing.T, s dispatcher.Store) { heartbeats(t, s, 3) }, want: "has sent 4 heartbeats, and the database knows of 1"},
+		"nothing": {},
+		"heartbeats": {between: func(t *testing.T, s dispatcher.Store) { heartbeats(t, s, 3) },
+			want: "has sent 4 heartbeats, and the database knows of 1"},
 		"a node": {between: func(t *testing.T, s dispatcher.Store) {
 			must(t, s.Register(t.Context(), dispatcher.Node{ID: secondNode}, time.Time{}))
 		}, want: "does not know that node"},
-		"its lock file":         {after: func(t *testing.T, file string) { must(t, os.Remove(file+".lock")) }, want: "came without the lock file"},
-		"what the lock file is": {after: func(t *testing.T, file string) { must(t, os.WriteFile(file+".lock", []byte("x"), 0o600)) }, want: "came without the lock file"},
+		"its lock file": {after: func(t *testing.T, file string) { must(t, os.Remove(file+".lock")) },
+			want: "came without the lock file"},
+		"what the lock file is": {after: func(t *testing.T,
+			file string) {
+			must(t, os.WriteFile(file+".lock", []byte("x"), 0o600))
+		}, want: "came without the lock file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

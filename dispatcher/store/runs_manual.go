@@ -89,7 +89,8 @@ func (s *store) CancelRun(ctx context.Context, id string, change dispatcher.Chan
 			}
 		}
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 now, $5 class, $6 why
-		const cancel = `UPDATE runs SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL, ended_at = $4, class = $5, error = $6
+		const cancel = `UPDATE runs SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL, ended_at = $4,
+			class = $5, error = $6
 			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 		if _, err := t.ExecContext(ctx, cancel, append(key, t.now.UnixMilli(), dispatcher.ClassCancelled, why)...); err != nil {
 			return err

@@ -74,7 +74,8 @@ func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) er
 		decision, reason = append(decision, string(m.Decision)), append(reason, m.Reason)
 	}
 	// From $1 on: misfireColumns
-	insert := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node, decided_at)
+	insert := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision,
+		reason, node, decided_at)
 		SELECT b.from_at, b.to_at, b.trigger_id, b.job_id, b.missed, b.decision, b.reason, 0, b.decided_at FROM b WHERE 1 = 1
 		ON CONFLICT DO NOTHING`
 	if _, err := t.ExecContext(ctx, insert, t.batch(from, to, trigger, job, count, decision, reason, decided)...); err != nil {

@@ -38,7 +38,8 @@ func newLine(t *testing.T, database string) (*line, string) {
 	l := &line{Listener: listener, server: func() (net.Conn, error) { return config.DialFunc(t.Context(), network, address) }}
 	t.Cleanup(func() { _ = listener.Close() })
 	go l.accept()
-	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, config.Password), Host: listener.Addr().String(), Path: "/" + config.Database, RawQuery: "sslmode=disable"}
+	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, config.Password),
+		Host: listener.Addr().String(), Path: "/" + config.Database, RawQuery: "sslmode=disable"}
 	return l, through.String()
 }
 

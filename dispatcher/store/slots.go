@@ -36,7 +36,8 @@ const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, 
 	ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node, token = excluded.token`
 
 // From here on: $1 and $2 those of within, from $3 on keyColumns, with error where it is named.
-const freeSlots = ` DELETE FROM slots AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
+const freeSlots = ` DELETE FROM slots AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id,
+	kind FROM b)` + within
 
 // An attempt that is over leaves the slot to its run, which may have others.
 const leaveSlots = ` UPDATE slots AS r SET node = 0, token = 0 FROM b WHERE` + sameRun + ` AND r.token = b.token`
@@ -52,11 +53,14 @@ const skipRuns = ` UPDATE runs AS r SET live = FALSE, state = 'skipped', token =
 	FROM b WHERE` + fence
 
 // The row of a cancelled attempt takes its late result.
-const cancelAttempts = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
-	SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, coalesce(r.started_at, r.claimed_at), b.now, 0, 'cancelled', 'cancelled', b.error
+const cancelAttempts = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
+	http_status, state, class, error)
+	SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, coalesce(r.started_at, r.claimed_at), b.now, 0, 'cancelled',
+	'cancelled', b.error
 	FROM b JOIN runs AS r ON` + fence + ` WHERE r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' ON CONFLICT DO NOTHING`
 
-const cancelRuns = ` UPDATE runs AS r SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL, ended_at = b.now, class = 'cancelled', error = b.error
+const cancelRuns = ` UPDATE runs AS r SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL,
+	ended_at = b.now, class = 'cancelled', error = b.error
 	FROM b WHERE` + fence
 
 // contested are jobs of which runs wait, or slots are left of runs that have ended.

@@ -163,7 +163,8 @@ func latestLive(all []dispatcher.Contender) dispatcher.RunKey {
 }
 
 // whySkipped names the run that is in the way of another. all are in order.
-func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision, byKey map[dispatcher.RunKey]*contender, of *contender) string {
+func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision,
+	byKey map[dispatcher.RunKey]*contender, of *contender) string {
 	if job.ConcurrencyPolicy == dispatcher.ConcurrencyReplace {
 		return fmt.Sprintf("replaced by run %s before it began", latestLive(all))
 	}

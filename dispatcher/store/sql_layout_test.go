@@ -11,7 +11,8 @@ var sqlToken = regexp.MustCompile(`'[^']*'|[A-Za-z_0-9$.]+|::|[<>=!|]+|->>|.`)
 
 // clauses begin a line of their own.
 var clauses = []string{
-	"SELECT", "FROM", "WHERE", "JOIN", "LEFT", "CROSS", "ORDER", "LIMIT", "INSERT", "UPDATE", "DELETE", "SET", "VALUES", "ON", "RETURNING", "UNION", "FOR", "AND", "OR",
+	"SELECT", "FROM", "WHERE", "JOIN", "LEFT", "CROSS", "ORDER", "LIMIT", "INSERT", "UPDATE", "DELETE", "SET", "VALUES",
+	"ON", "RETURNING", "UNION", "FOR", "AND", "OR",
 }
 
 // width is the most of a line, and short the most of a query that stays in its line.

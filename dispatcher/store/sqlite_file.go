@@ -30,7 +30,8 @@ func checkFile(ctx context.Context, db *sql.DB, path string) error {
 	case len(problems) == 1 && problems[0] == "ok":
 		return nil
 	}
-	return fmt.Errorf("%s is damaged: %s; restore a backup of it, or save what can be read with sqlite3's .recover", path, strings.Join(problems, "; "))
+	return fmt.Errorf("%s is damaged: %s; restore a backup of it, or save what can be read with sqlite3's .recover",
+		path, strings.Join(problems, "; "))
 }
 
 // lockFile makes and locks a file, or says which one is in the way.

@@ -29,7 +29,8 @@ var update = flag.Bool("update", false, "write the hot statements into testdata 
 func golden(t *testing.T, path, want string) {
 	t.Helper()
 	if *update {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(want), 0o644)); err != nil { //nolint:gosec // files that all may read
+		//nolint:gosec // files that all may read
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(want), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -35,8 +35,9 @@ func testUnreadableJob(t *testing.T, s dispatcher.Store, set string) {
 	for _, name := range []string{"bad", "good"} {
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
 			App: "app", Name: name, Enabled: true, Payload: []byte(`{"n": 1}`),
-			Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
-			Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}},
+			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+			Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1h)"},
+				MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}},
 		}, change)
 		must(t, err)
 	}

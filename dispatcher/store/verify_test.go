@@ -30,7 +30,8 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 		App: "app", Name: "job", Enabled: true,
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 		Triggers: map[string]dispatcher.Trigger{"tick": {
-			Schedule: dispatcher.Schedule{Expression: "0 * * * * ?", Timezone: "Europe/Berlin"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+			Schedule:     dispatcher.Schedule{Expression: "0 * * * * ?", Timezone: "Europe/Berlin"},
+			MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
 		}},
 	}, change)
 	must(t, err)
@@ -86,7 +87,8 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 	if got := compare(); got.Unexplained != 0 || got.Unchecked == "" {
 		t.Errorf("with an unreadable definition: got %+v, want it unchecked", got)
 	}
-	if e, err = verify.Explain(t.Context(), s, verify.ExplainQuery{App: "app", Job: "job", Trigger: "tick", At: minute(2), Now: minute(7)}); err != nil || e.Verdict != verify.VerdictUnknown {
+	if e, err = verify.Explain(t.Context(), s, verify.ExplainQuery{App: "app", Job: "job", Trigger: "tick",
+		At: minute(2), Now: minute(7)}); err != nil || e.Verdict != verify.VerdictUnknown {
 		t.Errorf("explain an unreadable definition: got %+v, %v, want unknown", e, err)
 	}
 }

@@ -80,7 +80,8 @@ func TestSealedValueOpensOnlyUnalteredForItsJob(t *testing.T) {
 				r.Fatalf("opened although altered")
 			}
 		}
-		if other := keys.Seal(text, "here"); string(other.Ciphertext) == string(sealed.Ciphertext) || string(other.DataKey) == string(sealed.DataKey) {
+		if other := keys.Seal(text, "here"); string(other.Ciphertext) == string(sealed.Ciphertext) ||
+			string(other.DataKey) == string(sealed.DataKey) {
 			r.Fatalf("sealed twice alike")
 		}
 	})

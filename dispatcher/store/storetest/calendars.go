@@ -68,7 +68,8 @@ func testCalendars(t *testing.T, f *fixture) {
 	if diff := cmp.Diff([]dispatcher.Calendar{want}, page); diff != "" {
 		t.Error("the page after the first (-want +got):\n" + diff)
 	}
-	wantError(t, "delete of another revision", f.DeleteCalendar(ctx, "shop", "holidays", dispatcher.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
+	wantError(t, "delete of another revision", f.DeleteCalendar(ctx, "shop", "holidays",
+		dispatcher.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
 	f.must(f.DeleteCalendar(ctx, "shop", "holidays", at(t0)))
 	_, err = f.Calendar(ctx, "shop", "holidays")
 	wantError(t, "read of what was deleted", err, dispatcher.ErrNotFound)
@@ -86,12 +87,14 @@ func testCalendarChains(t *testing.T, f *fixture) {
 		return c
 	}
 	var problems dispatcher.Problems
-	if _, _, err := f.PutCalendar(ctx, based("a", "none"), at(t0)); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeCalendarUnknown {
+	if _, _, err := f.PutCalendar(ctx, based("a", "none"), at(t0)); !errors.As(err, &problems) ||
+		problems[0].Code != dispatcher.CodeCalendarUnknown {
 		t.Errorf("unknown base: got %v", err)
 	}
 	f.putCalendar(based("a"), t0)
 	f.putCalendar(based("b", "a"), t0)
-	if _, _, err := f.PutCalendar(ctx, based("a", "b"), at(t0)); !errors.As(err, &problems) || problems[0].Code != dispatcher.CodeCalendarBase {
+	if _, _, err := f.PutCalendar(ctx, based("a", "b"), at(t0)); !errors.As(err, &problems) ||
+		problems[0].Code != dispatcher.CodeCalendarBase {
 		t.Errorf("a circle: got %v", err)
 	}
 	if err := f.DeleteCalendar(ctx, "shop", "a", at(t0)); !errors.Is(err, dispatcher.ErrInUse) || !strings.Contains(err.Error(), `"b"`) {

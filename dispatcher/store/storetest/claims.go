@@ -85,7 +85,8 @@ func testClaimRace(t *testing.T, f *fixture) {
 					slices.Reverse(mine)
 				}
 				var err error
-				won[i], err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: dispatcher.Token(i + 1), Advances: mine, Now: advances[0].Next})
+				won[i], err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: dispatcher.Token(i + 1),
+					Advances: mine, Now: advances[0].Next})
 				if err != nil {
 					t.Error(err)
 				}
@@ -149,7 +150,8 @@ func testLostClaims(t *testing.T, f *fixture) {
 	lose("another next fire", wrong, nothing, nothing)
 
 	a := f.nextAdvance()
-	early := dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: 50 * time.Millisecond, Advances: []dispatcher.Advance{a}, Now: a.Next.Add(-51 * time.Millisecond)}
+	early := dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: 50 * time.Millisecond,
+		Advances: []dispatcher.Advance{a}, Now: a.Next.Add(-51 * time.Millisecond)}
 	if held, err := f.Claim(ctx, early); err != nil || len(held) != 0 {
 		t.Errorf("too early: got %v, %v, want none", held, err)
 	}
@@ -226,13 +228,15 @@ func testSettle(t *testing.T, f *fixture) {
 	a := f.nextAdvance()
 	a.Then = t0.Add(11 * time.Minute)
 	s := dispatcher.Settlement{
-		Advance: a, To: t0.Add(10 * time.Minute), Count: 10, Decision: dispatcher.DecisionFireOnce, Reason: "nobody was there", CatchUp: t0.Add(10 * time.Minute),
+		Advance: a, To: t0.Add(10 * time.Minute), Count: 10, Decision: dispatcher.DecisionFireOnce,
+		Reason: "nobody was there", CatchUp: t0.Add(10 * time.Minute),
 	}
 	batch := dispatcher.SettleBatch{Node: nodeA, Token: token1, Settlements: []dispatcher.Settlement{s}, Now: now}
 	held, err := f.Settle(ctx, batch)
 	f.must(err)
 	key := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: s.CatchUp, Kind: dispatcher.KindCatchUp}
-	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1}}, held); diff != "" {
+	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1,
+		Token: token1, Attempt: 1}}, held); diff != "" {
 		t.Error("catch-up run (-want +got):\n" + diff)
 	}
 	if held, err = f.Settle(ctx, batch); err != nil || len(held) != 0 {
@@ -258,8 +262,10 @@ func testSettle(t *testing.T, f *fixture) {
 	f.must(err)
 	node := nodeA
 	want := []dispatcher.Misfire{
-		{App: "shop", Job: "tick", Trigger: "tick", From: next.Next, To: next.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late", Node: &node, DecidedAt: batch.Now},
-		{App: "shop", Job: "tick", Trigger: "tick", From: a.Next, To: s.To, Count: 10, Decision: dispatcher.DecisionFireOnce, Reason: s.Reason, Run: key.String(), Node: &node, DecidedAt: now},
+		{App: "shop", Job: "tick", Trigger: "tick", From: next.Next, To: next.Next, Count: 1,
+			Decision: dispatcher.DecisionSkip, Reason: "late", Node: &node, DecidedAt: batch.Now},
+		{App: "shop", Job: "tick", Trigger: "tick", From: a.Next, To: s.To, Count: 10,
+			Decision: dispatcher.DecisionFireOnce, Reason: s.Reason, Run: key.String(), Node: &node, DecidedAt: now},
 	}
 	if diff := cmp.Diff(want, misfires); diff != "" {
 		t.Error("misfires (-want +got):\n" + diff)

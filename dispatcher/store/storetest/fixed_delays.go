@@ -95,9 +95,10 @@ func testDelayEnds(t *testing.T, f *fixture) {
 			held = f.claim(f.advance(d))
 			continue
 		}
-		settled, err := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token2, Now: t0.Add(time.Hour), Settlements: []dispatcher.Settlement{{
-			Advance: f.advance(d), To: d.NextFireTime, Count: 1, CatchUp: d.NextFireTime, Decision: dispatcher.DecisionFireOnce,
-		}}})
+		settled, err := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token2, Now: t0.Add(time.Hour),
+			Settlements: []dispatcher.Settlement{{
+				Advance: f.advance(d), To: d.NextFireTime, Count: 1, CatchUp: d.NextFireTime, Decision: dispatcher.DecisionFireOnce,
+			}}})
 		f.must(err)
 		f.must(f.Record(t.Context(), []dispatcher.Record{record(settled[0], outcome(t0.Add(time.Hour)))}))
 	}
@@ -135,7 +136,8 @@ func testJitter(t *testing.T, f *fixture) {
 	a.Then, a.ThenDue = t0.Add(2*time.Minute), t0.Add(2*time.Minute+20*time.Second)
 	f.claim(dispatcher.Advance{TriggerID: a.TriggerID, Revision: a.Revision, Next: a.Next.Add(time.Second)}) // no such fire
 	now := *stored.DueAt
-	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: []dispatcher.Advance{a}, Now: now.Add(-time.Millisecond)})
+	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1,
+		Advances: []dispatcher.Advance{a}, Now: now.Add(-time.Millisecond)})
 	f.must(err)
 	if stored.DueAt.After(*stored.NextFireTime) && len(held) != 0 {
 		t.Error("a fire was claimed before it was due, though after its instant")

@@ -27,7 +27,8 @@ func testVerifyModel(t *testing.T, f *fixture) {
 	born := 0
 	rapid.Check(t, func(r *rapid.T) {
 		born++
-		l := &life{fixture: f, r: r, now: t0, job: job(fmt.Sprintf("job-%d", born), map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})}
+		l := &life{fixture: f, r: r, now: t0, job: job(fmt.Sprintf("job-%d", born),
+			map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})}
 		l.put()
 		steps := map[string]func(){
 			"wait": func() {
@@ -49,7 +50,8 @@ func testVerifyModel(t *testing.T, f *fixture) {
 			},
 		}
 		for range rapid.IntRange(1, 25).Draw(r, "steps") {
-			steps[rapid.SampledFrom([]string{"wait", "wait", "wait", "fire", "fire", "fire", "miss", "edit", "on", "pause", "delete", "calendar"}).Draw(r, "step")]()
+			steps[rapid.SampledFrom([]string{"wait", "wait", "wait", "fire", "fire", "fire", "miss", "edit", "on", "pause",
+				"delete", "calendar"}).Draw(r, "step")]()
 		}
 		l.check()
 		if !l.gone {

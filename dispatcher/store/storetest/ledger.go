@@ -52,7 +52,8 @@ func testRecordAnyText(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	const text, want = "malformed \x00 header \xff\xfe: 壊", "malformed  header \uFFFD: 壊"
 	ended, taken := f.claimOne("tick"), f.claimOne("tock")
-	failed := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: t0, EndedAt: t0.Add(time.Second), Class: dispatcher.ClassProtocol, Error: text}
+	failed := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: t0, EndedAt: t0.Add(time.Second),
+		Class: dispatcher.ClassProtocol, Error: text}
 	f.must(f.CancelRun(ctx, taken.String(), at(t0.Add(time.Minute))))
 	f.must(f.Record(ctx, []dispatcher.Record{record(ended, failed), record(taken, failed)}))
 	if got := f.run(ended.RunKey); got.State != dispatcher.RunFailed || got.Error != want {
@@ -192,7 +193,8 @@ func testManualRun(t *testing.T, f *fixture) {
 	f.must(err)
 	key, err := dispatcher.ParseRunKey(run.ID)
 	f.must(err)
-	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1}}, adopted); diff != "" {
+	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1,
+		Token: token1, Attempt: 1}}, adopted); diff != "" {
 		t.Error("adopted (-want +got):\n" + diff)
 	}
 	if got := f.run(key); got.State != dispatcher.RunClaimed || len(got.Attempts) != 0 {
@@ -207,7 +209,8 @@ func testCancel(t *testing.T, f *fixture) {
 	held := f.claimOne("tick")
 	run, err := f.CancelRun(ctx, held.String(), at(t0.Add(2*time.Minute)))
 	f.must(err)
-	if run.State != dispatcher.RunCancelled || run.EndedAt == nil || !run.EndedAt.Equal(t0.Add(2*time.Minute)) || run.Class != dispatcher.ClassCancelled {
+	if run.State != dispatcher.RunCancelled || run.EndedAt == nil || !run.EndedAt.Equal(t0.Add(2*time.Minute)) ||
+		run.Class != dispatcher.ClassCancelled {
 		t.Errorf("cancelled: got %+v", run)
 	}
 	_, err = f.CancelRun(ctx, held.String(), at(t0))
@@ -245,12 +248,14 @@ func testRetry(t *testing.T, f *fixture) {
 	held := f.claimOne("tick")
 	_, err := f.RetryRun(ctx, held.String(), at(t0))
 	wantError(t, "retry a live run", err, dispatcher.ErrConflict)
-	failed := dispatcher.Outcome{State: dispatcher.RunTimedOut, StartedAt: t0, EndedAt: t0.Add(time.Second), Class: dispatcher.ClassTimeout, Error: "slow"}
+	failed := dispatcher.Outcome{State: dispatcher.RunTimedOut, StartedAt: t0, EndedAt: t0.Add(time.Second),
+		Class: dispatcher.ClassTimeout, Error: "slow"}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)}))
 	f.putEvery("tick", time.Minute) // a retry runs the job as it is then
 	run, err := f.RetryRun(ctx, held.String(), at(t0))
 	f.must(err)
-	if run.Revision != 2 || run.State != dispatcher.RunQueued || run.EndedAt != nil || run.Class != "" || run.Error != "" || len(run.Attempts) != 1 {
+	if run.Revision != 2 || run.State != dispatcher.RunQueued || run.EndedAt != nil || run.Class != "" ||
+		run.Error != "" || len(run.Attempts) != 1 {
 		t.Errorf("queued again: got %+v", run)
 	}
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
@@ -339,7 +344,8 @@ func testMisfires(t *testing.T, f *fixture) {
 	for range 3 {
 		var settlements []dispatcher.Settlement
 		for _, d := range f.dueAll(t0.Add(time.Hour)) {
-			settlements = append(settlements, dispatcher.Settlement{Advance: f.advance(d), To: d.NextFireTime, Count: 1, Decision: dispatcher.DecisionSkip})
+			settlements = append(settlements, dispatcher.Settlement{Advance: f.advance(d), To: d.NextFireTime, Count: 1,
+				Decision: dispatcher.DecisionSkip})
 		}
 		f.must(f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token1, Settlements: settlements, Now: t0.Add(time.Hour)}))
 	}
@@ -360,10 +366,12 @@ func testMisfires(t *testing.T, f *fixture) {
 	if got := list(dispatcher.RunQuery{App: "shop"}); len(got) != 6 {
 		t.Errorf("misfires of the app: got %q, want 6", got)
 	}
-	if diff := cmp.Diff([]string{"tock 03:00", "tock 02:00", "tock 01:00"}, list(dispatcher.RunQuery{App: "shop", Job: "tock", Trigger: "tick"})); diff != "" {
+	if diff := cmp.Diff([]string{"tock 03:00", "tock 02:00", "tock 01:00"},
+		list(dispatcher.RunQuery{App: "shop", Job: "tock", Trigger: "tick"})); diff != "" {
 		t.Error("of a trigger (-want +got):\n" + diff)
 	}
-	if diff := cmp.Diff([]string{"tick 02:00"}, list(dispatcher.RunQuery{App: "shop", Job: "tick", From: t0.Add(2 * time.Minute), To: t0.Add(2 * time.Minute)})); diff != "" {
+	if diff := cmp.Diff([]string{"tick 02:00"}, list(dispatcher.RunQuery{App: "shop", Job: "tick",
+		From: t0.Add(2 * time.Minute), To: t0.Add(2 * time.Minute)})); diff != "" {
 		t.Error("between instants (-want +got):\n" + diff)
 	}
 }

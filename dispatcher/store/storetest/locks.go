@@ -15,7 +15,8 @@ import (
 // take takes locks for a minute at most and ten seconds at least.
 func (f *fixture) take(node dispatcher.NodeID, now time.Time, names ...string) map[string]int64 {
 	f.Helper()
-	locks, err := f.Lock(f.Context(), dispatcher.LockRequest{Node: node, Names: names, AtMost: time.Minute, AtLeast: 10 * time.Second, Now: now})
+	locks, err := f.Lock(f.Context(), dispatcher.LockRequest{Node: node, Names: names, AtMost: time.Minute,
+		AtLeast: 10 * time.Second, Now: now})
 	f.must(err)
 	fences := map[string]int64{}
 	for _, lock := range locks {
@@ -119,7 +120,8 @@ func testLockRace(t *testing.T, f *fixture) {
 		var wg sync.WaitGroup
 		for node := range nodes {
 			wg.Go(func() {
-				locks, err := f.Lock(t.Context(), dispatcher.LockRequest{Node: dispatcher.NodeID(node + 1), Names: names, AtMost: time.Minute, Now: now})
+				locks, err := f.Lock(t.Context(), dispatcher.LockRequest{Node: dispatcher.NodeID(node + 1), Names: names,
+					AtMost: time.Minute, Now: now})
 				if err != nil {
 					t.Error(err)
 				}

@@ -32,7 +32,8 @@ func testSettleOneByOne(t *testing.T, f *fixture) {
 	held, err := f.Settle(ctx, batch)
 	f.must(err)
 	key := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: dispatcher.KindSchedule}
-	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1, Token: token1, Attempt: 1}}, held); diff != "" {
+	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1,
+		Token: token1, Attempt: 1}}, held); diff != "" {
 		t.Error("run (-want +got):\n" + diff)
 	}
 	if again, err := f.Settle(ctx, batch); err != nil || len(again) != 0 {
@@ -82,9 +83,11 @@ func testMisfirePolicies(t *testing.T, f *fixture) {
 	}
 	a := f.nextAdvance()
 	a.Then = t0.Add(6 * time.Minute)
-	held, err := f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: t0.Add(5 * time.Minute), Settlements: []dispatcher.Settlement{{
-		Advance: a, To: t0.Add(5 * time.Minute), Count: 5, Decision: dispatcher.DecisionFireOnce, Reason: "late", CatchUp: t0.Add(5 * time.Minute),
-	}}})
+	held, err := f.Settle(ctx, dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: t0.Add(5 * time.Minute),
+		Settlements: []dispatcher.Settlement{{
+			Advance: a, To: t0.Add(5 * time.Minute), Count: 5, Decision: dispatcher.DecisionFireOnce, Reason: "late",
+			CatchUp: t0.Add(5 * time.Minute),
+		}}})
 	f.must(err)
 	own := f.claim(f.nextAdvance())
 	if len(held) != 1 || len(own) != 1 {
@@ -126,7 +129,8 @@ func testSkippedDelays(t *testing.T, f *fixture) {
 		}
 	}
 	next := decided.Add(time.Minute)
-	f.must(f.ScheduleNext(ctx, []dispatcher.DelayedFire{{TriggerID: a.TriggerID, Revision: a.Revision, Prev: a.Next, Anchor: decided, Next: next, Due: next}}))
+	f.must(f.ScheduleNext(ctx, []dispatcher.DelayedFire{{TriggerID: a.TriggerID, Revision: a.Revision, Prev: a.Next,
+		Anchor: decided, Next: next, Due: next}}))
 	if again, err := f.EndedDelays(ctx, nil, 10); err != nil || len(again) != 0 {
 		t.Errorf("after it was armed: %v, %v, want none", again, err)
 	}

@@ -39,7 +39,8 @@ func testNodes(t *testing.T, f *fixture) {
 	}
 
 	now := t0.Add(time.Second)
-	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: dispatcher.Duration(2 * time.Second), ClockOffset: dispatcher.Duration(-time.Second)}
+	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: dispatcher.Duration(2 * time.Second),
+		ClockOffset: dispatcher.Duration(-time.Second)}
 	heartbeat, err := f.Heartbeat(ctx, nodeA, reported, now)
 	f.must(err)
 	nodes, err := f.Nodes(ctx)
@@ -58,7 +59,8 @@ func testNodes(t *testing.T, f *fixture) {
 	if err != nil || node.State != dispatcher.NodePaused {
 		t.Errorf("pause: got %+v, %v", node, err)
 	}
-	if heartbeat, err = f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, now); err != nil || heartbeat.State != dispatcher.NodePaused || len(heartbeat.Live) != 0 {
+	if heartbeat, err = f.Heartbeat(ctx, nodeA, dispatcher.NodeReport{}, now); err != nil ||
+		heartbeat.State != dispatcher.NodePaused || len(heartbeat.Live) != 0 {
 		t.Errorf("heartbeat of a paused node: got %+v, %v, want paused and nobody live", heartbeat, err)
 	}
 	f.must(f.SetNodeState(ctx, nodeA, dispatcher.NodeActive, at(t0)))

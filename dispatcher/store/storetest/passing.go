@@ -56,7 +56,8 @@ func (f *fixture) asTimePasses(advance func([]dispatcher.Advance)) {
 		f.must(err)
 		var advances []dispatcher.Advance
 		for _, d := range due {
-			advances = append(advances, dispatcher.Advance{TriggerID: d.ID, Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Hour)})
+			advances = append(advances, dispatcher.Advance{TriggerID: d.ID, Revision: d.Revision, Next: d.NextFireTime,
+				Then: d.NextFireTime.Add(time.Hour)})
 		}
 		advance(advances)
 	}

@@ -109,7 +109,8 @@ func testCalendarUsers(t *testing.T, f *fixture) {
 		tick.Calendar = "freeze"
 		_, _, err := f.PutJob(ctx, job("late", map[string]dispatcher.Trigger{"tick": tick}), at(t0.Add(-time.Hour)))
 		var problems dispatcher.Problems
-		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/tick/calendar" || problems[0].Code != dispatcher.CodeCalendarUnknown {
+		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/tick/calendar" ||
+			problems[0].Code != dispatcher.CodeCalendarUnknown {
 			t.Errorf("%s: got %v, want a problem of /triggers/tick/calendar", what, err)
 		}
 	}

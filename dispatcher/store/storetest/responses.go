@@ -24,7 +24,8 @@ func testResponses(t *testing.T, f *fixture) {
 	held, plain, taken := f.claimOne("tick"), f.claimOne("tock"), f.claimOne("tack")
 	f.must(f.CancelRun(ctx, taken.String(), at(t0.Add(time.Minute))))
 	long := strings.Repeat("壊", 20_000)
-	records := []dispatcher.Record{record(held, answered(long)), record(plain, dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: t0, EndedAt: t0}), record(taken, answered("late"))}
+	records := []dispatcher.Record{record(held, answered(long)),
+		record(plain, dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: t0, EndedAt: t0}), record(taken, answered("late"))}
 	for range 2 { // as after an unknown outcome
 		f.must(f.Record(ctx, records))
 	}
@@ -34,7 +35,8 @@ func testResponses(t *testing.T, f *fixture) {
 	if got := f.run(plain.RunKey).Attempts; len(got) != 1 || got[0].Response != nil {
 		t.Errorf("attempts = %+v, want one without a response", got)
 	}
-	if got := f.run(taken.RunKey).Attempts; len(got) != 1 || got[0].Response == nil || got[0].Response.Body != "late" || got[0].Late == nil || got[0].Late.Response != nil {
+	if got := f.run(taken.RunKey).Attempts; len(got) != 1 || got[0].Response == nil || got[0].Response.Body != "late" ||
+		got[0].Late == nil || got[0].Late.Response != nil {
 		t.Errorf("attempts = %+v, want one with a late result and, once, its response", got)
 	}
 	// Each attempt has its own.

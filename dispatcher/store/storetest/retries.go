@@ -114,7 +114,8 @@ func testFailedRunRetries(t *testing.T, f *fixture) {
 		Attempt: 1, Node: nodeA, State: dispatcher.RunTimedOut, StartedAt: start, EndedAt: start.Add(time.Second),
 		HTTPStatus: 503, Class: dispatcher.ClassTimeout, Error: "slow",
 	}}, f.run(held.RunKey).Attempts)
-	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunRetrying, Page: dispatcher.Page{Limit: 10}})
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunRetrying,
+		Page: dispatcher.Page{Limit: 10}})
 	f.must(err)
 	wantDiff(t, "retrying runs of the job", 1, len(listed))
 }
@@ -187,7 +188,8 @@ func testRetryBatch(t *testing.T, f *fixture) {
 		got = append(got, f.run(key).State)
 	}
 	want := []dispatcher.RunState{
-		dispatcher.RunRetrying, dispatcher.RunTimedOut, dispatcher.RunRetrying, dispatcher.RunTimedOut, dispatcher.RunClaimed, dispatcher.RunClaimed,
+		dispatcher.RunRetrying, dispatcher.RunTimedOut, dispatcher.RunRetrying, dispatcher.RunTimedOut,
+		dispatcher.RunClaimed, dispatcher.RunClaimed,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
@@ -200,12 +202,14 @@ func testRetryBatch(t *testing.T, f *fixture) {
 // A deferred attempt consumes neither the number of an attempt nor one of those that the policy allows.
 func testDeferredAttempts(t *testing.T, f *fixture) {
 	held, start := f.claimOne("tick"), t0.Add(time.Minute)
-	open := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen, Error: "open"}
+	open := dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start,
+		Class: dispatcher.ClassCircuitOpen, Error: "open"}
 	at := start
 	for range 3 {
 		at = at.Add(time.Second)
 		f.again(held, open, dispatcher.NextAttempt{At: at, Until: start.Add(time.Hour), NotAttempted: true})
-		if run := f.run(held.RunKey); run.State != dispatcher.RunRetrying || run.Attempt != 0 || len(run.Attempts) != 0 || run.Class != dispatcher.ClassCircuitOpen {
+		if run := f.run(held.RunKey); run.State != dispatcher.RunRetrying || run.Attempt != 0 || len(run.Attempts) != 0 ||
+			run.Class != dispatcher.ClassCircuitOpen {
 			t.Fatalf("defers: got %+v, want no attempt and the reason", run)
 		}
 		adopted := f.adoptRetries(at)
@@ -233,7 +237,8 @@ func testStopAtNextFire(t *testing.T, f *fixture) {
 	next.At = t0.Add(2 * time.Minute)
 	f.again(second[0], failure(start), next)
 	run := f.run(held.RunKey)
-	if run.State != dispatcher.RunTimedOut || run.EndedAt == nil || run.NextAttemptAt != nil || len(run.Attempts) != 2 || run.Attempts[1].State != dispatcher.RunTimedOut {
+	if run.State != dispatcher.RunTimedOut || run.EndedAt == nil || run.NextAttemptAt != nil || len(run.Attempts) != 2 ||
+		run.Attempts[1].State != dispatcher.RunTimedOut {
 		t.Errorf("at the next fire: got %+v, want its end", run)
 	}
 
@@ -243,7 +248,8 @@ func testStopAtNextFire(t *testing.T, f *fixture) {
 			f.claim(f.advance(d))
 		}
 	}
-	f.again(late, failure(start), dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Hour), CountsAsFailure: true, StopAtNextFire: true})
+	f.again(late, failure(start), dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Hour),
+		CountsAsFailure: true, StopAtNextFire: true})
 	if run := f.run(late.RunKey); run.State != dispatcher.RunTimedOut || len(run.Attempts) != 1 {
 		t.Errorf("after the next fire: got %+v, want its end", run)
 	}
@@ -256,7 +262,8 @@ func testGiveUp(t *testing.T, f *fixture) {
 	next := dispatcher.NextAttempt{At: start.Add(time.Second), Until: start.Add(time.Minute), CountsAsFailure: true}
 	f.again(held, failure(start), next)
 	next.NotAttempted, next.CountsAsFailure = true, false
-	f.again(off, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen, Error: "open"}, next)
+	f.again(off, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start,
+		Class: dispatcher.ClassCircuitOpen, Error: "open"}, next)
 	if n, err := f.GiveUp(ctx, next.Until); err != nil || n != 0 {
 		t.Errorf("in time: gave up %d, %v", n, err)
 	}
@@ -264,7 +271,8 @@ func testGiveUp(t *testing.T, f *fixture) {
 	if n, err := f.GiveUp(ctx, over); err != nil || n != 2 {
 		t.Errorf("gave up %d, %v, want 2", n, err)
 	}
-	if run := f.run(held.RunKey); run.State != dispatcher.RunTimedOut || !run.EndedAt.Equal(over) || len(run.Attempts) != 1 || run.Class != dispatcher.ClassTimeout {
+	if run := f.run(held.RunKey); run.State != dispatcher.RunTimedOut || !run.EndedAt.Equal(over) ||
+		len(run.Attempts) != 1 || run.Class != dispatcher.ClassTimeout {
 		t.Errorf("given up: got %+v, want the outcome of its attempt", run)
 	}
 	if run := f.run(off.RunKey); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(run.Attempts) != 0 {
@@ -393,7 +401,8 @@ func testDisable(t *testing.T, f *fixture) {
 	for range 2 {
 		f.must(f.Disable(ctx, held.RunKey, "gone", now))
 	}
-	f.must(f.Disable(ctx, dispatcher.RunKey{TriggerID: dispatcher.JobID("shop", "tick"), ScheduledAt: t0, Kind: dispatcher.KindManual}, "gone", now))
+	f.must(f.Disable(ctx, dispatcher.RunKey{TriggerID: dispatcher.JobID("shop", "tick"), ScheduledAt: t0,
+		Kind: dispatcher.KindManual}, "gone", now))
 	shown, err := f.Job(ctx, "shop", "tick")
 	f.must(err)
 	if tick := shown.Triggers["tick"]; tick.State != dispatcher.TriggerError || tick.Error != "gone" || shown.State != dispatcher.JobError {
@@ -405,7 +414,8 @@ func testDisable(t *testing.T, f *fixture) {
 	for range 2 {
 		resumed, err := f.PauseJob(ctx, "shop", "tick", "tick", false, at(now.Add(10*time.Minute)))
 		f.must(err)
-		if tick := resumed.Triggers["tick"]; tick.State != dispatcher.TriggerWaiting || tick.Error != "" || !tick.NextFireTime.Equal(t0.Add(12*time.Minute)) {
+		if tick := resumed.Triggers["tick"]; tick.State != dispatcher.TriggerWaiting || tick.Error != "" ||
+			!tick.NextFireTime.Equal(t0.Add(12*time.Minute)) {
 			t.Errorf("resumed: got %+v, want the next instant", tick)
 		}
 	}

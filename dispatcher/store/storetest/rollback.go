@@ -43,7 +43,8 @@ func testRollback(t *testing.T, f *fixture) {
 		t.Errorf("the node is told %+v, want paused by a rollback", heartbeat)
 	}
 	f.register(nodeB)
-	if heartbeat := f.stateOf(nodeB); heartbeat.State != dispatcher.NodePaused || !heartbeat.RolledBack || heartbeat.OperatorState != dispatcher.NodeActive {
+	if heartbeat := f.stateOf(nodeB); heartbeat.State != dispatcher.NodePaused || !heartbeat.RolledBack ||
+		heartbeat.OperatorState != dispatcher.NodeActive {
 		t.Errorf("who registers is told %+v, want paused by a rollback, and by nobody else", heartbeat)
 	}
 	f.must(f.SetNodeState(ctx, nodeB, dispatcher.NodePaused, at(t0)))
@@ -132,7 +133,8 @@ func testSkip(t *testing.T, f *fixture) {
 		t.Errorf("the node is %s, want active again", heartbeat.State)
 	}
 
-	for name, from := range map[string]time.Time{"under_way": t0.Add(2 * time.Minute), "due": t0.Add(time.Minute), "paused": t0.Add(time.Minute)} {
+	for name, from := range map[string]time.Time{"under_way": t0.Add(2 * time.Minute), "due": t0.Add(time.Minute),
+		"paused": t0.Add(time.Minute)} {
 		trigger, err := f.Job(ctx, "shop", name)
 		f.must(err)
 		if next := trigger.Triggers["tick"].NextFireTime; next == nil || !next.Equal(t0.Add(11*time.Minute)) {

@@ -126,7 +126,8 @@ func testSlotsForbid(t *testing.T, f *fixture) {
 	f.expect("slots", f.holders(), []int{1})
 	f.expect("states", f.states(runs), []dispatcher.RunState{dispatcher.RunClaimed, dispatcher.RunSkipped, dispatcher.RunSkipped})
 	skipped := f.run(runs[2].RunKey)
-	if want := fmt.Sprintf("run %s has the slot on node %s", runs[0], nodeA); skipped.Error != want || skipped.Class != "" || skipped.EndedAt == nil || len(skipped.Attempts) != 0 {
+	if want := fmt.Sprintf("run %s has the slot on node %s", runs[0], nodeA); skipped.Error != want ||
+		skipped.Class != "" || skipped.EndedAt == nil || len(skipped.Attempts) != 0 {
 		t.Errorf("skipped run %+v, want it ended without an attempt or a failure, and error %q", skipped, want)
 	}
 	f.finish(runs[0])
@@ -180,7 +181,8 @@ func testSlotsReplace(t *testing.T, f *fixture) {
 	f.expect("not while a later one is about to begin", f.acquire(runs[0]), []int{})
 	f.expect("nor the next", f.acquire(runs[1], runs[2]), []int{})
 	f.expect("the latest", f.acquire(runs[3]), []int{4})
-	f.expect("states", f.states(runs), []dispatcher.RunState{dispatcher.RunSkipped, dispatcher.RunSkipped, dispatcher.RunSkipped, dispatcher.RunClaimed})
+	f.expect("states", f.states(runs), []dispatcher.RunState{dispatcher.RunSkipped, dispatcher.RunSkipped,
+		dispatcher.RunSkipped, dispatcher.RunClaimed})
 	newer := f.claimNext(token1)
 	f.expect("a newer one waits", f.acquire(newer), []int{})
 	replaced := f.run(runs[3].RunKey)
@@ -352,7 +354,8 @@ func testSlotsOfRetries(t *testing.T, f *fixture) {
 	f.put(j, t0)
 	newer := f.claimNext(token2)
 	f.expect("replaces at once", f.acquire(newer), []int{3})
-	f.expect("states", f.states(append(runs, newer)), []dispatcher.RunState{dispatcher.RunCancelled, dispatcher.RunSkipped, dispatcher.RunClaimed})
+	f.expect("states", f.states(append(runs, newer)),
+		[]dispatcher.RunState{dispatcher.RunCancelled, dispatcher.RunSkipped, dispatcher.RunClaimed})
 	if got := f.run(runs[0].RunKey); len(got.Attempts) != 2 || got.NextAttemptAt != nil {
 		t.Errorf("the replaced run is %+v, want its two attempts and none to come", got)
 	}

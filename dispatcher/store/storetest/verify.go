@@ -36,7 +36,8 @@ func (f *fixture) audit(from, to, now time.Time) map[string]string {
 	}
 	words := map[string]string{}
 	for name, sum := range sums {
-		words[name] = fmt.Sprintf("%d: %d runs, %d misfired, %d open, %d unaccounted%s", sum.Scheduled, sum.Runs, sum.Misfired, sum.Open, sum.Unexplained, sum.Unchecked)
+		words[name] = fmt.Sprintf("%d: %d runs, %d misfired, %d open, %d unaccounted%s", sum.Scheduled, sum.Runs,
+			sum.Misfired, sum.Open, sum.Unexplained, sum.Unchecked)
 	}
 	return words
 }
@@ -173,7 +174,8 @@ func testVerifyInParts(t *testing.T, f *fixture) {
 func testVerifyOwedTwice(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	ahead := minutes(1).Add(-1500 * time.Millisecond)
-	f.must(f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: 2 * time.Second, Advances: []dispatcher.Advance{f.nextAdvance()}, Now: ahead}))
+	f.must(f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: 2 * time.Second,
+		Advances: []dispatcher.Advance{f.nextAdvance()}, Now: ahead}))
 	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(ahead.Add(50*time.Millisecond))))
 	f.must(f.PutJob(t.Context(), job("tick", map[string]dispatcher.Trigger{"tick": {
 		Schedule: dispatcher.Schedule{Expression: "* * * * * ?"}, MisfireAfter: dispatcher.Duration(time.Minute), Enabled: true,
