@@ -27,7 +27,7 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 		for instant, want := range map[string][]string{
 			dispatcher.FormatInstant(at): {
 				"run: its run ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
-				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next scheduled time",
+				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next fire",
 			},
 			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: "* * * * * ?" in UTC does not fire at this time`},
 			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared as revision 1"},
