@@ -212,15 +212,15 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 				t.Errorf("opened with %s: %v, want that a key is missing", name, err)
 			}
 		}
-		// A tool that opens it beside sees no values, and does not take them for something else.
-		beside, err := store.Open(t.Context(), database, store.Options{AlongsideNode: true})
+		// A tool without the keys sees no values of secrets.
+		tool, err := store.Open(t.Context(), database, store.Options{AlongsideNode: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(map[string]string{signingPath: "", tokenPath: ""}, opened(t, beside)); diff != "" {
+		if diff := cmp.Diff(map[string]string{signingPath: "", tokenPath: ""}, opened(t, tool)); diff != "" {
 			t.Errorf("values without the key (-want +got):\n%s", diff)
 		}
-		_ = beside.Close()
+		_ = tool.Close()
 
 		both := openWith(t, database, sealKeys(t, "ba"))
 		for _, want := range []int{2, 0} {

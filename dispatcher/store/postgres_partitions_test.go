@@ -108,14 +108,14 @@ func TestDayWithRowsInTheDefaultPartition(t *testing.T) {
 		if got := purge(t, s, may1); got != (dispatcher.Purged{}) {
 			t.Errorf("removed %+v, want nothing", got)
 		}
-		wantPartitions(t, "beside the default", s, append(partitionsOf(may1.Add(-days(1)), 1), partitionsOf(may1.Add(days(1)), 3)...))
+		wantPartitions(t, "next to the default", s, append(partitionsOf(may1.Add(-days(1)), 1), partitionsOf(may1.Add(days(1)), 3)...))
 	}
 	if got := purge(t, s, may1.Add(days(11))); got.Runs != 10 || got.Partitions != 3 {
 		t.Errorf("after its retention: removed %+v, want the runs, and the empty day before", got)
 	}
 }
 
-// Nodes that tidy at the same moment do not hinder each other.
+// Nodes that purge at the same time do not block each other.
 func TestConcurrentPurgesDoNotConflict(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
@@ -171,7 +171,7 @@ func TestPurgeGivesUpRatherThanWaits(t *testing.T) {
 			must(t, err)
 			begin := time.Now()
 			if got := purge(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 3 {
-				t.Errorf("beside a lock: removed %+v, want nothing but the empty day", got)
+				t.Errorf("next to a lock: removed %+v, want nothing but the empty day", got)
 			}
 			// Statements of others wait for two seconds, see the store's session.
 			if took := time.Since(begin); took > 1900*time.Millisecond {
@@ -207,7 +207,7 @@ func testOnePurges(t *testing.T, s dispatcher.Store) {
 		t.Errorf("who woke without its lock removed %+v, %v, while %v held it; want nothing", removed, err, other)
 	}
 	if busy, err := s.Purge(t.Context(), 1, now.Add(time.Minute)); err != nil || !busy.Busy || busy.Runs != 0 {
-		t.Errorf("beside another: %+v, %v, want it busy", busy, err)
+		t.Errorf("next to another: %+v, %v, want it busy", busy, err)
 	}
 	must(t, s.Unlock(t.Context(), other))
 	purge(t, s, now.Add(time.Minute))

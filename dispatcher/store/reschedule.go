@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// rearmed is a trigger as it was found, and as it is to be.
+// rescheduledTrigger is a trigger as it is stored, and as it will be.
 type rescheduledTrigger struct {
 	triggerRow
 	app, job string
@@ -18,10 +18,10 @@ type rescheduledTrigger struct {
 	missed   []dispatcher.Misfire
 }
 
-// rearmedPage is a page of triggers, by id.
+// rescheduledPage is a page of triggers, by id.
 type rescheduledPage struct {
-	triggers map[int64]rescheduledTrigger // that are to be others than they are
-	last     int64                        // of all that were looked at; 0: there were none
+	triggers map[int64]rescheduledTrigger // those that change
+	last     int64                        // id of the last trigger that was read; 0: none
 }
 
 // orClock returns now, or the time of the database's clock if now is zero, to the millisecond.
@@ -68,9 +68,9 @@ func (s *store) reschedule(ctx context.Context, which string, args []any,
 	return done, nil
 }
 
-// writeRearmed writes the fire times of triggers that nobody has claimed or changed meanwhile, and
-// what they missed, and returns how many. A claimed fire goes on as it was claimed. note writes what
-// else is to be kept of the triggers that were won, in the same transaction.
+// writeRescheduled writes the fire times and misfires of triggers that were not claimed or changed in
+// the meantime, and returns how many. A claimed fire is not affected. note writes more about the
+// changed triggers in the same transaction.
 func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
 	note func(ctx context.Context, t *tx, won []int64) error,
 ) (moved int, err error) {
@@ -87,7 +87,7 @@ func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]resched
 		next, due = append(next, orNullAt(t.moved.NextFireTime)), append(due, orNullAt(t.moved.DueAt))
 		state, problems = append(state, string(storedState(t.moved.State))), append(problems, t.moved.Error)
 	}
-	// From $1 on: rearmedColumns
+	// From $1 on: rescheduleColumns
 	write := s.rows(0, 1, "", rescheduleColumns...) + ` UPDATE triggers AS t
 		SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error
 		FROM b WHERE t.id = b.of_trigger AND t.revision = b.revision AND t.calendar_revision = b.calendars AND t.next_fire_time = b.from_at

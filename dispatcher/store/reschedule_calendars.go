@@ -60,9 +60,9 @@ func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by dispa
 	return plan, nil
 }
 
-// recalendar counts the app's calendars up and gives the triggers that are concerned new fire
-// times. Jobs keep their revisions: anyone who changes a calendar and then a job that he read
-// before has no quarrel with himself.
+// rescheduleForCalendar increments the revision of the app's calendars and gives the triggers that use
+// the changed calendar new fire times. Jobs keep their revisions, so that a client that changes a
+// calendar and then a job that it read before gets no conflict.
 func (s *store) rescheduleForCalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
 	revision, err := t.countCalendars(ctx, next.app)
 	if err == nil {

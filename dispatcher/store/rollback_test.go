@@ -339,7 +339,7 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	}
 }
 
-// A file that was put back says less than the lock file beside it.
+// A restored database file knows less than the lock file next to it.
 func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
 	t.Parallel()
 	heartbeats := func(t *testing.T, s dispatcher.Store, n int) {

@@ -1,7 +1,7 @@
 // Package seal encrypts what is stored secretly.
 //
 // Each secret has a data key of its own, by which it is encrypted (AES-256-GCM), and which is
-// stored beside it, encrypted by a key-encryption key that no database holds. Of several such
+// stored next to it, encrypted by a key-encryption key that no database holds. Of several such
 // keys the first encrypts and all decrypt, so that one can be replaced without a moment in
 // which anything is unreadable. What is encrypted is bound to its place: moved to another row,
 // it does not decrypt.

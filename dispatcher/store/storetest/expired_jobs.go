@@ -73,7 +73,7 @@ func testDeleteAfterCompletion(t *testing.T, f *fixture) {
 	check("when its last run has ended", time.Now().Add(time.Hour+time.Second), 1, "half", "kept", "long")
 	check("of those that last longer", completed.Add(48*time.Hour), 1, "half", "kept")
 
-	// Nothing of this is unaccounted for.
+	// Nothing of this is unexplained.
 	page, err := verify.Ledger(ctx, f.Store, verify.Query{App: "shop", Page: dispatcher.Page{Limit: 10}, Now: completed.Add(time.Hour)})
 	f.must(err)
 	found := 0

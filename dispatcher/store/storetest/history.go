@@ -45,7 +45,7 @@ func (f *fixture) end(run dispatcher.HeldRun, at time.Time) {
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(run, outcome(at.Add(-time.Second)))}))
 }
 
-// tidy cleans up until nothing is left to do.
+// purge runs until nothing is left to do.
 func (f *fixture) purge(now time.Time) (removed dispatcher.Purged) {
 	f.Helper()
 	for more := true; more; {

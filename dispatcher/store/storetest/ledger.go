@@ -131,7 +131,7 @@ func testAdopt(t *testing.T, f *fixture) {
 		t.Errorf("adopted twice: got %v, %v, want none", got, err)
 	}
 
-	// The first node was only slow: its result is kept beside the run, not over it.
+	// The first node was only slow: its result is kept next to the run and does not overwrite it.
 	late := outcome(t0.Add(time.Minute))
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, late)}))
 	run := f.run(held.RunKey)
@@ -426,7 +426,7 @@ func testBegin(t *testing.T, f *fixture) {
 		t.Errorf("a begun run: got %+v", run)
 	}
 	if n, err := f.FailLostRuns(ctx, t0.Add(time.Hour)); err != nil || n != 0 {
-		t.Errorf("forfeit of the living: got %d, %v", n, err)
+		t.Errorf("lost runs of live nodes: got %d, %v", n, err)
 	}
 	f.register(nodeB)
 	f.must(f.Deregister(ctx, nodeA))
@@ -440,16 +440,16 @@ func testBegin(t *testing.T, f *fixture) {
 		t.Errorf("adopted: got %+v, want its second attempt", run)
 	}
 	if n, err := f.FailLostRuns(ctx, t0.Add(time.Hour)); err != nil || n != 1 {
-		t.Errorf("forfeit: got %d, %v, want 1", n, err)
+		t.Errorf("lost runs: got %d, %v, want 1", n, err)
 	}
 	if run := f.run(begun.RunKey); run.State != dispatcher.RunLost || run.EndedAt == nil || !run.EndedAt.Equal(t0.Add(time.Hour)) {
-		t.Errorf("a forfeited run: got %+v, want it lost", run)
+		t.Errorf("a run lost with its node: got %+v, want it lost", run)
 	}
-	// The node was only slow: its result is kept beside the run, not over it.
+	// The node was only slow: its result is kept next to the run and does not overwrite it.
 	f.must(f.Record(ctx, []dispatcher.Record{record(begun, outcome(t0.Add(time.Minute)))}))
 	run := f.run(begun.RunKey)
 	if run.State != dispatcher.RunLost || len(run.Attempts) != 1 || run.Attempts[0].Late == nil {
-		t.Errorf("after a late result: got %+v, want it beside", run)
+		t.Errorf("after a late result: got %+v, want it kept next to the run", run)
 	}
 	if got, err := f.Begin(ctx, []dispatcher.HeldRun{begun}); err != nil || len(got) != 0 {
 		t.Errorf("begun after it was lost: got %v, %v", got, err)

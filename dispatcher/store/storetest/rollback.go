@@ -164,6 +164,6 @@ func testSkip(t *testing.T, f *fixture) {
 	}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(chosen))}))
 	if run := f.run(held.RunKey); run.State != dispatcher.RunLost || len(run.Attempts) != 1 || run.Attempts[0].Late == nil {
-		t.Errorf("its result came later: got %+v, want it kept beside", run)
+		t.Errorf("its result came later: got %+v, want it kept next to the run", run)
 	}
 }

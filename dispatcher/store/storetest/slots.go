@@ -199,7 +199,7 @@ func testSlotsReplace(t *testing.T, f *fixture) {
 	}
 	f.finish(runs[3])
 	if late := f.run(runs[3].RunKey).Attempts; len(late) != 1 || late[0].Late == nil {
-		t.Errorf("attempts of the replaced run: %+v, want its result beside it", late)
+		t.Errorf("attempts of the replaced run: %+v, want its result kept with it", late)
 	}
 	next := f.adopted(nodeA, 8)
 	f.expect("roused", minutesOf(next), []int{6})

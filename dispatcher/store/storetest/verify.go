@@ -36,7 +36,7 @@ func (f *fixture) audit(from, to, now time.Time) map[string]string {
 	}
 	words := map[string]string{}
 	for name, sum := range sums {
-		words[name] = fmt.Sprintf("%d: %d runs, %d misfired, %d open, %d unaccounted%s", sum.Scheduled, sum.Runs,
+		words[name] = fmt.Sprintf("%d: %d runs, %d misfired, %d open, %d unexplained%s", sum.Scheduled, sum.Runs,
 			sum.Misfired, sum.Open, sum.Unexplained, sum.Unchecked)
 	}
 	return words
@@ -120,13 +120,13 @@ func testVerify(t *testing.T, f *fixture) {
 	f.settleAll("paused", minutes(8))
 
 	want := map[string]string{
-		"steady/tick":  "8: 5 runs, 0 misfired, 3 open, 0 unaccounted",
-		"edited/tick":  "5: 4 runs, 0 misfired, 1 open, 0 unaccounted", // 1, 2, 3, 5, 7
-		"gone/tick":    "3: 3 runs, 0 misfired, 0 open, 0 unaccounted",
-		"missed/tick":  "8: 5 runs, 3 misfired, 0 open, 0 unaccounted",
-		"paused/tick":  "8: 3 runs, 5 misfired, 0 open, 0 unaccounted",
-		"frozen/tick":  "6: 5 runs, 1 misfired, 0 open, 0 unaccounted",
-		"delayed/tick": "0: 0 runs, 0 misfired, 0 open, 0 unaccountedthe fires of a fixed delay follow from its runs",
+		"steady/tick":  "8: 5 runs, 0 misfired, 3 open, 0 unexplained",
+		"edited/tick":  "5: 4 runs, 0 misfired, 1 open, 0 unexplained", // 1, 2, 3, 5, 7
+		"gone/tick":    "3: 3 runs, 0 misfired, 0 open, 0 unexplained",
+		"missed/tick":  "8: 5 runs, 3 misfired, 0 open, 0 unexplained",
+		"paused/tick":  "8: 3 runs, 5 misfired, 0 open, 0 unexplained",
+		"frozen/tick":  "6: 5 runs, 1 misfired, 0 open, 0 unexplained",
+		"delayed/tick": "0: 0 runs, 0 misfired, 0 open, 0 unexplainedthe fires of a fixed delay follow from its runs",
 	}
 	if diff := cmp.Diff(want, f.audit(time.Time{}, time.Time{}, minutes(8))); diff != "" {
 		t.Error("audit of all (-want +got):\n" + diff)
@@ -134,12 +134,12 @@ func testVerify(t *testing.T, f *fixture) {
 	// Bounds are inclusive, and what is to come is not asked for.
 	for name := range want {
 		if name != "delayed/tick" {
-			want[name] = "0: 0 runs, 0 misfired, 0 open, 0 unaccounted"
+			want[name] = "0: 0 runs, 0 misfired, 0 open, 0 unexplained"
 		}
 	}
-	want["steady/tick"], want["missed/tick"] = "2: 2 runs, 0 misfired, 0 open, 0 unaccounted", "2: 2 runs, 0 misfired, 0 open, 0 unaccounted"
-	want["frozen/tick"], want["paused/tick"] = want["steady/tick"], "2: 0 runs, 2 misfired, 0 open, 0 unaccounted"
-	want["edited/tick"] = "1: 1 runs, 0 misfired, 0 open, 0 unaccounted"
+	want["steady/tick"], want["missed/tick"] = "2: 2 runs, 0 misfired, 0 open, 0 unexplained", "2: 2 runs, 0 misfired, 0 open, 0 unexplained"
+	want["frozen/tick"], want["paused/tick"] = want["steady/tick"], "2: 0 runs, 2 misfired, 0 open, 0 unexplained"
+	want["edited/tick"] = "1: 1 runs, 0 misfired, 0 open, 0 unexplained"
 	if diff := cmp.Diff(want, f.audit(minutes(4), minutes(5), minutes(8))); diff != "" {
 		t.Error("audit of two minutes (-want +got):\n" + diff)
 	}
@@ -156,8 +156,8 @@ func testVerifyInParts(t *testing.T, f *fixture) {
 	now := t0.Add(12 * time.Hour)
 	f.settleAll("sparse", now)
 	want := map[string]string{
-		"dense/tick":  "43141: 0 runs, 0 misfired, 43141 open, 0 unaccounted",
-		"sparse/tick": "12: 0 runs, 12 misfired, 0 open, 0 unaccounted",
+		"dense/tick":  "43141: 0 runs, 0 misfired, 43141 open, 0 unexplained",
+		"sparse/tick": "12: 0 runs, 12 misfired, 0 open, 0 unexplained",
 	}
 	if diff := cmp.Diff(want, f.audit(time.Time{}, time.Time{}, now)); diff != "" {
 		t.Error("audit (-want +got):\n" + diff)
@@ -182,7 +182,7 @@ func testVerifyOwedTwice(t *testing.T, f *fixture) {
 	}}), at(ahead.Add(100*time.Millisecond))))
 	now := minutes(1).Add(1500 * time.Millisecond)
 	f.fireUntil(now)
-	want := map[string]string{"tick/tick": "3: 3 runs, 0 misfired, 0 open, 0 unaccounted"}
+	want := map[string]string{"tick/tick": "3: 3 runs, 0 misfired, 0 open, 0 unexplained"}
 	if diff := cmp.Diff(want, f.audit(time.Time{}, time.Time{}, now)); diff != "" {
 		t.Error("audit (-want +got):\n" + diff)
 	}
