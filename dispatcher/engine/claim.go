@@ -73,10 +73,8 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	if len(due) == 0 {
 		return 0
 	}
-	batch := dispatcher.ClaimBatch{
-		Node: e.fleet.id(), Token: e.tokens.draw(), Lead: 2 * e.opts.Lead,
-		Advances: make([]dispatcher.Advance, len(due)),
-	}
+	batch := dispatcher.ClaimBatch{Node: e.fleet.id(), Token: e.tokens.draw(), Lead: 2 * e.opts.Lead}
+	batch.Advances = make([]dispatcher.Advance, len(due))
 	defer e.tokens.close(batch.Token)
 	for i, d := range due {
 		batch.Advances[i] = d.advance()
@@ -125,8 +123,7 @@ func withoutCancel(ctx context.Context) context.Context { return context.Without
 // advance returns the compare-and-swap of the trigger of e, without the next fire.
 func (e *entry) advance() dispatcher.Advance {
 	return dispatcher.Advance{
-		TriggerID: e.ID, Revision: e.Revision, CalendarRevision: e.CalendarRevision,
-		Prev: e.PrevFireTime, Next: e.NextFireTime,
+		TriggerID: e.ID, Revision: e.Revision, CalendarRevision: e.CalendarRevision, Prev: e.PrevFireTime, Next: e.NextFireTime,
 	}
 }
 
@@ -143,11 +140,15 @@ func (e *entry) dueAfter(then, now time.Time) time.Time {
 	if e.late() {
 		return e.pacedAfter(then, now)
 	}
-	due := then.Add(e.schedule.Delay(then))
-	if due.Before(e.DueAt) {
-		return e.DueAt
+	return later(then.Add(e.schedule.Delay(then)), e.DueAt)
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
-	return due
+	return a
 }
 
 // planNext plans the fire after one that was claimed or lost. It leaves a trigger to the node that is
