@@ -44,6 +44,14 @@ const (
 	finished               // nothing is left to do: it is recorded, deferred, or left to another node
 )
 
+// allowed is the result of a step that only asks whether the attempt may begin.
+func allowed(may bool) result {
+	if may {
+		return proceed
+	}
+	return refused
+}
+
 // attempt makes one attempt and hands its outcome to the recorder. The lease is checked last,
 // immediately before the first byte.
 func (e *Engine) attempt(ctx context.Context, run heldRun) {
@@ -71,9 +79,14 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 	case errors.Is(context.Cause(ctx), pool.ErrCutOff):
 		return refused // the database did not answer in time
 	case errors.Is(err, errGone):
-		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err)
+		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err, time.Now())
 	default:
-		a.outcome = notAttempted(dispatcher.RunFailed, notAttemptedClass(err), err)
+		class := dispatcher.ClassOther
+		var template *dispatcher.TemplateError
+		if errors.As(err, &template) {
+			class = dispatcher.ClassTemplate
+		}
+		a.outcome = notAttempted(dispatcher.RunFailed, class, err, time.Now())
 	}
 	e.metrics.attempts.WithLabelValues(string(a.outcome.State)).Inc()
 	e.record(ctx, a.run, e.inDatabaseTime(a.outcome), nil)
@@ -85,13 +98,7 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 // run is still its own, the attempt goes on.
 func (e *Engine) checkLease(ctx context.Context, a *attempt) result {
 	failpoint.Hit(failpoint.BeforeSend)
-	if e.holds(a.run) {
-		return proceed
-	}
-	if leased := e.waitUntilDue(ctx, a.run, nil); !leased {
-		return refused
-	}
-	return proceed
+	return allowed(e.holds(a.run) || e.waitUntilDue(ctx, a.run, nil))
 }
 
 // invoke calls the target. It does not record an attempt that the end of the drain cut off: the
@@ -141,19 +148,9 @@ func (e *Engine) inDatabaseTime(o dispatcher.Outcome) dispatcher.Outcome {
 	return o
 }
 
-// notAttempted is the outcome of an attempt that could not be made.
-func notAttempted(state dispatcher.RunState, class dispatcher.Class, reason error) dispatcher.Outcome {
-	now := time.Now()
+// notAttempted is the outcome of an attempt that could not be made at a local time.
+func notAttempted(state dispatcher.RunState, class dispatcher.Class, reason error, now time.Time) dispatcher.Outcome {
 	return dispatcher.Outcome{State: state, StartedAt: now, EndedAt: now, Class: class, Error: reason.Error()}
-}
-
-// notAttemptedClass is the class of an attempt without a call.
-func notAttemptedClass(reason error) dispatcher.Class {
-	var template *dispatcher.TemplateError
-	if errors.As(reason, &template) {
-		return dispatcher.ClassTemplate
-	}
-	return dispatcher.ClassOther
 }
 
 // leasePause is how often a node without a lease looks whether it has one again.
@@ -166,10 +163,13 @@ func (e *Engine) waitUntilDue(ctx context.Context, run heldRun, stop <-chan stru
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		select {
+		case <-stop:
+			return false
+		default:
+		}
 		wait := e.clock.until(run.Due)
 		switch {
-		case stopped(stop):
-			return false
 		case wait > 0:
 		case run.Node != e.fleet.id():
 			return false
@@ -186,14 +186,5 @@ func (e *Engine) waitUntilDue(ctx context.Context, run heldRun, stop <-chan stru
 		case <-ctx.Done():
 			return false
 		}
-	}
-}
-
-func stopped(stop <-chan struct{}) bool {
-	select {
-	case <-stop:
-		return true
-	default:
-		return false
 	}
 }

@@ -58,17 +58,15 @@ func (p *permits) respond(ctx context.Context, batch []permitRequest) {
 	for i := range batch {
 		runs[i] = batch[i].run
 	}
-	granted := map[pool.AttemptKey]bool{}
-	untilAnswered(ctx, p.log, p.step, len(runs), func() error {
-		may, err := p.grant(ctx, runs)
-		if err != nil {
-			return err
-		}
-		for _, run := range may {
-			granted[pool.KeyOf(run)] = true
-		}
-		return nil
+	var may []dispatcher.HeldRun
+	untilAnswered(ctx, p.log, p.step, len(runs), func() (err error) {
+		may, err = p.grant(ctx, runs)
+		return err
 	})
+	granted := map[pool.AttemptKey]bool{}
+	for _, run := range may {
+		granted[pool.KeyOf(run)] = true
+	}
 	for _, one := range batch {
 		one.granted <- granted[pool.KeyOf(one.run)]
 	}
@@ -80,8 +78,5 @@ func (e *Engine) begin(ctx context.Context, a *attempt) result {
 	if a.call.Delivery != dispatcher.AtMostOnce {
 		return proceed
 	}
-	if begun := e.begins.request(ctx, a.run.HeldRun); !begun {
-		return refused
-	}
-	return proceed
+	return allowed(e.begins.request(ctx, a.run.HeldRun))
 }

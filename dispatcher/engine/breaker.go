@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,8 +61,7 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	if wait <= 0 {
 		return proceed
 	}
-	outcome := notAttempted(dispatcher.RunFailed, class, reason)
-	outcome.StartedAt, outcome.EndedAt = e.clock.of(now), e.clock.of(now)
+	outcome := e.inDatabaseTime(notAttempted(dispatcher.RunFailed, class, reason, now))
 	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
 	next.At, next.NotAttempted = outcome.EndedAt.Add(wait).Truncate(time.Millisecond).Add(time.Millisecond), true
 	if next.At.After(next.Until) {
@@ -112,10 +112,7 @@ func (h *hosts) turn(host string, run dispatcher.RunKey, now time.Time) time.Dur
 		}
 	}
 	h.sweep(now)
-	next := h.rates[host]
-	if next.Before(now) {
-		next = now
-	}
+	next := later(now, h.rates[host])
 	h.rates[host] = next.Add(h.interval)
 	wait := next.Sub(now) - max(0, rateBurst-h.interval)
 	if wait > 0 {
@@ -130,16 +127,8 @@ func (h *hosts) sweep(now time.Time) {
 		return
 	}
 	h.swept = now
-	for run, at := range h.reserved {
-		if now.Sub(at) > time.Minute {
-			delete(h.reserved, run)
-		}
-	}
-	for host, next := range h.rates {
-		if next.Before(now) {
-			delete(h.rates, host)
-		}
-	}
+	maps.DeleteFunc(h.reserved, func(_ dispatcher.RunKey, at time.Time) bool { return now.Sub(at) > time.Minute })
+	maps.DeleteFunc(h.rates, func(_ string, next time.Time) bool { return next.Before(now) })
 }
 
 // report notes how a request to a host ended.

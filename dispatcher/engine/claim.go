@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -72,10 +73,8 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	if len(due) == 0 {
 		return 0
 	}
-	batch := dispatcher.ClaimBatch{
-		Node: e.fleet.id(), Token: e.tokens.draw(), Lead: 2 * e.opts.Lead,
-		Advances: make([]dispatcher.Advance, len(due)),
-	}
+	batch := dispatcher.ClaimBatch{Node: e.fleet.id(), Token: e.tokens.draw(), Lead: 2 * e.opts.Lead}
+	batch.Advances = make([]dispatcher.Advance, len(due))
 	defer e.tokens.close(batch.Token)
 	for i, d := range due {
 		batch.Advances[i] = d.advance()
@@ -124,8 +123,7 @@ func withoutCancel(ctx context.Context) context.Context { return context.Without
 // advance returns the compare-and-swap of the trigger of e, without the next fire.
 func (e *entry) advance() dispatcher.Advance {
 	return dispatcher.Advance{
-		TriggerID: e.ID, Revision: e.Revision, CalendarRevision: e.CalendarRevision,
-		Prev: e.PrevFireTime, Next: e.NextFireTime,
+		TriggerID: e.ID, Revision: e.Revision, CalendarRevision: e.CalendarRevision, Prev: e.PrevFireTime, Next: e.NextFireTime,
 	}
 }
 
@@ -142,11 +140,15 @@ func (e *entry) dueAfter(then, now time.Time) time.Time {
 	if e.late() {
 		return e.pacedAfter(then, now)
 	}
-	due := then.Add(e.schedule.Delay(then))
-	if due.Before(e.DueAt) {
-		return e.DueAt
+	return later(then.Add(e.schedule.Delay(then)), e.DueAt)
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
-	return due
+	return a
 }
 
 // planNext plans the fire after one that was claimed or lost. It leaves a trigger to the node that is
@@ -181,4 +183,38 @@ func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token di
 		sleep(asking, pause)
 	}
 	return nil
+}
+
+// tokens are the claim tokens whose runs may be on their way from the database to the pool: the claim
+// may be committed and its response not here yet, for example if the node was frozen in between.
+// reclaim leaves such runs alone, or they would be in the pool twice.
+type tokens struct {
+	mu   sync.Mutex
+	open map[dispatcher.Token]bool
+}
+
+func newTokens() *tokens { return &tokens{open: map[dispatcher.Token]bool{}} }
+
+// draw returns a new token, which is open until it is closed.
+func (t *tokens) draw() dispatcher.Token {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	token := dispatcher.Token(random63())
+	t.open[token] = true
+	return token
+}
+
+// close notes that the runs won under tokens are in the pool, or given up.
+func (t *tokens) close(drawn ...dispatcher.Token) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, token := range drawn {
+		delete(t.open, token)
+	}
+}
+
+func (t *tokens) isOpen(token dispatcher.Token) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open[token]
 }

@@ -94,12 +94,7 @@ func (c *clock) add(s sample) {
 	if len(c.samples) > keepSamples {
 		c.samples = c.samples[1:]
 	}
-	c.base = s
-	for _, older := range c.samples {
-		if older.at(s.local).After(c.base.at(s.local)) {
-			c.base = older
-		}
-	}
+	c.base = slices.MaxFunc(c.samples, func(a, b sample) int { return a.at(s.local).Compare(b.at(s.local)) })
 }
 
 // at returns what s says of the database's clock at a local instant.

@@ -77,19 +77,15 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		clock: newClock(store), fleet: newFleet(o.DeadAfter), tokens: newTokens(),
 		definitions: definitions{jobs: newJobCache(store), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000)},
 		gates: gates{
-			slots:  newSlots(store, o.Batch, o.Logger),
-			hosts:  newHosts(o.BreakerFailures, o.HostRate),
+			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
 			begins: newPermits("begin runs", store.Begin, o.Batch, o.Logger),
 		},
 		signals: signals{wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1)},
 	}
 	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
 	e.timeline = newTimeline(e.pool.IsSlow)
-	e.outcomes = outcomes{
-		recorder: newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger),
-		delays:   newDelays(),
-		retries:  newRetries(),
-	}
+	e.outcomes = outcomes{delays: newDelays(), retries: newRetries()}
+	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, o.Metrics)
 	return e
 }

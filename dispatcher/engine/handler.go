@@ -5,7 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
+
+// handlerPage is how many triggers or jobs one statement of a step changes.
+const handlerPage = 1000
 
 // handlerLoop runs the steps of the cluster and misfire handler every 15 s, give or take a tenth, so
 // that the rounds of nodes that started together drift apart. The first round is the node's
@@ -41,4 +47,152 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// errLockExpired is the cause of a step's end when the time of its lock has passed.
+var errLockExpired = errors.New("the time of the lock has passed")
+
+// withLocks takes those of the named locks that are free, and calls do with their names. When the
+// time of the locks has passed, as after a freeze, do is stopped before its next statement, and the
+// next round goes on with what is left.
+func (e *Engine) withLocks(ctx context.Context, names []string, do func(ctx context.Context, won []string) error) error {
+	sent := time.Now()
+	locks, err := e.store.Lock(ctx, dispatcher.LockRequest{
+		Node: e.fleet.id(), Names: names, AtMost: e.opts.DeadAfter, AtLeast: e.opts.Handler * 8 / 10,
+	})
+	if err != nil || len(locks) == 0 {
+		return err
+	}
+	failpoint.Hit(failpoint.LockTaken)
+	won := make([]string, len(locks))
+	for i, lock := range locks {
+		won[i] = lock.Name
+	}
+	within, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	timer := time.AfterFunc(time.Until(e.fleet.leaseFrom(sent)), func() { end(errLockExpired) })
+	defer timer.Stop()
+	err = do(within, won)
+	failpoint.Hit(failpoint.BeforeUnlock)
+	if errors.Is(context.Cause(within), errLockExpired) {
+		e.log.InfoContext(ctx, "lock expired; the next round goes on", "node", e.fleet.id().String(), "locks", len(locks))
+		return nil // another node may have them by now
+	}
+	return errors.Join(err, e.store.Unlock(context.WithoutCancel(ctx), locks))
+}
+
+// withLock is withLocks for one lock.
+func (e *Engine) withLock(ctx context.Context, name string, do func(context.Context) error) error {
+	return e.withLocks(ctx, []string{name}, func(ctx context.Context, _ []string) error { return do(ctx) })
+}
+
+// markDeadNodes declares nodes dead whose heartbeats stayed out, and takes over from them. A node
+// that may not judge others leaves the lock to those that may.
+func (e *Engine) markDeadNodes(ctx context.Context, _ time.Time) error {
+	heartbeat, may := e.fleet.mayMarkDead()
+	if !may {
+		return e.takeOver(ctx)
+	}
+	return e.withLock(ctx, dispatcher.LockFleet, func(ctx context.Context) error {
+		dead, err := e.store.MarkDead(ctx, e.fleet.id(), heartbeat, e.opts.DeadAfter, time.Time{})
+		if err != nil {
+			return fmt.Errorf("declare nodes dead: %w", err)
+		}
+		if dead > 0 {
+			e.log.WarnContext(ctx, "nodes declared dead", "count", dead)
+			wake(e.wakeAdopt)
+		}
+		failpoint.Hit(failpoint.UnderLock)
+		return e.takeOver(ctx)
+	})
+}
+
+// takeOver ends the runs of dead nodes that may have been sent and must not be repeated, and passes
+// the slots of dead nodes on. The adopt loop takes their other runs.
+func (e *Engine) takeOver(ctx context.Context) error {
+	lost, err := e.store.FailLostRuns(ctx, time.Time{})
+	if err != nil {
+		return fmt.Errorf("fail begun runs of dead nodes: %w", err)
+	}
+	if lost > 0 {
+		e.log.WarnContext(ctx, "runs lost", "reason", "dead_node_at_most_once", "count", lost)
+	}
+	return e.store.GrantWaiting(ctx)
+}
+
+// handleRollback reports a rollback of the database that no operator has resolved, and carries out a
+// skip. Paused nodes do it, too, because a rollback pauses all nodes.
+func (e *Engine) handleRollback(ctx context.Context, _ time.Time) error {
+	rollback, err := e.store.Rollback(ctx)
+	if err != nil {
+		return err
+	}
+	e.metrics.rolledBack(rollback != nil)
+	switch {
+	case rollback == nil:
+		return nil
+	case rollback.Choice != dispatcher.RollbackSkip:
+		e.log.ErrorContext(ctx, "the database lost commits; nodes are paused until you run carillon rollback skip or replay",
+			"node", e.fleet.id().String(), "at", rollback.At, "reason", rollback.Reason)
+		return nil
+	}
+	return e.withLock(ctx, dispatcher.LockRollback, func(ctx context.Context) error {
+		triggers, runs := 0, 0
+		for after, more := int64(0), true; more; {
+			done, err := e.store.SkipRolledBack(ctx, after, handlerPage, time.Time{})
+			if err != nil {
+				return err
+			}
+			triggers, runs, after, more = triggers+done.Triggers, runs+done.Runs, done.Last, done.More
+		}
+		e.metrics.rolledBack(false)
+		e.log.InfoContext(ctx, "rollback skipped", "node", e.fleet.id().String(), "triggers", triggers, "runs", runs)
+		return nil
+	})
+}
+
+// rescheduleForZones works out again the fire times that another version of the time zone database
+// may have given, for example after an upgrade of the fleet. Fires go on meanwhile: each change is a
+// compare-and-swap against the claim of the trigger.
+func (e *Engine) rescheduleForZones(ctx context.Context, _ time.Time) error {
+	changed, err := e.store.ZonesChanged(ctx)
+	if err != nil || !changed {
+		return err
+	}
+	return e.withLock(ctx, dispatcher.LockZones, func(ctx context.Context) error {
+		moved := 0
+		for after, more := int64(0), true; more; {
+			done, err := e.store.RescheduleForZones(ctx, after, handlerPage, time.Time{})
+			if err != nil {
+				return err
+			}
+			moved, after, more = moved+done.Moved, done.Last, done.More
+		}
+		e.log.InfoContext(ctx, "triggers rescheduled for this program's time zones", "node", e.fleet.id().String(), "moved", moved)
+		return nil
+	})
+}
+
+// rollUpPages is how many pages of jobs a round rolls up at most, so that its cost is bounded however
+// many jobs there are.
+const rollUpPages = 5
+
+// rollUpStates keeps the states of jobs up to date, from where the last round ended.
+func (e *Engine) rollUpStates(ctx context.Context, _ time.Time) error {
+	return e.withLock(ctx, dispatcher.LockStates, func(ctx context.Context) error {
+		for range rollUpPages {
+			rolled, err := e.store.RollUp(ctx, e.rolledTo, handlerPage)
+			if err != nil {
+				return err
+			}
+			if rolled.Changed > 0 {
+				e.log.DebugContext(ctx, "job states changed", "count", rolled.Changed)
+			}
+			if e.rolledTo = rolled.Last; !rolled.More {
+				e.rolledTo = 0
+				return nil
+			}
+		}
+		return nil
+	})
 }

@@ -26,16 +26,12 @@ func (e *Engine) settleMisfires(ctx context.Context, now time.Time) error {
 	if err != nil || len(apps) == 0 {
 		return err
 	}
-	locks, byLock := make([]string, len(apps)), make(map[string]string, len(apps))
+	locks := make([]string, len(apps))
 	for i, app := range apps {
 		locks[i] = dispatcher.LockApp(app)
-		byLock[locks[i]] = app
 	}
 	return e.withLocks(ctx, locks, func(ctx context.Context, won []string) error {
-		mine := make([]string, len(won))
-		for i, lock := range won {
-			mine[i] = byLock[lock]
-		}
+		mine := slices.DeleteFunc(apps, func(app string) bool { return !slices.Contains(won, dispatcher.LockApp(app)) })
 		return e.settle(ctx, mine, now)
 	})
 }
@@ -127,10 +123,7 @@ func (e *Engine) reportSettled(ctx context.Context, batch dispatcher.SettleBatch
 // decide returns the next step in settling the missed fires of one trigger. It skips fires that are
 // too old, or too many, first. Fires so recent that jitter may still delay them are left to run.
 func (e *entry) decide(now time.Time) dispatcher.Settlement {
-	until := now.Add(-e.Spec.Jitter)
-	if until.Before(e.NextFireTime) {
-		until = e.NextFireTime
-	}
+	until := later(now.Add(-e.Spec.Jitter), e.NextFireTime)
 	why := fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, dispatcher.FormatInstant(e.DueAt))
 	if oldest := now.Add(-e.CatchUpWindow); e.NextFireTime.Before(oldest) && e.MisfirePolicy != dispatcher.Skip {
 		tooOld := oldest.Add(-time.Millisecond)
@@ -197,14 +190,11 @@ func (e *entry) late() bool { return e.DueAt.After(e.NextFireTime.Add(e.Spec.Jit
 // too, it follows after a pause: a second or, where fires come so fast that this would never catch
 // up, a quarter of the time between the two.
 func (e *entry) pacedAfter(then, now time.Time) time.Time {
-	if e.late() && e.DueAt.After(now) {
-		now = e.DueAt
+	if e.late() {
+		now = later(now, e.DueAt)
 	}
 	if !then.Add(e.Spec.Jitter).Before(now) {
-		if due := then.Add(e.schedule.Delay(then)); due.After(now) {
-			return due
-		}
-		return now
+		return later(now, then.Add(e.schedule.Delay(then)))
 	}
 	return now.Add(min(catchUpPause, then.Sub(e.NextFireTime)/4))
 }

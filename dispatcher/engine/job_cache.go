@@ -55,14 +55,6 @@ func (j *jobCache) get(id, revision int64) (*preparedJob, bool) {
 	return nil, false
 }
 
-// at returns a job as it was at a revision; nil if that is not cached.
-func (j *jobCache) at(id, revision int64) *preparedJob {
-	if d, ok := j.get(id, revision); ok && d.Revision == revision {
-		return d
-	}
-	return nil
-}
-
 // load reads those of the wanted jobs (revision by id) that are not cached.
 func (j *jobCache) load(ctx context.Context, wanted map[int64]int64) error {
 	var missing []int64
@@ -109,24 +101,9 @@ func prepare(v dispatcher.JobVersion) *preparedJob {
 	return d
 }
 
-// identity returns the name of a trigger that H and jitter hash, and its app; false if the trigger
-// is gone.
-func (j *jobCache) identity(trigger dispatcher.DueTrigger) (identity, app string, ok bool) {
-	d, ok := j.get(trigger.JobID, trigger.Revision)
-	if !ok {
-		return "", "", false
-	}
-	name, ok := d.triggers[trigger.ID]
-	return dispatcher.Identity(d.App, d.Name, name), d.App, ok
-}
-
-// queueOf returns the queue of a cached job, and the weight of its app.
-func (j *jobCache) queueOf(job int64) (pool.QueueKey, int) {
-	d, ok := j.get(job, 0)
-	if !ok {
-		return pool.QueueKey{}, 1
-	}
-	return pool.QueueKey{App: d.App, Host: d.host, AtOnce: d.atOnce, Priority: d.Priority}, d.AppWeight
+// queue returns the queue in which fires and runs of the job wait.
+func (d *preparedJob) queue() pool.QueueKey {
+	return pool.QueueKey{App: d.App, Host: d.host, AtOnce: d.atOnce, Priority: d.Priority}
 }
 
 // call returns what an attempt of run needs: by the job that it was claimed with or, for an adopted

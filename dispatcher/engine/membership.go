@@ -189,3 +189,12 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	}
 	return nil
 }
+
+// report is what the node says of itself in a heartbeat.
+func (e *Engine) report() dispatcher.NodeReport {
+	fires, lag := e.metrics.load.read()
+	return dispatcher.NodeReport{
+		InFlight: e.pool.Held(), Fires: fires, Lag: dispatcher.Duration(lag.Round(time.Millisecond)),
+		ClockOffset: dispatcher.Duration(e.clock.offset().Round(time.Millisecond)),
+	}
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,15 +30,6 @@ const (
 	claimLost = "lost"
 )
 
-// The kinds of history that a purge removes.
-const (
-	removedRun        = "run"
-	removedMisfire    = "misfire"
-	removedJob        = "job"
-	removedAuditEntry = "audit"
-	removedPartition  = "partition"
-)
-
 // newMetrics registers the metrics of e.
 func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	m := &metrics{
@@ -52,8 +44,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 				"of the host is open or its rate is used up."),
 		slots: counters(registry, "carillon_slots_total", "result", []string{claimWon, claimLost},
 			"Runs that asked for a concurrency slot, by result: won, or lost (they wait, or are skipped or cancelled)."),
-		removed: counters(registry, "carillon_history_removed_total", "kind",
-			[]string{removedRun, removedMisfire, removedPartition, removedJob, removedAuditEntry},
+		removed: counters[string](registry, "carillon_history_removed_total", "kind", nil,
 			"History past its retention that this node removed, by kind. A partition is one day of a table."),
 		misfires: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "carillon_misfires_total", Help: "Misfire decisions that this node took. One decision may cover many fires.",
@@ -72,6 +63,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 			Name: "carillon_rolled_back", Help: "1 while nodes are paused because the database lost commits, else 0.",
 		}),
 	}
+	m.purged(dispatcher.Purged{}) // all kinds begin at 0
 	registry.MustRegister(m.misfires, m.lateness, m.polls, m.drift, m.rollbacks)
 	for _, gauge := range []struct {
 		name, help string
@@ -113,11 +105,11 @@ func (m *metrics) claimed(won, lost int) {
 
 // purged counts what a call of Purge removed.
 func (m *metrics) purged(t dispatcher.Purged) {
-	m.removed.WithLabelValues(removedRun).Add(float64(t.Runs))
-	m.removed.WithLabelValues(removedMisfire).Add(float64(t.Misfires))
-	m.removed.WithLabelValues(removedJob).Add(float64(t.Jobs))
-	m.removed.WithLabelValues(removedAuditEntry).Add(float64(t.AuditEntries))
-	m.removed.WithLabelValues(removedPartition).Add(float64(t.Partitions))
+	m.removed.WithLabelValues("run").Add(float64(t.Runs))
+	m.removed.WithLabelValues("misfire").Add(float64(t.Misfires))
+	m.removed.WithLabelValues("job").Add(float64(t.Jobs))
+	m.removed.WithLabelValues("audit").Add(float64(t.AuditEntries))
+	m.removed.WithLabelValues("partition").Add(float64(t.Partitions))
 }
 
 // polled notes a window poll, and how late it began.
@@ -132,4 +124,51 @@ func (m *metrics) rolledBack(yes bool) {
 	if yes {
 		m.rollbacks.Set(1)
 	}
+}
+
+// load counts what the node does, for its heartbeats.
+type load struct {
+	mu     sync.Mutex
+	recent []claims // of the last minute, oldest first
+	lag    time.Duration
+}
+
+// claims is how many fires were claimed within a second.
+type claims struct {
+	at    time.Time
+	fires int
+}
+
+// claimed counts fires.
+func (l *load) claimed(fires int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if last := len(l.recent) - 1; last >= 0 && now.Sub(l.recent[last].at) < time.Second {
+		l.recent[last].fires += fires
+		return
+	}
+	l.recent = append(l.recent, claims{now, fires})
+}
+
+// began notes how late an attempt began.
+func (l *load) began(late time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lag = max(l.lag, late)
+}
+
+// read returns the fires of the last minute, and the lag since the last call.
+func (l *load) read() (fires int, lag time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for len(l.recent) > 0 && now.Sub(l.recent[0].at) > time.Minute {
+		l.recent = l.recent[1:]
+	}
+	for _, c := range l.recent {
+		fires += c.fires
+	}
+	lag, l.lag = l.lag, 0
+	return fires, lag
 }

@@ -54,7 +54,7 @@ func TestPurgeRepeatsSoonOnlyWhileThereIsMore(t *testing.T) {
 			}
 			start = at
 		}
-		for kind, want := range map[string]float64{removedPartition: 2, removedRun: 501, removedMisfire: 3, removedJob: 2, removedAuditEntry: 7} {
+		for kind, want := range map[string]float64{"partition": 2, "run": 501, "misfire": 3, "job": 2, "audit": 7} {
 			if got := testutil.ToFloat64(e.metrics.removed.WithLabelValues(kind)); got != want {
 				t.Errorf("removed %s = %v, want %v", kind, got, want)
 			}

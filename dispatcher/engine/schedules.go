@@ -22,17 +22,18 @@ func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger)
 	}
 	due := make([]entry, 0, len(triggers))
 	for _, trigger := range triggers {
-		if d, ok := e.jobs.get(trigger.JobID, trigger.Revision); ok && d.Err != nil {
-			e.quarantine(ctx, trigger, d.Err)
+		job, ok := e.jobs.get(trigger.JobID, trigger.Revision)
+		if !ok {
 			continue
 		}
 		var unread *unreadError
-		switch s, err := e.parse(ctx, trigger); {
+		switch s, err := e.parse(ctx, trigger, job); {
 		case err == nil:
-			in, weight := e.jobs.queueOf(trigger.JobID)
-			due = append(due, entry{
-				DueTrigger: trigger, schedule: s, queue: in, weight: weight, job: e.jobs.at(trigger.JobID, trigger.Revision),
-			})
+			next := entry{DueTrigger: trigger, schedule: s, queue: job.queue(), weight: job.AppWeight}
+			if job.Revision == trigger.Revision {
+				next.job = job
+			}
+			due = append(due, next)
 		case errors.As(err, &unread):
 			return nil, err
 		case !errors.Is(err, errGone):
@@ -42,18 +43,21 @@ func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger)
 	return due, nil
 }
 
-// parse returns the schedule of a trigger whose job is loaded.
-func (e *Engine) parse(ctx context.Context, trigger dispatcher.DueTrigger) (*schedule.Schedule, error) {
-	identity, app, ok := e.jobs.identity(trigger)
-	if !ok {
+// parse returns the schedule of a trigger of job.
+func (e *Engine) parse(ctx context.Context, trigger dispatcher.DueTrigger, job *preparedJob) (*schedule.Schedule, error) {
+	name, ok := job.triggers[trigger.ID]
+	switch {
+	case job.Err != nil:
+		return nil, job.Err
+	case !ok:
 		return nil, errGone
 	}
 	spec := trigger.Spec
-	spec.Identity = identity
+	spec.Identity = dispatcher.Identity(job.App, job.Name, name)
 	if trigger.Calendar != "" {
-		all, err := e.calendars.of(ctx, app, trigger.CalendarRevision)
+		all, err := e.calendars.of(ctx, job.App, trigger.CalendarRevision)
 		if err != nil {
-			return nil, &unreadError{fmt.Errorf("read calendars of app %s: %w", app, err)}
+			return nil, &unreadError{fmt.Errorf("read calendars of app %s: %w", job.App, err)}
 		}
 		if spec.Calendar, err = all.Find(trigger.Calendar); err != nil {
 			return nil, err
@@ -66,12 +70,12 @@ func (e *Engine) parse(ctx context.Context, trigger dispatcher.DueTrigger) (*sch
 func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*heldRun {
 	held := make([]*heldRun, len(runs))
 	for i, run := range runs {
-		in, weight := e.jobs.queueOf(run.JobID)
-		in.Slow, in.Late = in.MayBeSlow() && e.pool.IsSlow(run.JobID), run.Kind == dispatcher.KindCatchUp
-		held[i] = &heldRun{
-			HeldRun: run, Node: node, Due: run.ScheduledAt, Queue: in, Weight: weight,
-			Detail: runDetail{delayed: run.TriggerID != run.JobID},
+		held[i] = &heldRun{HeldRun: run, Node: node, Due: run.ScheduledAt, Detail: runDetail{delayed: run.TriggerID != run.JobID}}
+		if job, ok := e.jobs.get(run.JobID, 0); ok {
+			held[i].Queue, held[i].Weight = job.queue(), job.AppWeight
 		}
+		in := &held[i].Queue
+		in.Slow, in.Late = in.MayBeSlow() && e.pool.IsSlow(run.JobID), run.Kind == dispatcher.KindCatchUp
 	}
 	return held
 }

@@ -37,8 +37,7 @@ func (e *Engine) takeSlot(ctx context.Context, a *attempt) result {
 	if a.call.Slots == 0 {
 		return proceed
 	}
-	acquired := e.slots.requests.request(ctx, a.run.HeldRun)
-	if !acquired {
+	if acquired := e.slots.requests.request(ctx, a.run.HeldRun); !acquired {
 		a.hasSlot = ctx.Err() != nil // the run may have got one
 		if a.run.Detail.delayed {
 			wake(e.wakeAdopt) // if the run was skipped, no record schedules the trigger's next fire
@@ -49,10 +48,7 @@ func (e *Engine) takeSlot(ctx context.Context, a *attempt) result {
 	e.metrics.slots.WithLabelValues(claimWon).Inc()
 	e.slots.took(a.run.HeldRun)
 	a.hasSlot = true
-	if !e.holds(a.run) {
-		return refused
-	}
-	return proceed
+	return allowed(e.holds(a.run))
 }
 
 // took notes that an attempt has a slot.
