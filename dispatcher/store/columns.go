@@ -149,6 +149,12 @@ func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
 	})
 }
 
+// byTrigger returns items in the order of their triggers, so that two nodes that write the same
+// ones cannot deadlock.
+func byTrigger[T any](items []T, id func(T) int64) []T {
+	return slices.SortedFunc(slices.Values(items), func(a, b T) int { return cmp.Compare(id(a), id(b)) })
+}
+
 // sortedKeys returns the keys of a map in order; none are not nil.
 func sortedKeys[V any](m map[string]V) []string {
 	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))

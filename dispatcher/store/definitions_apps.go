@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -12,17 +11,13 @@ const appColumns = `name, description, enabled, weight, retention, revision, cre
 
 func scanApp(row scanner) (dispatcher.App, error) {
 	var app dispatcher.App
-	var retention, created, updated int64
-	err := row.Scan(&app.Name, &app.Description, &app.Enabled, &app.Weight, &retention, &app.Revision, &created, &updated)
-	app.Retention = dispatcher.Duration(time.Duration(retention) * time.Millisecond)
-	app.CreatedAt, app.UpdatedAt = instant(created), instant(updated)
+	err := row.Scan(&app.Name, &app.Description, &app.Enabled, &app.Weight, durationColumn(&app.Retention), &app.Revision,
+		instantColumn(&app.CreatedAt), instantColumn(&app.UpdatedAt))
 	return app, err
 }
 
 // App returns an app by its name.
 func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	return findApp(ctx, s.read, name, "")
 }
 
@@ -39,8 +34,6 @@ func findApp(ctx context.Context, q querier, name, lock string) (dispatcher.App,
 
 // Apps returns a page of apps, by name.
 func (s *store) Apps(ctx context.Context, page dispatcher.Page) ([]dispatcher.App, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + appColumns + ` FROM apps WHERE name > $1 AND deleted_at IS NULL ORDER BY name LIMIT $2`
 	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)

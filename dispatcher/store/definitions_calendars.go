@@ -53,11 +53,10 @@ func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 	return func(row scanner) (dispatcher.Calendar, error) {
 		c := dispatcher.Calendar{App: app}
 		var text string
-		var created, updated int64
-		if err := row.Scan(&c.Name, &c.Description, &text, &c.Revision, &created, &updated); err != nil {
+		err := row.Scan(&c.Name, &c.Description, &text, &c.Revision, instantColumn(&c.CreatedAt), instantColumn(&c.UpdatedAt))
+		if err != nil {
 			return c, err
 		}
-		c.CreatedAt, c.UpdatedAt = instant(created), instant(updated)
 		decodeCalendar(&c, text)
 		return c, nil
 	}
@@ -65,8 +64,6 @@ func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 
 // Calendar returns a calendar by its name.
 func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	// $1 app, $2 name
 	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
 	found, ok, err := first(ctx, s.read, scanCalendar(app), one, dispatcher.AppID(app), name)
@@ -123,8 +120,6 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 
 // AppCalendars returns all calendars of an app, and the revision of the lot.
 func (s *store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	return appCalendars(ctx, s.read, app)
 }
 
@@ -178,7 +173,7 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 			return err
 		}
 		created = next.created
-		if stored, err = t.writeCalendar(ctx, calendar); err != nil {
+		if stored, err = t.writeCalendar(ctx, calendar, next.definition); err != nil {
 			return fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)
 		}
 		if len(next.changed) > 0 {
@@ -268,12 +263,8 @@ func sameDefinition(current dispatcher.Calendar, text string) (bool, error) {
 	return was == text, err
 }
 
-// writeCalendar writes the row of a calendar and returns it.
-func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar) (dispatcher.Calendar, error) {
-	text, err := encodeCalendar(c)
-	if err != nil {
-		return c, err
-	}
+// writeCalendar writes the row of a calendar, whose definition is given, and returns it.
+func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar, definition string) (dispatcher.Calendar, error) {
 	// $1 app, $2 name, $3 description, $4 definition, $5 now. A deleted calendar's revision goes on.
 	const put = `INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, 1, $5, $5)
@@ -281,7 +272,7 @@ func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar) (dispatch
 			revision = calendars.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
 			created_at = CASE WHEN calendars.deleted_at IS NULL THEN calendars.created_at ELSE excluded.created_at END
 		RETURNING ` + calendarColumns
-	stored, _, err := first(ctx, t, scanCalendar(c.App), put, dispatcher.AppID(c.App), c.Name, c.Description, text, t.now.UnixMilli())
+	stored, _, err := first(ctx, t, scanCalendar(c.App), put, dispatcher.AppID(c.App), c.Name, c.Description, definition, t.now.UnixMilli())
 	return stored, err
 }
 

@@ -23,7 +23,7 @@ var jobFields = fields[jobRow]{
 	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
 	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
 	{name: "priority", ref: func(j *jobRow) any { return &j.Priority }},
-	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn{&j.NodeLabels} }},
+	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn(&j.NodeLabels) }},
 	{name: "delivery", ref: func(j *jobRow) any { return &j.Delivery }},
 	{name: "concurrency_policy", ref: func(j *jobRow) any { return &j.ConcurrencyPolicy }},
 	{name: "max_concurrency", ref: func(j *jobRow) any { return &j.MaxConcurrency }},
@@ -32,11 +32,11 @@ var jobFields = fields[jobRow]{
 	{name: "target", ref: func(j *jobRow) any { return &j.target }},
 	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
 	{name: "trigger_names", ref: func(j *jobRow) any { return &j.triggers }},
-	{name: "delete_after_completion", ref: func(j *jobRow) any { return durationColumn{&j.DeleteAfterCompletion} }},
+	{name: "delete_after_completion", ref: func(j *jobRow) any { return durationColumn(&j.DeleteAfterCompletion) }},
 	{read: "j.state", ref: func(j *jobRow) any { return &j.State }, use: onlyRead}, // see writeState
 	{name: "revision", ref: func(j *jobRow) any { return &j.Revision }},
-	{name: "created_at", ref: func(j *jobRow) any { return instantColumn{&j.CreatedAt} }},
-	{name: "updated_at", ref: func(j *jobRow) any { return instantColumn{&j.UpdatedAt} }},
+	{name: "created_at", ref: func(j *jobRow) any { return instantColumn(&j.CreatedAt) }},
+	{name: "updated_at", ref: func(j *jobRow) any { return instantColumn(&j.UpdatedAt) }},
 }
 
 // jobRead are those that make a job, and jobColumns selects them.
@@ -163,10 +163,8 @@ func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 // long to work out, are left out. lock is a flavor's lock, or empty.
 func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
 	// $1 id
-	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1 AND j.deleted_at IS NULL`
-	if lock != "" {
-		query += lock + ` OF j`
-	}
+	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1 AND j.deleted_at IS NULL` +
+		lockOf(lock, "j")
 	rows, err := collect(ctx, q, scanJob, query, dispatcher.JobID(app, name))
 	if err != nil {
 		return dispatcher.Job{}, err

@@ -131,7 +131,7 @@ func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.Jo
 // checkKeys refuses a database with secrets that the keys do not open.
 func (s *store) checkKeys(ctx context.Context) error {
 	const used = `SELECT DISTINCT key_id FROM secrets ORDER BY key_id`
-	ids, err := collect(ctx, s.read, func(row scanner) (id string, err error) { return id, row.Scan(&id) }, used)
+	ids, err := collect(ctx, s.read, scanText, used)
 	if err != nil {
 		return fmt.Errorf("read the keys of secrets: %w", err)
 	}
@@ -163,14 +163,10 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 			job    dispatcher.Job
 			target string
 		}
-		lock := t.lock()
-		if lock != "" {
-			lock += " OF s"
-		}
 		rows, err := collect(ctx, t, func(row scanner) (n named, err error) {
 			n.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target}})
 			return n, err
-		}, others+lock, s.keys.Current())
+		}, others+lockOf(t.lock(), "s"), s.keys.Current())
 		if err != nil {
 			return err
 		}

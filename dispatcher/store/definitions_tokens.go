@@ -14,11 +14,9 @@ const tokenColumns = `name, hash, scope, apps, created_at`
 func scanToken(row scanner) (dispatcher.APIToken, error) {
 	var token dispatcher.APIToken
 	var hash, apps string
-	var created int64
-	if err := row.Scan(&token.Name, &hash, &token.Scope, &apps, &created); err != nil {
+	if err := row.Scan(&token.Name, &hash, &token.Scope, &apps, instantColumn(&token.CreatedAt)); err != nil {
 		return token, err
 	}
-	token.CreatedAt = instant(created)
 	if _, err := hex.Decode(token.Hash[:], []byte(hash)); err != nil {
 		return token, fmt.Errorf("token %s: hash: %w", token.Name, err)
 	}
@@ -39,29 +37,19 @@ func (s *store) CreateToken(ctx context.Context, token dispatcher.APIToken) erro
 		// $1 name, $2 hash, $3 scope, $4 apps, $5 now
 		const insert = `INSERT INTO api_tokens (name, hash, scope, apps, created_at) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT DO NOTHING`
-		result, err := t.ExecContext(ctx, insert, token.Name, hex.EncodeToString(token.Hash[:]), token.Scope, string(apps), t.now.UnixMilli())
+		n, err := t.execute(ctx, insert, token.Name, hex.EncodeToString(token.Hash[:]), token.Scope, string(apps), t.now.UnixMilli())
 		if err != nil {
 			return err
 		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
-			return precondition(err, "token "+token.Name+" exists")
+		if n == 0 {
+			return fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
 		}
 		return t.audit(ctx, "create", "", "token "+token.Name, 0)
 	})
 }
 
-// precondition returns err, or an ErrPrecondition that says why.
-func precondition(err error, why string) error {
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%s: %w", why, dispatcher.ErrPrecondition)
-}
-
 // TokenByHash returns the token with a hash.
 func (s *store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	// $1 hash
 	token, found, err := first(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM api_tokens WHERE hash = $1`, hex.EncodeToString(hash[:]))
 	if err == nil && !found {
@@ -72,8 +60,6 @@ func (s *store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIT
 
 // Tokens returns all tokens, by name.
 func (s *store) Tokens(ctx context.Context) ([]dispatcher.APIToken, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	return collect(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY name`)
 }
 
@@ -81,15 +67,12 @@ func (s *store) Tokens(ctx context.Context) ([]dispatcher.APIToken, error) {
 func (s *store) DeleteToken(ctx context.Context, name string) error {
 	return s.change(ctx, dispatcher.Change{Actor: "system"}, func(ctx context.Context, t *tx) error {
 		// $1 name
-		result, err := t.ExecContext(ctx, `DELETE FROM api_tokens WHERE name = $1`, name)
+		n, err := t.execute(ctx, `DELETE FROM api_tokens WHERE name = $1`, name)
 		if err != nil {
 			return err
 		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
-			if err == nil {
-				err = dispatcher.NotFound("token", name)
-			}
-			return err
+		if n == 0 {
+			return dispatcher.NotFound("token", name)
 		}
 		return t.audit(ctx, "delete", "", "token "+name, 0)
 	})

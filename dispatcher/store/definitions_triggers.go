@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql/driver"
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -17,22 +16,22 @@ var triggerFields = fields[triggerRow]{
 	{"expression", text, func(t *triggerRow) any { return &t.Expression }, always, ""},
 	{"dialect", text, func(t *triggerRow) any { return &t.Dialect }, always, ""},
 	{"timezone", text, func(t *triggerRow) any { return &t.Timezone }, always, ""},
-	{"start_at", bigint, func(t *triggerRow) any { return optionalColumn{&t.StartAt} }, always, ""},
-	{"end_at", bigint, func(t *triggerRow) any { return optionalColumn{&t.EndAt} }, always, ""},
+	{"start_at", bigint, func(t *triggerRow) any { return optionalColumn(&t.StartAt) }, always, ""},
+	{"end_at", bigint, func(t *triggerRow) any { return optionalColumn(&t.EndAt) }, always, ""},
 	{"repeat_count", integer, func(t *triggerRow) any { return &t.RepeatCount }, always, ""},
 	{"gap", text, func(t *triggerRow) any { return &t.Gap }, always, ""},
 	{"overlap", text, func(t *triggerRow) any { return &t.Overlap }, always, ""},
-	{"misfire_after", bigint, func(t *triggerRow) any { return durationColumn{&t.MisfireAfter} }, always, ""},
+	{"misfire_after", bigint, func(t *triggerRow) any { return durationColumn(&t.MisfireAfter) }, always, ""},
 	{"enabled", boolean, func(t *triggerRow) any { return &t.Enabled }, always, ""},
 	{"paused", boolean, func(t *triggerRow) any { return &t.Paused }, always, ""},
 	{"job_paused", boolean, func(t *triggerRow) any { return &t.jobPaused }, always, ""},
 	{"state", text, func(t *triggerRow) any { return &t.State }, always, ""},
 	{"error", text, func(t *triggerRow) any { return &t.Error }, always, ""},
-	{"prev_fire_time", bigint, func(t *triggerRow) any { return optionalColumn{&t.PrevFireTime} }, always, ""},
-	{"next_fire_time", bigint, func(t *triggerRow) any { return optionalColumn{&t.NextFireTime} }, always, ""},
-	{"due_at", bigint, func(t *triggerRow) any { return optionalColumn{&t.DueAt} }, always, ""},
-	{"anchor_at", bigint, func(t *triggerRow) any { return instantColumn{&t.AnchorAt} }, always, ""},
-	{"jitter", bigint, func(t *triggerRow) any { return durationColumn{&t.Jitter} }, always, ""},
+	{"prev_fire_time", bigint, func(t *triggerRow) any { return optionalColumn(&t.PrevFireTime) }, always, ""},
+	{"next_fire_time", bigint, func(t *triggerRow) any { return optionalColumn(&t.NextFireTime) }, always, ""},
+	{"due_at", bigint, func(t *triggerRow) any { return optionalColumn(&t.DueAt) }, always, ""},
+	{"anchor_at", bigint, func(t *triggerRow) any { return instantColumn(&t.AnchorAt) }, always, ""},
+	{"jitter", bigint, func(t *triggerRow) any { return durationColumn(&t.Jitter) }, always, ""},
 	{"fired", integer, func(t *triggerRow) any { return &t.Fired }, always, ""},
 	{"drift_hour", boolean, func(t *triggerRow) any { return &t.DriftHour }, always, ""},
 	{"calendar", text, func(t *triggerRow) any { return &t.Calendar }, always, ""},
@@ -40,9 +39,9 @@ var triggerFields = fields[triggerRow]{
 	{"calendar_revision", bigint, func(t *triggerRow) any { return &t.calendars }, always, ""},
 	{"app_id", bigint, func(t *triggerRow) any { return &t.appID }, neverSet, ""},
 	{"node_labels", text, func(t *triggerRow) any { return &t.nodeLabels }, always, ""},
-	{"misfire_policy", text, func(t *triggerRow) any { return policyColumn{&t.MisfirePolicy} }, always,
+	{"misfire_policy", text, func(t *triggerRow) any { return policyColumn(&t.MisfirePolicy) }, always,
 		"coalesce(t.misfire_policy, 'fire_once')"},
-	{"catch_up_window", bigint, func(t *triggerRow) any { return windowColumn{&t.CatchUpWindow} }, always, ""},
+	{"catch_up_window", bigint, func(t *triggerRow) any { return windowColumn(&t.CatchUpWindow) }, always, ""},
 	{"delayed", boolean, func(t *triggerRow) any { return new(t.IsDelay()) }, onlyWritten, ""},
 }
 
@@ -78,39 +77,28 @@ func shownState(stored dispatcher.TriggerState, paused bool) dispatcher.TriggerS
 
 // policyColumn and windowColumn are NULL for the default, which takes no room in a row that every
 // fire rewrites.
-type (
-	policyColumn struct{ *dispatcher.MisfirePolicy }
-	windowColumn struct{ *dispatcher.Duration } // milliseconds
-)
-
-// Scan reads the policy, for which a query selects the default where there is none.
-func (c policyColumn) Scan(src any) error {
-	return scanString(src, func(s string) { *c.MisfirePolicy = dispatcher.MisfirePolicy(s) })
+func policyColumn(p *dispatcher.MisfirePolicy) any {
+	return orDefault(p, dispatcher.FireOnce, func(text string) dispatcher.MisfirePolicy { return dispatcher.MisfirePolicy(text) },
+		func(policy dispatcher.MisfirePolicy) string { return string(policy) })
 }
 
-// Value returns the policy, or NULL.
-func (c policyColumn) Value() (driver.Value, error) {
-	if *c.MisfirePolicy == dispatcher.FireOnce {
-		return nil, nil
-	}
-	return string(*c.MisfirePolicy), nil
+func windowColumn(d *dispatcher.Duration) any {
+	return orDefault(d, dispatcher.MaxCatchUpWindow, millis, toMillis)
 }
 
-// Scan reads the window.
-func (c windowColumn) Scan(src any) error {
-	if src == nil {
-		*c.Duration = dispatcher.MaxCatchUpWindow
-		return nil
-	}
-	return durationColumn(c).Scan(src)
-}
-
-// Value returns the window, or NULL.
-func (c windowColumn) Value() (driver.Value, error) {
-	if *c.Duration == dispatcher.MaxCatchUpWindow {
-		return nil, nil
-	}
-	return durationColumn(c).Value()
+// orDefault is a value whose column is NULL for the usual one.
+func orDefault[T comparable, V any](at *T, usual T, from func(V) T, to func(T) V) any {
+	return converted[T, *V]{at, func(v *V) T {
+		if v == nil {
+			return usual
+		}
+		return from(*v)
+	}, func(t T) *V {
+		if t == usual {
+			return nil
+		}
+		return new(to(t))
+	}}
 }
 
 // loadTriggers adds the triggers to jobs. A job that cannot be read gets none.
@@ -132,10 +120,7 @@ func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 	slices.Sort(ids)
 	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock.
 	query := s.rows(0, 1, "", column{"id", bigint}) +
-		` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.id = b.id ORDER BY t.id`
-	if lock != "" {
-		query += lock + ` OF t`
-	}
+		` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.id = b.id ORDER BY t.id` + lockOf(lock, "t")
 	triggers, err := collect(ctx, q, scanTrigger, query, s.batch(ids)...)
 	if err != nil {
 		return nil, err

@@ -113,12 +113,8 @@ func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher
 
 // servedLabels returns those sets of labels that jobs require and a node with these labels has.
 func (s *store) servedLabels(ctx context.Context, have dispatcher.Labels) ([]string, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	const required = `SELECT DISTINCT node_labels FROM jobs WHERE node_labels <> ''`
-	all, err := collect(ctx, s.read, func(row scanner) (labels string, err error) {
-		return labels, row.Scan(&labels)
-	}, required)
+	all, err := collect(ctx, s.read, scanText, required)
 	return slices.DeleteFunc(all, func(labels string) bool { return !have.Have(dispatcher.ParseLabels(labels)) }), err
 }
 
@@ -154,10 +150,5 @@ func (s *store) endRuns(ctx context.Context, find, end statement, now time.Time)
 	if err != nil || len(ended) == 0 {
 		return 0, err
 	}
-	// Fixed delays go on from here.
-	err = s.change(ctx, dispatcher.Change{}, func(_ context.Context, t *tx) error {
-		t.notify("")
-		return nil
-	})
-	return len(ended), err
+	return len(ended), s.announce(ctx) // fixed delays go on from here
 }

@@ -1,10 +1,8 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -40,12 +38,8 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	if len(batch.Advances) == 0 {
 		return nil, nil
 	}
-	// In the order of their ids: two nodes that claim the same fires cannot deadlock.
-	sorted := slices.SortedFunc(slices.Values(batch.Advances), func(a, b dispatcher.Advance) int {
-		return cmp.Compare(a.TriggerID, b.TriggerID)
-	})
 	var a advances
-	for _, one := range sorted {
+	for _, one := range byTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
 		a.add(one)
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), batch.Lead.Milliseconds()},
@@ -53,7 +47,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	failpoint.During(failpoint.DuringClaim)
 	held, err := s.heldRuns(ctx, claimTimeout, s.hot.claim, args)
 	if err != nil {
-		return nil, fmt.Errorf("claim %d fires: %w", len(sorted), err)
+		return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
 	}
 	s.rollbacks.claimed(held)
 	return held, nil
@@ -103,10 +97,7 @@ func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement,
 		})
 		return err
 	})
-	slices.SortFunc(held, func(a, b dispatcher.HeldRun) int {
-		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID))
-	})
-	return held, err
+	return sortedBy(held, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), err
 }
 
 // $1 node, $2 token, 0 for any
@@ -118,6 +109,81 @@ func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatch
 	held, err := s.heldRuns(ctx, claimTimeout, s.hot.held, []any{int64(node), int64(token)})
 	if err != nil {
 		return nil, fmt.Errorf("read held runs: %w", err)
+	}
+	return held, nil
+}
+
+// beginnable chooses the runs of the batch that are still held. The update looks at the token
+// again: a run may have been cancelled meanwhile.
+const beginnable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.now
+	FROM b JOIN runs AS r ON` + fence
+
+const beginRuns = ` UPDATE runs AS r SET state = 'running', started_at = COALESCE(r.started_at, c.now)
+	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within + `
+	RETURNING ` + heldColumns
+
+// Begin commits that the requests of runs are about to be sent, and returns the runs still held.
+func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	begun, err := s.heldRuns(ctx, claimTimeout, s.hot.begin, s.keysOf(runs))
+	if err != nil {
+		return nil, fmt.Errorf("begin %d runs: %w", len(runs), err)
+	}
+	return begun, nil
+}
+
+const releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
+	attempt = r.attempt - 1
+	FROM b WHERE` + fence
+
+// Release hands back runs that were not begun, for any node to adopt.
+func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	for _, run := range runs {
+		s.rollbacks.handedBack(run.RunKey)
+	}
+	if _, err := s.exec(ctx, s.hot.release, s.keysOf(runs)); err != nil {
+		return fmt.Errorf("release %d runs: %w", len(runs), err)
+	}
+	// Other nodes may adopt them now.
+	return s.announce(ctx)
+}
+
+// A fire that is caught up by itself has a run of kind schedule, and else there is one of kind
+// catch_up.
+const settleExtra = `CASE WHEN decision = 'fire_all' THEN 1 ELSE 3 END AS kind, 'waiting' AS waiting`
+
+const settledRow = claimedRow + `, b.next, b.to_at, b.missed, b.decision, b.reason`
+
+// $1 node
+const insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, catch_up, node, decided_at)
+	SELECT c.next, c.to_at, c.id, c.job_id, c.missed, c.decision, c.reason, c.run_at, $1, c.now FROM c
+	WHERE c.decision <> 'fire_all' ON CONFLICT DO NOTHING`
+
+// Settle records what is decided about missed fires, and returns the catch-up runs that were won.
+func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+	if len(batch.Settlements) == 0 {
+		return nil, nil
+	}
+	var a advances
+	var to, missed []int64
+	var decision, reason []string
+	var catchUp []*int64
+	for _, one := range byTrigger(batch.Settlements, func(s dispatcher.Settlement) int64 { return s.TriggerID }) {
+		a.add(one.Advance)
+		to, missed = append(to, one.To.UnixMilli()), append(missed, int64(one.Count))
+		decision, reason = append(decision, string(one.Decision)), append(reason, one.Reason)
+		catchUp = append(catchUp, orNull(one.CatchUp))
+	}
+	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), int64(0)},
+		s.batch(a.columns(to, missed, decision, reason, catchUp)...)...)
+	held, err := s.heldRuns(ctx, otherTimeout, s.hot.settle, args)
+	if err != nil {
+		return nil, fmt.Errorf("settle %d triggers: %w", len(batch.Settlements), err)
 	}
 	return held, nil
 }

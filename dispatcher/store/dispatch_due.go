@@ -57,10 +57,7 @@ func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatche
 		WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL AND t.due_at <= (SELECT now
 		FROM n)` + tooLate + `
 			AND a.enabled AND ($2 = 0 OR a.name IN (SELECT name FROM b)) AND (t.node_labels = '' OR t.node_labels IN (SELECT labels FROM b))`
-	return collect(ctx, s.read, func(row scanner) (name string, err error) {
-		err = row.Scan(&name)
-		return name, err
-	}, query, append([]any{orZero(now), int64(len(apps))}, s.batch(names, served)...)...)
+	return collect(ctx, s.read, scanText, query, append([]any{orZero(now), int64(len(apps))}, s.batch(names, served)...)...)
 }
 
 // due returns a trigger as the engine plans it.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -66,18 +65,15 @@ func (s *store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 	if len(delayed) == 0 {
 		return nil
 	}
-	sorted := slices.SortedFunc(slices.Values(delayed), func(a, b dispatcher.DelayedFire) int {
-		return cmp.Compare(a.TriggerID, b.TriggerID)
-	})
 	var id, revision, calendars, prev, anchor []int64
 	var next, due []*int64
-	for _, one := range sorted {
+	for _, one := range byTrigger(delayed, func(f dispatcher.DelayedFire) int64 { return f.TriggerID }) {
 		id, revision, calendars = append(id, one.TriggerID), append(revision, one.Revision), append(calendars, one.CalendarRevision)
 		prev, anchor = append(prev, one.Prev.UnixMilli()), append(anchor, one.Anchor.UnixMilli())
 		next, due = append(next, orNull(one.Next)), append(due, dueOrNull(one.Next, one.Due))
 	}
 	if _, err := s.exec(ctx, s.hot.scheduleNext, s.batch(id, revision, calendars, prev, anchor, next, due)); err != nil {
-		return fmt.Errorf("schedule next fires of %d fixed delays: %w", len(sorted), err)
+		return fmt.Errorf("schedule next fires of %d fixed delays: %w", len(delayed), err)
 	}
 	return nil
 }

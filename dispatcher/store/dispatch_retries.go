@@ -103,8 +103,6 @@ func number(yes bool) int32 {
 
 // NextRetry returns when the first retry after an instant is due; zero: there is none.
 func (s *store) NextRetry(ctx context.Context, after time.Time) (time.Time, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	// $1 after
 	const earliest = `SELECT next_attempt_at FROM runs WHERE state = 'retrying' AND next_attempt_at > $1 ORDER BY next_attempt_at LIMIT 1`
 	at, found, err := first(ctx, s.read, scanInt, earliest, after.UnixMilli())

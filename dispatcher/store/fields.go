@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
+	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,61 +18,56 @@ type field[T any] struct {
 	name string
 	typ  columnType // in a batch; only triggers are written as one
 	// ref returns a pointer to the value, which is scanned into and written from. A value that its
-	// column holds in another form has one of the types below, which convert it.
+	// column holds in another form is one of those below, which convert it.
 	ref func(*T) any
 	use use
 	// read is what is selected; empty: the column.
 	read string
 }
 
-// use says which statements a field is part of.
+// use says which statements a field is not part of.
 type use int
 
 const (
-	always      use = iota
-	neverSet        // selected and inserted; an update leaves it alone
-	onlyRead        // selected; read names it with its table
-	onlyWritten     // inserted and updated
-	onlyNew         // inserted
+	notRead use = 1 << iota // selected
+	notNew                  // inserted
+	notSet                  // an update leaves it alone
+
+	always      use = 0
+	neverSet        = notSet
+	onlyRead        = notNew | notSet // read names it with its table
+	onlyWritten     = notRead
+	onlyNew         = notRead | notSet
 )
 
 // fields are the columns of a table.
 type fields[T any] []field[T]
 
-// of returns the fields that have one of some uses.
-func (all fields[T]) of(uses ...use) fields[T] {
-	var some fields[T]
-	for _, f := range all {
-		for _, u := range uses {
-			if f.use == u {
-				some = append(some, f)
-			}
-		}
+// without returns the fields that are part of a statement.
+func (all fields[T]) without(not use) fields[T] {
+	return slices.DeleteFunc(slices.Clone(all), func(f field[T]) bool { return f.use&not != 0 })
+}
+
+func (all fields[T]) read() fields[T]    { return all.without(notRead) }
+func (all fields[T]) written() fields[T] { return all.without(notNew) }
+
+// list joins what text makes of each field.
+func (all fields[T]) list(text func(field[T]) string) string {
+	list := make([]string, len(all))
+	for i, f := range all {
+		list[i] = text(f)
 	}
-	return some
+	return strings.Join(list, ", ")
 }
 
 // selected lists what a query of a table selects, for refs to scan.
 func (all fields[T]) selected(table string) string {
-	list := make([]string, len(all))
-	for i, f := range all {
-		if list[i] = f.read; f.read == "" {
-			list[i] = table + f.name
-		}
-	}
-	return strings.Join(list, ", ")
+	return all.list(func(f field[T]) string { return cmp.Or(f.read, table+f.name) })
 }
-
-func (all fields[T]) read() fields[T]    { return all.of(always, neverSet, onlyRead) }
-func (all fields[T]) written() fields[T] { return all.of(always, neverSet, onlyWritten, onlyNew) }
 
 // names lists the columns, each after a prefix.
 func (all fields[T]) names(prefix string) string {
-	list := make([]string, len(all))
-	for i, f := range all {
-		list[i] = prefix + f.name
-	}
-	return strings.Join(list, ", ")
+	return all.list(func(f field[T]) string { return prefix + f.name })
 }
 
 // insert returns the insertion of one row, whose values are the parameters from $1 on.
@@ -83,11 +81,7 @@ func (all fields[T]) insert(table string) string {
 
 // update is the list of assignments by which an insertion replaces a row that exists.
 func (all fields[T]) update() string {
-	var list []string
-	for _, f := range all.of(always, onlyWritten) {
-		list = append(list, f.name+" = excluded."+f.name)
-	}
-	return strings.Join(list, ", ")
+	return all.without(notSet).list(func(f field[T]) string { return f.name + " = excluded." + f.name })
 }
 
 // refs returns where the columns of a row are scanned into.
@@ -145,72 +139,48 @@ func valuesOf[V, T any](f field[T], rows []T) []*V {
 	return all
 }
 
-// The forms in which columns hold values.
-type (
-	instantColumn  struct{ *time.Time }           // milliseconds
-	optionalColumn struct{ at **time.Time }       // milliseconds; NULL: nil
-	durationColumn struct{ *dispatcher.Duration } // milliseconds
-	labelsColumn   struct{ *dispatcher.Labels }   // text
-	listColumn     struct{ list *[]string }       // text, joined with commas
-)
+// converted is a value that its column holds as a V.
+type converted[T, V any] struct {
+	at   *T
+	from func(V) T
+	to   func(T) V
+}
 
 // Scan and Value convert a column to and from what it points to.
-func (c instantColumn) Scan(src any) error {
-	return scanMillis(src, func(ms int64) { *c.Time = instant(ms) })
-}
-func (c instantColumn) Value() (driver.Value, error) { return c.UnixMilli(), nil }
-
-func (c optionalColumn) Scan(src any) error {
-	*c.at = nil
-	if src == nil {
-		return nil
-	}
-	return scanMillis(src, func(ms int64) { *c.at = optional(&ms) })
+func (c converted[T, V]) Scan(src any) error {
+	var v sql.Null[V]
+	err := v.Scan(src)
+	*c.at = c.from(v.V)
+	return err
 }
 
-func (c optionalColumn) Value() (driver.Value, error) {
-	if *c.at == nil {
-		return nil, nil
-	}
-	return (*c.at).UnixMilli(), nil
+func (c converted[T, V]) Value() (driver.Value, error) {
+	return driver.DefaultParameterConverter.ConvertValue(c.to(*c.at))
 }
 
-func (c durationColumn) Scan(src any) error {
-	return scanMillis(src, func(ms int64) { *c.Duration = millis(ms) })
-}
-func (c durationColumn) Value() (driver.Value, error) { return c.Std().Milliseconds(), nil }
-
-func (c labelsColumn) Scan(src any) error {
-	return scanString(src, func(s string) { *c.Labels = dispatcher.ParseLabels(s) })
-}
-func (c labelsColumn) Value() (driver.Value, error) { return c.String(), nil }
-
-func (c listColumn) Scan(src any) error {
-	return scanString(src, func(s string) {
-		if *c.list = nil; s != "" {
-			*c.list = strings.Split(s, ",")
-		}
-	})
-}
-func (c listColumn) Value() (driver.Value, error) { return strings.Join(*c.list, ","), nil }
-
-func scanMillis(src any, set func(int64)) error {
-	ms, ok := src.(int64)
-	if !ok {
-		return fmt.Errorf("got %T, want milliseconds", src)
-	}
-	set(ms)
-	return nil
+// instantColumn, optionalColumn, which may be NULL, and durationColumn hold milliseconds.
+func instantColumn(t *time.Time) any {
+	return converted[time.Time, int64]{t, instant, time.Time.UnixMilli}
 }
 
-func scanString(src any, set func(string)) error {
-	switch s := src.(type) {
-	case string:
-		set(s)
-	case []byte:
-		set(string(s))
-	default:
-		return fmt.Errorf("got %T, want text", src)
-	}
-	return nil
+func optionalColumn(t **time.Time) any {
+	return converted[*time.Time, *int64]{t, optional, orNullAt}
+}
+
+func durationColumn(d *dispatcher.Duration) any {
+	return converted[dispatcher.Duration, int64]{d, millis, toMillis}
+}
+
+func labelsColumn(l *dispatcher.Labels) any {
+	return converted[dispatcher.Labels, string]{l, dispatcher.ParseLabels, dispatcher.Labels.String}
+}
+
+// kindColumn holds the code of a kind.
+func kindColumn(k *dispatcher.RunKind) any {
+	return converted[dispatcher.RunKind, byte]{k, kindOf, dispatcher.RunKind.Code}
+}
+
+func kindOf(code byte) dispatcher.RunKind {
+	kind, _ := dispatcher.KindOfCode(code)
+	return kind
 }

@@ -129,10 +129,8 @@ func (s *store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 			WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64
 	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-		result, err := t.ExecContext(ctx, write, append([]any{t.now.UnixMilli()}, s.batch(ids, revisions, from, to)...)...)
-		if err == nil {
-			changed, err = result.RowsAffected()
-		}
+		var err error
+		changed, err = t.execute(ctx, write, append([]any{t.now.UnixMilli()}, s.batch(ids, revisions, from, to)...)...)
 		return err
 	})
 	if err != nil {

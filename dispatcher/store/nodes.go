@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -15,14 +16,14 @@ var nodeFields = fields[nodeRow]{
 	{name: "name", ref: func(n *nodeRow) any { return &n.Name }},
 	{name: "version", ref: func(n *nodeRow) any { return &n.Version }},
 	{name: "state", ref: func(n *nodeRow) any { return &n.State }},
-	{name: "apps", ref: func(n *nodeRow) any { return listColumn{&n.Apps} }},
-	{name: "labels", ref: func(n *nodeRow) any { return labelsColumn{&n.Labels} }},
-	{name: "started_at", ref: func(n *nodeRow) any { return instantColumn{&n.StartedAt} }},
-	{name: "heartbeat_at", ref: func(n *nodeRow) any { return instantColumn{&n.HeartbeatAt} }},
+	{name: "apps", ref: func(n *nodeRow) any { return appsColumn(&n.Apps) }},
+	{name: "labels", ref: func(n *nodeRow) any { return labelsColumn(&n.Labels) }},
+	{name: "started_at", ref: func(n *nodeRow) any { return instantColumn(&n.StartedAt) }},
+	{name: "heartbeat_at", ref: func(n *nodeRow) any { return instantColumn(&n.HeartbeatAt) }},
 	{name: "in_flight", ref: func(n *nodeRow) any { return &n.InFlight }},
 	{name: "fires", ref: func(n *nodeRow) any { return &n.Fires }},
-	{name: "lag", ref: func(n *nodeRow) any { return durationColumn{&n.Lag} }},
-	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn{&n.ClockOffset} }},
+	{name: "lag", ref: func(n *nodeRow) any { return durationColumn(&n.Lag) }},
+	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn(&n.ClockOffset) }},
 	{name: "zones", ref: func(*nodeRow) any { return new(schedule.ZonesVersion()) }, use: onlyNew},
 	{name: "paused_by_rollback", ref: func(n *nodeRow) any { return &n.pausedByRollback }, use: onlyNew},
 }
@@ -32,6 +33,16 @@ var (
 	nodeRead    = nodeFields.read()
 	nodeColumns = nodeRead.selected("")
 )
+
+// appsColumn holds names, joined with commas.
+func appsColumn(apps *[]string) any {
+	return converted[[]string, string]{apps, func(text string) []string {
+		if text == "" {
+			return nil
+		}
+		return strings.Split(text, ",")
+	}, func(names []string) string { return strings.Join(names, ",") }}
+}
 
 // nodeRow is a node as its row holds it.
 type nodeRow struct {
@@ -48,12 +59,7 @@ func scanNode(row scanner) (dispatcher.Node, error) {
 
 // Installation returns the random id of this database.
 func (s *store) Installation(ctx context.Context) (string, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	id, found, err := first(ctx, s.read, func(row scanner) (id string, err error) {
-		err = row.Scan(&id)
-		return id, err
-	}, `SELECT id FROM installation`)
+	id, found, err := first(ctx, s.read, scanText, `SELECT id FROM installation`)
 	if err == nil && !found {
 		err = fmt.Errorf("installation: %w", dispatcher.ErrNotFound)
 	}
@@ -199,11 +205,8 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 		// still find their node.
 		for i, age := range []time.Duration{0, purgeNodeAfter, after} {
 			args := append([]any{orZero(now), age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
-			result, err := t.ExecContext(ctx, s.hot.markDead[i], args...)
-			if err != nil {
-				return err
-			}
-			if affected, err = result.RowsAffected(); err != nil {
+			var err error
+			if affected, err = t.execute(ctx, s.hot.markDead[i], args...); err != nil {
 				return err
 			}
 		}
@@ -217,8 +220,6 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 
 // Nodes returns all nodes, dead ones too until they are purged.
 func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	nodes, err := collect(ctx, s.read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
 	dispatcher.SetShares(nodes)
 	return nodes, err

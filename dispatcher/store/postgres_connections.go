@@ -8,9 +8,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A pool that may have more connections asks the server for one rather than wait for one of its own.
@@ -48,4 +50,29 @@ func openDB(pool *pgxpool.Pool) *sql.DB {
 	db := sql.OpenDB(patient{stdlib.GetPoolConnector(pool)})
 	db.SetMaxIdleConns(0)
 	return db
+}
+
+// statementCounter counts what is sent to PostgreSQL: the database's share of a fire's cost.
+type statementCounter struct{ prometheus.Counter }
+
+func (s statementCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	s.Inc()
+	return ctx
+}
+
+func (s statementCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// newStatementCounter returns the counter.
+func newStatementCounter() statementCounter {
+	return statementCounter{prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "carillon_database_statements_total", Help: "Statements that this node sent to PostgreSQL.",
+	})}
+}
+
+// poolGauge tells how many connections are in use.
+func poolGauge(pool *pgxpool.Pool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "carillon_database_connections_in_use",
+		Help: "Connections to PostgreSQL that are in use, besides those for heartbeats and to listen.",
+	}, func() float64 { return float64(pool.Stat().AcquiredConns()) })
 }

@@ -74,15 +74,10 @@ func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon
 
 // partitions returns those that there are, the runs of each day first.
 func partitions(ctx context.Context, q querier) ([]partition, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	const list = `SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
 		WHERE i.inhparent IN (CAST('runs' AS regclass), CAST('attempts' AS regclass), CAST('responses' AS regclass))
 		ORDER BY right(c.relname, 8), c.relname DESC`
-	names, err := collect(ctx, q, func(row scanner) (name string, err error) {
-		err = row.Scan(&name)
-		return name, err
-	}, list)
+	names, err := collect(ctx, q, scanText, list)
 	var all []partition
 	for _, name := range names {
 		if one, ok := parsePartition(name); ok {

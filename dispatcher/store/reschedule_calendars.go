@@ -166,10 +166,7 @@ func orNone(ms *int64) int64 {
 func (t *tx) lockTriggers(ctx context.Context, ids []int64) (map[int64]triggerKey, error) {
 	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
 	query := t.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.revision, t.calendar_revision, t.prev_fire_time, t.next_fire_time, t.state
-		FROM b JOIN triggers AS t ON t.id = b.id WHERE t.deleted_at IS NULL ORDER BY t.id`
-	if lock := t.lock(); lock != "" {
-		query += lock + ` OF t`
-	}
+		FROM b JOIN triggers AS t ON t.id = b.id WHERE t.deleted_at IS NULL ORDER BY t.id` + lockOf(t.lock(), "t")
 	keys := make(map[int64]triggerKey, len(ids))
 	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
 		var id int64

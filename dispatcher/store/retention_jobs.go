@@ -21,12 +21,10 @@ const (
 // removeExpired deletes jobs some time after their completion, where that was declared. They are
 // looked at again under their locks: anyone who changes a job or runs it meanwhile comes first.
 func (t *purge) removeExpired(ctx context.Context, present int64) error {
-	listing, cancel := bound(ctx, otherTimeout)
-	jobs, err := collect(listing, t.read, func(row scanner) (j dispatcher.Job, err error) {
+	jobs, err := collect(ctx, t.read, func(row scanner) (j dispatcher.Job, err error) {
 		err = row.Scan(&j.App, &j.Name)
 		return j, err
 	}, expiredJobs, present, purgeExpired)
-	cancel()
 	for _, job := range jobs {
 		if err != nil || t.stopped {
 			break

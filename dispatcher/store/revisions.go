@@ -20,31 +20,31 @@ var revisionFields = fields[revisionRow]{
 	{name: "id", ref: func(r *revisionRow) any { return &r.id }},
 	{name: "revision", ref: func(r *revisionRow) any { return &r.Revision }},
 	{name: "calendar_revision", ref: func(r *revisionRow) any { return &r.CalendarRevision }},
-	{name: "next_fire_time", ref: func(r *revisionRow) any { return optionalColumn{&r.NextFireTime} }},
-	{name: "prev_fire_time", ref: func(r *revisionRow) any { return optionalColumn{&r.PrevFireTime} }},
+	{name: "next_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.NextFireTime) }},
+	{name: "prev_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.PrevFireTime) }},
 	{name: "name", ref: func(r *revisionRow) any { return &r.name }},
 	{name: "expression", ref: func(r *revisionRow) any { return &r.Expression }},
 	{name: "dialect", ref: func(r *revisionRow) any { return &r.Dialect }},
 	{name: "timezone", ref: func(r *revisionRow) any { return &r.Timezone }},
-	{name: "start_at", ref: func(r *revisionRow) any { return optionalColumn{&r.StartAt} }},
-	{name: "end_at", ref: func(r *revisionRow) any { return optionalColumn{&r.EndAt} }},
+	{name: "start_at", ref: func(r *revisionRow) any { return optionalColumn(&r.StartAt) }},
+	{name: "end_at", ref: func(r *revisionRow) any { return optionalColumn(&r.EndAt) }},
 	{name: "repeat_count", ref: func(r *revisionRow) any { return &r.RepeatCount }},
 	{name: "gap", ref: func(r *revisionRow) any { return &r.Gap }},
 	{name: "overlap", ref: func(r *revisionRow) any { return &r.Overlap }},
 	{name: "drift_hour", ref: func(r *revisionRow) any { return &r.DriftHour }},
 	{name: "calendar", ref: func(r *revisionRow) any { return &r.Calendar }},
 	{name: "on_excluded", ref: func(r *revisionRow) any { return &r.OnExcluded }},
-	{name: "jitter", ref: func(r *revisionRow) any { return durationColumn{&r.Jitter} }},
-	{name: "misfire_after", ref: func(r *revisionRow) any { return durationColumn{&r.MisfireAfter} }},
-	{name: "anchor_at", ref: func(r *revisionRow) any { return instantColumn{&r.AnchorAt} }},
+	{name: "jitter", ref: func(r *revisionRow) any { return durationColumn(&r.Jitter) }},
+	{name: "misfire_after", ref: func(r *revisionRow) any { return durationColumn(&r.MisfireAfter) }},
+	{name: "anchor_at", ref: func(r *revisionRow) any { return instantColumn(&r.AnchorAt) }},
 	{name: "enabled", ref: func(r *revisionRow) any { return &r.Enabled }, read: `t.enabled AND j.enabled AND t.deleted_at IS NULL`},
 	{name: "paused", ref: func(r *revisionRow) any { return &r.Paused }, read: `t.paused OR t.job_paused`},
 	{name: "cause", ref: func(r *revisionRow) any { return &r.Cause }, read: `$2`},
-	{name: "from_at", ref: func(r *revisionRow) any { return instantColumn{&r.From} }, read: `b.now`},
+	{name: "from_at", ref: func(r *revisionRow) any { return instantColumn(&r.From) }, read: `b.now`},
 	// A removed trigger's revision has ended as it begins.
 	{name: "to_at", use: onlyNew, read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
 	{name: "zones", ref: func(r *revisionRow) any { return &r.Zones }, read: `$3`},
-	{name: "settled_at", ref: func(r *revisionRow) any { return instantColumn{&r.Settled} }, read: `CASE WHEN t.next_fire_time <= b.now
+	{name: "settled_at", ref: func(r *revisionRow) any { return instantColumn(&r.Settled) }, read: `CASE WHEN t.next_fire_time <= b.now
 		THEN t.next_fire_time - 1 WHEN t.prev_fire_time > b.now THEN t.prev_fire_time ELSE b.now END`},
 }
 
@@ -130,11 +130,9 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		ORDER BY at DESC LIMIT 1`
 	record.Enabled = true
 	_, _, err = first(ctx, s.read, func(row scanner) (struct{}, error) {
-		var ms int64
 		var action string
-		err := row.Scan(&ms, &action)
-		changed := instant(ms)
-		record.Changed, record.Enabled = &changed, action == "enable"
+		err := row.Scan(optionalColumn(&record.Changed), &action)
+		record.Enabled = action == "enable"
 		return struct{}{}, err
 	}, switched, app, "app "+app, at.UnixMilli())
 	return record, err
@@ -142,14 +140,9 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 
 // EveryJobName returns a page of the names of jobs that an app has or had.
 func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Page) ([]string, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
-	return collect(ctx, s.read, func(row scanner) (name string, err error) {
-		err = row.Scan(&name)
-		return name, err
-	}, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	return collect(ctx, s.read, scanText, list, dispatcher.AppID(app), page.Cursor, page.Limit)
 }
 
 // settledLate is how long after its own end a revision may owe an instant: that of a fire that
@@ -158,8 +151,6 @@ const settledLate = 10_000 // milliseconds
 
 // TriggerHistories returns the revisions of a job's triggers since an instant.
 func (s *store) TriggerHistories(ctx context.Context, app, job string, since time.Time) ([]dispatcher.TriggerHistory, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	// $1 job, $2 since. One statement, so that the
 	// revisions and what is next are of one moment.
 	list := `SELECT ` + revisionRead.names("r.") + `, c.next_fire_time, c.error
@@ -184,8 +175,6 @@ func (s *store) TriggerHistories(ctx context.Context, app, job string, since tim
 
 // CalendarsAt returns the calendars of an app as they were at a revision of the lot.
 func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	// $1 app, $2 revision of the lot
 	const list = `SELECT r.name, r.definition FROM calendar_revisions AS r WHERE r.app_id = $1 AND r.definition IS NOT NULL
 		AND r.calendar_revision = (SELECT max(n.calendar_revision) FROM calendar_revisions AS n
@@ -201,8 +190,6 @@ func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 
 // Fires returns the scheduled runs of a job between two instants.
 func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	// A run is in one of two indexes; see Runs.
 	// $1 job, $2 from, $3 to, $4 limit, $5 kind
 	const of = `(SELECT r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2
@@ -212,9 +199,7 @@ func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, 
 		ORDER BY scheduled_at, trigger_id LIMIT $4`
 	return collect(ctx, s.read, func(row scanner) (dispatcher.RunKey, error) {
 		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
-		var at int64
-		err := row.Scan(&at, &key.TriggerID)
-		key.ScheduledAt = instant(at)
+		err := row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID)
 		return key, err
 	}, list, dispatcher.JobID(app, job), from.UnixMilli(), to.UnixMilli(), limit, dispatcher.KindSchedule.Code())
 }

@@ -37,9 +37,7 @@ type rollback struct {
 func unsettled(ctx context.Context, q querier) (rollback, bool, error) {
 	const read = `SELECT rolled_back_at, rollback_reason, rollback_choice, rollback_skip_to FROM installation WHERE rolled_back_at IS NOT NULL`
 	return first(ctx, q, func(row scanner) (r rollback, err error) {
-		var at, skipTo int64
-		err = row.Scan(&at, &r.Reason, &r.Choice, &skipTo)
-		r.At, r.skipTo = instant(at), instant(skipTo)
+		err = row.Scan(instantColumn(&r.At), &r.Reason, &r.Choice, instantColumn(&r.skipTo))
 		return r, err
 	}, read)
 }
@@ -55,8 +53,6 @@ func (t *tx) lockRollback(ctx context.Context) (rollback, bool, error) {
 
 // Rollback returns the rollback that is not settled yet, or nil.
 func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
 	r, found, err := unsettled(ctx, s.read)
 	if err != nil || !found {
 		return nil, err

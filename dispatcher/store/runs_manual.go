@@ -38,11 +38,8 @@ func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64) 
 		// $1 scheduled instant, $2 job, $3 kind, $4 revision
 		const insert = `INSERT INTO runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, live, state)
 			VALUES ($1, $2, $2, $3, $4, 0, 0, 0, TRUE, 'queued') ON CONFLICT DO NOTHING`
-		result, err := t.ExecContext(ctx, insert, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(), revision)
-		if err != nil {
-			return err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 1 {
+		n, err := t.execute(ctx, insert, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(), revision)
+		if err != nil || n == 1 {
 			return err
 		}
 		key.ScheduledAt = key.ScheduledAt.Add(time.Millisecond)

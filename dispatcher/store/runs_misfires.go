@@ -4,19 +4,20 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 	var m dispatcher.Misfire
-	var from, to, decided, trigger int64
-	var catchUp *int64
+	var trigger int64
+	var catchUp *time.Time
 	var node dispatcher.NodeID
-	err := row.Scan(&m.App, &m.Job, &m.Trigger, &trigger, &from, &to, &m.Count, &m.Decision, &m.Reason, &catchUp, &node, &decided)
-	m.From, m.To, m.DecidedAt = instant(from), instant(to), instant(decided)
+	err := row.Scan(&m.App, &m.Job, &m.Trigger, &trigger, instantColumn(&m.From), instantColumn(&m.To), &m.Count, &m.Decision,
+		&m.Reason, optionalColumn(&catchUp), &node, instantColumn(&m.DecidedAt))
 	if catchUp != nil {
-		m.Run = dispatcher.RunKey{TriggerID: trigger, ScheduledAt: instant(*catchUp), Kind: dispatcher.KindCatchUp}.String()
+		m.Run = dispatcher.RunKey{TriggerID: trigger, ScheduledAt: *catchUp, Kind: dispatcher.KindCatchUp}.String()
 	}
 	if node != 0 {
 		m.Node = &node

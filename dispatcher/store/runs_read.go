@@ -28,22 +28,17 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	var run dispatcher.Run
 	var installation string
 	var key dispatcher.RunKey
-	var at int64
-	var kind byte
 	var node dispatcher.NodeID
-	var claimed, started, ended, next, from, to, missed *int64
-	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, &at, &key.TriggerID, &kind, &run.Revision, &run.State,
-		&run.Attempt, &node, &claimed, &started, &ended, &next, &run.HTTPStatus, &run.Class, &run.Error,
-		&from, &to, &missed)
+	var from, to, missed *int64
+	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
+		kindColumn(&key.Kind), &run.Revision, &run.State, &run.Attempt, &node, optionalColumn(&run.ClaimedAt),
+		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt), optionalColumn(&run.NextAttemptAt), &run.HTTPStatus,
+		&run.Class, &run.Error, &from, &to, &missed)
 	if err != nil {
 		return run, err
 	}
-	key.ScheduledAt = instant(at)
-	key.Kind, _ = dispatcher.KindOfCode(kind)
 	run.ID, run.Kind, run.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
 	run.EventID = dispatcher.EventID(installation, run.App, run.Job, run.Trigger, run.ScheduledAt, run.Kind)
-	run.ClaimedAt, run.StartedAt, run.EndedAt = optional(claimed), optional(started), optional(ended)
-	run.NextAttemptAt = optional(next)
 	if node != 0 && node != waitingNode {
 		run.Node = &node
 	}
@@ -179,13 +174,12 @@ func findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) 
 
 func scanAttempt(row scanner) (dispatcher.Attempt, error) {
 	var a dispatcher.Attempt
-	var started, ended int64
 	var late *string
-	err := row.Scan(&a.Attempt, &a.Node, &a.State, &started, &ended, &a.HTTPStatus, &a.Class, &a.Error, &late)
+	err := row.Scan(&a.Attempt, &a.Node, &a.State, instantColumn(&a.StartedAt), instantColumn(&a.EndedAt), &a.HTTPStatus,
+		&a.Class, &a.Error, &late)
 	if err != nil {
 		return a, err
 	}
-	a.StartedAt, a.EndedAt = instant(started), instant(ended)
 	if late != nil {
 		if err := json.Unmarshal([]byte(*late), &a.Late); err != nil {
 			return a, fmt.Errorf("late result: %w", err)

@@ -36,8 +36,7 @@ func (s *store) recordResponses(ctx context.Context, records []dispatcher.Record
 
 // insertResponses stores the responses of some records.
 func (s *store) insertResponses(ctx context.Context, records []dispatcher.Record) error {
-	var at, trigger []int64
-	var kind, attempt []int32
+	var k keys
 	var responses []string
 	for _, r := range records {
 		if r.Outcome.Response == nil {
@@ -47,14 +46,13 @@ func (s *store) insertResponses(ctx context.Context, records []dispatcher.Record
 		if err != nil {
 			return err
 		}
-		at, trigger = append(at, r.ScheduledAt.UnixMilli()), append(trigger, r.TriggerID)
-		kind, attempt = append(kind, int32(r.Kind.Code())), append(attempt, int32(r.Attempt))
+		k.add(r.RunKey, r.Token, r.Attempt)
 		responses = append(responses, string(text))
 	}
 	if len(responses) == 0 {
 		return nil
 	}
-	_, err := s.exec(ctx, s.hot.responses, s.batch(at, trigger, kind, attempt, responses))
+	_, err := s.exec(ctx, s.hot.responses, s.batch(k.at, k.trigger, k.kind, k.attempt, responses))
 	return err
 }
 

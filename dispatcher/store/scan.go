@@ -84,6 +84,8 @@ func (w widerRow) Scan(dest ...any) error {
 
 // collect returns all rows of a query; the rows are closed when it returns.
 func collect[T any](ctx context.Context, q querier, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -121,6 +123,23 @@ func first[T any](ctx context.Context, q querier, scan func(scanner) (T, error),
 	return all[0], true, nil
 }
 
+// affect runs a statement and returns how many rows it affected.
+func affect(ctx context.Context, q querier, statement string, args ...any) (int64, error) {
+	result, err := q.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// lockOf makes a flavor's lock, unless it is empty, one of the rows of a table.
+func lockOf(lock, table string) string {
+	if lock == "" {
+		return ""
+	}
+	return lock + " OF " + table
+}
+
 // scanInt scans a row of one number.
 func scanInt(row scanner) (n int64, err error) {
 	err = row.Scan(&n)
@@ -137,3 +156,6 @@ func scanText(row scanner) (text string, err error) {
 func millis(ms int64) dispatcher.Duration {
 	return dispatcher.Duration(time.Duration(ms) * time.Millisecond)
 }
+
+// toMillis turns a duration into a parameter.
+func toMillis(d dispatcher.Duration) int64 { return d.Std().Milliseconds() }

@@ -77,16 +77,12 @@ type slotStatements struct {
 // slotStatementsOf returns the statements of slots in a flavor.
 func slotStatementsOf(f flavor) slotStatements {
 	jobs, keys, ends := f.rows(0, 1, "", idColumns...), f.rows(0, 3, "", keyColumns...), f.rows(0, 3, "", endColumns...)
-	all := slotStatements{
-		lockJobs: jobs + lockBounds, live: jobs + liveRuns, held: jobs + heldSlots,
+	return slotStatements{
+		lockJobs: jobs + lockBounds + lockOf(f.lock(), "j"), live: jobs + liveRuns, held: jobs + heldSlots,
 		free: keys + freeSlots, leave: keys + leaveSlots, wait: keys + waitRuns, wake: keys + wakeRuns,
 		skip: ends + skipRuns, cancel: ends + cancelRuns, cancelAttempts: ends + cancelAttempts,
 		grant: f.rows(0, 1, "", slotColumns...) + grantSlots,
 	}
-	if lock := f.lock(); lock != "" {
-		all.lockJobs += lock + ` OF j`
-	}
-	return all
 }
 
 // slotsAtOnce is of how many jobs one transaction decides.
@@ -134,9 +130,7 @@ func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) err
 
 // GrantWaiting grants free slots to waiting runs of all jobs.
 func (s *store) GrantWaiting(ctx context.Context) error {
-	find, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	jobs, err := collect(find, s.read, scanInt, contendedJobs)
+	jobs, err := collect(ctx, s.read, scanInt, contendedJobs)
 	if err != nil {
 		return fmt.Errorf("look for slots to grant: %w", err)
 	}
@@ -166,14 +160,10 @@ func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 		WHERE s.job_id = $1 AND (coalesce(r.live, FALSE) OR o.id IS NOT NULL AND r.token <> s.token)
 		ORDER BY s.scheduled_at, s.trigger_id, s.kind`
 	return collect(ctx, s.read, func(row scanner) (slot dispatcher.Slot, err error) {
-		var at, since int64
-		var kind byte
 		var key dispatcher.RunKey
 		var node dispatcher.NodeID
-		err = row.Scan(&at, &key.TriggerID, &kind, &node, &since)
-		key.ScheduledAt = instant(at)
-		key.Kind, _ = dispatcher.KindOfCode(kind)
-		slot.Run, slot.Since = key.String(), instant(since)
+		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key.Kind), &node, instantColumn(&slot.Since))
+		slot.Run = key.String()
 		if node != 0 {
 			slot.Node = &node
 		}

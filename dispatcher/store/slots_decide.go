@@ -64,11 +64,8 @@ func (t *tx) liveContenders(ctx context.Context, jobs []int64, asking []dispatch
 	all := map[int64][]*contender{}
 	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
 		r := &contender{Contender: dispatcher.Contender{Live: true}}
-		var at int64
-		var kind byte
-		err := row.Scan(&r.held.JobID, &at, &r.TriggerID, &kind, &r.node, &r.held.Token, &r.held.Attempt)
-		r.ScheduledAt = instant(at)
-		r.Kind, _ = dispatcher.KindOfCode(kind)
+		err := row.Scan(&r.held.JobID, instantColumn(&r.ScheduledAt), &r.TriggerID, kindColumn(&r.Kind), &r.node,
+			&r.held.Token, &r.held.Attempt)
 		r.held.RunKey = r.RunKey
 		if run, ok := asks[r.RunKey]; ok && run.Token == r.held.Token && run.Attempt == r.held.Attempt {
 			r.Asks, r.held = true, run
@@ -92,16 +89,14 @@ func (t *tx) addSlots(ctx context.Context, jobs []int64, all map[int64][]*conten
 	}
 	_, err = collect(ctx, t, func(row scanner) (struct{}, error) {
 		var slot dispatcher.HeldRun
-		var at int64
-		var kind byte
 		var node dispatcher.NodeID
 		var runToken dispatcher.Token
 		var state dispatcher.NodeState
-		if err := row.Scan(&slot.JobID, &at, &slot.TriggerID, &kind, &node, &slot.Token, &runToken, &state); err != nil {
+		err := row.Scan(&slot.JobID, instantColumn(&slot.ScheduledAt), &slot.TriggerID, kindColumn(&slot.Kind), &node,
+			&slot.Token, &runToken, &state)
+		if err != nil {
 			return struct{}{}, err
 		}
-		slot.ScheduledAt = instant(at)
-		slot.Kind, _ = dispatcher.KindOfCode(kind)
 		busy := node != 0 && state != dispatcher.NodeDead
 		switch r := byKey[slot.RunKey]; {
 		case r != nil:

@@ -60,11 +60,15 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 type execute func(ctx context.Context, statement string, args ...any) (int64, error)
 
 func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64, error) {
-	result, err := t.ExecContext(ctx, statement, args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	return affect(ctx, t, statement, args...)
+}
+
+// announce makes all nodes look at the database.
+func (s *store) announce(ctx context.Context) error {
+	return s.change(ctx, dispatcher.Change{}, func(_ context.Context, t *tx) error {
+		t.notify("")
+		return nil
+	})
 }
 
 // notify adds a notification: run is the id of a run that was cancelled, or empty.
