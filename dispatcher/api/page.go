@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,12 +31,7 @@ func checkQuery(rt route, r *request) error {
 		known[name] = true
 	}
 	values := r.URL.Query()
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
 		case !known[name]:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "unknown query parameter %s%s",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -87,9 +88,7 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	problems := a.problems(r, rt, err)
 	status := statusOf(problems)
 	header := map[string]string{"Content-Type": "application/problem+json"}
-	for key, value := range res.header {
-		header[key] = value
-	}
+	maps.Copy(header, res.header)
 	switch status {
 	case http.StatusUnauthorized:
 		header["WWW-Authenticate"] = `Bearer realm="carillon"`
