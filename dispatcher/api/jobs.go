@@ -62,10 +62,6 @@ func (a *API) runJob(r *request) (response, error) {
 }
 
 func (a *API) listSlots(r *request) (response, error) {
-	app, job := r.PathValue("app"), r.PathValue("job")
-	slots, err := a.store.Slots(r.Context(), app, job)
-	if slots == nil {
-		slots = []dispatcher.Slot{}
-	}
-	return response{body: list[dispatcher.Slot]{Items: slots}}, err
+	slots, err := a.store.Slots(r.Context(), r.PathValue("app"), r.PathValue("job"))
+	return response{body: newList(slots)}, err
 }

@@ -8,10 +8,7 @@ import (
 
 func (a *API) listNodes(r *request) (response, error) {
 	nodes, err := a.store.Nodes(r.Context())
-	if nodes == nil {
-		nodes = []dispatcher.Node{}
-	}
-	return response{body: list[dispatcher.Node]{Items: nodes}}, err
+	return response{body: newList(nodes)}, err
 }
 
 // setNode serves pause, resume and drain of a node.
