@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -24,16 +25,10 @@ func Apply(old *Job, declared Job, prior int64, calendars Calendars, now time.Ti
 	if old != nil {
 		job.Paused, job.CreatedAt, job.Revision = old.Paused, old.CreatedAt, old.Revision+1
 	}
-	if job.Delivery == "" {
-		job.Delivery = AtLeastOnce
-	}
+	job.Delivery = cmp.Or(job.Delivery, AtLeastOnce)
 	job.Retry = job.Retry.orDefault()
-	if job.ConcurrencyPolicy == "" {
-		job.ConcurrencyPolicy = ConcurrencyAllow
-	}
-	if job.QueueLimit == 0 {
-		job.QueueLimit = DefaultQueueLimit
-	}
+	job.ConcurrencyPolicy = cmp.Or(job.ConcurrencyPolicy, ConcurrencyAllow)
+	job.QueueLimit = cmp.Or(job.QueueLimit, DefaultQueueLimit)
 	job.Triggers = maps.Clone(declared.Triggers)
 	if job.Triggers == nil {
 		job.Triggers = map[string]Trigger{}
@@ -83,12 +78,8 @@ func applyTrigger(old *Job, job Job, name string, calendars Calendars, now time.
 		return t, nil, err
 	}
 	t.resolve(s)
-	if t.MisfirePolicy == "" {
-		t.MisfirePolicy = FireOnce
-	}
-	if t.CatchUpWindow == 0 {
-		t.CatchUpWindow = MaxCatchUpWindow
-	}
+	t.MisfirePolicy = cmp.Or(t.MisfirePolicy, FireOnce)
+	t.CatchUpWindow = cmp.Or(t.CatchUpWindow, MaxCatchUpWindow)
 	var missed []Misfire
 	unchanged := false
 	if before, known := old.trigger(name); known {
@@ -109,7 +100,7 @@ func applyTrigger(old *Job, job Job, name string, calendars Calendars, now time.
 	if !job.Enabled || !t.Enabled {
 		return t, missed, nil
 	}
-	t.arm(s, t.afterLast(now))
+	t.scheduleNext(s, t.afterLast(now))
 	// A schedule that ended while its job was disabled is complete. Only a new one that is over is
 	// a mistake worth refusing.
 	if t.State == TriggerComplete && !unchanged {

@@ -1,9 +1,7 @@
 package dispatcher
 
 import (
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -42,7 +40,7 @@ func (l Labels) Validate() error {
 // String writes labels as name=value, joined with commas, in order: equal labels are equal texts.
 func (l Labels) String() string {
 	pairs := make([]string, 0, len(l))
-	for _, key := range slices.Sorted(maps.Keys(l)) {
+	for _, key := range sortedKeys(l) {
 		pairs = append(pairs, key+"="+l[key])
 	}
 	return strings.Join(pairs, ",")

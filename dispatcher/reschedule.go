@@ -28,7 +28,7 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 		case delayed && t.NextFireTime == nil: // its run decides, or it is complete
 		default:
 			missed = append(missed, dropDue(job, name, before, now, "its calendar was changed")...)
-			t.arm(s, t.afterLast(now))
+			t.scheduleNext(s, t.afterLast(now))
 			t.Error = ""
 		}
 		triggers[name] = t

@@ -1,6 +1,9 @@
 package dispatcher
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Store is the sum of what the engine, the API, verify and the command line ask of a store. Package
 // store implements it over PostgreSQL and over SQLite; storetest checks both.
@@ -43,3 +46,43 @@ type Page struct {
 	// Cursor is the key of the last item of the previous page; empty for the first page.
 	Cursor string
 }
+
+// Locks stop nodes from doing the same work at the same time or one after the other. They only save
+// work: every write under a lock is a compare-and-swap or presents the lock's fence.
+type Locks interface {
+	// Lock takes those of the named locks that are free, in one statement, and returns them.
+	// It does not wait.
+	Lock(ctx context.Context, request LockRequest) ([]Lock, error)
+	// Unlock gives locks back. Locks that were lost in the meantime stay with their new holders.
+	Unlock(ctx context.Context, locks []Lock) error
+}
+
+// LockRequest asks for locks. By the database's clock a lock is free again when AtMost has passed or
+// when it is given back, but not before AtLeast has passed: within that window, nodes whose loops
+// run at different times do not repeat each other's work. All nodes must ask for a lock with the
+// same AtMost.
+type LockRequest struct {
+	Node            NodeID
+	Names           []string
+	AtMost, AtLeast time.Duration
+	Now             time.Time
+}
+
+// Lock is a lock that was taken. Fence counts its holders; only the latest fence allows a write.
+type Lock struct {
+	Name  string
+	Node  NodeID
+	Fence int64
+}
+
+// The names of locks.
+const (
+	LockFleet    = "fleet"    // marking nodes dead
+	LockHistory  = "history"  // removing expired history
+	LockStates   = "states"   // rolling up job states
+	LockZones    = "zones"    // rescheduling after a change of the time zone database
+	LockRollback = "rollback" // skipping fires after a rollback
+)
+
+// LockApp is the name of the lock of an app.
+func LockApp(app string) string { return "app/" + app }

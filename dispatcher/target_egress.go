@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -57,15 +58,8 @@ func Dialled(addr netip.Addr) netip.Addr {
 // It allows loopback.
 func NeverCalled(addr netip.Addr) bool {
 	addr = Dialled(addr)
-	if addr.IsLoopback() {
-		return false
-	}
-	for _, network := range neverCalled {
-		if network.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	inside := func(network netip.Prefix) bool { return network.Contains(addr) }
+	return !addr.IsLoopback() && slices.ContainsFunc(neverCalled, inside)
 }
 
 // OddAddress reports whether a host is neither a name nor a usual address but some resolvers read it

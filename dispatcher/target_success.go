@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,12 +30,7 @@ func (w Webhook) Succeeds(status int) bool {
 	if len(w.SuccessCodes) == 0 {
 		return status >= 200 && status <= 299
 	}
-	for _, code := range w.SuccessCodes {
-		if code.covers(status) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.SuccessCodes, func(code SuccessCode) bool { return code.covers(status) })
 }
 
 func (w Webhook) checkExpectations(problems *Problems) {

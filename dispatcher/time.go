@@ -2,8 +2,80 @@ package dispatcher
 
 import (
 	"regexp"
+	"strings"
 	"time"
 )
+
+// Bounds of the durations users write.
+const (
+	MinDuration = 100 * time.Millisecond
+	MaxDuration = 24 * time.Hour
+)
+
+// Duration is a length of time, read and written as Go writes it ("30s", "1h30m0s").
+// It is the wire form of every duration; the zero value means "not given".
+type Duration time.Duration
+
+// ParseDuration reads "30s", "1m30s", "250ms". It refuses ambiguous notations: a bare number,
+// days and weeks, ISO 8601. The error is a *Problem without a path.
+func ParseDuration(text string) (Duration, error) {
+	problem := func(code, message string) (Duration, error) {
+		return 0, &Problem{Code: code, Message: message}
+	}
+	switch {
+	case text == "":
+		return problem(CodeDurationEmpty, "duration is empty; write it with a unit, such as 30s")
+	case strings.Trim(text, "0123456789") == "":
+		return problem(CodeDurationUnit, "duration "+Echo(text)+" has no unit; for seconds, end it with s")
+	case text[0] == 'P' || text[0] == 'p':
+		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is ISO 8601, which is not accepted; write it as 1h30m or 5s")
+	case strings.HasSuffix(text, "d") || strings.HasSuffix(text, "w"):
+		return problem(CodeDurationUnit, "duration "+Echo(text)+" uses days or weeks; the units are ms, s, m and h (a day is 24h)")
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		if allDigitsAndUnits(text) {
+			return problem(CodeDurationMax, "duration "+Echo(text)+" is more than the maximum of 24h")
+		}
+		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is not understood; write it as 250ms, 30s, 5m or 1h30m")
+	}
+	return Duration(d), nil
+}
+
+// allDigitsAndUnits reports whether text is a well-formed duration, which may still overflow.
+func allDigitsAndUnits(text string) bool {
+	return text != "" && text[0] >= '0' && text[0] <= '9' && strings.Trim(text, "0123456789.hmsuµn") == "" &&
+		strings.ContainsAny(text[len(text)-1:], "hms")
+}
+
+// Std returns d as a time.Duration.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
+
+// String writes d as Go does.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes d as Go does: "30s".
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText is ParseDuration.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := ParseDuration(string(text))
+	if err != nil {
+		return err
+	}
+	*d = parsed
+	return nil
+}
+
+// check reports a duration outside [low, high] under path.
+func (d Duration) check(problems *Problems, path string, low, high time.Duration) {
+	switch {
+	case d.Std() < low:
+		problems.Add(path, CodeDurationMin, "duration %s is less than the minimum of %s", d, low)
+	case d.Std() > high:
+		problems.Add(path, CodeDurationMax, "duration %s is more than the maximum of %s", d, high)
+	}
+}
 
 var zonelessPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?$`)
 

@@ -67,7 +67,7 @@ func (t Trigger) check(problems *Problems, identity string) {
 }
 
 // scheduleNext sets the first fire after now; without one the trigger is complete.
-func (t *Trigger) arm(s *schedule.Schedule, now time.Time) {
+func (t *Trigger) scheduleNext(s *schedule.Schedule, now time.Time) {
 	t.State, t.NextFireTime, t.DueAt = TriggerComplete, nil, nil
 	if next, ok := s.Next(now); ok {
 		t.fireAt(s, next)

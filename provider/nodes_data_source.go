@@ -15,9 +15,11 @@ import (
 var _ datasource.DataSourceWithConfigure = (*nodesDataSource)(nil)
 
 // nodesDataSource is carillon_nodes: all nodes of the fleet.
-type nodesDataSource struct{ conn *connection }
+type nodesDataSource struct{ configuredSource }
 
-func newNodesDataSource() datasource.DataSource { return &nodesDataSource{} }
+func newNodesDataSource() datasource.DataSource {
+	return &nodesDataSource{configuredSource{name: "nodes"}}
+}
 
 type nodesModel struct {
 	Nodes []nodeModel `tfsdk:"nodes"`
@@ -36,10 +38,6 @@ type nodeModel struct {
 	Share       types.Float64     `tfsdk:"share"`
 	Lag         types.String      `tfsdk:"lag"`
 	ClockOffset types.String      `tfsdk:"clock_offset"`
-}
-
-func (d *nodesDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
-	resp.TypeName = req.ProviderTypeName + "_nodes"
 }
 
 func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
@@ -76,12 +74,6 @@ func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, 
 	}
 }
 
-func (d *nodesDataSource) Configure(
-	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
-) {
-	d.conn = configured(req.ProviderData)
-}
-
 func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, resp *datasource.ReadResponse) {
 	if !d.conn.ready(&resp.Diagnostics) {
 		return
@@ -100,18 +92,14 @@ func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, re
 
 func flattenNode(ctx context.Context, diags *diag.Diagnostics, node dispatcher.Node) nodeModel {
 	return nodeModel{
-		ID:          types.StringValue(node.ID.String()),
-		Name:        types.StringValue(node.Name),
-		Version:     types.StringValue(node.Version),
-		State:       types.StringValue(string(node.State)),
+		ID: types.StringValue(node.ID.String()), Name: types.StringValue(node.Name),
+		Version: types.StringValue(node.Version), State: types.StringValue(string(node.State)),
 		StartedAt:   timetypes.NewRFC3339TimeValue(node.StartedAt),
 		HeartbeatAt: timetypes.NewRFC3339TimeValue(node.HeartbeatAt),
 		InFlight:    types.Int64Value(int64(node.InFlight)),
 		Labels:      flattenMap(ctx, diags, types.StringType, map[string]string(node.Labels)),
-		Fires:       types.Int64Value(int64(node.Fires)),
-		Share:       types.Float64Value(node.Share),
-		Lag:         types.StringValue(formatDuration(node.Lag)),
-		ClockOffset: types.StringValue(node.ClockOffset.String()),
+		Fires:       types.Int64Value(int64(node.Fires)), Share: types.Float64Value(node.Share),
+		Lag: types.StringValue(formatDuration(node.Lag)), ClockOffset: types.StringValue(node.ClockOffset.String()),
 	}
 }
 

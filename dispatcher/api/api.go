@@ -5,8 +5,13 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // Options tunes an API. The zero value works.
@@ -58,4 +63,51 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.mux.ServeHTTP(w, r)
+}
+
+// Starting serves while there is no store yet. The process is alive but not ready, and every other
+// route returns 503.
+func Starting(o Options) http.Handler {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &API{opts: o, log: o.Logger}
+	mux := http.NewServeMux()
+	waiting := a.handle(route{path: "/", serve: func(*API, *request) (response, error) {
+		return response{}, refuse(dispatcher.CodeUnavailable, "the node is waiting for its database; try again in a moment")
+	}})
+	mux.Handle("/", waiting)
+	for _, rt := range routes {
+		if slices.Contains([]string{"/livez", "/version", "/openapi.json"}, rt.path) {
+			mux.Handle(rt.method+" "+rt.path, a.handle(rt))
+		}
+	}
+	a.mux, a.notFound = mux, waiting
+	return a
+}
+
+// Store is what the API asks of a store. The interfaces of package dispatcher say what the methods
+// do.
+type Store interface {
+	dispatcher.Definitions
+	dispatcher.Ledger
+	verify.Reader
+
+	// Of dispatcher.Credentials:
+	TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error)
+
+	// Of dispatcher.Fleet:
+	Installation(ctx context.Context) (string, error)
+	Clock(ctx context.Context) (time.Time, error)
+	Nodes(ctx context.Context) ([]dispatcher.Node, error)
+	SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (
+		dispatcher.Node, error)
+
+	// Of dispatcher.Dispatch:
+	AppCalendars(ctx context.Context, app string) (revision int64, all []dispatcher.Calendar, err error)
+
+	// Of dispatcher.Rollbacks:
+	Rollback(ctx context.Context) (*dispatcher.Rollback, error)
+	ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change dispatcher.Change) (
+		dispatcher.Rollback, error)
 }

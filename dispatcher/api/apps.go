@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -46,14 +45,7 @@ func (a *API) putApp(r *request) (response, error) {
 	app := dispatcher.App{Name: r.PathValue("app")}
 	problems := r.decode(&app)
 	mustMatch(&problems, "/name", app.Name, r.PathValue("app"))
-	addInvalid(&problems, app.Validate())
-	if err := problems.Err(); err != nil {
-		return response{}, err
-	}
-	return a.put(r, func(change dispatcher.Change) (response, bool, error) {
-		stored, created, err := a.store.PutApp(r.Context(), app, change)
-		return response{revision: stored.Revision, body: stored}, created, err
-	})
+	return put(a, r, app, problems, a.store.PutApp, func(stored dispatcher.App) int64 { return stored.Revision })
 }
 
 // patchApp enables or disables an app and leaves the rest of it unchanged.
@@ -96,14 +88,11 @@ func (a *API) patchApp(r *request) (response, error) {
 }
 
 func (a *API) deleteApp(r *request) (response, error) {
-	change, err := a.change(r)
-	if err != nil {
-		return response{}, err
-	}
-	err = a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
-	if errors.Is(err, dispatcher.ErrNotEmpty) {
-		return response{}, refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first",
-			definitionName(r))
-	}
-	return response{status: http.StatusNoContent}, a.explainFailed(r, change, err)
+	return a.remove(r, func(change dispatcher.Change) error {
+		err := a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
+		if errors.Is(err, dispatcher.ErrNotEmpty) {
+			return refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", definitionName(r))
+		}
+		return err
+	})
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -25,25 +24,16 @@ func (a *API) putCalendar(r *request) (response, error) {
 	problems := r.decode(&calendar)
 	mustMatch(&problems, "/app", calendar.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", calendar.Name, r.PathValue("calendar"))
-	addInvalid(&problems, calendar.Validate())
-	if err := problems.Err(); err != nil {
-		return response{}, err
-	}
-	return a.put(r, func(change dispatcher.Change) (response, bool, error) {
-		stored, created, err := a.store.PutCalendar(r.Context(), calendar, change)
-		return response{revision: stored.Revision, body: stored}, created, err
-	})
+	return put(a, r, calendar, problems, a.store.PutCalendar, func(stored dispatcher.Calendar) int64 { return stored.Revision })
 }
 
 func (a *API) deleteCalendar(r *request) (response, error) {
-	change, err := a.change(r)
-	if err != nil {
-		return response{}, err
-	}
-	err = a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
-	if errors.Is(err, dispatcher.ErrInUse) {
-		use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-		return response{}, refuse(dispatcher.CodeCalendarInUse, "%s; remove it there first", use)
-	}
-	return response{status: http.StatusNoContent}, a.explainFailed(r, change, err)
+	return a.remove(r, func(change dispatcher.Change) error {
+		err := a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
+		if errors.Is(err, dispatcher.ErrInUse) {
+			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
+			return refuse(dispatcher.CodeCalendarInUse, "%s; remove it there first", use)
+		}
+		return err
+	})
 }

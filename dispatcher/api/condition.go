@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -109,19 +110,34 @@ func (a *API) stale(r *request, reason string) error {
 		reason, definitionName(r), revision)
 }
 
-// put does what every PUT of a definition does once the body is known to be valid. write returns the
-// response, and whether it created the definition.
-func (a *API) put(r *request, write func(dispatcher.Change) (response, bool, error)) (response, error) {
+// put does what every PUT of a definition does once it is decoded. problems are those of decoding.
+func put[T interface{ Validate() error }](a *API, r *request, definition T, problems dispatcher.Problems,
+	write func(context.Context, T, dispatcher.Change) (stored T, created bool, err error), revision func(T) int64,
+) (response, error) {
+	addInvalid(&problems, definition.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
 	change, err := a.change(r)
 	if err != nil {
 		return response{}, err
 	}
-	stored, created, err := write(change)
+	stored, created, err := write(r.Context(), definition, change)
 	if err != nil {
 		return response{}, a.explainFailed(r, change, err)
 	}
+	res := response{revision: revision(stored), body: stored}
 	if created {
-		stored.status = http.StatusCreated
+		res.status = http.StatusCreated
 	}
-	return stored, nil
+	return res, nil
+}
+
+// remove does what every DELETE of a definition does.
+func (a *API) remove(r *request, write func(dispatcher.Change) error) (response, error) {
+	change, err := a.change(r)
+	if err != nil {
+		return response{}, err
+	}
+	return response{status: http.StatusNoContent}, a.explainFailed(r, change, write(change))
 }

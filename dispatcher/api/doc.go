@@ -5,8 +5,9 @@
 // Every route is a row of one table (routes.go): method, path, required scope, known query
 // parameters, and a function from a request to a response or an error. One wrapper (serve.go) does
 // what all routes share, in this order: it sets a request id and a deadline, limits the body, and
-// checks the bearer token, the names in the path and the query. Then it calls the function and
-// writes the response or the problem document. The functions write nothing themselves.
+// checks the bearer token, the names in the path and the query, and that a request without need
+// of a body has none. Then it calls the function and writes the response or the problem document.
+// The functions write nothing themselves.
 //
 // # Errors
 //

@@ -23,31 +23,18 @@ func (a *API) putJob(r *request) (response, error) {
 	problems := r.decode(&job)
 	mustMatch(&problems, "/app", job.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", job.Name, r.PathValue("job"))
-	addInvalid(&problems, job.Validate())
-	if err := problems.Err(); err != nil {
-		return response{}, err
-	}
-	return a.put(r, func(change dispatcher.Change) (response, bool, error) {
-		stored, created, err := a.store.PutJob(r.Context(), job, change)
-		return response{revision: stored.Revision, body: stored}, created, err
-	})
+	return put(a, r, job, problems, a.store.PutJob, func(stored dispatcher.Job) int64 { return stored.Revision })
 }
 
 func (a *API) deleteJob(r *request) (response, error) {
-	change, err := a.change(r)
-	if err != nil {
-		return response{}, err
-	}
-	err = a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
-	return response{status: http.StatusNoContent}, a.explainFailed(r, change, err)
+	return a.remove(r, func(change dispatcher.Change) error {
+		return a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
+	})
 }
 
 // pause serves pause and resume, of jobs and of single triggers.
 func pause(paused bool) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		if err := r.expectNoBody(); err != nil {
-			return response{}, err
-		}
 		change, err := a.change(r)
 		if err != nil {
 			return response{}, err
@@ -59,9 +46,6 @@ func pause(paused bool) func(*API, *request) (response, error) {
 }
 
 func (a *API) runJob(r *request) (response, error) {
-	if err := r.expectNoBody(); err != nil {
-		return response{}, err
-	}
 	if _, err := a.revision(r); err != nil { // a missing job comes before a disabled app
 		return response{}, err
 	}
@@ -78,10 +62,6 @@ func (a *API) runJob(r *request) (response, error) {
 }
 
 func (a *API) listSlots(r *request) (response, error) {
-	app, job := r.PathValue("app"), r.PathValue("job")
-	slots, err := a.store.Slots(r.Context(), app, job)
-	if slots == nil {
-		slots = []dispatcher.Slot{}
-	}
-	return response{body: list[dispatcher.Slot]{Items: slots}}, err
+	slots, err := a.store.Slots(r.Context(), r.PathValue("app"), r.PathValue("job"))
+	return response{body: newList(slots)}, err
 }

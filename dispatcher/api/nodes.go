@@ -8,18 +8,12 @@ import (
 
 func (a *API) listNodes(r *request) (response, error) {
 	nodes, err := a.store.Nodes(r.Context())
-	if nodes == nil {
-		nodes = []dispatcher.Node{}
-	}
-	return response{body: list[dispatcher.Node]{Items: nodes}}, err
+	return response{body: newList(nodes)}, err
 }
 
 // setNode serves pause, resume and drain of a node.
 func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		if err := r.expectNoBody(); err != nil {
-			return response{}, err
-		}
 		id, err := dispatcher.ParseNodeID(r.PathValue("node"))
 		if err != nil {
 			return response{}, dispatcher.NotFound("node", r.PathValue("node"))
@@ -29,5 +23,21 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 			return response{}, refuse(dispatcher.CodeStateConflict, "%s", err)
 		}
 		return response{body: node}, conflict(err, "if its process is alive, it registers again under another id")
+	}
+}
+
+func (a *API) getRollback(r *request) (response, error) {
+	rollback, err := a.store.Rollback(r.Context())
+	if err == nil && rollback == nil {
+		err = dispatcher.NotFound("rollback", "of this database")
+	}
+	return response{body: rollback}, err
+}
+
+// resolveRollback serves skip and replay.
+func resolveRollback(choice dispatcher.RollbackChoice) func(*API, *request) (response, error) {
+	return func(a *API, r *request) (response, error) {
+		rollback, err := a.store.ResolveRollback(r.Context(), choice, dispatcher.Change{Actor: r.token.Name})
+		return response{body: rollback}, conflict(err, "see GET /v1/rollback")
 	}
 }

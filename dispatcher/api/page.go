@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,14 @@ type list[T any] struct {
 	Next  string `json:"next,omitempty"`
 }
 
+// newList returns a list whose JSON is "items": [] rather than null for no items.
+func newList[T any](items []T) list[T] {
+	if items == nil {
+		items = []T{}
+	}
+	return list[T]{Items: items}
+}
+
 // checkQuery refuses unknown parameters and parameters that are given twice: both are mistakes that
 // would silently select something else.
 func checkQuery(rt route, r *request) error {
@@ -30,12 +39,7 @@ func checkQuery(rt route, r *request) error {
 		known[name] = true
 	}
 	values := r.URL.Query()
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
 		case !known[name]:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "unknown query parameter %s%s",
@@ -83,13 +87,10 @@ func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher
 	if err != nil {
 		return response{}, err
 	}
-	body := list[T]{Items: items}
+	body := newList(items)
 	if len(items) > wanted {
 		body.Items = items[:wanted]
 		body.Next = key(items[wanted-1])
-	}
-	if body.Items == nil {
-		body.Items = []T{} // "items": [] rather than null
 	}
 	return response{body: body}, nil
 }

@@ -17,6 +17,8 @@ type route struct {
 	allApps bool
 	// query lists the known query parameters.
 	query []string
+	// body tells that a POST takes a body.
+	body  bool
 	serve func(*API, *request) (response, error)
 }
 
@@ -87,7 +89,7 @@ var routes = []route{
 	{method: "POST", path: "/v1/rollback/skip", scope: write, allApps: true, serve: resolveRollback(dispatcher.RollbackSkip)},
 	{method: "POST", path: "/v1/rollback/replay", scope: write, allApps: true, serve: resolveRollback(dispatcher.RollbackReplay)},
 
-	{method: "POST", path: "/v1/schedules/preview", scope: read, serve: (*API).preview},
+	{method: "POST", path: "/v1/schedules/preview", scope: read, body: true, serve: (*API).preview},
 }
 
 // newMux serves routes, and a problem for every other method and path.

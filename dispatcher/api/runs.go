@@ -68,9 +68,6 @@ func (a *API) retryRun(r *request) (response, error) {
 func (a *API) changeRun(r *request, write func(context.Context, string, dispatcher.Change) (dispatcher.Run, error),
 	check func(dispatcher.Run) error, remedy string,
 ) (response, error) {
-	if err := r.expectNoBody(); err != nil {
-		return response{}, err
-	}
 	run, err := a.visibleRun(r)
 	if err != nil {
 		return response{}, err

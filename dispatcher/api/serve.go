@@ -82,6 +82,11 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 			return response{}, err
 		}
 	}
+	if rt.method == http.MethodPost && !rt.body {
+		if err := r.expectNoBody(); err != nil {
+			return response{}, err
+		}
+	}
 	return rt.serve(a, r)
 }
 

@@ -6,6 +6,7 @@
 package client
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -47,19 +48,13 @@ func New(endpoint, token string, o Options) (*Client, error) {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("endpoint %s is not a URL such as https://host:8080", dispatcher.Echo(endpoint))
 	}
-	if o.UserAgent == "" {
-		o.UserAgent = "carillon-client"
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 30 * time.Second
-	}
 	if o.Transport == nil {
 		o.Transport = http.DefaultTransport
 	}
-	r := resty.NewWithClient(&http.Client{Transport: o.Transport, Timeout: o.Timeout, CheckRedirect: noRedirect}).
+	r := resty.NewWithClient(&http.Client{Transport: o.Transport, Timeout: cmp.Or(o.Timeout, 30*time.Second), CheckRedirect: noRedirect}).
 		SetBaseURL(strings.TrimSuffix(endpoint, "/")).
 		SetAuthToken(token).
-		SetHeader("User-Agent", o.UserAgent).
+		SetHeader("User-Agent", cmp.Or(o.UserAgent, "carillon-client")).
 		SetRetryCount(3).SetRetryWaitTime(200 * time.Millisecond).SetRetryMaxWaitTime(2 * time.Second).
 		AddRetryCondition(retryable).
 		SetResponseBodyLimit(maxResponse).

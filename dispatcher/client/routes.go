@@ -185,9 +185,7 @@ func (c *Client) Rollback(ctx context.Context) (dispatcher.Rollback, error) {
 
 // ResolveRollback chooses how to resolve the rollback; ErrConflict if there is none, or if the choice
 // is made already.
-func (c *Client) ResolveRollback(
-	ctx context.Context, choice dispatcher.RollbackChoice,
-) (dispatcher.Rollback, error) {
+func (c *Client) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice) (dispatcher.Rollback, error) {
 	return post(ctx, c, path("rollback", string(choice)), nil, isRollback)
 }
 

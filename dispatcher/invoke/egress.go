@@ -60,7 +60,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 		return nil, err
 	}
 	if _, err := netip.ParseAddr(host); err != nil {
-		addresses, err := g.resolver().LookupNetIP(ctx, "ip", host)
+		addresses, err := g.dialer.Resolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
 			return nil, err
 		}
@@ -71,13 +71,6 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 		}
 	}
 	return g.dialer.DialContext(ctx, network, address)
-}
-
-func (g *guard) resolver() *net.Resolver {
-	if g.dialer.Resolver != nil {
-		return g.dialer.Resolver
-	}
-	return net.DefaultResolver
 }
 
 // checkName refuses names that are denied no matter what they resolve to.

@@ -94,7 +94,12 @@ func invoked(output *lambda.InvokeOutput) dispatcher.Outcome {
 func notInvoked(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
-		return unknown(outer, bounded, err, timeout)
+		outcome := classify(outer, bounded, err, timeout)
+		// Unless the request was certainly not sent, the function may be running.
+		if outcome.State == dispatcher.RunFailed && !outcome.Class.NeverSent() && outcome.Class != dispatcher.ClassTLS {
+			outcome.State = dispatcher.RunLost
+		}
+		return outcome
 	}
 	outcome := failed(dispatcher.ClassOther, api.ErrorCode()+": "+redact(api.ErrorMessage()))
 	var response *awshttp.ResponseError
@@ -111,16 +116,6 @@ func notInvoked(outer, bounded context.Context, err error, timeout dispatcher.Du
 			wait := time.Duration(min(seconds, 1e9)) * time.Second
 			outcome.RetryAfter = &wait
 		}
-	}
-	return outcome
-}
-
-// unknown returns the outcome of an Invoke without a response. Unless the request was certainly not
-// sent, the function may be running, so the outcome is lost.
-func unknown(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
-	outcome := classify(outer, bounded, err, timeout)
-	if outcome.State == dispatcher.RunFailed && !outcome.Class.NeverSent() && outcome.Class != dispatcher.ClassTLS {
-		outcome.State = dispatcher.RunLost
 	}
 	return outcome
 }

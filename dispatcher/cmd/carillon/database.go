@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -91,7 +92,41 @@ func openDatabase(ctx context.Context, database string) (dispatcher.Store, error
 	return s, nil
 }
 
+// in calls do with the database, opened for a command of the operator.
+func (f databaseFlag) in(ctx context.Context, do func(dispatcher.Store) error) error {
+	s, err := openDatabase(ctx, f.Database)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s)
+}
+
+// newTable returns a table with a line of titles, which are separated by tabs. Flush prints it.
+func newTable(c console, titles string) *tabwriter.Writer {
+	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, titles)
+	return table
+}
+
 // databaseError names the flag and the database of an error.
 func databaseError(database string, err error) error {
 	return &usageError{fmt.Errorf("--database (CARILLON_DATABASE) %s: %w", maskPassword(database), err)}
+}
+
+// migrateCommand updates the schema of a database.
+type migrateCommand struct {
+	databaseFlag
+}
+
+// Validate checks the database's URL.
+func (m *migrateCommand) Validate() error { return m.check() }
+
+// Run migrates. Several processes may do so at once, and repeatedly.
+func (m *migrateCommand) Run(ctx context.Context, c console) error {
+	if err := store.Migrate(ctx, m.Database); err != nil {
+		return databaseError(m.Database, err)
+	}
+	_, err := fmt.Fprintln(c.out, "the schema is up to date")
+	return err
 }

@@ -99,13 +99,12 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 			if err == nil {
 				err = apply.run(ctx, s)
 			}
-			if err != nil {
-				if ctx.Err() == nil {
-					out.say("terraform: %v", err)
-				}
-				return
+			switch {
+			case err == nil:
+				out.watchMisfires(ctx, s, began)
+			case ctx.Err() == nil:
+				out.say("terraform: %v", err)
 			}
-			out.watchMisfires(ctx, s, began)
 		},
 	})
 	out.say("stopped; fires missed until the next start are handled then")

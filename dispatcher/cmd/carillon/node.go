@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -23,22 +22,18 @@ type nodeListCommand struct {
 
 // Run prints one line a node.
 func (n *nodeListCommand) Run(ctx context.Context, c console) error {
-	s, err := openDatabase(ctx, n.Database)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	nodes, err := s.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tNAME\tVERSION\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS")
-	for _, node := range nodes {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f%%\t%d\t%d\t%s\t%s\t%s\t%s\n", node.ID, node.Name, node.Version, node.State,
-			100*node.Share, node.Fires, node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt.Format(time.RFC3339), node.Labels)
-	}
-	return table.Flush()
+	return n.in(ctx, func(s dispatcher.Store) error {
+		nodes, err := s.Nodes(ctx)
+		if err != nil {
+			return err
+		}
+		table := newTable(c, "ID\tNAME\tVERSION\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS")
+		for _, node := range nodes {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f%%\t%d\t%d\t%s\t%s\t%s\t%s\n", node.ID, node.Name, node.Version, node.State,
+				100*node.Share, node.Fires, node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt.Format(time.RFC3339), node.Labels)
+		}
+		return table.Flush()
+	})
 }
 
 // nodeFlags name one node of a database.
@@ -53,17 +48,14 @@ func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeSta
 	if err != nil {
 		return &usageError{fmt.Errorf("node %s: %w; ids are 16 hexadecimal digits", dispatcher.Echo(n.ID), err)}
 	}
-	s, err := openDatabase(ctx, n.Database)
-	if err != nil {
+	return n.in(ctx, func(s dispatcher.Store) error {
+		node, err := s.SetNodeState(ctx, id, state, dispatcher.Change{Actor: "command line"})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.out, "%s  %s  %s\n", node.ID, node.Name, node.State)
 		return err
-	}
-	defer s.Close()
-	node, err := s.SetNodeState(ctx, id, state, dispatcher.Change{Actor: "command line"})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(c.out, "%s  %s  %s\n", node.ID, node.Name, node.State)
-	return err
+	})
 }
 
 // nodePauseCommand pauses a node.

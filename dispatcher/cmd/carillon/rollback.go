@@ -18,14 +18,13 @@ type rollbackCommand struct {
 // rollbackFlags name the database.
 type rollbackFlags struct{ databaseFlag }
 
-// in calls do with the store, and prints the rollback that it returns.
-func (r *rollbackFlags) in(ctx context.Context, c console, do func(dispatcher.Store) (*dispatcher.Rollback, error)) error {
-	s, err := openDatabase(ctx, r.Database)
-	if err != nil {
+// print calls do with the store, and prints the rollback that it returns.
+func (r *rollbackFlags) print(ctx context.Context, c console, do func(dispatcher.Store) (*dispatcher.Rollback, error)) error {
+	var rollback *dispatcher.Rollback
+	err := r.in(ctx, func(s dispatcher.Store) (err error) {
+		rollback, err = do(s)
 		return err
-	}
-	defer s.Close()
-	rollback, err := do(s)
+	})
 	if err != nil {
 		return err
 	}
@@ -45,7 +44,7 @@ func (r *rollbackFlags) in(ctx context.Context, c console, do func(dispatcher.St
 }
 
 func (r *rollbackFlags) resolve(ctx context.Context, c console, choice dispatcher.RollbackChoice) error {
-	return r.in(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) {
+	return r.print(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) {
 		rollback, err := s.ResolveRollback(ctx, choice, dispatcher.Change{Actor: "command line"})
 		return &rollback, err
 	})
@@ -56,7 +55,7 @@ type rollbackShowCommand struct{ rollbackFlags }
 
 // Run prints it.
 func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
-	return r.in(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) { return s.Rollback(ctx) })
+	return r.print(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) { return s.Rollback(ctx) })
 }
 
 // rollbackDeclareCommand declares a rollback.
@@ -67,7 +66,7 @@ type rollbackDeclareCommand struct {
 
 // Run pauses all nodes, including new ones.
 func (r *rollbackDeclareCommand) Run(ctx context.Context, c console) error {
-	return r.in(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) {
+	return r.print(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) {
 		rollback, err := s.DeclareRollback(ctx, r.Reason, dispatcher.Change{Actor: "command line"})
 		return &rollback, err
 	})

@@ -123,3 +123,34 @@ func plain(text string) string {
 		return r
 	}, text)
 }
+
+// slotCommand shows the slots of jobs, directly from the database.
+type slotCommand struct {
+	List slotListCommand `cmd:"" help:"List the runs that hold a slot of a job, with their nodes."`
+}
+
+// slotListCommand lists the slots of one job.
+type slotListCommand struct {
+	databaseFlag
+	App string `arg:"" help:"Name of the app."`
+	Job string `arg:"" help:"Name of the job."`
+}
+
+// Run prints one line a slot.
+func (l *slotListCommand) Run(ctx context.Context, c console) error {
+	return l.in(ctx, func(s dispatcher.Store) error {
+		slots, err := s.Slots(ctx, l.App, l.Job)
+		if err != nil {
+			return err
+		}
+		table := newTable(c, "RUN\tNODE\tSINCE")
+		for _, slot := range slots {
+			node := "-" // between two attempts
+			if slot.Node != nil {
+				node = slot.Node.String()
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\n", slot.Run, node, slot.Since.Format(time.RFC3339))
+		}
+		return table.Flush()
+	})
+}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -42,8 +41,7 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 	}
 	// Transitions of zones east and west of UTC belong to the local year, hence the day.
 	from := time.Date(d.Year, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -1)
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TRIGGER\tEXPRESSION\tZONE\tLOCAL TIME\tEFFECT\tTRANSITION")
+	table := newTable(c, "TRIGGER\tEXPRESSION\tZONE\tLOCAL TIME\tEFFECT\tTRANSITION")
 	problems := 0
 	for _, t := range triggers {
 		parsed, err := schedule.Parse(t.spec)
@@ -68,19 +66,19 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-func (d *dstReportCommand) triggers(ctx context.Context) ([]namedSpec, error) {
+func (d *dstReportCommand) triggers(ctx context.Context) (found []namedSpec, err error) {
 	if d.File != "" {
 		return triggersOfFile(d.File)
 	}
-	if err := (databaseFlag{Database: d.Database}).check(); err != nil {
+	database := databaseFlag{Database: d.Database}
+	if err := database.check(); err != nil {
 		return nil, &usageError{errors.Join(err, errors.New("set --database or --file"))}
 	}
-	s, err := openDatabase(ctx, d.Database)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	return triggersOfStore(ctx, s)
+	err = database.in(ctx, func(s dispatcher.Store) error {
+		found, err = triggersOfStore(ctx, s)
+		return err
+	})
+	return found, err
 }
 
 func triggersOfFile(path string) ([]namedSpec, error) {

@@ -22,16 +22,6 @@ func (f egressFlags) egress() invoke.Egress {
 	return invoke.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
 }
 
-// ownAddresses returns the addresses of the node's API and of its databases, as far as they are
-// known at the start.
-func ownAddresses(ctx context.Context, listening net.Addr, databases ...string) []netip.AddrPort {
-	own := apiAddresses(listening)
-	for _, database := range databases {
-		own = append(own, databaseAddresses(ctx, database)...)
-	}
-	return own
-}
-
 // databaseAddresses returns the addresses of a PostgreSQL database; none for any other.
 func databaseAddresses(ctx context.Context, database string) (own []netip.AddrPort) {
 	if !isPostgres(database) {

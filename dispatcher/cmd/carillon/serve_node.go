@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -131,7 +132,8 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 		return err
 	}
 	// Only now is the database's name known to resolve.
-	o.target.Egress.Own = ownAddresses(ctx, listen, o.database, o.notify)
+	o.target.Egress.Own = slices.Concat(
+		apiAddresses(listen), databaseAddresses(ctx, o.database), databaseAddresses(ctx, o.notify))
 	invoker := invoke.New(o.target)
 	o.engine.Metrics = registry
 	node := engine.New(s, invoker, o.engine)

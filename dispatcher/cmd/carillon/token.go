@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -83,25 +83,18 @@ func (t *tokenListCommand) Validate() error { return t.check() }
 
 // Run lists the tokens.
 func (t *tokenListCommand) Run(ctx context.Context, c console) error {
-	s, err := openDatabase(ctx, t.Database)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	tokens, err := s.Tokens(ctx)
-	if err != nil {
-		return err
-	}
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tSCOPE\tAPPS\tCREATED")
-	for _, token := range tokens {
-		apps := "all"
-		if len(token.Apps) > 0 {
-			apps = strings.Join(token.Apps, ",")
+	return t.in(ctx, func(s dispatcher.Store) error {
+		tokens, err := s.Tokens(ctx)
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", token.Name, token.Scope, apps, token.CreatedAt.Format(time.RFC3339))
-	}
-	return table.Flush()
+		table := newTable(c, "NAME\tSCOPE\tAPPS\tCREATED")
+		for _, token := range tokens {
+			apps := cmp.Or(strings.Join(token.Apps, ","), "all")
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", token.Name, token.Scope, apps, token.CreatedAt.Format(time.RFC3339))
+		}
+		return table.Flush()
+	})
 }
 
 // tokenDeleteCommand revokes a token.
@@ -115,10 +108,5 @@ func (t *tokenDeleteCommand) Validate() error { return t.check() }
 
 // Run revokes the token.
 func (t *tokenDeleteCommand) Run(ctx context.Context) error {
-	s, err := openDatabase(ctx, t.Database)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return s.DeleteToken(ctx, t.Name)
+	return t.in(ctx, func(s dispatcher.Store) error { return s.DeleteToken(ctx, t.Name) })
 }

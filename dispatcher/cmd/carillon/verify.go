@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -70,16 +70,11 @@ func add(totals map[string]*verify.Trigger, part verify.Trigger) {
 }
 
 func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) error {
-	all := make([]*verify.Trigger, 0, len(totals))
-	for _, one := range totals {
-		all = append(all, one)
-	}
-	slices.SortFunc(all, func(a, b *verify.Trigger) int {
+	all := slices.SortedFunc(maps.Values(totals), func(a, b *verify.Trigger) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
 	})
 	unexplained := 0
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tNOTE")
+	table := newTable(c, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tNOTE")
 	for _, one := range all {
 		fmt.Fprintf(table, "%s/%s\t%d\t%d\t%d\t%d\t%d\t%s\n", one.Job, one.Trigger,
 			one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Unchecked)
