@@ -2,8 +2,8 @@ package provider
 
 import (
 	"context"
+	"fmt"
 
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -14,34 +14,15 @@ import (
 )
 
 var (
+	_ resource.ResourceWithConfigure      = (*appResource)(nil)
 	_ resource.ResourceWithImportState    = (*appResource)(nil)
 	_ resource.ResourceWithValidateConfig = (*appResource)(nil)
 )
 
 // appResource is carillon_app.
-type appResource struct {
-	definitionResource[appModel, dispatcher.App]
-}
+type appResource struct{ conn *connection }
 
-func newAppResource() resource.Resource {
-	return &appResource{definitionResource[appModel, dispatcher.App]{
-		kind:    "app",
-		id:      func(m appModel) string { return m.Name.ValueString() },
-		planned: func(m appModel) int64 { return m.Revision.ValueInt64() },
-		current: func(app dispatcher.App) int64 { return app.Revision },
-		get: func(ctx context.Context, c *client.Client, m appModel) (dispatcher.App, error) {
-			return c.App(ctx, m.Name.ValueString())
-		},
-		put: (*client.Client).PutApp,
-		remove: func(ctx context.Context, c *client.Client, m appModel, cond client.Condition) error {
-			return c.DeleteApp(ctx, m.Name.ValueString(), cond)
-		},
-		expand: func(_ context.Context, plan, _ appModel, _ *appModel) (dispatcher.App, dispatcher.Problems) {
-			return expandApp(&expander{}, plan), nil
-		},
-		flatten: flattenApp,
-	}}
-}
+func newAppResource() resource.Resource { return &appResource{} }
 
 // appModel is a carillon_app in configuration, plan and state.
 type appModel struct {
@@ -51,6 +32,10 @@ type appModel struct {
 	Weight      types.Number   `tfsdk:"weight"`
 	Retention   durationString `tfsdk:"retention"`
 	Revision    types.Int64    `tfsdk:"revision"`
+}
+
+func (r *appResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_app"
 }
 
 func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
@@ -74,6 +59,10 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 	}
 }
 
+func (r *appResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	r.conn = configured(req.ProviderData)
+}
+
 func (r *appResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
@@ -85,6 +74,77 @@ func (r *appResource) ValidateConfig(
 	var e expander
 	app := expandApp(&e, config)
 	reportProblems(&resp.Diagnostics, e.problemsWith(app.Validate()))
+}
+
+func (r *appResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan appModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	app, err := r.conn.PutApp(ctx, expandApp(&expander{}, plan), client.Condition{Absent: true})
+	if err != nil {
+		r.conn.reportCreate(&resp.Diagnostics, "app", plan.Name.ValueString(), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+}
+
+func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state appModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	app, err := r.conn.App(ctx, state.Name.ValueString())
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", state.Name.ValueString()), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+}
+
+func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, state appModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
+	app, err := r.conn.PutApp(ctx, expandApp(&expander{}, plan), client.Condition{Revision: revision})
+	if isConflict(err) { // read the app again, so that the error can name both revisions
+		current, err := r.conn.App(ctx, name)
+		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update app %q", name), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+}
+
+func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state appModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
+	err := r.conn.DeleteApp(ctx, name, client.Condition{Revision: revision})
+	switch {
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
+	case isConflict(err):
+		current, err := r.conn.App(ctx, name)
+		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
+	default:
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete app %q", name), err)
+	}
 }
 
 func (r *appResource) ImportState(
@@ -122,10 +182,13 @@ func expandApp(e *expander, m appModel) dispatcher.App {
 }
 
 // flattenApp returns the model of an app from the API.
-func flattenApp(_ context.Context, _ *diag.Diagnostics, app dispatcher.App, _ appModel) appModel {
+func flattenApp(app dispatcher.App) appModel {
 	return appModel{
-		Name: types.StringValue(app.Name), Description: types.StringValue(app.Description),
-		Enabled: types.BoolValue(app.Enabled), Weight: flattenNumber(app.Weight),
-		Retention: flattenDuration(app.Retention), Revision: types.Int64Value(app.Revision),
+		Name:        types.StringValue(app.Name),
+		Description: types.StringValue(app.Description),
+		Enabled:     types.BoolValue(app.Enabled),
+		Weight:      flattenNumber(app.Weight),
+		Retention:   flattenDuration(app.Retention),
+		Revision:    types.Int64Value(app.Revision),
 	}
 }

@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -15,36 +16,15 @@ import (
 )
 
 var (
+	_ resource.ResourceWithConfigure      = (*calendarResource)(nil)
 	_ resource.ResourceWithImportState    = (*calendarResource)(nil)
 	_ resource.ResourceWithValidateConfig = (*calendarResource)(nil)
 )
 
 // calendarResource is carillon_calendar. Its rules are in calendar_rules.go.
-type calendarResource struct {
-	definitionResource[calendarModel, dispatcher.Calendar]
-}
+type calendarResource struct{ conn *connection }
 
-func newCalendarResource() resource.Resource {
-	return &calendarResource{definitionResource[calendarModel, dispatcher.Calendar]{
-		kind:    "calendar",
-		id:      func(m calendarModel) string { return importID(m.App, m.Name) },
-		planned: func(m calendarModel) int64 { return m.Revision.ValueInt64() },
-		current: func(calendar dispatcher.Calendar) int64 { return calendar.Revision },
-		get: func(ctx context.Context, c *client.Client, m calendarModel) (dispatcher.Calendar, error) {
-			return c.Calendar(ctx, m.App.ValueString(), m.Name.ValueString())
-		},
-		put: (*client.Client).PutCalendar,
-		remove: func(ctx context.Context, c *client.Client, m calendarModel, cond client.Condition) error {
-			return c.DeleteCalendar(ctx, m.App.ValueString(), m.Name.ValueString(), cond)
-		},
-		expand: func(ctx context.Context, plan, _ calendarModel, _ *calendarModel) (dispatcher.Calendar, dispatcher.Problems) {
-			var e expander
-			calendar := expandCalendar(ctx, &e, plan)
-			return calendar, e.problemsWith(calendar.Validate())
-		},
-		flatten: flattenCalendar,
-	}}
-}
+func newCalendarResource() resource.Resource { return &calendarResource{} }
 
 // calendarModel is a carillon_calendar in configuration, plan and state. Its lists are
 // Terraform values and not slices, because any of them may be unknown in a plan.
@@ -61,6 +41,10 @@ type calendarModel struct {
 
 // utc is the zone of a calendar that names none.
 const utc = "UTC"
+
+func (r *calendarResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_calendar"
+}
 
 func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
@@ -85,6 +69,10 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 	}
 }
 
+func (r *calendarResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	r.conn = configured(req.ProviderData)
+}
+
 func (r *calendarResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
@@ -101,10 +89,98 @@ func (r *calendarResource) ValidateConfig(
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
 
+func (r *calendarResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan calendarModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	calendar, problems := plannedCalendar(ctx, plan)
+	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
+	}
+	calendar, err := r.conn.PutCalendar(ctx, calendar, client.Condition{Absent: true})
+	if err != nil {
+		r.conn.reportCreate(&resp.Diagnostics, "calendar", importID(plan.App, plan.Name), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
+}
+
+func (r *calendarResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state calendarModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	calendar, err := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read calendar %q", importID(state.App, state.Name)), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
+}
+
+func (r *calendarResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, state calendarModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	calendar, problems := plannedCalendar(ctx, plan)
+	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	calendar, err := r.conn.PutCalendar(ctx, calendar, client.Condition{Revision: revision})
+	if isConflict(err) { // read the calendar again, so that the error can name both revisions
+		current, err := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
+		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update calendar %q", id), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
+}
+
+func (r *calendarResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state calendarModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	app, name := state.App.ValueString(), state.Name.ValueString()
+	err := r.conn.DeleteCalendar(ctx, app, name, client.Condition{Revision: revision})
+	switch {
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
+	case isConflict(err):
+		current, err := r.conn.Calendar(ctx, app, name)
+		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err)
+	default:
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete calendar %q", id), err)
+	}
+}
+
 func (r *calendarResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
 	importNested(ctx, "calendar", "billing/holidays", req, resp)
+}
+
+// plannedCalendar returns the calendar to write, and the problems that could not be found at
+// plan because their values were unknown.
+func plannedCalendar(ctx context.Context, plan calendarModel) (dispatcher.Calendar, dispatcher.Problems) {
+	var e expander
+	calendar := expandCalendar(ctx, &e, plan)
+	return calendar, e.problemsWith(calendar.Validate())
 }
 
 // expandCalendar returns the calendar that a model describes.
@@ -124,14 +200,15 @@ func expandCalendar(ctx context.Context, e *expander, m calendarModel) dispatche
 }
 
 // flattenCalendar returns the model of a calendar from the API.
-func flattenCalendar(
-	ctx context.Context, diags *diag.Diagnostics, calendar dispatcher.Calendar, _ calendarModel,
-) calendarModel {
+func flattenCalendar(ctx context.Context, diags *diag.Diagnostics, calendar dispatcher.Calendar) calendarModel {
 	return calendarModel{
-		ID: types.StringValue(calendar.App + "/" + calendar.Name), App: types.StringValue(calendar.App),
-		Name: types.StringValue(calendar.Name), Description: types.StringValue(calendar.Description),
-		Timezone: types.StringValue(cmp.Or(calendar.Timezone, utc)), Rules: flattenRules(ctx, diags, calendar.Rules),
-		Bases:    flattenList(ctx, diags, types.StringType, calendar.Bases),
-		Revision: types.Int64Value(calendar.Revision),
+		ID:          types.StringValue(calendar.App + "/" + calendar.Name),
+		App:         types.StringValue(calendar.App),
+		Name:        types.StringValue(calendar.Name),
+		Description: types.StringValue(calendar.Description),
+		Timezone:    types.StringValue(cmp.Or(calendar.Timezone, utc)),
+		Rules:       flattenRules(ctx, diags, calendar.Rules),
+		Bases:       flattenList(ctx, diags, types.StringType, calendar.Bases),
+		Revision:    types.Int64Value(calendar.Revision),
 	}
 }

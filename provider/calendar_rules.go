@@ -60,7 +60,8 @@ func expandRule(ctx context.Context, e *expander, pointer string, object types.O
 		return schedule.CalendarRule{}
 	}
 	rule := schedule.CalendarRule{
-		Only: e.bool(pointer+"/only", m.Only, false), Dates: e.stringList(pointer+"/dates", m.Dates),
+		Only:     e.bool(pointer+"/only", m.Only, false),
+		Dates:    e.stringList(pointer+"/dates", m.Dates),
 		Weekdays: e.stringList(pointer+"/weekdays", m.Weekdays),
 	}
 	for i, element := range e.list(pointer+"/days_of_month", m.DaysOfMonth) {
@@ -87,11 +88,14 @@ func flattenRules(ctx context.Context, diags *diag.Diagnostics, rules []schedule
 			days = append(days, big.NewFloat(float64(day)))
 		}
 		models = append(models, ruleModel{
-			Only: types.BoolValue(rule.Only), Dates: flattenList(ctx, diags, types.StringType, rule.Dates),
+			Only:        types.BoolValue(rule.Only),
+			Dates:       flattenList(ctx, diags, types.StringType, rule.Dates),
 			Weekdays:    flattenList(ctx, diags, types.StringType, rule.Weekdays),
-			DaysOfMonth: flattenList(ctx, diags, types.NumberType, days), From: flattenOptional(rule.From),
-			To: flattenOptional(rule.To), Expression: flattenOptional(rule.Expression),
-			ICalendar: flattenOptional(rule.ICalendar),
+			DaysOfMonth: flattenList(ctx, diags, types.NumberType, days),
+			From:        flattenOptional(rule.From),
+			To:          flattenOptional(rule.To),
+			Expression:  flattenOptional(rule.Expression),
+			ICalendar:   flattenOptional(rule.ICalendar),
 		})
 	}
 	return flattenList(ctx, diags, ruleType(), models)

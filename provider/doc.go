@@ -4,9 +4,8 @@
 //
 // # A resource
 //
-// Each resource reads from top to bottom: type, model, Schema, ValidateConfig and ImportState, then
-// two functions between its model and the domain. definition_resource.go has what all resources
-// share: Configure, Create, Read, Update and Delete.
+// Each resource reads from top to bottom: type, model, Metadata, Schema, Configure, Create,
+// Read, Update, Delete and ImportState, then two functions between its model and the domain.
 // expandJob turns a model into a dispatcher.Job, flattenJob turns a job from the API into a
 // model. The job is too large for one file; the files job_*.go and target_*.go hold its parts.
 //

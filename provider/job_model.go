@@ -61,17 +61,23 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 // replaces; flatten.go says why that matters.
 func flattenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior jobModel) jobModel {
 	m := jobModel{
-		ID: types.StringValue(job.App + "/" + job.Name), App: types.StringValue(job.App),
-		Name: types.StringValue(job.Name), Description: types.StringValue(job.Description),
-		Enabled: types.BoolValue(job.Enabled), Priority: flattenNumber(job.Priority),
+		ID:                types.StringValue(job.App + "/" + job.Name),
+		App:               types.StringValue(job.App),
+		Name:              types.StringValue(job.Name),
+		Description:       types.StringValue(job.Description),
+		Enabled:           types.BoolValue(job.Enabled),
+		Priority:          flattenNumber(job.Priority),
 		Delivery:          types.StringValue(string(job.Delivery)),
 		ConcurrencyPolicy: types.StringValue(string(job.ConcurrencyPolicy)),
-		MaxConcurrency:    flattenNumber(job.MaxConcurrency), QueueLimit: flattenNumber(job.QueueLimit),
-		Retry:       flattenRetry(ctx, diags, job.Retry, prior.Retry),
-		DeleteAfter: flattenDeleteAfter(job.DeleteAfterCompletion),
-		NodeLabels:  flattenStringMap(ctx, diags, job.NodeLabels, prior.NodeLabels),
-		Target:      flattenTarget(ctx, diags, job.Target, prior.Target), Payload: flattenJSON(job.Payload),
-		State: types.StringValue(string(job.State)), Revision: types.Int64Value(job.Revision),
+		MaxConcurrency:    flattenNumber(job.MaxConcurrency),
+		QueueLimit:        flattenNumber(job.QueueLimit),
+		Retry:             flattenRetry(ctx, diags, job.Retry, prior.Retry),
+		DeleteAfter:       flattenDeleteAfter(job.DeleteAfterCompletion),
+		NodeLabels:        flattenStringMap(ctx, diags, job.NodeLabels, prior.NodeLabels),
+		Target:            flattenTarget(ctx, diags, job.Target, prior.Target),
+		Payload:           flattenJSON(job.Payload),
+		State:             types.StringValue(string(job.State)),
+		Revision:          types.Int64Value(job.Revision),
 	}
 	triggers, next := map[string]triggerModel{}, map[string]timetypes.RFC3339{}
 	for name, t := range job.Triggers {

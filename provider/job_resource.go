@@ -2,9 +2,9 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -12,6 +12,7 @@ import (
 )
 
 var (
+	_ resource.ResourceWithConfigure      = (*jobResource)(nil)
 	_ resource.ResourceWithImportState    = (*jobResource)(nil)
 	_ resource.ResourceWithModifyPlan     = (*jobResource)(nil)
 	_ resource.ResourceWithValidateConfig = (*jobResource)(nil)
@@ -20,29 +21,106 @@ var (
 // jobResource is carillon_job. Its model is in job_model.go, Schema in job_schema.go, and
 // ValidateConfig and ModifyPlan in job_plan.go.
 type jobResource struct {
-	definitionResource[jobModel, dispatcher.Job]
-	now func() time.Time // decides whether an instant is in the past
+	conn *connection
+	now  func() time.Time // decides whether an instant is in the past
 }
 
 func newJobResource() resource.Resource {
-	return &jobResource{definitionResource: definitionResource[jobModel, dispatcher.Job]{
-		kind:    "job",
-		id:      func(m jobModel) string { return importID(m.App, m.Name) },
-		planned: func(m jobModel) int64 { return m.Revision.ValueInt64() },
-		current: func(job dispatcher.Job) int64 { return job.Revision },
-		get: func(ctx context.Context, c *client.Client, m jobModel) (dispatcher.Job, error) {
-			return c.Job(ctx, m.App.ValueString(), m.Name.ValueString())
-		},
-		put: (*client.Client).PutJob,
-		remove: func(ctx context.Context, c *client.Client, m jobModel, cond client.Condition) error {
-			return c.DeleteJob(ctx, m.App.ValueString(), m.Name.ValueString(), cond)
-		},
-		expand:  plannedJob,
-		flatten: flattenJob,
-		// The API also knows the exclusions of calendars.
-		written: func(diags *diag.Diagnostics, job dispatcher.Job) { reportWarnings(diags, job.Warnings) },
-		missing: warnOfDeletion,
-	}, now: time.Now} //nolint:forbidigo // a plan is made now; tests set another time
+	return &jobResource{now: time.Now} //nolint:forbidigo // a plan is made now; tests set another time
+}
+
+func (r *jobResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_job"
+}
+
+func (r *jobResource) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
+	r.conn = configured(req.ProviderData)
+}
+
+func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	var plan, config jobModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...) // write-only values are in no plan
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	// An invalid job is reported before any request is made.
+	job, problems := plannedJob(ctx, plan, config, nil)
+	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
+	}
+	job, err := r.conn.PutJob(ctx, job, client.Condition{Absent: true})
+	if err != nil {
+		r.conn.reportCreate(&resp.Diagnostics, "job", importID(plan.App, plan.Name), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, plan))
+	reportWarnings(&resp.Diagnostics, job.Warnings) // the API also knows the exclusions of calendars
+}
+
+func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	var state jobModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	job, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
+		warnOfDeletion(&resp.Diagnostics, state)
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read job %q", importID(state.App, state.Name)), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, state))
+}
+
+func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var plan, config, state jobModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	job, problems := plannedJob(ctx, plan, config, &state)
+	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	job, err := r.conn.PutJob(ctx, job, client.Condition{Revision: revision})
+	if isConflict(err) { // read the job again, so that the error can name both revisions
+		current, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+		return
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update job %q", id), err)
+		return
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, plan))
+	reportWarnings(&resp.Diagnostics, job.Warnings) // the API also knows the exclusions of calendars
+}
+
+func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var state jobModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	app, name := state.App.ValueString(), state.Name.ValueString()
+	err := r.conn.DeleteJob(ctx, app, name, client.Condition{Revision: revision})
+	switch {
+	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
+	case isConflict(err):
+		current, err := r.conn.Job(ctx, app, name)
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+	default:
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete job %q", id), err)
+	}
 }
 
 func (r *jobResource) ImportState(

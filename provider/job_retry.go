@@ -103,8 +103,12 @@ func flattenRetry(ctx context.Context, diags *diag.Diagnostics, r dispatcher.Ret
 		}
 	}
 	return flattenObject(ctx, diags, retryAttribute().GetType().(types.ObjectType), retryModel{
-		MaxAttempts: flattenNumber(r.MaxAttempts), Base: flattenDuration(r.Base), Cap: flattenDuration(r.Cap),
-		Delays: delays, MaxAge: flattenDuration(r.MaxAge), StopAtNextFire: types.BoolValue(r.StopAtNextFire),
+		MaxAttempts:    flattenNumber(r.MaxAttempts),
+		Base:           flattenDuration(r.Base),
+		Cap:            flattenDuration(r.Cap),
+		Delays:         delays,
+		MaxAge:         flattenDuration(r.MaxAge),
+		StopAtNextFire: types.BoolValue(r.StopAtNextFire),
 	})
 }
 

@@ -150,12 +150,21 @@ func expandTrigger(ctx context.Context, e *expander, pointer string, object type
 
 func flattenTrigger(t dispatcher.Trigger) triggerModel {
 	return triggerModel{
-		Expression: types.StringValue(t.Expression), Dialect: flattenOptional(t.Dialect),
-		Timezone: flattenOptional(t.Timezone), StartAt: flattenInstant(t.StartAt), EndAt: flattenInstant(t.EndAt),
-		RepeatCount: flattenNumber(t.RepeatCount), Gap: flattenOptional(t.Gap), Overlap: flattenOptional(t.Overlap),
-		DriftHour: types.BoolValue(t.DriftHour), Calendar: flattenOptional(t.Calendar),
-		OnExcluded: flattenOptional(t.OnExcluded), Jitter: flattenDuration(t.Jitter),
-		MisfireAfter: flattenDuration(t.MisfireAfter), MisfirePolicy: types.StringValue(string(t.MisfirePolicy)),
-		CatchUpWindow: flattenDuration(t.CatchUpWindow), Enabled: types.BoolValue(t.Enabled),
+		Expression:    types.StringValue(t.Expression),
+		Dialect:       flattenOptional(t.Dialect),
+		Timezone:      flattenOptional(t.Timezone),
+		StartAt:       flattenInstant(t.StartAt),
+		EndAt:         flattenInstant(t.EndAt),
+		RepeatCount:   flattenNumber(t.RepeatCount),
+		Gap:           flattenOptional(t.Gap),
+		Overlap:       flattenOptional(t.Overlap),
+		DriftHour:     types.BoolValue(t.DriftHour),
+		Calendar:      flattenOptional(t.Calendar),
+		OnExcluded:    flattenOptional(t.OnExcluded),
+		Jitter:        flattenDuration(t.Jitter),
+		MisfireAfter:  flattenDuration(t.MisfireAfter),
+		MisfirePolicy: types.StringValue(string(t.MisfirePolicy)),
+		CatchUpWindow: flattenDuration(t.CatchUpWindow),
+		Enabled:       types.BoolValue(t.Enabled),
 	}
 }

@@ -15,11 +15,9 @@ import (
 var _ datasource.DataSourceWithConfigure = (*nodesDataSource)(nil)
 
 // nodesDataSource is carillon_nodes: all nodes of the fleet.
-type nodesDataSource struct{ configuredSource }
+type nodesDataSource struct{ conn *connection }
 
-func newNodesDataSource() datasource.DataSource {
-	return &nodesDataSource{configuredSource{name: "nodes"}}
-}
+func newNodesDataSource() datasource.DataSource { return &nodesDataSource{} }
 
 type nodesModel struct {
 	Nodes []nodeModel `tfsdk:"nodes"`
@@ -38,6 +36,10 @@ type nodeModel struct {
 	Share       types.Float64     `tfsdk:"share"`
 	Lag         types.String      `tfsdk:"lag"`
 	ClockOffset types.String      `tfsdk:"clock_offset"`
+}
+
+func (d *nodesDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_nodes"
 }
 
 func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
@@ -74,6 +76,12 @@ func (d *nodesDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, 
 	}
 }
 
+func (d *nodesDataSource) Configure(
+	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
+) {
+	d.conn = configured(req.ProviderData)
+}
+
 func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, resp *datasource.ReadResponse) {
 	if !d.conn.ready(&resp.Diagnostics) {
 		return
@@ -92,14 +100,18 @@ func (d *nodesDataSource) Read(ctx context.Context, _ datasource.ReadRequest, re
 
 func flattenNode(ctx context.Context, diags *diag.Diagnostics, node dispatcher.Node) nodeModel {
 	return nodeModel{
-		ID: types.StringValue(node.ID.String()), Name: types.StringValue(node.Name),
-		Version: types.StringValue(node.Version), State: types.StringValue(string(node.State)),
+		ID:          types.StringValue(node.ID.String()),
+		Name:        types.StringValue(node.Name),
+		Version:     types.StringValue(node.Version),
+		State:       types.StringValue(string(node.State)),
 		StartedAt:   timetypes.NewRFC3339TimeValue(node.StartedAt),
 		HeartbeatAt: timetypes.NewRFC3339TimeValue(node.HeartbeatAt),
 		InFlight:    types.Int64Value(int64(node.InFlight)),
 		Labels:      flattenMap(ctx, diags, types.StringType, map[string]string(node.Labels)),
-		Fires:       types.Int64Value(int64(node.Fires)), Share: types.Float64Value(node.Share),
-		Lag: types.StringValue(formatDuration(node.Lag)), ClockOffset: types.StringValue(node.ClockOffset.String()),
+		Fires:       types.Int64Value(int64(node.Fires)),
+		Share:       types.Float64Value(node.Share),
+		Lag:         types.StringValue(formatDuration(node.Lag)),
+		ClockOffset: types.StringValue(node.ClockOffset.String()),
 	}
 }
 

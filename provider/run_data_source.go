@@ -16,9 +16,9 @@ import (
 var _ datasource.DataSourceWithConfigure = (*runDataSource)(nil)
 
 // runDataSource is carillon_run: one run with its attempts.
-type runDataSource struct{ configuredSource }
+type runDataSource struct{ conn *connection }
 
-func newRunDataSource() datasource.DataSource { return &runDataSource{configuredSource{name: "run"}} }
+func newRunDataSource() datasource.DataSource { return &runDataSource{} }
 
 type singleRunModel struct {
 	App string `tfsdk:"app"`
@@ -56,6 +56,10 @@ type phasesModel struct {
 	TLS       types.String `tfsdk:"tls"`
 	FirstByte types.String `tfsdk:"first_byte"`
 	LastByte  types.String `tfsdk:"last_byte"`
+}
+
+func (d *runDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_run"
 }
 
 func (d *runDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
@@ -115,6 +119,12 @@ func responseAttribute() schema.Attribute {
 	}
 }
 
+func (d *runDataSource) Configure(
+	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
+) {
+	d.conn = configured(req.ProviderData)
+}
+
 func (d *runDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
 	var id types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("id"), &id)...)
@@ -135,10 +145,15 @@ func (d *runDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 
 func flattenAttempt(a dispatcher.Attempt) attemptModel {
 	return attemptModel{
-		Attempt: types.Int64Value(int64(a.Attempt)), Node: types.StringValue(a.Node.String()),
-		State: types.StringValue(string(a.State)), StartedAt: timetypes.NewRFC3339TimeValue(a.StartedAt),
-		EndedAt: timetypes.NewRFC3339TimeValue(a.EndedAt), HTTPStatus: flattenStatus(a.HTTPStatus),
-		Class: flattenOptional(a.Class), Error: flattenOptional(a.Error), Response: flattenResponse(a.Response),
+		Attempt:    types.Int64Value(int64(a.Attempt)),
+		Node:       types.StringValue(a.Node.String()),
+		State:      types.StringValue(string(a.State)),
+		StartedAt:  timetypes.NewRFC3339TimeValue(a.StartedAt),
+		EndedAt:    timetypes.NewRFC3339TimeValue(a.EndedAt),
+		HTTPStatus: flattenStatus(a.HTTPStatus),
+		Class:      flattenOptional(a.Class),
+		Error:      flattenOptional(a.Error),
+		Response:   flattenResponse(a.Response),
 	}
 }
 

@@ -21,11 +21,9 @@ var (
 )
 
 // runsDataSource is carillon_runs: the runs of an app that match a query.
-type runsDataSource struct{ configuredSource }
+type runsDataSource struct{ conn *connection }
 
-func newRunsDataSource() datasource.DataSource {
-	return &runsDataSource{configuredSource{name: "runs"}}
-}
+func newRunsDataSource() datasource.DataSource { return &runsDataSource{} }
 
 type runsModel struct {
 	App     types.String  `tfsdk:"app"`
@@ -54,6 +52,10 @@ type runModel struct {
 	HTTPStatus  types.Int64       `tfsdk:"http_status"`
 	Class       types.String      `tfsdk:"class"`
 	Error       types.String      `tfsdk:"error"`
+}
+
+func (d *runsDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_runs"
 }
 
 // The numbers of runs that one read returns. A page of the API holds at most maxLimit.
@@ -128,6 +130,12 @@ func runAttributes(states []string) map[string]schema.Attribute {
 	}
 }
 
+func (d *runsDataSource) Configure(
+	_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse,
+) {
+	d.conn = configured(req.ProviderData)
+}
+
 func (d *runsDataSource) ValidateConfig(
 	ctx context.Context, req datasource.ValidateConfigRequest, resp *datasource.ValidateConfigResponse,
 ) {
@@ -177,8 +185,10 @@ func (d *runsDataSource) Read(ctx context.Context, req datasource.ReadRequest, r
 // many runs as the limit allows.
 func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
 	query := dispatcher.RunQuery{
-		App: e.string("/app", m.App), Job: e.string("/job", m.Job), Trigger: e.string("/trigger", m.Trigger),
-		State: dispatcher.RunState(e.string("/state", m.State)),
+		App:     e.string("/app", m.App),
+		Job:     e.string("/job", m.Job),
+		Trigger: e.string("/trigger", m.Trigger),
+		State:   dispatcher.RunState(e.string("/state", m.State)),
 	}
 	if from := e.instant("/from", m.From); from != nil {
 		query.From = *from
@@ -197,15 +207,21 @@ func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
 
 func flattenRun(run dispatcher.Run) runModel {
 	return runModel{
-		ID: types.StringValue(run.ID), Job: types.StringValue(run.Job), Trigger: types.StringValue(run.Trigger),
-		Kind: types.StringValue(string(run.Kind)), State: types.StringValue(string(run.State)),
+		ID:          types.StringValue(run.ID),
+		Job:         types.StringValue(run.Job),
+		Trigger:     types.StringValue(run.Trigger),
+		Kind:        types.StringValue(string(run.Kind)),
+		State:       types.StringValue(string(run.State)),
 		ScheduledAt: timetypes.NewRFC3339TimeValue(run.ScheduledAt),
 		StartedAt:   timetypes.NewRFC3339TimePointerValue(run.StartedAt),
 		EndedAt:     timetypes.NewRFC3339TimePointerValue(run.EndedAt),
 		NextAttempt: timetypes.NewRFC3339TimePointerValue(run.NextAttemptAt),
-		Revision:    types.Int64Value(run.Revision), EventID: types.StringValue(run.EventID),
-		Attempt: types.Int64Value(int64(run.Attempt)), HTTPStatus: flattenStatus(run.HTTPStatus),
-		Class: flattenOptional(run.Class), Error: flattenOptional(run.Error),
+		Revision:    types.Int64Value(run.Revision),
+		EventID:     types.StringValue(run.EventID),
+		Attempt:     types.Int64Value(int64(run.Attempt)),
+		HTTPStatus:  flattenStatus(run.HTTPStatus),
+		Class:       flattenOptional(run.Class),
+		Error:       flattenOptional(run.Error),
 	}
 }
 

@@ -126,7 +126,9 @@ func listWithDefault(element attr.Type, description string) schema.ListAttribute
 }
 
 func optionalObject(description string, attributes map[string]schema.Attribute) schema.SingleNestedAttribute {
-	return schema.SingleNestedAttribute{Optional: true, MarkdownDescription: description, Attributes: attributes}
+	return schema.SingleNestedAttribute{
+		Optional: true, MarkdownDescription: description, Attributes: attributes,
+	}
 }
 
 // either lists words for a description: `A`, `B` or `C`.

@@ -157,8 +157,9 @@ func flattenAuth(ctx context.Context, secrets secretFlattener, of types.ObjectTy
 	}
 	if k := a.APIKey; k != nil {
 		m.APIKey = flattenObject(ctx, secrets.diags, apiKey, apiKeyModel{
-			Header: flattenOptional(k.Header), Query: flattenOptional(k.Query),
-			Key: secrets.object(ctx, apiKey, "key", "/auth/api_key", k.Key),
+			Header: flattenOptional(k.Header),
+			Query:  flattenOptional(k.Query),
+			Key:    secrets.object(ctx, apiKey, "key", "/auth/api_key", k.Key),
 		})
 	}
 	return flattenObject(ctx, secrets.diags, of, m)
@@ -172,7 +173,8 @@ func flattenSigV4(
 	}
 	credentials := objectType(of, "credentials")
 	m := sigV4Model{
-		Service: types.StringValue(s.Service), Region: types.StringValue(s.Region),
+		Service:     types.StringValue(s.Service),
+		Region:      types.StringValue(s.Region),
 		Credentials: nullObject(credentials),
 	}
 	if c := s.Credentials; c != nil {

@@ -105,10 +105,13 @@ func (k lambdaTarget) flatten(
 	(&expander{}).object(ctx, "", before.AssumeRole, &roleBefore)
 	roleType := objectType(of, "assume_role")
 	m := lambdaModel{
-		Function: types.StringValue(l.Function), Invocation: types.StringValue(string(l.Invocation)),
-		Region: flattenOptional(l.Region), ClientContext: flattenJSON(l.ClientContext),
-		AssumeRole: nullObject(roleType), Concurrency: flattenNumber(l.Concurrency),
-		Timeout: flattenDuration(l.Timeout),
+		Function:      types.StringValue(l.Function),
+		Invocation:    types.StringValue(string(l.Invocation)),
+		Region:        flattenOptional(l.Region),
+		ClientContext: flattenJSON(l.ClientContext),
+		AssumeRole:    nullObject(roleType),
+		Concurrency:   flattenNumber(l.Concurrency),
+		Timeout:       flattenDuration(l.Timeout),
 	}
 	if role := l.AssumeRole; role != nil {
 		m.AssumeRole = flattenObject(ctx, diags, roleType, assumeRoleModel{
