@@ -25,9 +25,11 @@ BENCHTIME ?= 3s
 BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 
 # -count=1: the tests talk to databases, Terraform and built binaries, and Go's cache of test results does not
-# see their changes. Most tests wait for other processes, so more of them run at once than there are processors.
+# see their changes. Most tests wait for other processes, so more of them run at once than there are processors;
+# under the race detector they keep the processors busy.
+ATONCE   = -p 4 -parallel 6
 RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- \
-	-count=1 -timeout 10m -p 4 -parallel 6 $(TESTFLAGS)
+	-count=1 -timeout 10m $(ATONCE) $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
 
@@ -75,6 +77,7 @@ test: $(GOTESTSUM)
 
 ## test-race: the same under the race detector; PKGS=./dispatcher/store/... narrows it
 .PHONY: test-race
+test-race: ATONCE = -p 2 -parallel 3
 test-race: $(GOTESTSUM)
 	@tools/need.sh gcc gcc libc6-dev
 	@tools/postgres.sh

@@ -55,7 +55,8 @@ func pages(t *testing.T) []string {
 }
 
 var (
-	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	// link is an inline link, or the target of a reference.
+	link     = regexp.MustCompile(`(?m)\]\(([^()\s]+)\)|^\[[^\]]+\]: (\S+)$`)
 	code     = regexp.MustCompile("(?s)```.*?```")
 	heading  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	unslug   = regexp.MustCompile("[^a-z0-9 _-]")
@@ -76,7 +77,7 @@ func TestEveryLinkLeadsToAFileAndAHeading(t *testing.T) {
 	t.Parallel()
 	for _, path := range pages(t) {
 		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(page(t, path), ""), -1) {
-			target, anchor, _ := strings.Cut(match[1], "#")
+			target, anchor, _ := strings.Cut(match[1]+match[2], "#")
 			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 				continue
 			}
@@ -85,11 +86,11 @@ func TestEveryLinkLeadsToAFileAndAHeading(t *testing.T) {
 				file = filepath.ToSlash(filepath.Join(filepath.Dir(path), target))
 			}
 			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-				t.Errorf("%s links to %s, which does not exist", path, match[1])
+				t.Errorf("%s links to %s, which does not exist", path, target)
 				continue
 			}
 			if anchor != "" && filepath.Ext(file) == ".md" && !anchors(page(t, file))[anchor] {
-				t.Errorf("%s links to %s, which has no such heading", path, match[1])
+				t.Errorf("%s links to %s#%s, which has no such heading", path, target, anchor)
 			}
 		}
 	}

@@ -157,7 +157,7 @@ func notAttempted(state dispatcher.RunState, class dispatcher.Class, reason erro
 const leasePause = 200 * time.Millisecond
 
 // waitUntilDue waits until a run is due by the database's clock and the node may act on it. It
-// returns false when stop or ctx ends first, or when the node was declared dead meanwhile: then the
+// returns false when stop or ctx ends first, or when the node was marked dead meanwhile: then the
 // run is another node's.
 func (e *Engine) waitUntilDue(ctx context.Context, run heldRun, stop <-chan struct{}) bool {
 	timer := time.NewTimer(0)

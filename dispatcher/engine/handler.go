@@ -99,7 +99,7 @@ func (e *Engine) markDeadNodes(ctx context.Context, _ time.Time) error {
 			return fmt.Errorf("declare nodes dead: %w", err)
 		}
 		if dead > 0 {
-			e.log.WarnContext(ctx, "nodes declared dead", "count", dead)
+			e.log.WarnContext(ctx, "nodes marked dead", "count", dead)
 			wake(e.wakeAdopt)
 		}
 		failpoint.Hit(failpoint.UnderLock)

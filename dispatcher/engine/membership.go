@@ -166,7 +166,7 @@ func (e *Engine) heartbeatLoop(ctx context.Context) {
 // holds reports whether this incarnation of the node holds a run and may act on it.
 func (e *Engine) holds(run heldRun) bool { return run.Node == e.fleet.id() && e.fleet.leased() }
 
-// heartbeatOnce renews the lease and reads which nodes are live. A node that was declared dead
+// heartbeatOnce renews the lease and reads which nodes are live. A node that was marked dead
 // registers again: its old runs belong to others now.
 func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	if err := e.clock.sample(ctx); err != nil {
@@ -177,7 +177,7 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	sent := time.Now()
 	heartbeat, err := e.store.Heartbeat(ctx, e.fleet.id(), e.report(), time.Time{})
 	if errors.Is(err, dispatcher.ErrNodeDead) {
-		e.log.WarnContext(ctx, "node was declared dead and registers again", "node", e.fleet.id().String())
+		e.log.WarnContext(ctx, "node was marked dead and registers again", "node", e.fleet.id().String())
 		return e.register(ctx, e.fleet.wanted())
 	}
 	if err != nil {

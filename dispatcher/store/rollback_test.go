@@ -260,7 +260,7 @@ func (b between) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQuer
 	must(b.t, err)
 }
 
-// A node may be frozen as it looks, and declared dead meanwhile, so that its run is another's.
+// A node may be frozen as it looks, and marked dead meanwhile, so that its run is another's.
 func TestNodeThatDiesDuringTheCheckSeesNoRollback(t *testing.T) {
 	t.Parallel()
 	ctx, database := t.Context(), pgtest.New(t)

@@ -50,7 +50,7 @@ func (c *chaos) injectFaults(ctx context.Context) {
 	}
 }
 
-// freezeNode halts a node for longer than it takes to be declared dead.
+// freezeNode halts a node for longer than it takes to be marked dead.
 func (c *chaos) freezeNode(ctx context.Context, n *node) error {
 	from := time.Now()
 	n.freeze(true)

@@ -103,7 +103,7 @@ func (c *chaos) killAt(ctx context.Context, n *node, point string, nth int) {
 	}
 }
 
-// stopAt starts a node that freezes at a point, and thaws it when it has been declared dead.
+// stopAt starts a node that freezes at a point, and thaws it when it has been marked dead.
 func (c *chaos) stopAt(ctx context.Context, n *node, point string, nth int) {
 	if err := c.renew(n, fmt.Sprintf("%s:stop,nth=%d", point, nth)); err != nil {
 		c.trouble(err)

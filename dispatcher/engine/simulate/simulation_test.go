@@ -197,7 +197,7 @@ func (w *world) happen(r *rand.Rand) {
 		at = ""
 	}
 	rate := r.Int64N(300)
-	// Half of them are over before the node is declared dead.
+	// Half of them are over before the node is marked dead.
 	lasts := time.Duration(r.ExpFloat64() * float64(18*time.Hour))
 	back := time.Duration(r.ExpFloat64() * float64(20*time.Minute))
 	switch store := n.store; {

@@ -27,7 +27,7 @@ type record struct {
 	advances      []advance
 	grants        []grant
 	heartbeats    []heartbeat
-	// deadAfter is how long after its last heartbeat a node is declared dead.
+	// deadAfter is how long after its last heartbeat a node is marked dead.
 	deadAfter time.Duration
 	drain     time.Duration // how long a node that is told to end waits for what is in flight
 	// recovery is the longest time, while any node lives, until the runs of a dead one go on.
