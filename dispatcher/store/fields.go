@@ -147,10 +147,25 @@ type converted[T, V any] struct {
 }
 
 // Scan and Value convert a column to and from what it points to.
+// The poll scans every due trigger, so the usual forms skip sql.Null, which costs several allocations.
 func (c converted[T, V]) Scan(src any) error {
-	var v sql.Null[V]
-	err := v.Scan(src)
-	*c.at = c.from(v.V)
+	var v V
+	switch usual := src.(type) {
+	case nil:
+		*c.at = c.from(v)
+		return nil
+	case V:
+		*c.at = c.from(usual)
+		return nil
+	case int64:
+		if pointer, ok := any(&usual).(V); ok {
+			*c.at = c.from(pointer)
+			return nil
+		}
+	}
+	var other sql.Null[V]
+	err := other.Scan(src)
+	*c.at = c.from(other.V)
 	return err
 }
 
