@@ -12,7 +12,7 @@ import (
 // job in runs_live. Once they may ask again, their node is 0.
 const waitingNode = -1
 
-// holders are the nodes that live runs can be of: nobody, anyone who waits for a slot, and those in
+// holders are the values of node that a live run can have: nobody, waiting for a slot, and the nodes in
 // the table, dead ones too.
 const holders = `SELECT 0 AS id UNION ALL SELECT -1 UNION ALL SELECT id FROM nodes`
 
