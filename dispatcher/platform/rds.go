@@ -27,7 +27,7 @@ type RDSTokens struct {
 }
 
 // rdsHost matches the names of RDS servers, which hold their region. The name of a global database holds none.
-var rdsHost = regexp.MustCompile(`\.([a-z]{2}(?:-[a-z]+)+-\d+)\.rds\.amazonaws\.com(?:\.cn)?\.?$`)
+var rdsHost = regexp.MustCompile(`\.(?:rds\.)?([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.rds)?\.amazonaws\.com(?:\.cn)?\.?$`)
 
 // Token returns a new token by which user logs in at a server. The region is that in the name of the server, or
 // else that of the AWS configuration: a token for another region is refused. Errors hold nothing of a token or a

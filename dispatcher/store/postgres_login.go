@@ -93,7 +93,8 @@ func (l Login) enter(ctx context.Context, config *pgx.ConnConfig) error {
 			at := net.JoinHostPort(s.Host, strconv.Itoa(int(s.Port)))
 			return &loginError{fmt.Errorf("password of %s at %s: %w", config.User, at, err)}
 		}
-		passwords[i], differ = password, differ || password != passwords[0]
+		passwords[i] = password
+		differ = differ || password != passwords[0]
 	}
 	config.Password = passwords[0]
 	if differ {
@@ -117,7 +118,13 @@ func passwordByServer(config *pgx.ConnConfig, all []*pgconn.FallbackConfig, pass
 		}
 	}
 	config.TLSConfig, config.Fallbacks = all[0].TLSConfig, all[1:]
-	config.AfterNetConnect = func(_ context.Context, config *pgconn.Config, conn net.Conn) (net.Conn, error) {
+	config.AfterNetConnect = func(ctx context.Context, config *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		// The driver would leave the handshake to its first message.
+		if encrypted, ok := conn.(*tls.Conn); ok {
+			if err := encrypted.HandshakeContext(ctx); err != nil {
+				return conn, err
+			}
+		}
 		config.Password = reached
 		return conn, nil
 	}
