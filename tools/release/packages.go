@@ -23,9 +23,8 @@ const (
 	maintainer = "The Carillon Authors <carillon-dev@users.noreply.github.com>"
 	homepage   = "https://github.com/carillon-dev/carillon"
 	summary    = "call webhooks and Lambda functions on schedule"
-	// The lines after the first are the long description of both formats.
-	description = summary + `
-A Carillon node calls the targets of jobs when their triggers are due, and
+	// description is wrapped as both formats show it.
+	description = `A Carillon node calls the targets of jobs when their triggers are due, and
 keeps a record of every fire. Jobs are declared in Terraform or OpenTofu.
 
 One node needs no more than this package: it stores its data in SQLite. Over
@@ -58,7 +57,13 @@ func (r *release) pack(format string, p platform, binary string) error {
 	if err != nil {
 		return err
 	}
-	info := nfpm.WithDefaults(r.packageInfo(format, p, contents))
+	info := r.packageInfo(format, p, contents)
+	if format == "rpm" {
+		if info.Changelog, err = r.rpmChangelog(); err != nil {
+			return err
+		}
+	}
+	info = nfpm.WithDefaults(info)
 	return r.create(r.packageName(format, p), func(w io.Writer) error { return packager.Package(info, w) })
 }
 
@@ -79,8 +84,8 @@ func (r *release) packageInfo(format string, p platform, contents files.Contents
 		Name: "carillon", Arch: p.arch, Platform: p.os,
 		Version: version, Prerelease: prerelease, VersionSchema: "none",
 		Section: "admin", Priority: "optional", Maintainer: maintainer, Vendor: "The Carillon Authors",
-		Homepage: homepage, Description: description,
-		MTime: r.created, DisableGlobbing: true,
+		Homepage: homepage,
+		MTime:    r.created, DisableGlobbing: true,
 		Overridables: nfpm.Overridables{
 			Contents: contents,
 			Depends:  []string{"ca-certificates"},
@@ -89,11 +94,13 @@ func (r *release) packageInfo(format string, p platform, contents files.Contents
 	script := func(name string) string { return r.packaging(filepath.Join(format, name)) }
 	if format == "deb" {
 		info.Scripts = nfpm.Scripts{PostInstall: script("postinst"), PreRemove: script("prerm"), PostRemove: script("postrm")}
+		info.Description = summary + "\n" + description
 		info.Deb.Compression = "xz"
 		return info
 	}
 	info.Scripts = nfpm.Scripts{PostInstall: script("post"), PreRemove: script("preun"), PostRemove: script("postun")}
-	info.Release, info.License = "1", "Apache-2.0" // a .deb names its licence in the file copyright
+	info.Description, info.License = description, "Apache-2.0" // a .deb names its licence in the file copyright
+	info.Release = "1"
 	info.RPM.Summary, info.RPM.Packager, info.RPM.Group = strings.ToUpper(summary[:1])+summary[1:], maintainer, "System/Daemons"
 	info.RPM.BuildHost = "localhost" // not the machine that builds
 	info.RPM.Compression = "zstd"
@@ -118,6 +125,7 @@ func (r *release) packageContents(format, binary string) (files.Contents, error)
 		return nil, err
 	}
 	const doc = "/usr/share/doc/carillon/"
+	documentation := map[string]string{"deb": files.TypeFile, "rpm": files.TypeRPMDoc}[format]
 	contents := files.Contents{
 		entry(binary, "/usr/bin/carillon", files.TypeFile, 0o755),
 		entry(r.packaging("carillon.service"), "/usr/lib/systemd/system/carillon.service", files.TypeFile, 0o644),
@@ -125,10 +133,10 @@ func (r *release) packageContents(format, binary string) (files.Contents, error)
 		entry("", "/etc/carillon", files.TypeDir, 0o755),
 		entry("", "/etc/carillon/credentials", files.TypeDir, 0o700),
 		entry(r.packaging("carillon.env"), "/etc/carillon/carillon.env", files.TypeConfigNoReplace, 0o640),
-		entry(man, "/usr/share/man/man1/carillon.1.gz", files.TypeFile, 0o644),
+		entry(man, "/usr/share/man/man1/carillon.1.gz", documentation, 0o644),
 		entry("", doc, files.TypeDir, 0o755),
-		entry(r.packaging("README"), doc+"README", files.TypeFile, 0o644),
-		entry(filepath.Join(r.root, "NOTICE"), doc+"NOTICE", files.TypeFile, 0o644),
+		entry(r.packaging("README"), doc+"README", documentation, 0o644),
+		entry(filepath.Join(r.root, "NOTICE"), doc+"NOTICE", documentation, 0o644),
 	}
 	if format == "rpm" {
 		return append(contents,
@@ -154,15 +162,25 @@ func entry(source, destination, kind string, mode os.FileMode) *files.Content {
 	}
 }
 
-// debianChangelog writes what Debian wants to know of this version: that there is one, and where its changes are.
+// changes is all that the changelog of a package says: it knows one version, and where its changes are.
+const changes = "See " + homepage + "/blob/main/CHANGELOG.md."
+
+// debianChangelog writes the changelog of a .deb, and returns its path.
 func (r *release) debianChangelog() (string, error) {
 	version, prerelease := r.packageVersion()
 	if prerelease != "" {
 		version += "~" + prerelease
 	}
-	text := fmt.Sprintf("carillon (%s) stable; urgency=medium\n\n  * See %s/blob/main/CHANGELOG.md.\n\n -- %s  %s\n",
-		version, homepage, maintainer, r.created.Format(time.RFC1123Z))
-	return r.gzipped("changelog.gz", text)
+	return r.gzipped("changelog.gz", fmt.Sprintf("carillon (%s) stable; urgency=medium\n\n  * %s\n\n -- %s  %s\n",
+		version, changes, maintainer, r.created.Format(time.RFC1123Z)))
+}
+
+// rpmChangelog writes the changelog of an .rpm as nfpm reads it, and returns its path.
+func (r *release) rpmChangelog() (string, error) {
+	path := filepath.Join(r.work, "changelog.yaml")
+	entry := fmt.Sprintf("- semver: %s\n  date: %s\n  packager: %s\n  changes:\n    - note: %s\n",
+		r.version+"-1", r.created.Format(time.RFC3339), maintainer, changes)
+	return path, os.WriteFile(path, []byte(entry), 0o644)
 }
 
 // commandRow is a row of the table of commands in docs/reference/cli.md.
