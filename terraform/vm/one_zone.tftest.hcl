@@ -34,6 +34,7 @@ run "two_zones" {
 }
 
 run "one_zone_is_enough_for_development" {
+  command = plan
   variables {
     development = true
     min_size    = 1

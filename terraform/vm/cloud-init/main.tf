@@ -109,7 +109,8 @@ locals {
     var.log_agent == null ? null : { path = "/etc/carillon/cloudwatch-agent.json", permissions = "0644", content = local.agent_config },
   ] : f if f != null])
 
-  cloud_config = "#cloud-config\n${yamlencode({
+  # JSON is YAML, and leaves no doubt about types and quotes.
+  cloud_config = "#cloud-config\n${jsonencode({
     package_update = var.install_debian_packages
     packages       = var.install_debian_packages ? ["awscli", "ca-certificates", "curl", "jq", "logrotate"] : []
     write_files    = local.files
