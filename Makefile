@@ -109,6 +109,11 @@ zones:
 bench: bin/carillon-bench
 	@tools/bench.sh bin/carillon-bench $(ARGS)
 
+## size: what one node carries in the processor and memory of a small task; as root, some 20 minutes
+.PHONY: size
+size: bin/carillon bin/carillon-bench
+	@tools/bench.sh bin/carillon-bench size --node $(CURDIR)/bin/carillon $(ARGS)
+
 ## bench-go: Go's benchmarks of schedules and calendars; BENCH=regexp picks, BENCHTIME=10s steadies
 .PHONY: bench-go
 bench-go:
