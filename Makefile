@@ -75,6 +75,11 @@ test: $(GOTESTSUM)
 	@tools/postgres.sh
 	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && $(RUNTESTS) $(PKGS)
 
+## manifests: check examples/kubernetes against the types of Kubernetes and the program
+.PHONY: manifests
+manifests:
+	@go -C tools/k8s test -count=1 ./...
+
 ## test-race: the same under the race detector; PKGS=./dispatcher/store/... narrows it
 .PHONY: test-race
 test-race: ATONCE = -p 2 -parallel 3
