@@ -1,5 +1,6 @@
-// Package platform is what a node has to do with the machine that it runs on, and only there: the tokens by
-// which it logs in to Amazon RDS, and the memory that its container may use.
+// Package platform is what a node says to and learns from the machine it runs on: its service manager,
+// its container, its cloud.
 //
-// It knows nothing of jobs and databases. The command connects it with the rest.
+// Nothing here decides what fires or when. Each part is a small client of one interface of the
+// platform, written against its documentation, and a node works the same without it.
 package platform

@@ -29,6 +29,7 @@ type serveCommand struct {
 	poolFlags
 	hostFlags
 	logFlags
+	emfFlag
 	checkFlag
 }
 
@@ -38,7 +39,7 @@ func (s *serveCommand) Validate() error {
 	_, certificate := s.certificate()
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		keys, certificate, s.memberFlags.check(),
+		keys, certificate, s.memberFlags.check(), s.emfFlag.check(),
 	)
 }
 
@@ -69,7 +70,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
 		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
-		listen: s.Listen, certificate: certificate, log: log, engine: options,
+		listen: s.Listen, certificate: certificate, log: log, engine: options, signals: s.signals(ctx, sink, log),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})
 }

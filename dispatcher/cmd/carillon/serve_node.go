@@ -36,6 +36,7 @@ type nodeOptions struct {
 	engine      engine.Options
 	target      invoke.Options
 	log         *slog.Logger
+	signals     nodeSignals // what it tells the machine that it runs on
 	// ready is called with the address of the API once it responds; may be nil.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
 }
@@ -89,6 +90,8 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 			_ = database.Close() // it is no longer in use
 		}
 	}()
+	signals := startSignals(ctx, &o, registry)
+	defer signals.end()
 	group, running := errgroup.WithContext(context.WithoutCancel(ctx))
 	stopping, stop := context.WithCancel(ctx)
 	defer stop()
@@ -103,6 +106,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		defer closeServer(running, server)
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
+			signals.node.Store(node)
 			handler.set(api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
 				if ctx.Err() != nil {
 					return errors.New("the node is shutting down")
