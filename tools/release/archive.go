@@ -23,11 +23,10 @@ type file struct {
 // archives packs the programs for each platform, with the documents that belong to them.
 func (r *release) archives(ctx context.Context) error {
 	for _, p := range r.builds() {
-		programs := []program{carillonProgram()}
-		if p.os == "linux" { // where nodes run, and so where people measure
-			programs = append(programs, benchProgram())
-		}
-		for _, prog := range programs {
+		for _, prog := range r.programs(p) {
+			if prog == r.providerProgram() {
+				continue // its archive is a zip, as Terraform wants it
+			}
 			if err := r.archive(ctx, p, prog); err != nil {
 				return err
 			}
@@ -36,13 +35,18 @@ func (r *release) archives(ctx context.Context) error {
 	return nil
 }
 
+// archiveName is the name of a program's archive, without its ending.
+func (r *release) archiveName(p platform, prog program) string {
+	return fmt.Sprintf("%s_%s_%s_%s", prog.title(), r.version, p.os, p.arch)
+}
+
 // archive packs one program as NAME_VERSION_OS_ARCH.tar.gz, in a directory of that name.
 func (r *release) archive(ctx context.Context, p platform, prog program) error {
 	binary, err := r.binary(ctx, p, prog)
 	if err != nil {
 		return err
 	}
-	dir := fmt.Sprintf("%s_%s_%s_%s", prog.name, r.version, p.os, p.arch)
+	dir := r.archiveName(p, prog)
 	files := []file{{dir + "/" + prog.name, binary, 0o755}}
 	for _, name := range []string{"LICENSE", "NOTICE", "README.md", "CHANGELOG.md"} {
 		files = append(files, file{dir + "/" + name, filepath.Join(r.root, name), 0o644})
@@ -50,13 +54,18 @@ func (r *release) archive(ctx context.Context, p platform, prog program) error {
 	return r.create(dir+".tar.gz", func(w io.Writer) error { return writeTarGz(w, r.created, files) })
 }
 
-// writeTarGz packs files, which belong to root, all of the same time.
+// writeTarGz packs files as writeTar does, and compresses them.
 func writeTarGz(w io.Writer, modified time.Time, files []file) error {
 	zw, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
-	tw := tar.NewWriter(zw)
+	return errors.Join(writeTar(zw, modified, files), zw.Close())
+}
+
+// writeTar packs files, which belong to root, all of the same time.
+func writeTar(w io.Writer, modified time.Time, files []file) error {
+	tw := tar.NewWriter(w)
 	for _, f := range files {
 		data, err := os.ReadFile(f.path)
 		if err != nil {
@@ -71,7 +80,7 @@ func writeTarGz(w io.Writer, modified time.Time, files []file) error {
 			return err
 		}
 	}
-	return errors.Join(tw.Close(), zw.Close())
+	return tw.Close()
 }
 
 // writeZip packs files.

@@ -6,10 +6,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // program is one of the programs that a release holds.
 type program struct{ name, pkg string }
+
+// title is the name without a version.
+func (p program) title() string {
+	title, _, _ := strings.Cut(p.name, "_v")
+	return title
+}
 
 func carillonProgram() program { return program{"carillon", "./dispatcher/cmd/carillon"} }
 
@@ -18,6 +25,14 @@ func benchProgram() program { return program{"carillon-bench", "./test/bench"} }
 // providerProgram is named as Terraform wants the program in a provider's archive.
 func (r *release) providerProgram() program {
 	return program{"terraform-provider-carillon_v" + r.version, "./provider/cmd/terraform-provider-carillon"}
+}
+
+// programs returns what is built for a platform. The benchmark is for Linux, where nodes run.
+func (r *release) programs(p platform) []program {
+	if p.os == "linux" {
+		return []program{carillonProgram(), benchProgram(), r.providerProgram()}
+	}
+	return []program{carillonProgram(), r.providerProgram()}
 }
 
 // binary returns the path of a program for a platform. The first call builds it.

@@ -5,8 +5,10 @@
 //	snapshot  all of it: archives, packages, provider, image, bills of materials and SHA256SUMS
 //	notes     print the section of CHANGELOG.md, or say why this version cannot be released
 //	mirror    the tree of the repository from which the Terraform registry serves the provider
+//	sign      sign the sums of the provider with gpg
+//	push      push dist/image to the repository that -repository names
 //
-// Two runs over one commit with one Go version give the same bytes.
+// "make release-snapshot" is all that a person needs; the workflow of a release runs the others as well. Two runs over one commit with one Go version give the same bytes.
 package main
 
 import (
@@ -33,7 +35,7 @@ func main() {
 	}
 }
 
-const usage = "write: release image|packages|snapshot|notes|mirror -version VERSION"
+const usage = "write: release image|packages|snapshot|notes|mirror|sign|push -version VERSION"
 
 // run executes one command line.
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -50,6 +52,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.root, "root", "../..", "the root of the repository")
 	flags.StringVar(&o.dist, "dist", "", "where to write (default: dist in the root)")
 	flags.StringVar(&o.platforms, "platforms", "", "such as linux/amd64,linux/arm64 (default: all that the command builds)")
+	flags.StringVar(&o.repository, "repository", "", "of push: where to, such as ghcr.io/carillon-dev/carillon")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -71,6 +74,8 @@ func commands() map[string]func(*release, context.Context) error {
 		"snapshot": (*release).snapshot,
 		"notes":    (*release).notes,
 		"mirror":   (*release).mirror,
+		"sign":     (*release).sign,
+		"push":     (*release).push,
 	}
 }
 
@@ -80,7 +85,7 @@ func (r *release) snapshot(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		r.archives, r.providerArchives, r.packages, r.image, r.billsOfMaterials, r.checksums,
+		r.archives, r.providerArchives, r.packages, r.image, r.imageArchive, r.billsOfMaterials, r.mirror, r.checksums,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -18,20 +18,17 @@ var manifest string
 // registries are the hosts under which Terraform and OpenTofu look for a provider without a host in its address.
 func registries() []string { return []string{"registry.terraform.io", "registry.opentofu.org"} }
 
-// providerPrefix begins the name of every file of the provider.
-func (r *release) providerPrefix() string { return "terraform-provider-carillon_" + r.version }
-
 // providerArchives packs the provider as the registry wants it: one zip a platform, the manifest, and sums of
 // its own. mirror/ holds the same zips as "terraform init" reads them from a filesystem_mirror.
 func (r *release) providerArchives(ctx context.Context) error {
-	prog, prefix := r.providerProgram(), r.providerPrefix()
+	prog := r.providerProgram()
 	var sums strings.Builder
 	for _, p := range r.builds() {
 		binary, err := r.binary(ctx, p, prog)
 		if err != nil {
 			return err
 		}
-		name := fmt.Sprintf("%s_%s_%s.zip", prefix, p.os, p.arch)
+		name := r.archiveName(p, prog) + ".zip"
 		hash := sha256.New()
 		pack := func(w io.Writer) error {
 			return writeZip(io.MultiWriter(w, hash), r.created, []file{{prog.name, binary, 0o755}})
@@ -47,6 +44,7 @@ func (r *release) providerArchives(ctx context.Context) error {
 			}
 		}
 	}
+	prefix := prog.title() + "_" + r.version
 	name := prefix + "_manifest.json"
 	fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256([]byte(manifest)), name)
 	if err := r.create(name, text(manifest)); err != nil {

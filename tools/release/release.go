@@ -17,7 +17,7 @@ import (
 
 // options are the flags of every command.
 type options struct {
-	version, root, dist, platforms string
+	version, root, dist, platforms, repository string
 }
 
 // release is one run of a command.
@@ -28,6 +28,7 @@ type release struct {
 	created    time.Time  // of the commit: the clock must not change the bytes
 	platforms  []platform // empty: all that a command builds
 	work       string     // the programs that were built, each once
+	repository string     // of push
 	out        io.Writer
 }
 
@@ -48,7 +49,7 @@ func newRelease(ctx context.Context, o options, out io.Writer) (*release, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &release{root: root, dist: filepath.Join(root, "dist"), version: o.version, out: out}
+	r := &release{root: root, dist: filepath.Join(root, "dist"), version: o.version, repository: o.repository, out: out}
 	if o.dist != "" {
 		if r.dist, err = filepath.Abs(o.dist); err != nil {
 			return nil, err
