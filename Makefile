@@ -160,10 +160,24 @@ docs:
 	go test -count=1 -run 'Pages' ./provider -update
 	go test -count=1 -run 'PageShows|HotStatements' ./dispatcher/store -update
 
-## release-snapshot: archives and checksums of this tree for linux and darwin, in dist/
+# PLATFORMS=linux/amd64 builds for these only.
+RELEASE = go -C tools/release run .
+BUILDFOR = -version '$(VERSION)' $(if $(PLATFORMS),-platforms $(PLATFORMS))
+
+## image: the container image for amd64 and arm64 as an OCI layout, in dist/image; needs no Docker
+.PHONY: image
+image:
+	@$(RELEASE) image $(BUILDFOR)
+
+## packages: .deb and .rpm for amd64 and arm64, in dist/
+.PHONY: packages
+packages:
+	@$(RELEASE) packages $(BUILDFOR)
+
+## release-snapshot: all that a release holds, of this tree, in dist/
 .PHONY: release-snapshot
 release-snapshot:
-	go -C tools/release run . -version '$(VERSION)'
+	@$(RELEASE) snapshot $(BUILDFOR)
 
 ## tools: install the pinned linter and test runner into .cache/
 .PHONY: tools

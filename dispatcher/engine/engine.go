@@ -28,6 +28,7 @@ type Engine struct {
 	pool     *pool.Pool[runDetail]
 	tokens   *tokens
 	metrics  *metrics
+	progress progress
 	definitions
 	gates
 	outcomes
@@ -74,7 +75,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	o := options.withDefaults()
 	e := &Engine{
 		store: store, invoker: invoker, opts: o, log: o.Logger,
-		clock: newClock(store), fleet: newFleet(o.DeadAfter), tokens: newTokens(),
+		clock: newClock(store), fleet: newFleet(o.DeadAfter), tokens: newTokens(), progress: progress{loops: map[string]loopProgress{}},
 		definitions: definitions{jobs: newJobCache(store), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000)},
 		gates: gates{
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
@@ -103,6 +104,9 @@ func (e *Engine) Run(ctx context.Context) {
 		}
 		e.logIf(ctx, "start", err)
 		sleep(ctx, jittered(pause))
+	}
+	if e.opts.OnStarted != nil {
+		e.opts.OnStarted(e.fleet.id())
 	}
 	// Heartbeats and records must go on while attempts in flight finish.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))

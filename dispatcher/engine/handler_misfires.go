@@ -75,6 +75,7 @@ func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error
 // node that finds a trigger after a crash in between goes on from there.
 func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) (runs []*heldRun, drawn []dispatcher.Token) {
 	for len(missed) > 0 {
+		turned(ctx)
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: e.tokens.draw()}
 		drawn = append(drawn, batch.Token)
 		ranges, schedules := map[int64]*dispatcher.MissedRange{}, map[int64]*schedule.Schedule{}

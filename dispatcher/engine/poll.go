@@ -63,6 +63,7 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func
 	planned := 0
 	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: until, Now: now, Limit: pageSize}
 	for e.fleet.active() {
+		turned(ctx)
 		page, err := e.store.Due(ctx, query)
 		if err != nil || len(page) == 0 {
 			return planned, err
@@ -92,6 +93,7 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func
 // listenLoop turns notifications into wake-ups. If they fail, the poll still finds everything, later.
 func (e *Engine) listenLoop(ctx context.Context) {
 	e.every(ctx, "listen", time.Second, nil, func(ctx context.Context, _ time.Time) error {
+		rests(ctx)
 		return e.store.Listen(ctx, func(notification dispatcher.Notification) {
 			if run, err := dispatcher.ParseRunKey(notification.Run); err == nil {
 				e.pool.Cancel(run)

@@ -49,6 +49,11 @@ func TestMain(m *testing.M) {
 			}
 		}
 		binaries = dir
+		// The settings of this machine are not those of the tests.
+		if err := os.Setenv(envFileVariable, ""); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}())
 }

@@ -68,6 +68,7 @@ func main() {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, c console) int {
+	unreadable, fileErr := loadEnvFile()
 	var commands cli
 	exited := -1
 	parser, err := kong.New(&commands,
@@ -86,7 +87,13 @@ func run(ctx context.Context, args []string, c console) int {
 	if exited >= 0 {
 		return exited // --help
 	}
+	if fileErr != nil && (err != nil || parsed.Command() != "version") {
+		return fail(c, &usageError{errors.Join(fileErr, err)})
+	}
 	if err != nil {
+		if unreadable != "" {
+			err = fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
+		}
 		return fail(c, &usageError{err})
 	}
 	if err := parsed.Run(); err != nil {
