@@ -29,6 +29,8 @@ type Engine struct {
 	tokens   *tokens
 	metrics  *metrics
 	progress progress
+	overdue  overdue
+	upcoming upcoming
 	definitions
 	gates
 	outcomes
@@ -120,7 +122,7 @@ func (e *Engine) Run(ctx context.Context) {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run} {
+	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run, e.usageLoop} {
 		recording.Go(func() { loop(life) })
 	}
 	e.pool.Start(life)
