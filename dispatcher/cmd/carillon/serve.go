@@ -28,6 +28,7 @@ type serveCommand struct {
 	intervalFlags
 	poolFlags
 	hostFlags
+	protectionFlag
 	logFlags
 }
 
@@ -37,7 +38,7 @@ func (s *serveCommand) Validate() error {
 	_, certificate := s.certificate()
 	return errors.Join(
 		s.databaseFlag.check(), s.notifyFlag.check(s.Database), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		keys, certificate, s.memberFlags.check(),
+		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(),
 	)
 }
 
@@ -64,7 +65,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
 		database: s.Database, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
-		listen: s.Listen, certificate: certificate, log: log, engine: options,
+		listen: s.Listen, certificate: certificate, log: log, engine: options, ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})
 }

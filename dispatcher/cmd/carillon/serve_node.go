@@ -36,6 +36,7 @@ type nodeOptions struct {
 	engine      engine.Options
 	target      invoke.Options
 	log         *slog.Logger
+	ecsAgent    string // of the task to protect; empty: none
 	// ready is called with the address of the API once it responds; may be nil.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
 }
@@ -136,9 +137,11 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 		apiAddresses(listen), databaseAddresses(ctx, o.database), databaseAddresses(ctx, o.notify))
 	invoker := invoke.New(o.target)
 	o.engine.Metrics = registry
+	endProtection := o.protect(ctx, registry)
 	node := engine.New(s, invoker, o.engine)
 	opened(s, node)
 	node.Run(ctx)
+	endProtection()
 	invoker.Close()
 	return nil
 }
