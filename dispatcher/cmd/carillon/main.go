@@ -33,6 +33,7 @@ type cli struct {
 	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
 	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
+	Doctor   doctorCommand   `cmd:"" help:"Check what a node needs: database, rights, schema, clock, secrets, egress, AWS. Takes the flags of serve."`
 	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Probe    probeCommand    `cmd:"" help:"Ask the node on this machine whether it is alive or ready."`
 	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
