@@ -2,14 +2,14 @@
 
 VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v*' --dirty 2>/dev/null)),0.0.0-dev)
 
-GOLANGCI_VERSION  := v2.15.0
-GOTESTSUM_VERSION := v1.13.0
+GOLANGCI_VERSION   := v2.15.0
+GOTESTSUM_VERSION  := v1.13.0
 ACTIONLINT_VERSION := v1.7.12
 
 # One directory per version: a new version is a new path, so no old tool is ever run.
-CACHE     := $(CURDIR)/.cache
-GOLANGCI  := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
-GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+CACHE      := $(CURDIR)/.cache
+GOLANGCI   := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+GOTESTSUM  := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 ACTIONLINT := $(CACHE)/actionlint-$(ACTIONLINT_VERSION)/actionlint
 
 # Only the race detector needs cgo. It is off for all other targets, so that building, testing and linting share
@@ -30,7 +30,7 @@ BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 # see their changes. Most tests wait for other processes, so more of them run at once than there are processors;
 # under the race detector they keep the processors busy.
 ATONCE   = -p 4 -parallel 6
-RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- \
+RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg --raw-command -- tools/test.sh \
 	-count=1 -timeout 10m $(ATONCE) $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
@@ -76,9 +76,11 @@ lambda-sample:
 test: $(GOTESTSUM)
 	@tools/postgres.sh
 	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && $(RUNTESTS) $(PKGS)
-ifeq ($(PKGS),./...)
-	@cd tools/release && $(RUNTESTS) ./...
-endif
+
+## manifests: check examples/kubernetes against the types of Kubernetes and the program
+.PHONY: manifests
+manifests:
+	@go -C tools/k8s test -count=1 ./...
 
 ## test-race: the same under the race detector; PKGS=./dispatcher/store/... narrows it
 .PHONY: test-race
@@ -116,6 +118,11 @@ zones:
 .PHONY: bench
 bench: bin/carillon-bench
 	@tools/bench.sh bin/carillon-bench $(ARGS)
+
+## size: what one node carries in the processor and memory of a small task; as root, some 20 minutes
+.PHONY: size
+size: bin/carillon bin/carillon-bench
+	@tools/bench.sh bin/carillon-bench size --node $(CURDIR)/bin/carillon $(ARGS)
 
 ## bench-go: Go's benchmarks of schedules and calendars; BENCH=regexp picks, BENCHTIME=10s steadies
 .PHONY: bench-go

@@ -15,6 +15,7 @@ import (
 // ended without this node's knowledge. A notification wakes it at once.
 func (e *Engine) adoptLoop(ctx context.Context) {
 	e.every(ctx, "adopt", e.opts.Handler, e.wakeAdopt, func(ctx context.Context, now time.Time) error {
+		e.letNewerAdopt(ctx, 1)
 		return errors.Join(e.adopt(ctx), e.scheduleNext(ctx, nil, now))
 	})
 }
@@ -98,6 +99,7 @@ func (e *Engine) refresh(ctx context.Context, held []dispatcher.HeldRun) {
 // for catching up. The reservation is empty if the node may not claim.
 func (e *Engine) waitForRoom(ctx context.Context, limit int, late bool) pool.Reservation {
 	for ctx.Err() == nil && e.fleet.active() {
+		turned(ctx)
 		if room := e.pool.Reserve(limit, late); room.Places > 0 {
 			return room
 		}

@@ -34,6 +34,7 @@ type cli struct {
 	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
 	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
+	Probe    probeCommand    `cmd:"" help:"Ask the node on this machine whether it is alive or ready."`
 	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
 	Explain  explainCommand  `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
 	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
@@ -68,6 +69,7 @@ func main() {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, c console) int {
+	unreadable, fileErr := loadEnvFile()
 	var commands cli
 	exited := -1
 	parser, err := kong.New(&commands,
@@ -86,7 +88,13 @@ func run(ctx context.Context, args []string, c console) int {
 	if exited >= 0 {
 		return exited // --help
 	}
+	if fileErr != nil && (err != nil || parsed.Command() != "version") {
+		return fail(c, &usageError{errors.Join(fileErr, err)})
+	}
 	if err != nil {
+		if unreadable != "" {
+			err = fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
+		}
 		return fail(c, &usageError{err})
 	}
 	if err := parsed.Run(); err != nil {
