@@ -71,6 +71,8 @@ func main() {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, c console) int {
 	unreadable, fileErr := loadEnvFile()
+	found, credentialErr := loadCredentials()
+	fileErr = errors.Join(fileErr, credentialErr)
 	var commands cli
 	exited := -1
 	parser, err := kong.New(&commands,
@@ -93,6 +95,7 @@ func run(ctx context.Context, args []string, c console) int {
 		return fail(c, &usageError{errors.Join(fileErr, err)})
 	}
 	if err != nil {
+		err = explainCredentials(err, found)
 		if unreadable != "" {
 			err = fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
 		}
