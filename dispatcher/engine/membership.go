@@ -12,7 +12,7 @@ import (
 
 // fleet is what a node knows of itself and of the other nodes.
 type fleet struct {
-	deadAfter time.Duration
+	deadAfter, drain time.Duration
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID
@@ -20,14 +20,17 @@ type fleet struct {
 	rolledBack    bool                 // the database lost commits, and no operator has resolved it
 	operatorState dispatcher.NodeState // the state that an operator set, apart from that
 	live          []dispatcher.Node
-	leaseUntil    time.Time // local, monotonic
-	onTime        int       // heartbeats in a row
-	lastHeartbeat time.Time // local
-	failing       bool      // the latest heartbeat did not reach the database
-	heartbeatAt   time.Time // the same by the database's clock
+	yielding      map[dispatcher.NodeID]bool // those of live that leave long attempts to newer nodes
+	leaseUntil    time.Time                  // local, monotonic
+	onTime        int                        // heartbeats in a row
+	lastHeartbeat time.Time                  // local
+	failing       bool                       // the latest heartbeat did not reach the database
+	heartbeatAt   time.Time                  // the same by the database's clock
 }
 
-func newFleet(deadAfter time.Duration) *fleet { return &fleet{deadAfter: deadAfter} }
+func newFleet(deadAfter, drain time.Duration) *fleet {
+	return &fleet{deadAfter: deadAfter, drain: drain}
+}
 
 func (f *fleet) id() dispatcher.NodeID {
 	f.mu.RLock()
@@ -40,6 +43,7 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.node, f.state, f.operatorState, f.rolledBack, f.live = id, state, state, false, nil
+	f.yielding = nil
 	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, sent, time.Time{}, false
 	f.leaseUntil = f.leaseFrom(sent)
 }
@@ -58,7 +62,7 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	defer f.mu.Unlock()
 	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
 	f.state, f.rolledBack, f.live = b.State, b.RolledBack, b.Live
-	f.operatorState = b.OperatorState
+	f.operatorState, f.yielding = b.OperatorState, yielding(b.Live)
 	f.leaseUntil = f.leaseFrom(sent)
 	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
 	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
@@ -143,14 +147,24 @@ func (f *fleet) wanted() dispatcher.NodeState {
 func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
 
 // rank returns how many live nodes are preferred over this one to fire a trigger: those that may and
-// have a higher hash of node and trigger. When nodes come or go, only their share moves.
+// have a higher hash of node and trigger. When nodes come or go, only their share moves. For long
+// attempts, nodes that yield come after those that don't; see yielding.
 func (f *fleet) rank(trigger dispatcher.DueTrigger) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	own, rank := mix(uint64(trigger.ID), uint64(f.node)), 0
+	long, rank := trigger.Timeout > f.drain, 0
+	place := func(node dispatcher.NodeID) (yields bool, hash uint64) {
+		return long && f.yielding[node], mix(uint64(trigger.ID), uint64(node))
+	}
+	yields, own := place(f.node)
 	for i := range f.live {
 		other := &f.live[i]
-		if other.ID != f.node && mix(uint64(trigger.ID), uint64(other.ID)) > own && other.Serves(trigger.AppID, trigger.NodeLabels) {
+		otherYields, hash := place(other.ID)
+		before := hash > own
+		if otherYields != yields {
+			before = yields
+		}
+		if other.ID != f.node && before && other.Serves(trigger.AppID, trigger.NodeLabels) {
 			rank++
 		}
 	}
@@ -227,5 +241,6 @@ func (e *Engine) report() dispatcher.NodeReport {
 	return dispatcher.NodeReport{
 		InFlight: e.pool.Held(), Fires: fires, Lag: dispatcher.Duration(lag.Round(time.Millisecond)),
 		ClockOffset: dispatcher.Duration(e.clock.offset().Round(time.Millisecond)),
+		LongSince:   e.long.since(e.clock.now()),
 	}
 }

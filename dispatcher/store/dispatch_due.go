@@ -85,8 +85,8 @@ func (s *store) Upcoming(ctx context.Context, apps []string, until time.Time, li
 func (t triggerRow) due() dispatcher.DueTrigger {
 	return dispatcher.DueTrigger{
 		ID: t.id, JobID: t.jobID, AppID: t.appID, Revision: t.revision, CalendarRevision: t.calendars,
-		NodeLabels: dispatcher.ParseLabels(t.nodeLabels),
-		Spec:       t.Spec("", t.AnchorAt), Calendar: t.Calendar,
+		NodeLabels: dispatcher.ParseLabels(t.nodeLabels), Timeout: t.timeout.Std(),
+		Spec: t.Spec("", t.AnchorAt), Calendar: t.Calendar,
 		MisfireAfter: t.MisfireAfter.Std(), MisfirePolicy: t.MisfirePolicy, CatchUpWindow: t.CatchUpWindow.Std(),
 		PrevFireTime: zeroable(t.PrevFireTime), NextFireTime: zeroable(t.NextFireTime), DueAt: zeroable(t.DueAt),
 	}
