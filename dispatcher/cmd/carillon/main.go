@@ -30,19 +30,20 @@ const (
 
 // cli is the command line; kong fills it from flags and the environment.
 type cli struct {
-	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
-	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
-	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
-	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
-	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
-	Explain  explainCommand  `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
-	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
-	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
-	Rollback rollbackCommand `cmd:"" help:"Resume after a restore or failover lost committed data."`
-	Runs     runCommand      `cmd:"" name:"run" help:"Show a run."`
-	Secret   secretCommand   `cmd:"" help:"Create and replace the keys of stored secrets."`
-	Slot     slotCommand     `cmd:"" help:"List the runs that hold a concurrency slot."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
+	Serve     serveCommand     `cmd:"" help:"Run a dispatcher node with its HTTP API."`
+	Migrate   migrateCommand   `cmd:"" help:"Update the database schema."`
+	Token     tokenCommand     `cmd:"" help:"Create, list and delete API tokens."`
+	Dev       devCommand       `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
+	Schedule  scheduleCommand  `cmd:"" help:"Work with schedule expressions."`
+	Explain   explainCommand   `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
+	Verify    verifyCommand    `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
+	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
+	Rollback  rollbackCommand  `cmd:"" help:"Resume after a restore or failover lost committed data."`
+	Lifecycle lifecycleCommand `cmd:"" help:"Stop a node before its machine ends."`
+	Runs      runCommand       `cmd:"" name:"run" help:"Show a run."`
+	Secret    secretCommand    `cmd:"" help:"Create and replace the keys of stored secrets."`
+	Slot      slotCommand      `cmd:"" help:"List the runs that hold a concurrency slot."`
+	Version   versionCommand   `cmd:"" help:"Print the version."`
 }
 
 // console is input and output of a command.
