@@ -75,6 +75,11 @@ test: $(GOTESTSUM)
 	@tools/postgres.sh
 	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && $(RUNTESTS) $(PKGS)
 
+## manifests: check examples/kubernetes against the types of Kubernetes and the program
+.PHONY: manifests
+manifests:
+	@go -C tools/k8s test -count=1 ./...
+
 ## test-race: the same under the race detector; PKGS=./dispatcher/store/... narrows it
 .PHONY: test-race
 test-race: ATONCE = -p 2 -parallel 3
@@ -108,6 +113,11 @@ zones:
 .PHONY: bench
 bench: bin/carillon-bench
 	@tools/bench.sh bin/carillon-bench $(ARGS)
+
+## size: what one node carries in the processor and memory of a small task; as root, some 20 minutes
+.PHONY: size
+size: bin/carillon bin/carillon-bench
+	@tools/bench.sh bin/carillon-bench size --node $(CURDIR)/bin/carillon $(ARGS)
 
 ## bench-go: Go's benchmarks of schedules and calendars; BENCH=regexp picks, BENCHTIME=10s steadies
 .PHONY: bench-go
@@ -150,10 +160,24 @@ docs:
 	go test -count=1 -run 'Pages' ./provider -update
 	go test -count=1 -run 'PageShows|HotStatements' ./dispatcher/store -update
 
-## release-snapshot: archives and checksums of this tree for linux and darwin, in dist/
+# PLATFORMS=linux/amd64 builds for these only.
+RELEASE = go -C tools/release run .
+BUILDFOR = -version '$(VERSION)' $(if $(PLATFORMS),-platforms $(PLATFORMS))
+
+## image: the container image for amd64 and arm64 as an OCI layout, in dist/image; needs no Docker
+.PHONY: image
+image:
+	@$(RELEASE) image $(BUILDFOR)
+
+## packages: .deb and .rpm for amd64 and arm64, in dist/
+.PHONY: packages
+packages:
+	@$(RELEASE) packages $(BUILDFOR)
+
+## release-snapshot: all that a release holds, of this tree, in dist/
 .PHONY: release-snapshot
 release-snapshot:
-	go -C tools/release run . -version '$(VERSION)'
+	@$(RELEASE) snapshot $(BUILDFOR)
 
 ## tools: install the pinned linter and test runner into .cache/
 .PHONY: tools

@@ -5,7 +5,7 @@ set -euo pipefail
 bench=$(realpath "$1")
 shift
 if [ -n "${DATABASE_URL:-}" ]; then
-	exec "$bench" --database "$DATABASE_URL" "$@"
+	exec "$bench" "$@"
 fi
 "$(dirname "$0")/postgres.sh"
 initdb=$(command -v initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' | sort -V | tail -1)
@@ -26,4 +26,4 @@ trap cleanup EXIT
 "${as[@]}" "$initdb" -D "$dir/data" -U carillon -A trust >/dev/null
 "${as[@]}" "$bin/pg_ctl" -D "$dir/data" -w -l "$dir/log" start \
 	-o "-k $dir -c listen_addresses= -c max_connections=200 -c shared_buffers=1GB -c max_wal_size=4GB" >/dev/null
-"$bench" --database "postgres:///postgres?host=$dir&user=carillon" "$@"
+CARILLON_DATABASE="postgres:///postgres?host=$dir&user=carillon" "$bench" "$@"

@@ -111,8 +111,9 @@ func (e *Engine) checkLease(ctx context.Context, a *attempt) result {
 // node that adopts the run records it as lost.
 func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	late := -e.clock.until(a.run.Due)
-	e.metrics.load.began(late)
-	if a.run.Kind == dispatcher.KindSchedule && a.run.Attempt == 1 {
+	first := a.run.Kind == dispatcher.KindSchedule && a.run.Attempt == 1
+	e.metrics.load.began(late, first)
+	if first {
 		e.metrics.lateness.Observe(late.Seconds())
 	}
 	a.outcome = e.invoker.Invoke(ctx, a.call)

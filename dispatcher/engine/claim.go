@@ -10,21 +10,27 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
+// claimPause is the longest time that the claim loop rests.
+const claimPause = time.Minute
+
 // claimLoop sleeps until the head of the timeline is nearly due, and claims: a lone fire at once,
 // under load as many as fill a batch or come within half of the claim lead.
 func (e *Engine) claimLoop(ctx context.Context) {
+	ctx, end := e.progress.watch(ctx, "claim", claimPause)
+	defer end()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		turned(ctx)
 		if tried := e.claimOnce(ctx, e.clock.now()); tried > 0 {
 			if tried < e.opts.Batch {
 				e.waitForBatch(ctx, timer)
 			}
 			continue
 		}
-		wait := time.Hour // only a change of the timeline, or room in the pool, ends it earlier
+		wait := claimPause // only a change of the timeline, or room in the pool, ends it earlier
 		if head, ok := e.timeline.head(); ok {
-			wait = e.clock.until(head.Add(-e.opts.Lead))
+			wait = min(wait, e.clock.until(head.Add(-e.opts.Lead)))
 		}
 		if !e.fleet.active() {
 			wait = leasePause
@@ -172,6 +178,7 @@ func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token di
 	// A shutdown does not end it at once, because the runs that were won should be handed back.
 	asking := context.WithoutCancel(ctx)
 	for tries, pause := range pauses() {
+		turned(ctx)
 		if ctx.Err() != nil && tries >= 3 {
 			break // the node leaves without the runs, and other nodes adopt them
 		}

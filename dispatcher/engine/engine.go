@@ -28,6 +28,9 @@ type Engine struct {
 	pool     *pool.Pool[runDetail]
 	tokens   *tokens
 	metrics  *metrics
+	progress progress
+	overdue  overdue
+	upcoming upcoming
 	definitions
 	gates
 	outcomes
@@ -76,6 +79,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e := &Engine{
 		store: store, invoker: invoker, opts: o, log: o.Logger,
 		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain), tokens: newTokens(),
+		progress:    progress{loops: map[string]loopProgress{}},
 		definitions: definitions{jobs: newJobCache(store), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000)},
 		gates: gates{
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
@@ -105,6 +109,9 @@ func (e *Engine) Run(ctx context.Context) {
 		e.logIf(ctx, "start", err)
 		sleep(ctx, jittered(pause))
 	}
+	if e.opts.OnStarted != nil {
+		e.opts.OnStarted(e.fleet.id())
+	}
 	// Heartbeats and records must go on while attempts in flight finish.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -117,7 +124,7 @@ func (e *Engine) Run(ctx context.Context) {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run} {
+	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run, e.usageLoop} {
 		recording.Go(func() { loop(life) })
 	}
 	e.pool.Start(life)

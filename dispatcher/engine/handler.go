@@ -17,6 +17,8 @@ const handlerPage = 1000
 // that the rounds of nodes that started together drift apart. The first round is the node's
 // start-up: it settles what happened while no node ran.
 func (e *Engine) handlerLoop(ctx context.Context) {
+	ctx, end := e.progress.watch(ctx, "handler", e.opts.Handler+e.opts.Handler/10)
+	defer end()
 	for ctx.Err() == nil {
 		begun := time.Now()
 		if err := e.handleOnce(ctx, e.clock.now()); ctx.Err() == nil {
@@ -41,7 +43,9 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaim},
 		{"roll up job states", e.rollUpStates},
+		{"count upcoming fires", e.countUpcoming},
 	} {
+		turned(ctx)
 		if err := step.do(ctx, now); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
 		}
@@ -63,6 +67,7 @@ func (e *Engine) withLocks(ctx context.Context, names []string, do func(ctx cont
 	if err != nil || len(locks) == 0 {
 		return err
 	}
+	turned(ctx)
 	failpoint.Hit(failpoint.LockTaken)
 	won := make([]string, len(locks))
 	for i, lock := range locks {
@@ -73,6 +78,7 @@ func (e *Engine) withLocks(ctx context.Context, names []string, do func(ctx cont
 	timer := time.AfterFunc(time.Until(e.fleet.leaseFrom(sent)), func() { end(errLockExpired) })
 	defer timer.Stop()
 	err = do(within, won)
+	turned(ctx)
 	failpoint.Hit(failpoint.BeforeUnlock)
 	if errors.Is(context.Cause(within), errLockExpired) {
 		e.log.InfoContext(ctx, "lock expired; the next round goes on", "node", e.fleet.id().String(), "locks", len(locks))
@@ -110,6 +116,7 @@ func (e *Engine) markDeadNodes(ctx context.Context, _ time.Time) error {
 // takeOver ends the runs of dead nodes that may have been sent and must not be repeated, and passes
 // the slots of dead nodes on. The adopt loop takes their other runs.
 func (e *Engine) takeOver(ctx context.Context) error {
+	turned(ctx)
 	lost, err := e.store.FailLostRuns(ctx, time.Time{})
 	if err != nil {
 		return fmt.Errorf("fail begun runs of dead nodes: %w", err)
@@ -139,6 +146,7 @@ func (e *Engine) handleRollback(ctx context.Context, _ time.Time) error {
 	return e.withLock(ctx, dispatcher.LockRollback, func(ctx context.Context) error {
 		triggers, runs := 0, 0
 		for after, more := int64(0), true; more; {
+			turned(ctx)
 			done, err := e.store.SkipRolledBack(ctx, after, handlerPage, time.Time{})
 			if err != nil {
 				return err
@@ -162,6 +170,7 @@ func (e *Engine) rescheduleForZones(ctx context.Context, _ time.Time) error {
 	return e.withLock(ctx, dispatcher.LockZones, func(ctx context.Context) error {
 		moved := 0
 		for after, more := int64(0), true; more; {
+			turned(ctx)
 			done, err := e.store.RescheduleForZones(ctx, after, handlerPage, time.Time{})
 			if err != nil {
 				return err
@@ -181,6 +190,7 @@ const rollUpPages = 5
 func (e *Engine) rollUpStates(ctx context.Context, _ time.Time) error {
 	return e.withLock(ctx, dispatcher.LockStates, func(ctx context.Context) error {
 		for range rollUpPages {
+			turned(ctx)
 			rolled, err := e.store.RollUp(ctx, e.rolledTo, handlerPage)
 			if err != nil {
 				return err

@@ -99,6 +99,7 @@ func (e *Engine) refresh(ctx context.Context, held []dispatcher.HeldRun) {
 // for catching up. The reservation is empty if the node may not claim.
 func (e *Engine) waitForRoom(ctx context.Context, limit int, late bool) pool.Reservation {
 	for ctx.Err() == nil && e.fleet.active() {
+		turned(ctx)
 		if room := e.pool.Reserve(limit, late); room.Places > 0 {
 			return room
 		}

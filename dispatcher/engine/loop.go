@@ -10,13 +10,16 @@ import (
 )
 
 // every calls step at once, then at each interval or wake, until ctx ends, but not more often than
-// the shortest pause. It logs a step's error; the next call is the retry.
+// the shortest pause. It logs a step's error; the next call is the retry. Each call is progress.
 func (e *Engine) every(
 	ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, step func(context.Context, time.Time) error,
 ) {
+	ctx, end := e.progress.watch(ctx, name, interval)
+	defer end()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
+		turned(ctx)
 		pause := shortestPause
 		if err := step(ctx, e.clock.now()); err != nil && ctx.Err() == nil {
 			e.logIf(ctx, name, err)
@@ -49,6 +52,7 @@ func untilAnswered(ctx context.Context, log *slog.Logger, step string, count int
 		if ctx.Err() != nil {
 			return false
 		}
+		turned(ctx)
 		err := ask()
 		if err == nil {
 			return true

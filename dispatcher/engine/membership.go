@@ -24,6 +24,7 @@ type fleet struct {
 	leaseUntil    time.Time                  // local, monotonic
 	onTime        int                        // heartbeats in a row
 	lastHeartbeat time.Time                  // local
+	failing       bool                       // the latest heartbeat did not reach the database
 	heartbeatAt   time.Time                  // the same by the database's clock
 }
 
@@ -43,7 +44,7 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 	defer f.mu.Unlock()
 	f.node, f.state, f.operatorState, f.rolledBack, f.live = id, state, state, false, nil
 	f.yielding = nil
-	f.onTime, f.lastHeartbeat, f.heartbeatAt = 0, sent, time.Time{}
+	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, sent, time.Time{}, false
 	f.leaseUntil = f.leaseFrom(sent)
 }
 
@@ -73,7 +74,7 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	} else {
 		f.onTime = 0
 	}
-	f.lastHeartbeat, f.heartbeatAt = sent, b.At
+	f.lastHeartbeat, f.heartbeatAt, f.failing = sent, b.At, false
 	return activated
 }
 
@@ -90,6 +91,32 @@ func (f *fleet) leased() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return time.Now().Before(f.leaseUntil)
+}
+
+// heartbeatFailed notes that a heartbeat did not reach the database.
+func (f *fleet) heartbeatFailed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failing = true
+}
+
+// heartbeatPatience is more than a heartbeat that succeeds takes.
+const heartbeatPatience = 10 * time.Second
+
+// reachable reports whether the latest heartbeat reached the database, and one did so within an
+// interval and a patience: a heartbeat that hangs has no result.
+func (f *fleet) reachable(interval time.Duration) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return !f.failing && time.Since(f.lastHeartbeat) < interval+heartbeatPatience
+}
+
+// claims reports whether the node claims fires, or would if its lease had not run out because the
+// database is unreachable.
+func (f *fleet) claims() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.state == dispatcher.NodeActive
 }
 
 // active reports whether the node may claim.
@@ -173,7 +200,11 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 
 func (e *Engine) heartbeatLoop(ctx context.Context) {
 	e.every(ctx, "heartbeat", e.opts.Heartbeat, nil, func(ctx context.Context, _ time.Time) error {
-		return e.heartbeatOnce(ctx)
+		err := e.heartbeatOnce(ctx)
+		if err != nil {
+			e.fleet.heartbeatFailed()
+		}
+		return err
 	})
 }
 

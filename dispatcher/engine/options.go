@@ -62,6 +62,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics is where the engine registers its metrics; default a registry of its own.
 	Metrics prometheus.Registerer
+	// OnStarted is called once, when the node has registered and begins to dispatch; nil: nothing.
+	OnStarted func(dispatcher.NodeID)
 	// OnOutcome is called at the end of every attempt, from the attempt's goroutine; nil: nothing.
 	OnOutcome func(dispatcher.Call, dispatcher.Outcome)
 }

@@ -87,6 +87,7 @@ func (e *unreadError) Unwrap() error { return e.error }
 
 // quarantine stops a trigger that cannot be evaluated, with the reason.
 func (e *Engine) quarantine(ctx context.Context, trigger dispatcher.DueTrigger, reason error) {
+	turned(ctx)
 	e.log.WarnContext(ctx, "trigger quarantined", "trigger_id", trigger.ID, "err", reason)
 	e.logIf(ctx, "quarantine trigger", e.store.Quarantine(ctx, trigger.ID, trigger.Revision, reason.Error()))
 }

@@ -1,6 +1,6 @@
-// Package platform is what a node says to, and learns from, the machine that it runs on: the ECS agent of its
-// task, the metadata service of its instance, the service manager.
+// Package platform is what a node says to and learns from the machine it runs on: its service manager,
+// its container, its cloud.
 //
-// It imports nothing of ours but the domain, and only cmd imports it. The engine declares what it needs of a
-// machine, and cmd gives it the type from here that does it.
+// Nothing here decides what fires or when. Each part is a small client of one interface of the
+// platform, written against its documentation, and a node works the same without it.
 package platform

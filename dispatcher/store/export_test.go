@@ -225,3 +225,11 @@ func PostgresPlan(ctx context.Context, s dispatcher.Store, statement string, arg
 	})
 	return plan.String(), err
 }
+
+// CheckFileSystem is checkFileSystem.
+func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
+	return checkFileSystem(path, kind)
+}
+
+// FileSystem is fileSystem.
+func FileSystem(dir string) (uint32, error) { return fileSystem(dir) }

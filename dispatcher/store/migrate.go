@@ -24,11 +24,15 @@ import (
 
 // Migrate brings the schema of a database up to date. Any number of nodes may call it at the
 // same time. The error is ErrSchemaTooNew if a newer version has migrated the database.
-func Migrate(ctx context.Context, database string) error {
+func Migrate(ctx context.Context, database string) error { return MigrateAs(ctx, database, Login{}) }
+
+// MigrateAs is Migrate for a database whose login is not in its URL.
+func MigrateAs(ctx context.Context, database string, login Login) error {
 	a, err := parse(database)
 	if err != nil {
 		return err
 	}
+	a.login = login
 	if err := migrate(ctx, a); err != nil {
 		return fmt.Errorf("migrate database %s: %w", a, err)
 	}
@@ -98,9 +102,10 @@ func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, 
 		return nil, nil, nil, err
 	}
 	nameNothing(config.ConnConfig) // for the few statements of a migration it is not worth to ask whether that is needed
-	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.PgConn().Exec(ctx, scriptLocks).Close()
-	}))
+	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionBeforeConnect(config.BeforeConnect),
+		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
+			return conn.PgConn().Exec(ctx, scriptLocks).Close()
+		}))
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLockTimeout(200*time.Millisecond, 1500),
 		// Who starts after a node that was killed in the middle waits for the end of its lease.

@@ -49,14 +49,14 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	} else if !strings.Contains(a.url, "pool_max_conns") {
 		config.MaxConns = 8
 	}
-	pooled, err := suitPooler(ctx, config.ConnConfig)
+	pooled, err := suitPooler(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	p := &postgres{notify: config.Copy()}
 	p.rollbacks = &rollbackDetector{database: p}
 	if o.Notify != "" {
-		if p.notify, err = poolConfig(address{url: o.Notify}); err != nil {
+		if p.notify, err = poolConfig(address{url: o.Notify, login: a.login}); err != nil {
 			return nil, fmt.Errorf("where notifications are heard: %w", err)
 		}
 	}
@@ -90,10 +90,14 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 }
 
 func poolConfig(a address) (*pgxpool.Config, error) {
+	a.url = a.login.withTLS(a.url)
 	config, err := pgxpool.ParseConfig(a.url)
 	if err != nil {
 		// The message of ParseConfig may hold the URL.
 		return nil, errors.New("its URL cannot be read; write it as postgres://user:password@host:5432/name")
+	}
+	if err := a.login.trust(a, config.ConnConfig); err != nil {
+		return nil, err
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
@@ -102,20 +106,23 @@ func poolConfig(a address) (*pgxpool.Config, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"
 	}
 	withKeepAlive(config)
-	config.BeforeConnect = rereadFiles(a)
+	config.BeforeConnect = beforeConnect(a)
 	return config, nil
 }
 
-// rereadFiles reads the files that a URL names again for each connection: passwords that are tokens,
-// and certificates, last for hours only.
-func rereadFiles(a address) func(context.Context, *pgx.ConnConfig) error {
-	return func(_ context.Context, config *pgx.ConnConfig) error {
+// beforeConnect reads the files that a URL names again for each connection, and gets its password: passwords
+// that are tokens, and certificates, last for hours only.
+func beforeConnect(a address) func(context.Context, *pgx.ConnConfig) error {
+	return func(ctx context.Context, config *pgx.ConnConfig) error {
 		now, err := pgxpool.ParseConfig(a.url)
 		if err != nil {
 			return errors.New("files that the database's URL names cannot be read any more") // the message of ParseConfig may hold the URL
 		}
+		if err := a.login.trust(a, now.ConnConfig); err != nil {
+			return err
+		}
 		config.Password, config.TLSConfig, config.Fallbacks = now.ConnConfig.Password, now.ConnConfig.TLSConfig, now.ConnConfig.Fallbacks
-		return nil
+		return a.login.enter(ctx, config)
 	}
 }
 
@@ -217,11 +224,7 @@ func (p *postgres) sendNotification(ctx context.Context, tx *sql.Tx, notificatio
 func (p *postgres) committed([]dispatcher.Notification) {}
 
 func (p *postgres) listen(ctx context.Context, notification func(dispatcher.Notification)) error {
-	config := p.notify.ConnConfig.Copy()
-	if err := p.notify.BeforeConnect(ctx, config); err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := connect(ctx, p.notify)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

@@ -7,8 +7,9 @@ import (
 
 // address is where a database is. Printing it never shows a password.
 type address struct {
-	url  string // PostgreSQL
-	path string // SQLite
+	url   string // PostgreSQL
+	path  string // SQLite
+	login Login
 }
 
 // parse reads postgres://…, postgresql://… or sqlite:PATH.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A pooler in transaction mode lends a connection to a server for one transaction. What a session
@@ -15,10 +16,10 @@ import (
 
 // suitPooler tells whether a database is reached through a pooler, and has connections prepare no
 // statement by name then.
-func suitPooler(ctx context.Context, config *pgx.ConnConfig) (pooled bool, err error) {
+func suitPooler(ctx context.Context, config *pgxpool.Config) (pooled bool, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := connect(ctx, config)
 	if err != nil {
 		return false, err
 	}
@@ -29,9 +30,18 @@ func suitPooler(ctx context.Context, config *pgx.ConnConfig) (pooled bool, err e
 		return false, errors.Join(fmt.Errorf("look for a pooler: %w", err), conn.Close(ctx))
 	}
 	if pooled = server != conn.PgConn().PID(); pooled {
-		nameNothing(config)
+		nameNothing(config.ConnConfig)
 	}
 	return pooled, conn.Close(ctx)
+}
+
+// connect makes a connection outside the pool.
+func connect(ctx context.Context, pool *pgxpool.Config) (*pgx.Conn, error) {
+	config := pool.ConnConfig.Copy()
+	if err := pool.BeforeConnect(ctx, config); err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, config)
 }
 
 // checkedFor is how long what check has found holds behind a pooler.

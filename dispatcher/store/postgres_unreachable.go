@@ -41,7 +41,8 @@ func Unreachable(err error) bool {
 	// A net.Error would not do: the errors of system calls are such, also those of files.
 	var network *net.OpError
 	var connect *pgconn.ConnectError
-	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded) ||
+	var login *loginError
+	return errors.As(err, &network) || errors.As(err, &connect) || errors.As(err, &login) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, io.ErrUnexpectedEOF)
 }
 

@@ -21,6 +21,8 @@ type Options struct {
 	// Notify is the URL by which notifications are heard, where that of the database leads to a
 	// pooler which loses them; empty: that of the database.
 	Notify string
+	// Login is how connections to PostgreSQL log in, those for notifications too.
+	Login Login
 	// Keys encrypt the values of secrets; nil: none can be stored.
 	Keys *seal.Keys
 	// AlongsideNode is for tools that manage tokens or nodes: it opens a SQLite database that a node
@@ -63,6 +65,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err != nil {
 		return nil, err
 	}
+	a.login = o.Login
 	var s *store
 	if a.path != "" {
 		s, err = openSQLite(ctx, a, o)

@@ -39,7 +39,9 @@ const description = `Measures Carillon side by side with the limits of this mach
 
 For PostgreSQL, everything happens in a new schema with a random name; for SQLite, in a new directory next to the
 database file. Both are removed at the end. Nodes that use the same PostgreSQL server share its capacity, so do not
-run them while you measure.`
+run them while you measure.
+
+"carillon-bench size" measures what one node carries in the processor and memory of a small task; see its --help.`
 
 // databaseFlag says which database is measured.
 type databaseFlag struct {
@@ -77,8 +79,12 @@ func main() {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	var command any = &measureCommand{}
-	if len(args) > 0 && args[0] == asNode {
+	switch {
+	case len(args) == 0:
+	case args[0] == asNode:
 		command, args = &asNodeCommand{}, args[1:]
+	case args[0] == "size":
+		command, args = &sizeCommand{}, args[1:]
 	}
 	exited := -1
 	parser := kong.Must(command,
@@ -86,6 +92,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 		kong.Vars{"version": "carillon-bench " + version, "peer": peerHelp},
 		kong.Exit(func(code int) { exited = code }),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(in, (*io.Reader)(nil)), kong.BindTo(out, (*io.Writer)(nil)),
+		kong.Bind(&progress{errs}),
 	)
 	parsed, err := parser.Parse(args)
 	switch {

@@ -16,11 +16,11 @@ const later = 6 * time.Hour
 // multiply declares one job with one trigger, and copies both in the database: a million jobs
 // through the API would take minutes. The copies have the ids that follow from their names, so
 // they cannot be told from declared ones. In the order of their rows they are due at random.
-func (b *bench) multiply(ctx context.Context, app string, triggers int) error {
+func (b *bench) multiply(ctx context.Context, app string, triggers int, target func(int) dispatcher.Target) error {
 	start := nextSecond(later)
 	schedule := dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", scalePeriod), StartAt: &start}
 	d := declaration{
-		app: app, triggers: 1, perJob: 1, target: to("http://127.0.0.1"),
+		app: app, triggers: 1, perJob: 1, target: target,
 		schedule: func(int, time.Time) dispatcher.Schedule { return schedule },
 	}
 	if err := declare(ctx, b.database, d); err != nil {

@@ -94,6 +94,11 @@ func (r *receiver) notedBefore(end time.Time) []note {
 	return slices.DeleteFunc(slices.Clone(r.notes), func(n note) bool { return !n.due.Before(end) })
 }
 
+// notedBetween returns the requests that were due from an instant on and before another, as they arrived.
+func (r *receiver) notedBetween(from, until time.Time) []note {
+	return slices.DeleteFunc(r.notedBefore(until), func(n note) bool { return n.due.Before(from) })
+}
+
 // latenciesOf returns how late requests were.
 func latenciesOf(notes []note) latencies {
 	l := make(latencies, len(notes))

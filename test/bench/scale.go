@@ -28,7 +28,7 @@ func (b *bench) scale(ctx context.Context) error {
 
 func (b *bench) scaleOf(ctx context.Context, triggers int, idle bool) (err error) {
 	app := fmt.Sprintf("scale-%d", triggers)
-	if err := b.multiply(ctx, app, triggers); err != nil {
+	if err := b.multiply(ctx, app, triggers, to("http://127.0.0.1")); err != nil {
 		return err
 	}
 	const starting, window = 3 * time.Second, 6 * time.Second // the poll reads what is due that soon

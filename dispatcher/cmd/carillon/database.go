@@ -2,26 +2,35 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
 // databaseFlag is the database of definitions and ledger.
 type databaseFlag struct {
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" required:"" placeholder:"URL" help:"Database: postgres://user@host/name, or sqlite:PATH for a single node."`
+	loginFlags
 }
 
-// check refuses any value but a database URL. The message never shows a password.
-func (f databaseFlag) check() error {
+// Validate refuses any value but a database URL, and logins that do not fit it. The message never shows a
+// password. It holds for all commands that have this flag.
+func (f databaseFlag) Validate() error {
 	if file, ok := strings.CutPrefix(f.Database, "sqlite:"); ok && file != "" || isPostgres(f.Database) {
-		return nil
+		return f.loginFlags.check(databaseName, f.Database)
 	}
-	return fmt.Errorf("--database (CARILLON_DATABASE): %s is not postgres://user@host/name or sqlite:PATH", maskPassword(f.Database))
+	if f.Database == "" {
+		return errors.New(databaseName + ": is required; set postgres://user@host/name, or sqlite:PATH for a single node")
+	}
+	return fmt.Errorf(databaseName+": %s is not postgres://user@host/name or sqlite:PATH", maskPassword(f.Database))
 }
 
 func isPostgres(database string) bool {
@@ -83,18 +92,26 @@ func maskPairs(database, otherwise string) string {
 	return dispatcher.Echo(strings.Join(fields, " "))
 }
 
-// openDatabase opens a database for a command of the operator; nodes may use it at the same time.
-func openDatabase(ctx context.Context, database string) (dispatcher.Store, error) {
-	s, err := store.Open(ctx, database, store.Options{AlongsideNode: true})
+// open opens the database for a command of the operator; nodes may use it at the same time. The keys may be nil.
+func (f databaseFlag) open(ctx context.Context, keys *seal.Keys) (dispatcher.Store, error) {
+	s, err := store.Open(ctx, f.Database, store.Options{AlongsideNode: true, Login: f.login(), Keys: keys})
 	if err != nil {
-		return nil, databaseError(database, err)
+		return nil, f.wrap(err)
 	}
 	return s, nil
 }
 
+// migrate updates the schema.
+func (f databaseFlag) migrate(ctx context.Context) error {
+	if err := store.MigrateAs(ctx, f.Database, f.login()); err != nil {
+		return f.wrap(err)
+	}
+	return nil
+}
+
 // in calls do with the database, opened for a command of the operator.
 func (f databaseFlag) in(ctx context.Context, do func(dispatcher.Store) error) error {
-	s, err := openDatabase(ctx, f.Database)
+	s, err := f.open(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -109,9 +126,15 @@ func newTable(c console, titles string) *tabwriter.Writer {
 	return table
 }
 
-// databaseError names the flag and the database of an error.
-func databaseError(database string, err error) error {
-	return &usageError{fmt.Errorf("--database (CARILLON_DATABASE) %s: %w", maskPassword(database), err)}
+// wrap names the flag and the database of an error, and says what RDS wants of a user that it refuses.
+func (f databaseFlag) wrap(err error) error {
+	err = fmt.Errorf(databaseName+" %s: %w", maskPassword(f.Database), err)
+	var refused *pgconn.PgError
+	if f.DatabaseAuth == rdsIAM && errors.As(err, &refused) && strings.HasPrefix(refused.Code, "28") {
+		err = fmt.Errorf("%w; rds-iam needs IAM authentication enabled on the database, GRANT rds_iam to its user, "+
+			"and rds-db:connect for that user in the role of this machine", err)
+	}
+	return &usageError{err}
 }
 
 // migrateCommand updates the schema of a database.
@@ -119,13 +142,10 @@ type migrateCommand struct {
 	databaseFlag
 }
 
-// Validate checks the database's URL.
-func (m *migrateCommand) Validate() error { return m.check() }
-
 // Run migrates. Several processes may do so at once, and repeatedly.
 func (m *migrateCommand) Run(ctx context.Context, c console) error {
-	if err := store.Migrate(ctx, m.Database); err != nil {
-		return databaseError(m.Database, err)
+	if err := m.migrate(ctx); err != nil {
+		return err
 	}
 	_, err := fmt.Fprintln(c.out, "the schema is up to date")
 	return err

@@ -90,7 +90,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	database := "sqlite:" + filepath.Join(d.Dir, "carillon.db")
 	out.say("data in %s, log in %s", d.Dir, logFile.Name())
 	err = serveNode(ctx, nodeOptions{
-		database: database, keys: keys, migrate: true, listen: address, log: log,
+		database: databaseFlag{Database: database}, keys: keys, migrate: true, listen: address, log: log,
 		engine: engine.Options{Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, OnOutcome: out.fire},
 		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: invoke.Egress{Loopback: true}},
 		ready: func(ctx context.Context, s dispatcher.Store, address string) {

@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 )
 
-// lifecycleCommand are agents that stop a node in time.
-type lifecycleCommand struct {
+// machineCommand are agents that stop a node before its machine ends.
+type machineCommand struct {
 	EC2 lifecycleEC2Command `cmd:"" name:"ec2" help:"Stop the node of this EC2 instance before its autoscaling group or EC2 ends it."`
 }
 

@@ -30,20 +30,21 @@ const (
 
 // cli is the command line; kong fills it from flags and the environment.
 type cli struct {
-	Serve     serveCommand     `cmd:"" help:"Run a dispatcher node with its HTTP API."`
-	Migrate   migrateCommand   `cmd:"" help:"Update the database schema."`
-	Token     tokenCommand     `cmd:"" help:"Create, list and delete API tokens."`
-	Dev       devCommand       `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
-	Schedule  scheduleCommand  `cmd:"" help:"Work with schedule expressions."`
-	Explain   explainCommand   `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
-	Verify    verifyCommand    `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
-	Node      nodeCommand      `cmd:"" help:"List, pause and resume the nodes of a database."`
-	Rollback  rollbackCommand  `cmd:"" help:"Resume after a restore or failover lost committed data."`
-	Lifecycle lifecycleCommand `cmd:"" help:"Stop a node before its machine ends."`
-	Runs      runCommand       `cmd:"" name:"run" help:"Show a run."`
-	Secret    secretCommand    `cmd:"" help:"Create and replace the keys of stored secrets."`
-	Slot      slotCommand      `cmd:"" help:"List the runs that hold a concurrency slot."`
-	Version   versionCommand   `cmd:"" help:"Print the version."`
+	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
+	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
+	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
+	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
+	Probe    probeCommand    `cmd:"" help:"Ask the node on this machine whether it is alive or ready."`
+	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
+	Explain  explainCommand  `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
+	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
+	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
+	Rollback rollbackCommand `cmd:"" help:"Resume after a restore or failover lost committed data."`
+	Machine  machineCommand  `cmd:"" name:"lifecycle" help:"Stop a node before its machine ends."`
+	Runs     runCommand      `cmd:"" name:"run" help:"Show a run."`
+	Secret   secretCommand   `cmd:"" help:"Create and replace the keys of stored secrets."`
+	Slot     slotCommand     `cmd:"" help:"List the runs that hold a concurrency slot."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 // console is input and output of a command.
@@ -69,6 +70,7 @@ func main() {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, c console) int {
+	unreadable, fileErr := loadEnvFile()
 	var commands cli
 	exited := -1
 	parser, err := kong.New(&commands,
@@ -87,7 +89,13 @@ func run(ctx context.Context, args []string, c console) int {
 	if exited >= 0 {
 		return exited // --help
 	}
+	if fileErr != nil && (err != nil || parsed.Command() != "version") {
+		return fail(c, &usageError{errors.Join(fileErr, err)})
+	}
 	if err != nil {
+		if unreadable != "" {
+			err = fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
+		}
 		return fail(c, &usageError{err})
 	}
 	if err := parsed.Run(); err != nil {

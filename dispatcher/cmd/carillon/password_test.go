@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/carillon-dev/carillon/test/postgres"
@@ -11,11 +13,31 @@ import (
 // A password that is changed where it is kept is used from the next connection on.
 func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 	t.Parallel()
+	for name, tt := range map[string]struct {
+		entry string // in the file, of a password
+		login func(file string) (parameter, variable string)
+	}{
+		"passfile in the URL": {"*:*:carillon:carillon:%s\n", func(file string) (parameter, variable string) {
+			return "&passfile=" + file, "CARILLON_DATABASE_PASSWORD_FILE="
+		}},
+		"--database-password-file": {"%s\r\n", func(file string) (parameter, variable string) {
+			return "", "CARILLON_DATABASE_PASSWORD_FILE=" + file
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testRotation(t, tt.entry, tt.login)
+		})
+	}
+}
+
+func testRotation(t *testing.T, entry string, login func(file string) (parameter, variable string)) {
+	t.Helper()
 	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
 	file := filepath.Join(t.TempDir(), "passwords")
 	change := func(password string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("*:*:carillon:carillon:"+password+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, fmt.Appendf(nil, entry, password), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		sqlIn(t, server, "postgres", `ALTER ROLE carillon PASSWORD '`+password+`'`)
@@ -25,12 +47,14 @@ func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 			filepath.Join(socketOf(t, server), "data", "pg_hba.conf")+`'`,
 		`SELECT pg_reload_conf()`)
 	change("hunter2")
-	database := "postgres://carillon@/carillon?host=" + socketOf(t, server) + "&passfile=" + file
-	if _, errs, code := carillon(t, nil, "migrate", "--database", database); code != 0 {
+	parameter, variable := login(file)
+	database := "postgres://carillon@/carillon?host=" + socketOf(t, server) + parameter
+	out, errs, code := carillon(t, []string{variable}, "token", "create", "--name=e2e", "--database", database)
+	if code != 0 {
 		t.Fatal(errs)
 	}
-	token, r := newToken(t, database), newReceiver(t, nil)
-	n := startNode(t, database, token, quick()...)
+	r := newReceiver(t, nil)
+	n := startNodeWith(t, database, strings.TrimSpace(out), []string{variable}, quick()...)
 	n.tick("rotated", r.URL)
 	r.awaitFires(t, "fires", 3)
 	change("hunter3")
@@ -39,4 +63,11 @@ func TestPasswordFileIsReadForEachConnection(t *testing.T) {
 	awaitListener(t, server, "usename = 'carillon'")
 	n.checkVerify("rotated")
 	n.terminate()
+	without := "postgres://carillon@/carillon?host=" + socketOf(t, server)
+	for password, want := range map[string]int{"hunter3": 0, "hunter2": exitUsage} {
+		out, errs, code := carillon(t, []string{"CARILLON_DATABASE_PASSWORD=" + password}, "token", "list", "--database", without)
+		if code != want || strings.Contains(out+errs+n.logs.String(), password) {
+			t.Errorf("password %s in the variable: exit %d, want %d: %s%s", password, code, want, out, errs)
+		}
+	}
 }

@@ -26,7 +26,7 @@ type runShowCommand struct {
 
 // Run prints the run, with a paragraph for each attempt.
 func (r *runShowCommand) Run(ctx context.Context, c console) error {
-	s, err := openDatabase(ctx, r.Database)
+	s, err := r.open(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,8 @@ import (
 type dstReportCommand struct {
 	Year     int    `placeholder:"YEAR" help:"Year to examine, 1970 to 2099. Default: this year."`
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Database whose triggers are examined."`
-	File     string `placeholder:"FILE" help:"File with triggers to examine instead: lines of name, dialect, expression and zone, then key=value columns as in next --batch, separated by tabs."`
+	loginFlags
+	File string `placeholder:"FILE" help:"File with triggers to examine instead: lines of name, dialect, expression and zone, then key=value columns as in next --batch, separated by tabs."`
 }
 
 // namedSpec is a trigger to examine.
@@ -70,8 +71,8 @@ func (d *dstReportCommand) triggers(ctx context.Context) (found []namedSpec, err
 	if d.File != "" {
 		return triggersOfFile(d.File)
 	}
-	database := databaseFlag{Database: d.Database}
-	if err := database.check(); err != nil {
+	database := databaseFlag{Database: d.Database, loginFlags: d.loginFlags}
+	if err := database.Validate(); err != nil {
 		return nil, &usageError{errors.Join(err, errors.New("set --database or --file"))}
 	}
 	err = database.in(ctx, func(s dispatcher.Store) error {

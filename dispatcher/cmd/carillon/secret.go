@@ -9,7 +9,6 @@ import (
 	"os"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -83,9 +82,9 @@ func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	s, err := store.Open(ctx, r.Database, store.Options{AlongsideNode: true, Keys: keys})
+	s, err := r.open(ctx, keys)
 	if err != nil {
-		return databaseError(r.Database, err)
+		return err
 	}
 	defer s.Close()
 	count, err := s.RewrapSecrets(ctx, dispatcher.Change{Actor: "command line"})

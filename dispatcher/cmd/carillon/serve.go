@@ -30,6 +30,8 @@ type serveCommand struct {
 	hostFlags
 	protectionFlag
 	logFlags
+	emfFlag
+	checkFlag
 }
 
 // Validate checks the values that no flag's type can check, all of them at once.
@@ -37,13 +39,16 @@ func (s *serveCommand) Validate() error {
 	_, keys := s.keys()
 	_, certificate := s.certificate()
 	return errors.Join(
-		s.databaseFlag.check(), s.notifyFlag.check(s.Database), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(),
+		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
+		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 	)
 }
 
 // Run serves until ctx ends, then drains.
 func (s *serveCommand) Run(ctx context.Context, c console) error {
+	if s.Check {
+		return s.report(ctx, c)
+	}
 	// A slow or broken reader of the log must neither delay nor end the node.
 	signal.Ignore(syscall.SIGPIPE)
 	sink := newLogSink()
@@ -53,6 +58,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	defer sink.flush(time.Second)
 	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
 	warnUnknownVariables(ctx, log, os.Environ())
+	limitMemory(ctx, log)
 	certificate, err := s.certificate()
 	if err != nil {
 		return &usageError{err}
@@ -64,8 +70,9 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options := s.options()
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
-		database: s.Database, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
-		listen: s.Listen, certificate: certificate, log: log, engine: options, ecsAgent: s.agent(),
+		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
+		listen: s.Listen, certificate: certificate, log: log, engine: options,
+		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})
 }
@@ -73,7 +80,9 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 // warnUnknownVariables logs each CARILLON_ variable that no flag reads. A misspelt variable would otherwise
 // silently leave a default in force.
 func warnUnknownVariables(ctx context.Context, log *slog.Logger, environment []string) {
-	known := append(variables(reflect.TypeFor[cli]()), "CARILLON_TERRAFORM")
+	known := append(slices.Concat(variableGroups(reflect.TypeFor[cli]())...), envFileVariable)
+	slices.Sort(known)
+	known = slices.Compact(known) // many commands share a flag
 	for _, pair := range environment {
 		name, _, _ := strings.Cut(pair, "=")
 		if !strings.HasPrefix(name, "CARILLON_") || slices.Contains(known, name) {
@@ -83,16 +92,16 @@ func warnUnknownVariables(ctx context.Context, log *slog.Logger, environment []s
 	}
 }
 
-// variables lists the environment variables in a command's struct tags.
-func variables(command reflect.Type) []string {
-	var names []string
+// variableGroups lists the environment variables in a command's struct tags: for each flag those that set it.
+func variableGroups(command reflect.Type) [][]string {
+	var names [][]string
 	for i := range command.NumField() {
 		field := command.Field(i)
 		if env := field.Tag.Get("env"); env != "" {
-			names = append(names, strings.Split(env, ",")...)
+			names = append(names, strings.Split(env, ","))
 		}
 		if field.Type.Kind() == reflect.Struct {
-			names = append(names, variables(field.Type)...)
+			names = append(names, variableGroups(field.Type)...)
 		}
 	}
 	return names

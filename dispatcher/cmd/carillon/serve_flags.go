@@ -22,18 +22,20 @@ type notifyFlag struct {
 }
 
 // check refuses any value but a PostgreSQL URL, and a value that nothing would use.
-func (f notifyFlag) check(database string) error {
-	const flag = "--notify-database (CARILLON_NOTIFY_DATABASE): "
+func (f notifyFlag) check(database databaseFlag) error {
+	const name = "--notify-database (CARILLON_NOTIFY_DATABASE)"
+	const flag = name + ": "
 	if f.NotifyDatabase == "" {
 		return nil
 	}
-	if !isPostgres(database) {
+	if !isPostgres(database.Database) {
 		return errors.New(flag + "only PostgreSQL is reached through a pooler; leave it out")
 	}
 	if _, err := pgconn.ParseConfig(f.NotifyDatabase); err != nil || !isPostgres(f.NotifyDatabase) {
 		return fmt.Errorf(flag+"%s cannot be read; write it as postgres://user:password@host:5432/name", maskPassword(f.NotifyDatabase))
 	}
-	return nil
+	// The connections for notifications log in the same way.
+	return database.loginFlags.checkURL(name, f.NotifyDatabase)
 }
 
 // listenFlags are address and certificate of the API.
@@ -95,7 +97,11 @@ type intervalFlags struct {
 	ClaimLead       dispatcher.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How long before its scheduled time a fire is claimed, 1ms to 1s."`
 	ShareGrace      dispatcher.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a due fire is left to its preferred node, 100ms to 60s."`
 	DrainTimeout    dispatcher.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
+	StopTimeout     dispatcher.Duration `env:"CARILLON_STOP_TIMEOUT" default:"0s" help:"When the platform kills a process after SIGTERM. --drain-timeout must be at least 5s shorter. 0s: not known."`
 }
+
+// stopMargin is the time that a node needs between the end of its drain and its own end.
+const stopMargin = 5 * time.Second
 
 func (f intervalFlags) check() error {
 	var problems []error
@@ -119,6 +125,12 @@ func (f intervalFlags) check() error {
 		problems = append(problems, fmt.Errorf(
 			"--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would count as a death",
 			f.DeadAfter, 2*f.HandlerInterval, 3*f.Heartbeat))
+	}
+	if stop := f.StopTimeout.Std(); stop < 0 || stop > 25*time.Hour {
+		problems = append(problems, fmt.Errorf("--stop-timeout: %s is not between 0s and 25h", f.StopTimeout))
+	} else if stop > 0 && f.DrainTimeout.Std() > stop-stopMargin {
+		problems = append(problems, fmt.Errorf("--drain-timeout: %s is more than --stop-timeout (%s) less %s: the platform would kill the node "+
+			"in its drain; set %s at most, or a longer --stop-timeout", f.DrainTimeout, f.StopTimeout, stopMargin, max(0, stop-stopMargin)))
 	}
 	return errors.Join(problems...)
 }

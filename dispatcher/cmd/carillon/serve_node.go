@@ -27,7 +27,7 @@ import (
 
 // nodeOptions are the parts of a node process.
 type nodeOptions struct {
-	database    string
+	database    databaseFlag
 	notify      string // source of notifications; empty: database
 	keys        *seal.Keys
 	migrate     bool
@@ -36,25 +36,27 @@ type nodeOptions struct {
 	engine      engine.Options
 	target      invoke.Options
 	log         *slog.Logger
-	ecsAgent    string // of the task to protect; empty: none
+	signals     nodeSignals // what it tells the machine that it runs on
+	ecsAgent    string      // of the task to protect; empty: none
 	// ready is called with the address of the API once it responds; may be nil.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
 }
 
 // openStore opens the database, and migrates it if wanted. Its errors name the flag.
 func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
+	login := o.database.login()
 	if o.migrate {
-		if err := store.Migrate(ctx, o.database); err != nil {
-			return nil, databaseError(o.database, err)
+		if err := store.MigrateAs(ctx, o.database.Database, login); err != nil {
+			return nil, o.database.wrap(err)
 		}
 	}
-	s, err := store.Open(ctx, o.database, store.Options{Notify: o.notify, Metrics: metrics, Keys: o.keys})
+	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node cannot send the secrets of its jobs", err)}
 	}
 	if err != nil {
-		return nil, databaseError(o.database, err)
+		return nil, o.database.wrap(err)
 	}
 	return s, nil
 }
@@ -89,6 +91,8 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 			_ = database.Close() // it is no longer in use
 		}
 	}()
+	signals := startSignals(ctx, &o, registry)
+	defer signals.end()
 	group, running := errgroup.WithContext(context.WithoutCancel(ctx))
 	stopping, stop := context.WithCancel(ctx)
 	defer stop()
@@ -103,6 +107,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		defer closeServer(running, server)
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
+			signals.node.Store(node)
 			handler.set(api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
 				if ctx.Err() != nil {
 					return errors.New("the node is shutting down")
@@ -134,7 +139,7 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 	}
 	// Only now is the database's name known to resolve.
 	o.target.Egress.Own = slices.Concat(
-		apiAddresses(listen), databaseAddresses(ctx, o.database), databaseAddresses(ctx, o.notify))
+		apiAddresses(listen), databaseAddresses(ctx, o.database.Database), databaseAddresses(ctx, o.notify))
 	invoker := invoke.New(o.target)
 	o.engine.Metrics = registry
 	endProtection := o.protect(ctx, registry)

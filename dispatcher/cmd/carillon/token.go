@@ -10,7 +10,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
-	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // tokenCommand manages the bearer tokens of the API, directly in the database, so it needs no token itself.
@@ -35,18 +34,18 @@ func (t *tokenCreateCommand) Validate() error {
 	for _, app := range t.Apps {
 		dispatcher.CheckName(&problems, "--apps", app)
 	}
-	return errors.Join(t.check(), problems.Err())
+	return errors.Join(t.databaseFlag.Validate(), problems.Err())
 }
 
 // Run creates the token.
 func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
-	s, err := openDatabase(ctx, t.Database)
+	s, err := t.open(ctx, nil)
 	if err != nil {
 		// The database may be new: the first token is often created before the first start.
-		if err := store.Migrate(ctx, t.Database); err != nil {
-			return databaseError(t.Database, err)
+		if err := t.migrate(ctx); err != nil {
+			return err
 		}
-		if s, err = openDatabase(ctx, t.Database); err != nil {
+		if s, err = t.open(ctx, nil); err != nil {
 			return err
 		}
 	}
@@ -78,9 +77,6 @@ type tokenListCommand struct {
 	databaseFlag
 }
 
-// Validate checks the database's URL.
-func (t *tokenListCommand) Validate() error { return t.check() }
-
 // Run lists the tokens.
 func (t *tokenListCommand) Run(ctx context.Context, c console) error {
 	return t.in(ctx, func(s dispatcher.Store) error {
@@ -102,9 +98,6 @@ type tokenDeleteCommand struct {
 	databaseFlag
 	Name string `required:"" help:"Name of the token."`
 }
-
-// Validate checks the database's URL.
-func (t *tokenDeleteCommand) Validate() error { return t.check() }
 
 // Run revokes the token.
 func (t *tokenDeleteCommand) Run(ctx context.Context) error {

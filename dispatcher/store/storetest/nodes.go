@@ -22,6 +22,7 @@ func fleetTests() map[string]func(*testing.T, *fixture) {
 		"a declared rollback pauses all nodes":     testRollback,
 		"replay fires again after a rollback":      testReplay,
 		"skip drops what a rollback left due":      testSkip,
+		"upcoming triggers are counted to a limit": testUpcoming,
 	}
 }
 

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEnvFileIsReadAsSystemdReadsIt(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ text, want string }{
+		"a plain value":                       {"A=b", "b"},
+		"no value":                            {"A=\n", ""},
+		"blanks around a value":               {" A= b c \t\r\n", "b c"},
+		"an equals sign in a value":           {"A=b=c", "b=c"},
+		"a number sign in a value":            {"A=b #c", "b #c"},
+		"an escaped blank at the end":         {`A=b\ `, "b "},
+		"an escaped character":                {`A=b\c\\`, `bc\`},
+		"a continued line":                    {"A=b\\\nc", "bc"},
+		"quotes inside a value":               {`A=b"c"`, `b"c"`},
+		"single quotes":                       {`A=' b\c" '`, ` b\c" `},
+		"single quotes over lines":            {"A='b\nc'\n", "b\nc"},
+		"double quotes":                       {`A=" b 'c' " `, " b 'c' "},
+		"escapes in double quotes":            {`A="\"\\\$\` + "`" + `\n"`, `"\$` + "`" + `\n`},
+		"a continued line in double quotes":   {"A=\"b\\\nc\"", "bc"},
+		"comments, empty lines, then a value": {"# A=1\n ; A=2\n\n \t\nA=b", "b"},
+		"lines that end as on Windows":        {"A=b\r\n", "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := parseEnvFile("f", tt.text)
+			if err != nil || len(got) != 1 || got[0].name != "A" || got[0].value != tt.want {
+				t.Errorf("parse %q: got %+v, %v, want A=%q", tt.text, got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestEnvFileNamesAllProblemsWithTheirLines(t *testing.T) {
+	t.Parallel()
+	text := strings.Join([]string{
+		"CARILLON_APPS=a", "", `SECRET_A='x`, `y'`, "nothing", "export B=hunter2", "1C=hunter2", "D =hunter2", `E="a" hunter2`,
+		"CARILLON_APPS=hunter2", `F=a\`, `b`, "also nothing", `G="hunter2`, "",
+	}, "\n")
+	_, err := parseEnvFile("carillon.env", text)
+	if err == nil {
+		t.Fatal("no problem was found")
+	}
+	want := []string{
+		"carillon.env:5: this line assigns nothing; write NAME=value, or begin a comment with #",
+		"carillon.env:6: leave out export: this is no shell script",
+		`carillon.env:7: "1C" is not the name of a variable; write NAME=value without blanks before the =`,
+		`carillon.env:8: "D " is not the name of a variable; write NAME=value without blanks before the =`,
+		"carillon.env:9: there is text after the closing quote; put all of the value between the quotes",
+		"carillon.env:10: CARILLON_APPS is set on line 1, too; keep one of them",
+		"carillon.env:13: this line assigns nothing; write NAME=value, or begin a comment with #",
+		`carillon.env:14: the value that begins with " has no end`,
+	}
+	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("problems differ (-want +got):\n%s", diff)
+	}
+}
+
+// envFile writes a file of settings and returns the variable that names it.
+func envFile(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "carillon.env")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return envFileVariable + "=" + path
+}
+
+// Flags win over the environment, and this over the file: the winner names the database that has a token.
+func TestEnvFileYieldsToEnvironmentAndFlags(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	with := func(name string) string { return "sqlite:" + filepath.Join(dir, name) }
+	newToken(t, with("right"))
+	file := envFile(t, "CARILLON_DATABASE="+with("right"))
+	wrongFile := envFile(t, "CARILLON_DATABASE="+with("wrong"))
+	for name, tt := range map[string]struct{ env, args []string }{
+		"the file alone":                    {[]string{file}, nil},
+		"a variable":                        {[]string{wrongFile, "CARILLON_DATABASE=" + with("right")}, nil},
+		"another variable of the same flag": {[]string{wrongFile, "DATABASE_URL=" + with("right")}, nil},
+		"a flag":                            {[]string{wrongFile}, []string{"--database", with("right")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, errs, code := carillon(t, tt.env, append([]string{"token", "list"}, tt.args...)...)
+			if code != 0 || !strings.Contains(out, "e2e") {
+				t.Errorf("exit %d, %q, %s, want the token of the right database", code, out, errs)
+			}
+		})
+	}
+}
+
+func TestMistakeInEnvFileEndsEveryCommandButVersion(t *testing.T) {
+	t.Parallel()
+	file := envFile(t, "CARILLON_LISTEN")
+	for _, command := range []string{"serve --check --database=sqlite:x", "secret key", "schedule next @daily"} {
+		if _, errs, code := carillon(t, []string{file}, strings.Fields(command)...); code != exitUsage ||
+			!strings.Contains(errs, "carillon.env:1: ") {
+			t.Errorf("%s: exit %d, %q, want %d and the line", command, code, errs, exitUsage)
+		}
+	}
+	if out, errs, code := carillon(t, []string{file}, "version"); code != 0 {
+		t.Errorf("version: exit %d, %s%s", code, out, errs)
+	}
+}
+
+func TestUnknownVariableOfEnvFileIsLogged(t *testing.T) {
+	t.Parallel()
+	_, errs, code := carillon(t, []string{envFile(t, "CARILLON_WORKRES=7")}, "serve", "--check", "--database=sqlite:x")
+	if code != 0 || !strings.Contains(errs, "CARILLON_WORKRES") || strings.Contains(errs, `"variable":"CARILLON_ENV_FILE"`) {
+		t.Errorf("exit %d, %s, want a warning about CARILLON_WORKRES only", code, errs)
+	}
+}
+
+// The default file belongs to root. Another user's command works without it, and says so when it lacks something.
+func TestUnreadableDefaultEnvFileIsNamedWhenAFlagIsMissing(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can give this process another root directory")
+	}
+	root := t.TempDir()
+	binary := must[[]byte](t)(os.ReadFile(filepath.Join(binaries, "carillon")))
+	etc := filepath.Join(root, filepath.Dir(defaultEnvFile))
+	for _, err := range []error{
+		os.MkdirAll(etc, 0o755), //nolint:gosec // as a package makes it
+		os.WriteFile(filepath.Join(etc, "carillon.env"), []byte("CARILLON_DATABASE=sqlite:/x"), 0o600),
+		os.WriteFile(filepath.Join(root, "carillon"), binary, 0o755), //nolint:gosec // a program
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), "/carillon", "serve", "--check")
+	command.Env = []string{"PATH=/"}
+	command.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	command.Dir = "/"
+	out, err := command.CombinedOutput()
+	text := string(out)
+	if err == nil || !strings.Contains(text, databaseName) || !strings.Contains(text, defaultEnvFile+" were not read") {
+		t.Errorf("got %v, %s, want an error that names --database and %s", err, text, defaultEnvFile)
+	}
+	command = exec.CommandContext(t.Context(), "/carillon", "serve", "--check")
+	command.Env, command.Dir = []string{"PATH=/"}, "/"
+	command.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Errorf("as root: %v, %s, want a valid configuration from %s", err, out, defaultEnvFile)
+	}
+}

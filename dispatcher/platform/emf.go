@@ -1,0 +1,126 @@
+package platform
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// EMF writes metrics in CloudWatch's embedded metric format: a line of JSON in a log, from which
+// CloudWatch Logs makes the metrics. Nothing else has to run.
+type EMF struct {
+	Namespace  string
+	Dimensions map[string]string // the metrics of a line share them, in one set
+	Properties map[string]string // further members of the line, which make no metric of their own
+}
+
+// Metric is a value of a line. Values that belong to no metric are not written at all, because 0 is a
+// value.
+type Metric struct {
+	Name  string
+	Unit  Unit
+	Value float64
+}
+
+// Unit is one of CloudWatch's units.
+type Unit string
+
+// The units that nodes use.
+const (
+	Count        Unit = "Count"
+	Percent      Unit = "Percent"
+	Seconds      Unit = "Seconds"
+	Milliseconds Unit = "Milliseconds"
+)
+
+// Limits of the format.
+const (
+	mostEMFMetrics    = 100
+	mostEMFDimensions = 30
+	mostEMFValue      = 1024 // bytes of a name or of a dimension's value
+)
+
+// CheckDimension refuses what CloudWatch does not take as the value of a dimension: it would drop the
+// metrics without a word.
+func CheckDimension(value string) error {
+	blank := true
+	for _, r := range value {
+		if r < ' ' || r > '~' {
+			return errors.New("CloudWatch takes only printable ASCII characters in the value of a dimension")
+		}
+		blank = blank && r == ' '
+	}
+	switch {
+	case blank:
+		return errors.New("CloudWatch takes no empty value of a dimension")
+	case value[0] == ':':
+		return errors.New("CloudWatch takes no value of a dimension that begins with a colon")
+	case len(value) > mostEMFValue:
+		return fmt.Errorf("it has %d bytes, and the value of a dimension has at most %d", len(value), mostEMFValue)
+	}
+	return nil
+}
+
+// emfDirective says which members of a line are metrics.
+type emfDirective struct {
+	Timestamp         int64 // Unix milliseconds
+	CloudWatchMetrics []emfMetrics
+}
+
+type emfMetrics struct {
+	Namespace  string
+	Dimensions [][]string
+	Metrics    []emfMetric
+}
+
+type emfMetric struct {
+	Name string
+	Unit Unit
+}
+
+// Line returns one line, with its line feed. It refuses what CloudWatch would drop.
+func (e EMF) Line(at time.Time, metrics []Metric) ([]byte, error) {
+	if len(metrics) == 0 || len(metrics) > mostEMFMetrics || len(e.Dimensions) > mostEMFDimensions {
+		return nil, fmt.Errorf("embedded metric format: %d metrics and %d dimensions; a line has 1 to %d metrics and at most %d dimensions",
+			len(metrics), len(e.Dimensions), mostEMFMetrics, mostEMFDimensions)
+	}
+	directive := emfMetrics{Namespace: e.Namespace, Dimensions: [][]string{{}}}
+	line := map[string]any{}
+	member := func(name string, value any) error {
+		if _, twice := line[name]; twice || name == "_aws" || name == "" || len(name) > mostEMFValue {
+			return fmt.Errorf("embedded metric format: %q: it is not a name, or another member has it", name)
+		}
+		line[name] = value
+		return nil
+	}
+	var errs []error
+	for name, value := range e.Dimensions {
+		if err := CheckDimension(value); err != nil {
+			errs = append(errs, fmt.Errorf("embedded metric format: dimension %s: %w", name, err))
+		}
+		directive.Dimensions[0] = append(directive.Dimensions[0], name)
+		errs = append(errs, member(name, value))
+	}
+	for name, value := range e.Properties {
+		errs = append(errs, member(name, value))
+	}
+	for _, m := range metrics {
+		if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
+			errs = append(errs, fmt.Errorf("embedded metric format: metric %s: %v is not a value", m.Name, m.Value))
+			continue
+		}
+		directive.Metrics = append(directive.Metrics, emfMetric{m.Name, m.Unit})
+		errs = append(errs, member(m.Name, m.Value))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	line["_aws"] = emfDirective{Timestamp: at.UnixMilli(), CloudWatchMetrics: []emfMetrics{directive}}
+	text, err := json.Marshal(line)
+	if err != nil {
+		return nil, fmt.Errorf("embedded metric format: %w", err)
+	}
+	return append(text, '\n'), nil
+}

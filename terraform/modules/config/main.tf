@@ -1,0 +1,35 @@
+# Turns typed inputs into the environment of a node. It has no resources and needs no provider.
+
+locals {
+  postgres = can(regex("^postgres", var.database_url))
+  database = local.postgres ? regex("^postgres(?:ql)?://(?P<user>[^/:@?]+)@(?P<host>[^/:@?]+)(?::(?P<port>[0-9]+))?/(?P<name>[^/?]+)", var.database_url) : null
+
+  # Null leaves a variable out, so that the default of the node applies.
+  all = {
+    CARILLON_DATABASE        = var.database_url
+    CARILLON_DATABASE_AUTH   = var.database_auth == "rds-iam" ? "rds-iam" : null
+    CARILLON_MIGRATE         = var.migrate ? null : "false"
+    CARILLON_LISTEN          = var.listen
+    CARILLON_STOP_TIMEOUT    = "${var.stop_timeout}s"
+    CARILLON_DRAIN_TIMEOUT   = "${var.drain_timeout}s"
+    CARILLON_TASK_PROTECTION = var.task_protection ? "true" : null
+    CARILLON_EMF             = var.emf ? var.name : null
+    CARILLON_LOG_FORMAT      = "json"
+    CARILLON_LOG_LEVEL       = var.log_level
+    CARILLON_WORKERS         = var.workers == null ? null : tostring(var.workers)
+    CARILLON_APPS            = length(var.apps) == 0 ? null : join(",", var.apps)
+    CARILLON_NODE_LABELS     = length(var.labels) == 0 ? null : join(",", [for name, value in var.labels : "${name}=${value}"])
+    CARILLON_EGRESS_PRIVATE  = var.egress_private == null ? null : join(",", var.egress_private)
+    CARILLON_EGRESS_DENY     = length(var.egress_deny) == 0 ? null : join(",", var.egress_deny)
+  }
+
+  environment = merge({ for name, value in local.all : name => value if value != null }, var.environment)
+
+  secrets = merge(
+    { for name, arn in {
+      CARILLON_DATABASE_PASSWORD = var.database_password_secret_arn
+      CARILLON_SECRET_KEYS       = var.secret_keys_secret_arn
+    } : name => arn if arn != null },
+    var.secrets,
+  )
+}

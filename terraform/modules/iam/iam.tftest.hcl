@@ -1,0 +1,71 @@
+variables {
+  assumed_by           = "ecs-tasks.amazonaws.com"
+  source_account       = "123456789012"
+  database_user_arn    = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEF/carillon"
+  lambda_function_arns = ["arn:aws:lambda:eu-central-1:123456789012:function:report"]
+  assume_role_arns     = ["arn:aws:iam::210987654321:role/carillon-calls"]
+  secret_arns          = ["arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf"]
+  kms_key_arns         = ["arn:aws:kms:eu-central-1:123456789012:key/1234"]
+  log_group_arn        = "arn:aws:logs:eu-central-1:123456789012:log-group:payroll"
+  cluster_arn          = "arn:aws:ecs:eu-central-1:123456789012:cluster/main"
+  ecr_repository_arn   = "arn:aws:ecr:eu-central-1:123456789012:repository/carillon"
+}
+
+run "each_permission_on_its_resource" {
+  assert {
+    condition = { for s in jsondecode(output.task_policy).Statement : s.Sid => one(s.Resource) } == {
+      LogInToDatabase      = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEF/carillon"
+      CallFunctions        = "arn:aws:lambda:eu-central-1:123456789012:function:report"
+      AssumeRolesOfTargets = "arn:aws:iam::210987654321:role/carillon-calls"
+      ProtectTasks         = "arn:aws:ecs:eu-central-1:123456789012:task/main/*"
+    }
+    error_message = "The policy is ${output.task_policy}."
+  }
+  assert {
+    condition = { for s in jsondecode(output.execution_policy).Statement : s.Sid => one(s.Resource) } == {
+      ReadSecrets     = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf"
+      DecryptSecrets  = "arn:aws:kms:eu-central-1:123456789012:key/1234"
+      WriteLog        = "arn:aws:logs:eu-central-1:123456789012:log-group:payroll:log-stream:*"
+      PullImage       = "arn:aws:ecr:eu-central-1:123456789012:repository/carillon"
+      LogInToRegistry = "*"
+    }
+    error_message = "The policy is ${output.execution_policy}."
+  }
+  assert {
+    condition     = length(jsondecode(output.node_policy).Statement) == 9
+    error_message = "The policy of a machine is not both policies: ${output.node_policy}."
+  }
+  assert {
+    condition     = jsondecode(output.assume_role_policy).Statement[0].Condition.StringEquals["aws:SourceAccount"] == "123456789012"
+    error_message = "Any account may use the role: ${output.assume_role_policy}."
+  }
+}
+
+run "nothing_to_allow" {
+  variables {
+    assumed_by           = "ec2.amazonaws.com"
+    source_account       = null
+    database_user_arn    = null
+    lambda_function_arns = []
+    assume_role_arns     = []
+    secret_arns          = []
+    kms_key_arns         = []
+    log_group_arn        = null
+    cluster_arn          = null
+    ecr_repository_arn   = null
+  }
+  assert {
+    condition     = output.task_policy == null && output.execution_policy == null && output.node_policy == null
+    error_message = "A policy without statements, which AWS refuses."
+  }
+}
+
+run "a_machine_completes_its_hook" {
+  variables {
+    autoscaling_group_arn = "arn:aws:autoscaling:eu-central-1:123456789012:autoScalingGroup:1234:autoScalingGroupName/payroll"
+  }
+  assert {
+    condition     = contains([for s in jsondecode(output.node_policy).Statement : s.Sid], "CompleteLifecycleActions")
+    error_message = "The policy is ${output.node_policy}."
+  }
+}

@@ -1,0 +1,31 @@
+# terraform/vm and examples/vm-single-sqlite look at the content, and the Go tests run it.
+variables {
+  region      = "eu-central-1"
+  environment = { CARILLON_DATABASE = "sqlite:/var/lib/carillon/carillon.db", CARILLON_NODE_NAME = "a \"b\" $c \\ `d`" }
+  package     = { url = "https://packages.example.com/carillon_1.0.0_arm64.deb", sha256 = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b" }
+}
+
+run "one_machine" {
+  assert {
+    condition     = startswith(output.cloud_config, "#cloud-config\n")
+    error_message = "cloud-init would not recognise it."
+  }
+  assert {
+    condition     = strcontains(local.env_file, "CARILLON_NODE_NAME=\"a \\\"b\\\" \\$c \\\\ \\`d\\`\"\n")
+    error_message = "A value with other than plain characters is not quoted: ${local.env_file}"
+  }
+  assert {
+    condition     = !strcontains(output.cloud_config, "append:") && !strcontains(output.cloud_config, "Mounts the data volume")
+    error_message = "Without log agent and data volume the machine gets what belongs to them."
+  }
+}
+
+run "data_volume" {
+  variables {
+    data_volume_id = "vol-0123456789abcdef0"
+  }
+  assert {
+    condition     = strcontains(output.cloud_config, "RequiresMountsFor=/var/lib/private/carillon")
+    error_message = "The node starts without its volume."
+  }
+}

@@ -1,0 +1,145 @@
+# What a node does. modules/config checks these; docs/reference/cli.md describes them.
+
+variable "database_url" {
+  description = "URL of the PostgreSQL database without a password, such as postgres://carillon@db.example.com:5432/carillon."
+  type        = string
+
+  validation {
+    condition     = !startswith(var.database_url, "sqlite:")
+    error_message = "database_url is a SQLite file, and each instance would have one of its own. A group needs PostgreSQL; for SQLite see examples/vm-single-sqlite."
+  }
+}
+
+variable "database_auth" {
+  description = "\"rds-iam\": nodes sign a fresh token at each connect. \"password\": they take the password from database_password_secret_arn."
+  type        = string
+  default     = "rds-iam"
+}
+
+variable "database_user_arn" {
+  description = "With database_auth = \"rds-iam\": arn:aws:rds-db:REGION:ACCOUNT:dbuser:RESOURCE_ID/USER."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = (var.database_auth == "rds-iam") == (var.database_user_arn != null)
+    error_message = "database_user_arn goes with database_auth = \"rds-iam\", and only with it: nodes get the right to log in as this user."
+  }
+
+  validation {
+    condition     = var.database_user_arn == null || can(regex("^arn:aws[a-z-]*:rds-db:[a-z0-9-]+:[0-9]{12}:dbuser:(db|cluster|prx)-[A-Za-z0-9]+/[^*?/]+$", var.database_user_arn))
+    error_message = "database_user_arn must be arn:aws:rds-db:REGION:ACCOUNT:dbuser:RESOURCE_ID/USER without wildcards. The resource id begins with \"db-\" or \"cluster-\"; it is not the name of the database."
+  }
+}
+
+variable "database_password_secret_arn" {
+  description = "With database_auth = \"password\": secret in Secrets Manager with the password. A key of a JSON secret is written as ARN:KEY::. Instances read it at each start of the node."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = (var.database_auth == "password") == (var.database_password_secret_arn != null)
+    error_message = "database_password_secret_arn goes with database_auth = \"password\", and only with it."
+  }
+}
+
+variable "migrate" {
+  description = "Whether nodes update the schema of the database when they start."
+  type        = bool
+  default     = true
+}
+
+variable "drain_timeout" {
+  description = "Seconds for which a stopping node waits for its runs in flight."
+  type        = number
+  default     = 110
+
+  validation {
+    condition     = var.drain_timeout <= var.stop_timeout - 5
+    error_message = "drain_timeout is ${var.drain_timeout} s and stop_timeout ${var.stop_timeout} s. A node needs 5 s after its drain to write its records: set drain_timeout to ${var.stop_timeout - 5} or less."
+  }
+}
+
+variable "stop_timeout" {
+  description = "Seconds after which systemd kills a stopping node. The group waits for it a minute longer before it terminates the instance."
+  type        = number
+  default     = 120
+
+  # A lifecycle hook waits for two hours at most.
+  validation {
+    condition     = var.stop_timeout >= 10 && var.stop_timeout <= 7140 && floor(var.stop_timeout) == var.stop_timeout
+    error_message = "stop_timeout is ${var.stop_timeout}. It must be a whole number of seconds from 10 to 7140, a minute less than a lifecycle hook waits."
+  }
+}
+
+variable "log_level" {
+  description = "debug, info, warn or error."
+  type        = string
+  default     = "info"
+}
+
+variable "workers" {
+  description = "Attempts at once on a node; null for the default of the node."
+  type        = number
+  default     = null
+}
+
+variable "apps" {
+  description = "The apps that the nodes serve; empty for all."
+  type        = list(string)
+  default     = []
+}
+
+variable "labels" {
+  description = "Labels of the nodes, which jobs can require in node_labels."
+  type        = map(string)
+  default     = {}
+}
+
+variable "egress_private" {
+  description = "The only private networks (CIDR) that nodes call; null for all."
+  type        = list(string)
+  default     = null
+}
+
+variable "egress_deny" {
+  description = "Networks (CIDR) that nodes never call."
+  type        = list(string)
+  default     = []
+}
+
+variable "secret_keys_secret_arn" {
+  description = "Secret in Secrets Manager with the keys of stored secrets, as \"carillon secret key\" prints them."
+  type        = string
+  default     = null
+}
+
+variable "secrets" {
+  description = "Secrets of targets by the name of their variable: jobs refer to SECRET_CRM as env:SECRET_CRM. The values are ARNs of secrets in Secrets Manager."
+  type        = map(string)
+  default     = {}
+}
+
+variable "secret_kms_key_arns" {
+  description = "The KMS keys that encrypt these secrets. Not needed for the key aws/secretsmanager."
+  type        = list(string)
+  default     = []
+}
+
+variable "environment" {
+  description = "More variables of the node, such as CARILLON_HOST_RATE; docs/reference/cli.md has all."
+  type        = map(string)
+  default     = {}
+}
+
+variable "lambda_function_arns" {
+  description = "The Lambda functions that jobs call."
+  type        = list(string)
+  default     = []
+}
+
+variable "assume_role_arns" {
+  description = "The roles that nodes assume to call functions of other accounts."
+  type        = list(string)
+  default     = []
+}

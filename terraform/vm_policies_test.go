@@ -1,0 +1,4 @@
+package terraform_test
+
+// vmPolicies hold for what terraform/vm creates.
+var vmPolicies = []policy{}
