@@ -41,6 +41,7 @@ type cli struct {
 	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
 	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
 	Rollback rollbackCommand `cmd:"" help:"Resume after a restore or failover lost committed data."`
+	Machine  machineCommand  `cmd:"" name:"lifecycle" help:"Stop a node before its machine ends."`
 	Runs     runCommand      `cmd:"" name:"run" help:"Show a run."`
 	Secret   secretCommand   `cmd:"" help:"Create and replace the keys of stored secrets."`
 	Slot     slotCommand     `cmd:"" help:"List the runs that hold a concurrency slot."`
