@@ -131,7 +131,7 @@ func (b *workbench) writeConfig(c client) error {
 }
 
 // published is the address under which people use a module; the tests use the one of this tree.
-var published = regexp.MustCompile(`"git::https://github\.com/carillon-dev/carillon\.git//(terraform/[a-z]+)\?ref=[^"]+"`)
+var published = regexp.MustCompile(`"git::https://github\.com/carillon-dev/carillon\.git//(terraform/[a-z/-]+)\?ref=[^"]+"`)
 
 // copyTree copies terraform/ and examples/: init writes into the folders, and differs between clients.
 func copyTree(to string) error {
