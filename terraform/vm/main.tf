@@ -17,16 +17,19 @@ data "aws_subnet" "this" {
 
 locals {
   region   = data.aws_region.this.region
-  reached  = length(var.api_ingress.security_group_ids) + length(var.api_ingress.cidrs) > 0
+  account  = data.aws_caller_identity.this.account_id
+  arn      = "arn:${data.aws_partition.this.partition}"
+  reached  = length(var.api_security_group_ids) + length(var.api_cidrs) > 0
   port     = 8080
   observed = var.log_agent != null
-  scales   = local.observed && var.autoscaling_policies != null && var.max_size > var.min_size
+  scales   = local.observed && var.max_size > var.min_size
 
   # Names, not references: the machines of the group complete its hooks, and so their user data and their role
   # exist before the group.
   launch_hook    = "${var.name}-launch"
   terminate_hook = "${var.name}-terminate"
-  group_arn      = "arn:${data.aws_partition.this.partition}:autoscaling:${local.region}:${data.aws_caller_identity.this.account_id}:autoScalingGroup:*:autoScalingGroupName/${var.name}"
+  log_group      = "/carillon/${var.name}"
+  group_arn      = "${local.arn}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/${var.name}"
 
   # Debian's packages and Carillon's come before the node starts.
   launch_timeout    = var.ready_timeout + 600
@@ -186,10 +189,10 @@ resource "aws_autoscaling_group" "this" {
       skip_matching          = true
 
       dynamic "alarm_specification" {
-        for_each = local.observed && length(var.rollback_alarms) > 0 ? [1] : []
+        for_each = local.observed && var.deployment_alarms_rollback ? [1] : []
 
         content {
-          alarms = [for key in var.rollback_alarms : module.alarms[0].names[key]]
+          alarms = [for key in ["overdue", "database-unreachable"] : module.alarms[0].names[key]]
         }
       }
     }

@@ -12,13 +12,14 @@ mock_provider "aws" {
 }
 
 variables {
-  name              = "payroll"
-  vpc_id            = "vpc-0123456789abcdef0"
-  subnet_ids        = ["subnet-0a", "subnet-0b"]
-  database_url      = "postgres://carillon@db.internal:5432/carillon"
-  database_user_arn = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEFGHIJKL/carillon"
-  package_url       = "https://packages.example.com/carillon_1.0.0_arm64.deb"
-  package_sha256    = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
+  name                        = "payroll"
+  vpc_id                      = "vpc-0123456789abcdef0"
+  subnet_ids                  = ["subnet-0a", "subnet-0b"]
+  database_url                = "postgres://carillon@db.internal:5432/carillon"
+  database_resource_id        = "db-ABCDEFGHIJKL"
+  database_security_group_ids = ["sg-0d1e2f3a4b5c60718"]
+  package_url                 = "https://packages.example.com/carillon_1.0.0_arm64.deb"
+  package_sha256              = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
   log_agent = {
     package_url    = "https://packages.example.com/amazon-cloudwatch-agent.deb"
     package_sha256 = "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35"
@@ -31,14 +32,6 @@ run "a_name_for_resources" {
     name = "Payroll_1"
   }
   expect_failures = [var.name]
-}
-
-run "subnets" {
-  command = plan
-  variables {
-    subnet_ids = []
-  }
-  expect_failures = [var.subnet_ids]
 }
 
 run "at_least_one_instance" {
@@ -66,52 +59,12 @@ run "max_not_below_min" {
   expect_failures = [var.max_size]
 }
 
-run "room_for_herds" {
-  command = plan
-  variables {
-    autoscaling_policies = { pool_use_target = 95 }
-  }
-  expect_failures = [var.autoscaling_policies]
-}
-
-run "a_second_of_patience" {
-  command = plan
-  variables {
-    autoscaling_policies = { overdue_seconds = 0 }
-  }
-  expect_failures = [var.autoscaling_policies]
-}
-
-run "networks_of_the_api" {
-  command = plan
-  variables {
-    api_ingress = { cidrs = ["10.0.0.0"] }
-  }
-  expect_failures = [var.api_ingress]
-}
-
-run "no_api_for_the_internet" {
-  command = plan
-  variables {
-    api_ingress = { cidrs = ["0.0.0.0/0"] }
-  }
-  expect_failures = [var.api_ingress]
-}
-
 run "a_balancer_that_is_let_in" {
   command = plan
   variables {
     target_group_arns = ["arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/payroll/0123456789abcdef"]
   }
   expect_failures = [var.target_group_arns]
-}
-
-run "alarms_that_exist" {
-  command = plan
-  variables {
-    rollback_alarms = ["late"]
-  }
-  expect_failures = [var.rollback_alarms]
 }
 
 run "a_package_by_https" {
@@ -237,14 +190,6 @@ run "time_to_get_ready" {
   expect_failures = [var.ready_timeout]
 }
 
-run "a_retention_that_exists" {
-  command = plan
-  variables {
-    log_retention_days = 31
-  }
-  expect_failures = [var.log_retention_days]
-}
-
 run "no_file_per_instance" {
   command = plan
   variables {
@@ -253,27 +198,11 @@ run "no_file_per_instance" {
   expect_failures = [var.database_url]
 }
 
-run "a_user_for_tokens" {
-  command = plan
-  variables {
-    database_user_arn = null
-  }
-  expect_failures = [var.database_user_arn]
-}
-
-run "one_user" {
-  command = plan
-  variables {
-    database_user_arn = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:*/carillon"
-  }
-  expect_failures = [var.database_user_arn]
-}
-
 run "a_password_for_password" {
   command = plan
   variables {
-    database_auth     = "password"
-    database_user_arn = null
+    database_auth        = "password"
+    database_resource_id = null
   }
   expect_failures = [var.database_password_secret_arn]
 }
@@ -292,4 +221,100 @@ run "a_stop_shorter_than_a_hook" {
     stop_timeout = 7200
   }
   expect_failures = [var.stop_timeout]
+}
+
+run "two_subnets" {
+  command = plan
+  variables {
+    subnet_ids = ["subnet-0a"]
+  }
+  expect_failures = [var.subnet_ids]
+}
+
+run "room_for_herds" {
+  command = plan
+  variables {
+    autoscaling_pool_use = 95
+  }
+  expect_failures = [var.autoscaling_pool_use]
+}
+
+run "a_second_of_patience" {
+  command = plan
+  variables {
+    autoscaling_overdue_seconds = 0
+  }
+  expect_failures = [var.autoscaling_overdue_seconds]
+}
+
+run "a_herd" {
+  command = plan
+  variables {
+    autoscaling_upcoming_fires = { fires = 5000, add = 0 }
+  }
+  expect_failures = [var.autoscaling_upcoming_fires]
+}
+
+run "a_retention_that_exists" {
+  command = plan
+  variables {
+    log_retention_in_days = 31
+  }
+  expect_failures = [var.log_retention_in_days]
+}
+
+run "a_key_for_the_log" {
+  command = plan
+  variables {
+    create_kms_key = false
+  }
+  expect_failures = [var.log_kms_key_arn]
+}
+
+run "networks_of_the_api" {
+  command = plan
+  variables {
+    api_cidrs = ["10.0.0.0"]
+  }
+  expect_failures = [var.api_cidrs]
+}
+
+run "no_api_for_the_internet" {
+  command = plan
+  variables {
+    api_cidrs = ["0.0.0.0/0"]
+  }
+  expect_failures = [var.api_cidrs]
+}
+
+run "a_way_to_the_database" {
+  command = plan
+  variables {
+    database_security_group_ids = []
+  }
+  expect_failures = [var.database_cidrs]
+}
+
+run "networks_of_the_database" {
+  command = plan
+  variables {
+    database_cidrs = ["10.0.0.0"]
+  }
+  expect_failures = [var.database_cidrs]
+}
+
+run "one_target_of_a_rule" {
+  command = plan
+  variables {
+    egress_rules = { hooks = { from_port = 8443 } }
+  }
+  expect_failures = [var.egress_rules]
+}
+
+run "an_instance_for_tokens" {
+  command = plan
+  variables {
+    database_resource_id = null
+  }
+  expect_failures = [var.database_resource_id]
 }
