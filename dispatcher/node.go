@@ -43,6 +43,9 @@ type NodeReport struct {
 	// ClockOffset is how far the node's wall clock is ahead of the database's; negative if it
 	// is behind. It does not move fires: the database's clock decides.
 	ClockOffset Duration `json:"clock_offset"`
+	// LongSince is when the latest spell of long attempts began, by the database's clock; nil: there is
+	// none. Only nodes whose machine is protected during such attempts report it.
+	LongSince *time.Time `json:"-"`
 }
 
 // SetShares fills in the shares of a list of all nodes.

@@ -20,6 +20,7 @@ type Store interface {
 	Locks
 	States
 	Zones
+	Forecast
 	Rollbacks
 	Fleet
 	Dispatch
@@ -82,6 +83,7 @@ const (
 	LockStates   = "states"   // rolling up job states
 	LockZones    = "zones"    // rescheduling after a change of the time zone database
 	LockRollback = "rollback" // skipping fires after a rollback
+	LockUpcoming = "upcoming" // counting upcoming fires
 )
 
 // LockApp is the name of the lock of an app.

@@ -81,9 +81,11 @@ type DueTrigger struct {
 	// calendar.
 	CalendarRevision int64
 	// Spec lacks Identity and Calendar, which follow from the names.
-	Spec         schedule.Spec
-	Calendar     string
-	NodeLabels   Labels // of the job
+	Spec       schedule.Spec
+	Calendar   string
+	NodeLabels Labels // of the job
+	// Timeout is how long one attempt of the job may take.
+	Timeout      time.Duration
 	MisfireAfter time.Duration
 	// MisfirePolicy and CatchUpWindow are never empty.
 	MisfirePolicy MisfirePolicy

@@ -36,3 +36,10 @@ type Zones interface {
 	// it stores that all fire times come from this program's zones.
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (Rescheduled, error)
 }
+
+// Forecast says how much is to come.
+type Forecast interface {
+	// Upcoming returns how many triggers of the enabled apps among apps, empty: all, are due at or before
+	// until, overdue ones too, but limit at most. Paused ones do not count.
+	Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error)
+}

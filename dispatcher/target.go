@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"net/url"
 	"slices"
+	"time"
 )
 
 // Target is what a run calls. Exactly one of its fields is set.
@@ -29,6 +30,8 @@ type target interface {
 	// host is what Target.Host returns, origin what Target.Origin returns.
 	host() (name string, atOnce int)
 	origin() string
+	// timeout is what Target.Timeout returns.
+	timeout() time.Duration
 	// templates reads the templates, and adds what is wrong with them; nil: there are none.
 	templates(problems *Problems) *Templates
 	// replaceSecrets puts a copy with each secret replaced into t; f takes its JSON pointer in t.
@@ -93,6 +96,14 @@ func (t Target) Origin() string {
 		return one.origin()
 	}
 	return ""
+}
+
+// Timeout returns how long one attempt may take.
+func (t Target) Timeout() time.Duration {
+	if one := t.one(); one != nil {
+		return one.timeout()
+	}
+	return 0
 }
 
 // Templates reads the templates of t; nil: it has none. The error is Problems, which Validate finds too.

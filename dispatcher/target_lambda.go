@@ -49,6 +49,14 @@ const (
 // MaxLambdaTimeout is how long a function may run.
 const MaxLambdaTimeout = 15 * time.Minute
 
+// timeout is short for an event: Lambda only queues it.
+func (l Lambda) timeout() time.Duration {
+	if l.Invocation == InvokeEvent {
+		return min(l.Timeout, DefaultTimeout).Std()
+	}
+	return l.Timeout.Std()
+}
+
 // SetDefaults gives a decoded target the values of fields that its JSON leaves out.
 func (l *Lambda) SetDefaults() {
 	l.Invocation, l.Timeout = InvokeRequestResponse, Duration(MaxLambdaTimeout)

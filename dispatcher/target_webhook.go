@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,8 @@ const (
 
 // Methods are the HTTP methods a webhook may use.
 var Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+
+func (w Webhook) timeout() time.Duration { return cmp.Or(w.Timeout, DefaultTimeout).Std() }
 
 // SetDefaults gives a decoded webhook the values of fields that its JSON leaves out.
 func (w *Webhook) SetDefaults() {

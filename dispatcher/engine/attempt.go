@@ -33,6 +33,7 @@ type attempt struct {
 	call    dispatcher.Call
 	hasSlot bool // or may have one
 	outcome dispatcher.Outcome
+	release func() // ends the protection of a long attempt; nil: it has none
 }
 
 // result is what a step says of an attempt.
@@ -56,8 +57,13 @@ func allowed(may bool) result {
 // immediately before the first byte.
 func (e *Engine) attempt(ctx context.Context, run heldRun) {
 	a := &attempt{run: run}
+	defer func() {
+		if a.release != nil {
+			a.release()
+		}
+	}()
 	for _, step := range []func(context.Context, *attempt) result{
-		e.resolve, e.takeSlot, e.checkHost, e.begin, e.checkLease, e.invoke, e.conclude,
+		e.resolve, e.takeSlot, e.checkHost, e.protect, e.begin, e.checkLease, e.invoke, e.conclude,
 	} {
 		switch step(ctx, a) {
 		case refused:
@@ -105,8 +111,9 @@ func (e *Engine) checkLease(ctx context.Context, a *attempt) result {
 // node that adopts the run records it as lost.
 func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	late := -e.clock.until(a.run.Due)
-	e.metrics.load.began(late)
-	if a.run.Kind == dispatcher.KindSchedule && a.run.Attempt == 1 {
+	first := a.run.Kind == dispatcher.KindSchedule && a.run.Attempt == 1
+	e.metrics.load.began(late, first)
+	if first {
 		e.metrics.lateness.Observe(late.Seconds())
 	}
 	a.outcome = e.invoker.Invoke(ctx, a.call)

@@ -41,6 +41,7 @@
 //	resolve      finds what to call                              call.go
 //	takeSlot     waits for a slot of a job that limits its runs  slots.go
 //	checkHost    defers the run while its host may not be called breaker.go
+//	protect      asks for protection if it may outlast a drain   protect.go
 //	begin        commits that an at_most_once request is sent    begin.go
 //	checkLease   looks again whether the run is still its own    attempt.go
 //	invoke       calls the target                                attempt.go
@@ -67,6 +68,9 @@
 // Any node can do anything; there is no leader. Nodes prefer disjoint triggers, by a rendezvous hash
 // over the live nodes, so that they rarely contend. After a grace any node takes a fire that its
 // preferred node left alone. Safety comes from the compare-and-swap alone.
+//
+// Long attempts, those that may outlast a drain, go to new nodes while a deployment starts them: see
+// protect.go.
 //
 // A node may act on its runs while its lease lasts: until the dead-after time has passed since it sent
 // its last successful heartbeat, less a second. Without a lease it begins no attempt, because other

@@ -29,6 +29,8 @@ type Engine struct {
 	tokens   *tokens
 	metrics  *metrics
 	progress progress
+	overdue  overdue
+	upcoming upcoming
 	definitions
 	gates
 	outcomes
@@ -43,11 +45,12 @@ type definitions struct {
 	schedules *schedule.Cache
 }
 
-// gates decide whether an attempt may begin.
+// gates are what an attempt passes before it begins.
 type gates struct {
 	slots  *slots
 	hosts  *hosts
 	begins *permits // of at_most_once jobs
+	long   *longAttempts
 }
 
 // outcomes is what follows an attempt.
@@ -75,11 +78,12 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	o := options.withDefaults()
 	e := &Engine{
 		store: store, invoker: invoker, opts: o, log: o.Logger,
-		clock: newClock(store), fleet: newFleet(o.DeadAfter), tokens: newTokens(), progress: progress{loops: map[string]loopProgress{}},
+		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain), tokens: newTokens(),
+		progress: progress{loops: map[string]loopProgress{}},
 		definitions: definitions{jobs: newJobCache(store), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000)},
 		gates: gates{
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
-			begins: newPermits("begin runs", store.Begin, o.Batch, o.Logger),
+			begins: newPermits("begin runs", store.Begin, o.Batch, o.Logger), long: &longAttempts{protection: o.Protection},
 		},
 		signals: signals{wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1)},
 	}
@@ -120,7 +124,7 @@ func (e *Engine) Run(ctx context.Context) {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run} {
+	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run, e.usageLoop} {
 		recording.Go(func() { loop(life) })
 	}
 	e.pool.Start(life)

@@ -43,6 +43,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaim},
 		{"roll up job states", e.rollUpStates},
+		{"count upcoming fires", e.countUpcoming},
 	} {
 		turned(ctx)
 		if err := step.do(ctx, now); err != nil {

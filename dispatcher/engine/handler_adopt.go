@@ -15,6 +15,7 @@ import (
 // ended without this node's knowledge. A notification wakes it at once.
 func (e *Engine) adoptLoop(ctx context.Context) {
 	e.every(ctx, "adopt", e.opts.Handler, e.wakeAdopt, func(ctx context.Context, now time.Time) error {
+		e.letNewerAdopt(ctx, 1)
 		return errors.Join(e.adopt(ctx), e.scheduleNext(ctx, nil, now))
 	})
 }

@@ -23,8 +23,12 @@ func (e *Engine) settleMisfires(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	apps, err := e.store.OverdueApps(ctx, e.opts.Apps, e.opts.Labels, now)
-	if err != nil || len(apps) == 0 {
+	if err != nil {
 		return err
+	}
+	e.overdue.settling(time.Time{}, now) // until this node finds what it is to settle
+	if len(apps) == 0 {
+		return nil
 	}
 	locks := make([]string, len(apps))
 	for i, app := range apps {
@@ -43,6 +47,7 @@ func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error
 	waiting, cancel := context.WithTimeout(ctx, e.opts.Handler)
 	defer cancel()
 	query := dispatcher.DueQuery{Apps: apps, Until: now, Overdue: true, Now: now}
+	var oldest time.Time // of this round
 	for {
 		room := e.waitForRoom(waiting, settleBatch, true)
 		if room.Places == 0 {
@@ -50,6 +55,10 @@ func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error
 		}
 		query.Limit = room.Places
 		page, err := e.store.Due(ctx, query)
+		if found := e.oldestServed(page); err == nil && (oldest.IsZero() || len(page) == 0) {
+			oldest = found
+			e.overdue.settling(oldest, now)
+		}
 		if err != nil || len(page) == 0 {
 			e.pool.Enqueue(nil, room)
 			return err

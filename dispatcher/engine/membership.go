@@ -12,7 +12,7 @@ import (
 
 // fleet is what a node knows of itself and of the other nodes.
 type fleet struct {
-	deadAfter time.Duration
+	deadAfter, drain time.Duration
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID
@@ -20,13 +20,17 @@ type fleet struct {
 	rolledBack    bool                 // the database lost commits, and no operator has resolved it
 	operatorState dispatcher.NodeState // the state that an operator set, apart from that
 	live          []dispatcher.Node
-	leaseUntil    time.Time // local, monotonic
-	onTime        int       // heartbeats in a row
-	lastHeartbeat time.Time // local
-	heartbeatAt   time.Time // the same by the database's clock
+	yielding      map[dispatcher.NodeID]bool // those of live that leave long attempts to newer nodes
+	leaseUntil    time.Time                  // local, monotonic
+	onTime        int                        // heartbeats in a row
+	lastHeartbeat time.Time                  // local
+	failing       bool                       // the latest heartbeat did not reach the database
+	heartbeatAt   time.Time                  // the same by the database's clock
 }
 
-func newFleet(deadAfter time.Duration) *fleet { return &fleet{deadAfter: deadAfter} }
+func newFleet(deadAfter, drain time.Duration) *fleet {
+	return &fleet{deadAfter: deadAfter, drain: drain}
+}
 
 func (f *fleet) id() dispatcher.NodeID {
 	f.mu.RLock()
@@ -39,7 +43,8 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.node, f.state, f.operatorState, f.rolledBack, f.live = id, state, state, false, nil
-	f.onTime, f.lastHeartbeat, f.heartbeatAt = 0, sent, time.Time{}
+	f.yielding = nil
+	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, sent, time.Time{}, false
 	f.leaseUntil = f.leaseFrom(sent)
 }
 
@@ -57,7 +62,7 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	defer f.mu.Unlock()
 	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
 	f.state, f.rolledBack, f.live = b.State, b.RolledBack, b.Live
-	f.operatorState = b.OperatorState
+	f.operatorState, f.yielding = b.OperatorState, yielding(b.Live)
 	f.leaseUntil = f.leaseFrom(sent)
 	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
 	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
@@ -69,7 +74,7 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	} else {
 		f.onTime = 0
 	}
-	f.lastHeartbeat, f.heartbeatAt = sent, b.At
+	f.lastHeartbeat, f.heartbeatAt, f.failing = sent, b.At, false
 	return activated
 }
 
@@ -86,6 +91,32 @@ func (f *fleet) leased() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return time.Now().Before(f.leaseUntil)
+}
+
+// heartbeatFailed notes that a heartbeat did not reach the database.
+func (f *fleet) heartbeatFailed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failing = true
+}
+
+// heartbeatPatience is more than a heartbeat that succeeds takes.
+const heartbeatPatience = 10 * time.Second
+
+// reachable reports whether the latest heartbeat reached the database, and one did so within an
+// interval and a patience: a heartbeat that hangs has no result.
+func (f *fleet) reachable(interval time.Duration) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return !f.failing && time.Since(f.lastHeartbeat) < interval+heartbeatPatience
+}
+
+// claims reports whether the node claims fires, or would if its lease had not run out because the
+// database is unreachable.
+func (f *fleet) claims() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.state == dispatcher.NodeActive
 }
 
 // active reports whether the node may claim.
@@ -116,14 +147,24 @@ func (f *fleet) wanted() dispatcher.NodeState {
 func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
 
 // rank returns how many live nodes are preferred over this one to fire a trigger: those that may and
-// have a higher hash of node and trigger. When nodes come or go, only their share moves.
+// have a higher hash of node and trigger. When nodes come or go, only their share moves. For long
+// attempts, nodes that yield come after those that don't; see yielding.
 func (f *fleet) rank(trigger dispatcher.DueTrigger) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	own, rank := mix(uint64(trigger.ID), uint64(f.node)), 0
+	long, rank := trigger.Timeout > f.drain, 0
+	place := func(node dispatcher.NodeID) (yields bool, hash uint64) {
+		return long && f.yielding[node], mix(uint64(trigger.ID), uint64(node))
+	}
+	yields, own := place(f.node)
 	for i := range f.live {
 		other := &f.live[i]
-		if other.ID != f.node && mix(uint64(trigger.ID), uint64(other.ID)) > own && other.Serves(trigger.AppID, trigger.NodeLabels) {
+		otherYields, hash := place(other.ID)
+		before := hash > own
+		if otherYields != yields {
+			before = yields
+		}
+		if other.ID != f.node && before && other.Serves(trigger.AppID, trigger.NodeLabels) {
 			rank++
 		}
 	}
@@ -159,7 +200,11 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 
 func (e *Engine) heartbeatLoop(ctx context.Context) {
 	e.every(ctx, "heartbeat", e.opts.Heartbeat, nil, func(ctx context.Context, _ time.Time) error {
-		return e.heartbeatOnce(ctx)
+		err := e.heartbeatOnce(ctx)
+		if err != nil {
+			e.fleet.heartbeatFailed()
+		}
+		return err
 	})
 }
 
@@ -196,5 +241,6 @@ func (e *Engine) report() dispatcher.NodeReport {
 	return dispatcher.NodeReport{
 		InFlight: e.pool.Held(), Fires: fires, Lag: dispatcher.Duration(lag.Round(time.Millisecond)),
 		ClockOffset: dispatcher.Duration(e.clock.offset().Round(time.Millisecond)),
+		LongSince:   e.long.since(e.clock.now()),
 	}
 }

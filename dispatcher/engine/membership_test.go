@@ -20,7 +20,7 @@ func TestEveryTriggerIsPreferredByExactlyOneLiveNode(t *testing.T) {
 			live = append(live, dispatcher.Node{ID: id})
 		}
 		for _, id := range ids {
-			f := newFleet(time.Minute)
+			f := newFleet(time.Minute, 25*time.Second)
 			f.joined(id, dispatcher.NodeActive, time.Now())
 			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 			for trigger := range int64(triggers) {
@@ -56,7 +56,7 @@ func TestEveryTriggerIsPreferredByExactlyOneLiveNode(t *testing.T) {
 func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(time.Minute)
+		f := newFleet(time.Minute, 25*time.Second)
 		f.joined(1, dispatcher.NodeActive, time.Now())
 		sent := time.Now()
 		time.Sleep(30 * time.Second) // a slow response does not prolong the lease
@@ -75,7 +75,7 @@ func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 func TestNoNodeIsMarkedDeadRightAfterAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(10 * time.Second)
+		f := newFleet(10*time.Second, 25*time.Second)
 		f.joined(1, dispatcher.NodeActive, time.Now())
 		heartbeat := func() {
 			time.Sleep(time.Second)
@@ -114,7 +114,7 @@ func TestNoNodeIsMarkedDeadRightAfterTheDatabaseClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(10 * time.Second)
+				f := newFleet(10*time.Second, 25*time.Second)
 				f.joined(1, dispatcher.NodeActive, time.Now())
 				heartbeat := func(leapt time.Duration) {
 					time.Sleep(time.Second)
@@ -145,7 +145,7 @@ func TestOnlyNodesServingATriggerArePreferred(t *testing.T) {
 	}
 	count := map[dispatcher.NodeID]int{}
 	for _, node := range live {
-		f := newFleet(time.Minute)
+		f := newFleet(time.Minute, 25*time.Second)
 		f.joined(node.ID, dispatcher.NodeActive, time.Now())
 		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 		for id := range int64(300) {
@@ -203,7 +203,7 @@ func TestNodesHaveDistinctRanks(t *testing.T) {
 	for trigger := range int64(200) {
 		ranks := map[int]bool{}
 		for _, node := range live {
-			f := newFleet(time.Minute)
+			f := newFleet(time.Minute, 25*time.Second)
 			f.joined(node.ID, dispatcher.NodeActive, time.Now())
 			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 			ranks[f.rank(dispatcher.DueTrigger{ID: trigger})] = true

@@ -12,6 +12,7 @@ import (
 // metrics are what an operator watches of a node.
 type metrics struct {
 	load      load                   // for heartbeats
+	usage     usage                  // of the pool
 	claims    *prometheus.CounterVec // by result
 	attempts  *prometheus.CounterVec // by state
 	retries   *prometheus.CounterVec // by reason
@@ -65,6 +66,12 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	}
 	m.purged(dispatcher.Purged{}) // all kinds begin at 0
 	registry.MustRegister(m.misfires, m.lateness, m.polls, m.drift, m.rollbacks)
+	m.registerGauges(e, registry)
+	return m
+}
+
+// registerGauges registers what is read from the engine when it is asked for.
+func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 	for _, gauge := range []struct {
 		name, help string
 		read       func() float64
@@ -72,16 +79,26 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 		{"carillon_timeline_fires", "Fires planned in memory.", count(e.timeline.len)},
 		{"carillon_timeline_waiting_fires",
 			"Planned fires that are due and have no place in the pool. The node is saturated if this stays above 0.", count(e.timeline.waiting)},
+		{"carillon_oldest_overdue_seconds", "How long the oldest due fire that no node has claimed waits, as this node sees it; 0 if none.",
+			func() float64 { return e.oldestOverdue(e.clock.now()).Seconds() }},
+		{"carillon_upcoming_fires",
+			"Triggers that are due within 15 minutes, 100,000 at most, if this node counted them in the last minute; else 0.",
+			func() float64 { return float64(e.upcoming.read(e.clock.now(), e.opts.Handler)) }},
+		{"carillon_lateness_max_seconds", "Largest lateness of the scheduled fires whose first attempt began in the last minute.",
+			func() float64 { return m.load.latest().Seconds() }},
 		{"carillon_pool_runs", "Runs that the node holds.", count(e.pool.Held)},
 		{"carillon_pool_slow_runs", "Runs that the node holds in the share of slow attempts and jobs.", count(e.pool.HeldSlow)},
 		{"carillon_pool_workers", "Workers of the pool.", count(e.pool.Workers)},
+		{"carillon_pool_use_ratio", "Part of the attempts that may be made at once which was in flight, from 0 to 1: of the fast or of " +
+			"the slow share, whichever is used more, as the mean of the last minute.", m.usage.mean},
 		{"carillon_circuits_open", "Hosts with an open circuit: they failed too often in a row.", count(e.hosts.open)},
 		{"carillon_clock_offset_seconds", "How far the node's wall clock is ahead of the database's.",
 			func() float64 { return e.clock.offset().Seconds() }},
+		{"carillon_database_reachable", "1 if the node's latest heartbeat reached the database, else 0.",
+			func() float64 { return oneIf(e.fleet.reachable(e.opts.Heartbeat)) }},
 	} {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help}, gauge.read))
 	}
-	return m
 }
 
 // counters registers a family of counters, one for each value of a label, all of them 0.
@@ -119,11 +136,13 @@ func (m *metrics) polled(took, late time.Duration) {
 }
 
 // rolledBack notes whether there is a rollback that no operator has resolved.
-func (m *metrics) rolledBack(yes bool) {
-	m.rollbacks.Set(0)
+func (m *metrics) rolledBack(yes bool) { m.rollbacks.Set(oneIf(yes)) }
+
+func oneIf(yes bool) float64 {
 	if yes {
-		m.rollbacks.Set(1)
+		return 1
 	}
+	return 0
 }
 
 // load counts what the node does, for its heartbeats.
@@ -131,6 +150,7 @@ type load struct {
 	mu     sync.Mutex
 	recent []claims // of the last minute, oldest first
 	lag    time.Duration
+	late   largest // of first attempts
 }
 
 // claims is how many fires were claimed within a second.
@@ -151,11 +171,21 @@ func (l *load) claimed(fires int) {
 	l.recent = append(l.recent, claims{now, fires})
 }
 
-// began notes how late an attempt began.
-func (l *load) began(late time.Duration) {
+// began notes how late an attempt began. first says that it is the first of a scheduled fire.
+func (l *load) began(late time.Duration, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lag = max(l.lag, late)
+	if first {
+		l.late.add(late, time.Now())
+	}
+}
+
+// latest returns how late the latest first attempt of the last minute began.
+func (l *load) latest() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late.read(time.Now())
 }
 
 // read returns the fires of the last minute, and the lag since the last call.

@@ -17,6 +17,12 @@ type Invoker interface {
 	Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome
 }
 
+// Protector keeps the machine of a node running while an attempt is in flight that a drain could cut off.
+type Protector interface {
+	// Hold asks for protection until release is called. It must not wait for anything.
+	Hold() (release func())
+}
+
 // Options tunes an Engine. The zero value works.
 type Options struct {
 	// Name is the node's label and Version the program's. Both are only shown.
@@ -50,6 +56,8 @@ type Options struct {
 	HostRate int
 	// Batch is how many fires one statement claims or records at most; default 500.
 	Batch int
+	// Protection is held during attempts whose timeout is longer than Drain; nil: nothing protects them.
+	Protection Protector
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Metrics is where the engine registers its metrics; default a registry of its own.

@@ -60,13 +60,20 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func(dispatcher.DueTrigger) bool) (int, error) {
 	failpoint.Hit(failpoint.BeforePoll)
 	defer e.timeline.reading()()
-	planned := 0
+	planned, oldest := 0, time.Time{}
 	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: until, Now: now, Limit: pageSize}
 	for e.fleet.active() {
 		turned(ctx)
 		page, err := e.store.Due(ctx, query)
-		if err != nil || len(page) == 0 {
+		if err != nil {
 			return planned, err
+		}
+		if oldest.IsZero() {
+			oldest = e.oldestServed(page)
+			e.overdue.polled(oldest, now)
+		}
+		if len(page) == 0 {
+			return planned, nil
 		}
 		last, more := page[len(page)-1], len(page) == query.Limit
 		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool {

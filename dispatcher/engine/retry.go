@@ -72,6 +72,7 @@ func (e *Engine) retryLoop(ctx context.Context) {
 
 // retryOnce adopts the runs that are to be attempted again by now.
 func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
+	e.letNewerAdopt(ctx, 2) // others look a grace after the time
 	e.retries.setAlarm(now, time.Time{}, e.clock.until)
 	if now.Sub(e.retries.gaveUpAt) >= e.opts.Window {
 		count, err := e.store.GiveUp(ctx, time.Time{})

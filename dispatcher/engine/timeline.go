@@ -29,6 +29,8 @@ type timeline struct {
 	taken   map[int64]*entry
 	won     []*entry // those of taken that stay only until the poll ends
 	readers int
+	// claiming is the batch whose claim is under way. It may take as long as the database is unreachable.
+	claiming []*entry
 }
 
 // entry is the next fire of one trigger.
@@ -118,6 +120,7 @@ func (t *timeline) take(until time.Time, limit int, admit func(pool.QueueKey) bo
 		t.taken[e.ID] = e
 		due = append(due, e)
 	}
+	t.claiming = due
 	return due
 }
 
@@ -125,6 +128,7 @@ func (t *timeline) take(until time.Time, limit int, admit func(pool.QueueKey) bo
 func (t *timeline) claimed(taken []*entry, won map[int64]dispatcher.HeldRun) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.claiming = nil
 	for _, e := range taken {
 		if _, ok := won[e.ID]; ok && t.readers > 0 {
 			t.won = append(t.won, e)
@@ -160,6 +164,27 @@ func (t *timeline) overdue(then time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.onTime > 0 || len(t.heap) > 0 && t.heap[0].DueAt.Before(then)
+}
+
+// oldest returns when the earliest fire was due, or will be, that is not claimed yet.
+func (t *timeline) oldest() (at time.Time, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.heap) > 0 {
+		at, ok = t.heap[0].DueAt, true
+	}
+	unclaimed := func(e *entry) {
+		if !e.stale && (!ok || e.DueAt.Before(at)) {
+			at, ok = e.DueAt, true
+		}
+	}
+	for e := range t.due.All() {
+		unclaimed(e)
+	}
+	for _, e := range t.claiming {
+		unclaimed(e)
+	}
+	return at, ok
 }
 
 // waiting returns how many fires are due and have no place yet.

@@ -7,8 +7,9 @@
 //	CHAOS="K7:kill,nth=3;K12:stop"
 //
 // Each item names a point and an action: kill ends the process as kill -9 does, stop halts it until
-// SIGCONT. nth is the visit at which the point acts, 1 by default. within is for points that are a
-// stretch of time (see During): the action happens at a random time within it, 2ms by default.
+// SIGCONT, and hang halts for ever what visits the point, and nothing else. nth is the visit at which
+// the point acts, 1 by default. within is for points that are a stretch of time (see During): the action
+// happens at a random time within it, 2ms by default.
 package failpoint
 
 // Point is a point in the walk of a fire, or in the work around it.

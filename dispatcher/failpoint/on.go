@@ -20,7 +20,7 @@ const Enabled = true
 
 // action is the action of a point at its nth visit.
 type action struct {
-	signal syscall.Signal
+	signal syscall.Signal // 0: hang
 	nth    int64
 	within time.Duration
 	visits atomic.Int64
@@ -52,12 +52,13 @@ func parse(text string) (map[Point]*action, error) {
 				a.signal = syscall.SIGKILL
 			case i == 0 && word == "stop":
 				a.signal = syscall.SIGSTOP
+			case i == 0 && word == "hang":
 			case i > 0 && key == "nth":
 				a.nth, err = strconv.ParseInt(value, 10, 64)
 			case i > 0 && key == "within":
 				a.within, err = time.ParseDuration(value)
 			default:
-				err = errors.New("not one of kill, stop, nth=N, within=DURATION")
+				err = errors.New("not one of kill, stop, hang, nth=N, within=DURATION")
 			}
 			if err != nil {
 				return nil, fmt.Errorf("CHAOS: %q: %q: %w", item, word, err)
@@ -82,6 +83,9 @@ func (a *action) act() { _ = syscall.Kill(os.Getpid(), a.signal) }
 // Hit counts a visit of the point, and acts if the action is due.
 func Hit(p Point) {
 	if a := due(p); a != nil {
+		if a.signal == 0 {
+			select {}
+		}
 		a.act()
 		// The signal may arrive through another thread. Until then, nothing after this point may run.
 		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // there is no way to wait for the signal

@@ -38,7 +38,7 @@ func SystemdFrom(getenv func(string) string, pid int) (Systemd, error) {
 		return Systemd{}, nil
 	}
 	if s.socket[0] != '/' && s.socket[0] != '@' {
-		return Systemd{}, fmt.Errorf("NOTIFY_SOCKET %q: systemd's socket is an absolute path or an abstract address, which begins with @", s.socket)
+		return Systemd{}, fmt.Errorf("NOTIFY_SOCKET %q: it must be an absolute path, or an abstract address, which begins with @", s.socket)
 	}
 	if of := getenv("WATCHDOG_PID"); of != "" && of != strconv.Itoa(pid) {
 		return s, nil

@@ -42,6 +42,7 @@ var triggerFields = fields[triggerRow]{
 	{"misfire_policy", text, func(t *triggerRow) any { return policyColumn(&t.MisfirePolicy) }, always,
 		"coalesce(t.misfire_policy, 'fire_once')"},
 	{"catch_up_window", bigint, func(t *triggerRow) any { return windowColumn(&t.CatchUpWindow) }, always, ""},
+	{"attempt_timeout", bigint, func(t *triggerRow) any { return timeoutColumn(&t.timeout) }, always, ""},
 	{"delayed", boolean, func(t *triggerRow) any { return new(t.IsDelay()) }, onlyWritten, ""},
 }
 
@@ -57,6 +58,7 @@ type triggerRow struct {
 	id, jobID, appID, revision, calendars int64
 	name, nodeLabels                      string
 	jobPaused                             bool
+	timeout                               dispatcher.Duration // of an attempt of the job
 }
 
 // scanTrigger reads the row of a trigger.
@@ -75,7 +77,7 @@ func shownState(stored dispatcher.TriggerState, paused bool) dispatcher.TriggerS
 	return stored
 }
 
-// policyColumn and windowColumn are NULL for the default, which takes no room in a row that every
+// policyColumn, windowColumn and timeoutColumn are NULL for the default, which takes no room in a row that every
 // fire rewrites.
 func policyColumn(p *dispatcher.MisfirePolicy) any {
 	return orDefault(p, dispatcher.FireOnce, func(text string) dispatcher.MisfirePolicy { return dispatcher.MisfirePolicy(text) },
@@ -84,6 +86,10 @@ func policyColumn(p *dispatcher.MisfirePolicy) any {
 
 func windowColumn(d *dispatcher.Duration) any {
 	return orDefault(d, dispatcher.MaxCatchUpWindow, millis, toMillis)
+}
+
+func timeoutColumn(d *dispatcher.Duration) any {
+	return orDefault(d, dispatcher.DefaultTimeout, millis, toMillis)
 }
 
 // orDefault is a value whose column is NULL for the usual one.
@@ -151,6 +157,7 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars in
 		row := triggerRow{
 			Trigger: one, id: dispatcher.TriggerID(job.App, job.Name, name), jobID: dispatcher.JobID(job.App, job.Name),
 			appID: dispatcher.AppID(job.App), name: name, nodeLabels: job.NodeLabels.String(), revision: job.Revision, jobPaused: job.Paused,
+			timeout: dispatcher.Duration(job.Target.Timeout()),
 		}
 		if one.Calendar != "" {
 			row.calendars = calendars

@@ -60,12 +60,33 @@ func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatche
 	return collect(ctx, s.read, scanText, query, append([]any{orZero(now), int64(len(apps))}, s.batch(names, served)...)...)
 }
 
+// upcomingTriggers counts what the window poll would read, up to a limit, by the same index. Of each entry
+// it reads the trigger, for its app.
+// $1 until, $2 limit, $3 number of apps
+const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM triggers AS t
+	WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL AND t.due_at <= $1
+		AND (t.app_id IN (SELECT id FROM apps WHERE enabled AND ($3 = 0 OR name IN (SELECT name FROM b)))) = TRUE
+	LIMIT $2) AS u`
+
+// Upcoming counts the triggers that are due by until.
+func (s *store) Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	query := s.rows(0, 4, "", nameColumns...) + upcomingTriggers
+	args := append([]any{until.UnixMilli(), int64(limit), int64(len(apps))}, s.batch(append([]string{}, apps...))...)
+	n, _, err := first(ctx, s.read, scanInt, query, args...)
+	if err != nil {
+		return 0, fmt.Errorf("count upcoming triggers: %w", err)
+	}
+	return int(n), nil
+}
+
 // due returns a trigger as the engine plans it.
 func (t triggerRow) due() dispatcher.DueTrigger {
 	return dispatcher.DueTrigger{
 		ID: t.id, JobID: t.jobID, AppID: t.appID, Revision: t.revision, CalendarRevision: t.calendars,
-		NodeLabels: dispatcher.ParseLabels(t.nodeLabels),
-		Spec:       t.Spec("", t.AnchorAt), Calendar: t.Calendar,
+		NodeLabels: dispatcher.ParseLabels(t.nodeLabels), Timeout: t.timeout.Std(),
+		Spec: t.Spec("", t.AnchorAt), Calendar: t.Calendar,
 		MisfireAfter: t.MisfireAfter.Std(), MisfirePolicy: t.MisfirePolicy, CatchUpWindow: t.CatchUpWindow.Std(),
 		PrevFireTime: zeroable(t.PrevFireTime), NextFireTime: zeroable(t.NextFireTime), DueAt: zeroable(t.DueAt),
 	}

@@ -24,6 +24,7 @@ var nodeFields = fields[nodeRow]{
 	{name: "fires", ref: func(n *nodeRow) any { return &n.Fires }},
 	{name: "lag", ref: func(n *nodeRow) any { return durationColumn(&n.Lag) }},
 	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn(&n.ClockOffset) }},
+	{name: "long_since", ref: func(n *nodeRow) any { return optionalColumn(&n.LongSince) }},
 	{name: "zones", ref: func(*nodeRow) any { return new(schedule.ZonesVersion()) }, use: onlyNew},
 	{name: "paused_by_rollback", ref: func(n *nodeRow) any { return &n.pausedByRollback }, use: onlyNew},
 }
@@ -113,9 +114,9 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 }
 
 // renewHeartbeat renews the row of a node.
-// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now
+// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now, $7 long since
 var renewHeartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5,
-	heartbeats = heartbeats + 1
+	long_since = $7, heartbeats = heartbeats + 1
 	WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
 	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
 
@@ -139,7 +140,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 		n.Node, err = scanNode(widerRow{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
 		return n, err
 	}, renewHeartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(),
-		report.ClockOffset.Std().Milliseconds(), now.UnixMilli())
+		report.ClockOffset.Std().Milliseconds(), now.UnixMilli(), orNullAt(report.LongSince))
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}

@@ -34,6 +34,9 @@ type sqlite struct {
 }
 
 func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error) {
+	if err := checkFileSystem(a.path, fileSystem); err != nil {
+		return nil, err
+	}
 	var guard *os.File // closing a nil one is a harmless error
 	if !o.AlongsideNode {
 		if guard, err = lockFile(a.path + ".lock"); err != nil {

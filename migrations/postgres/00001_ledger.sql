@@ -121,6 +121,7 @@ CREATE TABLE triggers (
   on_excluded       TEXT     NOT NULL,
   error             TEXT     NOT NULL,    -- why the state is error
   node_labels       TEXT     NOT NULL,    -- copy of the job's, so that a poll reads one table
+  attempt_timeout   BIGINT,               -- copy of the job's, in milliseconds; NULL: 30 s, as of most webhooks
   misfire_policy    TEXT,                 -- NULL: fire_once
   catch_up_window   BIGINT,               -- milliseconds; NULL: the longest there is
   deleted_at        BIGINT
@@ -266,6 +267,7 @@ CREATE TABLE nodes (
   fires        INTEGER NOT NULL,           -- claimed in the minute before the heartbeat
   lag          BIGINT  NOT NULL,           -- milliseconds
   clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
+  long_since   BIGINT,                     -- when its spell of attempts longer than its drain began; NULL: none
   heartbeats BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats
   paused_by_rollback BOOLEAN NOT NULL DEFAULT FALSE -- paused by a rollback alone
 ) WITH (fillfactor = 50);

@@ -101,6 +101,7 @@ CREATE TABLE triggers (
   on_excluded TEXT NOT NULL,
   error TEXT NOT NULL,
   node_labels TEXT NOT NULL,
+  attempt_timeout INTEGER,
   misfire_policy TEXT,
   catch_up_window INTEGER,
   deleted_at INTEGER
@@ -205,6 +206,7 @@ CREATE TABLE nodes (
   fires INTEGER NOT NULL,
   lag INTEGER NOT NULL,
   clock_offset INTEGER NOT NULL,
+  long_since INTEGER,
   heartbeats INTEGER NOT NULL DEFAULT 0,
   paused_by_rollback INTEGER NOT NULL DEFAULT 0
 ) STRICT;

@@ -17,7 +17,7 @@ type limit struct {
 	mib  int
 }
 
-func (l limit) String() string { return fmt.Sprintf("%g vCPU, %d MiB", l.cpus, l.mib) }
+func (l limit) String() string { return fmt.Sprintf("%g vCPU, %s MiB", l.cpus, readable(l.mib)) }
 
 // parseLimit reads CPUS:MIB, such as 0.25:512.
 func parseLimit(text string) (l limit, err error) {

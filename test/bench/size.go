@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -114,8 +115,8 @@ func (s *sizeCommand) measure(ctx context.Context, b *bench, l limit, triggers i
 		return err
 	}
 	r.memory = peakMiB(n.pid())
-	_, err = fmt.Fprintf(out, "| %s | %d | %d/s | %d/s | %d in %.1f s | %.2f of a core | %.0f %% | %.0f MiB |\n", l, triggers,
-		r.prompt, r.tolerable, s.Herd, r.herd.Seconds(), r.cpu, 100*r.throttled, r.memory)
+	_, err = fmt.Fprintf(out, "| %s | %s | %s/s | %s/s | %s in %.1f s | %.2f of a core | %.0f %% | %.0f MiB |\n", l, readable(triggers),
+		readable(r.prompt), readable(r.tolerable), readable(s.Herd), r.herd.Seconds(), r.cpu, 100*r.throttled, r.memory)
 	return err
 }
 
@@ -198,6 +199,14 @@ func (s *sizeCommand) stampede(ctx context.Context, b *bench, receiver *receiver
 		return last.Sub(due), nil
 	}
 	return 0, fmt.Errorf("%d fires of the same second had not arrived after a minute", s.Herd)
+}
+
+// readable writes a number as the pages do: 100,000.
+func readable(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return readable(n/1000) + fmt.Sprintf(",%03d", n%1000)
 }
 
 // count counts the requests of an app.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -58,8 +60,8 @@ func (r *release) mirror(context.Context) error {
 	if err != nil {
 		return err
 	}
-	for name, content := range files {
-		if err := r.create(path.Join(mirrorDir, name), text(content)); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := r.create(path.Join(mirrorDir, name), text(files[name])); err != nil {
 			return err
 		}
 	}
@@ -80,8 +82,8 @@ func registryPage(page string) (string, error) {
 		return "", fmt.Errorf("it does not begin with a title and a sentence")
 	}
 	title := found[1]
-	if name, kind, ok := strings.Cut(title, " ("); ok {
-		title = name + " " + strings.TrimSuffix(kind, ")")
+	if name, kind, ok := strings.Cut(title, " ("); ok { // carillon_app (resource)
+		title = name + " " + strings.TrimSuffix(kind, ")") + " - Carillon"
 	}
 	return fmt.Sprintf("---\npage_title: %q\nsubcategory: \"\"\ndescription: |-\n  %s\n---\n\n%s", title, found[2], page), nil
 }

@@ -127,21 +127,21 @@ func (r *release) packageContents(format, binary string) (files.Contents, error)
 	const doc = "/usr/share/doc/carillon/"
 	documentation := map[string]string{"deb": files.TypeFile, "rpm": files.TypeRPMDoc}[format]
 	contents := files.Contents{
-		content(binary, "/usr/bin/carillon", files.TypeFile, 0o755),
-		content(r.packaging("carillon.service"), "/usr/lib/systemd/system/carillon.service", files.TypeFile, 0o644),
-		content(r.packaging("carillon-lifecycle.service"), "/usr/lib/systemd/system/carillon-lifecycle.service", files.TypeFile, 0o644),
-		content("", "/etc/carillon", files.TypeDir, 0o755),
-		content("", "/etc/carillon/credentials", files.TypeDir, 0o700),
-		content(r.packaging("carillon.env"), "/etc/carillon/carillon.env", files.TypeConfigNoReplace, 0o640),
-		content(man, "/usr/share/man/man1/carillon.1.gz", documentation, 0o644),
-		content("", doc, files.TypeDir, 0o755),
-		content(r.packaging("README"), doc+"README", documentation, 0o644),
-		content(filepath.Join(r.root, "NOTICE"), doc+"NOTICE", documentation, 0o644),
+		packed(binary, "/usr/bin/carillon", files.TypeFile, 0o755),
+		packed(r.packaging("carillon.service"), "/usr/lib/systemd/system/carillon.service", files.TypeFile, 0o644),
+		packed(r.packaging("carillon-lifecycle.service"), "/usr/lib/systemd/system/carillon-lifecycle.service", files.TypeFile, 0o644),
+		packed("", "/etc/carillon", files.TypeDir, 0o755),
+		packed("", "/etc/carillon/credentials", files.TypeDir, 0o700),
+		packed(r.packaging("carillon.env"), "/etc/carillon/carillon.env", files.TypeConfigNoReplace, 0o640),
+		packed(man, "/usr/share/man/man1/carillon.1.gz", documentation, 0o644),
+		packed("", doc, files.TypeDir, 0o755),
+		packed(r.packaging("README"), doc+"README", documentation, 0o644),
+		packed(filepath.Join(r.root, "NOTICE"), doc+"NOTICE", documentation, 0o644),
 	}
 	if format == "rpm" {
 		return append(contents,
-			content("", "/usr/share/licenses/carillon", files.TypeDir, 0o755),
-			content(filepath.Join(r.root, "LICENSE"), "/usr/share/licenses/carillon/LICENSE", files.TypeRPMLicense, 0o644),
+			packed("", "/usr/share/licenses/carillon", files.TypeDir, 0o755),
+			packed(filepath.Join(r.root, "LICENSE"), "/usr/share/licenses/carillon/LICENSE", files.TypeRPMLicense, 0o644),
 		), nil
 	}
 	changelog, err := r.debianChangelog()
@@ -149,13 +149,13 @@ func (r *release) packageContents(format, binary string) (files.Contents, error)
 		return nil, err
 	}
 	return append(contents,
-		content(changelog, doc+"changelog.gz", files.TypeFile, 0o644),
-		content(r.packaging("copyright"), doc+"copyright", files.TypeFile, 0o644),
-		content(r.packaging("deb/lintian-overrides"), "/usr/share/lintian/overrides/carillon", files.TypeFile, 0o644),
+		packed(changelog, doc+"changelog.gz", files.TypeFile, 0o644),
+		packed(r.packaging("copyright"), doc+"copyright", files.TypeFile, 0o644),
+		packed(r.packaging("deb/lintian-overrides"), "/usr/share/lintian/overrides/carillon", files.TypeFile, 0o644),
 	), nil
 }
 
-func content(source, destination, kind string, mode os.FileMode) *files.Content {
+func packed(source, destination, kind string, mode os.FileMode) *files.Content {
 	return &files.Content{
 		Source: source, Destination: destination, Type: kind,
 		FileInfo: &files.ContentFileInfo{Mode: mode, Owner: "root", Group: "root"},

@@ -34,6 +34,7 @@ type cli struct {
 	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
 	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
+	Probe    probeCommand    `cmd:"" help:"Ask the node on this machine whether it is alive or ready."`
 	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
 	Explain  explainCommand  `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
 	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`

@@ -83,7 +83,8 @@ type rdsStub struct {
 // newRDSStub returns a stub at a free port, whose tokens are for this name of it.
 func newRDSStub(t *testing.T, host, socket string, certificate tls.Certificate) *rdsStub {
 	t.Helper()
-	s := &rdsStub{t: t, host: host, user: "fleet", certificate: certificate, socket: socket, open: map[net.Conn]bool{}, seen: []string{stubSecret}}
+	s := &rdsStub{t: t, host: host, user: "fleet", certificate: certificate, socket: socket}
+	s.open, s.seen = map[net.Conn]bool{}, []string{stubSecret}
 	s.listener = must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	go func() {
 		for {

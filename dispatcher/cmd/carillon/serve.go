@@ -28,6 +28,7 @@ type serveCommand struct {
 	intervalFlags
 	poolFlags
 	hostFlags
+	protectionFlag
 	logFlags
 	emfFlag
 	checkFlag
@@ -39,7 +40,7 @@ func (s *serveCommand) Validate() error {
 	_, certificate := s.certificate()
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		keys, certificate, s.memberFlags.check(), s.emfFlag.check(),
+		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 	)
 }
 
@@ -57,6 +58,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	defer sink.flush(time.Second)
 	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
 	warnUnknownVariables(ctx, log, os.Environ())
+	limitMemory(ctx, log)
 	certificate, err := s.certificate()
 	if err != nil {
 		return &usageError{err}
@@ -69,7 +71,8 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
 		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
-		listen: s.Listen, certificate: certificate, log: log, engine: options, signals: s.signals(ctx, sink, log),
+		listen: s.Listen, certificate: certificate, log: log, engine: options,
+		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})
 }

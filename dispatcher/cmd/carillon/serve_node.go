@@ -37,6 +37,7 @@ type nodeOptions struct {
 	target      invoke.Options
 	log         *slog.Logger
 	signals     nodeSignals // what it tells the machine that it runs on
+	ecsAgent    string      // of the task to protect; empty: none
 	// ready is called with the address of the API once it responds; may be nil.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
 }
@@ -141,9 +142,11 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 		apiAddresses(listen), databaseAddresses(ctx, o.database.Database), databaseAddresses(ctx, o.notify))
 	invoker := invoke.New(o.target)
 	o.engine.Metrics = registry
+	endProtection := o.protect(ctx, registry)
 	node := engine.New(s, invoker, o.engine)
 	opened(s, node)
 	node.Run(ctx)
+	endProtection()
 	invoker.Close()
 	return nil
 }

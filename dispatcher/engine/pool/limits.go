@@ -112,6 +112,9 @@ func (b *bound) add() {
 	}
 }
 
+// use returns how much of the bound is taken. Runs that moved here may have taken more than there is.
+func (b *bound) use() float64 { return min(float64(b.n)/float64(b.most), 1) }
+
 // release counts down and reports whether that opened the bound.
 func (b *bound) release() bool {
 	b.n--

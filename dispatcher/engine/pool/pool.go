@@ -195,6 +195,14 @@ func (p *Pool[T]) HeldSlow() int {
 	return p.places.claimed.slow.total.n
 }
 
+// Use returns which part of the attempts that the pool may make at once is in flight, from 0 to 1: of
+// the fast or of the slow share, whichever is used more, because neither can use the other's places.
+func (p *Pool[T]) Use() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.places.attempted.fast.total.use(), p.places.attempted.slow.total.use())
+}
+
 // Busy reports whether attempts are in flight besides one that has just ended.
 func (p *Pool[T]) Busy() bool {
 	p.mu.Lock()

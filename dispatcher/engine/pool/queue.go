@@ -1,6 +1,9 @@
 package pool
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // FairQueue orders what waits to be claimed, or for a worker. Apps take turns by weight. Within an
 // app, items on time go before items that catch up, then a higher priority goes first, and items of
@@ -71,6 +74,19 @@ func (f *FairQueue[T]) Push(item T, in QueueKey, weight int) {
 	f.count++
 	f.seen++
 	q.entries = append(q.entries, queueEntry[T]{item, f.seen})
+}
+
+// All yields what waits, in no order.
+func (f *FairQueue[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, q := range f.queues {
+			for _, entry := range q.entries {
+				if !yield(entry.item) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Take removes and returns up to limit items, the next first. It asks admit before each. When admit

@@ -63,6 +63,18 @@ func testClaim(t *testing.T, f *fixture) {
 	}
 }
 
+// The poll learns how long an attempt may take, also after the job was changed.
+func testDueTimeout(t *testing.T, f *fixture) {
+	j := job("report", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+	for _, timeout := range []dispatcher.Duration{dispatcher.DefaultTimeout, dispatcher.Duration(5 * time.Minute)} {
+		j.Target.Webhook.Timeout = timeout
+		f.put(j, t0)
+		if due := f.dueAll(t0.Add(time.Hour)); len(due) != 1 || due[0].Timeout != timeout.Std() {
+			t.Errorf("timeout %s: got %+v, want one trigger with it", timeout, due)
+		}
+	}
+}
+
 // Of any number of claimers of a fire, one wins.
 func testClaimRace(t *testing.T, f *fixture) {
 	const jobs, claimers = 20, 4

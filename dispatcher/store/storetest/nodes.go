@@ -22,6 +22,7 @@ func fleetTests() map[string]func(*testing.T, *fixture) {
 		"a declared rollback pauses all nodes":     testRollback,
 		"replay fires again after a rollback":      testReplay,
 		"skip drops what a rollback left due":      testSkip,
+		"upcoming triggers are counted to a limit": testUpcoming,
 	}
 }
 
@@ -39,8 +40,9 @@ func testNodes(t *testing.T, f *fixture) {
 	}
 
 	now := t0.Add(time.Second)
+	since := t0.Add(500 * time.Millisecond)
 	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: dispatcher.Duration(2 * time.Second),
-		ClockOffset: dispatcher.Duration(-time.Second)}
+		ClockOffset: dispatcher.Duration(-time.Second), LongSince: &since}
 	heartbeat, err := f.Heartbeat(ctx, nodeA, reported, now)
 	f.must(err)
 	nodes, err := f.Nodes(ctx)
@@ -48,8 +50,9 @@ func testNodes(t *testing.T, f *fixture) {
 	want := []dispatcher.Node{{
 		ID: nodeA, Name: "host", Version: "v1", State: dispatcher.NodeActive, StartedAt: t0, HeartbeatAt: now, NodeReport: reported, Share: 1,
 	}}
-	if heartbeat.State != dispatcher.NodeActive || len(heartbeat.Live) != 1 || heartbeat.Live[0].ID != nodeA {
-		t.Errorf("heartbeat: got %+v, want active and itself live", heartbeat)
+	if heartbeat.State != dispatcher.NodeActive || len(heartbeat.Live) != 1 || heartbeat.Live[0].ID != nodeA ||
+		heartbeat.Live[0].LongSince == nil {
+		t.Errorf("heartbeat: got %+v, want active and itself live, with its spell of long attempts", heartbeat)
 	}
 	if diff := cmp.Diff(want, nodes); diff != "" {
 		t.Error("nodes (-want +got):\n" + diff)

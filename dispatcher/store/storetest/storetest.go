@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"listeners are notified of changes":                               testListen,
 		"the window poll returns due triggers in order":                   testDue,
 		"a claim advances the trigger and inserts its run":                testClaim,
+		"a due trigger tells the timeout of its job":                      testDueTimeout,
 		"concurrent claims win a fire once":                               testClaimRace,
 		"a claim that is out of date wins nothing":                        testLostClaims,
 		"a claim is never early by the database's clock":                  testClaimByDatabaseTime,

@@ -11,7 +11,7 @@ SELECT t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, 
     t.job_paused, t.state, t.error, t.prev_fire_time, t.next_fire_time, t.due_at, t.anchor_at,
     t.jitter, t.fired, t.drift_hour, t.calendar, t.on_excluded, t.calendar_revision, t.app_id,
     t.node_labels, coalesce(t.misfire_policy, 'fire_once'), t.catch_up_window,
-    coalesce(r.ended_at, m.decided_at)
+    t.attempt_timeout, coalesce(r.ended_at, m.decided_at)
 FROM b
 JOIN triggers AS t ON t.id = b.id
 JOIN jobs AS j ON j.id = t.job_id

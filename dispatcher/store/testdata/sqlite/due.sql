@@ -10,7 +10,7 @@ SELECT t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, 
     t.end_at, t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled, t.paused,
     t.job_paused, t.state, t.error, t.prev_fire_time, t.next_fire_time, t.due_at, t.anchor_at,
     t.jitter, t.fired, t.drift_hour, t.calendar, t.on_excluded, t.calendar_revision, t.app_id,
-    t.node_labels, coalesce(t.misfire_policy, 'fire_once'), t.catch_up_window
+    t.node_labels, coalesce(t.misfire_policy, 'fire_once'), t.catch_up_window, t.attempt_timeout
 FROM triggers AS t
 WHERE t.state = 'waiting'
   AND NOT t.paused

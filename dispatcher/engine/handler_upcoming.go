@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+const (
+	// upcomingWithin is how far the count of upcoming fires looks ahead: time enough to start nodes.
+	upcomingWithin = 15 * time.Minute
+	// upcomingInterval is how often one of the nodes counts.
+	upcomingInterval = time.Minute
+	// mostUpcoming bounds the count, and with it what it costs.
+	mostUpcoming = 100_000
+)
+
+// upcoming is what this node counted last.
+type upcoming struct {
+	mu    sync.Mutex
+	count int
+	at    time.Time
+}
+
+// countUpcoming counts the triggers that are due soon, so that a fleet can grow before a herd. One node
+// counts in a minute: it takes a lock and keeps it for that long.
+func (e *Engine) countUpcoming(ctx context.Context, now time.Time) error {
+	if !e.fleet.active() {
+		return nil
+	}
+	// Nodes that serve other apps count for themselves.
+	name := strings.Join(append([]string{dispatcher.LockUpcoming}, e.opts.Apps...), "/")
+	locks, err := e.store.Lock(ctx, dispatcher.LockRequest{
+		Node: e.fleet.id(), Names: []string{name}, AtMost: upcomingInterval, AtLeast: upcomingInterval,
+	})
+	if err != nil || len(locks) == 0 {
+		return err
+	}
+	count, err := e.store.Upcoming(ctx, e.opts.Apps, now.Add(upcomingWithin), mostUpcoming)
+	if err != nil {
+		return fmt.Errorf("count upcoming fires: %w", err)
+	}
+	e.upcoming.mu.Lock()
+	defer e.upcoming.mu.Unlock()
+	e.upcoming.count, e.upcoming.at = count, now
+	return nil
+}
+
+// read returns the count until another node must have one: it can be two handler intervals late. Another
+// node that counts meanwhile gets about the same, so the largest count of all nodes is the fleet's.
+func (u *upcoming) read(now time.Time, handler time.Duration) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.at.IsZero() || now.Sub(u.at) > upcomingInterval+2*handler {
+		return 0
+	}
+	return u.count
+}

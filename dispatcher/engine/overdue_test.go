@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// first is when the first fire of rate(1s) is due that these tests declare.
+const first = time.Second
+
+// wantOverdue checks how long the oldest due fire waits, at a time after the test's.
+func (r *rig) wantOverdue(after, want time.Duration, when string) {
+	r.t.Helper()
+	if got := r.oldestOverdue(r.now.Add(after)); got != want {
+		r.t.Errorf("%s, the oldest overdue fire waits %s, want %s", when, got, want)
+	}
+}
+
+func TestOldestOverdueIsWhatSaturationDelays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.wantOverdue(time.Hour, 0, "without a job")
+	finish := make(chan struct{})
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		<-finish
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	for _, name := range manyNames(100) {
+		r.declare(name, "rate(1s)", nil)
+	}
+	r.poll(5 * time.Second)
+	r.wantOverdue(first, 0, "when fires become due")
+	r.wantOverdue(first+time.Second-time.Millisecond, 0, "within the grace of their preferred node")
+	for r.claimOnce(t.Context(), r.now.Add(first)) > 0 {
+	}
+	if r.timeline.waiting() == 0 {
+		t.Fatal("no fire waits, although there are more than the pool has places for")
+	}
+	r.wantOverdue(first+9*time.Second, 9*time.Second, "when the node is saturated")
+	close(finish)
+	for r.claimOnce(t.Context(), r.now.Add(first)) > 0 || r.timeline.waiting() > 0 {
+		select {
+		case <-r.pool.Freed():
+		case <-t.Context().Done():
+			t.Fatal("the pool has no room")
+		}
+	}
+	r.quiet()
+	r.wantOverdue(first+500*time.Millisecond, 0, "when all are claimed")
+}
+
+func manyNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "job-" + string(rune('a'+i/26)) + string(rune('a'+i%26))
+	}
+	return names
+}
+
+// gone is a store whose database becomes unreachable.
+type gone struct {
+	Store
+	err error
+}
+
+func (g *gone) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
+	if g.err != nil {
+		return nil, g.err
+	}
+	return g.Store.Due(ctx, query)
+}
+
+func TestOldestOverdueGrowsWhileTheDatabaseIsUnreachable(t *testing.T) {
+	t.Parallel()
+	g := &gone{}
+	r := newRig(t, func(s Store) Store { g.Store = s; return g })
+	r.declare("known", "rate(1s)", nil)
+	r.poll(5 * time.Second)
+	g.err = errors.New("connection refused")
+	if _, err := r.pollOnce(t.Context(), r.now.Add(5*time.Second), r.now.Add(10*time.Second), r.fleet.prefers); err == nil {
+		t.Fatal("the poll succeeded")
+	}
+	r.wantOverdue(first+time.Minute, time.Minute, "a minute later")
+	taken := r.timeline.take(r.now.Add(first), 10, anyQueue, keep)
+	r.wantOverdue(first+2*time.Minute, 2*time.Minute, "while a claim has no answer")
+	r.timeline.claimed(taken, nil)
+	r.wantOverdue(first+2*time.Minute, 0, "when the claim is lost")
+}
+
+func TestOldestOverdueCountsFiresOfOtherNodes(t *testing.T) {
+	t.Parallel()
+	g := &gone{}
+	r := newRig(t, func(s Store) Store { g.Store = s; return g })
+	r.declare("theirs", "rate(1s)", nil)
+	poll := func(after time.Duration) {
+		t.Helper()
+		theirs := func(dispatcher.DueTrigger) bool { return false }
+		if _, err := r.pollOnce(t.Context(), r.now.Add(after), r.now.Add(after), theirs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll(first + 10*time.Second)
+	r.wantOverdue(first+12*time.Second, 10*time.Second, "until the next poll, which may find it claimed")
+	r.wantOverdue(first+30*time.Second, 30*time.Second, "when no poll has succeeded for a while")
+	poll(first + 900*time.Millisecond)
+	r.wantOverdue(first+time.Second, 0, "within the grace of their preferred node")
+	r.wantOverdue(first+time.Hour, 0, "long after a poll that found nothing overdue")
+}
+
+func TestOldestOverdueLeavesOutWhatThisNodeMustNotFire(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(r *rig){
+		"a job that requires a label which it lacks": func(r *rig) {
+			job, err := r.store.Job(r.t.Context(), "app", "known")
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			job.NodeLabels = dispatcher.Labels{"disk": "ssd"}
+			if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"a paused job": func(r *rig) {
+			if _, err := r.store.PauseJob(r.t.Context(), "app", "known", "", true, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			r.declare("known", "rate(1s)", nil)
+			set(r)
+			r.poll(5 * time.Second)
+			if _, err := r.pollOnce(t.Context(), r.now.Add(10*time.Second), r.now.Add(10*time.Second), r.fleet.prefers); err != nil {
+				t.Fatal(err)
+			}
+			r.wantOverdue(time.Minute, 0, "a minute later")
+		})
+	}
+}
+
+func TestOldestOverdueIsZeroOnAPausedNode(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("known", "rate(1s)", nil)
+	r.poll(5 * time.Second)
+	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodePaused}, time.Now())
+	r.wantOverdue(first+time.Minute, 0, "while the node is paused")
+}
+
+func TestOldestOverdueCountsMissedFiresUntilTheyAreSettled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("missed", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(2 * time.Second) })
+	late := r.now.Add(first + 10*time.Second)
+	r.overdue.settling(r.now.Add(first), late) // as settle does with what it finds first
+	r.wantOverdue(first+10*time.Second, 10*time.Second, "before the missed fires are settled")
+	if err := r.settleMisfires(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	r.quiet()
+	r.wantOverdue(first+10*time.Second, 0, "after the missed fires are settled")
+}
+
+// slowHeartbeat is a store whose heartbeats do as told.
+type slowHeartbeat struct {
+	Store
+	err error
+}
+
+func (s *slowHeartbeat) Clock(context.Context) (time.Time, error) { return time.Now(), s.err }
+
+func (s *slowHeartbeat) Heartbeat(context.Context, dispatcher.NodeID, dispatcher.NodeReport, time.Time) (dispatcher.HeartbeatReply, error) {
+	return dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, s.err
+}
+
+func TestDatabaseIsReachableWhileHeartbeatsReachIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowHeartbeat{}
+		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+		want := func(reachable bool, when string) {
+			t.Helper()
+			if got := e.fleet.reachable(e.opts.Heartbeat); got != reachable {
+				t.Errorf("%s: reachable is %v, want %v", when, got, reachable)
+			}
+		}
+		want(false, "before the node is registered")
+		e.fleet.joined(1, dispatcher.NodeActive, time.Now())
+		want(true, "once it is registered")
+		ctx, end := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() { defer close(over); e.heartbeatLoop(ctx) }()
+		time.Sleep(time.Minute)
+		want(true, "while heartbeats succeed")
+		s.err = errors.New("connection refused")
+		time.Sleep(6 * time.Second)
+		want(false, "after a heartbeat that failed")
+		s.err = nil
+		time.Sleep(6 * time.Second)
+		want(true, "after the next that succeeded")
+		end()
+		<-over
+		time.Sleep(9 * time.Second)
+		want(true, "a little after the latest heartbeat")
+		time.Sleep(6 * time.Second)
+		want(false, "when a heartbeat has had no answer for long")
+	})
+}

@@ -1,0 +1,255 @@
+package platform
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ECSAgentVariable is the variable in which the ECS agent tells a container its address.
+const ECSAgentVariable = "ECS_AGENT_URI"
+
+// The times of task protection.
+const (
+	// protectFor is how long ECS protects the task if the node says nothing more, for example because it
+	// hangs. The node renews at half of it, so that the agent may fail for a quarter of an hour.
+	protectFor = 30 * time.Minute
+	// protectQuiet is how long the node keeps the protection after the last long attempt, so that a job of
+	// every minute does not take and drop it all the time: ECS throttles these requests.
+	protectQuiet = 15 * time.Second
+	// protectTimeout bounds one request to the agent, which asks ECS.
+	protectTimeout = 10 * time.Second
+	// protectRetry and protectRetryMost are the pauses after a failure, doubled each time.
+	protectRetry     = time.Second
+	protectRetryMost = time.Minute
+)
+
+// TaskProtection protects the node's ECS task from scale-in and deployments while an attempt is held. It never
+// makes an attempt wait: requests to the agent go out from Run, and their errors are logged, counted and
+// retried.
+type TaskProtection struct {
+	url    string
+	client *http.Client
+	log    *slog.Logger
+	state  prometheus.Gauge
+	errors prometheus.Counter
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	held    int       // attempts that need protection
+	heldTo  time.Time // when the last of them ended
+	failing bool      // the latest request failed; only Run uses it and those below
+	expires time.Time // of the protection that ECS granted; zero: none
+	unknown bool      // a request may have been granted although it failed
+}
+
+// NewTaskProtection returns the protection by the agent at address, the value of ECS_AGENT_URI. It starts
+// nothing; call Run.
+func NewTaskProtection(address string, client *http.Client, log *slog.Logger, metrics prometheus.Registerer) *TaskProtection {
+	p := &TaskProtection{
+		url: strings.TrimSuffix(address, "/") + "/task-protection/v1/state", client: client, log: log, wake: make(chan struct{}, 1),
+		state: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "carillon_task_protection", Help: "1 while ECS protects the node's task from scale-in and deployments, else 0.",
+		}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "carillon_task_protection_errors_total", Help: "Requests for task protection that failed.",
+		}),
+	}
+	metrics.MustRegister(p.state, p.errors)
+	return p
+}
+
+// Hold asks for protection until release is called. It returns at once, before ECS has answered.
+func (p *TaskProtection) Hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held++; p.held == 1 {
+		p.notify()
+	}
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.held--; p.held == 0 {
+			p.heldTo = time.Now()
+			p.notify()
+		}
+	})
+}
+
+// notify wakes Run. One pending wake-up is enough.
+func (p *TaskProtection) notify() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run takes, renews and drops the protection until ctx ends. It leaves it as it is then: the process ends, and
+// the task with it.
+func (p *TaskProtection) Run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	retry := time.Duration(0) // after the latest failure; 0: there is none
+	for {
+		wait, want := p.next(time.Now())
+		if wait <= 0 {
+			if err := p.request(ctx, want); err != nil {
+				if ctx.Err() != nil {
+					return
+				}
+				retry = min(cmp.Or(2*retry, protectRetry), protectRetryMost)
+				p.failed(ctx, want, retry, err)
+				// Not at the next Hold either: what fails is asked again after the pause.
+				if !sleep(ctx, retry) {
+					return
+				}
+				continue
+			}
+			retry = 0
+			p.succeeded(ctx)
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-p.wake:
+		}
+	}
+}
+
+// next returns how long nothing has to be asked, and then whether protection is wanted.
+func (p *TaskProtection) next(now time.Time) (wait time.Duration, want bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.expires.IsZero() && !now.Before(p.expires) {
+		p.expires = time.Time{}
+		p.state.Set(0)
+	}
+	switch quiet := p.heldTo.Add(protectQuiet).Sub(now); {
+	case p.held > 0 && p.expires.IsZero():
+		return 0, true
+	case p.held > 0:
+		return p.expires.Add(-protectFor / 2).Sub(now), true
+	case p.expires.IsZero() && !p.unknown:
+		return time.Hour, false
+	default:
+		return quiet, false
+	}
+}
+
+// request asks the agent to protect the task, or not to protect it any longer.
+func (p *TaskProtection) request(ctx context.Context, protect bool) error {
+	asked := time.Now()
+	p.mu.Lock()
+	p.unknown = true
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, protectTimeout)
+	defer cancel()
+	granted, err := p.put(ctx, protect)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unknown, p.expires = false, time.Time{}
+	p.state.Set(0)
+	if granted {
+		// By the node's own clock, and no later than ECS has it.
+		p.expires = asked.Add(protectFor)
+		p.state.Set(1)
+	}
+	return nil
+}
+
+// protectionRequest and protectionResponse are those of the ECS agent. A response holds one of the three.
+type protectionRequest struct {
+	ProtectionEnabled bool
+	ExpiresInMinutes  int `json:",omitempty"`
+}
+
+type protectionResponse struct {
+	Protection *struct{ ProtectionEnabled bool } `json:"protection"`
+	Failure    *struct{ Reason, Detail string }  `json:"failure"`
+	Error      *struct{ Code, Message string }   `json:"error"`
+	RequestID  string                            `json:"requestID"`
+}
+
+// put makes one request, and returns whether the task is protected now.
+func (p *TaskProtection) put(ctx context.Context, protect bool) (granted bool, err error) {
+	body := protectionRequest{ProtectionEnabled: protect}
+	if protect {
+		body.ExpiresInMinutes = int(protectFor / time.Minute)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return false, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, p.url, bytes.NewReader(text))
+	if err != nil {
+		return false, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := p.client.Do(request)
+	if err != nil {
+		return false, fmt.Errorf("ask the ECS agent: %w", err)
+	}
+	defer response.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err != nil {
+		return false, fmt.Errorf("read the response of the ECS agent: %w", err)
+	}
+	var r protectionResponse
+	problem := json.Unmarshal(text, &r)
+	switch {
+	case problem == nil && r.Error != nil:
+		return false, fmt.Errorf("ECS agent: status %d: %s: %s (request %s)", response.StatusCode, r.Error.Code, r.Error.Message, r.RequestID)
+	case problem == nil && r.Failure != nil:
+		return false, fmt.Errorf("ECS: %s: %s (request %s)", r.Failure.Reason, r.Failure.Detail, r.RequestID)
+	case response.StatusCode != http.StatusOK || problem != nil || r.Protection == nil:
+		return false, fmt.Errorf("ECS agent: status %d without a protection: %.200q", response.StatusCode, text)
+	case r.Protection.ProtectionEnabled != protect:
+		return false, fmt.Errorf("ECS agent: the protection is %t after asking for %t", r.Protection.ProtectionEnabled, protect)
+	}
+	return protect, nil
+}
+
+// failed counts a failure, and logs the first in a row.
+func (p *TaskProtection) failed(ctx context.Context, wanted bool, retry time.Duration, err error) {
+	p.errors.Inc()
+	if !p.failing {
+		p.log.WarnContext(ctx, "task protection failed and is retried", "wanted", wanted, "retry", retry.String(), "err", err)
+	}
+	p.failing = true
+}
+
+// succeeded logs the end of failures.
+func (p *TaskProtection) succeeded(ctx context.Context) {
+	if p.failing {
+		p.log.InfoContext(ctx, "task protection works again")
+	}
+	p.failing = false
+}
+
+// sleep waits, and returns false early when ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,108 @@
+package release_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// version is one that nobody releases. It has no suffix, because clients take a version with one only if they are
+// told to.
+const version = "987.6.5"
+
+// built is what tools/release built for these tests, each once.
+var built *buildings
+
+type buildings struct {
+	dir string
+	// tool is the compiled release command.
+	tool func() (string, error)
+	// snapshot is a whole release for this machine's kind of processor.
+	snapshot func() (string, error)
+	// again is the image of the same, built from nothing a second time.
+	again func() (string, error)
+	// other is the image for the kind of processor that this machine does not have.
+	other func() (string, error)
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "carillon-release-")
+		if err == nil {
+			err = os.Chmod(dir, 0o755) // the user of the image walks through it
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		built = newBuildings(dir)
+		return m.Run()
+	}())
+}
+
+func newBuildings(dir string) *buildings {
+	b := &buildings{dir: dir}
+	b.tool = sync.OnceValues(func() (string, error) {
+		program := filepath.Join(dir, "release")
+		return program, output(exec.Command("go", "build", "-o", program, "."))
+	})
+	other := "arm64"
+	if runtime.GOARCH == other {
+		other = "amd64"
+	}
+	b.snapshot = b.run("snapshot", runtime.GOARCH)
+	b.again = b.run("image", runtime.GOARCH)
+	b.other = b.run("image", other)
+	return b
+}
+
+// run returns a function that runs a command of the tool once, and returns the directory that it wrote.
+func (b *buildings) run(command, arch string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		program, err := b.tool()
+		if err != nil {
+			return "", err
+		}
+		dist := filepath.Join(b.dir, command+"-"+arch)
+		return dist, output(exec.Command(program, command, "-version", version, "-platforms", "linux/"+arch, "-dist", dist))
+	})
+}
+
+// output runs a command of tools/release. What it prints is in the error.
+func output(command *exec.Cmd) error {
+	command.Dir = filepath.Join("..", "..", "tools", "release")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", command.Args, err, out)
+	}
+	return nil
+}
+
+// directory returns what one of the functions of built built.
+func directory(t *testing.T, build func() (string, error)) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: these tests run what is built for Linux")
+	}
+	dir, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// must returns a value that a call gave without error.
+func must[T any](t *testing.T) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
