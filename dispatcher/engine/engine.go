@@ -79,7 +79,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e := &Engine{
 		store: store, invoker: invoker, opts: o, log: o.Logger,
 		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain), tokens: newTokens(),
-		progress: progress{loops: map[string]loopProgress{}},
+		progress:    progress{loops: map[string]loopProgress{}},
 		definitions: definitions{jobs: newJobCache(store), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000)},
 		gates: gates{
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
