@@ -32,8 +32,11 @@ const (
 // machineOf returns what the machines of a state are told at their first boot; nil if it has none.
 func machineOf(s state) (*machine, error) {
 	encoded := ""
-	for _, r := range s.machines() {
-		encoded += r.text("user_data") + r.text("user_data_base64")
+	for _, r := range s.all("aws_launch_template") {
+		encoded += r.text("user_data")
+	}
+	for _, r := range s.all("aws_instance") {
+		encoded += r.text("user_data_base64")
 	}
 	if encoded == "" {
 		if len(s.machines()) > 0 {

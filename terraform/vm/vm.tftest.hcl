@@ -27,6 +27,16 @@ mock_provider "aws" {
   }
 }
 
+override_data {
+  target = data.aws_subnet.first
+  values = { availability_zone = "eu-central-1a" }
+}
+
+override_data {
+  target = data.aws_subnet.others
+  values = { availability_zone = "eu-central-1b" }
+}
+
 variables {
   name                        = "payroll"
   vpc_id                      = "vpc-0123456789abcdef0"
