@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -31,6 +32,9 @@ const (
 // image builds dist/image from nothing: no base image, no Docker. Next to the program it holds what a
 // program needs of a system, and mount points.
 func (r *release) image(ctx context.Context) error {
+	if len(r.linux()) == 0 {
+		return errors.New("-platforms names no Linux, and images are for Linux; write linux/amd64 or linux/arm64")
+	}
 	system, err := layer(systemEntries(), time.Unix(0, 0))
 	if err != nil {
 		return err
