@@ -23,6 +23,7 @@ type options struct {
 	desired   int // tasks of the service
 	fires     int // per second
 	longEvery time.Duration
+	every     time.Duration // shortest pause between the begins of two rollouts
 	scale     float64
 	from      string // git ref of the older version; empty: this tree
 	dir       string
@@ -47,6 +48,7 @@ func main() {
 	flag.IntVar(&o.desired, "desired", 2, "tasks of the service")
 	flag.IntVar(&o.fires, "fires", 200, "triggers that fire each second")
 	flag.DurationVar(&o.longEvery, "long-every", 35*time.Second, "pause between long attempts; they take 85s on average")
+	flag.DurationVar(&o.every, "every", 70*time.Second, "shortest time from the begin of a rollout to that of the next")
 	flag.Float64Var(&o.scale, "scale", 1, "factor of all times of the service and of long attempts")
 	flag.StringVar(&o.from, "from", "", "git ref of the older version; empty: the same sources under another version")
 	flag.StringVar(&o.dir, "dir", "", "directory for logs; empty: a temporary one, kept if the run finds something")
@@ -55,7 +57,7 @@ func main() {
 	short := flag.Bool("short", false, "two rollouts with a twentieth of all times")
 	flag.Parse()
 	if *short {
-		o.rollouts, o.scale = 2, 0.05
+		o.rollouts, o.scale, o.every = 2, 0.05, 400*time.Second
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -83,7 +85,7 @@ func run(ctx context.Context, o options) (err error) {
 		shortest: o.scaled(10 * time.Second), longest: o.scaled(5 * time.Minute), timeout: o.scaled(6 * time.Minute),
 		probe: o.scaled(5 * time.Second),
 	}
-	o.longEvery = o.scaled(o.longEvery)
+	o.longEvery, o.every = o.scaled(o.longEvery), o.scaled(o.every)
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "carillon-rollout-"); err != nil {
 			return err

@@ -32,7 +32,6 @@ type rollout struct {
 	healthy time.Time // when all its tasks were
 	ended   time.Time // when all older tasks had ended
 	long    int       // attempts in flight when it began
-	stopped int       // tasks that ended for it
 }
 
 func newService(o options, w *world) *service {
@@ -178,8 +177,8 @@ func (s *service) deploy(number int, v version) *rollout {
 	return r
 }
 
-// rollOver deploys one version after the other, each when the tasks of the one before are healthy. Protected tasks of
-// earlier versions may still run then, as with ECS.
+// rollOver deploys one version after the other, each when the tasks of the one before are healthy and have had some time
+// for long attempts of their own. Protected tasks of earlier versions may still run then, as with ECS.
 func (s *service) rollOver(ctx context.Context, versions []version, r *receiver) error {
 	for number := range s.o.rollouts + 1 {
 		latest := s.deploy(number, versions[number%2])
@@ -191,6 +190,10 @@ func (s *service) rollOver(ctx context.Context, versions []version, r *receiver)
 				return err
 			}
 			fmt.Printf("%s runs with %d tasks and long attempts in flight\n", versions[0].name, s.o.desired)
+			continue
+		}
+		if err := s.await(ctx, "the next rollout", func() bool { return time.Since(latest.begun) >= s.o.every }); err != nil {
+			return err
 		}
 	}
 	return s.await(ctx, "the end of the old tasks", func() bool { return !s.rollouts[len(s.rollouts)-1].ended.IsZero() })
