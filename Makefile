@@ -148,6 +148,19 @@ chaos-mutants:
 	@tools/networks.sh
 	@go run ./test/chaos -mutants $(ARGS)
 
+## rollout: deploy new tasks over old ones under load, as ECS does, some 25 minutes; ROLLOUTS=20, ARGS='-from v1.0.0'
+ROLLOUTS ?= 20
+.PHONY: rollout
+rollout:
+	@tools/postgres.sh
+	@go run ./test/rollout -rollouts $(ROLLOUTS) $(ARGS)
+
+## rollout-short: two rollouts with a twentieth of all times, under 90 s
+.PHONY: rollout-short
+rollout-short:
+	@tools/postgres.sh
+	@go run ./test/rollout -short $(ARGS)
+
 ## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays
 SEED       ?= 1
 NODE_YEARS ?= 10
