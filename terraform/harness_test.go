@@ -57,8 +57,10 @@ func (b *workbench) buildStandIn() (string, error) {
 	if sources == "" {
 		sources = filepath.Join("..", "..", "shared", "aws-provider-stub")
 	}
-	if _, err := os.Stat(filepath.Join(sources, "go.mod")); err != nil {
+	if _, err := os.Stat(filepath.Join(sources, "go.mod")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
+	} else if err != nil {
+		return "", err
 	}
 	path := filepath.Join(b.dir, "terraform-provider-aws")
 	command := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", path, ".")

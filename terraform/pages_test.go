@@ -71,11 +71,11 @@ func TestPagesShowInputsAndOutputs(t *testing.T) {
 		}
 		want := string(text)
 		for name, table := range tables(t, "terraform/"+filepath.Dir(page)) {
-			between := regexp.MustCompile(`(?s)(<!-- ` + name + ` -->\n\n).*?(\n<!-- end -->)`)
+			between := regexp.MustCompile(`(?s)(<!-- ` + name + ` -->\n).*?(<!-- end -->)`)
 			if !between.MatchString(want) {
 				t.Errorf("%s has no table <!-- %s --> ... <!-- end -->", page, name)
 			}
-			want = between.ReplaceAllString(want, "${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}")
+			want = between.ReplaceAllString(want, "${1}\n"+strings.ReplaceAll(table, "$", "$$")+"\n${2}")
 		}
 		switch {
 		case want == string(text):
