@@ -1,6 +1,7 @@
 package terraform_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -165,6 +166,8 @@ func copyTree(to string) error {
 				return err
 			}
 			text = published.ReplaceAll(text, []byte(`"`+filepath.ToSlash(up)+`/$1"`))
+			// What a test creates, it destroys.
+			text = bytes.ReplaceAll(text, []byte("prevent_destroy = true"), []byte("prevent_destroy = false"))
 			return os.WriteFile(target, text, 0o600)
 		})
 		if err != nil {

@@ -135,8 +135,3 @@ resource "aws_iam_instance_profile" "this" {
   name_prefix = "${var.name}-"
   role        = aws_iam_role.this.name
 }
-
-resource "aws_cloudwatch_log_group" "this" {
-  name              = "/carillon/${var.name}"
-  retention_in_days = 30
-}

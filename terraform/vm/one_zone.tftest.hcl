@@ -15,13 +15,14 @@ mock_provider "aws" {
 }
 
 variables {
-  name              = "payroll"
-  vpc_id            = "vpc-0123456789abcdef0"
-  subnet_ids        = ["subnet-0a", "subnet-0b"]
-  database_url      = "postgres://carillon@db.internal:5432/carillon"
-  database_user_arn = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEFGHIJKL/carillon"
-  package_url       = "https://packages.example.com/carillon_1.0.0_arm64.deb"
-  package_sha256    = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
+  name                        = "payroll"
+  vpc_id                      = "vpc-0123456789abcdef0"
+  subnet_ids                  = ["subnet-0a", "subnet-0b"]
+  database_url                = "postgres://carillon@db.internal:5432/carillon"
+  database_resource_id        = "db-ABCDEFGHIJKL"
+  database_security_group_ids = ["sg-0d1e2f3a4b5c60718"]
+  package_url                 = "https://packages.example.com/carillon_1.0.0_arm64.deb"
+  package_sha256              = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
   log_agent = {
     package_url    = "https://packages.example.com/amazon-cloudwatch-agent.deb"
     package_sha256 = "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35"

@@ -90,7 +90,7 @@ locals {
     }
   })
 
-  scripts = [for name in concat(["boot", "check-configuration", "fetch-secrets"], var.data_volume_id == null ? [] : ["mount-data"]) : {
+  scripts = [for name in concat(["boot", "fetch-secrets"], var.data_volume_id == null ? [] : ["mount-data"]) : {
     path        = "${local.here}/${name}"
     permissions = "0755"
     content     = file("${path.module}/files/${name}")
