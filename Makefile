@@ -2,13 +2,15 @@
 
 VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v*' --dirty 2>/dev/null)),0.0.0-dev)
 
-GOLANGCI_VERSION  := v2.15.0
-GOTESTSUM_VERSION := v1.13.0
+GOLANGCI_VERSION   := v2.15.0
+GOTESTSUM_VERSION  := v1.13.0
+ACTIONLINT_VERSION := v1.7.12
 
 # One directory per version: a new version is a new path, so no old tool is ever run.
-CACHE     := $(CURDIR)/.cache
-GOLANGCI  := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
-GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+CACHE      := $(CURDIR)/.cache
+GOLANGCI   := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+GOTESTSUM  := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+ACTIONLINT := $(CACHE)/actionlint-$(ACTIONLINT_VERSION)/actionlint
 
 # Only the race detector needs cgo. It is off for all other targets, so that building, testing and linting share
 # one build cache.
@@ -28,7 +30,7 @@ BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 # see their changes. Most tests wait for other processes, so more of them run at once than there are processors;
 # under the race detector they keep the processors busy.
 ATONCE   = -p 4 -parallel 6
-RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- \
+RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg --raw-command -- tools/test.sh \
 	-count=1 -timeout 10m $(ATONCE) $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
@@ -89,14 +91,17 @@ test-race: $(GOTESTSUM)
 	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && \
 	CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
 
-## lint: golangci-lint with the import rules, go vet, go.mod, words and sizes
+## lint: golangci-lint with the import rules, go vet, go.mod, workflows, scripts, words and sizes
 .PHONY: lint
-lint: $(GOLANGCI)
+lint: $(GOLANGCI) $(ACTIONLINT)
 	go vet ./...
 	go vet -tags chaos ./dispatcher/... ./test/...
 	$(GOLANGCI) run --allow-parallel-runners ./...
 	$(GOLANGCI) run --allow-parallel-runners --build-tags chaos ./dispatcher/failpoint/...
 	go mod tidy -diff
+	cd tools/release && go vet ./... && $(GOLANGCI) run --allow-parallel-runners --config ../../.golangci.yml ./...
+	$(ACTIONLINT) .github/workflows/*.yml
+	@if command -v shellcheck >/dev/null; then shellcheck -S warning tools/*.sh .ci/run; fi
 	tools/lint.sh
 
 ## fmt: format the Go code as lint wants it
@@ -181,7 +186,7 @@ release-snapshot:
 
 ## tools: install the pinned linter and test runner into .cache/
 .PHONY: tools
-tools: $(GOLANGCI) $(GOTESTSUM)
+tools: $(GOLANGCI) $(GOTESTSUM) $(ACTIONLINT)
 
 $(GOLANGCI):
 	@echo "installing golangci-lint $(GOLANGCI_VERSION), once (some two minutes)"
@@ -190,6 +195,10 @@ $(GOLANGCI):
 $(GOTESTSUM):
 	@echo "installing gotestsum $(GOTESTSUM_VERSION), once"
 	@GOBIN=$(@D) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+
+$(ACTIONLINT):
+	@echo "installing actionlint $(ACTIONLINT_VERSION), once"
+	@GOBIN=$(@D) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 
 ## clean: remove bin/ and dist/; .cache/ (tools) and .carillon/ (data of "make dev") stay
 .PHONY: clean

@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/rds/auth"
 )
 
@@ -59,7 +58,7 @@ func (t *RDSTokens) config(ctx context.Context) (aws.Config, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.loaded == nil {
-		loaded, err := config.LoadDefaultConfig(ctx)
+		loaded, err := loadAWS(ctx)
 		if err != nil {
 			return aws.Config{}, fmt.Errorf("rds-iam: load the AWS configuration: %w", err)
 		}

@@ -156,6 +156,19 @@ func TestImageSaysWhatItIs(t *testing.T) {
 	}
 }
 
+func TestDockerfileMakesTheSameImage(t *testing.T) {
+	t.Parallel()
+	got := string(must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "Dockerfile"))))
+	c := readImage(t, directory(t, built.snapshot)).config.Config
+	for _, want := range []string{
+		"USER " + c.User, fmt.Sprintf("ENTRYPOINT [%q]", c.Entrypoint[0]), fmt.Sprintf("CMD [%q]", c.Cmd[0]), "EXPOSE 8080",
+	} {
+		if !strings.Contains(got, "\n"+want+"\n") {
+			t.Errorf("Dockerfile has no line %q", want)
+		}
+	}
+}
+
 func TestImageTrustsTheUsualAuthorities(t *testing.T) {
 	t.Parallel()
 	m := readImage(t, directory(t, built.snapshot))

@@ -28,8 +28,8 @@ const (
 	imageUser   = 65532 // as in images that have a "nonroot"; 0 is refused by strict clusters
 )
 
-// image builds dist/image from nothing: no base image, no Docker. Beside the program it holds what a program
-// needs of a system, and mount points.
+// image builds dist/image from nothing: no base image, no Docker. Next to the program it holds what a
+// program needs of a system, and mount points.
 func (r *release) image(ctx context.Context) error {
 	system, err := layer(systemEntries(), time.Unix(0, 0))
 	if err != nil {

@@ -8,8 +8,8 @@
 //	sign      sign the sums of the provider with gpg
 //	push      push dist/image to the repository that -repository names
 //
-// "make release-snapshot" is all that a person needs; the workflow of a release runs the others as well. Two
-// runs over one commit with one Go version give the same bytes.
+// A person needs "make release-snapshot", which is snapshot; the workflow of a release runs the others as well.
+// Two runs over one commit with one Go version give the same bytes.
 package main
 
 import (

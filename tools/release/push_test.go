@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
-	"log"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -50,7 +50,7 @@ func layoutOf(t *testing.T, version string) (dist, digest string) {
 
 func TestPushedImageHasTheDigestOfTheBuild(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
 	t.Cleanup(server.Close)
 	repository := strings.TrimPrefix(server.URL, "http://") + "/carillon"
 	dist, digest := layoutOf(t, "1.2.3")
