@@ -86,13 +86,14 @@ func TestBinaryAcceptsConfigurationOfMachines(t *testing.T) {
 		{"terraform/vm", "all_inputs"},
 		{"terraform/vm", "long_drain"},
 		{"terraform/vm", "no_log_agent"},
+		{"examples/vm-fleet", "fleet"},
 		{"examples/vm-single-sqlite", "single"},
 	} {
 		t.Run(of.dir+"/"+of.run, func(t *testing.T) {
 			t.Parallel()
 			m := machineOfRun(t, of.dir, of.run)
 			h := newHost(t, m)
-			if strings.HasPrefix(of.dir, "terraform/") { // the database is nowhere
+			if of.run != "single" { // the database is nowhere
 				h.set(t, "/etc/carillon/boot.env", "READY_TIMEOUT", "1")
 			}
 			out, err := h.boot(t.Context(), m)

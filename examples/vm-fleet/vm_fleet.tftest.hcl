@@ -32,14 +32,9 @@ mock_provider "aws" {
   }
 }
 
-override_data {
-  target = module.carillon.data.aws_subnet.first
-  values = { availability_zone = "eu-central-1a" }
-}
-
-override_data {
-  target = module.carillon.data.aws_subnet.others
-  values = { availability_zone = "eu-central-1b" }
+override_module {
+  target  = module.carillon.module.subnets
+  outputs = { zones = ["eu-central-1a", "eu-central-1b"], vpc_ids = ["vpc-0123456789abcdef0"] }
 }
 
 # With terraform.tfvars as it is, but for the sums.
