@@ -74,11 +74,17 @@ bin/carillon-bench: FORCE
 lambda-sample:
 	GOOS=linux GOARCH=arm64 go build -trimpath -buildvcs=false -tags lambda.norpc -ldflags '-s -w' -o bin/lambda/bootstrap ./lambda/sample
 
-## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform
+# The modules are tested with both clients. OpenTofu takes minutes to build, so that only CI=true builds it next
+# to a terraform that is there; tools/opentofu.sh does the same by hand.
+CLIENTS = CARILLON_TERRAFORM=$$(tools/terraform.sh) && \
+	CARILLON_TOFU=$$(tools/opentofu.sh $(if $(filter true,$(CI)),,--no-build)) && \
+	export CARILLON_TERRAFORM CARILLON_TOFU
+
+## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform and OpenTofu
 .PHONY: test
 test: $(GOTESTSUM)
 	@tools/postgres.sh
-	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && $(RUNTESTS) $(PKGS)
+	@$(CLIENTS) && $(RUNTESTS) $(PKGS)
 
 ## manifests: check examples/kubernetes against the types of Kubernetes and the program
 .PHONY: manifests
@@ -91,8 +97,7 @@ test-race: ATONCE = -p 2 -parallel 3
 test-race: $(GOTESTSUM)
 	@tools/need.sh gcc gcc libc6-dev
 	@tools/postgres.sh
-	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && \
-	CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
+	@$(CLIENTS) && CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
 
 ## lint: golangci-lint with the import rules, go vet, go.mod, workflows, scripts, words and sizes
 .PHONY: lint
@@ -147,6 +152,19 @@ chaos-mutants:
 	@tools/postgres.sh
 	@tools/networks.sh
 	@go run ./test/chaos -mutants $(ARGS)
+
+## rollout: deploy new tasks over old ones under load, as ECS does, some 25 minutes; ROLLOUTS=20, ARGS='-from v1.0.0'
+ROLLOUTS ?= 20
+.PHONY: rollout
+rollout:
+	@tools/postgres.sh
+	@go run ./test/rollout -rollouts $(ROLLOUTS) $(ARGS)
+
+## rollout-short: two rollouts with a twentieth of all times, under 90 s
+.PHONY: rollout-short
+rollout-short:
+	@tools/postgres.sh
+	@go run ./test/rollout -short $(ARGS)
 
 ## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays
 SEED       ?= 1
