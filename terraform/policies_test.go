@@ -24,7 +24,7 @@ type broken struct {
 	set                      map[string]any
 }
 
-// commonPolicies hold for all modules. ecsPolicies and vmPolicies are beside the tests of those modules.
+// commonPolicies hold for all modules. ecsPolicies and vmPolicies are in files of their own.
 var commonPolicies = []policy{
 	{
 		name:     "no open ingress",
