@@ -33,6 +33,7 @@ type cli struct {
 	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
 	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
+	Doctor   doctorCommand   `cmd:"" help:"Check what a node needs: database, rights, schema, clock, secrets, egress, AWS. Takes the flags of serve."`
 	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Probe    probeCommand    `cmd:"" help:"Ask the node on this machine whether it is alive or ready."`
 	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
@@ -40,6 +41,7 @@ type cli struct {
 	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
 	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
 	Rollback rollbackCommand `cmd:"" help:"Resume after a restore or failover lost committed data."`
+	Machine  machineCommand  `cmd:"" name:"lifecycle" help:"Stop a node before its machine ends."`
 	Runs     runCommand      `cmd:"" name:"run" help:"Show a run."`
 	Secret   secretCommand   `cmd:"" help:"Create and replace the keys of stored secrets."`
 	Slot     slotCommand     `cmd:"" help:"List the runs that hold a concurrency slot."`

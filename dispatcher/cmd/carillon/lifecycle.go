@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
+	"github.com/carillon-dev/carillon/dispatcher/platform"
+)
+
+// machineCommand are agents that stop a node before its machine ends.
+type machineCommand struct {
+	EC2 lifecycleEC2Command `cmd:"" name:"ec2" help:"Stop the node of this EC2 instance before its autoscaling group or EC2 ends it."`
+}
+
+// lifecycleEC2Command is the agent of a termination lifecycle hook.
+type lifecycleEC2Command struct {
+	Hook  string `env:"CARILLON_LIFECYCLE_HOOK" required:"" placeholder:"NAME" help:"Name of the termination lifecycle hook."`
+	Group string `env:"CARILLON_LIFECYCLE_GROUP" placeholder:"NAME" help:"Name of the autoscaling group. Default: from the instance's tags, if the launch template enables them in the metadata."`
+	Unit  string `env:"CARILLON_LIFECYCLE_UNIT" default:"carillon.service" placeholder:"UNIT" help:"The node's unit of systemd, which is stopped."`
+	logFlags
+}
+
+// Run waits until the instance is to end, stops the unit and completes the lifecycle action. A signal ends it
+// at any time.
+func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error {
+	log := newLogger(c.err, l.LogLevel, l.LogFormat)
+	// One try for each request: the agent has its own retries, and logs each failure.
+	aws, err := config.LoadDefaultConfig(ctx, config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }))
+	if err != nil {
+		return err
+	}
+	agent := platform.Lifecycle{
+		Instance: platform.NewInstance(aws), Hook: l.Hook, Log: log,
+		Stop: func(ctx context.Context) error { return platform.StopUnit(ctx, l.Unit) },
+	}
+	var region string
+	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
+		if region, err = l.identify(ctx, &agent); err == nil || errors.Is(err, errNoGroup) {
+			break
+		}
+		log.WarnContext(ctx, "the metadata of this instance cannot be read; trying again", "retry", pause.String(), "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+	if err != nil {
+		return &usageError{err}
+	}
+	if aws.Region == "" {
+		aws.Region = region
+	}
+	agent.AutoScaling = autoscaling.NewFromConfig(aws)
+	log.InfoContext(ctx, "waiting for the end of this instance", "instance", agent.ID, "group", agent.Group, "hook", l.Hook, "unit", l.Unit)
+	return agent.Run(ctx)
+}
+
+var errNoGroup = errors.New("--group (CARILLON_LIFECYCLE_GROUP): the instance's metadata does not name its autoscaling group; " +
+	"give the name, or set instance_metadata_tags = \"enabled\" in the launch template")
+
+// identify reads which instance this is, and its region.
+func (l *lifecycleEC2Command) identify(ctx context.Context, agent *platform.Lifecycle) (region string, err error) {
+	if region, err = agent.Instance.Region(ctx); err != nil {
+		return "", err
+	}
+	if agent.ID, err = agent.Instance.ID(ctx); err != nil {
+		return "", err
+	}
+	if agent.Group = l.Group; agent.Group != "" {
+		return region, nil
+	}
+	agent.Group, err = agent.Instance.Group(ctx)
+	if errors.Is(err, platform.ErrNoMetadata) {
+		return "", errNoGroup
+	}
+	return region, err
+}

@@ -1,0 +1,243 @@
+package platform
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// ErrNoMetadata says that the instance has no metadata under a path.
+var ErrNoMetadata = errors.New("the metadata service has nothing there")
+
+// Instance is the EC2 instance that the program runs on, by its metadata service. It speaks IMDSv2 only: a
+// session token, which it renews.
+type Instance struct{ client *imds.Client }
+
+// NewInstance returns the instance. The configuration may name another address of the service, for example by
+// AWS_EC2_METADATA_SERVICE_ENDPOINT.
+func NewInstance(config aws.Config) Instance {
+	return Instance{imds.NewFromConfig(config, func(o *imds.Options) {
+		o.EnableFallback = aws.FalseTernary // never IMDSv1
+		// Three tries, because a token that was refused is renewed by the second.
+		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) {
+			r.MaxAttempts = 3
+			r.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 20 * time.Millisecond, nil })
+		})
+	})}
+}
+
+// metadataTimeout bounds one question to the metadata service, which is on this machine.
+const metadataTimeout = 5 * time.Second
+
+// Metadata returns the text under a path of latest/meta-data; ErrNoMetadata: there is none.
+func (i Instance) Metadata(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
+	defer cancel()
+	out, err := i.client.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
+	var response *smithyhttp.ResponseError
+	if errors.As(err, &response) && response.HTTPStatusCode() == http.StatusNotFound {
+		return "", fmt.Errorf("instance metadata %s: %w", path, ErrNoMetadata)
+	}
+	if err != nil {
+		return "", fmt.Errorf("instance metadata %s: %w", path, err)
+	}
+	defer out.Content.Close()
+	text, err := io.ReadAll(io.LimitReader(out.Content, 64<<10))
+	if err != nil {
+		return "", fmt.Errorf("instance metadata %s: %w", path, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// Region returns the region of the instance.
+func (i Instance) Region(ctx context.Context) (string, error) {
+	return i.Metadata(ctx, "placement/region")
+}
+
+// ID returns the id of the instance.
+func (i Instance) ID(ctx context.Context) (string, error) { return i.Metadata(ctx, "instance-id") }
+
+// Group returns the name of the autoscaling group. It is a tag, so it is there only if the launch template
+// enables tags in the metadata.
+func (i Instance) Group(ctx context.Context) (string, error) {
+	return i.Metadata(ctx, "tags/instance/aws:autoscaling:groupName")
+}
+
+// Leaving returns why the instance is about to end; empty: it is not.
+func (i Instance) Leaving(ctx context.Context) (reason string, err error) {
+	state, stateErr := i.Metadata(ctx, "autoscaling/target-lifecycle-state")
+	switch {
+	case stateErr == nil && (state == "Terminated" || state == "Warmed:Terminated"):
+		return "the autoscaling group terminates the instance", nil
+	case errors.Is(stateErr, ErrNoMetadata): // not yet in its group
+		stateErr = nil
+	}
+	notice, spotErr := i.Metadata(ctx, "spot/instance-action")
+	switch {
+	case spotErr == nil && notice != "":
+		return "EC2 takes the spot instance back: " + notice, nil
+	case errors.Is(spotErr, ErrNoMetadata):
+		spotErr = nil
+	}
+	return "", errors.Join(stateErr, spotErr)
+}
+
+// StopUnit stops a unit of systemd, and returns when it has ended.
+func StopUnit(ctx context.Context, unit string) error {
+	out, err := exec.CommandContext(ctx, "systemctl", "stop", "--", unit).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("systemctl stop %s: %w: %s", unit, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Lifecycle stops the node when its instance is about to end, and then tells the autoscaling group to go on.
+type Lifecycle struct {
+	Instance Instance
+	// Group, Hook and ID name the lifecycle action: autoscaling group, hook and instance.
+	Group, Hook, ID string
+	AutoScaling     *autoscaling.Client
+	// Stop stops the node, and returns when it has ended.
+	Stop func(ctx context.Context) error
+	Log  *slog.Logger
+	// Interval is the pause between two looks at the metadata; default 5s.
+	Interval time.Duration
+	// Heartbeat is how often the group learns that the node still stops; default 30s. The hook's heartbeat
+	// timeout must be longer.
+	Heartbeat time.Duration
+	// Retry is the pause after the first failure, doubled up to 30 times as long; default 1s.
+	Retry time.Duration
+}
+
+// autoscalingTimeout bounds one request to Auto Scaling.
+const autoscalingTimeout = 10 * time.Second
+
+// stopTries is how often the agent tries to stop the node. Then it lets the instance end: the hook would
+// only delay what ends the node anyway.
+const stopTries = 5
+
+// Run waits until the instance is about to end, stops the node and completes the lifecycle action. It returns
+// nil also if ctx ends before that. An error says that the node could not be stopped.
+func (l Lifecycle) Run(ctx context.Context) error {
+	l.Interval, l.Heartbeat = cmp.Or(l.Interval, 5*time.Second), cmp.Or(l.Heartbeat, 30*time.Second)
+	l.Retry = cmp.Or(l.Retry, time.Second)
+	reason := l.awaitEnd(ctx)
+	if reason == "" {
+		return nil
+	}
+	l.Log.InfoContext(ctx, "stopping the node", "reason", reason, "instance", l.ID)
+	stopErr := l.stop(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil //nolint:nilerr // the agent was told to end, and its systemctl with it
+	case stopErr == nil:
+		l.Log.InfoContext(ctx, "node stopped", "instance", l.ID)
+	}
+	l.complete(ctx)
+	return stopErr
+}
+
+// awaitEnd returns why the instance is about to end; empty: ctx has ended. It logs errors once in a row.
+func (l Lifecycle) awaitEnd(ctx context.Context) string {
+	failing := false
+	for {
+		reason, err := l.Instance.Leaving(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ""
+		case reason != "":
+			return reason
+		case err != nil && !failing:
+			l.Log.WarnContext(ctx, "instance metadata cannot be read; looking again", "interval", l.Interval.String(), "err", err)
+		case err == nil && failing:
+			l.Log.InfoContext(ctx, "instance metadata can be read again")
+		}
+		failing = err != nil
+		if !sleep(ctx, l.Interval) {
+			return ""
+		}
+	}
+}
+
+// stop stops the node, and meanwhile keeps the group waiting.
+func (l Lifecycle) stop(ctx context.Context) (err error) {
+	beating, end := context.WithCancel(ctx)
+	var heartbeats sync.WaitGroup
+	heartbeats.Go(func() { l.heartbeats(beating) })
+	defer heartbeats.Wait()
+	defer end()
+	for try, pause := 1, l.Retry; ; try, pause = try+1, 2*pause {
+		if err = l.Stop(ctx); err == nil || ctx.Err() != nil {
+			return err
+		}
+		l.Log.ErrorContext(ctx, "stop the node", "try", try, "of", stopTries, "err", err)
+		if try == stopTries || !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// heartbeats prolongs the lifecycle action until ctx ends.
+func (l Lifecycle) heartbeats(ctx context.Context) {
+	for sleep(ctx, l.Heartbeat) {
+		asking, cancel := context.WithTimeout(ctx, autoscalingTimeout)
+		_, err := l.AutoScaling.RecordLifecycleActionHeartbeat(asking, &autoscaling.RecordLifecycleActionHeartbeatInput{
+			AutoScalingGroupName: &l.Group, LifecycleHookName: &l.Hook, InstanceId: &l.ID,
+		})
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+		case noAction(err):
+			// A spot instance may be taken before the group has heard of it.
+			l.Log.DebugContext(ctx, "no lifecycle action to prolong", "hook", l.Hook)
+		case err != nil:
+			l.Log.WarnContext(ctx, "prolong the lifecycle action", "hook", l.Hook, "err", err)
+		}
+	}
+}
+
+// complete tells the group to go on, until it has heard it or ctx ends. Then the hook's own timeout ends the
+// wait.
+func (l Lifecycle) complete(ctx context.Context) {
+	for pause := l.Retry; ctx.Err() == nil; pause = min(2*pause, 30*l.Retry) {
+		asking, cancel := context.WithTimeout(ctx, autoscalingTimeout)
+		_, err := l.AutoScaling.CompleteLifecycleAction(asking, &autoscaling.CompleteLifecycleActionInput{
+			AutoScalingGroupName: &l.Group, LifecycleHookName: &l.Hook, InstanceId: &l.ID,
+			LifecycleActionResult: aws.String("CONTINUE"),
+		})
+		cancel()
+		switch {
+		case err == nil:
+			l.Log.InfoContext(ctx, "lifecycle action completed", "hook", l.Hook, "group", l.Group)
+			return
+		case noAction(err):
+			l.Log.InfoContext(ctx, "no lifecycle action waits", "hook", l.Hook, "group", l.Group)
+			return
+		}
+		if ctx.Err() == nil {
+			l.Log.ErrorContext(ctx, "complete the lifecycle action", "hook", l.Hook, "group", l.Group, "retry", pause.String(), "err", err)
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// noAction reports whether the group waits for nothing: the action has ended, or never began.
+func noAction(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "No active Lifecycle Action")
+}
