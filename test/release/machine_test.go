@@ -66,7 +66,7 @@ func nspawn(t *testing.T, files string, more ...string) []string {
 func boot(t *testing.T, files string, more ...string) machine {
 	t.Helper()
 	name := "carillon-" + filepath.Base(t.TempDir()) + fmt.Sprint(os.Getpid()) + strings.ToLower(strings.Trim(t.Name()[4:], "/"))
-	command := exec.Command("systemd-nspawn", //nolint:noctx // its process 1 is killed
+	command := exec.Command("systemd-nspawn",
 		append(nspawn(t, files, more...), "--boot", "--machine="+name[:min(len(name), 60)])...)
 	var console lockedBuffer
 	command.Stdout, command.Stderr = &console, &console
@@ -76,7 +76,7 @@ func boot(t *testing.T, files string, more ...string) machine {
 	var m machine
 	t.Cleanup(func() {
 		if m.leader != "" {
-			_ = exec.Command("kill", "-KILL", m.leader).Run() //nolint:noctx // the test's context has ended
+			_ = exec.Command("kill", "-KILL", m.leader).Run()
 		} else {
 			_ = command.Process.Kill()
 		}
