@@ -1,8 +1,10 @@
 package release_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +66,7 @@ func nspawn(t *testing.T, files string, more ...string) []string {
 func boot(t *testing.T, files string, more ...string) machine {
 	t.Helper()
 	name := "carillon-" + filepath.Base(t.TempDir()) + fmt.Sprint(os.Getpid()) + strings.ToLower(strings.Trim(t.Name()[4:], "/"))
-	command := exec.Command("systemd-nspawn", //nolint:noctx // its process 1 is killed
+	command := exec.Command("systemd-nspawn",
 		append(nspawn(t, files, more...), "--boot", "--machine="+name[:min(len(name), 60)])...)
 	var console lockedBuffer
 	command.Stdout, command.Stderr = &console, &console
@@ -74,7 +76,7 @@ func boot(t *testing.T, files string, more ...string) machine {
 	var m machine
 	t.Cleanup(func() {
 		if m.leader != "" {
-			_ = exec.Command("kill", "-KILL", m.leader).Run() //nolint:noctx // the test's context has ended
+			_ = exec.Command("kill", "-KILL", m.leader).Run()
 		} else {
 			_ = command.Process.Kill()
 		}
@@ -100,11 +102,17 @@ func boot(t *testing.T, files string, more ...string) machine {
 // try runs a script in the machine, as root and as after a login.
 func (m machine) try(t *testing.T, script string) (output string, err error) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "nsenter", "--target", m.leader, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup",
-		"--", "/usr/bin/env", "--ignore-environment", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
-		"LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "bash", "-euo", "pipefail", "-c", "cd\n"+script)
-	out, err := command.CombinedOutput()
+	out, err := m.command(t, "bash", "-euo", "pipefail", "-c", "cd\n"+script).CombinedOutput()
 	return string(out), err
+}
+
+// command returns a command of the machine.
+func (m machine) command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	return exec.CommandContext(t.Context(), "nsenter", append([]string{
+		"--target", m.leader, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--", "/usr/bin/env", "--ignore-environment",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
+	}, args...)...)
 }
 
 // run runs a script that has to succeed, and returns what it prints.
@@ -123,5 +131,54 @@ func (m machine) want(t *testing.T, script, want string) {
 	t.Helper()
 	if got := strings.TrimSpace(m.run(t, script)); got != want {
 		t.Errorf("%s\ngot %q, want %q", script, got, want)
+	}
+}
+
+// shell is one shell in a machine, which keeps its variables from one script to the next.
+type shell struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// shell starts a shell as root logs in.
+func (m machine) shell(t *testing.T) shell {
+	t.Helper()
+	command := m.command(t, "bash", "--noprofile", "--norc")
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stderr = command.Stdout
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = command.Wait()
+	})
+	s := shell{in, bufio.NewReader(out)}
+	s.run(t, "set -eo pipefail; cd")
+	return s
+}
+
+// run runs commands that have to succeed, without input, and returns what they print.
+func (s shell) run(t *testing.T, script string) string {
+	t.Helper()
+	const end = "the end of the script"
+	fmt.Fprintf(s.in, "{\n%s\n} </dev/null\necho\necho %s\n", script, end)
+	var out strings.Builder
+	for {
+		line, err := s.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%s\nfailed:\n%s%s", script, out.String(), line)
+		}
+		if line == end+"\n" {
+			return strings.TrimSuffix(out.String(), "\n")
+		}
+		out.WriteString(line)
 	}
 }

@@ -92,7 +92,8 @@ func TestDebInstallsWithoutSystemd(t *testing.T) {
 		"dpkg -r carillon", "dpkg -i " + deb(version), "dpkg -P carillon", "! test -e /etc/carillon",
 		"! ls /etc/systemd/system/*/carillon* /etc/systemd/system/carillon* 2>/dev/null",
 	}, "\n")
-	args := nspawn(t, packagesIn(t), "--pipe", "--machine=carillon-plain-"+filepath.Base(t.TempDir()), "bash", "-euxo", "pipefail", "-c", script)
+	args := nspawn(t, packagesIn(t), "--pipe", "--machine=carillon-plain-"+filepath.Base(t.TempDir()),
+		"bash", "-euxo", "pipefail", "-c", script)
 	out, err := exec.CommandContext(t.Context(), "systemd-nspawn", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -123,7 +124,8 @@ func TestRPMLives(t *testing.T) {
 
 	m.run(t, "rpm -e carillon")
 	m.want(t, isActive, "inactive")
-	m.want(t, "ls -1 /etc/carillon /var/lib/private/carillon/carillon.db", "/var/lib/private/carillon/carillon.db\n\n/etc/carillon:\ncarillon.env.rpmsave")
+	m.want(t, "ls -1 /etc/carillon /var/lib/private/carillon/carillon.db",
+		"/var/lib/private/carillon/carillon.db\n\n/etc/carillon:\ncarillon.env.rpmsave")
 }
 
 func TestSystemdConfinesAndWatchesTheNode(t *testing.T) {
@@ -176,7 +178,9 @@ func TestCredentialsReachNodeAndCommands(t *testing.T) {
 		systemctl restart carillon`)
 	m.want(t, "curl -fsS --cacert /etc/carillon/credentials/tls-cert https://localhost:8080/version", oldVersion)
 	m.want(t, "carillon node list | wc -l", "2")
-	m.want(t, "cd /; runuser -u postgres -- psql -d carillon -Atc \"SELECT 'some' FROM pg_stat_activity WHERE usename = 'carillon' LIMIT 1\"", "some")
+	m.want(t,
+		"cd /; runuser -u postgres -- psql -d carillon -Atc \"SELECT 'some' FROM pg_stat_activity WHERE usename = 'carillon' LIMIT 1\"",
+		"some")
 
 	// A directory that somebody has removed does not stop the node.
 	m.run(t, `rm -r /etc/carillon/credentials
