@@ -2,17 +2,22 @@
 
 VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v*' --dirty 2>/dev/null)),0.0.0-dev)
 
-GOLANGCI_VERSION  := v2.15.0
-GOTESTSUM_VERSION := v1.13.0
+GOLANGCI_VERSION   := v2.15.0
+GOTESTSUM_VERSION  := v1.13.0
+ACTIONLINT_VERSION := v1.7.12
 
 # One directory per version: a new version is a new path, so no old tool is ever run.
-CACHE     := $(CURDIR)/.cache
-GOLANGCI  := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
-GOTESTSUM := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+CACHE      := $(CURDIR)/.cache
+GOLANGCI   := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+GOTESTSUM  := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
+ACTIONLINT := $(CACHE)/actionlint-$(ACTIONLINT_VERSION)/actionlint
 
 # Only the race detector needs cgo. It is off for all other targets, so that building, testing and linting share
 # one build cache.
 export CGO_ENABLED := 0
+
+# The settings of a node that is installed on this machine are not those of the tests.
+export CARILLON_ENV_FILE :=
 
 # The version is stamped, not read from git by the compiler: that would fail in a tarball, or in a checkout of
 # another user.
@@ -28,7 +33,7 @@ BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 # see their changes. Most tests wait for other processes, so more of them run at once than there are processors;
 # under the race detector they keep the processors busy.
 ATONCE   = -p 4 -parallel 6
-RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg -- \
+RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg --raw-command -- tools/test.sh \
 	-count=1 -timeout 10m $(ATONCE) $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
@@ -69,11 +74,17 @@ bin/carillon-bench: FORCE
 lambda-sample:
 	GOOS=linux GOARCH=arm64 go build -trimpath -buildvcs=false -tags lambda.norpc -ldflags '-s -w' -o bin/lambda/bootstrap ./lambda/sample
 
-## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform
+# The modules are tested with both clients. OpenTofu takes minutes to build, so that only CI=true builds it next
+# to a terraform that is there; tools/opentofu.sh does the same by hand.
+CLIENTS = CARILLON_TERRAFORM=$$(tools/terraform.sh) && \
+	CARILLON_TOFU=$$(tools/opentofu.sh $(if $(filter true,$(CI)),,--no-build)) && \
+	export CARILLON_TERRAFORM CARILLON_TOFU
+
+## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform and OpenTofu
 .PHONY: test
 test: $(GOTESTSUM)
 	@tools/postgres.sh
-	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && $(RUNTESTS) $(PKGS)
+	@$(CLIENTS) && $(RUNTESTS) $(PKGS)
 
 ## manifests: check examples/kubernetes against the types of Kubernetes and the program
 .PHONY: manifests
@@ -86,17 +97,19 @@ test-race: ATONCE = -p 2 -parallel 3
 test-race: $(GOTESTSUM)
 	@tools/need.sh gcc gcc libc6-dev
 	@tools/postgres.sh
-	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && \
-	CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
+	@$(CLIENTS) && CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
 
-## lint: golangci-lint with the import rules, go vet, go.mod, words and sizes
+## lint: golangci-lint with the import rules, go vet, go.mod, workflows, scripts, words and sizes
 .PHONY: lint
-lint: $(GOLANGCI)
+lint: $(GOLANGCI) $(ACTIONLINT)
 	go vet ./...
 	go vet -tags chaos ./dispatcher/... ./test/...
 	$(GOLANGCI) run --allow-parallel-runners ./...
 	$(GOLANGCI) run --allow-parallel-runners --build-tags chaos ./dispatcher/failpoint/...
 	go mod tidy -diff
+	cd tools/release && go vet ./... && $(GOLANGCI) run --allow-parallel-runners --config ../../.golangci.yml ./...
+	$(ACTIONLINT) .github/workflows/*.yml
+	@if command -v shellcheck >/dev/null; then shellcheck -S warning tools/*.sh .ci/run; fi
 	tools/lint.sh
 
 ## fmt: format the Go code as lint wants it
@@ -177,6 +190,11 @@ docs:
 RELEASE = go -C tools/release run .
 BUILDFOR = -version '$(VERSION)' $(if $(PLATFORMS),-platforms $(PLATFORMS))
 
+## rds-roots: renew the embedded root certificates of Amazon RDS; review the difference
+.PHONY: rds-roots
+rds-roots:
+	tools/rds_roots.sh $(BUNDLES)
+
 ## image: the container image for amd64 and arm64 as an OCI layout, in dist/image; needs no Docker
 .PHONY: image
 image:
@@ -194,7 +212,7 @@ release-snapshot:
 
 ## tools: install the pinned linter and test runner into .cache/
 .PHONY: tools
-tools: $(GOLANGCI) $(GOTESTSUM)
+tools: $(GOLANGCI) $(GOTESTSUM) $(ACTIONLINT)
 
 $(GOLANGCI):
 	@echo "installing golangci-lint $(GOLANGCI_VERSION), once (some two minutes)"
@@ -203,6 +221,10 @@ $(GOLANGCI):
 $(GOTESTSUM):
 	@echo "installing gotestsum $(GOTESTSUM_VERSION), once"
 	@GOBIN=$(@D) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+
+$(ACTIONLINT):
+	@echo "installing actionlint $(ACTIONLINT_VERSION), once"
+	@GOBIN=$(@D) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
 
 ## clean: remove bin/ and dist/; .cache/ (tools) and .carillon/ (data of "make dev") stay
 .PHONY: clean

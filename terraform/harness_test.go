@@ -1,6 +1,7 @@
 package terraform_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +58,10 @@ func (b *workbench) buildStandIn() (string, error) {
 	if sources == "" {
 		sources = filepath.Join("..", "..", "shared", "aws-provider-stub")
 	}
-	if _, err := os.Stat(filepath.Join(sources, "go.mod")); err != nil {
+	if _, err := os.Stat(filepath.Join(sources, "go.mod")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
+	} else if err != nil {
+		return "", err
 	}
 	path := filepath.Join(b.dir, "terraform-provider-aws")
 	command := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", path, ".")
@@ -72,9 +75,13 @@ func (b *workbench) buildStandIn() (string, error) {
 // client finds a program by its environment variable or on PATH, and prepares its tree and mirror.
 func (b *workbench) client(name, product string) (client, error) {
 	c := client{name: name, tree: filepath.Join(b.dir, name), config: filepath.Join(b.dir, name+".rc")}
-	built, _ := filepath.Glob(filepath.Join("..", ".cache", "bin", "tofu-v*"))
-	candidates := append([]string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}, built...)
-	for _, candidate := range candidates {
+	// "go test" without make looks into .cache/, too.
+	built, err := filepath.Glob(filepath.Join("..", ".cache", "bin", "tofu-v*"))
+	if err != nil {
+		return c, err
+	}
+	own := []string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}
+	for _, candidate := range append(own, built...) {
 		path, err := exec.LookPath(candidate)
 		if err != nil {
 			continue
@@ -131,7 +138,7 @@ func (b *workbench) writeConfig(c client) error {
 }
 
 // published is the address under which people use a module; the tests use the one of this tree.
-var published = regexp.MustCompile(`"git::https://github\.com/carillon-dev/carillon\.git//(terraform/[a-z]+)\?ref=[^"]+"`)
+var published = regexp.MustCompile(`"git::https://github\.com/carillon-dev/carillon\.git//(terraform/[a-z/-]+)\?ref=[^"]+"`)
 
 // copyTree copies terraform/ and examples/: init writes into the folders, and differs between clients.
 func copyTree(to string) error {
@@ -159,6 +166,8 @@ func copyTree(to string) error {
 				return err
 			}
 			text = published.ReplaceAll(text, []byte(`"`+filepath.ToSlash(up)+`/$1"`))
+			// What a test creates, it destroys.
+			text = bytes.ReplaceAll(text, []byte("prevent_destroy = true"), []byte("prevent_destroy = false"))
 			return os.WriteFile(target, text, 0o600)
 		})
 		if err != nil {

@@ -24,7 +24,7 @@ type broken struct {
 	set                      map[string]any
 }
 
-// commonPolicies hold for all modules. ecsPolicies and vmPolicies are beside the tests of those modules.
+// commonPolicies hold for all modules. ecsPolicies and vmPolicies are in files of their own.
 var commonPolicies = []policy{
 	{
 		name:     "no open ingress",
@@ -199,9 +199,10 @@ func statement(action, resource string) map[string]any {
 	return map[string]any{"policy": string(text)}
 }
 
-// ownParent allows "*" only at the end of a resource, below a parent whose name is given in full: AWS makes up
-// the ids of tasks and the names of log streams.
-var ownParent = regexp.MustCompile(`^arn:[^:*]+:(ecs:[^:*]+:\d{12}:task/[^/*]+/|logs:[^:*]+:\d{12}:log-group:[^:*]+:(log-stream:)?)\*$`)
+// ownParent allows "*" only for what AWS makes up next to a name that is given in full: the ids of tasks and of
+// autoscaling groups, and the names of log streams.
+var ownParent = regexp.MustCompile(`^arn:[^:*]+:(ecs:[^:*]+:\d{12}:task/[^/*]+/\*|logs:[^:*]+:\d{12}:log-group:[^:*]+:(log-stream:)?\*|` +
+	`autoscaling:[^:*]+:\d{12}:autoScalingGroup:\*:autoScalingGroupName/[^/*]+)$`)
 
 // wildcards finds "*" in the policies of roles. ecr:GetAuthorizationToken knows no resources: AWS refuses
 // anything but "*" there.

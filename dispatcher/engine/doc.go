@@ -31,8 +31,10 @@
 //	purge       10 min       removes history past its retention
 //	heartbeat   5 s          renews the lease, reads which nodes are live
 //	listen                   receives notifications, which wake the loops marked *
+//	usage       1 s          samples how busy the pool is
 //
-// Notifications may be lost: every loop finds its work at its interval, too.
+// Notifications may be lost: every loop finds its work at its interval, too. Loops mark their progress, so
+// that Stalled can tell a loop that is stuck from one that waits for the database.
 //
 // # Attempt
 //
@@ -58,10 +60,10 @@
 // # Handler
 //
 // Every 15 s, give or take a tenth, the handler declares nodes dead whose heartbeats stayed out, takes
-// over from them, and settles misfires. These steps run under locks, one for the fleet and one for
-// each app that needs it, so that one node does the work of a window. Every write is a compare-and-swap
-// as well, so a node that freezes under a lock does no harm. For itself, each node reclaims runs that
-// the database gives to it and that it does not have.
+// over from them, settles misfires, and counts the fires to come. These steps run under locks, one for
+// the fleet and one for each app that needs it, so that one node does the work of a window. Every write
+// is a compare-and-swap as well, so a node that freezes under a lock does no harm. For itself, each node
+// reclaims runs that the database gives to it and that it does not have.
 //
 // # Nodes
 //

@@ -130,21 +130,26 @@ func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.Jo
 
 // checkKeys refuses a database with secrets that the keys do not open.
 func (s *store) checkKeys(ctx context.Context) error {
-	const used = `SELECT DISTINCT key_id FROM secrets ORDER BY key_id`
-	ids, err := collect(ctx, s.read, scanText, used)
-	if err != nil {
-		return fmt.Errorf("read the keys of secrets: %w", err)
+	missing, err := missingKeys(ctx, s.read, s.keys)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%w: secrets are stored under key %s", dispatcher.ErrKeyMissing, strings.Join(missing, ", "))
 	}
-	var missing []string
+	return err
+}
+
+// missingKeys returns the ids of the keys that secrets are stored under and that are not there.
+func missingKeys(ctx context.Context, q querier, keys *seal.Keys) (missing []string, err error) {
+	const used = `SELECT DISTINCT key_id FROM secrets ORDER BY key_id`
+	ids, err := collect(ctx, q, scanText, used)
+	if err != nil {
+		return nil, fmt.Errorf("read the keys of secrets: %w", err)
+	}
 	for _, id := range ids {
-		if !s.keys.Has(id) {
+		if !keys.Has(id) {
 			missing = append(missing, id)
 		}
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%w: secrets are stored under key %s", dispatcher.ErrKeyMissing, strings.Join(missing, ", "))
-	}
-	return nil
+	return missing, nil
 }
 
 // RewrapSecrets brings all secrets under the current key.

@@ -61,7 +61,15 @@ func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatche
 }
 
 // upcomingTriggers counts what the window poll would read, up to a limit, by the same index. Of each entry
-// it reads the trigger, for its app.
+// it reads the trigger, for its app. 1,000,000 triggers, 250,000 of them due by $1:
+//
+//	Limit (actual time=99..234 rows=100000)
+//	  ->  Bitmap Heap Scan on triggers t (actual rows=100000)
+//	        Filter: (hashed SubPlan 1)            -- the app is enabled
+//	        ->  Bitmap Index Scan on triggers_due (actual time=87 rows=250239)
+//	Buffers: shared hit=17604
+//
+// Once a minute, that is less than half a percent of one core.
 // $1 until, $2 limit, $3 number of apps
 const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM triggers AS t
 	WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL AND t.due_at <= $1

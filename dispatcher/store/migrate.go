@@ -139,9 +139,8 @@ const family = 1000
 
 // checkSchema compares the schema's version with the newest script.
 func checkSchema(ctx context.Context, db *sql.DB, a address) error {
-	var have int64
-	const version = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
-	if err := db.QueryRowContext(ctx, version).Scan(&have); err != nil {
+	have, err := appliedVersion(ctx, db)
+	if err != nil {
 		if pingErr := db.PingContext(ctx); pingErr != nil {
 			return pingErr
 		}
@@ -151,12 +150,19 @@ func checkSchema(ctx context.Context, db *sql.DB, a address) error {
 	switch want, err := newest(scripts); {
 	case err != nil:
 		return err
-	case have > want && have/family > want/family:
+	case SchemaVersion{have, want}.TooNew():
 		return fmt.Errorf("schema %d, newest known %d: %w", have, want, dispatcher.ErrSchemaTooNew)
 	case have < want:
 		return fmt.Errorf("schema %d is older than %d; run carillon migrate", have, want)
 	}
 	return nil
+}
+
+// appliedVersion returns the number of the newest script that has been run.
+func appliedVersion(ctx context.Context, db *sql.DB) (version int64, err error) {
+	const applied = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
+	err = db.QueryRowContext(ctx, applied).Scan(&version)
+	return version, err
 }
 
 // newest returns the highest number of a script.

@@ -8,9 +8,6 @@ mock_provider "aws" {
   mock_data "aws_partition" {
     defaults = { partition = "aws" }
   }
-  mock_data "aws_subnet" {
-    defaults = { vpc_id = "vpc-1", availability_zone = "eu-central-1a" }
-  }
   mock_resource "aws_ecs_cluster" {
     defaults = { arn = "arn:aws:ecs:eu-central-1:123456789012:cluster/payroll" }
   }
@@ -37,9 +34,9 @@ mock_provider "aws" {
   }
 }
 
-override_data {
-  target = data.aws_subnet.this[1]
-  values = { vpc_id = "vpc-1", availability_zone = "eu-central-1b" }
+override_module {
+  target  = module.subnets
+  outputs = { zones = ["eu-central-1a", "eu-central-1b"], vpc_ids = ["vpc-1"] }
 }
 
 variables {

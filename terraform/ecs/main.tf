@@ -4,9 +4,9 @@ data "aws_region" "this" {}
 data "aws_caller_identity" "this" {}
 data "aws_partition" "this" {}
 
-data "aws_subnet" "this" {
-  count = length(var.subnet_ids)
-  id    = var.subnet_ids[count.index]
+module "subnets" {
+  source     = "../modules/subnets"
+  subnet_ids = var.subnet_ids
 }
 
 locals {

@@ -84,12 +84,12 @@ resource "aws_ecs_service" "this" {
     ignore_changes = [desired_count]
 
     precondition {
-      condition     = var.development || length(distinct(data.aws_subnet.this[*].availability_zone)) >= 2
-      error_message = "The subnets are all in the zone ${join(", ", distinct(data.aws_subnet.this[*].availability_zone))}: nothing would fire while it is down. Name subnets of two zones, or set development = true."
+      condition     = var.development || length(module.subnets.zones) >= 2
+      error_message = "The subnets are all in the zone ${join(", ", module.subnets.zones)}: nothing would fire while it is down. Name subnets of two zones, or set development = true."
     }
 
     precondition {
-      condition     = alltrue([for subnet in data.aws_subnet.this : subnet.vpc_id == var.vpc_id])
+      condition     = alltrue([for id in module.subnets.vpc_ids : id == var.vpc_id])
       error_message = "A subnet in subnet_ids is not in the VPC ${var.vpc_id}."
     }
   }

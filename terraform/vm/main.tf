@@ -10,23 +10,26 @@ data "aws_ssm_parameter" "debian" {
   name  = "/aws/service/debian/release/12/latest/${var.architecture}"
 }
 
-data "aws_subnet" "this" {
-  count = length(var.subnet_ids)
-  id    = var.subnet_ids[count.index]
+module "subnets" {
+  source     = "../modules/subnets"
+  subnet_ids = var.subnet_ids
 }
 
 locals {
   region   = data.aws_region.this.region
-  reached  = length(var.api_ingress.security_group_ids) + length(var.api_ingress.cidrs) > 0
+  account  = data.aws_caller_identity.this.account_id
+  arn      = "arn:${data.aws_partition.this.partition}"
+  reached  = length(var.api_security_group_ids) + length(var.api_cidrs) > 0
   port     = 8080
   observed = var.log_agent != null
-  scales   = local.observed && var.autoscaling_policies != null && var.max_size > var.min_size
+  scales   = local.observed && var.max_size > var.min_size
 
   # Names, not references: the machines of the group complete its hooks, and so their user data and their role
   # exist before the group.
   launch_hook    = "${var.name}-launch"
   terminate_hook = "${var.name}-terminate"
-  group_arn      = "arn:${data.aws_partition.this.partition}:autoscaling:${local.region}:${data.aws_caller_identity.this.account_id}:autoScalingGroup:*:autoScalingGroupName/${var.name}"
+  log_group      = "/carillon/${var.name}"
+  group_arn      = "${local.arn}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/${var.name}"
 
   # Debian's packages and Carillon's come before the node starts.
   launch_timeout    = var.ready_timeout + 600
@@ -186,10 +189,10 @@ resource "aws_autoscaling_group" "this" {
       skip_matching          = true
 
       dynamic "alarm_specification" {
-        for_each = local.observed && length(var.rollback_alarms) > 0 ? [1] : []
+        for_each = local.observed && var.deployment_alarms_rollback ? [1] : []
 
         content {
-          alarms = [for key in var.rollback_alarms : module.alarms[0].names[key]]
+          alarms = [for key in ["overdue", "database-unreachable"] : module.alarms[0].names[key]]
         }
       }
     }
@@ -221,8 +224,13 @@ resource "aws_autoscaling_group" "this" {
     ignore_changes = [initial_lifecycle_hook]
 
     precondition {
-      condition     = var.development || length(distinct(data.aws_subnet.this[*].availability_zone)) >= 2
-      error_message = "All subnets are in one availability zone: nothing fires while it is down. Give subnets of two zones, or set development = true."
+      condition     = var.development || length(module.subnets.zones) >= 2
+      error_message = "The subnets are all in the zone ${join(", ", module.subnets.zones)}: nothing would fire while it is down. Name subnets of two zones, or set development = true."
+    }
+
+    precondition {
+      condition     = alltrue([for id in module.subnets.vpc_ids : id == var.vpc_id])
+      error_message = "A subnet in subnet_ids is not in the VPC ${var.vpc_id}."
     }
   }
 }

@@ -1,4 +1,4 @@
-# Each run trips one validation.
+# Each run trips one validation of each variable that it expects to fail.
 mock_provider "aws" {
   mock_data "aws_region" {
     defaults = { region = "eu-central-1" }
@@ -11,282 +11,94 @@ mock_provider "aws" {
   }
 }
 
+override_module {
+  target  = module.subnets
+  outputs = { zones = ["eu-central-1a", "eu-central-1b"], vpc_ids = ["vpc-0123456789abcdef0"] }
+}
+
 variables {
-  name              = "payroll"
-  vpc_id            = "vpc-0123456789abcdef0"
-  subnet_ids        = ["subnet-0a", "subnet-0b"]
-  database_url      = "postgres://carillon@db.internal:5432/carillon"
-  database_user_arn = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEFGHIJKL/carillon"
-  package_url       = "https://packages.example.com/carillon_1.0.0_arm64.deb"
-  package_sha256    = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
+  name                        = "payroll"
+  vpc_id                      = "vpc-0123456789abcdef0"
+  subnet_ids                  = ["subnet-0a", "subnet-0b"]
+  database_url                = "postgres://carillon@db.internal:5432/carillon"
+  database_resource_id        = "db-ABCDEFGHIJKL"
+  database_security_group_ids = ["sg-0d1e2f3a4b5c60718"]
+  package_url                 = "https://packages.example.com/carillon_1.0.0_arm64.deb"
+  package_sha256              = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
   log_agent = {
     package_url    = "https://packages.example.com/amazon-cloudwatch-agent.deb"
     package_sha256 = "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35"
   }
 }
 
-run "a_name_for_resources" {
+run "values_out_of_form" {
   command = plan
   variables {
-    name = "Payroll_1"
+    name                        = "Payroll_1"
+    subnet_ids                  = ["subnet-0a"]
+    min_size                    = 1
+    autoscaling_pool_use        = 95
+    autoscaling_overdue_seconds = 0
+    autoscaling_upcoming_fires  = { fires = 5000, add = 0 }
+    log_retention_in_days       = 31
+    api_cidrs                   = ["10.0.0.0"]
+    database_cidrs              = ["10.0.0.0"]
+    egress_rules                = { hooks = { from_port = 8443 } }
+    package_url                 = "http://packages.example.com/carillon_1.0.0_arm64.deb"
+    package_sha256              = "latest"
+    log_agent                   = { package_url = "http://packages.example.com/agent.deb", package_sha256 = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b" }
+    ami_id                      = "debian-12"
+    instance_types              = ["large"]
+    spot                        = { on_demand_percentage = 120 }
+    volume_size                 = 4
+    additional_policy_arns      = { ssm = "AmazonSSMManagedInstanceCore" }
+    ready_timeout               = 5
+    database_url                = "sqlite:/var/lib/carillon/carillon.db"
   }
-  expect_failures = [var.name]
+  expect_failures = [
+    var.name, var.subnet_ids, var.min_size, var.autoscaling_pool_use, var.autoscaling_overdue_seconds, var.autoscaling_upcoming_fires, var.log_retention_in_days, var.api_cidrs, var.database_cidrs, var.egress_rules, var.package_url, var.package_sha256, var.log_agent, var.ami_id, var.instance_types, var.spot, var.volume_size, var.additional_policy_arns, var.ready_timeout, var.database_url,
+  ]
 }
 
-run "subnets" {
+run "values_that_do_not_go_together" {
   command = plan
   variables {
-    subnet_ids = []
+    min_size                    = 0
+    development                 = true
+    create_kms_key              = false
+    api_cidrs                   = ["0.0.0.0/0"]
+    database_security_group_ids = []
+    package_url                 = "https://packages.example.com/carillon_1.0.0_amd64.deb"
+    log_agent                   = { package_url = "https://packages.example.com/agent.deb", package_sha256 = "" }
+    instance_types              = ["t4g.small", "t3.small"]
+    spot                        = {}
+    drain_timeout               = 597
+    stop_timeout                = 600
+    database_resource_id        = null
   }
-  expect_failures = [var.subnet_ids]
+  expect_failures = [
+    var.min_size, var.log_kms_key_arn, var.api_cidrs, var.database_cidrs, var.package_url, var.log_agent, var.instance_types, var.spot, var.drain_timeout, var.database_resource_id,
+  ]
 }
 
-run "at_least_one_instance" {
+run "values_that_lack_another" {
   command = plan
   variables {
-    min_size    = 0
-    development = true
+    max_size             = 1
+    architecture         = "riscv64"
+    instance_types       = ["t3.small"]
+    package_url          = "https://packages.example.com/carillon.deb"
+    target_group_arns    = ["arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/payroll/0123456789abcdef"]
+    spot                 = { on_demand_base = 0 }
+    database_auth        = "password"
+    database_resource_id = null
   }
-  expect_failures = [var.min_size]
+  expect_failures = [
+    var.max_size, var.architecture, var.target_group_arns, var.spot, var.database_password_secret_arn,
+  ]
 }
 
-run "two_instances_unless_for_development" {
-  command = plan
-  variables {
-    min_size = 1
-  }
-  expect_failures = [var.min_size]
-}
-
-run "max_not_below_min" {
-  command = plan
-  variables {
-    max_size = 1
-  }
-  expect_failures = [var.max_size]
-}
-
-run "room_for_herds" {
-  command = plan
-  variables {
-    autoscaling_policies = { pool_use_target = 95 }
-  }
-  expect_failures = [var.autoscaling_policies]
-}
-
-run "a_second_of_patience" {
-  command = plan
-  variables {
-    autoscaling_policies = { overdue_seconds = 0 }
-  }
-  expect_failures = [var.autoscaling_policies]
-}
-
-run "networks_of_the_api" {
-  command = plan
-  variables {
-    api_ingress = { cidrs = ["10.0.0.0"] }
-  }
-  expect_failures = [var.api_ingress]
-}
-
-run "no_api_for_the_internet" {
-  command = plan
-  variables {
-    api_ingress = { cidrs = ["0.0.0.0/0"] }
-  }
-  expect_failures = [var.api_ingress]
-}
-
-run "a_balancer_that_is_let_in" {
-  command = plan
-  variables {
-    target_group_arns = ["arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/payroll/0123456789abcdef"]
-  }
-  expect_failures = [var.target_group_arns]
-}
-
-run "alarms_that_exist" {
-  command = plan
-  variables {
-    rollback_alarms = ["late"]
-  }
-  expect_failures = [var.rollback_alarms]
-}
-
-run "a_package_by_https" {
-  command = plan
-  variables {
-    package_url = "http://packages.example.com/carillon_1.0.0_arm64.deb"
-  }
-  expect_failures = [var.package_url]
-}
-
-run "a_package_for_the_architecture" {
-  command = plan
-  variables {
-    package_url = "https://packages.example.com/carillon_1.0.0_amd64.deb"
-  }
-  expect_failures = [var.package_url]
-}
-
-run "a_checksum" {
-  command = plan
-  variables {
-    package_sha256 = "latest"
-  }
-  expect_failures = [var.package_sha256]
-}
-
-run "a_log_agent_by_https" {
-  command = plan
-  variables {
-    log_agent = { package_url = "http://packages.example.com/agent.deb", package_sha256 = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b" }
-  }
-  expect_failures = [var.log_agent]
-}
-
-run "a_log_agent_with_a_checksum" {
-  command = plan
-  variables {
-    log_agent = { package_url = "https://packages.example.com/agent.deb", package_sha256 = "" }
-  }
-  expect_failures = [var.log_agent]
-}
-
-run "an_architecture" {
-  command = plan
-  variables {
-    architecture   = "riscv64"
-    package_url    = "https://packages.example.com/carillon.deb"
-    instance_types = ["t3.small"]
-  }
-  expect_failures = [var.architecture]
-}
-
-run "an_image" {
-  command = plan
-  variables {
-    ami_id = "debian-12"
-  }
-  expect_failures = [var.ami_id]
-}
-
-run "a_type" {
-  command = plan
-  variables {
-    instance_types = ["large"]
-  }
-  expect_failures = [var.instance_types]
-}
-
-run "types_of_the_architecture" {
-  command = plan
-  variables {
-    instance_types = ["t4g.small", "t3.small"]
-  }
-  expect_failures = [var.instance_types]
-}
-
-run "a_share_of_spot" {
-  command = plan
-  variables {
-    spot = { on_demand_percentage = 120 }
-  }
-  expect_failures = [var.spot]
-}
-
-run "an_instance_that_stays" {
-  command = plan
-  variables {
-    spot = { on_demand_base = 0 }
-  }
-  expect_failures = [var.spot]
-}
-
-run "a_drain_within_the_notice_of_spot" {
-  command = plan
-  variables {
-    spot         = {}
-    stop_timeout = 600
-  }
-  expect_failures = [var.spot]
-}
-
-run "room_for_the_image" {
-  command = plan
-  variables {
-    volume_size = 4
-  }
-  expect_failures = [var.volume_size]
-}
-
-run "policies_by_arn" {
-  command = plan
-  variables {
-    additional_policy_arns = { ssm = "AmazonSSMManagedInstanceCore" }
-  }
-  expect_failures = [var.additional_policy_arns]
-}
-
-run "time_to_get_ready" {
-  command = plan
-  variables {
-    ready_timeout = 5
-  }
-  expect_failures = [var.ready_timeout]
-}
-
-run "a_retention_that_exists" {
-  command = plan
-  variables {
-    log_retention_days = 31
-  }
-  expect_failures = [var.log_retention_days]
-}
-
-run "no_file_per_instance" {
-  command = plan
-  variables {
-    database_url = "sqlite:/var/lib/carillon/carillon.db"
-  }
-  expect_failures = [var.database_url]
-}
-
-run "a_user_for_tokens" {
-  command = plan
-  variables {
-    database_user_arn = null
-  }
-  expect_failures = [var.database_user_arn]
-}
-
-run "one_user" {
-  command = plan
-  variables {
-    database_user_arn = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:*/carillon"
-  }
-  expect_failures = [var.database_user_arn]
-}
-
-run "a_password_for_password" {
-  command = plan
-  variables {
-    database_auth     = "password"
-    database_user_arn = null
-  }
-  expect_failures = [var.database_password_secret_arn]
-}
-
-run "a_drain_shorter_than_the_stop" {
-  command = plan
-  variables {
-    drain_timeout = 118
-  }
-  expect_failures = [var.drain_timeout]
-}
-
-run "a_stop_shorter_than_a_hook" {
+run "a_stop_longer_than_a_hook_waits" {
   command = plan
   variables {
     stop_timeout = 7200

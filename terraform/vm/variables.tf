@@ -1,5 +1,6 @@
-# Where the fleet runs, and how large it is. variables_node.tf has what a node does, variables_machine.tf what
-# the machines are.
+# Where the fleet runs, and how large it is. variables_node.tf has what a node does,
+# variables_machine.tf what the machines are, variables_network.tf whom they reach. Names are those of terraform/ecs
+# and of the modules in terraform-aws-modules where the meaning is the same.
 
 variable "name" {
   description = "Name of the fleet, of its autoscaling group and other resources, and the dimension Fleet of its metrics."
@@ -8,21 +9,6 @@ variable "name" {
   validation {
     condition     = can(regex("^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$", var.name))
     error_message = "The name is \"${var.name}\". Use 1 to 32 of a-z, 0-9 and \"-\", beginning with a letter and not ending with \"-\"."
-  }
-}
-
-variable "vpc_id" {
-  description = "The VPC of the subnets."
-  type        = string
-}
-
-variable "subnet_ids" {
-  description = "Subnets of the instances, in at least two availability zones. They need a way out (NAT, or endpoints and mirrors of your own): for Debian's packages, AWS and what the jobs call."
-  type        = list(string)
-
-  validation {
-    condition     = length(var.subnet_ids) > 0 && length(var.subnet_ids) == length(distinct(var.subnet_ids))
-    error_message = "subnet_ids is empty or names a subnet twice."
   }
 }
 
@@ -59,74 +45,90 @@ variable "development" {
   default     = false
 }
 
-variable "autoscaling_policies" {
-  description = "When instances are added: pool_use_target is the share of the nodes' capacity in use (percent) that the group keeps; overdue_seconds adds instances at once when a due fire waits longer than this. Both need log_agent. Null: the group keeps min_size."
-  type = object({
-    pool_use_target = optional(number, 50)
-    overdue_seconds = optional(number, 10)
-  })
-  default = {}
+variable "autoscaling_pool_use" {
+  description = "Share of the nodes' capacity in use, in percent, that the number of instances is adjusted to. Scaling needs log_agent, and a max_size above min_size."
+  type        = number
+  default     = 60
 
   validation {
-    condition     = var.autoscaling_policies == null || try(var.autoscaling_policies.pool_use_target >= 10 && var.autoscaling_policies.pool_use_target <= 90, false)
-    error_message = "autoscaling_policies.pool_use_target must be from 10 to 90 percent: above it, a herd of fires waits until new instances are ready."
-  }
-
-  validation {
-    condition     = var.autoscaling_policies == null || try(var.autoscaling_policies.overdue_seconds >= 1, false)
-    error_message = "autoscaling_policies.overdue_seconds must be at least 1."
+    condition     = var.autoscaling_pool_use >= 10 && var.autoscaling_pool_use <= 90
+    error_message = "autoscaling_pool_use is ${var.autoscaling_pool_use}. It must be 10 to 90 percent: with more there is no room until a new instance is ready."
   }
 }
 
-variable "api_ingress" {
-  description = "Who may reach the HTTP API, console and metrics of the nodes: security groups and networks (CIDR). Empty: nobody from outside; the nodes then listen on the loopback address only."
-  type = object({
-    security_group_ids = optional(map(string), {})
-    cidrs              = optional(list(string), [])
-  })
-  default = {}
+variable "autoscaling_overdue_seconds" {
+  description = "Instances are added at once when a due fire has waited longer than this."
+  type        = number
+  default     = 10
 
   validation {
-    condition     = alltrue([for cidr in var.api_ingress.cidrs : can(cidrhost(cidr, 0))])
-    error_message = "api_ingress.cidrs must hold networks such as 10.0.0.0/16."
-  }
-
-  validation {
-    condition     = alltrue([for cidr in var.api_ingress.cidrs : try(tonumber(split("/", cidr)[1]) >= 8, false)])
-    error_message = "api_ingress.cidrs opens the API to a network larger than /8. Name the networks that need it; for the internet put a load balancer with TLS before it."
+    condition     = var.autoscaling_overdue_seconds >= 1
+    error_message = "autoscaling_overdue_seconds is ${var.autoscaling_overdue_seconds}. It must be at least 1."
   }
 }
 
-variable "target_group_arns" {
-  description = "Target groups of a load balancer of your own that the instances join. Its health check is /readyz on port 8080; give its security group in api_ingress."
-  type        = list(string)
-  default     = []
+variable "autoscaling_upcoming_fires" {
+  description = "Add instances ahead of a herd: \"add\" instances once more than \"fires\" are due in the next 15 minutes. Null: never."
+  type = object({
+    fires = number
+    add   = number
+  })
+  default = null
 
   validation {
-    condition     = length(var.target_group_arns) == 0 || length(var.api_ingress.security_group_ids) + length(var.api_ingress.cidrs) > 0
-    error_message = "target_group_arns is set, but api_ingress lets nobody in: give the security group of the load balancer in api_ingress."
+    condition     = var.autoscaling_upcoming_fires == null || try(var.autoscaling_upcoming_fires.fires >= 1 && var.autoscaling_upcoming_fires.add >= 1, false)
+    error_message = "autoscaling_upcoming_fires needs fires and add, both at least 1."
+  }
+}
+
+variable "deployment_alarms_rollback" {
+  description = "Whether an instance refresh is stopped and rolled back when one of the alarms overdue and database-unreachable rings. A refresh does not start while one of them rings: set this to false to roll out the remedy. An instance whose node does not become ready is given up in any case."
+  type        = bool
+  default     = true
+}
+
+variable "log_retention_in_days" {
+  description = "How long the log is kept in CloudWatch."
+  type        = number
+  default     = 30
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_in_days)
+    error_message = "log_retention_in_days is ${var.log_retention_in_days}. CloudWatch knows 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365 and more days, not every number."
+  }
+}
+
+variable "create_kms_key" {
+  description = "Whether the module creates the KMS key of the log; false to use log_kms_key_arn."
+  type        = bool
+  default     = true
+}
+
+variable "log_kms_key_arn" {
+  description = "An existing KMS key of the log, which CloudWatch Logs may use, for create_kms_key = false."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.create_kms_key == (var.log_kms_key_arn == null)
+    error_message = "log_kms_key_arn goes with create_kms_key = false, and only with it."
   }
 }
 
 variable "alarm_actions" {
-  description = "What an alarm notifies, such as ARNs of SNS topics."
+  description = "What the alarms notify, such as ARNs of SNS topics."
   type        = list(string)
   default     = []
+}
+
+variable "alarm_overdue_seconds" {
+  description = "The alarm overdue rings when the oldest due fire waits longer than this."
+  type        = number
+  default     = 30
 }
 
 variable "tags" {
   description = "Tags of all resources, the instances and their volumes."
   type        = map(string)
   default     = {}
-}
-
-variable "rollback_alarms" {
-  description = "Alarms that stop an instance refresh and bring back the instances of before: of dead-man, overdue, rolled-back, saturated and database-unreachable. A refresh does not start while one of them rings; [] lets you roll out the remedy."
-  type        = list(string)
-  default     = ["overdue"]
-
-  validation {
-    condition     = length(setsubtract(var.rollback_alarms, ["dead-man", "overdue", "rolled-back", "saturated", "database-unreachable"])) == 0
-    error_message = "rollback_alarms can hold dead-man, overdue, rolled-back, saturated and database-unreachable."
-  }
 }

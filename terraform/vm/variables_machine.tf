@@ -140,22 +140,10 @@ variable "volume_kms_key_arn" {
   default     = null
 }
 
-variable "associate_public_ip_address" {
-  description = "Whether instances get a public address, for public subnets without NAT. The security group lets nothing in all the same."
-  type        = bool
-  default     = false
-}
-
 variable "key_name" {
   description = "SSH key pair of the instances; null for none. No port is open for SSH: give security groups that open one in security_group_ids."
   type        = string
   default     = null
-}
-
-variable "security_group_ids" {
-  description = "More security groups of the instances, such as the one that the database lets in."
-  type        = list(string)
-  default     = []
 }
 
 variable "detailed_monitoring" {
@@ -190,21 +178,4 @@ variable "ready_timeout" {
     condition     = var.ready_timeout >= 30 && var.ready_timeout <= 3600 && floor(var.ready_timeout) == var.ready_timeout
     error_message = "ready_timeout is ${var.ready_timeout}. It must be a whole number of seconds from 30 to 3600."
   }
-}
-
-variable "log_retention_days" {
-  description = "Days for which CloudWatch keeps the log."
-  type        = number
-  default     = 30
-
-  validation {
-    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
-    error_message = "log_retention_days is ${var.log_retention_days}, which CloudWatch does not offer. Take 7, 14, 30, 90, 365 or another of its values."
-  }
-}
-
-variable "log_kms_key_arn" {
-  description = "KMS key of the log group; null for encryption with a key of CloudWatch."
-  type        = string
-  default     = null
 }

@@ -16,19 +16,14 @@ variable "database_auth" {
   default     = "rds-iam"
 }
 
-variable "database_user_arn" {
-  description = "With database_auth = \"rds-iam\": arn:aws:rds-db:REGION:ACCOUNT:dbuser:RESOURCE_ID/USER."
+variable "database_resource_id" {
+  description = "Resource id of the RDS instance (db-...) or Aurora cluster (cluster-...) for database_auth = \"rds-iam\"."
   type        = string
   default     = null
 
   validation {
-    condition     = (var.database_auth == "rds-iam") == (var.database_user_arn != null)
-    error_message = "database_user_arn goes with database_auth = \"rds-iam\", and only with it: nodes get the right to log in as this user."
-  }
-
-  validation {
-    condition     = var.database_user_arn == null || can(regex("^arn:aws[a-z-]*:rds-db:[a-z0-9-]+:[0-9]{12}:dbuser:(db|cluster|prx)-[A-Za-z0-9]+/[^*?/]+$", var.database_user_arn))
-    error_message = "database_user_arn must be arn:aws:rds-db:REGION:ACCOUNT:dbuser:RESOURCE_ID/USER without wildcards. The resource id begins with \"db-\" or \"cluster-\"; it is not the name of the database."
+    condition     = (var.database_auth == "rds-iam") == (var.database_resource_id != null)
+    error_message = "database_resource_id goes with database_auth = \"rds-iam\", and only with it: it is the resource_id of aws_db_instance, or the cluster_resource_id of aws_rds_cluster."
   }
 }
 
@@ -120,8 +115,8 @@ variable "secrets" {
   default     = {}
 }
 
-variable "secret_kms_key_arns" {
-  description = "The KMS keys that encrypt these secrets. Not needed for the key aws/secretsmanager."
+variable "kms_key_arns" {
+  description = "KMS keys of your own that encrypt the secrets."
   type        = list(string)
   default     = []
 }

@@ -13,8 +13,8 @@ mock_provider "aws" {
   mock_data "aws_ssm_parameter" {
     defaults = { insecure_value = "ami-0123456789abcdef0" }
   }
-  mock_resource "aws_cloudwatch_log_group" {
-    defaults = { arn = "arn:aws:logs:eu-central-1:123456789012:log-group:/carillon/payroll" }
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:eu-central-1:123456789012:key/0a1b2c3d" }
   }
   mock_resource "aws_security_group" {
     defaults = { id = "sg-0a1b2c3d4e5f60718" }
@@ -27,14 +27,20 @@ mock_provider "aws" {
   }
 }
 
+override_module {
+  target  = module.subnets
+  outputs = { zones = ["eu-central-1a", "eu-central-1b"], vpc_ids = ["vpc-0123456789abcdef0"] }
+}
+
 variables {
-  name              = "payroll"
-  vpc_id            = "vpc-0123456789abcdef0"
-  subnet_ids        = ["subnet-0a", "subnet-0b"]
-  database_url      = "postgres://carillon@db.internal:5432/carillon"
-  database_user_arn = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEFGHIJKL/carillon"
-  package_url       = "https://github.com/carillon-dev/carillon/releases/download/v1.0.0/carillon_1.0.0_arm64.deb"
-  package_sha256    = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
+  name                        = "payroll"
+  vpc_id                      = "vpc-0123456789abcdef0"
+  subnet_ids                  = ["subnet-0a", "subnet-0b"]
+  database_url                = "postgres://carillon@db.internal:5432/carillon"
+  database_resource_id        = "db-ABCDEFGHIJKL"
+  database_security_group_ids = ["sg-0d1e2f3a4b5c60718"]
+  package_url                 = "https://github.com/carillon-dev/carillon/releases/download/v1.0.0/carillon_1.0.0_arm64.deb"
+  package_sha256              = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
   log_agent = {
     package_url    = "https://amazoncloudwatch-agent.s3.amazonaws.com/debian/arm64/1.300064.0b1/amazon-cloudwatch-agent.deb"
     package_sha256 = "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35"
@@ -51,8 +57,8 @@ run "defaults" {
     error_message = "Instances are stopped before others have taken their place."
   }
   assert {
-    condition     = aws_autoscaling_group.this.instance_refresh[0].preferences[0].alarm_specification[0].alarms == tolist(["payroll-overdue"])
-    error_message = "A refresh does not look at the alarm payroll-overdue."
+    condition     = aws_autoscaling_group.this.instance_refresh[0].preferences[0].alarm_specification[0].alarms == tolist(["payroll-overdue", "payroll-database-unreachable"])
+    error_message = "A refresh does not look at the alarms."
   }
   assert {
     condition     = aws_autoscaling_group.this.mixed_instances_policy[0].launch_template[0].launch_template_specification[0].version == "7"
@@ -71,11 +77,11 @@ run "defaults" {
     error_message = "An instance whose boot fails silently enters the group."
   }
   assert {
-    condition     = length(module.alarms[0].arns) == 5 && length(aws_autoscaling_policy.pool_use) == 1 && length(aws_cloudwatch_metric_alarm.scale_out) == 1
+    condition     = length(module.alarms[0].arns) == 5 && length(aws_autoscaling_policy.pool_use) == 1 && length(aws_cloudwatch_metric_alarm.scale_out_overdue) == 1
     error_message = "There are not five alarms and two scaling policies."
   }
   assert {
-    condition     = length(aws_vpc_security_group_ingress_rule.api_from_group) + length(aws_vpc_security_group_ingress_rule.api_from_cidr) == 0
+    condition     = length(aws_vpc_security_group_ingress_rule.api_from_group) + length(aws_vpc_security_group_ingress_rule.api_from_network) == 0
     error_message = "The instances let somebody in."
   }
   assert {
@@ -88,11 +94,17 @@ run "all_inputs" {
   variables {
     min_size                     = 3
     max_size                     = 9
-    autoscaling_policies         = { pool_use_target = 40, overdue_seconds = 5 }
-    api_ingress                  = { security_group_ids = { balancer = "sg-0b", metrics = "sg-0c" }, cidrs = ["10.0.0.0/16", "fd00::/64"] }
+    autoscaling_pool_use         = 40
+    autoscaling_overdue_seconds  = 5
+    autoscaling_upcoming_fires   = { fires = 5000, add = 2 }
+    alarm_overdue_seconds        = 20
+    api_security_group_ids       = ["sg-0b", "sg-0c"]
+    api_cidrs                    = ["10.0.0.0/16", "fd00::/64"]
+    database_cidrs               = ["10.1.0.0/24", "fd01::/64"]
+    egress_rules                 = { hooks = { from_port = 8443, cidr_ipv4 = "10.2.0.0/16" } }
     target_group_arns            = ["arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/payroll/0123456789abcdef"]
     alarm_actions                = ["arn:aws:sns:eu-central-1:123456789012:on-call"]
-    rollback_alarms              = ["overdue", "dead-man"]
+    deployment_alarms_rollback   = false
     tags                         = { team = "payroll" }
     architecture                 = "amd64"
     package_url                  = "s3://packages/carillon/carillon_1.0.0_amd64.deb"
@@ -108,10 +120,11 @@ run "all_inputs" {
     detailed_monitoring          = true
     additional_policy_arns       = { ssm = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore" }
     ready_timeout                = 120
-    log_retention_days           = 365
+    log_retention_in_days        = 365
+    create_kms_key               = false
     log_kms_key_arn              = "arn:aws:kms:eu-central-1:123456789012:key/0c2d"
     database_auth                = "password"
-    database_user_arn            = null
+    database_resource_id         = null
     database_password_secret_arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:rds!db-1-AbCdEf:password::"
     migrate                      = false
     drain_timeout                = 60
@@ -127,15 +140,15 @@ run "all_inputs" {
       SECRET_CRM = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf:token:AWSCURRENT:"
       SECRET_PEM = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:pem-AbCdEf"
     }
-    secret_kms_key_arns  = ["arn:aws:kms:eu-central-1:123456789012:key/0e3f"]
+    kms_key_arns         = ["arn:aws:kms:eu-central-1:123456789012:key/0e3f"]
     environment          = { CARILLON_HOST_RATE = "50", CARILLON_NODE_NAME = "node of \"payroll\" $1 \\ `x`" }
     lambda_function_arns = ["arn:aws:lambda:eu-central-1:123456789012:function:invoices"]
     assume_role_arns     = ["arn:aws:iam::210987654321:role/jobs"]
   }
 
   assert {
-    condition     = length(aws_vpc_security_group_ingress_rule.api_from_group) == 2 && length(aws_vpc_security_group_ingress_rule.api_from_cidr) == 2
-    error_message = "Not everyone of api_ingress is let in."
+    condition     = length(aws_vpc_security_group_ingress_rule.api_from_group) == 2 && length(aws_vpc_security_group_ingress_rule.api_from_network) == 2
+    error_message = "Not everyone is let in who should be."
   }
   assert {
     condition     = aws_autoscaling_group.this.capacity_rebalance && aws_autoscaling_group.this.mixed_instances_policy[0].instances_distribution[0].on_demand_base_capacity == 1
@@ -175,15 +188,15 @@ run "no_log_agent" {
 
 run "fixed_size" {
   variables {
-    autoscaling_policies = null
-    rollback_alarms      = []
+    max_size                   = 2
+    deployment_alarms_rollback = false
   }
   assert {
-    condition     = length(aws_autoscaling_policy.pool_use) + length(aws_autoscaling_policy.overdue) + length(aws_cloudwatch_metric_alarm.scale_out) == 0
+    condition     = length(aws_autoscaling_policy.pool_use) + length(aws_autoscaling_policy.overdue) + length(aws_cloudwatch_metric_alarm.scale_out_overdue) == 0
     error_message = "A group of fixed size has scaling policies."
   }
   assert {
     condition     = length(aws_autoscaling_group.this.instance_refresh[0].preferences[0].alarm_specification) == 0
-    error_message = "A refresh looks at alarms, although rollback_alarms is empty."
+    error_message = "A refresh looks at alarms, although it should not."
   }
 }

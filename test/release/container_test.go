@@ -87,7 +87,7 @@ func (c container) command(t *testing.T, information *os.File, args ...string) *
 	if c.volume != "" {
 		wrap = append(wrap, "--bind", c.volume, volume)
 	}
-	command := exec.Command("bwrap", append(append(wrap, "/carillon"), args...)...) //nolint:noctx // signals end it
+	command := exec.Command("bwrap", append(append(wrap, "/carillon"), args...)...)
 	command.ExtraFiles = []*os.File{information}
 	command.SysProcAttr = &syscall.SysProcAttr{}
 	if os.Getuid() == 0 {

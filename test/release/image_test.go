@@ -125,6 +125,7 @@ func TestImageHoldsNothingElse(t *testing.T) {
 		"d0750 65532:65532 /var/lib/carillon/",
 		"-0644 0:0 /LICENSE",
 		"-0644 0:0 /NOTICE",
+		"-0644 0:0 /THIRD_PARTY_LICENSES",
 		"-0755 0:0 /carillon",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -152,6 +153,19 @@ func TestImageSaysWhatItIs(t *testing.T) {
 	} {
 		if diff := cmp.Diff(tt.want, tt.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestDockerfileMakesTheSameImage(t *testing.T) {
+	t.Parallel()
+	got := string(must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "Dockerfile"))))
+	c := readImage(t, directory(t, built.snapshot)).config.Config
+	for _, want := range []string{
+		"USER " + c.User, fmt.Sprintf("ENTRYPOINT [%q]", c.Entrypoint[0]), fmt.Sprintf("CMD [%q]", c.Cmd[0]), "EXPOSE 8080",
+	} {
+		if !strings.Contains(got, "\n"+want+"\n") {
+			t.Errorf("Dockerfile has no line %q", want)
 		}
 	}
 }

@@ -45,6 +45,15 @@ resource "carillon_job" "ring" {
 }
 `
 
+// installation makes a client take providers from a directory and from nowhere else.
+const installation = `
+provider_installation {
+  filesystem_mirror {
+    path = %q
+  }
+}
+`
+
 // TestReleaseInstallsAndFires does what a user does with a release on a machine without a network: unpack the
 // archive, start a node on SQLite, install the provider from a mirror, apply a job.
 func TestReleaseInstallsAndFires(t *testing.T) {
@@ -60,7 +69,7 @@ func TestReleaseInstallsAndFires(t *testing.T) {
 			dir := t.TempDir()
 			rc := filepath.Join(dir, "client.rc")
 			for file, text := range map[string]string{
-				rc:                            fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", filepath.Join(dist, "mirror")),
+				rc:                            fmt.Sprintf(installation, filepath.Join(dist, "mirror")),
 				filepath.Join(dir, "main.tf"): fmt.Sprintf(configuration, version, url),
 			} {
 				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

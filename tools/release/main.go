@@ -8,8 +8,8 @@
 //	sign      sign the sums of the provider with gpg
 //	push      push dist/image to the repository that -repository names
 //
-// "make release-snapshot" is all that a person needs; the workflow of a release runs the others as well. Two
-// runs over one commit with one Go version give the same bytes.
+// A person needs "make release-snapshot", which is snapshot; the workflow of a release runs the others as well.
+// Two runs over one commit with one Go version give the same bytes.
 package main
 
 import (
@@ -85,9 +85,11 @@ func (r *release) snapshot(ctx context.Context) error {
 	if err := r.empty(); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{
-		r.archives, r.providerArchives, r.packages, r.image, r.imageArchive, r.billsOfMaterials, r.mirror, r.checksums,
-	} {
+	steps := []func(context.Context) error{r.archives, r.providerArchives, r.billsOfMaterials, r.mirror}
+	if len(r.linux()) > 0 {
+		steps = append(steps, r.packages, r.image, r.imageArchive)
+	}
+	for _, step := range append(steps, r.checksums) {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -65,13 +65,16 @@ func (r repository) command(args ...string) (string, string) {
 }
 
 const (
-	plain    = "# Changelog\n\n## [Unreleased]\n\n## [1.1.0] - 2026-11-22\n\n### Added\n\n- A [thing](docs/thing.md#use).\n\n## [1.0.0] - 2026-01-01\n\n- All.\n"
-	upgrade  = "## [1.1.0] - 2026-11-22\n\n- A thing.\n\n### Upgrade notes\n\nYou cannot go back.\n"
-	hollow   = "## [1.1.0] - 2026-11-22\n\n- A thing.\n\n### Upgrade notes\n\n### Fixed\n\n- Another.\n"
-	older    = "## [1.1.0] - 2026-11-22\n\n- A thing.\n\n## [1.0.0] - 2026-01-01\n\n### Upgrade notes\n\nOf then.\n"
-	first    = "-- +goose Up\nCREATE TABLE a (id TEXT); -- a comment\n-- +goose Down\nDROP TABLE a;\n"
-	ledger   = "migrations/postgres/00001_ledger.sql"
-	adds     = "-- +goose Up\n-- We DROP TABLE nothing.\nALTER TABLE a ADD COLUMN b TEXT;\nDROP INDEX a_b;\n-- +goose Down\nALTER TABLE a DROP COLUMN b;\n"
+	plain = "# Changelog\n\n## [Unreleased]\n\n## [1.1.0] - 2026-11-22\n\n### Added\n\n- A [thing](docs/thing.md#use).\n\n" +
+		"## [1.0.0] - 2026-01-01\n\n- All.\n"
+	upgrade = "## [1.1.0] - 2026-11-22\n\n- A thing.\n\n### Upgrade notes\n\nYou cannot go back.\n"
+	hollow  = "## [1.1.0] - 2026-11-22\n\n- A thing.\n\n### Upgrade notes\n\n### Fixed\n\n- Another.\n"
+	older   = "## [1.1.0] - 2026-11-22\n\n- A thing.\n\n## [1.0.0] - 2026-01-01\n\n### Upgrade notes\n\nOf then.\n"
+	first   = "-- +goose Up\nCREATE TABLE a (id TEXT); -- a comment\n-- +goose Down\nDROP TABLE a;\n"
+	changed = "-- +goose Up\nCREATE TABLE a (id BLOB);\n"
+	ledger  = "migrations/postgres/00001_ledger.sql"
+	adds    = "-- +goose Up\n-- We DROP TABLE nothing.\nALTER TABLE a ADD COLUMN b TEXT;\nDROP INDEX a_b;\n" +
+		"-- +goose Down\nALTER TABLE a DROP COLUMN b;\n"
 	drops    = "-- +goose Up\nALTER TABLE a\n  DROP\n  COLUMN c;\n"
 	renames  = "-- +goose Up\nALTER TABLE a RENAME COLUMN b TO c;\n"
 	tightens = "-- +goose Up\nALTER TABLE a ALTER COLUMN b TYPE bigint;\n"
@@ -93,7 +96,7 @@ func TestNotesDemandUpgradeNotesForMigrations(t *testing.T) {
 		"and has upgrade notes":     {upgrade, map[string]string{"migrations/postgres/01000_b.sql": adds}, ""},
 		"upgrade notes say nothing": {hollow, map[string]string{"migrations/postgres/00002_b.sql": drops}, `"### Upgrade notes"`},
 		"those of another version":  {older, map[string]string{"migrations/postgres/00002_b.sql": drops}, `"### Upgrade notes"`},
-		"a released one changed":    {upgrade, map[string]string{ledger: strings.Replace(first, "id TEXT", "id BLOB", 1)}, "was released with v1.0.0 and has changed"},
+		"a released one changed":    {upgrade, map[string]string{ledger: changed}, "was released with v1.0.0 and has changed"},
 		"only its comment changed":  {plain, map[string]string{ledger: strings.Replace(first, "a comment", "another", 1)}, ""},
 		"a released one is gone":    {upgrade, map[string]string{ledger: ""}, "was released with v1.0.0 and is gone"},
 	} {

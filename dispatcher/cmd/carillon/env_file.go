@@ -20,10 +20,7 @@ const (
 // loadEnvFile sets the variables of the machine's settings that are not in the environment. It returns the path
 // of a file that this user may not read, which is no problem as long as no setting is missing.
 func loadEnvFile() (unreadable string, err error) {
-	path, named := os.LookupEnv(envFileVariable)
-	if !named {
-		path = defaultEnvFile
-	}
+	path, named := envFilePath()
 	if path == "" {
 		return "", nil
 	}
@@ -52,6 +49,14 @@ func loadEnvFile() (unreadable string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// envFilePath returns the path of the settings, which may be empty, and whether the environment names it.
+func envFilePath() (path string, named bool) {
+	if path, named = os.LookupEnv(envFileVariable); !named {
+		path = defaultEnvFile
+	}
+	return path, named
 }
 
 // inEnvironment tells whether a variable is set, or another that sets the same flag.

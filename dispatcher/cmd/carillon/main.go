@@ -33,6 +33,7 @@ type cli struct {
 	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
 	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
 	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
+	Doctor   doctorCommand   `cmd:"" help:"Check what a node needs: database, rights, schema, clock, secrets, egress, AWS. Takes the flags of serve."`
 	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
 	Probe    probeCommand    `cmd:"" help:"Ask the node on this machine whether it is alive or ready."`
 	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
@@ -71,6 +72,8 @@ func main() {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, c console) int {
 	unreadable, fileErr := loadEnvFile()
+	found, credentialErr := loadCredentials()
+	fileErr = errors.Join(fileErr, credentialErr)
 	var commands cli
 	exited := -1
 	parser, err := kong.New(&commands,
@@ -93,6 +96,7 @@ func run(ctx context.Context, args []string, c console) int {
 		return fail(c, &usageError{errors.Join(fileErr, err)})
 	}
 	if err != nil {
+		err = explainCredentials(err, found)
 		if unreadable != "" {
 			err = fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
 		}

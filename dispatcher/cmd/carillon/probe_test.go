@@ -54,7 +54,8 @@ func TestProbePassesWhileTheNodeResponds(t *testing.T) {
 		}
 	}
 	n.terminate()
-	if out, errs, code := carillon(t, nil, "probe", "--listen="+listen); code != exitFailure || !strings.Contains(errs, "refused") || out != "" {
+	out, errs, code := carillon(t, nil, "probe", "--listen="+listen)
+	if code != exitFailure || !strings.Contains(errs, "refused") || out != "" {
 		t.Errorf("after the end of the node: exit %d, %q, %q, want %d", code, out, errs, exitFailure)
 	}
 }

@@ -17,6 +17,12 @@ import (
 
 // serveCommand is a dispatcher node.
 type serveCommand struct {
+	serveFlags
+	checkFlag
+}
+
+// serveFlags configure a node.
+type serveFlags struct {
 	databaseFlag
 	notifyFlag
 	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
@@ -31,7 +37,6 @@ type serveCommand struct {
 	protectionFlag
 	logFlags
 	emfFlag
-	checkFlag
 }
 
 // Validate checks the values that no flag's type can check, all of them at once.
@@ -80,16 +85,27 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 // warnUnknownVariables logs each CARILLON_ variable that no flag reads. A misspelt variable would otherwise
 // silently leave a default in force.
 func warnUnknownVariables(ctx context.Context, log *slog.Logger, environment []string) {
-	known := append(slices.Concat(variableGroups(reflect.TypeFor[cli]())...), envFileVariable)
-	slices.Sort(known)
-	known = slices.Compact(known) // many commands share a flag
-	for _, pair := range environment {
-		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "CARILLON_") || slices.Contains(known, name) {
-			continue
-		}
+	known := knownVariables()
+	for _, name := range unknownVariables(known, environment) {
 		log.WarnContext(ctx, "unknown environment variable", "variable", name, "known", strings.Join(nearest(name, known), ", "))
 	}
+}
+
+// knownVariables lists the variables that flags read.
+func knownVariables() []string {
+	known := append(slices.Concat(variableGroups(reflect.TypeFor[cli]())...), envFileVariable)
+	slices.Sort(known)
+	return slices.Compact(known) // many commands share a flag
+}
+
+// unknownVariables lists the CARILLON_ variables that no flag reads.
+func unknownVariables(known, environment []string) (names []string) {
+	for _, pair := range environment {
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "CARILLON_") && !slices.Contains(known, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // variableGroups lists the environment variables in a command's struct tags: for each flag those that set it.

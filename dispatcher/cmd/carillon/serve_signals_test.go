@@ -169,7 +169,9 @@ func TestWatchdogIsNotNotifiedByANodeThatIsStuck(t *testing.T) {
 		append(m.environment("1000000"), "CHAOS=K12:hang,nth=10"), quick()...)
 	n.awaitReady()
 	m.await("WATCHDOG=1", 2)
-	until(t, "the node to notice that it is stuck", func() bool { return strings.Contains(n.logs.String(), "the heartbeat loop has not turned") })
+	until(t, "the node to notice that it is stuck", func() bool {
+		return strings.Contains(n.logs.String(), "the heartbeat loop has not turned")
+	})
 	before := len(m.times("WATCHDOG=1"))
 	elapse(3 * time.Second)
 	if after := len(m.times("WATCHDOG=1")); after != before {

@@ -289,6 +289,35 @@ func TestHangingRunsLeaveRoomForOthers(t *testing.T) {
 	})
 }
 
+func TestUseIsThatOfTheShareThatIsUsedMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		p := startPool(t, fixed(4, 4), func(context.Context, testRun) { <-release })
+		want := func(use float64, when string) {
+			t.Helper()
+			if got := p.Use(); got != use {
+				t.Errorf("%s, the use is %v, want %v", when, got, use)
+			}
+		}
+		want(0, "without a run")
+		all := held(runs(9))
+		p.Enqueue(all[:3], Reservation{})
+		time.Sleep(100 * time.Millisecond)
+		want(0.75, "with 3 of 4 quick attempts")
+		time.Sleep(slowAfter)
+		want(0.375, "when these are 3 of 8 slow attempts")
+		p.Enqueue(all[3:], Reservation{})
+		time.Sleep(100 * time.Millisecond)
+		want(1, "with 4 quick attempts and 2 runs that wait for a worker")
+		close(release)
+		synctest.Wait()
+		want(0, "when all have ended")
+		p.TakeNotAttempted()
+		p.Drain(time.Second)
+	})
+}
+
 func TestJobIsSlowUntilAMinuteWithoutManySlowAttempts(t *testing.T) {
 	t.Parallel()
 	p := newPool(fixed(1, 1), nil)

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/platform"
+)
+
+// checkSecrets tells whether stored secrets can be read, and lists what jobs can refer to, by name.
+func (e *examination) checkSecrets(ctx context.Context) {
+	const check = "secrets"
+	keys, err := e.keys()
+	switch {
+	case err != nil:
+		e.fail(check, err, "correct the keys; carillon secret key prints a new one")
+	case e.database == nil || !e.schema:
+		e.skip(check, "whether the keys open the stored secrets: the database has no schema to read")
+	default:
+		missing, stored, err := e.database.MissingKeys(ctx, keys)
+		switch {
+		case err != nil:
+			e.fail(check, err, "see the check of the database")
+		case len(missing) > 0:
+			e.fail(check, fmt.Errorf("%d secrets are stored, and the keys lack %s", stored, strings.Join(missing, ", ")),
+				"add the key to CARILLON_SECRET_KEYS or to the file of keys")
+		case keys == nil:
+			e.ok(check, "no keys and no stored secrets")
+		default:
+			e.ok(check, "the keys open all %d stored secrets", stored)
+		}
+	}
+	names := secretVariables(os.Environ())
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+	e.ok(check, "variables for env: references: %s", strings.Join(names, ", "))
+	files, err := os.ReadDir(e.SecretDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.ok(check, "no directory %s for file: references", dispatcher.Echo(e.SecretDir))
+	case err != nil:
+		e.fail(check, err, "let this user read --secret-dir (CARILLON_SECRET_DIR)")
+	default:
+		e.ok(check, "%d entries in %s for file: references", len(files), dispatcher.Echo(e.SecretDir))
+	}
+}
+
+// secretVariables returns the names of the variables that jobs may refer to, never their values.
+func secretVariables(environment []string) (names []string) {
+	for _, pair := range environment {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, dispatcher.SecretEnvPrefix) && value != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// exampleName is looked up if no target is given.
+const exampleName = "example.com"
+
+// checkEgress connects to targets as a webhook would, and requires that the metadata of the machine is out of
+// reach for jobs.
+func (e *examination) checkEgress(ctx context.Context) {
+	const check = "egress"
+	egress := e.egress()
+	if reached, err := egress.Connect(ctx, "http://169.254.169.254/latest/meta-data/"); err == nil {
+		e.fail(check, fmt.Errorf("a job could read the metadata of this machine at %s", reached),
+			"report this to the maintainers: no setting allows it")
+	} else {
+		e.ok(check, "the metadata of the machine is refused to jobs")
+	}
+	if len(e.EgressURL) == 0 {
+		addresses, err := net.DefaultResolver.LookupHost(ctx, exampleName)
+		if err != nil {
+			e.add(check, healthWarn, fmt.Sprintf("%s: %v; no target was called", exampleName, err),
+				"give targets with --egress-url, or check the name servers of this machine")
+			return
+		}
+		e.ok(check, "%s has %d addresses; no target was called, give some with --egress-url", exampleName, len(addresses))
+	}
+	for _, target := range e.EgressURL {
+		reached, err := egress.Connect(ctx, target)
+		if err != nil {
+			e.fail(check, fmt.Errorf("%s: %w", withoutQuery(target), err),
+				"check name servers, routes, security group or firewall, --egress-private and --egress-deny")
+			continue
+		}
+		e.ok(check, "%s: connected to %s", withoutQuery(target), reached)
+	}
+}
+
+// checkAWS tells who AWS takes this node for. Lambda targets and rds-iam need that.
+func (e *examination) checkAWS(ctx context.Context) {
+	const check = "aws"
+	needed := e.DatabaseAuth == rdsIAM
+	found, err := platform.IdentifyAWS(ctx)
+	detail := fmt.Sprintf("credentials of %s, region %q", found.Source, found.Region)
+	switch {
+	case found.Source == "" && needed && err == nil:
+		e.fail(check, errors.New("no credentials, and rds-iam needs some"), "give the task or the instance a role")
+	case found.Source == "" && needed:
+		e.fail(check, err, "give the task or the instance a role")
+	case found.Source == "":
+		e.ok(check, "no credentials; only Lambda targets and rds-iam need some")
+	case err != nil:
+		e.add(check, healthWarn, detail+": "+err.Error(),
+			"check the credentials, and the way to the endpoint of STS; a token of RDS needs no call")
+	default:
+		e.ok(check, "%s, %s", found.ARN, detail)
+	}
+}
+
+// checkMemory tells the limit that a node sets itself.
+func (e *examination) checkMemory(context.Context) {
+	const check = "memory"
+	limit, limited := platform.ContainerMemory("/")
+	switch given := os.Getenv("GOMEMLIMIT"); {
+	case given != "":
+		e.ok(check, "GOMEMLIMIT is %s", dispatcher.Echo(given))
+	case !limited:
+		e.ok(check, "no limit on this machine or container")
+	default:
+		e.ok(check, "a node keeps below %d MiB of the %d MiB in %s", softLimit(limit)>>20, limit.Bytes>>20, limit.Source)
+	}
+}
+
+// checkFiles compares the files that may be open with what the workers need: an attempt has a connection, and two
+// thirds of the attempts can be slow ones, besides those of --workers.
+func (e *examination) checkFiles(context.Context) {
+	const check = "files"
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		e.fail(check, err, "")
+		return
+	}
+	const others = 100 // database, API, log
+	wanted := uint64(max(0, 3*e.Workers)) + others
+	detail := fmt.Sprintf("%d may be open; %d workers with as many connections need up to %d", limit.Cur, e.Workers, wanted)
+	if limit.Cur < wanted {
+		e.add(check, healthWarn, detail, "raise LimitNOFILE or ulimit -n, or lower --workers")
+		return
+	}
+	e.add(check, healthOK, detail, "")
+}

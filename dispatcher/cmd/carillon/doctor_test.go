@@ -1,0 +1,368 @@
+package main
+
+import (
+	"database/sql"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/postgres"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// healthy are the tests' surroundings, in which nothing fails: no AWS.
+func healthy() []string {
+	return []string{"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY="}
+}
+
+// doctor examines, and returns the findings. The exit code must go with them, and no output show a secret, all of
+// which hold "hunter2".
+func doctor(t *testing.T, env []string, args ...string) []finding {
+	t.Helper()
+	out, errs, code := carillon(t, append(healthy(), env...), append([]string{"doctor", "--json"}, args...)...)
+	if strings.Contains(out+errs, "hunter2") {
+		t.Errorf("the output shows a secret: %s%s", out, errs)
+	}
+	var result struct {
+		Checks []finding `json:"checks"`
+	}
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
+		t.Fatalf("exit %d: %v: %s%s", code, err, out, errs)
+	}
+	want := 0
+	for _, f := range result.Checks {
+		if f.Health == healthFail {
+			want = exitFailure
+		}
+		if f.Detail == "" || (f.Health == healthFail || f.Health == healthWarn) != (f.Action != "") {
+			t.Errorf("finding %+v: want a detail, and an action if and only if there is something to do", f)
+		}
+	}
+	if code != want {
+		t.Errorf("exit %d, want %d: %s%s", code, want, out, errs)
+	}
+	return result.Checks
+}
+
+// expect requires one finding of a check and health whose detail and action say something, and no failure of
+// another check.
+func expect(t *testing.T, findings []finding, check string, found health, says ...string) {
+	t.Helper()
+	contain(t, findings, check, found, says...)
+	for _, f := range findings {
+		if f.Health == healthFail && f.Check != check {
+			t.Errorf("%s fails, too: %s", f.Check, f.Detail)
+		}
+	}
+}
+
+// contain is expect, whatever else fails.
+func contain(t *testing.T, findings []finding, check string, found health, says ...string) {
+	t.Helper()
+	met := false
+	for _, f := range findings {
+		all := f.Check == check && f.Health == found
+		for _, want := range says {
+			all = all && strings.Contains(f.Detail+" -> "+f.Action, want)
+		}
+		met = met || all
+	}
+	if !met {
+		t.Errorf("no finding %s of %s that says %q in %+v", found, check, says, findings)
+	}
+}
+
+func TestDoctorFindsNothingWrongNextToAHealthyNode(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		expect(t, doctor(t, nil, "--database", database), "schema", healthOK)
+		n := startNode(t, database, newToken(t, database))
+		findings := doctor(t, nil, "--database", database, "--notify-database=")
+		for _, check := range []string{"configuration", "database", "rights", "schema", "clock", "secrets", "egress", "aws", "memory", "files"} {
+			expect(t, findings, check, healthOK)
+		}
+		out, errs, code := carillon(t, healthy(), "doctor", "--database", database)
+		if code != 0 || !strings.Contains(out, "\nok    rights         ") || errs != "" {
+			t.Errorf("exit %d, %s, %q, want a line for each check", code, out, errs)
+		}
+		n.terminate()
+	})
+}
+
+func TestDoctorReportsAllProblemsOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	findings := doctor(t, []string{"CARILLON_DATABASE_PASSWORD=hunter2", "CARILLON_WROKERS=1"},
+		"--database=postgres://me:hunter2@127.0.0.1:1/x", "--workers=0", "--drain-timeout=10s", "--stop-timeout=10s")
+	for _, want := range []string{"exclude each other", "--workers", "--drain-timeout"} {
+		expect(t, findings, "configuration", healthFail, want)
+	}
+	expect(t, findings, "configuration", healthWarn, "CARILLON_WROKERS")
+	for _, check := range []string{"database", "rights", "schema", "clock", "secrets"} {
+		contain(t, findings, check, healthSkip)
+	}
+	contain(t, findings, "egress", healthOK)
+}
+
+func TestDoctorNamesWhatIsWrongWithPostgreSQL(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
+	sqlIn(t, server, "postgres", `CREATE ROLE weak LOGIN PASSWORD 'hunter2'`, `CREATE ROLE secret LOGIN PASSWORD 'hunter2'`,
+		`COPY (VALUES ('local all secret scram-sha-256'), ('local all all trust')) TO '`+
+			filepath.Join(socketOf(t, server), "data", "pg_hba.conf")+`'`, `SELECT pg_reload_conf()`)
+	at := func(user, name string) string {
+		return "--database=postgres://" + user + "@/" + name + "?host=" + socketOf(t, server)
+	}
+	for _, name := range []string{"empty", "lent", "lost", "newer"} {
+		sqlIn(t, server, "postgres", `CREATE DATABASE `+name)
+		if name != "empty" {
+			newToken(t, server.URL(name))
+		}
+	}
+	sqlIn(t, server, "empty", `REVOKE CREATE ON SCHEMA public FROM public`)
+	sqlIn(t, server, "lent", `GRANT ALL ON SCHEMA public TO weak`, `GRANT ALL ON ALL TABLES IN SCHEMA public TO weak`)
+	sqlIn(t, server, "lost", `DROP TABLE goose_db_version`)
+	sqlIn(t, server, "newer", `INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)`)
+	for name, tt := range map[string]struct {
+		env, args []string
+		check     string
+		found     health
+		says      []string
+	}{
+		"a role that may create nothing": {nil, []string{at("weak", "empty")}, "rights", healthFail,
+			[]string{"permission denied for schema public", "GRANT CREATE"}},
+		"a role that owns nothing": {nil, []string{at("weak", "lent")}, "rights", healthFail,
+			[]string{"runs (of postgres)", "goose_db_version (of postgres)", "REASSIGN OWNED"}},
+		"a wrong password": {[]string{"CARILLON_DATABASE_PASSWORD=xhunter2"}, []string{at("secret", "empty")}, "database", healthFail,
+			[]string{"password authentication failed", "--database-password-file"}},
+		"a database that is not there": {nil, []string{at("postgres", "nothing")}, "database", healthFail,
+			[]string{`"nothing" does not exist`, "create the database"}},
+		"a server that is not there": {nil, []string{"--database=postgres://me@127.0.0.1:1/x"}, "database", healthFail,
+			[]string{"refused", "security group"}},
+		"a name that is none": {nil, []string{"--database=postgres://me@db.invalid/x"}, "database", healthFail,
+			[]string{"db.invalid", "name resolution"}},
+		"a newer schema": {nil, []string{at("postgres", "newer")}, "schema", healthFail, []string{"version 1000", "newer version"}},
+		"no schema": {nil, []string{at("postgres", "empty"), "--no-migrate"}, "schema", healthFail,
+			[]string{"none", "carillon migrate"}},
+		"a schema to come": {nil, []string{at("postgres", "empty")}, "schema", healthOK, []string{"first start creates"}},
+		"another server for notifications": {nil, []string{at("postgres", "empty"), "--notify-database=postgres://me@127.0.0.1:1/x"},
+			"notifications", healthFail, []string{"refused"}},
+		"the password that is right": {[]string{"CARILLON_DATABASE_PASSWORD=hunter2"}, []string{at("secret", "postgres")},
+			"database", healthOK, []string{"as user secret"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			findings := doctor(t, tt.env, tt.args...)
+			if name == "the password that is right" {
+				expect(t, findings, "rights", healthFail, "permission denied")
+				return
+			}
+			expect(t, findings, tt.check, tt.found, tt.says...)
+		})
+	}
+}
+
+// All tables of the schema are looked at: a role that owns all but one is found.
+func TestDoctorKnowsEveryTable(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
+	sqlIn(t, server, "postgres", `CREATE ROLE weak LOGIN`, `CREATE DATABASE carillon`)
+	newToken(t, server.URL("carillon"))
+	sqlIn(t, server, "carillon", `GRANT ALL ON SCHEMA public TO weak`, `GRANT ALL ON ALL TABLES IN SCHEMA public TO weak`)
+	findings := doctor(t, nil, "--database=postgres://weak@/carillon?host="+socketOf(t, server))
+	for _, table := range rows(t, server.URL("carillon"), `SELECT relname FROM pg_class
+		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition`) {
+		expect(t, findings, "rights", healthFail, table+" (of postgres)")
+	}
+}
+
+func TestDoctorComparesTheClocks(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	set := clockOf(t, database)
+	for ahead, found := range map[time.Duration]health{0: healthOK, 5 * time.Second: healthWarn, -time.Minute: healthFail} {
+		set(ahead)
+		expect(t, doctor(t, nil, "--database", database), "clock", found)
+	}
+}
+
+func TestDoctorNamesWhatIsWrongWithAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	newer, damaged := filepath.Join(dir, "newer.db"), filepath.Join(dir, "damaged.db")
+	newToken(t, "sqlite:"+newer)
+	execSQLite(t, newer, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)`)
+	if err := os.WriteFile(damaged, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		file, check string
+		says        []string
+	}{
+		"a directory that is not there": {filepath.Join(dir, "nowhere", "x.db"), "database", []string{"nowhere", "create the directory"}},
+		"a newer schema":                {newer, "schema", []string{"version 1000"}},
+		"no database":                   {damaged, "database", []string{"not a database", "backup"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, doctor(t, nil, "--database=sqlite:"+tt.file), tt.check, healthFail, tt.says...)
+		})
+	}
+	expect(t, doctor(t, nil, "--database=sqlite:"+filepath.Join(dir, "new.db")), "schema", healthOK, "first start creates")
+	if _, err := os.Stat(filepath.Join(dir, "new.db")); err == nil {
+		t.Error("the doctor made a database")
+	}
+}
+
+func TestDoctorNamesAFileThatItsUserMayNotWrite(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	dir := must[string](t)(os.MkdirTemp("", "carillon-doctor-"))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	program := filepath.Join(dir, "carillon")
+	text := must[[]byte](t)(os.ReadFile(filepath.Join(binaries, "carillon")))
+	for _, err := range []error{os.WriteFile(program, text, 0o755), os.Chmod(dir, 0o755)} { // another user runs it
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	newToken(t, "sqlite:"+filepath.Join(dir, "carillon.db"))
+	command := exec.CommandContext(t.Context(), program, "doctor", "--database=sqlite:"+filepath.Join(dir, "other.db"))
+	command.Env, command.Dir = append(os.Environ(), healthy()...), dir
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := command.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "fail  rights         write to directory "+dir+": permission denied") {
+		t.Errorf("got %v, %s, want a failure of rights", err, out)
+	}
+}
+
+func TestDoctorTellsWhetherSecretsCanBeRead(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		key := newKey()
+		n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_SECRET_KEYS=" + key})
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "a", Enabled: true}, client.Condition{}))
+		job := webhookJob("a", "j", "http://127.0.0.1:1/", nil)
+		job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{
+			Token: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")},
+		}}
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		at := "--database=" + database
+		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + key}, at), "secrets", healthOK, "open all 1 stored secrets")
+		expect(t, doctor(t, []string{"CARILLON_SECRET_KEYS=" + newKey()}, at), "secrets", healthFail, "1 secrets", "CARILLON_SECRET_KEYS")
+		expect(t, doctor(t, nil, at), "secrets", healthFail, "lack")
+	})
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := "--database=sqlite:" + filepath.Join(t.TempDir(), "new.db")
+	findings := doctor(t, []string{"SECRET_B=hunter2", "SECRET_A=hunter2", "SECRET_EMPTY="}, at, "--secret-dir="+file)
+	expect(t, findings, "secrets", healthFail, "not a directory", "--secret-dir")
+	expect(t, findings, "secrets", healthOK, "references: SECRET_A, SECRET_B")
+}
+
+func TestDoctorConnectsToTargetsAsAWebhookWould(t *testing.T) {
+	t.Parallel()
+	called := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
+	plainServer, tlsServer := httptest.NewServer(called), httptest.NewTLSServer(called)
+	t.Cleanup(plainServer.Close)
+	t.Cleanup(tlsServer.Close)
+	at := "--database=sqlite:" + filepath.Join(t.TempDir(), "new.db")
+	for name, tt := range map[string]struct {
+		args  []string
+		found health
+		says  []string
+	}{
+		"reached": {[]string{"--egress-loopback", "--egress-url=" + plainServer.URL + "/a?token=hunter2"}, healthOK,
+			[]string{"connected to 127.0.0.1:"}},
+		"its own machine": {[]string{"--egress-url=" + plainServer.URL}, healthFail, []string{"--egress-loopback allows it"}},
+		"an unknown root": {[]string{"--egress-loopback", "--egress-url=" + tlsServer.URL}, healthFail, []string{"certificate"}},
+		"nobody there":    {[]string{"--egress-loopback", "--egress-url=http://127.0.0.1:1"}, healthFail, []string{"refused", "firewall"}},
+		"metadata":        {[]string{"--egress-url=http://169.254.169.254/latest"}, healthFail, []string{"169.254.169.254"}},
+		"an unknown name": {[]string{"--egress-url=https://target.invalid/x"}, healthFail, []string{"target.invalid", "name servers"}},
+		"a denied network": {[]string{"--egress-deny=9.9.9.0/24", "--egress-url=http://9.9.9.9/"}, healthFail,
+			[]string{"that --egress-deny lists"}},
+		"no URL":    {[]string{"--egress-url=example"}, healthFail, []string{"not the URL of a webhook"}},
+		"no target": {nil, healthOK, []string{"metadata of the machine is refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, doctor(t, nil, append(tt.args, at)...), "egress", tt.found, tt.says...)
+		})
+	}
+}
+
+func TestDoctorAsksAWSForItsIdentity(t *testing.T) {
+	t.Parallel()
+	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.Header.Get("Authorization"), "Credential=AKIDEXAMPLE/") {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_, _ = w.Write([]byte(`<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
+			<Arn>arn:aws:sts::123456789012:assumed-role/carillon/task</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>`))
+	}))
+	t.Cleanup(sts.Close)
+	at := "--database=sqlite:" + filepath.Join(t.TempDir(), "new.db")
+	credentials := func(id string) []string {
+		return []string{"AWS_ACCESS_KEY_ID=" + id, "AWS_SECRET_ACCESS_KEY=hunter2", "AWS_REGION=eu-west-1", "AWS_ENDPOINT_URL_STS=" + sts.URL}
+	}
+	expect(t, doctor(t, credentials("AKIDEXAMPLE"), at), "aws", healthOK, "assumed-role/carillon/task", "EnvConfigCredentials", "eu-west-1")
+	expect(t, doctor(t, credentials("AKIDOTHER"), at), "aws", healthWarn, "EnvConfigCredentials", "403")
+	expect(t, doctor(t, nil, at), "aws", healthOK, "no credentials")
+	findings := doctor(t, nil, "--database=postgres://fleet@db.invalid/x", "--database-auth=rds-iam")
+	var failed []string
+	for _, f := range findings {
+		if f.Health == healthFail {
+			failed = append(failed, f.Check)
+		}
+	}
+	if got := strings.Join(failed, " "); got != "database aws" {
+		t.Errorf("%s fail, want the database and AWS: %+v", got, findings)
+	}
+}
+
+// A node without enough files is warned: behind a shell that lowers the limit.
+func TestDoctorCountsFiles(t *testing.T) {
+	t.Parallel()
+	command := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 500 && exec "$@"`, "sh", filepath.Join(binaries, "carillon"), "doctor",
+		"--database=sqlite:"+filepath.Join(t.TempDir(), "new.db"))
+	command.Env = append(os.Environ(), healthy()...)
+	out, err := command.Output()
+	if err != nil || !strings.Contains(string(out), "warn  files          500 may be open") {
+		t.Errorf("got %v, %s, want a warning about files", err, out)
+	}
+}
+
+// rows returns the first column of a query's rows.
+func rows(t *testing.T, database, query string) []string {
+	t.Helper()
+	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
+	defer conn.Close(t.Context())
+	found := must[pgx.Rows](t)(conn.Query(t.Context(), query))
+	return must[[]string](t)(pgx.CollectRows(found, pgx.RowTo[string]))
+}
+
+// execSQLite runs a statement in a file.
+func execSQLite(t *testing.T, file, statement string) {
+	t.Helper()
+	db := must[*sql.DB](t)(sql.Open("sqlite", file))
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"golang.org/x/sys/unix"
+
+	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+)
+
+// Inspection looks at a database that may lack a schema, rights or everything else. It changes nothing, and nodes
+// may use the database at the same time.
+type Inspection struct {
+	db *sql.DB // nil: a file that does not exist yet
+	a  address
+}
+
+// Inspect connects to a database. A SQLite file that does not exist is no error, if it can be made.
+func Inspect(ctx context.Context, database string, login Login) (*Inspection, error) {
+	a, err := parse(database)
+	if err != nil {
+		return nil, err
+	}
+	a.login = login
+	i := &Inspection{a: a}
+	if a.path != "" {
+		err = i.openFile()
+	} else {
+		err = i.openServer()
+	}
+	if err != nil || i.db == nil {
+		return i, err
+	}
+	if err := i.db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, i.db.Close())
+	}
+	return i, nil
+}
+
+func (i *Inspection) openServer() error {
+	config, err := poolConfig(i.a)
+	if err != nil {
+		return err
+	}
+	nameNothing(config.ConnConfig) // it may be a pooler
+	i.db = stdlib.OpenDB(*config.ConnConfig, stdlib.OptionBeforeConnect(config.BeforeConnect))
+	i.db.SetMaxOpenConns(1)
+	return nil
+}
+
+func (i *Inspection) openFile() error {
+	if err := checkFileSystem(i.a.path, fileSystem); err != nil {
+		return err
+	}
+	if _, err := os.Stat(i.a.path); errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat(filepath.Dir(i.a.path))
+		return err
+	}
+	var err error
+	i.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: filepath.ToSlash(i.a.path)}).EscapedPath()+
+		"?mode=rw&_pragma=busy_timeout(5000)&_pragma=query_only(1)")
+	return err
+}
+
+// Close ends the connection.
+func (i *Inspection) Close() error {
+	if i.db == nil {
+		return nil
+	}
+	return i.db.Close()
+}
+
+// Server names the software of the database, and the user that it knows this program as.
+func (i *Inspection) Server(ctx context.Context) (string, error) {
+	query := `SELECT 'PostgreSQL ' || current_setting('server_version') || ' as user ' || current_user`
+	switch {
+	case i.db == nil:
+		return "SQLite, a new file", nil
+	case i.a.path != "":
+		query = `SELECT 'SQLite ' || sqlite_version()`
+	}
+	name, _, err := first(ctx, i.db, scanText, query)
+	return name, err
+}
+
+// Rights reports what a node may not do in the database and has to: it makes and drops tables, in migrations and
+// for each day of the ledger.
+func (i *Inspection) Rights(ctx context.Context) error {
+	if i.a.path != "" {
+		return i.fileRights()
+	}
+	// A table that is really made, and rolled back, tells more than a list of privileges.
+	tx, err := i.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, statement := range []string{
+		`CREATE TABLE carillon_doctor (day BIGINT NOT NULL) PARTITION BY RANGE (day)`,
+		`CREATE TABLE carillon_doctor_1 PARTITION OF carillon_doctor FOR VALUES FROM (1) TO (2)`,
+		`DROP TABLE carillon_doctor`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("create a table: %w", err)
+		}
+	}
+	foreign, err := collect(ctx, tx, scanText, foreignTables)
+	if err != nil {
+		return fmt.Errorf("read the owners of the tables: %w", err)
+	}
+	if len(foreign) > 0 {
+		return fmt.Errorf("the user owns neither %s nor their owner's rights; "+
+			"only an owner can change a table or drop a day of it", strings.Join(foreign, ", "))
+	}
+	return nil
+}
+
+// foreignTables lists the tables of Carillon, without the days of the ledger, that another role owns.
+const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner) || ')' FROM pg_class AS c
+	WHERE c.relnamespace = CAST(quote_ident(current_schema()) AS regnamespace) AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+		AND NOT pg_has_role(c.relowner, 'USAGE') AND c.relname IN ('goose_db_version', 'goose_lock', 'installation', 'apps', 'jobs',
+		'secrets', 'triggers', 'runs', 'attempts', 'responses', 'slots', 'misfires', 'nodes', 'locks', 'calendars',
+		'trigger_revisions', 'calendar_revisions', 'audit_log', 'api_tokens')
+	ORDER BY c.relname`
+
+// fileRights requires that the file can be written, and that files can be made next to it: the lock and the log.
+func (i *Inspection) fileRights() error {
+	dir := filepath.Dir(i.a.path)
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("write to directory %s: %w", dir, err)
+	}
+	for _, file := range []string{i.a.path, i.a.path + ".lock", i.a.path + "-wal", i.a.path + "-shm"} {
+		if err := unix.Access(file, unix.R_OK|unix.W_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("write to %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// SchemaVersion is the version of the schema of a database, next to the newest that this program knows.
+type SchemaVersion struct {
+	Have, Newest int64 // Have is 0 without a schema
+}
+
+// TooNew tells whether a newer program has changed the schema in a way that this one cannot use.
+func (v SchemaVersion) TooNew() bool { return v.Have > v.Newest && v.Have/family > v.Newest/family }
+
+// Schema reads the version.
+func (i *Inspection) Schema(ctx context.Context) (v SchemaVersion, err error) {
+	_, scripts := scriptsOf(i.a)
+	if v.Newest, err = newest(scripts); err != nil || i.db == nil {
+		return v, err
+	}
+	query := `SELECT count(*) FROM pg_class WHERE oid = to_regclass('goose_db_version')`
+	if i.a.path != "" {
+		query = `SELECT count(*) FROM sqlite_master WHERE name = 'goose_db_version'`
+	}
+	there, _, err := first(ctx, i.db, scanInt, query)
+	if err != nil || there == 0 {
+		return v, err
+	}
+	v.Have, err = appliedVersion(ctx, i.db)
+	return v, err
+}
+
+// Clock reads the database's clock; it returns how far the clock of this machine, whose time now tells, is ahead
+// of it, and the time that the response took. Of three readings the quickest counts.
+func (i *Inspection) Clock(ctx context.Context, now func() time.Time) (ahead, took time.Duration, err error) {
+	if i.a.path != "" {
+		return 0, 0, nil // it is the same clock
+	}
+	for range 3 {
+		asked := now()
+		database, err := (&postgres{}).clock(ctx, i.db)
+		if err != nil {
+			return 0, 0, err
+		}
+		if this := now().Sub(asked); took == 0 || this < took {
+			took, ahead = this, asked.Round(0).Add(this/2).Sub(database)
+		}
+	}
+	return ahead, took, nil
+}
+
+// MissingKeys returns the ids of the keys that stored secrets need and keys lack, and how many secrets are stored.
+func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing []string, stored int64, err error) {
+	if i.db == nil {
+		return nil, 0, nil
+	}
+	if missing, err = missingKeys(ctx, i.db, keys); err != nil {
+		return nil, 0, err
+	}
+	stored, _, err = first(ctx, i.db, scanInt, `SELECT count(*) FROM secrets`)
+	return missing, stored, err
+}
