@@ -15,8 +15,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// uncovered is how long after its begin an attempt may be unprotected: until the agent has answered.
-const uncovered = 2 * time.Second
+// uncovered is how long after its begin an attempt may be unprotected: until the agent, which is on this machine, has
+// answered.
+const uncovered = 500 * time.Millisecond
 
 // ledgerRun is a row of the ledger.
 type ledgerRun struct {
