@@ -262,7 +262,8 @@ func wildcards(s state) []string {
 
 // trust is a policy that lets a principal take a role.
 func trust(principal string) map[string]any {
-	return map[string]any{"assume_role_policy": `{"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": ` + principal + `}]}`}
+	text := `{"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": ` + principal + `}]}`
+	return map[string]any{"assume_role_policy": text}
 }
 
 // strangers finds "*" as a principal in the policies of roles and keys.

@@ -50,7 +50,7 @@ run "no_token_for_any_server" {
   variables {
     database_url = "postgres://carillon@db.internal/carillon?sslmode=require"
   }
-  expect_failures = [var.database_url]
+  expect_failures = [var.database_auth]
 }
 
 run "a_way_to_log_in" {
