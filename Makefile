@@ -16,6 +16,9 @@ ACTIONLINT := $(CACHE)/actionlint-$(ACTIONLINT_VERSION)/actionlint
 # one build cache.
 export CGO_ENABLED := 0
 
+# The settings of a node that is installed on this machine are not those of the tests.
+export CARILLON_ENV_FILE :=
+
 # The version is stamped, not read from git by the compiler: that would fail in a tarball, or in a checkout of
 # another user.
 GOBUILD := go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
@@ -150,6 +153,19 @@ chaos-mutants:
 	@tools/networks.sh
 	@go run ./test/chaos -mutants $(ARGS)
 
+## rollout: deploy new tasks over old ones under load, as ECS does, some 25 minutes; ROLLOUTS=20, ARGS='-from v1.0.0'
+ROLLOUTS ?= 20
+.PHONY: rollout
+rollout:
+	@tools/postgres.sh
+	@go run ./test/rollout -rollouts $(ROLLOUTS) $(ARGS)
+
+## rollout-short: two rollouts with a twentieth of all times, under 90 s
+.PHONY: rollout-short
+rollout-short:
+	@tools/postgres.sh
+	@go run ./test/rollout -short $(ARGS)
+
 ## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays
 SEED       ?= 1
 NODE_YEARS ?= 10
@@ -173,6 +189,11 @@ docs:
 # PLATFORMS=linux/amd64 builds for these only.
 RELEASE = go -C tools/release run .
 BUILDFOR = -version '$(VERSION)' $(if $(PLATFORMS),-platforms $(PLATFORMS))
+
+## rds-roots: renew the embedded root certificates of Amazon RDS; review the difference
+.PHONY: rds-roots
+rds-roots:
+	tools/rds_roots.sh $(BUNDLES)
 
 ## image: the container image for amd64 and arm64 as an OCI layout, in dist/image; needs no Docker
 .PHONY: image

@@ -1,5 +1,3 @@
-data "aws_caller_identity" "this" {}
-
 locals {
   log_group = "/carillon/${var.name}"
 }
@@ -21,7 +19,7 @@ resource "aws_kms_key" "log" {
       {
         # As AWS makes it for every key: IAM policies of the account decide who manages and reads it.
         Effect    = "Allow"
-        Principal = { AWS = "arn:aws:iam::${data.aws_caller_identity.this.account_id}:root" }
+        Principal = { AWS = "arn:${data.aws_partition.this.partition}:iam::${data.aws_caller_identity.this.account_id}:root" }
         Action    = "kms:*"
         Resource  = "*" # this key
       },
@@ -32,7 +30,7 @@ resource "aws_kms_key" "log" {
         Resource  = "*" # this key
         Condition = {
           ArnEquals = {
-            "kms:EncryptionContext:aws:logs:arn" = "arn:aws:logs:${data.aws_region.this.region}:${data.aws_caller_identity.this.account_id}:log-group:${local.log_group}"
+            "kms:EncryptionContext:aws:logs:arn" = "arn:${data.aws_partition.this.partition}:logs:${data.aws_region.this.region}:${data.aws_caller_identity.this.account_id}:log-group:${local.log_group}"
           }
         }
       },

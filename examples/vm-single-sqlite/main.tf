@@ -5,6 +5,8 @@
 # an instance to other hardware, with its volume, if the hardware fails.
 
 data "aws_region" "this" {}
+data "aws_partition" "this" {}
+data "aws_caller_identity" "this" {}
 
 data "aws_subnet" "this" {
   id = var.subnet_id
@@ -45,7 +47,7 @@ module "alarms" {
   source = "git::https://github.com/carillon-dev/carillon.git//terraform/modules/alarms?ref=v0.1.0"
 
   name          = var.name
-  alarm_actions = var.alarm_actions
+  alarm_actions = [aws_sns_topic.alarms.arn]
 }
 
 # The instance can be replaced at any time; jobs and history are here.
@@ -128,7 +130,7 @@ resource "aws_iam_role_policy" "node" {
 
 resource "aws_iam_role_policy_attachment" "sessions" {
   role       = aws_iam_role.this.name
-  policy_arn = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+  policy_arn = "arn:${data.aws_partition.this.partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"
 }
 
 resource "aws_iam_instance_profile" "this" {

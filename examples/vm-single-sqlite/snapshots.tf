@@ -52,5 +52,5 @@ resource "aws_iam_role" "snapshots" {
 
 resource "aws_iam_role_policy_attachment" "snapshots" {
   role       = aws_iam_role.snapshots.name
-  policy_arn = "arn:aws:iam::aws:policy/service-role/AWSDataLifecycleManagerServiceRole"
+  policy_arn = "arn:${data.aws_partition.this.partition}:iam::aws:policy/service-role/AWSDataLifecycleManagerServiceRole"
 }

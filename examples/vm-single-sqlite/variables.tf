@@ -1,3 +1,8 @@
+variable "region" {
+  description = "Region of AWS."
+  type        = string
+}
+
 variable "name" {
   description = "Name of the machine and of what belongs to it."
   type        = string
@@ -30,9 +35,10 @@ variable "session_agent" {
   type        = object({ url = string, sha256 = string })
 }
 
-variable "alarm_actions" {
-  description = "What an alarm notifies, such as the ARN of an SNS topic."
-  type        = list(string)
+variable "alarm_email" {
+  description = "Address that gets the alarms; it has to confirm that once. Null if you subscribe something else to the topic."
+  type        = string
+  default     = null
 }
 
 variable "instance_type" {

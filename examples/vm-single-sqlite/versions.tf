@@ -4,7 +4,15 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = "~> 6.0"
+      version = ">= 6.0"
     }
+  }
+}
+
+provider "aws" {
+  region = var.region
+
+  default_tags {
+    tags = { service = var.name }
   }
 }

@@ -10,14 +10,9 @@ data "aws_ssm_parameter" "debian" {
   name  = "/aws/service/debian/release/12/latest/${var.architecture}"
 }
 
-# Apart, so that tests can put them into zones of their choice.
-data "aws_subnet" "first" {
-  id = var.subnet_ids[0]
-}
-
-data "aws_subnet" "others" {
-  count = length(var.subnet_ids) - 1
-  id    = var.subnet_ids[count.index + 1]
+module "subnets" {
+  source     = "../modules/subnets"
+  subnet_ids = var.subnet_ids
 }
 
 locals {
@@ -229,8 +224,13 @@ resource "aws_autoscaling_group" "this" {
     ignore_changes = [initial_lifecycle_hook]
 
     precondition {
-      condition     = var.development || anytrue([for subnet in data.aws_subnet.others : subnet.availability_zone != data.aws_subnet.first.availability_zone])
-      error_message = "All subnets are in one availability zone: nothing fires while it is down. Give subnets of two zones, or set development = true."
+      condition     = var.development || length(module.subnets.zones) >= 2
+      error_message = "The subnets are all in the zone ${join(", ", module.subnets.zones)}: nothing would fire while it is down. Name subnets of two zones, or set development = true."
+    }
+
+    precondition {
+      condition     = alltrue([for id in module.subnets.vpc_ids : id == var.vpc_id])
+      error_message = "A subnet in subnet_ids is not in the VPC ${var.vpc_id}."
     }
   }
 }

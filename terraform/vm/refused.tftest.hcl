@@ -11,14 +11,9 @@ mock_provider "aws" {
   }
 }
 
-override_data {
-  target = data.aws_subnet.first
-  values = { availability_zone = "eu-central-1a" }
-}
-
-override_data {
-  target = data.aws_subnet.others
-  values = { availability_zone = "eu-central-1b" }
+override_module {
+  target  = module.subnets
+  outputs = { zones = ["eu-central-1a", "eu-central-1b"], vpc_ids = ["vpc-0123456789abcdef0"] }
 }
 
 variables {
@@ -42,7 +37,6 @@ run "values_out_of_form" {
     name                        = "Payroll_1"
     subnet_ids                  = ["subnet-0a"]
     min_size                    = 1
-    max_size                    = 0
     autoscaling_pool_use        = 95
     autoscaling_overdue_seconds = 0
     autoscaling_upcoming_fires  = { fires = 5000, add = 0 }
@@ -60,10 +54,9 @@ run "values_out_of_form" {
     additional_policy_arns      = { ssm = "AmazonSSMManagedInstanceCore" }
     ready_timeout               = 5
     database_url                = "sqlite:/var/lib/carillon/carillon.db"
-    stop_timeout                = 7200
   }
   expect_failures = [
-    var.name, var.subnet_ids, var.min_size, var.max_size, var.autoscaling_pool_use, var.autoscaling_overdue_seconds, var.autoscaling_upcoming_fires, var.log_retention_in_days, var.api_cidrs, var.database_cidrs, var.egress_rules, var.package_url, var.package_sha256, var.log_agent, var.ami_id, var.instance_types, var.spot, var.volume_size, var.additional_policy_arns, var.ready_timeout, var.database_url, var.stop_timeout,
+    var.name, var.subnet_ids, var.min_size, var.autoscaling_pool_use, var.autoscaling_overdue_seconds, var.autoscaling_upcoming_fires, var.log_retention_in_days, var.api_cidrs, var.database_cidrs, var.egress_rules, var.package_url, var.package_sha256, var.log_agent, var.ami_id, var.instance_types, var.spot, var.volume_size, var.additional_policy_arns, var.ready_timeout, var.database_url,
   ]
 }
 
@@ -91,6 +84,7 @@ run "values_that_do_not_go_together" {
 run "values_that_lack_another" {
   command = plan
   variables {
+    max_size             = 1
     architecture         = "riscv64"
     instance_types       = ["t3.small"]
     package_url          = "https://packages.example.com/carillon.deb"
@@ -100,6 +94,14 @@ run "values_that_lack_another" {
     database_resource_id = null
   }
   expect_failures = [
-    var.architecture, var.target_group_arns, var.spot, var.database_password_secret_arn,
+    var.max_size, var.architecture, var.target_group_arns, var.spot, var.database_password_secret_arn,
   ]
+}
+
+run "a_stop_longer_than_a_hook_waits" {
+  command = plan
+  variables {
+    stop_timeout = 7200
+  }
+  expect_failures = [var.stop_timeout]
 }

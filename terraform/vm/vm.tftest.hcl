@@ -27,14 +27,9 @@ mock_provider "aws" {
   }
 }
 
-override_data {
-  target = data.aws_subnet.first
-  values = { availability_zone = "eu-central-1a" }
-}
-
-override_data {
-  target = data.aws_subnet.others
-  values = { availability_zone = "eu-central-1b" }
+override_module {
+  target  = module.subnets
+  outputs = { zones = ["eu-central-1a", "eu-central-1b"], vpc_ids = ["vpc-0123456789abcdef0"] }
 }
 
 variables {

@@ -29,3 +29,20 @@ run "data_volume" {
     error_message = "The node starts without its volume."
   }
 }
+
+run "node_of_a_group" {
+  variables {
+    group               = { name = "payroll", launch_hook = "payroll-launch", terminate_hook = "payroll-terminate" }
+    log_agent           = { url = "https://packages.example.com/amazon-cloudwatch-agent.deb", sha256 = "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35", log_group_name = "/carillon/payroll" }
+    additional_packages = [{ url = "s3://packages/amazon-ssm-agent.deb", sha256 = "4e07408562bedb8b60ce05c1decfe3ad16b72230967de01f640b7e4729b49fce" }]
+    secrets = {
+      CARILLON_SECRET_KEYS = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:keys-AbCdEf"
+      SECRET_CRM           = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf:token::"
+      SECRET_PEM           = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:pem-AbCdEf"
+    }
+  }
+  assert {
+    condition     = strcontains(local.env_file, "CARILLON_DATABASE=sqlite:") && strcontains(local.lifecycle_env, "CARILLON_LIFECYCLE_HOOK=payroll-terminate")
+    error_message = "The settings lack the database or the hook."
+  }
+}

@@ -110,12 +110,13 @@ locals {
   ] : f if f != null])
 
   # JSON is YAML, and leaves no doubt about types and quotes.
-  cloud_config = "#cloud-config\n${jsonencode({
-    package_update = var.install_debian_packages
-    packages       = var.install_debian_packages ? ["awscli", "ca-certificates", "curl", "jq", "logrotate"] : []
-    write_files    = local.files
-    runcmd         = [["${local.here}/boot"]]
-  })}"
+  cloud_config = "#cloud-config\n${jsonencode(merge(
+    { write_files = local.files, runcmd = [["${local.here}/boot"]] },
+    { for key, value in {
+      package_update = true
+      packages       = ["awscli", "ca-certificates", "curl", "jq", "logrotate"]
+    } : key => value if var.install_debian_packages },
+  ))}"
 
   compressed = base64gzip(local.cloud_config)
   # Base64 makes 4 characters of 3 bytes.

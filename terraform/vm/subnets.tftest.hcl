@@ -1,4 +1,4 @@
-# All subnets are in one zone.
+# Subnets that are not where they should be.
 mock_provider "aws" {
   mock_data "aws_region" {
     defaults = { region = "eu-central-1" }
@@ -9,9 +9,11 @@ mock_provider "aws" {
   mock_data "aws_caller_identity" {
     defaults = { account_id = "123456789012" }
   }
-  mock_data "aws_subnet" {
-    defaults = { availability_zone = "eu-central-1a" }
-  }
+}
+
+override_module {
+  target  = module.subnets
+  outputs = { zones = ["eu-central-1a"], vpc_ids = ["vpc-0123456789abcdef0"] }
 }
 
 variables {
@@ -44,4 +46,13 @@ run "one_zone_is_enough_for_development" {
     condition     = aws_autoscaling_group.this.min_size == 1
     error_message = "There is more than one instance."
   }
+}
+
+run "subnets_of_the_vpc" {
+  command = plan
+  variables {
+    development = true
+    vpc_id      = "vpc-0fedcba9876543210"
+  }
+  expect_failures = [aws_autoscaling_group.this]
 }

@@ -1,0 +1,59 @@
+mock_provider "aws" {
+  mock_data "aws_region" {
+    defaults = { region = "eu-central-1" }
+  }
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+  mock_data "aws_ssm_parameter" {
+    defaults = { insecure_value = "ami-0123456789abcdef0" }
+  }
+  mock_resource "aws_kms_key" {
+    defaults = { arn = "arn:aws:kms:eu-central-1:123456789012:key/1234" }
+  }
+  mock_resource "aws_sns_topic" {
+    defaults = { arn = "arn:aws:sns:eu-central-1:123456789012:carillon-alarms" }
+  }
+  mock_resource "aws_secretsmanager_secret" {
+    defaults = { arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:keys-AbCdEf" }
+  }
+  mock_resource "aws_db_instance" {
+    defaults = {
+      endpoint           = "carillon.abcdef.eu-central-1.rds.amazonaws.com:5432"
+      resource_id        = "db-ABCDEFGHIJKL"
+      master_user_secret = [{ secret_arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:rds!db-AbCdEf", kms_key_id = "k", secret_status = "active" }]
+    }
+  }
+  mock_resource "aws_autoscaling_policy" {
+    defaults = { arn = "arn:aws:autoscaling:eu-central-1:123456789012:scalingPolicy:1234" }
+  }
+}
+
+override_module {
+  target  = module.carillon.module.subnets
+  outputs = { zones = ["eu-central-1a", "eu-central-1b"], vpc_ids = ["vpc-0123456789abcdef0"] }
+}
+
+# With terraform.tfvars as it is, but for the sums.
+run "fleet" {
+  variables {
+    package       = { url = "https://github.com/carillon-dev/carillon/releases/download/v0.1.0/carillon_0.1.0_arm64.deb", sha256 = "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b" }
+    log_agent     = { url = "https://amazoncloudwatch-agent.s3.amazonaws.com/debian/arm64/latest/amazon-cloudwatch-agent.deb", sha256 = "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35" }
+    session_agent = { url = "https://s3.eu-central-1.amazonaws.com/amazon-ssm-eu-central-1/latest/debian_arm64/amazon-ssm-agent.deb", sha256 = "4e07408562bedb8b60ce05c1decfe3ad16b72230967de01f640b7e4729b49fce" }
+  }
+  assert {
+    condition     = aws_vpc_security_group_ingress_rule.nodes.referenced_security_group_id == module.carillon.security_group_id
+    error_message = "The database does not let the nodes in."
+  }
+  assert {
+    condition     = aws_db_instance.this.storage_encrypted && aws_db_instance.this.iam_database_authentication_enabled && !aws_db_instance.this.publicly_accessible
+    error_message = "The database is not as safe as it should be."
+  }
+  assert {
+    condition     = length(output.carillon.alarm_arns) == 5
+    error_message = "Alarms are missing."
+  }
+}
