@@ -37,8 +37,9 @@ func TestInstallPageWorksOnABareDebian(t *testing.T) {
 	started := time.Now()
 	s := m.shell(t)
 	s.run(t, `curl() {
+		local url=${!#}
 		case "$*" in
-		*/releases/download/v`+version+`/*) cp "/release/${*##*/}" . ;;
+		*/releases/download/v`+version+`/*) cp "/release/${url##*/}" . ;;
 		*) command curl "$@" ;;
 		esac
 	}`)

@@ -58,7 +58,7 @@ func nspawn(t *testing.T, files string, more ...string) []string {
 	}
 	return append([]string{
 		"--quiet", "--directory=" + directory(t, built.debian), "--volatile=overlay", "--private-network", "--register=no",
-		"--keep-unit", "--link-journal=no", "--bind-ro=" + files + ":/release",
+		"--keep-unit", "--link-journal=no", "--hostname=localhost", "--bind-ro=" + files + ":/release",
 	}, more...)
 }
 
