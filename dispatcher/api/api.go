@@ -33,6 +33,8 @@ type API struct {
 	opts  Options
 	log   *slog.Logger
 	mux   *http.ServeMux
+	// outage are the tokens that read metrics without a database.
+	outage outageTokens
 	// notFound serves requests that match no route.
 	notFound http.Handler
 }
@@ -48,7 +50,7 @@ func New(store Store, o Options) *API {
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }
 	}
-	a := &API{store: store, opts: o, log: o.Logger}
+	a := &API{store: store, opts: o, log: o.Logger, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a

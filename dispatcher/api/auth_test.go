@@ -135,3 +135,31 @@ func TestNewTokensAreDistinctAndPrefixed(t *testing.T) {
 		t.Errorf("NewToken gives %d and %d characters", len(a), len(b))
 	}
 }
+
+func TestMetricsAreReadWhileTheDatabaseIsUnreachable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	prometheus := "Authorization: Bearer " + w.newToken("prometheus", dispatcher.ScopeRead)
+	bound := "Authorization: Bearer " + w.newToken("bound", dispatcher.ScopeRead, "shop")
+	unused := "Authorization: Bearer " + w.newToken("unused", dispatcher.ScopeRead)
+	revoked := "Authorization: Bearer " + w.newToken("revoked", dispatcher.ScopeRead)
+	w.must(http.StatusOK, "GET", "/metrics", "", prometheus)
+	w.must(http.StatusOK, "GET", "/metrics", "", revoked)
+	w.do("GET", "/metrics", "", bound).refused(http.StatusForbidden, " forbidden")
+	if err := w.store.DeleteToken(t.Context(), "revoked"); err != nil {
+		t.Fatal(err)
+	}
+	w.do("GET", "/metrics", "", revoked).refused(http.StatusUnauthorized, " unauthorized")
+
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.must(http.StatusOK, "GET", "/metrics", "", prometheus)
+	w.do("GET", "/metrics", "", bound).refused(http.StatusForbidden, " forbidden")
+	w.do("GET", "/v1/apps", "", prometheus).refused(http.StatusServiceUnavailable, " unavailable")
+	for name, token := range map[string]string{"never used": unused, "revoked": revoked} {
+		if got := w.do("GET", "/metrics", "", token); got.Code == http.StatusOK {
+			t.Errorf("a token that is %s reads metrics without a database", name)
+		}
+	}
+}

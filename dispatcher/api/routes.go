@@ -15,6 +15,8 @@ type route struct {
 	scope dispatcher.Scope
 	// allApps refuses tokens that are bound to apps: the route concerns all of them.
 	allApps bool
+	// outage lets tokens pass that were accepted before, while the database is unreachable.
+	outage bool
 	// query lists the known query parameters.
 	query []string
 	// body tells that a POST takes a body.
@@ -48,7 +50,7 @@ var routes = []route{
 	{method: "GET", path: "/readyz", serve: (*API).ready},
 	{method: "GET", path: "/version", serve: (*API).version},
 	{method: "GET", path: "/openapi.json", serve: (*API).openAPI},
-	{method: "GET", path: "/metrics", scope: read, allApps: true, serve: (*API).metrics},
+	{method: "GET", path: "/metrics", scope: read, allApps: true, outage: true, serve: (*API).metrics},
 
 	{method: "GET", path: "/v1/apps", scope: read, query: pageQuery, serve: (*API).listApps},
 	{method: "GET", path: appPath, scope: read, serve: (*API).getApp},
