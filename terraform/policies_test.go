@@ -24,7 +24,7 @@ type broken struct {
 	set                      map[string]any
 }
 
-// commonPolicies hold for all modules. ecsPolicies and vmPolicies are beside the tests of those modules.
+// commonPolicies hold for all modules. ecsPolicies and vmPolicies are next to the tests of those modules.
 var commonPolicies = []policy{
 	{
 		name:     "no open ingress",
