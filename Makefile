@@ -16,6 +16,9 @@ ACTIONLINT := $(CACHE)/actionlint-$(ACTIONLINT_VERSION)/actionlint
 # one build cache.
 export CGO_ENABLED := 0
 
+# The settings of a node that is installed on this machine are not those of the tests.
+export CARILLON_ENV_FILE :=
+
 # The version is stamped, not read from git by the compiler: that would fail in a tarball, or in a checkout of
 # another user.
 GOBUILD := go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
@@ -71,11 +74,17 @@ bin/carillon-bench: FORCE
 lambda-sample:
 	GOOS=linux GOARCH=arm64 go build -trimpath -buildvcs=false -tags lambda.norpc -ldflags '-s -w' -o bin/lambda/bootstrap ./lambda/sample
 
-## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform
+# The modules are tested with both clients. OpenTofu takes minutes to build, so that only CI=true builds it next
+# to a terraform that is there; tools/opentofu.sh does the same by hand.
+CLIENTS = CARILLON_TERRAFORM=$$(tools/terraform.sh) && \
+	CARILLON_TOFU=$$(tools/opentofu.sh $(if $(filter true,$(CI)),,--no-build)) && \
+	export CARILLON_TERRAFORM CARILLON_TOFU
+
+## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform and OpenTofu
 .PHONY: test
 test: $(GOTESTSUM)
 	@tools/postgres.sh
-	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && $(RUNTESTS) $(PKGS)
+	@$(CLIENTS) && $(RUNTESTS) $(PKGS)
 
 ## manifests: check examples/kubernetes against the types of Kubernetes and the program
 .PHONY: manifests
@@ -88,8 +97,7 @@ test-race: ATONCE = -p 2 -parallel 3
 test-race: $(GOTESTSUM)
 	@tools/need.sh gcc gcc libc6-dev
 	@tools/postgres.sh
-	@CARILLON_TERRAFORM=$$(tools/terraform.sh) && export CARILLON_TERRAFORM && \
-	CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
+	@$(CLIENTS) && CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
 
 ## lint: golangci-lint with the import rules, go vet, go.mod, workflows, scripts, words and sizes
 .PHONY: lint
@@ -145,6 +153,19 @@ chaos-mutants:
 	@tools/networks.sh
 	@go run ./test/chaos -mutants $(ARGS)
 
+## rollout: deploy new tasks over old ones under load, as ECS does, some 25 minutes; ROLLOUTS=20, ARGS='-from v1.0.0'
+ROLLOUTS ?= 20
+.PHONY: rollout
+rollout:
+	@tools/postgres.sh
+	@go run ./test/rollout -rollouts $(ROLLOUTS) $(ARGS)
+
+## rollout-short: two rollouts with a twentieth of all times, under 90 s
+.PHONY: rollout-short
+rollout-short:
+	@tools/postgres.sh
+	@go run ./test/rollout -short $(ARGS)
+
 ## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays
 SEED       ?= 1
 NODE_YEARS ?= 10
@@ -168,6 +189,11 @@ docs:
 # PLATFORMS=linux/amd64 builds for these only.
 RELEASE = go -C tools/release run .
 BUILDFOR = -version '$(VERSION)' $(if $(PLATFORMS),-platforms $(PLATFORMS))
+
+## rds-roots: renew the embedded root certificates of Amazon RDS; review the difference
+.PHONY: rds-roots
+rds-roots:
+	tools/rds_roots.sh $(BUNDLES)
 
 ## image: the container image for amd64 and arm64 as an OCI layout, in dist/image; needs no Docker
 .PHONY: image

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -170,7 +171,7 @@ var ecsPolicies = []policy{
 		problems: scaling,
 		broken: []broken{
 			breakECS("scale to zero", "aws_appautoscaling_target", "min_capacity", 0.0),
-			breakECS("one at night", "aws_appautoscaling_scheduled_action", "scalable_target_action", []any{map[string]any{"min_capacity": 1.0}}),
+			breakECS("one at night", "aws_appautoscaling_scheduled_action", "scalable_target_action", []any{map[string]any{"min_capacity": "1"}}),
 		},
 	},
 	{
@@ -283,7 +284,8 @@ func scaling(s state) []string {
 		}
 	}
 	for _, r := range s.all("aws_appautoscaling_scheduled_action") {
-		if least, _ := r.first("scalable_target_action")["min_capacity"].(float64); least < 2 {
+		text, _ := r.first("scalable_target_action")["min_capacity"].(string)
+		if least, err := strconv.Atoi(text); err != nil || least < 2 {
 			problems = append(problems, r.Address+" allows less than two nodes")
 		}
 	}

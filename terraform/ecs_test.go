@@ -12,10 +12,10 @@ import (
 	"github.com/carillon-dev/carillon/test/freeport"
 )
 
-// fleetContainer returns the container of the nodes in a run of terraform/ecs.
-func (c client) fleetContainer(t *testing.T, run string) container {
+// fleetContainer returns the container of the nodes in a run.
+func (c client) fleetContainer(t *testing.T, dir, run string) container {
 	t.Helper()
-	found, err := containers(c.state(t, ecsDir, run).one(t, taskDefinition))
+	found, err := containers(c.state(t, dir, run).one(t, taskDefinition))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the task has containers %v, %v, want one", found, err)
 	}
@@ -23,14 +23,24 @@ func (c client) fleetContainer(t *testing.T, run string) container {
 }
 
 // The module and the binary come from one commit, and each must accept what the other says.
-func TestECSTaskIsAConfigurationOfTheBinary(t *testing.T) {
+func TestECSTasksAreConfigurationsOfTheBinary(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, c client) {
-		for _, run := range []string{"least", ecsRun, "a_password_and_an_existing_cluster"} {
-			fleet := c.fleetContainer(t, run)
-			if err := checkConfiguration(t.Context(), fleet.Command, fleet.environment()); err != nil {
-				t.Errorf("run %q: %v", run, err)
+		checked := 0
+		for _, dir := range []string{ecsDir, "examples/ecs-rds"} {
+			for name, r := range c.runs(t, dir) {
+				if len(r.state.all(taskDefinition)) == 0 {
+					continue // it is refused
+				}
+				fleet := c.fleetContainer(t, dir, name)
+				if err := checkConfiguration(t.Context(), fleet.Command, fleet.environment()); err != nil {
+					t.Errorf("%s: run %q: %v", dir, name, err)
+				}
+				checked++
 			}
+		}
+		if checked < 4 {
+			t.Errorf("%d tasks were checked, want 4 or more", checked)
 		}
 	})
 }
@@ -44,7 +54,7 @@ func TestECSHealthCheckFindsANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	eachClient(t, func(t *testing.T, c client) {
-		fleet := c.fleetContainer(t, "least")
+		fleet := c.fleetContainer(t, ecsDir, "least")
 		var err error
 		environment := fleet.environment()
 		delete(environment, "CARILLON_DATABASE_AUTH")

@@ -58,8 +58,10 @@ func (b *workbench) buildStandIn() (string, error) {
 	if sources == "" {
 		sources = filepath.Join("..", "..", "shared", "aws-provider-stub")
 	}
-	if _, err := os.Stat(filepath.Join(sources, "go.mod")); err != nil {
+	if _, err := os.Stat(filepath.Join(sources, "go.mod")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
+	} else if err != nil {
+		return "", err
 	}
 	path := filepath.Join(b.dir, "terraform-provider-aws")
 	command := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", path, ".")
@@ -73,9 +75,13 @@ func (b *workbench) buildStandIn() (string, error) {
 // client finds a program by its environment variable or on PATH, and prepares its tree and mirror.
 func (b *workbench) client(name, product string) (client, error) {
 	c := client{name: name, tree: filepath.Join(b.dir, name), config: filepath.Join(b.dir, name+".rc")}
-	built, _ := filepath.Glob(filepath.Join("..", ".cache", "bin", "tofu-v*"))
-	candidates := append([]string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}, built...)
-	for _, candidate := range candidates {
+	// "go test" without make looks into .cache/, too.
+	built, err := filepath.Glob(filepath.Join("..", ".cache", "bin", "tofu-v*"))
+	if err != nil {
+		return c, err
+	}
+	own := []string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}
+	for _, candidate := range append(own, built...) {
 		path, err := exec.LookPath(candidate)
 		if err != nil {
 			continue

@@ -1,6 +1,7 @@
 package terraform_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -85,11 +86,12 @@ func TestModules(t *testing.T) {
 }
 
 var (
-	block      = regexp.MustCompile(`(?m)^variable "([a-z_0-9]+)" \{$`)
-	validation = regexp.MustCompile(`(?m)^  validation \{$`)
-	expected   = regexp.MustCompile(`expect_failures\s*=\s*\[([^\]]*)\]`)
-	condition  = regexp.MustCompile(`(?m)^\s+(precondition|postcondition) \{$|^check "([a-z_0-9]+)" \{$`)
-	owner      = regexp.MustCompile(`(?m)^(resource|data|output) "([a-z_0-9]+)"(?: "([a-z_0-9]+)")? \{$`)
+	block           = regexp.MustCompile(`(?m)^variable "([a-z_0-9]+)" \{$`)
+	validation      = regexp.MustCompile(`(?m)^  validation \{$`)
+	wholeValidation = regexp.MustCompile(`(?s)\n  validation \{\n.*?\n  \}`)
+	expected        = regexp.MustCompile(`expect_failures\s*=\s*\[([^\]]*)\]`)
+	condition       = regexp.MustCompile(`(?m)^\s+(precondition|postcondition) \{$|^check "([a-z_0-9]+)" \{$`)
+	owner           = regexp.MustCompile(`(?m)^(resource|data|output) "([a-z_0-9]+)"(?: "([a-z_0-9]+)")? \{$`)
 )
 
 // rules returns how many validations, preconditions and checks each object of a folder has, by the name that
@@ -163,6 +165,44 @@ func TestEveryRuleIsTripped(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Of a variable with several validations, each must be the one that some run trips: without it, a run fails.
+// This takes a run of all tests for each, so it is done where no provider has to start, and with one client.
+func TestEachOfSeveralValidationsIsTripped(t *testing.T) {
+	t.Parallel()
+	only := "terraform"
+	if _, err := bench.clients[only](); err != nil {
+		only = "tofu"
+	}
+	eachClient(t, func(t *testing.T, c client) {
+		if c.name != only {
+			return
+		}
+		for _, file := range []string{"terraform/modules/config/variables.tf"} {
+			text, err := os.ReadFile(filepath.Join("..", file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sections(string(text), block, func(name []string, body string) {
+				all := wholeValidation.FindAllString(body, -1)
+				if len(all) < 2 {
+					return
+				}
+				for i, one := range all {
+					t.Run(fmt.Sprintf("%s %d", name[1], i+1), func(t *testing.T) {
+						t.Parallel()
+						c := c.copy(t)
+						c.edit(t, file, one, "")
+						_, err := c.testFolder(t.Context(), filepath.ToSlash(filepath.Dir(file)))
+						if err == nil || !strings.Contains(err.Error(), "Missing expected failure") {
+							t.Errorf("no run misses it, but %v, without%s", err, one)
+						}
+					})
+				}
+			})
+		}
+	})
 }
 
 func TestWrongArgumentIsCaught(t *testing.T) {

@@ -24,7 +24,7 @@ type broken struct {
 	set                      map[string]any
 }
 
-// commonPolicies hold for all modules. ecsPolicies and vmPolicies are next to the tests of those modules.
+// commonPolicies hold for all modules. ecsPolicies and vmPolicies are in files of their own.
 var commonPolicies = []policy{
 	{
 		name:     "no open ingress",
@@ -63,6 +63,19 @@ var commonPolicies = []policy{
 			{
 				"every secret", "terraform/ecs", "everything", "aws_iam_role_policy",
 				statement("secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-central-1:123456789012:secret:*"),
+			},
+		},
+	},
+	{
+		name:     "nobody may be anybody",
+		problems: strangers,
+		broken: []broken{
+			{"any principal", "terraform/ecs", "everything", "aws_iam_role", trust(`"*"`)},
+			{"any account", "terraform/ecs", "everything", "aws_iam_role", trust(`{"AWS": "*"}`)},
+			{"any service, in a list", "terraform/ecs", "everything", "aws_iam_role", trust(`{"Service": ["*"]}`)},
+			{
+				"a key for all", "terraform/ecs", "everything", "aws_kms_key",
+				map[string]any{"policy": trust(`"*"`)["assume_role_policy"]},
 			},
 		},
 	},
@@ -240,6 +253,37 @@ func wildcards(s state) []string {
 			for _, on := range st.Resource {
 				if strings.ContainsAny(on, "*?") && !ownParent.MatchString(on) {
 					problems = append(problems, fmt.Sprintf("%s allows %v on %s", r.Address, st.Action, on))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// trust is a policy that lets a principal take a role.
+func trust(principal string) map[string]any {
+	text := `{"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": ` + principal + `}]}`
+	return map[string]any{"assume_role_policy": text}
+}
+
+// strangers finds "*" as a principal in the policies of roles and keys.
+func strangers(s state) []string {
+	var problems []string
+	for _, r := range s.resources {
+		for _, attribute := range []string{"assume_role_policy", "policy"} {
+			text := r.text(attribute)
+			if r.Mode != "managed" || text == "" || text[0] != '{' {
+				continue
+			}
+			var document struct {
+				Statement []struct{ Principal json.RawMessage }
+			}
+			if err := json.Unmarshal([]byte(text), &document); err != nil {
+				problems = append(problems, fmt.Sprintf("%s: %v", r.Address, err))
+			}
+			for _, st := range document.Statement {
+				if strings.Contains(string(st.Principal), `"*"`) {
+					problems = append(problems, r.Address+" is open to everybody")
 				}
 			}
 		}

@@ -2,7 +2,7 @@
 # test.sh FLAG... PACKAGE... runs "go test -json" for gotestsum. If the packages are all, ./..., it tests the module
 # of the release tool as well, so that one summary counts everything.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 failed=0
 go test -json "$@" || failed=1

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -216,5 +217,22 @@ func TestYieldingNodesRankBehindNewerOnes(t *testing.T) {
 	}
 	if !fleets[0].yields() || fleets[3].yields() {
 		t.Errorf("the old node yields: %t, the new one: %t; want only the old one to", fleets[0].yields(), fleets[3].yields())
+	}
+}
+
+// An old node leaves retries and runs of no node to the new ones first; they come a grace later.
+func TestYieldingNodeAdoptsLater(t *testing.T) {
+	t.Parallel()
+	live := fleetOf(at{0, 5}, at{9, none})
+	for id, want := range map[dispatcher.NodeID]time.Duration{1: 2 * time.Second, 2: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &Engine{opts: Options{Grace: time.Second}, fleet: newFleet(time.Minute, time.Minute)}
+			e.fleet.joined(id, dispatcher.NodeActive, time.Now())
+			e.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
+			begun := time.Now()
+			if e.letNewerAdopt(t.Context(), 2); time.Since(begun) != want {
+				t.Errorf("node %s adopts after %s, want %s", id, time.Since(begun), want)
+			}
+		})
 	}
 }

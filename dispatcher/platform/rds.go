@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/rds/auth"
@@ -32,6 +33,8 @@ var rdsHost = regexp.MustCompile(`\.(?:rds\.)?([a-z]{2}(?:-[a-z]+)+-\d+)(?:\.rds
 // else that of the AWS configuration: a token for another region is refused. Errors hold nothing of a token or a
 // key.
 func (t *RDSTokens) Token(ctx context.Context, host string, port uint16, user string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
 	loaded, err := t.config(ctx)
 	if err != nil {
 		return "", err
@@ -52,6 +55,9 @@ func (t *RDSTokens) Token(ctx context.Context, host string, port uint16, user st
 	}
 	return token, nil
 }
+
+// tokenTimeout bounds the way to credentials, which the SDK would follow for minutes if nobody responds.
+const tokenTimeout = 10 * time.Second
 
 // config loads the AWS configuration once; an attempt that fails is repeated by the next call.
 func (t *RDSTokens) config(ctx context.Context) (aws.Config, error) {

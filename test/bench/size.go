@@ -23,7 +23,7 @@ type sizeCommand struct {
 	Node     string   `default:"bin/carillon" placeholder:"FILE" help:"The carillon program."`
 	Task     []string `default:"0.25:512,1:2048" placeholder:"CPUS:MIB,..." help:"Processors and memory of the node."`
 	Triggers []int    `default:"10000,100000" help:"Triggers of the installation; a thousandth of them fires each second."`
-	Rates    []int    `default:"50,100,200,300,400,500,600,800,1000,1250,1500,2000,2500,3000,3500,4000,5000" help:"Fires per second to try, in ascending order, until a second of lateness is exceeded."`
+	Rates    []int    `default:"50,100,200,300,400,500,600,800,1000,1250,1500,2000,2500,3000,3500,4000,5000,6000,8000" help:"Fires per second to try, in ascending order, until a second of lateness is exceeded."`
 	Seconds  int      `default:"15" help:"How long each rate is kept up."`
 	Herd     int      `default:"2000" help:"Fires that are due in the same second, at the end."`
 }
@@ -124,7 +124,7 @@ func (s *sizeCommand) measure(ctx context.Context, b *bench, l limit, triggers i
 func (s *sizeCommand) step(ctx context.Context, b *bench, n *limited, receiver *receiver, app string, rate, triggers int,
 	r *sized, p *progress) (bool, error) {
 	const starting, settling = 4 * time.Second, 2 * time.Second
-	start := nextSecond(starting)
+	start := nextSecond(starting + time.Duration(triggers)*time.Millisecond) // declaring many takes a while
 	from, until := start.Add(settling), start.Add(settling+time.Duration(s.Seconds)*time.Second)
 	d := declaration{app: app, triggers: triggers, perJob: dispatcher.MaxTriggers, target: to(receiver.url), start: start,
 		schedule: func(i int, start time.Time) dispatcher.Schedule {

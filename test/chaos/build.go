@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 // buildNode builds carillon with failpoints and a wall clock that can be set. edits are source
@@ -39,15 +41,7 @@ func buildNode(ctx context.Context, to, dir string, edits map[string]string) err
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return err
 	}
-	return goBuild(ctx, to, "-overlay", file, "-tags", "chaos,clockshift", "./dispatcher/cmd/carillon")
-}
-
-func goBuild(ctx context.Context, to string, args ...string) error {
-	build := exec.CommandContext(ctx, "go", append([]string{"build", "-buildvcs=false", "-o", to}, args...)...)
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build %s: %w: %s", args[len(args)-1], err, out)
-	}
-	return nil
+	return program.Build(ctx, "", to, "-overlay", file, "-tags", "chaos,clockshift", "./dispatcher/cmd/carillon")
 }
 
 // shiftableClock returns the source of package time, with a wall clock that ChaosShift sets off.

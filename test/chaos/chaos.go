@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/test/chaos/history"
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 // chaos is one run.
@@ -24,7 +25,7 @@ type chaos struct {
 	database *database
 	receiver *receiver
 	nodes    []*node
-	spawn    chan<- func()
+	spawn    program.Spawner
 	started  atomic.Int64 // processes of nodes
 	faults   *history.Log
 	declared *declarer
@@ -38,7 +39,7 @@ type chaos struct {
 const nodeCount = 3
 
 func newChaos(ctx context.Context, o options) (c *chaos, err error) {
-	c = &chaos{options: o, pace: quick(), spawn: spawner(), rand: rand.New(rand.NewPCG(o.seed, 1))}
+	c = &chaos{options: o, pace: quick(), spawn: program.NewSpawner(), rand: rand.New(rand.NewPCG(o.seed, 1))}
 	if o.production {
 		c.pace = production()
 	}

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 // options say what a run does.
@@ -113,7 +115,7 @@ func run(ctx context.Context, o options) error {
 func (o *options) build(ctx context.Context) (err error) {
 	if o.checker == "" {
 		o.checker = o.dir + "/checker"
-		if err := goBuild(ctx, o.checker, "./test/chaos/checker"); err != nil {
+		if err := program.Build(ctx, "", o.checker, "./test/chaos/checker"); err != nil {
 			return err
 		}
 	}
@@ -127,7 +129,7 @@ func (o *options) build(ctx context.Context) (err error) {
 // runOnce makes one run, with network namespaces if possible.
 func runOnce(ctx context.Context, o options, w io.Writer) error {
 	fmt.Fprintf(w, "chaos: %d s, seed %d\n", o.seconds, o.seed)
-	err := runSeparately(ctx, o, spawner(), w)
+	err := runSeparately(ctx, o, program.NewSpawner(), w)
 	if !errors.Is(err, errTogether) {
 		return err
 	}

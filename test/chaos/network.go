@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 // With root privileges, a run has its own network namespaces: one for itself with the database and the
@@ -33,7 +35,7 @@ const (
 
 // runSeparately makes one run in a process with its own networks. It returns errTogether and prints the
 // reason if the kernel does not allow that.
-func runSeparately(ctx context.Context, o options, spawn chan<- func(), w io.Writer) error {
+func runSeparately(ctx context.Context, o options, spawn program.Spawner, w io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -54,9 +56,7 @@ func runSeparately(ctx context.Context, o options, spawn chan<- func(), w io.Wri
 	command.Stdout, command.Stderr = w, os.Stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = time.Minute
-	started := make(chan error)
-	spawn <- func() { started <- command.Start() }
-	if err := <-started; err != nil {
+	if err := spawn.Start(command); err != nil {
 		fmt.Fprintf(w, "%s: %s\n", errTogether, err)
 		return errTogether
 	}

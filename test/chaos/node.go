@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/test/chaos/history"
 	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 // node is one of the three, through all its processes, or an additional one for a while.
@@ -29,7 +29,7 @@ type node struct {
 	clock   string // the file with the shift of its clock
 	log     *os.File
 	proxy   *proxy
-	spawn   chan<- func()
+	spawn   program.Spawner
 	started *atomic.Int64 // processes of all nodes
 	network sync.Mutex    // of the rules in its network
 
@@ -38,19 +38,6 @@ type node struct {
 	process int           // its number
 	exited  chan struct{} // closed when the current process has ended
 	frozen  bool
-}
-
-// spawner returns a channel for functions that start processes. One thread runs them all, because the
-// kernel kills a node when the thread that started it ends, and this one ends with the program.
-func spawner() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for one := range work {
-			one()
-		}
-	}()
-	return work
 }
 
 func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
@@ -106,10 +93,7 @@ func (n *node) start(failpoints string) error {
 	process := int(n.started.Add(1))
 	command.Env = append(slices.Clip(n.env), "CHAOS="+failpoints, fmt.Sprintf("CARILLON_NODE_LABELS=%s=%d", history.ProcessLabel, process))
 	command.Stdout, command.Stderr = n.log, n.log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	started := make(chan error)
-	n.spawn <- func() { started <- command.Start() }
-	if err := <-started; err != nil {
+	if err := n.spawn.Start(command); err != nil {
 		return err
 	}
 	exited := make(chan struct{})

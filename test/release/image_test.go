@@ -125,6 +125,7 @@ func TestImageHoldsNothingElse(t *testing.T) {
 		"d0750 65532:65532 /var/lib/carillon/",
 		"-0644 0:0 /LICENSE",
 		"-0644 0:0 /NOTICE",
+		"-0644 0:0 /THIRD_PARTY_LICENSES",
 		"-0755 0:0 /carillon",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

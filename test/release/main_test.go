@@ -14,6 +14,9 @@ import (
 // told to.
 const version = "987.6.5"
 
+// nextVersion follows it, for upgrades.
+const nextVersion = "987.6.6"
+
 // built is what tools/release built for these tests, each once.
 var built *buildings
 
@@ -27,6 +30,11 @@ type buildings struct {
 	again func() (string, error)
 	// other is the image for the kind of processor that this machine does not have.
 	other func() (string, error)
+	// packagesAgain are the packages for this kind of processor, built a second time; packagesOther those for the
+	// other, and newer those of the next version.
+	packagesAgain, packagesOther, newer func() (string, error)
+	// debian is a bare Debian as a directory, which machines share without writing to it.
+	debian func() (string, error)
 }
 
 func TestMain(m *testing.M) {
@@ -55,20 +63,27 @@ func newBuildings(dir string) *buildings {
 	if runtime.GOARCH == other {
 		other = "amd64"
 	}
-	b.snapshot = b.run("snapshot", runtime.GOARCH)
-	b.again = b.run("image", runtime.GOARCH)
-	b.other = b.run("image", other)
+	b.snapshot = b.run("snapshot", version, runtime.GOARCH)
+	b.again = b.run("image", version, runtime.GOARCH)
+	b.other = b.run("image", version, other)
+	b.packagesAgain = b.run("packages", version, runtime.GOARCH)
+	b.packagesOther = b.run("packages", version, other)
+	b.newer = b.run("packages", nextVersion, runtime.GOARCH)
+	b.debian = sync.OnceValues(func() (string, error) {
+		root := filepath.Join(dir, "debian")
+		return root, output(exec.Command("mmdebstrap", debianFlags(root)...))
+	})
 	return b
 }
 
 // run returns a function that runs a command of the tool once, and returns the directory that it wrote.
-func (b *buildings) run(command, arch string) func() (string, error) {
+func (b *buildings) run(command, version, arch string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		program, err := b.tool()
 		if err != nil {
 			return "", err
 		}
-		dist := filepath.Join(b.dir, command+"-"+arch)
+		dist := filepath.Join(b.dir, command+"-"+version+"-"+arch)
 		return dist, output(exec.Command(program, command, "-version", version, "-platforms", "linux/"+arch, "-dist", dist))
 	})
 }

@@ -80,7 +80,8 @@ func TestArchiveHoldsProgramAndDocuments(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		want := []string{dir + "/CHANGELOG.md", dir + "/LICENSE", dir + "/NOTICE", dir + "/README.md", dir + "/" + program}
+		want := []string{dir + "/CHANGELOG.md", dir + "/LICENSE", dir + "/NOTICE", dir + "/README.md",
+			dir + "/THIRD_PARTY_LICENSES", dir + "/" + program}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", dir, diff)
 		}
@@ -123,6 +124,27 @@ func TestBillOfMaterialsIsWhatGoVersionPrints(t *testing.T) {
 	}
 	if c := b.Metadata.Component; c.Name != "carillon" || c.Version != version {
 		t.Errorf("the bill is of %s %s, want carillon %s", c.Name, c.Version, version)
+	}
+}
+
+func TestEveryModuleComesWithItsLicence(t *testing.T) {
+	t.Parallel()
+	dist := directory(t, built.snapshot)
+	dir := "carillon_" + version + "_linux_" + runtime.GOARCH
+	var licences string
+	for _, e := range readTarGz(t, filepath.Join(dist, dir+".tar.gz")) {
+		if e.Name == dir+"/THIRD_PARTY_LICENSES" {
+			licences = string(e.content)
+		}
+	}
+	for _, line := range goVersion(t, program(t, dist, "carillon")) {
+		module := strings.Join(strings.Fields(line)[:min(2, len(strings.Fields(line)))], " ")
+		if !strings.Contains(licences, module+" (") {
+			t.Errorf("no licence of %s", module)
+		}
+	}
+	if got := string(readImage(t, dist).file(t, "THIRD_PARTY_LICENSES")); got != licences {
+		t.Error("the image and the archive hold different licences")
 	}
 }
 

@@ -46,8 +46,12 @@ func (r *release) archive(ctx context.Context, p platform, prog program) error {
 	if err != nil {
 		return err
 	}
+	licenses, err := r.licenses(ctx, prog, binary)
+	if err != nil {
+		return err
+	}
 	dir := r.archiveName(p, prog)
-	files := []file{{dir + "/" + prog.name, binary, 0o755}}
+	files := []file{{dir + "/" + prog.name, binary, 0o755}, {dir + "/" + thirdParty, licenses, 0o644}}
 	for _, name := range []string{"LICENSE", "NOTICE", "README.md", "CHANGELOG.md"} {
 		files = append(files, file{dir + "/" + name, filepath.Join(r.root, name), 0o644})
 	}

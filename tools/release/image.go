@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -31,32 +32,52 @@ const (
 // image builds dist/image from nothing: no base image, no Docker. Next to the program it holds what a
 // program needs of a system, and mount points.
 func (r *release) image(ctx context.Context) error {
+	if len(r.linux()) == 0 {
+		return errors.New("-platforms names no Linux, and images are for Linux; write linux/amd64 or linux/arm64")
+	}
 	system, err := layer(systemEntries(), time.Unix(0, 0))
 	if err != nil {
 		return err
 	}
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	images := map[platform]v1.Image{}
 	for _, p := range r.linux() {
 		binary, err := r.binary(ctx, p, carillonProgram())
 		if err != nil {
 			return err
 		}
-		one, err := r.imageOf(p, binary, system)
+		licenses, err := r.licenses(ctx, carillonProgram(), binary)
+		if err != nil {
+			return err
+		}
+		images[p], err = r.imageOf(p, system, []file{
+			{"LICENSE", filepath.Join(r.root, "LICENSE"), 0o644},
+			{"NOTICE", filepath.Join(r.root, "NOTICE"), 0o644},
+			{thirdParty, licenses, 0o644},
+			{"carillon", binary, 0o755},
+		})
 		if err != nil {
 			return fmt.Errorf("image for %s: %w", p, err)
 		}
+	}
+	return r.writeLayout(r.index(images))
+}
+
+// index names the images of all platforms.
+func (r *release) index(images map[platform]v1.Image) v1.ImageIndex {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, p := range r.linux() {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add:        one,
+			Add:        images[p],
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
 		})
 	}
-	return r.writeLayout(mutate.Annotations(index, r.labels()).(v1.ImageIndex))
+	return mutate.Annotations(index, r.labels()).(v1.ImageIndex)
 }
 
 // imageOf returns the image of one platform. The layer of the system comes first: it stays the same from version
 // to version, so nobody pulls it twice.
-func (r *release) imageOf(p platform, binary string, system v1.Layer) (v1.Image, error) {
-	entries, err := r.programEntries(binary)
+func (r *release) imageOf(p platform, system v1.Layer, files []file) (v1.Image, error) {
+	entries, err := programEntries(files)
 	if err != nil {
 		return nil, err
 	}
@@ -136,13 +157,10 @@ func systemEntries() []entry {
 	}
 }
 
-func (r *release) programEntries(binary string) ([]entry, error) {
+// programEntries reads the files of a layer.
+func programEntries(files []file) ([]entry, error) {
 	var entries []entry
-	for _, f := range []file{
-		{"LICENSE", filepath.Join(r.root, "LICENSE"), 0o644},
-		{"NOTICE", filepath.Join(r.root, "NOTICE"), 0o644},
-		{"carillon", binary, 0o755},
-	} {
+	for _, f := range files {
 		content, err := os.ReadFile(f.path)
 		if err != nil {
 			return nil, err

@@ -85,9 +85,11 @@ func (r *release) snapshot(ctx context.Context) error {
 	if err := r.empty(); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{
-		r.archives, r.providerArchives, r.packages, r.image, r.imageArchive, r.billsOfMaterials, r.mirror, r.checksums,
-	} {
+	steps := []func(context.Context) error{r.archives, r.providerArchives, r.billsOfMaterials, r.mirror}
+	if len(r.linux()) > 0 {
+		steps = append(steps, r.packages, r.image, r.imageArchive)
+	}
+	for _, step := range append(steps, r.checksums) {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -28,10 +29,19 @@ func (r *release) providerArchives(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		licenses, err := r.licenses(ctx, prog, binary)
+		if err != nil {
+			return err
+		}
+		files := []file{
+			{prog.name, binary, 0o755},
+			{thirdParty, licenses, 0o644},
+			{"LICENSE", filepath.Join(r.root, "LICENSE"), 0o644},
+		}
 		name := r.archiveName(p, prog) + ".zip"
 		hash := sha256.New()
 		pack := func(w io.Writer) error {
-			return writeZip(io.MultiWriter(w, hash), r.created, []file{{prog.name, binary, 0o755}})
+			return writeZip(io.MultiWriter(w, hash), r.created, files)
 		}
 		if err := r.create(name, pack); err != nil {
 			return err

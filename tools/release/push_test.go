@@ -21,24 +21,23 @@ import (
 // layoutOf writes an image for two platforms whose program is a text, and returns its directory and digest.
 func layoutOf(t *testing.T, version string) (dist, digest string) {
 	t.Helper()
-	root := t.TempDir()
-	for _, name := range []string{"LICENSE", "NOTICE"} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	dir := t.TempDir()
+	r := &release{dist: filepath.Join(dir, "dist"), version: version, created: time.Unix(1_000_000_000, 0).UTC(), out: io.Discard}
+	system, err := layer(systemEntries(), time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
 	}
-	r := &release{root: root, dist: filepath.Join(root, "dist"), version: version, created: time.Unix(1_000_000_000, 0).UTC(), out: io.Discard,
-		work: filepath.Join(root, "work")}
+	images := map[platform]v1.Image{}
 	for _, p := range r.linux() {
-		dir := filepath.Join(r.work, p.os+"_"+p.arch)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		program := filepath.Join(dir, p.arch)
+		if err := os.WriteFile(program, []byte(p.arch), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "carillon"), []byte(p.arch), 0o600); err != nil {
+		if images[p], err = r.imageOf(p, system, []file{{"carillon", program, 0o755}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.image(t.Context()); err != nil {
+	if err := r.writeLayout(r.index(images)); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(r.dist, imageDigest))

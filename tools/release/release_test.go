@@ -19,6 +19,7 @@ func TestWrongCommandLinesSayWhatToWrite(t *testing.T) {
 		"no semantic version": {"notes -version 1.2", "semantic version"},
 		"build metadata":      {"notes -version 1.2.3+4", "semantic version"},
 		"unknown platform":    {"image -platforms linux/386", "linux/386"},
+		"image without Linux": {"image -platforms darwin/arm64", "images are for Linux"},
 		"argument":            {"image all", `unexpected argument "all"`},
 		"no repository":       {"push", "-repository is missing"},
 	} {

@@ -26,23 +26,29 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 func TestCredentialsOfMachineNeedNoSetting(t *testing.T) {
 	t.Parallel()
 	const postgres, sqlite = "--database=postgres://me@h/d", "--database=sqlite:x"
+	password := map[string]string{"database-password": "hunter2"}
 	for name, tt := range map[string]struct {
 		files  map[string]string
 		env    []string
 		flag   string
 		errors []string // none: the configuration is valid
 	}{
-		"no files":                     {flag: postgres},
-		"a password":                   {files: map[string]string{"database-password": "hunter2"}, flag: postgres},
-		"an empty password":            {files: map[string]string{"database-password": "\n"}, flag: postgres, errors: []string{"no password"}},
-		"a password for SQLite":        {files: map[string]string{"database-password": "hunter2"}, flag: sqlite, errors: []string{"only PostgreSQL"}},
-		"a password in a variable":     {files: map[string]string{"database-password": ""}, env: []string{"CARILLON_DATABASE_PASSWORD=x"}, flag: postgres},
-		"another file of the password": {files: map[string]string{"database-password": "x"}, env: []string{"CARILLON_DATABASE_PASSWORD_FILE="}, flag: sqlite},
-		"keys":                         {files: map[string]string{"secret-keys": testKey}, flag: sqlite},
-		"keys that are none":           {files: map[string]string{"secret-keys": "x"}, flag: sqlite, errors: []string{"--secret-keys-file"}},
-		"a key of TLS alone":           {files: map[string]string{"tls-key": "x"}, flag: sqlite, errors: []string{"--tls-cert", "missing"}},
-		"a broken certificate":         {files: map[string]string{"tls-key": "x", "tls-cert": "x"}, flag: sqlite, errors: []string{"--tls-cert"}},
-		"a file of another name":       {files: map[string]string{"tls-key.bak": "x"}, flag: sqlite},
+		"no files":              {flag: postgres},
+		"a password":            {files: password, flag: postgres},
+		"a password for SQLite": {files: password, flag: sqlite, errors: []string{"only PostgreSQL"}},
+		"an empty password": {
+			files: map[string]string{"database-password": "\n"}, flag: postgres, errors: []string{"no password"}},
+		"a password in a variable": {
+			files: map[string]string{"database-password": ""}, env: []string{"CARILLON_DATABASE_PASSWORD=x"}, flag: postgres},
+		"no password by a variable": {files: password, env: []string{"CARILLON_DATABASE_PASSWORD_FILE="}, flag: sqlite},
+		"keys":                      {files: map[string]string{"secret-keys": testKey}, flag: sqlite},
+		"keys that are none": {
+			files: map[string]string{"secret-keys": "x"}, flag: sqlite, errors: []string{"--secret-keys-file"}},
+		"a key of TLS alone": {
+			files: map[string]string{"tls-key": "x"}, flag: sqlite, errors: []string{"--tls-cert", "missing"}},
+		"a broken certificate": {
+			files: map[string]string{"tls-key": "x", "tls-cert": "x"}, flag: sqlite, errors: []string{"--tls-cert"}},
+		"a file of another name": {files: map[string]string{"tls-key.bak": "x"}, flag: sqlite},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

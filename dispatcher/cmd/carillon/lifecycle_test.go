@@ -74,11 +74,3 @@ func TestLifecycleAgentOfAnInstance(t *testing.T) {
 		})
 	}
 }
-
-func TestTaskProtectionNeedsTheECSAgent(t *testing.T) {
-	t.Parallel()
-	_, stderr, code := carillon(t, []string{"ECS_AGENT_URI="}, "serve", "--database=sqlite:x", "--task-protection")
-	if code != exitUsage || !strings.Contains(stderr, "--task-protection") || !strings.Contains(stderr, "ECS_AGENT_URI") {
-		t.Errorf("exit code %d, %s; want 2 and the flag and the variable", code, stderr)
-	}
-}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,14 @@ func testRotation(t *testing.T, entry string, login func(file string) (parameter
 	sqlIn(t, server, "postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'carillon'`)
 	r.awaitFires(t, "fires with the new password", 3)
 	awaitListener(t, server, "usename = 'carillon'")
+	// A file that is missing for a while stops no node.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	sqlIn(t, server, "postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'carillon'`)
+	until(t, "the node to miss its password", func() bool { return n.status("/readyz") == http.StatusServiceUnavailable })
+	change("hunter3")
+	r.awaitFires(t, "fires with the file back", 3)
 	n.checkVerify("rotated")
 	n.terminate()
 	without := "postgres://carillon@/carillon?host=" + socketOf(t, server)

@@ -109,11 +109,11 @@ func (s *rdsStub) stop() {
 	s.cut()
 }
 
-// cut ends all connections. Tokens from before are refused from now on.
+// cut ends all connections. Tokens from before are refused from now on, but for those of logins under way.
 func (s *rdsStub) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.since = time.Now().Truncate(time.Second)
+	s.since = time.Now().Add(-time.Second).Truncate(time.Second)
 	for conn := range s.open {
 		_ = conn.Close()
 	}

@@ -71,3 +71,13 @@ run "sqlite_on_a_machine" {
     error_message = "A file has a host."
   }
 }
+
+run "several_servers" {
+  variables {
+    database_url = "postgres://carillon@db1.internal:6432,db2.internal:6433/carillon"
+  }
+  assert {
+    condition     = output.database_host == "db1.internal" && output.database_port == 6432
+    error_message = "The first server is ${output.database_host}:${output.database_port}."
+  }
+}

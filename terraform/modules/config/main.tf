@@ -2,7 +2,7 @@
 
 locals {
   postgres = can(regex("^postgres", var.database_url))
-  database = local.postgres ? regex("^postgres(?:ql)?://(?P<user>[^/:@?]+)@(?P<host>[^/:@?]+)(?::(?P<port>[0-9]+))?/(?P<name>[^/?]+)", var.database_url) : null
+  database = local.postgres ? regex("^postgres(?:ql)?://(?P<user>[^/:@?]+)@(?P<host>[^/:@?,]+)(?::(?P<port>[0-9]+))?(?:,[^/@?]+)?/(?P<name>[^/?]+)", var.database_url) : null
 
   # Null leaves a variable out, so that the default of the node applies.
   all = {

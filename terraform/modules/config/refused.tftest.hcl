@@ -45,6 +45,14 @@ run "a_user_in_the_url" {
   expect_failures = [var.database_url]
 }
 
+run "no_token_for_any_server" {
+  command = plan
+  variables {
+    database_url = "postgres://carillon@db.internal/carillon?sslmode=require"
+  }
+  expect_failures = [var.database_auth]
+}
+
 run "a_way_to_log_in" {
   command = plan
   variables {

@@ -26,7 +26,7 @@ variable "database_url" {
   }
 
   validation {
-    condition     = !can(regex("^postgres", var.database_url)) || can(regex("^postgres(ql)?://[^/:@?]+(:[^/@]*)?@[^/:@?]+(:[0-9]+)?/[^/?]+", var.database_url))
+    condition     = !can(regex("^postgres", var.database_url)) || can(regex("^postgres(ql)?://[^/:@?]+(:[^/@]*)?@[^/:@?,]+(:[0-9]+)?(,[^/@?]+)?/[^/?]+", var.database_url))
     error_message = "The database URL needs a user, a host and the name of the database: postgres://USER@HOST:5432/NAME."
   }
 }
@@ -44,6 +44,11 @@ variable "database_auth" {
   validation {
     condition     = var.database_auth != "rds-iam" || !can(regex("^sqlite:", var.database_url))
     error_message = "SQLite knows no database_auth \"rds-iam\". Set database_auth = \"password\"; a file needs none."
+  }
+
+  validation {
+    condition     = var.database_auth != "rds-iam" || !can(regex("[?&]sslmode=", var.database_url)) || can(regex("[?&]sslmode=verify-full(&|$)", var.database_url))
+    error_message = "The database URL has an sslmode other than verify-full. With database_auth = \"rds-iam\" nodes would give their token to any server that asks: leave it out."
   }
 }
 

@@ -1,0 +1,11 @@
+mock_provider "carillon" {}
+
+run "both_jobs" {
+  variables {
+    report_function_arn = "arn:aws:lambda:eu-central-1:123456789012:function:report"
+  }
+  assert {
+    condition     = carillon_job.hello.triggers["often"].expression == "rate(10 seconds)" && length(carillon_job.report) == 1
+    error_message = "A job is missing."
+  }
+}

@@ -1,0 +1,55 @@
+package release_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// block is a block of commands of a page. The page marks those that a reader of Debian runs in order with "sh".
+var block = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
+
+// The test reads docs/how-to/install-on-one-machine.md as a stranger does, in a bare Debian, and runs its commands
+// word by word in one shell. Two things are not as outside, because the machine has no network: curl takes the
+// files of the release from a directory, and the provider is where Terraform looks before it asks a registry.
+func TestInstallPageWorksOnABareDebian(t *testing.T) {
+	t.Parallel()
+	terraform := needClient(t, "terraform", "Terraform v")
+	dist := directory(t, built.snapshot)
+	m := boot(t, dist, "--bind-ro="+terraform+":/usr/local/bin/terraform")
+	m.run(t, `mkdir -p /usr/local/share/terraform/plugins
+		cp -r /release/mirror/* /usr/local/share/terraform/plugins/`)
+
+	page := string(must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "install-on-one-machine.md"))))
+	blocks := block.FindAllStringSubmatch(page, -1)
+	if len(blocks) < 10 {
+		t.Fatalf("the page has %d blocks of commands; are they still marked with sh?", len(blocks))
+	}
+	const assigned = "VERSION=0.1.0\n"
+	if !strings.HasPrefix(blocks[0][2], assigned) {
+		t.Fatalf("the page begins with %q, want %q", blocks[0][2], assigned)
+	}
+	blocks[0][2] = "VERSION=" + version + "\n" + strings.TrimPrefix(blocks[0][2], assigned)
+
+	started := time.Now()
+	s := m.shell(t)
+	s.run(t, `curl() {
+		local url=${!#}
+		case "$*" in
+		*/releases/download/v`+version+`/*) cp "/release/${url##*/}" . ;;
+		*) command curl "$@" ;;
+		esac
+	}`)
+	for _, b := range blocks {
+		if strings.Contains(b[2], "state=succeeded") { // "Wait for ten seconds"
+			until(t, "the first run", func() bool { return strings.Contains(s.run(t, b[2]), `"state":"succeeded"`) })
+			continue
+		}
+		t.Logf("%s%s", b[2], s.run(t, b[2]))
+	}
+	t.Logf("the page took %s", time.Since(started).Round(time.Second))
+	m.want(t, "dpkg-query --show --showformat '${db:Status-Status}' carillon", "config-files")
+}
