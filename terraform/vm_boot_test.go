@@ -149,7 +149,8 @@ func (h host) set(t *testing.T, file, name, value string) {
 func (h host) boot(ctx context.Context, m *machine) (string, error) {
 	inside := []string{
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin",
-		"--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run",
+		"--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev",
+		"--tmpfs", "/tmp", "--tmpfs", "/run",
 		"--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-ipc", "--die-with-parent", "--cap-add", "CAP_MKNOD",
 		"--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/sbin:/usr/bin", "--setenv", "HOME", "/root",
 	}

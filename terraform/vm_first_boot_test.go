@@ -274,7 +274,8 @@ func TestScriptsOfMachinesPassShellcheck(t *testing.T) {
 	if err != nil || !slices.Contains(scripts, "vm/cloud-init/files/boot") {
 		t.Fatal(scripts, err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "shellcheck", append([]string{"--shell=bash"}, scripts...)...).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(t.Context(), "shellcheck", append([]string{"--shell=bash"}, scripts...)...).CombinedOutput()
+	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
