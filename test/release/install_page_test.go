@@ -44,6 +44,11 @@ func TestInstallPageWorksOnABareDebian(t *testing.T) {
 		esac
 	}`)
 	for _, b := range blocks {
+		if strings.Contains(b[2], "https://example.com/") { // instead, a second node is the page that the job reads
+			s.run(t, `echo CARILLON_EGRESS_LOOPBACK=true >> /etc/carillon/carillon.env; systemctl restart carillon
+				systemd-run --quiet carillon serve --database sqlite:/root/page.db --listen 127.0.0.1:8090`)
+			b[2] = strings.ReplaceAll(b[2], "https://example.com/", "http://127.0.0.1:8090/livez")
+		}
 		if strings.Contains(b[2], "state=succeeded") { // "Wait for ten seconds"
 			until(t, "the first run", func() bool { return strings.Contains(s.run(t, b[2]), `"state":"succeeded"`) })
 			continue
