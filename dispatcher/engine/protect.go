@@ -77,7 +77,8 @@ func (e *Engine) protect(_ context.Context, a *attempt) result {
 
 // yielding returns the live nodes that leave long attempts to newer nodes. A node does while it has a spell
 // of them, and at least half of the live nodes started after that began: a deployment starts as many new
-// nodes as there are old ones. A single node that is added to a fleet does not get all the long attempts.
+// nodes as there are old ones. A single node that is added to a fleet does not get all the long attempts. It is
+// not enough to prefer nodes that have none: the new ones soon have some, too, and then all would be equal.
 //
 // The newest node never yields, so somebody always takes a fire. A node whose spell is over takes its share
 // again, so nodes that are not replaced become equal. If nodes differ about who yields, because one of them
