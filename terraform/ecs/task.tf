@@ -6,6 +6,10 @@ locals {
     command   = ["serve"]
     user      = "65532:65532"
 
+    # All of the task's. A limit of the task alone may not be seen in the container, and the node keeps its memory
+    # below what it sees.
+    memory = var.memory
+
     # The image is one program: there is no shell in it, and nothing to write to. It starts no processes, so
     # that it needs no init before it.
     readonlyRootFilesystem = true
