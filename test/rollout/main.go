@@ -47,7 +47,7 @@ func main() {
 	flag.IntVar(&o.rollouts, "rollouts", 20, "how many times to deploy")
 	flag.IntVar(&o.desired, "desired", 2, "tasks of the service")
 	flag.IntVar(&o.fires, "fires", 200, "triggers that fire each second")
-	flag.DurationVar(&o.longEvery, "long-every", 30*time.Second, "pause between long attempts; they take 85s on average")
+	flag.DurationVar(&o.longEvery, "long-every", 40*time.Second, "pause between long attempts; they take 85s on average")
 	flag.DurationVar(&o.every, "every", 70*time.Second, "shortest time from the begin of a rollout to that of the next")
 	flag.Float64Var(&o.scale, "scale", 1, "factor of all times of the service and of long attempts")
 	flag.StringVar(&o.from, "from", "", "git ref of the older version; empty: the same sources under another version")
