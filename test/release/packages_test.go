@@ -53,6 +53,7 @@ drwx------ root/root /etc/carillon/credentials
 -rw-r--r-- root/root /usr/lib/systemd/system/carillon.service
 drwxr-xr-x root/root /usr/share/doc/carillon
 -rw-r--r-- root/root /usr/share/doc/carillon/NOTICE
+-rw-r--r-- root/root /usr/share/doc/carillon/THIRD_PARTY_LICENSES
 -rw-r--r-- root/root /usr/share/doc/carillon/README
 `
 

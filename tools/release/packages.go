@@ -38,8 +38,12 @@ func (r *release) packages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		licenses, err := r.licenses(ctx, carillonProgram(), binary)
+		if err != nil {
+			return err
+		}
 		for _, format := range []string{"deb", "rpm"} {
-			if err := r.pack(format, p, binary); err != nil {
+			if err := r.pack(format, p, binary, licenses); err != nil {
 				return err
 			}
 		}
@@ -48,8 +52,8 @@ func (r *release) packages(ctx context.Context) error {
 }
 
 // pack writes one package.
-func (r *release) pack(format string, p platform, binary string) error {
-	contents, err := r.packageContents(format, binary)
+func (r *release) pack(format string, p platform, binary, licenses string) error {
+	contents, err := r.packageContents(format, binary, licenses)
 	if err != nil {
 		return err
 	}
@@ -119,7 +123,7 @@ func (r *release) packaging(name string) string {
 }
 
 // packageContents lists what a package holds; each file belongs to root.
-func (r *release) packageContents(format, binary string) (files.Contents, error) {
+func (r *release) packageContents(format, binary, licenses string) (files.Contents, error) {
 	man, err := r.manPage()
 	if err != nil {
 		return nil, err
@@ -137,6 +141,7 @@ func (r *release) packageContents(format, binary string) (files.Contents, error)
 		packed("", doc, files.TypeDir, 0o755),
 		packed(r.packaging("README"), doc+"README", documentation, 0o644),
 		packed(filepath.Join(r.root, "NOTICE"), doc+"NOTICE", documentation, 0o644),
+		packed(licenses, doc+thirdParty, documentation, 0o644),
 	}
 	if format == "rpm" {
 		return append(contents,
