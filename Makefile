@@ -34,7 +34,7 @@ BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 # under the race detector they keep the processors busy.
 ATONCE   = -p 4 -parallel 6
 RUNTESTS = $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg --raw-command -- tools/test.sh \
-	-count=1 -timeout 10m $(ATONCE) $(TESTFLAGS)
+	-count=1 -timeout 20m $(ATONCE) $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
 
