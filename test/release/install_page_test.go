@@ -46,7 +46,7 @@ func TestInstallPageWorksOnABareDebian(t *testing.T) {
 	for _, b := range blocks {
 		if strings.Contains(b[2], "https://example.com/") { // instead, a second node is the page that the job reads
 			s.run(t, `echo CARILLON_EGRESS_LOOPBACK=true >> /etc/carillon/carillon.env; systemctl restart carillon
-				systemd-run --quiet carillon serve --database sqlite:/root/page.db --listen 127.0.0.1:8090`)
+				systemd-run --quiet carillon serve --database sqlite:/var/tmp/page.db --listen 127.0.0.1:8090`)
 			b[2] = strings.ReplaceAll(b[2], "https://example.com/", "http://127.0.0.1:8090/livez")
 		}
 		if strings.Contains(b[2], "state=succeeded") { // "Wait for ten seconds"
