@@ -46,6 +46,17 @@ var commonPolicies = []policy{
 		},
 	},
 	{
+		name:     "descriptions of security groups that AWS accepts",
+		problems: groupDescriptions,
+		broken: []broken{
+			{"an apostrophe", "terraform/ecs", "everything", "aws_security_group", map[string]any{"description": "the fleet's nodes"}},
+			{
+				"a rule", "terraform/ecs", "everything", "aws_vpc_security_group_egress_rule",
+				map[string]any{"description": strings.Repeat("x", 256)},
+			},
+		},
+	},
+	{
 		name:     "no * in IAM",
 		problems: wildcards,
 		broken: []broken{
@@ -199,6 +210,20 @@ func openIngress(s state) []string {
 					check(r.Address, slices.Concat(list(values, "cidr_blocks"), list(values, "ipv6_cidr_blocks"))...)
 				}
 			}
+		}
+	}
+	return problems
+}
+
+// groupDescription is what EC2 allows in the description of a security group or of a rule; see
+// AuthorizeSecurityGroupIngress in its API reference. A plan does not show that it refuses others.
+var groupDescription = regexp.MustCompile(`^[a-zA-Z0-9. _\-:/()#,@\[\]+=&;{}!$*]{0,255}$`)
+
+func groupDescriptions(s state) (problems []string) {
+	for _, r := range s.resources {
+		text := r.text("description")
+		if strings.Contains(r.Type, "security_group") && r.Mode == "managed" && !groupDescription.MatchString(text) {
+			problems = append(problems, fmt.Sprintf("%s is described as %q", r.Address, text))
 		}
 	}
 	return problems

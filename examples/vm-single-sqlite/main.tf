@@ -112,7 +112,7 @@ resource "aws_security_group" "this" {
 
 resource "aws_vpc_security_group_egress_rule" "all" {
   security_group_id = aws_security_group.this.id
-  description       = "Targets of jobs, AWS and Debian's packages"
+  description       = "Targets of jobs, AWS and packages of Debian"
   ip_protocol       = "-1"
   cidr_ipv4         = "0.0.0.0/0"
 }

@@ -135,10 +135,6 @@ run "everything" {
     error_message = "The image is pulled without credentials."
   }
   assert {
-    condition     = aws_vpc_security_group_egress_rule.other["webhooks"].to_port == 8443
-    error_message = "The rule webhooks ends at port ${aws_vpc_security_group_egress_rule.other["webhooks"].to_port}."
-  }
-  assert {
     condition     = aws_lb.this[0].internal && aws_lb.this[0].drop_invalid_header_fields && aws_lb_listener.this[0].protocol == "HTTPS"
     error_message = "The load balancer is open, or speaks plain HTTP."
   }

@@ -55,7 +55,7 @@ resource "aws_vpc_security_group_egress_rule" "load_balancer" {
 
   security_group_id            = aws_security_group.load_balancer[0].id
   description                  = "Nodes"
-  referenced_security_group_id = aws_security_group.this.id
+  referenced_security_group_id = module.network.security_group_id
   ip_protocol                  = "tcp"
   from_port                    = module.config.port
   to_port                      = module.config.port

@@ -1,20 +1,22 @@
 # Nodes call out. Nothing reaches them but the load balancer and the groups in api_security_group_ids.
 
-resource "aws_security_group" "this" {
-  name_prefix = "${var.name}-node-"
-  description = "Nodes of the Carillon fleet ${var.name}"
-  vpc_id      = var.vpc_id
-  tags        = local.tags
+module "network" {
+  source = "../modules/network"
 
-  lifecycle {
-    create_before_destroy = true
-  }
+  name                        = var.name
+  vpc_id                      = var.vpc_id
+  open_ports                  = { 443 = "Targets and services of AWS" }
+  database_port               = module.config.database_port
+  database_security_group_ids = var.database_security_group_ids
+  database_cidrs              = var.database_cidrs
+  egress_rules                = var.egress_rules
+  tags                        = local.tags
 }
 
 resource "aws_vpc_security_group_ingress_rule" "api" {
   count = length(var.api_security_group_ids)
 
-  security_group_id            = aws_security_group.this.id
+  security_group_id            = module.network.security_group_id
   description                  = "API and console"
   referenced_security_group_id = var.api_security_group_ids[count.index]
   ip_protocol                  = "tcp"
@@ -26,65 +28,11 @@ resource "aws_vpc_security_group_ingress_rule" "api" {
 resource "aws_vpc_security_group_ingress_rule" "load_balancer" {
   count = var.load_balancer == null ? 0 : 1
 
-  security_group_id            = aws_security_group.this.id
+  security_group_id            = module.network.security_group_id
   description                  = "Load balancer"
   referenced_security_group_id = aws_security_group.load_balancer[0].id
   ip_protocol                  = "tcp"
   from_port                    = module.config.port
   to_port                      = module.config.port
-  tags                         = local.tags
-}
-
-# Webhooks, Lambda and the other services of AWS, and the registry of the image.
-resource "aws_vpc_security_group_egress_rule" "https" {
-  for_each = { ipv4 = "0.0.0.0/0", ipv6 = "::/0" }
-
-  security_group_id = aws_security_group.this.id
-  description       = "Targets and services of AWS"
-  cidr_ipv4         = each.key == "ipv4" ? each.value : null
-  cidr_ipv6         = each.key == "ipv6" ? each.value : null
-  ip_protocol       = "tcp"
-  from_port         = 443
-  to_port           = 443
-  tags              = local.tags
-}
-
-resource "aws_vpc_security_group_egress_rule" "database_group" {
-  count = length(var.database_security_group_ids)
-
-  security_group_id            = aws_security_group.this.id
-  description                  = "Database"
-  referenced_security_group_id = var.database_security_group_ids[count.index]
-  ip_protocol                  = "tcp"
-  from_port                    = module.config.database_port
-  to_port                      = module.config.database_port
-  tags                         = local.tags
-}
-
-resource "aws_vpc_security_group_egress_rule" "database_network" {
-  count = length(var.database_cidrs)
-
-  security_group_id = aws_security_group.this.id
-  description       = "Database"
-  cidr_ipv4         = strcontains(var.database_cidrs[count.index], ":") ? null : var.database_cidrs[count.index]
-  cidr_ipv6         = strcontains(var.database_cidrs[count.index], ":") ? var.database_cidrs[count.index] : null
-  ip_protocol       = "tcp"
-  from_port         = module.config.database_port
-  to_port           = module.config.database_port
-  tags              = local.tags
-}
-
-resource "aws_vpc_security_group_egress_rule" "other" {
-  for_each = var.egress_rules
-
-  security_group_id            = aws_security_group.this.id
-  description                  = coalesce(each.value.description, each.key)
-  cidr_ipv4                    = each.value.cidr_ipv4
-  cidr_ipv6                    = each.value.cidr_ipv6
-  prefix_list_id               = each.value.prefix_list_id
-  referenced_security_group_id = each.value.referenced_security_group_id
-  ip_protocol                  = each.value.ip_protocol
-  from_port                    = each.value.from_port
-  to_port                      = coalesce(each.value.to_port, each.value.from_port)
   tags                         = local.tags
 }

@@ -17,7 +17,7 @@ output "load_balancer" {
 
 output "security_group_id" {
   description = "Security group of the nodes: allow it in the database's."
-  value       = aws_security_group.this.id
+  value       = module.network.security_group_id
 }
 
 output "task_role_arn" {

@@ -84,9 +84,10 @@ run "a_password_from_nowhere_and_clients_from_everywhere" {
     database_auth               = "password"
     database_resource_id        = null
     database_security_group_ids = []
+    egress_rules                = { webhooks = { from_port = 8443, cidr_ipv4 = "10.0.0.0/8", description = "The team's webhooks" } }
     load_balancer               = { certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1234", domain_name = "carillon.example.com", allowed_cidrs = ["0.0.0.0/0"] }
   }
-  expect_failures = [var.database_password_secret_arn, var.database_cidrs, var.load_balancer]
+  expect_failures = [var.database_password_secret_arn, var.database_cidrs, var.egress_rules, var.load_balancer]
 }
 
 run "tokens_for_nobody_and_broken_tls" {

@@ -57,7 +57,7 @@ resource "aws_ecs_service" "this" {
 
   network_configuration {
     subnets          = var.subnet_ids
-    security_groups  = concat([aws_security_group.this.id], var.security_group_ids)
+    security_groups  = concat([module.network.security_group_id], var.security_group_ids)
     assign_public_ip = var.assign_public_ip
   }
 

@@ -54,6 +54,11 @@ variable "egress_rules" {
     ]) == 1])
     error_message = "A rule in egress_rules needs exactly one of cidr_ipv4, cidr_ipv6, prefix_list_id and referenced_security_group_id."
   }
+
+  validation {
+    condition     = alltrue([for name, rule in var.egress_rules : can(regex("^[a-zA-Z0-9. _:/()#,@+=&;{}!$*\\[\\]-]{1,255}$", coalesce(rule.description, name)))])
+    error_message = "A description or name in egress_rules is longer than 255 characters, or has one that EC2 refuses there. Use letters, digits, blanks and . _ - : / ( ) # , @ [ ] + = & ; { } ! $ *"
+  }
 }
 
 variable "egress_private" {

@@ -118,7 +118,7 @@ resource "aws_launch_template" "this" {
 
   network_interfaces {
     associate_public_ip_address = var.associate_public_ip_address
-    security_groups             = concat([aws_security_group.this.id], var.security_group_ids)
+    security_groups             = concat([module.network.security_group_id], var.security_group_ids)
     delete_on_termination       = true
   }
 

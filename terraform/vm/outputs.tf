@@ -20,7 +20,7 @@ output "ami_id" {
 
 output "security_group_id" {
   description = "The security group of the instances, for a database to let in."
-  value       = aws_security_group.this.id
+  value       = module.network.security_group_id
 }
 
 output "role_arn" {

@@ -68,6 +68,7 @@ run "values_that_do_not_go_together" {
     create_kms_key              = false
     api_cidrs                   = ["0.0.0.0/0"]
     database_security_group_ids = []
+    egress_rules                = { webhooks = { from_port = 8443, cidr_ipv4 = "10.0.0.0/8", description = "The team's webhooks" } }
     package_url                 = "https://packages.example.com/carillon_1.0.0_amd64.deb"
     log_agent                   = { package_url = "https://packages.example.com/agent.deb", package_sha256 = "" }
     instance_types              = ["t4g.small", "t3.small"]
@@ -77,7 +78,7 @@ run "values_that_do_not_go_together" {
     database_resource_id        = null
   }
   expect_failures = [
-    var.min_size, var.log_kms_key_arn, var.api_cidrs, var.database_cidrs, var.package_url, var.log_agent, var.instance_types, var.spot, var.drain_timeout, var.database_resource_id,
+    var.min_size, var.log_kms_key_arn, var.api_cidrs, var.database_cidrs, var.egress_rules, var.package_url, var.log_agent, var.instance_types, var.spot, var.drain_timeout, var.database_resource_id,
   ]
 }
 
