@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,13 +175,20 @@ func TestOldestOverdueCountsMissedFiresUntilTheyAreSettled(t *testing.T) {
 // slowHeartbeat is a store whose heartbeats do as told.
 type slowHeartbeat struct {
 	Store
-	err error
+	failing atomic.Bool
 }
 
-func (s *slowHeartbeat) Clock(context.Context) (time.Time, error) { return time.Now(), s.err }
+func (s *slowHeartbeat) err() error {
+	if s.failing.Load() {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (s *slowHeartbeat) Clock(context.Context) (time.Time, error) { return time.Now(), s.err() }
 
 func (s *slowHeartbeat) Heartbeat(context.Context, dispatcher.NodeID, dispatcher.NodeReport, time.Time) (dispatcher.HeartbeatReply, error) {
-	return dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, s.err
+	return dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, s.err()
 }
 
 func TestDatabaseIsReachableWhileHeartbeatsReachIt(t *testing.T) {
@@ -202,10 +210,10 @@ func TestDatabaseIsReachableWhileHeartbeatsReachIt(t *testing.T) {
 		go func() { defer close(over); e.heartbeatLoop(ctx) }()
 		time.Sleep(time.Minute)
 		want(true, "while heartbeats succeed")
-		s.err = errors.New("connection refused")
+		s.failing.Store(true)
 		time.Sleep(6 * time.Second)
 		want(false, "after a heartbeat that failed")
-		s.err = nil
+		s.failing.Store(false)
 		time.Sleep(6 * time.Second)
 		want(true, "after the next that succeeded")
 		end()
