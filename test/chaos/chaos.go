@@ -118,12 +118,16 @@ func (c *chaos) run(ctx context.Context) error {
 		working.Go(func() { c.cutTargets(faulty) })
 	}
 	working.Go(func() { c.watchMachine(faulty) })
-	working.Go(func() { c.declared.change(faulty) })
+	// A change to which no node has responded is repeated for half a minute. It needs the nodes that heal starts, so
+	// only heal waits for it.
+	var declaring sync.WaitGroup
+	defer declaring.Wait()
+	declaring.Go(func() { c.declared.change(faulty) })
 	working.Wait()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := c.heal(ctx); err != nil {
+	if err := c.heal(ctx, &declaring); err != nil {
 		return err
 	}
 	return errors.Join(c.troubles...)
@@ -169,7 +173,7 @@ func (c *chaos) token(ctx context.Context) (string, error) {
 
 // heal ends all faults, gives the nodes time to recover, and ends the definitions and the runs in
 // flight. Then all nodes drain.
-func (c *chaos) heal(ctx context.Context) error {
+func (c *chaos) heal(ctx context.Context, declaring *sync.WaitGroup) error {
 	for _, n := range c.nodes {
 		n.proxy.heal()
 		if err := n.shift(0); err != nil {
@@ -185,6 +189,7 @@ func (c *chaos) heal(ctx context.Context) error {
 			c.trouble(err)
 		}
 	}
+	declaring.Wait()
 	pause(ctx, c.recovery+1300*time.Millisecond)
 	if err := c.declared.end(ctx); err != nil {
 		return err
