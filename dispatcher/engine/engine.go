@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
@@ -91,7 +94,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e.timeline = newTimeline(e.pool.IsSlow)
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries()}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
-	e.metrics = newMetrics(e, o.Metrics)
+	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
 	return e
 }
 
@@ -124,8 +127,11 @@ func (e *Engine) Run(ctx context.Context) {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run, e.usageLoop} {
+	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run} {
 		recording.Go(func() { loop(life) })
+	}
+	if e.opts.Metrics != nil { // years of virtual time have many seconds
+		recording.Go(func() { e.usageLoop(life) })
 	}
 	e.pool.Start(life)
 

@@ -60,7 +60,7 @@ type Options struct {
 	Protection Protector
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Metrics is where the engine registers its metrics; default a registry of its own.
+	// Metrics is where the engine registers its metrics; nil: nobody reads them.
 	Metrics prometheus.Registerer
 	// OnStarted is called once, when the node has registered and begins to dispatch; nil: nothing.
 	OnStarted func(dispatcher.NodeID)
@@ -80,8 +80,5 @@ func (o Options) withDefaults() Options {
 	o.BreakerFailures = cmp.Or(o.BreakerFailures, 20)
 	o.Batch = cmp.Or(o.Batch, 500)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	if o.Metrics == nil {
-		o.Metrics = prometheus.NewRegistry()
-	}
 	return o
 }
