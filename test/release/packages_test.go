@@ -53,8 +53,8 @@ drwx------ root/root /etc/carillon/credentials
 -rw-r--r-- root/root /usr/lib/systemd/system/carillon.service
 drwxr-xr-x root/root /usr/share/doc/carillon
 -rw-r--r-- root/root /usr/share/doc/carillon/NOTICE
--rw-r--r-- root/root /usr/share/doc/carillon/THIRD_PARTY_LICENSES
 -rw-r--r-- root/root /usr/share/doc/carillon/README
+-rw-r--r-- root/root /usr/share/doc/carillon/THIRD_PARTY_LICENSES
 `
 
 func TestPackagesHoldNothingElse(t *testing.T) {
