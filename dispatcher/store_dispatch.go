@@ -258,8 +258,8 @@ type JobVersion struct {
 }
 
 // Notification is a reason to look at the database, never the truth itself: it may be lost, repeated or
-// late. It says what changed, so that a node reads that and no more. At most one of Run, Adopt, JobID and App is
-// set; if none is, anything may have changed.
+// late. It says what changed, so that a node reads that and no more. At most one of Run, Adopt, JobID, App and
+// Nodes is set; if none is, anything may have changed.
 type Notification struct {
 	// Run is the id of a run of which an attempt was cancelled. Token and Attempt are those of the attempt:
 	// nothing else is to be cut off, above all not the attempt after it.
@@ -270,6 +270,8 @@ type Notification struct {
 	Adopt bool
 	// JobID is a job of which the definition or the next fires changed.
 	JobID int64
-	// App is an app of which the switch or a calendar changed, or many jobs did.
+	// App is an app of which the switch, the weight or a calendar changed.
 	App string
+	// Nodes tells that a node joined, left or was marked dead, or that its state was set.
+	Nodes bool
 }

@@ -80,6 +80,7 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		if !found {
 			return dispatcher.ErrPrecondition
 		}
+		t.notify(dispatcher.Notification{App: app.Name})
 		if before.enabled != app.Enabled {
 			action := map[bool]string{true: "enable", false: "disable"}[app.Enabled]
 			if err := t.audit(ctx, action, app.Name, "app "+app.Name, stored.Revision); err != nil {

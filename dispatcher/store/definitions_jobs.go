@@ -231,6 +231,7 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 		if stored, err = asStored(applied); err != nil {
 			return err
 		}
+		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(job.App, job.Name)})
 		return t.audit(ctx, "put", job.App, "job "+job.Name, applied.Revision)
 	})
 	return stored, created, err
@@ -370,5 +371,6 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 	if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
 		return err
 	}
+	t.notify(dispatcher.Notification{JobID: id})
 	return t.audit(ctx, action, job.App, "job "+job.Name, job.Revision)
 }

@@ -49,6 +49,7 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
 			return err
 		}
+		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(app, name)})
 		return t.audit(ctx, string(cause), app, subject, job.Revision)
 	})
 	return stored, err

@@ -150,5 +150,5 @@ func (s *store) endRuns(ctx context.Context, find, end statement, now time.Time)
 	if err != nil || len(ended) == 0 {
 		return 0, err
 	}
-	return len(ended), s.announce(ctx) // fixed delays go on from here
+	return len(ended), s.announce(ctx, dispatcher.Notification{Adopt: true}) // fixed delays go on from here
 }

@@ -150,7 +150,7 @@ func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 		return fmt.Errorf("release %d runs: %w", len(runs), err)
 	}
 	// Other nodes may adopt them now.
-	return s.announce(ctx)
+	return s.announce(ctx, dispatcher.Notification{Adopt: true})
 }
 
 // A fire that is caught up by itself has a run of kind schedule, and else there is one of kind

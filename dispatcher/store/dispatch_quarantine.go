@@ -16,7 +16,6 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 		if _, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason)); err != nil {
 			return err
 		}
-		t.notify("")
 		return t.writeError(ctx, triggerID)
 	})
 }

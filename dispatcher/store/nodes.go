@@ -104,7 +104,7 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
 		_, err = t.ExecContext(ctx, nodeFields.insert("nodes"), nodeFields.values(&row)...)
-		t.notify("")
+		t.notify(dispatcher.Notification{Nodes: true})
 		return err
 	})
 	if err == nil {
@@ -171,7 +171,7 @@ func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
 	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
 		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0 WHERE id = $1`, id)
-		t.notify("")
+		t.notify(dispatcher.Notification{Nodes: true})
 		return err
 	})
 }
@@ -212,7 +212,7 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 			}
 		}
 		if dead = int(affected); dead > 0 {
-			t.notify("")
+			t.notify(dispatcher.Notification{Nodes: true})
 		}
 		return nil
 	})
@@ -253,6 +253,7 @@ func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state di
 			}
 			return fmt.Errorf("node %s is dead: %w", id, dispatcher.ErrConflict)
 		}
+		t.notify(dispatcher.Notification{Nodes: true})
 		return t.audit(ctx, string(state), "", "node "+id.String(), 0)
 	})
 	return node, err

@@ -151,6 +151,7 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 	done.Moved, err = s.writeRescheduled(ctx, page.triggers, now, func(ctx context.Context, t *tx, won []int64) error {
 		for _, id := range won {
 			one := page.triggers[id]
+			t.notify(dispatcher.Notification{JobID: dispatcher.JobID(one.app, one.job)})
 			if err := t.audit(ctx, "zones", one.app, "job "+one.job+" trigger "+one.name, one.revision); err != nil {
 				return err
 			}

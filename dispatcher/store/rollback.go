@@ -66,7 +66,7 @@ func (s *store) DeclareRollback(ctx context.Context, reason string, change dispa
 		if err := declareRollback(ctx, t.execute, t.now, reason, change.Actor); err != nil {
 			return err
 		}
-		t.notify("")
+		t.notify(dispatcher.Notification{Nodes: true})
 		r, _, err := unsettled(ctx, t)
 		done = r.Rollback
 		return err
@@ -118,7 +118,7 @@ func (t *tx) settleRollback(ctx context.Context) error {
 			return fmt.Errorf("settle the rollback: %w", err)
 		}
 	}
-	t.notify("")
+	t.notify(dispatcher.Notification{Nodes: true})
 	return nil
 }
 

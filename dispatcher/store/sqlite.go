@@ -231,7 +231,7 @@ func (s *sqlite) fixNow(ctx context.Context, tx *sql.Tx, hot statement, args []a
 	return args, nil
 }
 
-func (s *sqlite) sendNotification(context.Context, *sql.Tx, dispatcher.Notification) error {
+func (s *sqlite) sendNotifications(context.Context, *sql.Tx, []dispatcher.Notification) error {
 	return nil
 }
 

@@ -126,8 +126,8 @@ type flavor interface {
 	// run runs a hot statement and calls scan for each row of its result; scan may be nil if
 	// there is none. It returns the number of rows that the last part affected.
 	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
-	// sendNotification notifies all nodes, at the latest when tx has been committed.
-	sendNotification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error
+	// sendNotifications notifies all nodes, at the latest when tx has been committed.
+	sendNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error
 	// committed is called when a transaction with notifications has been committed.
 	committed(notifications []dispatcher.Notification)
 	// listen is Store.Listen.
