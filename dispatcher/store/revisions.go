@@ -187,19 +187,3 @@ func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 		return c, err
 	}, list, dispatcher.AppID(app), revision)
 }
-
-// Fires returns the scheduled runs of a job between two instants.
-func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
-	// A run is in one of two indexes; see Runs.
-	// $1 job, $2 from, $3 to, $4 limit, $5 kind
-	const of = `(SELECT r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2
-		AND r.scheduled_at <= $3 AND r.kind = $5 AND `
-	const list = `SELECT scheduled_at, trigger_id FROM (SELECT * FROM ` + of + `NOT r.live ORDER BY r.scheduled_at LIMIT $4) AS e
-		UNION ALL SELECT * FROM ` + of + `r.live AND r.node IN (` + holders + `) ORDER BY r.scheduled_at LIMIT $4) AS l) AS u
-		ORDER BY scheduled_at, trigger_id LIMIT $4`
-	return collect(ctx, s.read, func(row scanner) (dispatcher.RunKey, error) {
-		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
-		err := row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID)
-		return key, err
-	}, list, dispatcher.JobID(app, job), from.UnixMilli(), to.UnixMilli(), limit, dispatcher.KindSchedule.Code())
-}
