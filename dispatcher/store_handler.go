@@ -7,16 +7,15 @@ import (
 
 // RolledUp is what one call of RollUp looked at.
 type RolledUp struct {
-	Changed int   // states that were written
-	Last    int64 // the id of the last job
-	More    bool  // there are jobs after it
+	Changed int  // states that were written
+	More    bool // the next call goes on with other jobs; without it, all had their turn
 }
 
 // States are the states of jobs, as people see them.
 type States interface {
-	// RollUp computes the states of at most limit jobs after an id, in the order of ids, and writes
-	// those that changed. The handler calls it under LockStates.
-	RollUp(ctx context.Context, after int64, limit int) (RolledUp, error)
+	// RollUp computes the states of at most limit jobs, and writes those that changed. The handler calls it
+	// under LockStates, in whose row the database keeps where the next call goes on, whichever node makes it.
+	RollUp(ctx context.Context, limit int) (RolledUp, error)
 }
 
 // Rescheduled is what one call of RescheduleForZones looked at.

@@ -187,10 +187,12 @@ const (
 	// until then; from now on it ages.
 	clampHeartbeats = ` UPDATE nodes AS o SET heartbeat_at = b.now FROM b WHERE o.heartbeat_at > b.now + $2 AND o.state <> 'dead'`
 
-	// A node that holds live runs stays, for they are found by it. 100 at a time keep the
+	// A node that holds claims or live runs stays, for they are found by it. 100 at a time keep the
 	// transaction short.
 	purgeNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
-		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id) ORDER BY o.heartbeat_at LIMIT 100)`
+		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE c.node = o.id)
+			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND r.state <> 'retrying')
+		ORDER BY o.heartbeat_at LIMIT 100)`
 
 	markDeadNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id
 		WHERE me.state <> 'dead' AND me.heartbeat_at = b.heartbeat AND (b.now - me.heartbeat_at) * 2 < $2
