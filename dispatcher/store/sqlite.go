@@ -244,9 +244,9 @@ func (s *sqlite) listen(ctx context.Context, notification func(dispatcher.Notifi
 
 func (s *sqlite) limitLockWait(context.Context, *sql.Tx) error { return nil }
 
-func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, bool, error) {
-	return 0, true, nil
-}
+func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, error) { return 0, nil }
+
+func (s *sqlite) unpartitioned() string { return "runs" }
 
 // transient is false: the lock that would be busy is this process's own, and it waits for it.
 func (s *sqlite) transient(error) bool { return false }

@@ -134,9 +134,11 @@ type flavor interface {
 	listen(ctx context.Context, notification func(dispatcher.Notification)) error
 	// limitLockWait makes a transaction of the clean-up wait for locks only a moment.
 	limitLockWait(ctx context.Context, tx *sql.Tx) error
-	// rotatePartitions makes partitions for the days about now and drops those before horizon. done is
-	// false if some of these are to be dropped by a later call. Both are Unix milliseconds.
-	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
+	// rotatePartitions makes partitions for the days about now and drops those that expired before horizon, with all
+	// that has ended in them. Both are Unix milliseconds.
+	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error)
+	// unpartitioned is the table of the runs that rotatePartitions does not drop.
+	unpartitioned() string
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one node can use the database.
