@@ -36,6 +36,15 @@ type Zones interface {
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (Rescheduled, error)
 }
 
+// Switches let triggers follow what holds very many of them at once: whether their app is enabled, and whether
+// a live node has the labels that their job requires. An app that is disabled claims nothing from then on,
+// whether its triggers have followed or not; until they have, they only cost a poll something.
+type Switches interface {
+	// FollowSwitches lets the triggers of each app and set of labels that was switched follow, at most limit of
+	// each, and returns how many followed and whether there are more. The handler calls it under LockSwitches.
+	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
+}
+
 // Forecast says how much is to come.
 type Forecast interface {
 	// Upcoming returns how many triggers of the enabled apps among apps, empty: all, are due at or before

@@ -39,6 +39,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 	}{
 		{"mark dead nodes", e.markDeadNodes},
 		{"skip after a rollback", e.handleRollback},
+		{"follow switches", e.followSwitches},
 		{"reschedule for time zones", e.rescheduleForZones},
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaim},

@@ -107,10 +107,11 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		t.notify(dispatcher.Notification{Nodes: true})
 		return err
 	})
-	if err == nil {
-		s.rollbacks.registered(node.ID, registration)
+	if err != nil {
+		return err
 	}
-	return err
+	s.rollbacks.registered(node.ID, registration)
+	return s.noteServed(ctx)
 }
 
 // renewHeartbeat renews the row of a node.
@@ -168,12 +169,16 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 
 // Deregister takes a node out of the fleet.
 func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
-	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
 		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0 WHERE id = $1`, id)
 		t.notify(dispatcher.Notification{Nodes: true})
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return s.noteServed(ctx)
 }
 
 // purgeNodeAfter is how long a dead node is listed after its last heartbeat.
@@ -218,7 +223,10 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 		}
 		return nil
 	})
-	return dead, err
+	if err != nil || dead == 0 {
+		return dead, err
+	}
+	return dead, s.noteServed(ctx)
 }
 
 // Nodes returns all nodes, dead ones too until they are purged.

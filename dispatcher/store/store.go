@@ -119,6 +119,9 @@ type flavor interface {
 	batch(columns ...any) []any
 	// lock is the clause that locks selected rows until the transaction ends.
 	lock() string
+	// shareLock is the clause that keeps selected rows as they are until the transaction ends, and lets others
+	// do the same.
+	shareLock() string
 	// clock reads the database's clock.
 	clock(ctx context.Context, q querier) (time.Time, error)
 	// statements returns the hot statements.

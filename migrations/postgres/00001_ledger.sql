@@ -33,6 +33,7 @@ CREATE TABLE apps (
   updated_at        BIGINT  NOT NULL,
   deleted_at        BIGINT
 );
+CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
 
 CREATE TABLE jobs (
   id            BIGINT  NOT NULL PRIMARY KEY,
@@ -148,8 +149,11 @@ CREATE INDEX trigger_clock_delayed ON trigger_clock (id) WHERE delayed AND next_
 -- The sets of labels that jobs require, and whether a live node has them.
 CREATE TABLE label_sets (
   node_labels TEXT    NOT NULL PRIMARY KEY,
-  served      BOOLEAN NOT NULL
+  served      BOOLEAN NOT NULL,
+  switched_to BIGINT                -- as in apps: the clocks up to this trigger id follow served; NULL: all do
 );
+CREATE INDEX label_sets_served ON label_sets (node_labels) WHERE served;
+CREATE INDEX label_sets_switched ON label_sets (node_labels) WHERE switched_to IS NOT NULL;
 
 -- HOT. One row per claim: the fires that a node has won by one statement, in their first attempt. The row goes
 -- when the last of them has entered runs or live_runs. What a claim holds is what its arrays list, without what is

@@ -30,6 +30,7 @@ CREATE TABLE apps (
   updated_at INTEGER NOT NULL,
   deleted_at INTEGER
 ) STRICT;
+CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
 
 CREATE TABLE jobs (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -132,8 +133,11 @@ CREATE INDEX trigger_clock_delayed ON trigger_clock (id) WHERE delayed AND next_
 
 CREATE TABLE label_sets (
   node_labels TEXT NOT NULL PRIMARY KEY,
-  served INTEGER NOT NULL
+  served INTEGER NOT NULL,
+  switched_to INTEGER
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX label_sets_served ON label_sets (node_labels) WHERE served;
+CREATE INDEX label_sets_switched ON label_sets (node_labels) WHERE switched_to IS NOT NULL;
 
 CREATE TABLE claims (
   token INTEGER NOT NULL PRIMARY KEY,
