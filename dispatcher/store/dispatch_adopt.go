@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -109,13 +108,6 @@ func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher
 		served = append(served, "")
 	}
 	return names, served, nil
-}
-
-// servedLabels returns those sets of labels that jobs require and a node with these labels has.
-func (s *store) servedLabels(ctx context.Context, have dispatcher.Labels) ([]string, error) {
-	const required = `SELECT DISTINCT node_labels FROM jobs WHERE node_labels <> ''`
-	all, err := collect(ctx, s.read, scanText, required)
-	return slices.DeleteFunc(all, func(labels string) bool { return !have.Have(dispatcher.ParseLabels(labels)) }), err
 }
 
 const failLostRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, class = 'other',

@@ -160,7 +160,7 @@ func (p *postgres) statements() statements {
 	claim := p.rows(3, 5, claimExtra, advanceColumns...) + chosen(advance+` RETURNING `+claimedRow)
 	all.claim = write(claim + insertNewRuns)
 	all.claim.orElse = claim + insertRuns
-	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advance+` RETURNING `+settledRow) +
+	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advanceSettled+` RETURNING `+settledRow) +
 		`, m AS (` + insertDecisions + `)` + insertRuns)
 	// What another node is adopting is passed over.
 	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)+` FOR UPDATE OF r SKIP LOCKED`) +

@@ -123,7 +123,7 @@ func (s *sqlite) clock(context.Context, querier) (time.Time, error) {
 func (s *sqlite) statements() statements {
 	all := common(s)
 	claim, settle := s.rows(3, 5, claimExtra, advanceColumns...), s.rows(3, 5, settleExtra, settleColumns...)
-	const matching = ` FROM b JOIN triggers AS t ON` + advanceMatches
+	const matching = ` FROM b JOIN trigger_clock AS t ON` + advanceMatches
 	all.claim = writeAt(3,
 		claim+chosen(`SELECT `+claimedRow+matching)+insertRuns,
 		claim+` `+advance,
@@ -131,7 +131,7 @@ func (s *sqlite) statements() statements {
 	all.settle = writeAt(3,
 		settle+chosen(`SELECT `+settledRow+matching)+insertDecisions,
 		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
-		settle+` `+advance,
+		settle+` `+advanceSettled,
 	)
 	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable(""))
 	all.adoptable = read(adopt + adoptableSpan)
