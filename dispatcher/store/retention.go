@@ -158,7 +158,6 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		{"remove triggers", func() error { return t.repeat(ctx, t.size, outdated, t.removeTriggers) }},
 		{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, outdated, t.removeDeleted) }},
 		{"delete completed jobs", func() error { return t.removeExpired(ctx, present) }},
-		{"remove sets of labels", func() error { return t.repeat(ctx, t.size, 0, t.removeLabels) }},
 	} {
 		if ctx.Err() != nil {
 			break

@@ -147,13 +147,3 @@ func (t *purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) 
 		t.batch(triggers)...)
 	return err
 }
-
-// removeLabels removes the sets of labels that no job requires any more.
-func (t *purge) removeLabels(ctx context.Context, tx *sql.Tx, _ int64, size int) (removed int, err error) {
-	// $1 limit
-	const unused = `DELETE FROM label_sets WHERE node_labels IN (SELECT s.node_labels FROM label_sets AS s
-		WHERE NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.node_labels = s.node_labels AND j.node_labels <> '')
-			AND NOT EXISTS (SELECT 1 FROM triggers AS t WHERE t.node_labels = s.node_labels AND t.node_labels <> '') LIMIT $1)`
-	n, err := affect(ctx, tx, unused, size)
-	return int(n), err
-}
