@@ -21,10 +21,10 @@ func Missing(ctx context.Context, s dispatcher.Store, conn *pgx.Conn) (string, e
 	return s.(*store).rollbacks.lost(ctx, conn)
 }
 
-// ExplainDue returns the plan of the window poll.
-func ExplainDue(ctx context.Context, s dispatcher.Store, args ...any) (string, error) {
+// ExplainDue returns the plan of a read of due triggers.
+func ExplainDue(ctx context.Context, s dispatcher.Store, query dispatcher.DueQuery) (string, error) {
 	own := s.(*store)
-	return own.explain(ctx, own.hot.due.parts[0], append(args, own.batch([]string{})...))
+	return own.explain(ctx, own.hot.due.of(query).parts[0], own.dueArgs(query))
 }
 
 // ExplainEnded returns the plan of the search for fixed delays that are to be armed.
@@ -149,7 +149,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	all := f.statements()
 	node, token, many, zero := int64(1), int64(1), int64(500), int64(0)
 	days := []any{day(at), day(at) + dayMillis}
-	window := []any{at, at, int64(-1), zero, many, zero}
+	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}
 	claim := []any{node, token, at, zero}
 	adopt := slices.Concat(days, []any{node, token, at, many, zero})
 	ends := slices.Concat(days, []any{at, many})
@@ -160,8 +160,10 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 		}
 		shown[name] = HotStatement{Parts: hot.parts, OrElse: hot.orElse, Args: args}
 	}
-	add("due", all.due, window, nameColumns...)
-	add("overdue", all.overdue, window, nameColumns...)
+	add("due", all.due.window, window, dueLists...)
+	add("due_of_jobs", all.due.ofJobs, window, dueOfJobs...)
+	add("overdue", all.due.overdue, window, dueLists...)
+	add("triggers", all.triggers, nil, idColumns...)
 	add("claim", all.claim, claim, advanceColumns...)
 	add("settle", all.settle, claim, settleColumns...)
 	add("held", all.held, []any{node, token})
