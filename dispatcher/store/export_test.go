@@ -59,6 +59,34 @@ func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) 
 	return s.(*store).explain(ctx, runQuery(oneRun(s.(*store).flavor)), []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
 
+// ExplainRunsOfApp returns the plan of a look at the runs of an app between two instants.
+func ExplainRunsOfApp(ctx context.Context, s dispatcher.Store, app string, from, to time.Time) (string, error) {
+	own := s.(*store)
+	var w conditions
+	w.add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
+	query, args := own.jobsQuery(w, []int64{dispatcher.JobID(app, "job")}, dispatcher.AppID(app), 100)
+	return own.explain(ctx, query, args)
+}
+
+// ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.
+func ExplainRemoveJobs(ctx context.Context, s dispatcher.Store) (string, error) {
+	own := s.(*store)
+	triggers := own.rows(0, 1, "", idColumns...) + removeTriggersOf
+	if own.single() {
+		return own.explain(ctx, triggers, own.batch([]int64{1, 2, 3}))
+	}
+	tx, err := own.write.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	defer tx.Rollback()
+	if err := own.limitLockWait(ctx, tx); err != nil {
+		return "", err
+	}
+	lines, err := collect(ctx, tx, scanText, "EXPLAIN "+triggers, own.batch([]int64{1, 2, 3})...)
+	return strings.Join(lines, "\n"), err
+}
+
 // ExplainRecord returns the plan of recording.
 func ExplainRecord(ctx context.Context, s dispatcher.Store, records []dispatcher.Record) (string, error) {
 	own := s.(*store)

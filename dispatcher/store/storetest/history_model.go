@@ -16,10 +16,10 @@ import (
 type life struct {
 	*fixture
 	token *dispatcher.Token // of the latest claim: each has its own
-	r    *rapid.T
-	now  time.Time
-	job  dispatcher.Job
-	gone bool
+	r     *rapid.T
+	now   time.Time
+	job   dispatcher.Job
+	gone  bool
 }
 
 // testVerifyModel lets time pass, fires, misfires and changes of the definition follow each other
