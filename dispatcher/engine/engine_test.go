@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -306,12 +307,12 @@ func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 		t.Fatal("poll did not plan the fire")
 	}
 	// A node that is preferred for the trigger joins after this one has planned the fire.
-	trigger, own := dispatcher.TriggerID("app", "moving", "only"), r.fleet.id()
-	other := dispatcher.NodeID(1)
-	for mix(uint64(trigger), uint64(other)) <= mix(uint64(trigger), uint64(own)) {
-		other++
+	own := r.fleet.id()
+	for other := dispatcher.NodeID(1); r.fleet.prefers(dispatcher.DueTrigger{ID: dispatcher.TriggerID("app", "moving", "only")}); {
+		live := []dispatcher.Node{{ID: own}, {ID: other}}
+		r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
+		other = math.MaxInt64
 	}
-	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: []dispatcher.Node{{ID: other}, {ID: own}}}, time.Now())
 	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
 		t.Fatalf("%d fires were tried, want the planned one", n)
 	}
