@@ -93,6 +93,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 	maps.Copy(tests, slotTests())
 	maps.Copy(tests, fleetTests())
 	maps.Copy(tests, switchTests())
+	maps.Copy(tests, dueTests())
 	maps.Copy(tests, historyTests())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -298,7 +298,7 @@ func testLabelsOfNodes(t *testing.T, f *fixture) {
 	check("another has both", "", "gpu=yes", "gpu=yes,zone=eu", "zone=eu")
 	f.wantSets("another has both", "gpu=yes", "gpu=yes,zone=eu", "zone=eu")
 	put("gpu", eu)
-	put("one more", both)
+	put("more", both)
 	check("two jobs changed", "", "gpu=yes,zone=eu", "gpu=yes,zone=eu", "zone=eu", "zone=eu")
 	f.must(f.SetNodeState(ctx, nodeC, dispatcher.NodePaused, at(t0)))
 	check("the node with both is paused", "", "gpu=yes,zone=eu", "gpu=yes,zone=eu", "zone=eu", "zone=eu")
