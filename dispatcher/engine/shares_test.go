@@ -195,11 +195,9 @@ func TestNoTriggerIsNobodysWhileNodesComeAndGo(t *testing.T) {
 		d := viewsOf(before)
 		after := slices.Clone(before)
 		if len(before) == 1 || rapid.Bool().Draw(t, "a node comes") {
-			after = append(after, dispatcher.Node{ID: dispatcher.NodeID(rapid.Int64Range(1, math.MaxInt64).
-				Filter(func(id int64) bool {
-					return !slices.ContainsFunc(before, func(n dispatcher.Node) bool { return int64(n.ID) == id })
-				}).
-				Draw(t, "new"))})
+			one := drawNodes(t)[0]
+			one.ID = dispatcher.NodeID(hashed(rapid.Int64Range(1_000_001, 2_000_000).Draw(t, "new")))
+			after = append(after, one)
 		} else {
 			after = append(after[:0:0], before[1:]...)
 		}
@@ -221,20 +219,40 @@ func TestNoTriggerIsNobodysWhileNodesComeAndGo(t *testing.T) {
 			}
 		}
 		trigger := drawTrigger(t)
-		able, firing, gone := 0, 0, 0
-		for _, node := range after {
-			if node.Serves(trigger.AppID, trigger.NodeLabels) {
-				able++
-				if fleets[node.ID].fires(trigger) {
-					firing++
+		for n := range int64(100) {
+			trigger.ID = hashed(n)
+			able, firing := 0, 0
+			for _, node := range after {
+				if node.Serves(trigger.AppID, trigger.NodeLabels) {
+					able++
+					if fleets[node.ID].fires(trigger) {
+						firing++
+					}
 				}
 			}
+			// What was the node's that left is nobody's until the others have heard: they sweep it.
+			left := len(after) < len(before) && before[0].Serves(trigger.AppID, trigger.NodeLabels) && d.fleets[0].prefers(trigger)
+			if able > 0 && firing == 0 && !left {
+				t.Fatalf("nobody fires %+v: before %+v, after %+v", trigger, before, after)
+			}
 		}
-		if len(after) < len(before) && before[0].Serves(trigger.AppID, trigger.NodeLabels) && d.fleets[0].prefers(trigger) {
-			gone = 1 // it was the node's that left: those that have not heard so do not know whose it is
+	})
+}
+
+func TestPartsOfTheIdsTouch(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 10_000).Draw(t, "parts")
+		i := rapid.IntRange(0, n-1).Draw(t, "part")
+		from := startOf(i, n)
+		if got := partOf(from, n); got != i {
+			t.Errorf("part %d of %d begins at %d, which is in part %d", i, n, from, got)
 		}
-		if able > 0 && firing+gone == 0 {
-			t.Fatalf("nobody fires %+v: before %+v, after %+v", trigger, before, after)
+		if i > 0 && partOf(from-1, n) != i-1 {
+			t.Errorf("before part %d of %d, which begins at %d, is part %d", i, n, from, partOf(from-1, n))
+		}
+		if partOf(math.MaxInt64, n) != n-1 || startOf(n, n) != 0 {
+			t.Errorf("the greatest id is in part %d of %d, and no part follows that", partOf(math.MaxInt64, n), n)
 		}
 	})
 }
