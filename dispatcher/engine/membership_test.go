@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,81 @@ func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 		time.Sleep(time.Second)
 		if f.leased() || f.active() {
 			t.Error("the lease lasts 59 s after the heartbeat was sent, want it ended a second before death")
+		}
+	})
+}
+
+// While a machine is suspended its monotonic clock stands still, and nothing runs that could notice.
+func TestSuspendedMachineTrustsNoLeaseOnWaking(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(time.Minute, 25*time.Second, 5*time.Second)
+		f.joined(1, dispatcher.NodeActive, time.Now())
+		for range 3 {
+			time.Sleep(5 * time.Second)
+			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, time.Now())
+		}
+		if _, may := f.mayMarkDead(); !may || !f.leased() || !f.active() {
+			t.Fatalf("before: may mark others dead %v, leased %v, active %v; want all", may, f.leased(), f.active())
+		}
+		const suspended = 10 * time.Minute // the wall clock has gone on
+		f.leaseFrom.wall, f.lastHeartbeat.wall = f.leaseFrom.wall.Add(-suspended), f.lastHeartbeat.wall.Add(-suspended)
+		if _, may := f.mayMarkDead(); may || f.leased() || f.active() || f.reachable(5*time.Second) {
+			t.Errorf("after ten minutes: may mark others dead %v, leased %v, active %v, reachable %v; want none",
+				may, f.leased(), f.active(), f.reachable(5*time.Second))
+		}
+		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, time.Now())
+		if _, may := f.mayMarkDead(); may || !f.leased() {
+			t.Errorf("after a heartbeat: may mark others dead %v, leased %v; want the lease alone", may, f.leased())
+		}
+	})
+}
+
+func TestLeaseEndsThoughTheWallClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(time.Minute, 25*time.Second, 5*time.Second)
+		f.joined(1, dispatcher.NodeActive, time.Now())
+		f.leaseFrom.wall = f.leaseFrom.wall.Add(time.Hour)
+		time.Sleep(59*time.Second - 1)
+		if !f.leased() {
+			t.Error("the lease ended early")
+		}
+		time.Sleep(1)
+		if f.leased() {
+			t.Error("the lease lasts until the wall clock has caught up")
+		}
+	})
+}
+
+func TestLockEndsWhenAMachineWakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var suspended atomic.Int64
+		now := func() reading {
+			return reading{time.Now(), time.Now().Round(0).Add(time.Duration(suspended.Load()))}
+		}
+		var ended atomic.Bool
+		stop := whenPassed(now(), time.Minute, now, func() { ended.Store(true) })
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if ended.Load() {
+			t.Fatal("the lock ended after half of its time")
+		}
+		suspended.Store(int64(time.Hour))
+		time.Sleep(clockInterval)
+		synctest.Wait()
+		if !ended.Load() {
+			t.Error("the lock goes on a second after the machine woke, by its monotonic clock")
+		}
+		stop()
+		ended.Store(false)
+		stop = whenPassed(now(), time.Minute, now, func() { ended.Store(true) })
+		stop()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if ended.Load() {
+			t.Error("it ended although it was stopped")
 		}
 	})
 }
