@@ -6,6 +6,7 @@ package storetest
 import (
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +121,15 @@ const (
 type fixture struct {
 	*testing.T
 	dispatcher.Store
+	drawn atomic.Int64
+}
+
+// token returns a token for one claim: token1 first, and then others than token1 and token2.
+func (f *fixture) token() dispatcher.Token {
+	if n := f.drawn.Add(1); n > 1 {
+		return 1000 + dispatcher.Token(n)
+	}
+	return token1
 }
 
 func newFixture(t *testing.T, s dispatcher.Store) *fixture {
@@ -250,7 +260,7 @@ func (f *fixture) nextAdvance() dispatcher.Advance {
 	return f.advance(due[0])
 }
 
-// claim claims for nodeA under token1, exactly at the latest of the instants.
+// claim claims for nodeA, exactly at the latest of the instants.
 func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
 	f.Helper()
 	now := t0
@@ -259,7 +269,7 @@ func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
 			now = a.Next
 		}
 	}
-	held, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: advances, Now: now})
+	held, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Advances: advances, Now: now})
 	f.must(err)
 	return held
 }
