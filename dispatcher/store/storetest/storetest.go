@@ -86,7 +86,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"a longer retention does not bring history back":                  testRetentionChanges,
 		"retention keeps live retries":                                    testRetentionOfRetries,
 		"retention removes old misfires":                                  testRetentionOfMisfires,
-		"retention keeps runs that fixed delays wait for":                 testRetentionOfDelays,
+		"fixed delays outlive the runs that they count from":              testRetentionOfDelays,
 		"completed jobs are deleted when their time is over":              testDeleteAfterCompletion,
 	}
 	maps.Copy(tests, retryTests())
