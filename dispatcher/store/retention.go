@@ -134,13 +134,14 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	longest, err := t.longest(ctx, apps)
 	if err != nil {
-		return err
+		longest = apps[0].kept // too long is harmless
+		errs = append(errs, err)
 	}
 	before := day(present - longest)
 	audited := min(before, day(present-dispatcher.AuditLogKept.Milliseconds()))
-	var errs []error
 	for _, step := range []struct {
 		name string
 		do   func() error
