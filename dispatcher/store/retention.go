@@ -79,7 +79,11 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 
 // Purge removes what is older than its retention, a bounded part of it at a time.
 func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
-	c, err := s.cleaner(ctx, node, now)
+	err := s.unfoldForgotten(ctx, now)
+	var c *cleaner
+	if err == nil {
+		c, err = s.cleaner(ctx, node, now)
+	}
 	if err != nil {
 		return dispatcher.Purged{}, fmt.Errorf("purge history: %w", err)
 	}
