@@ -92,7 +92,6 @@ func (s *slots) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			s.releaseLast(context.WithoutCancel(ctx))
 			return
 		case <-s.wake:
 		}
@@ -115,7 +114,7 @@ func (s *slots) takeOver() []dispatcher.HeldRun {
 	return over
 }
 
-// releaseLast tries once to give back the slots of what was recorded at the end.
+// releaseLast tries once to give back the slots of what was recorded last.
 func (s *slots) releaseLast(ctx context.Context) {
 	over := s.takeOver()
 	if len(over) == 0 {
