@@ -71,6 +71,7 @@ type outcomes struct {
 	recorder *recorder
 	delays   *delays
 	retries  *retries
+	gone     goneTargets
 }
 
 // signals wake the loops.
@@ -109,7 +110,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
 	e.timeline = newTimeline(e.pool.IsSlow)
 	e.timeline.refill = e.wakePoll
-	e.outcomes = outcomes{delays: newDelays(), retries: newRetries()}
+	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()}}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
 	return e
@@ -144,7 +145,7 @@ func (e *Engine) Run(ctx context.Context) {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run} {
+	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run, e.goneLoop} {
 		recording.Go(func() { loop(life) })
 	}
 	if e.opts.Metrics != nil { // years of virtual time have many seconds

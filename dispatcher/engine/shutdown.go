@@ -43,6 +43,7 @@ func (e *Engine) drain(ctx context.Context, begun time.Time, stopHeartbeats func
 	handingBack.Go(func() { e.handBack(asking, notBegun) }) // storing outcomes must not wait for it
 	recorded := e.recorder.drain(patience)
 	handingBack.Go(func() { e.slots.releaseLast(asking) })
+	handingBack.Go(func() { e.disableGone(asking) })
 	handingBack.Wait()
 	stopHeartbeats()
 	e.logIf(ctx, "leave the fleet", e.store.Deregister(leaving, id))
