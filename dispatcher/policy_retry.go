@@ -148,7 +148,8 @@ type Retries interface {
 	// GiveUp ends the retrying runs that are past their time, with the outcome of their latest
 	// attempt, and returns how many.
 	GiveUp(ctx context.Context, now time.Time) (int, error)
-	// Disable puts the trigger of a run into state error with a reason, if it is waiting, and adds
-	// an entry to the audit log. A resume or any change of the job lifts it.
-	Disable(ctx context.Context, run RunKey, reason string, now time.Time) error
+	// Disable puts the trigger of a run into state error with a reason, and adds an entry to the audit log. It does so
+	// if the run ended with the outcome of that record, if the trigger is waiting, and if the job has not been changed
+	// since the run was claimed, adopted or retried. A resume or any change of the job lifts it.
+	Disable(ctx context.Context, ended Record, reason string, now time.Time) (done bool, err error)
 }

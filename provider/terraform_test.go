@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // TestMain removes the directory that tests share.
@@ -70,10 +72,10 @@ var terraform = sync.OnceValues(func() (string, error) {
 func needTerraform(t *testing.T) string {
 	t.Helper()
 	client, err := terraform()
-	switch {
-	case errors.Is(err, errNoTerraform) && os.Getenv("CI") != "true":
-		t.Skip("SKIPPED:", err)
-	case err != nil:
+	if errors.Is(err, errNoTerraform) {
+		need.Missing(t, err.Error())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return client

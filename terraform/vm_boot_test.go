@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // The packages of the runs have the checksums of these contents; apt-get is a stub.
@@ -197,27 +199,14 @@ func anyClient(t *testing.T) client {
 			return c
 		}
 	}
-	missing(t, "terraform or tofu")
+	need.Missing(t, "neither terraform nor tofu is installed; tools/opentofu.sh builds tofu")
 	return client{}
 }
 
 // needsSandbox skips a test where it cannot run; under CI=true that is a failure.
 func needsSandbox(t *testing.T) {
 	t.Helper()
-	for _, program := range []string{"bwrap", "jq"} {
-		if _, err := exec.LookPath(program); err != nil {
-			missing(t, program)
-		}
-	}
-	if os.Getuid() != 0 {
-		missing(t, "root")
-	}
-}
-
-func missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("there is no %s; under CI=true that is a failure", what)
-	}
-	t.Skipf("SKIPPED: NO %s", strings.ToUpper(what))
+	need.Program(t, "bwrap", "bubblewrap")
+	need.Program(t, "jq", "jq")
+	need.Root(t, "give a sandbox the directories of a machine")
 }

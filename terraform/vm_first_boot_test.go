@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 const (
@@ -244,9 +246,7 @@ func (h host) remove(t *testing.T, path string) {
 
 func TestCloudInitAcceptsUserData(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("cloud-init"); err != nil {
-		missing(t, "cloud-init")
-	}
+	need.Program(t, "cloud-init", "cloud-init")
 	eachClient(t, func(t *testing.T, c client) {
 		for dir, run := range map[string]string{"terraform/vm": "all_inputs", "examples/vm-single-sqlite": "single"} {
 			m, err := machineOf(c.state(t, dir, run))
@@ -267,9 +267,7 @@ func TestCloudInitAcceptsUserData(t *testing.T) {
 
 func TestScriptsOfMachinesPassShellcheck(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("shellcheck"); err != nil {
-		missing(t, "shellcheck")
-	}
+	need.Program(t, "shellcheck", "shellcheck")
 	scripts, err := filepath.Glob("vm/cloud-init/files/*")
 	if err != nil || !slices.Contains(scripts, "vm/cloud-init/files/boot") {
 		t.Fatal(scripts, err)

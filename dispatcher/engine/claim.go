@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
@@ -121,11 +122,6 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	return len(due)
 }
 
-// withoutCancel is for statements that win runs. A shutdown waits for their responses, within their own
-// deadlines: a statement that is cut off may still be committed after the node has looked at what it
-// won, and then its runs are lost with the node.
-func withoutCancel(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
-
 // advance returns the compare-and-swap of the trigger of e, without the next fire.
 func (e *entry) advance() dispatcher.Advance {
 	return dispatcher.Advance{
@@ -184,20 +180,16 @@ func (e *Engine) planNext(d entry, claimed dispatcher.Advance, now time.Time, wo
 func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token, cause error) []dispatcher.HeldRun {
 	e.log.WarnContext(ctx, "response of a claim was lost; reading which runs it won", "node", node.String(), "err", cause)
 	// A shutdown does not end it at once, because the runs that were won should be handed back.
-	asking := context.WithoutCancel(ctx)
-	for tries, pause := range pauses() {
-		turned(ctx)
-		if ctx.Err() != nil && tries >= 3 {
-			break // the node leaves without the runs, and other nodes adopt them
-		}
-		held, err := e.store.Held(asking, node, token)
-		if err == nil {
-			return held
-		}
-		e.logIf(ctx, "read claimed runs", err)
-		sleep(asking, pause)
-	}
-	return nil
+	asking := withoutCancel(ctx)
+	var held []dispatcher.HeldRun
+	_ = repeat(asking, func() (err error) {
+		held, err = e.store.Held(asking, node, token)
+		return err
+	}, func(f backoff.Failure) bool {
+		e.logIf(ctx, "read claimed runs", f.Err)
+		return ctx.Err() == nil || f.Tries < 3 // else the node leaves without the runs, and other nodes adopt them
+	})
+	return held
 }
 
 // tokens are the claim tokens whose runs may be on their way from the database to the pool: the claim

@@ -54,7 +54,7 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 	r.claimOnce(t.Context(), r.now)
 	<-begun
 	r.opts.Drain = 50 * time.Millisecond
-	r.drain(t.Context(), func() {})
+	r.drain(t.Context(), time.Now(), func() {})
 	runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("runs = %+v, %v; want two", runs, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
-	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -72,6 +72,7 @@ type outcomes struct {
 	recorder *recorder
 	delays   *delays
 	retries  *retries
+	gone     goneTargets
 }
 
 // signals wake the loops.
@@ -111,32 +112,32 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e.timeline = newTimeline(e.pool.IsSlow)
 	e.ahead = newAhead(e.wakePoll)
 	e.timeline.refill = e.ahead.wake
-	e.outcomes = outcomes{delays: newDelays(), retries: newRetries()}
+	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()}}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
 	return e
 }
 
 // Run dispatches until ctx ends, then drains. It waits while the database is unreachable, at
-// start-up and later.
+// start-up and later. It returns no later than Drain and Closing after ctx has ended, also if the database
+// does not respond.
 func (e *Engine) Run(ctx context.Context) {
-	for _, pause := range pauses() {
-		err := e.start(ctx)
-		if err == nil {
-			break
+	err := repeat(ctx, func() error { return e.start(ctx) }, func(f backoff.Failure) bool {
+		if ctx.Err() == nil {
+			e.logIf(ctx, "start", f.Err)
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		e.logIf(ctx, "start", err)
-		sleep(ctx, jittered(pause))
+		return ctx.Err() == nil
+	})
+	if err != nil {
+		return // ctx has ended
 	}
 	if e.opts.OnStarted != nil {
 		e.opts.OnStarted(e.fleet.id())
 	}
 	// Heartbeats and records must go on while attempts in flight finish.
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	ctx = withLife(ctx, life)
 	heartbeats, endHeartbeats := context.WithCancel(life)
 	defer endHeartbeats()
 	var claiming, beating, recording sync.WaitGroup
@@ -146,7 +147,7 @@ func (e *Engine) Run(ctx context.Context) {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run} {
+	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run, e.goneLoop} {
 		recording.Go(func() { loop(life) })
 	}
 	if e.opts.Metrics != nil { // years of virtual time have many seconds
@@ -155,15 +156,18 @@ func (e *Engine) Run(ctx context.Context) {
 	e.pool.Start(life)
 
 	<-ctx.Done()
+	begun := time.Now()
+	late := time.AfterFunc(e.opts.Drain+e.opts.Closing, func() { end(pool.ErrCutOff) })
+	defer late.Stop()
 	// First, and without asking the database: its failure may be the reason for the shutdown.
 	e.pool.Close()
 	claiming.Wait()
-	e.drain(life, func() {
+	e.drain(life, begun, func() {
 		// A heartbeat after the node has left would register it again.
 		endHeartbeats()
 		beating.Wait()
 	})
-	end()
+	end(nil)
 	recording.Wait()
 }
 
@@ -198,43 +202,6 @@ func (e *Engine) Ready() error {
 
 // Node returns the node's id, 0 before it is registered.
 func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
-
-// drain ends the node's work. It hands back the runs that were not begun and lets attempts in flight
-// finish until the drain time has passed. Then it cuts off the rest: those that were sent stay
-// unrecorded, because only the node that adopts them can say that their outcome is unknown, and those
-// that still wait for the database's permission to begin are handed back, too. It calls
-// stopHeartbeats before the node leaves.
-func (e *Engine) drain(ctx context.Context, stopHeartbeats func()) {
-	id, waiting := e.fleet.id(), e.pool.TakeNotAttempted()
-	failpoint.Hit(failpoint.InDrain)
-	announced := make(chan struct{})
-	go func() { // attempts in flight get their time, however long this takes
-		defer close(announced)
-		e.handBack(ctx, waiting)
-		_, err := e.store.SetNodeState(ctx, id, dispatcher.NodeDraining, dispatcher.Change{Actor: "system"})
-		e.logIf(ctx, "announce drain", err)
-	}()
-	cutOff, notBegun := e.pool.Drain(e.opts.Drain)
-	<-announced
-	var handingBack sync.WaitGroup
-	handingBack.Go(func() { e.handBack(ctx, notBegun) }) // storing outcomes must not wait for it
-	recorded := e.recorder.drain(recordPatience)
-	handingBack.Wait()
-	stopHeartbeats()
-	e.logIf(ctx, "leave the fleet", e.store.Deregister(ctx, id))
-	e.log.InfoContext(ctx, "drained", "node", id.String(),
-		"handed_back", len(waiting)+len(notBegun), "cut_off", cutOff, "recorded", recorded)
-}
-
-// handBack queues runs again that were not begun.
-func (e *Engine) handBack(ctx context.Context, runs []dispatcher.HeldRun) {
-	if len(runs) > 0 {
-		e.logIf(ctx, "hand back runs", e.store.Release(ctx, runs))
-	}
-}
-
-// recordPatience is how long a shutdown waits for the database to take the last outcomes.
-const recordPatience = 10 * time.Second
 
 func (e *Engine) logIf(ctx context.Context, step string, err error) {
 	if err != nil {

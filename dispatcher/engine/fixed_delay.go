@@ -15,12 +15,11 @@ import (
 type delays struct {
 	mu       sync.Mutex
 	expected map[int64]bool // triggers whose outcome is about to be recorded
-	ended    []int64
-	wake     chan struct{}
+	ended    *pile[int64]
 }
 
 func newDelays() *delays {
-	return &delays{expected: map[int64]bool{}, wake: make(chan struct{}, 1)}
+	return &delays{expected: map[int64]bool{}, ended: newPile[int64]()}
 }
 
 // expect notes that the outcome of a run of a fixed delay will be recorded.
@@ -40,19 +39,9 @@ func (d *delays) recorded(records []dispatcher.Record) {
 	for _, r := range records {
 		if d.expected[r.TriggerID] {
 			delete(d.expected, r.TriggerID)
-			d.ended = append(d.ended, r.TriggerID)
-			wake(d.wake)
+			d.ended.add(r.TriggerID)
 		}
 	}
-}
-
-// take returns the triggers whose runs were recorded since the last call.
-func (d *delays) take() []int64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	ended := d.ended
-	d.ended = nil
-	return ended
 }
 
 // delayLoop schedules the next fire of fixed delays as soon as their runs are recorded.
@@ -61,9 +50,9 @@ func (e *Engine) delayLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.delays.wake:
+		case <-e.delays.ended.wake:
 		}
-		if ended := e.delays.take(); len(ended) > 0 {
+		if ended := e.delays.ended.take(); len(ended) > 0 {
 			failpoint.Hit(failpoint.BeforeScheduleNext)
 			e.logIf(ctx, "schedule fixed delays", e.scheduleNext(ctx, ended, e.clock.now()))
 		}

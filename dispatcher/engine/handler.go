@@ -85,7 +85,7 @@ func (e *Engine) withLocks(ctx context.Context, names []string, do func(ctx cont
 		e.log.InfoContext(ctx, "lock expired; the next round goes on", "node", e.fleet.id().String(), "locks", len(locks))
 		return nil // another node may have them by now
 	}
-	return errors.Join(err, e.store.Unlock(context.WithoutCancel(ctx), locks))
+	return errors.Join(err, e.store.Unlock(withoutCancel(ctx), locks))
 }
 
 // withLock is withLocks for one lock.

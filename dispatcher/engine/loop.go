@@ -4,9 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"iter"
 	"log/slog"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
 // every calls step at once, then at each interval or wake, until ctx ends, but not more often than
@@ -48,38 +49,23 @@ const shortestPause = 20 * time.Millisecond
 // untilAnswered calls ask, which asks the database about count things, until it succeeds or ctx
 // ends, and reports whether it succeeded.
 func untilAnswered(ctx context.Context, log *slog.Logger, step string, count int, ask func() error) bool {
-	for _, pause := range pauses() {
-		if ctx.Err() != nil {
-			return false
-		}
-		turned(ctx)
-		err := ask()
-		if err == nil {
-			return true
-		}
-		log.ErrorContext(ctx, "step failed and is repeated", "step", step, "count", count, "err", err)
-		sleep(ctx, pause)
-	}
-	return false
+	return repeat(ctx, ask, func(f backoff.Failure) bool {
+		log.ErrorContext(ctx, "step failed and is repeated", "step", step, "count", count, "err", f.Err)
+		return true
+	}) == nil
 }
 
-// pauses yields, without end, how many tries have failed before and how long to wait if one more
-// does: 100 ms, then twice as long each time, up to 5 s.
-func pauses() iter.Seq2[int, time.Duration] {
-	return func(yield func(int, time.Duration) bool) {
-		for tries, pause := 0, 100*time.Millisecond; yield(tries, pause); tries++ {
-			pause = min(2*pause, 5*time.Second)
-		}
-	}
+// repeat calls ask, which asks the database, until it succeeds, again refuses another try or ctx ends. Each
+// try is progress.
+func repeat(ctx context.Context, ask func() error, again func(backoff.Failure) bool) error {
+	return backoff.Pauses{First: 100 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() error {
+		turned(ctx)
+		return ask()
+	}, again)
 }
 
 // sleep waits, or returns early when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
+func sleep(ctx context.Context, d time.Duration) { backoff.Sleep(ctx, d) }
 
 // wake makes a loop go round once more. One pending wake-up is enough.
 func wake(ch chan<- struct{}) {

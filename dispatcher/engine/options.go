@@ -45,8 +45,10 @@ type Options struct {
 	Grace time.Duration
 	// PurgeInterval is the interval of the purge of history, give or take a tenth; default 10m.
 	PurgeInterval time.Duration
-	// Drain is how long a shutdown waits for attempts in flight; default 25s.
+	// Drain is how long a shutdown waits for attempts in flight; default 25s, less than 0: not at all.
 	Drain time.Duration
+	// Closing is how long a shutdown then takes at most to store outcomes and to leave the fleet; default 4s.
+	Closing time.Duration
 	// Pool is how many runs the node executes and holds.
 	Pool pool.Options
 	// BreakerFailures is the number of failures in a row that open a host's circuit, so that the
@@ -77,6 +79,7 @@ func (o Options) withDefaults() Options {
 	o.Grace = cmp.Or(o.Grace, time.Second)
 	o.PurgeInterval = cmp.Or(o.PurgeInterval, 10*time.Minute)
 	o.Drain = cmp.Or(o.Drain, 25*time.Second)
+	o.Closing = cmp.Or(o.Closing, 4*time.Second)
 	o.BreakerFailures = cmp.Or(o.BreakerFailures, 20)
 	o.Batch = cmp.Or(o.Batch, 500)
 	o.Logger = cmp.Or(o.Logger, slog.Default())

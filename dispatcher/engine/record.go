@@ -111,4 +111,5 @@ func (e *Engine) recorded(records []dispatcher.Record) {
 	e.delays.recorded(records)
 	e.retries.recorded(records, e.clock.until)
 	e.slots.recorded(records)
+	e.gone.recorded(records)
 }

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -102,15 +100,11 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 const retryFailed = "failed"
 
 // planRetry reports to the circuit breaker how an attempt ended, and returns when the run is attempted
-// again; nil: never. A target that answers 410 (Gone) disables its trigger.
-func (e *Engine) planRetry(ctx context.Context, run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
+// again; nil: never.
+func (e *Engine) planRetry(run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
 	e.hosts.report(run.Queue.Host, o, time.Now())
 	if o.State == dispatcher.RunSucceeded {
 		return nil
-	}
-	if o.HTTPStatus == http.StatusGone {
-		reason := fmt.Sprintf("the target answered 410 (Gone) to run %s; resume the trigger when the target accepts calls again", run.RunKey)
-		e.logIf(ctx, "disable trigger", e.store.Disable(ctx, run.RunKey, reason, time.Time{}))
 	}
 	next := nextAttempt(call, run.HeldRun, o, randomShare())
 	if next != nil {

@@ -350,28 +350,6 @@ func TestRunDeferredForTooLongFails(t *testing.T) {
 	}
 }
 
-func TestGoneTargetDisablesItsTrigger(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
-		return dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 410, Class: dispatcher.ClassHTTP4xx, Error: "gone"}
-	}
-	r.declare("gone", "rate(1s)", nil)
-	r.poll(5 * time.Second)
-	r.claimOnce(t.Context(), r.now.Add(time.Second))
-	found := r.settled()
-	job, err := r.store.Job(t.Context(), "app", "gone")
-	if err != nil || len(found) != 1 || found[0].State != dispatcher.RunFailed {
-		t.Fatalf("runs = %+v, %v, want one that failed", found, err)
-	}
-	if only := job.Triggers["only"]; only.State != dispatcher.TriggerError || only.Error == "" || job.State != dispatcher.JobError {
-		t.Errorf("trigger = %+v, want it in error with the reason", only)
-	}
-	if r.claimOnce(t.Context(), r.now.Add(5*time.Second)); len(r.calls) != 1 {
-		t.Errorf("%d calls were made, want no more after the first", len(r.calls))
-	}
-}
-
 // A fixed delay counts from the end of its run, and a run that retries has not ended.
 func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	go func() { r.slots.run(life); close(slotting) }()
 	r.pool.Start(life)
 	t.Cleanup(func() {
-		r.drain(life, func() {})
+		r.drain(life, time.Now(), func() {})
 		end()
 		<-recording
 		<-beginning

@@ -138,7 +138,7 @@ func TestFixedDelayCountsFromTheEndOfItsRun(t *testing.T) {
 			t.Fatalf("fire %d was not claimed", n)
 		}
 		runs := r.settled()
-		if err := r.scheduleNext(t.Context(), r.delays.take(), r.now); err != nil {
+		if err := r.scheduleNext(t.Context(), r.delays.ended.take(), r.now); err != nil {
 			t.Fatal(err)
 		}
 		ended, got := *runs[len(runs)-1].EndedAt, r.trigger("delayed")

@@ -22,14 +22,13 @@ type slots struct {
 
 	mu   sync.Mutex
 	held map[pool.AttemptKey]dispatcher.HeldRun
-	over []dispatcher.HeldRun // to be given back
-	wake chan struct{}
+	over *pile[dispatcher.HeldRun] // to be given back
 }
 
 func newSlots(store Store, batch int, log *slog.Logger) *slots {
 	return &slots{
 		store: store, log: log, requests: newPermits("acquire slots", store.Acquire, batch, log),
-		held: map[pool.AttemptKey]dispatcher.HeldRun{}, wake: make(chan struct{}, 1),
+		held: map[pool.AttemptKey]dispatcher.HeldRun{}, over: newPile[dispatcher.HeldRun](),
 	}
 }
 
@@ -65,8 +64,7 @@ func (s *slots) giveBack(run dispatcher.HeldRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.held, pool.KeyOf(run))
-	s.over = append(s.over, run)
-	wake(s.wake)
+	s.over.add(run)
 }
 
 // recorded gives back the slots of attempts whose outcome is stored.
@@ -80,8 +78,7 @@ func (s *slots) recorded(records []dispatcher.Record) {
 		key := pool.RecordKey(r)
 		if run, ok := s.held[key]; ok {
 			delete(s.held, key)
-			s.over = append(s.over, run)
-			wake(s.wake)
+			s.over.add(run)
 		}
 	}
 }
@@ -94,11 +91,10 @@ func (s *slots) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			s.releaseLast(context.WithoutCancel(ctx))
 			return
-		case <-s.wake:
+		case <-s.over.wake:
 		}
-		over := s.takeOver()
+		over := s.over.take()
 		var undecided *dispatcher.UndecidedError
 		released := untilAnswered(ctx, s.log, "release slots", len(over), func() error {
 			err := s.store.ReleaseSlots(ctx, over)
@@ -109,34 +105,17 @@ func (s *slots) run(ctx context.Context) {
 		})
 		switch {
 		case !released:
-			s.putBack(over)
+			s.over.add(over...)
 		case undecided != nil:
 			// The slots of jobs that are locked are given back a little later, and no other job waits for them.
-			s.putBack(undecided.Runs)
-			time.AfterFunc(spread(undecidedPause), func() { wake(s.wake) })
+			time.AfterFunc(spread(undecidedPause), func() { s.over.add(undecided.Runs...) })
 		}
 	}
 }
 
-// putBack returns to the list what could not be given back.
-func (s *slots) putBack(runs []dispatcher.HeldRun) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = append(runs, s.over...)
-}
-
-// takeOver removes and returns the runs whose slots are to be given back.
-func (s *slots) takeOver() []dispatcher.HeldRun {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	over := s.over
-	s.over = nil
-	return over
-}
-
-// releaseLast tries once to give back the slots of what was recorded at the end.
+// releaseLast tries once to give back the slots of what was recorded last.
 func (s *slots) releaseLast(ctx context.Context) {
-	over := s.takeOver()
+	over := s.over.take()
 	if len(over) == 0 {
 		return
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
 // ErrNoMetadata says that the instance has no metadata under a path.
@@ -168,7 +170,7 @@ func (l Lifecycle) awaitEnd(ctx context.Context) string {
 			l.Log.InfoContext(ctx, "instance metadata can be read again")
 		}
 		failing = err != nil
-		if !sleep(ctx, l.Interval) {
+		if !backoff.Sleep(ctx, l.Interval) {
 			return ""
 		}
 	}
@@ -181,20 +183,21 @@ func (l Lifecycle) stop(ctx context.Context) (err error) {
 	heartbeats.Go(func() { l.heartbeats(beating) })
 	defer heartbeats.Wait()
 	defer end()
-	for try, pause := 1, l.Retry; ; try, pause = try+1, 2*pause {
-		if err = l.Stop(ctx); err == nil || ctx.Err() != nil {
-			return err
+	return l.pauses().Repeat(ctx, func() error { return l.Stop(ctx) }, func(f backoff.Failure) bool {
+		if ctx.Err() != nil {
+			return false
 		}
-		l.Log.ErrorContext(ctx, "stop the node", "try", try, "of", stopTries, "err", err)
-		if try == stopTries || !sleep(ctx, pause) {
-			return err
-		}
-	}
+		l.Log.ErrorContext(ctx, "stop the node", "try", f.Tries, "of", stopTries, "err", f.Err)
+		return f.Tries < stopTries
+	})
 }
+
+// pauses are those after failures.
+func (l Lifecycle) pauses() backoff.Pauses { return backoff.Pauses{First: l.Retry, Most: 30 * l.Retry} }
 
 // heartbeats prolongs the lifecycle action until ctx ends.
 func (l Lifecycle) heartbeats(ctx context.Context) {
-	for sleep(ctx, l.Heartbeat) {
+	for backoff.Sleep(ctx, l.Heartbeat) {
 		asking, cancel := context.WithTimeout(ctx, autoscalingTimeout)
 		_, err := l.AutoScaling.RecordLifecycleActionHeartbeat(asking, &autoscaling.RecordLifecycleActionHeartbeatInput{
 			AutoScalingGroupName: &l.Group, LifecycleHookName: &l.Hook, InstanceId: &l.ID,
@@ -214,26 +217,27 @@ func (l Lifecycle) heartbeats(ctx context.Context) {
 // complete tells the group to go on, until it has heard it or ctx ends. Then the hook's own timeout ends the
 // wait.
 func (l Lifecycle) complete(ctx context.Context) {
-	for pause := l.Retry; ctx.Err() == nil; pause = min(2*pause, 30*l.Retry) {
+	_ = l.pauses().Repeat(ctx, func() error {
 		asking, cancel := context.WithTimeout(ctx, autoscalingTimeout)
+		defer cancel()
 		_, err := l.AutoScaling.CompleteLifecycleAction(asking, &autoscaling.CompleteLifecycleActionInput{
 			AutoScalingGroupName: &l.Group, LifecycleHookName: &l.Hook, InstanceId: &l.ID,
 			LifecycleActionResult: aws.String("CONTINUE"),
 		})
-		cancel()
 		switch {
 		case err == nil:
 			l.Log.InfoContext(ctx, "lifecycle action completed", "hook", l.Hook, "group", l.Group)
-			return
 		case noAction(err):
 			l.Log.InfoContext(ctx, "no lifecycle action waits", "hook", l.Hook, "group", l.Group)
-			return
+			return nil
 		}
+		return err
+	}, func(f backoff.Failure) bool {
 		if ctx.Err() == nil {
-			l.Log.ErrorContext(ctx, "complete the lifecycle action", "hook", l.Hook, "group", l.Group, "retry", pause.String(), "err", err)
+			l.Log.ErrorContext(ctx, "complete the lifecycle action", "hook", l.Hook, "group", l.Group, "retry", f.Pause.String(), "err", f.Err)
 		}
-		sleep(ctx, pause)
-	}
+		return true
+	})
 }
 
 // noAction reports whether the group waits for nothing: the action has ended, or never began.

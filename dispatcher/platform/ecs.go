@@ -2,7 +2,6 @@ package platform
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
 // ECSAgentVariable is the variable in which the ECS agent tells a container its address.
@@ -99,23 +100,24 @@ func (p *TaskProtection) notify() {
 func (p *TaskProtection) Run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	retry := time.Duration(0) // after the latest failure; 0: there is none
 	for {
 		wait, want := p.next(time.Now())
 		if wait <= 0 {
-			if err := p.request(ctx, want); err != nil {
-				if ctx.Err() != nil {
-					return
+			// A Hold does not shorten the pause after a failure.
+			err := backoff.Pauses{First: protectRetry, Most: protectRetryMost}.Repeat(ctx, func() error {
+				if wait, want = p.next(time.Now()); wait > 0 {
+					return nil
 				}
-				retry = min(cmp.Or(2*retry, protectRetry), protectRetryMost)
-				p.failed(ctx, want, retry, err)
-				// Not at the next Hold either: what fails is asked again after the pause.
-				if !sleep(ctx, retry) {
-					return
+				return p.request(ctx, want)
+			}, func(f backoff.Failure) bool {
+				if ctx.Err() == nil {
+					p.failed(ctx, want, f.Pause, f.Err)
 				}
-				continue
+				return ctx.Err() == nil
+			})
+			if err != nil {
+				return // ctx has ended
 			}
-			retry = 0
 			p.succeeded(ctx)
 			continue
 		}
@@ -240,16 +242,4 @@ func (p *TaskProtection) succeeded(ctx context.Context) {
 		p.log.InfoContext(ctx, "task protection works again")
 	}
 	p.failing = false
-}
-
-// sleep waits, and returns false early when ctx ends.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

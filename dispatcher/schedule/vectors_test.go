@@ -27,7 +27,7 @@ func vectors(t *testing.T, name string) []row {
 	}
 	data, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("SKIPPED: NO VECTORS at %s; set CARILLON_VECTORS to their directory", dir)
+		t.Skipf("SKIPPED: NO VECTORS at %s; set CARILLON_VECTORS to their directory", dir) // also with CI=true
 	}
 	if err != nil {
 		t.Fatalf("read vectors: %v", err)

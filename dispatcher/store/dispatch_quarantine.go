@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -15,10 +16,22 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 	})
 }
 
-// Disable puts the trigger of a run into state error, and audits that.
-func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason string, now time.Time) error {
-	return s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
-		revision, done, err := t.putInError(ctx, run.TriggerID, 0, reason)
+// endedSo finds a run that ended by its latest attempt.
+// $1 scheduled instant, $2 trigger, $3 kind, $4 node, $5 attempt, $6 status
+const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND node = $4 AND attempt = $5
+	AND http_status = $6 AND state IS NOT NULL`
+
+// Disable puts the trigger of a run that ended so into state error, and audits that.
+func (s *store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
+	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
+		run := ended.RunKey
+		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Kind.Code()), int64(ended.Node),
+			ended.Attempt, ended.Outcome.HTTPStatus)
+		if err != nil || !done {
+			return err
+		}
+		var revision int64
+		revision, done, err = t.putInError(ctx, run.TriggerID, ended.Revision, reason)
 		if err != nil || !done {
 			return err
 		}
@@ -32,9 +45,13 @@ func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason strin
 		}
 		return t.audit(ctx, "disable", app, "job "+job+" trigger "+trigger, revision)
 	})
+	if err != nil {
+		return false, fmt.Errorf("disable the trigger of run %s: %w", ended.RunKey, err)
+	}
+	return done, nil
 }
 
-// putInError puts a waiting trigger, of a revision or with 0 of any, into state error, and with it its job. The next
+// putInError puts a waiting trigger of a revision into state error, and with it its job. The next
 // fire time stays: a change of the definition, or a resume, accounts for what was due. The job is locked first, as
 // by everyone who changes it.
 func (t *tx) putInError(ctx context.Context, triggerID, revision int64, reason string) (of int64, done bool, err error) {
@@ -46,7 +63,7 @@ func (t *tx) putInError(ctx context.Context, triggerID, revision int64, reason s
 	}
 	// $1 trigger, $2 revision; 16 is offError
 	const stop = `UPDATE trigger_clock SET state = 'error', off = off | 16
-		WHERE id = $1 AND (CAST($2 AS bigint) = 0 OR revision = $2) AND state = 'waiting' RETURNING revision`
+		WHERE id = $1 AND revision = $2 AND state = 'waiting' RETURNING revision`
 	if of, done, err = first(ctx, t, scanInt, stop, triggerID, revision); err != nil || !done {
 		return 0, false, err
 	}

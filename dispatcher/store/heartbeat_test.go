@@ -10,41 +10,69 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// Heartbeats have a connection of their own: a node that is busy to the last connection is alive.
-func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
-	t.Parallel()
-	database := pgtest.New(t)
-	s, err := store.Open(t.Context(), database, store.Options{MaxConns: 2})
-	must(t, err)
-	defer s.Close()
-	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, time.Time{}))
+// sleepers takes connections of a store with statements that last, until the test ends, and returns when
+// as many as want have one.
+func sleepers(t *testing.T, s dispatcher.Store, database string, count int, want int64) {
+	t.Helper()
 	busy, end := context.WithCancel(t.Context())
-	ended := make(chan error, 2)
-	for range 2 {
+	ended := make(chan error, count)
+	for range count {
 		go func() { ended <- store.Exec(busy, s, `SELECT pg_sleep(60)`) }()
 	}
-	for taken := int64(0); taken < 2; {
-		watch := open(t, database)
+	t.Cleanup(func() {
+		end()
+		for range count {
+			<-ended
+		}
+	})
+	watch := open(t, database)
+	for taken := int64(0); taken < want; {
+		var err error
 		if taken, err = store.Count(t.Context(), watch,
 			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_sleep%'
 				AND state = 'active'`); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range 3 {
-		if _, err := s.Clock(t.Context()); err != nil {
-			t.Errorf("clock: %v", err)
+}
+
+// Heartbeats have a connection of their own: a node that is busy to the last connection is alive.
+func TestHeartbeatGoesOnWhileAllConnectionsAreTaken(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s, err := store.Open(t.Context(), database, store.Options{MaxConns: 1})
+	must(t, err)
+	defer s.Close()
+	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, time.Time{}))
+	t.Run("while they are taken", func(t *testing.T) {
+		sleepers(t, s, database, 2, 1)
+		for range 3 {
+			if _, err := s.Clock(t.Context()); err != nil {
+				t.Errorf("clock: %v", err)
+			}
+			heartbeat, err := s.Heartbeat(t.Context(), 1, dispatcher.NodeReport{}, time.Time{})
+			if err != nil || len(heartbeat.Live) != 1 {
+				t.Errorf("heartbeat: got %+v, %v", heartbeat, err)
+			}
 		}
-		heartbeat, err := s.Heartbeat(t.Context(), 1, dispatcher.NodeReport{}, time.Time{})
-		if err != nil || len(heartbeat.Live) != 1 {
-			t.Errorf("heartbeat: got %+v, %v", heartbeat, err)
+	})
+}
+
+// People who read long lists take connections for seconds. Two are kept for what fires wait for.
+func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s, err := store.Open(t.Context(), database, store.Options{MaxConns: 3})
+	must(t, err)
+	defer s.Close()
+	t.Run("while the others are taken", func(t *testing.T) {
+		sleepers(t, s, database, 5, 1)
+		within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		for range 3 {
+			if _, err := s.Held(within, 1, 0); err != nil {
+				t.Errorf("held: %v", err)
+			}
 		}
-	}
-	if len(ended) > 0 {
-		t.Errorf("the connections were free: %v", <-ended)
-	}
-	end()
-	for range 2 {
-		<-ended
-	}
+	})
 }

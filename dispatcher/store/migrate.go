@@ -18,6 +18,7 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/migrations"
 )
@@ -63,28 +64,25 @@ func migrate(ctx context.Context, a address) error {
 const (
 	scriptLocks = "SET lock_timeout = '1s'"
 	scriptTries = 20
-	scriptPause = 2 * time.Second
+	scriptPause = 3 * time.Second
 )
 
 // up runs the scripts that have not been run. One that waits for a lock, as while the database is
 // dumped, makes every claim wait that comes after it; so it soon gives up, and is tried again when
 // the claims have had their turn.
 func up(ctx context.Context, p *goose.Provider) error {
-	for try := 1; ; try++ {
-		_, err := p.Up(ctx)
+	locked := func(err error) bool {
 		var refused *pgconn.PgError
-		switch {
-		case !errors.As(err, &refused) || refused.Code != lockNotAvailable:
-			return err
-		case try == scriptTries:
-			return fmt.Errorf("another transaction goes on that uses what is to be changed, such as a dump: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		case <-time.After(scriptPause):
-		}
+		return errors.As(err, &refused) && refused.Code == lockNotAvailable
 	}
+	err := backoff.Pauses{First: scriptPause, Most: scriptPause}.Repeat(ctx, func() error {
+		_, err := p.Up(ctx)
+		return err
+	}, func(f backoff.Failure) bool { return locked(f.Err) && f.Tries < scriptTries })
+	if locked(err) && ctx.Err() == nil {
+		return fmt.Errorf("another transaction goes on that uses what is to be changed, such as a dump: %w", err)
+	}
+	return err
 }
 
 // migrator opens the database for migration. On PostgreSQL a row with a lease keeps nodes that

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,11 +38,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.MaxConns > 0 {
-		config.MaxConns = int32(o.MaxConns)
-	} else if !strings.Contains(a.url, "pool_max_conns") {
-		config.MaxConns = 8
-	}
+	limitConnections(config, a, o)
 	pooled, err := suitPooler(ctx, config)
 	if err != nil {
 		return nil, err
@@ -78,6 +73,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 		return nil, err
 	}
 	db := openDB(p.pool)
+	db.SetMaxOpenConns(max(1, int(config.MaxConns)-hotConns))
 	return &store{
 		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
@@ -193,8 +189,20 @@ func (p *postgres) transient(err error) bool {
 
 func (p *postgres) single() bool { return false }
 
+// closePatience is how long the end of a store waits for connections to end. One on which a statement was given
+// up asks the server to cancel it, and a server that hangs does not respond for a quarter of a minute.
+const closePatience = 250 * time.Millisecond
+
 func (p *postgres) close() error {
-	p.pool.Close()
-	p.heartbeats.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		p.pool.Close()
+		p.heartbeats.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closePatience):
+	}
 	return nil
 }

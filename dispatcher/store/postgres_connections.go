@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,28 +13,48 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
+
+const (
+	// defaultConns is the size of a node's pool. A hundred nodes have 700 connections at most, with those for
+	// heartbeats and notifications.
+	defaultConns = 5
+	// hotConns is how many of them only hot statements use. The rest is for all other statements, such as those of
+	// the API, so that claims and records do not wait for those who read long lists.
+	hotConns = 2
+	// idleTime is how long a connection may be idle. A node that has little to do keeps one or two.
+	idleTime = 5 * time.Minute
+)
+
+// limitConnections sets how many connections a pool has, unless the URL says it.
+func limitConnections(config *pgxpool.Config, a address, o Options) {
+	switch {
+	case o.MaxConns > 0:
+		config.MaxConns = int32(o.MaxConns)
+	case !strings.Contains(a.url, "pool_max_conns"):
+		config.MaxConns = defaultConns
+	}
+	if !strings.Contains(a.url, "pool_max_conn_idle_time") {
+		config.MaxConnIdleTime = idleTime
+	}
+}
 
 // A pool that may have more connections asks the server for one rather than wait for one of its own.
 // Of a server that has none to give, it would have each call fail that comes while all are in use.
 
 // patiently repeats what the server had no connection for, until one of the pool's own has become
 // free or ctx ends.
-func patiently[T any](ctx context.Context, do func() (T, error)) (T, error) {
-	for most := 20 * time.Millisecond; ; most = min(2*most, time.Second) {
-		response, err := do()
+func patiently[T any](ctx context.Context, do func() (T, error)) (response T, err error) {
+	err = backoff.Pauses{First: 20 * time.Millisecond, Most: time.Second}.Repeat(ctx, func() (err error) {
+		response, err = do()
+		return err
+	}, func(f backoff.Failure) bool {
 		var refused *pgconn.PgError
-		if !errors.As(err, &refused) || refused.Code != "53300" { // too_many_connections
-			return response, err
-		}
-		pause := time.NewTimer(most/2 + rand.N(most/2))
-		select {
-		case <-ctx.Done():
-			pause.Stop()
-			return response, errors.Join(err, ctx.Err())
-		case <-pause.C:
-		}
-	}
+		return errors.As(f.Err, &refused) && refused.Code == "53300" // too_many_connections
+	})
+	return response, err
 }
 
 // patient is the connections of a pool.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
 // waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
@@ -174,7 +175,7 @@ func (s *store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do d
 		if round == slotRounds {
 			return &dispatcher.UndecidedError{Runs: left}
 		}
-		pause(ctx, rand.N(slotPause))
+		backoff.Sleep(ctx, rand.N(slotPause))
 	}
 	return nil
 }

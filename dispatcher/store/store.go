@@ -16,7 +16,7 @@ import (
 // Options tunes a store. The zero value works.
 type Options struct {
 	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats and one to
-	// listen; default 8, or pool_max_conns of the URL.
+	// listen; default 5, or pool_max_conns of the URL.
 	MaxConns int
 	// Notify is the URL by which notifications are heard, where that of the database leads to a
 	// pooler which loses them; empty: that of the database.

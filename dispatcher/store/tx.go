@@ -3,12 +3,12 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
 // tx is one transaction of a change.
@@ -103,23 +103,6 @@ func allow(by dispatcher.Change, revision int64) error {
 
 // retry runs do until it succeeds or fails for good, five times at most.
 func retry(ctx context.Context, transient func(error) bool, do func() error) error {
-	for attempt := 1; ; attempt++ {
-		err := do()
-		if err == nil || attempt == 5 || !transient(err) {
-			return err
-		}
-		if pause(ctx, rand.N(time.Duration(attempt)*20*time.Millisecond)); ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-	}
-}
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, atMost time.Duration) {
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	return backoff.Pauses{First: 20 * time.Millisecond, Most: 80 * time.Millisecond}.Repeat(ctx, do,
+		func(f backoff.Failure) bool { return f.Tries < 5 && transient(f.Err) })
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -237,13 +238,7 @@ func (n *node) everySecond(t *testing.T, url string) {
 // needBubblewrap skips the test without it. With CI=true that is a failure.
 func needBubblewrap(t *testing.T) {
 	t.Helper()
-	_, err := exec.LookPath("bwrap")
-	switch {
-	case err != nil && os.Getenv("CI") == "true":
-		t.Fatal("bwrap is not installed; on Debian: apt-get install -y bubblewrap")
-	case err != nil:
-		t.Skip("SKIPPED: bwrap is not installed; on Debian: apt-get install -y bubblewrap")
-	}
+	need.Program(t, "bwrap", "bubblewrap")
 }
 
 func TestImageFiresAWebhookOnAReadOnlyRoot(t *testing.T) {

@@ -11,20 +11,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
-// need skips the test if a program is missing. With CI=true that is a failure.
-func need(t *testing.T, programs ...string) {
+// needPrograms skips the test if a program is missing. With CI=true that is a failure.
+func needPrograms(t *testing.T, programs ...string) {
 	t.Helper()
 	missing := slices.DeleteFunc(programs, func(program string) bool {
 		_, err := exec.LookPath(program)
 		return err == nil
 	})
-	switch {
-	case len(missing) > 0 && os.Getenv("CI") == "true":
-		t.Fatalf("not installed: %s; .ci/run installs what tests need", strings.Join(missing, ", "))
-	case len(missing) > 0:
-		t.Skipf("SKIPPED: not installed: %s; .ci/run installs what tests need", strings.Join(missing, ", "))
+	if len(missing) > 0 {
+		need.Missing(t, "not installed: "+strings.Join(missing, ", ")+"; .ci/run installs what tests need")
 	}
 }
 
@@ -52,10 +51,8 @@ type machine struct {
 // nspawn are the flags of a machine that sees a directory as /release.
 func nspawn(t *testing.T, files string, more ...string) []string {
 	t.Helper()
-	need(t, "mmdebstrap", "systemd-nspawn")
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: only root can start a machine")
-	}
+	needPrograms(t, "mmdebstrap", "systemd-nspawn")
+	need.Root(t, "start a machine")
 	return append([]string{
 		"--quiet", "--directory=" + directory(t, built.debian), "--volatile=overlay", "--private-network", "--register=no",
 		"--keep-unit", "--link-journal=no", "--hostname=localhost", "--bind-ro=" + files + ":/release",

@@ -59,7 +59,7 @@ drwxr-xr-x root/root /usr/share/doc/carillon
 
 func TestPackagesHoldNothingElse(t *testing.T) {
 	t.Parallel()
-	need(t, "dpkg-deb", "rpm")
+	needPrograms(t, "dpkg-deb", "rpm")
 	// Directories of Debian itself, which each package with a file in them names too.
 	ofDebian := regexp.MustCompile(`(?m)^.* /(etc|usr(/(bin|lib(/systemd(/system)?)?|share(/(doc|lintian(/overrides)?|man(/man1)?))?))?)?\n`)
 	columns := regexp.MustCompile(`(?m)^(\S+) (\S+) +\d+ \S+ \S+ \.(/.*?)/?$`)
@@ -99,7 +99,7 @@ func TestPackagesHoldNothingElse(t *testing.T) {
 
 func TestPackagesHoldAProgramForTheirProcessor(t *testing.T) {
 	t.Parallel()
-	need(t, "dpkg-deb")
+	needPrograms(t, "dpkg-deb")
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 	for arch, dir := range packageDirectories(t) {
 		root := t.TempDir()
@@ -127,7 +127,7 @@ func TestSecondBuildOfPackagesHasTheSameBytes(t *testing.T) {
 
 func TestLintersOfPackagesAreContent(t *testing.T) {
 	t.Parallel()
-	need(t, "lintian", "rpmlint")
+	needPrograms(t, "lintian", "rpmlint")
 	dir := directory(t, built.snapshot)
 	printed(t, "lintian", "--allow-root", "--fail-on", "error,warning", only(t, dir, "*.deb"))
 
@@ -150,7 +150,7 @@ func TestLintersOfPackagesAreContent(t *testing.T) {
 
 func TestUnitsAreValidAndConfined(t *testing.T) {
 	t.Parallel()
-	need(t, "dpkg-deb", "systemd-analyze")
+	needPrograms(t, "dpkg-deb", "systemd-analyze")
 	root := t.TempDir()
 	printed(t, "dpkg-deb", "--extract", only(t, directory(t, built.snapshot), "*.deb"), root)
 	// The agent runs as root, or systemd would not let it stop a unit.

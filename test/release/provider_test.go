@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // configuration declares a job that calls a receiver each second, with the provider of the release.
@@ -143,9 +144,9 @@ func needClient(t *testing.T, name, product string) string {
 			return must[string](t)(filepath.Abs(path))
 		}
 	}
-	if os.Getenv("CI") == "true" && (name == "tofu" || os.Getenv("CARILLON_TERRAFORM") == "") {
-		t.Fatalf("%s is not installed; under CI=true that is a failure", name)
+	if name == "terraform" && os.Getenv("CARILLON_TERRAFORM") != "" {
+		t.Skip("SKIPPED: CARILLON_TERRAFORM says that this machine has no terraform") // also with CI=true
 	}
-	t.Skipf("SKIPPED: %s is not installed; make test builds tofu", name)
+	need.Missing(t, name+" is not installed; make test builds tofu")
 	return ""
 }

@@ -21,7 +21,7 @@ func keyring(t *testing.T, algorithm, passphrase string) (dist string) {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("gpg is not installed; on Debian: apt-get install -y gnupg")
 		}
-		t.Skip("SKIPPED: gpg is not installed")
+		t.Skip("SKIPPED: gpg is not installed") // not with CI=true
 	}
 	home, err := os.MkdirTemp("", "gpg-") // the path of the agent's socket is at most 107 bytes
 	if err != nil {

@@ -91,7 +91,9 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	out.say("data in %s, log in %s", d.Dir, logFile.Name())
 	err = serveNode(ctx, nodeOptions{
 		database: databaseFlag{Database: database}, keys: keys, migrate: true, listen: address, log: log,
-		engine: engine.Options{Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, OnOutcome: out.fire},
+		engine: engine.Options{
+			Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, Closing: stopMargin - processEnd, OnOutcome: out.fire,
+		},
 		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: invoke.Egress{Loopback: true}},
 		ready: func(ctx context.Context, s dispatcher.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}

@@ -63,7 +63,7 @@ func (e *examination) databaseAction(err error) string {
 	case errors.As(err, &refused) && refused.Code == "3D000":
 		return "create the database, or correct its name"
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Code, "53"):
-		return "free connections, or raise max_connections: a node needs 10"
+		return "free connections, or raise max_connections: a node needs 7"
 	case strings.Contains(err.Error(), "certificate"):
 		return "name the root certificate of the server with sslrootcert, and the host as its certificate does"
 	case errors.Is(err, fs.ErrNotExist):

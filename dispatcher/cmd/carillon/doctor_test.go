@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -227,9 +228,7 @@ func TestDoctorNamesWhatIsWrongWithAFile(t *testing.T) {
 
 func TestDoctorNamesAFileThatItsUserMayNotWrite(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	need.Root(t, "become another user")
 	dir := must[string](t)(os.MkdirTemp("", "carillon-doctor-"))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	program := filepath.Join(dir, "carillon")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestEnvFileIsReadAsSystemdReadsIt(t *testing.T) {
@@ -125,9 +127,7 @@ func TestUnknownVariableOfEnvFileIsLogged(t *testing.T) {
 // The default file belongs to root. Another user's command works without it, and says so when it lacks something.
 func TestUnreadableDefaultEnvFileIsNamedWhenAFlagIsMissing(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root can give this process another root directory")
-	}
+	need.Root(t, "give this process another root directory")
 	root := t.TempDir()
 	binary := must[[]byte](t)(os.ReadFile(filepath.Join(binaries, "carillon")))
 	etc := filepath.Join(root, filepath.Dir(defaultEnvFile))

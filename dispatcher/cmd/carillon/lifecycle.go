@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 )
 
@@ -39,19 +40,21 @@ func (l *lifecycleEC2Command) Run(ctx context.Context, c console) error {
 		Stop: func(ctx context.Context) error { return platform.StopUnit(ctx, l.Unit) },
 	}
 	var region string
-	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		if region, err = l.identify(ctx, &agent); err == nil || errors.Is(err, errNoGroup) {
-			break
+	err = backoff.Pauses{First: time.Second, Most: 30 * time.Second}.Repeat(ctx, func() (err error) {
+		region, err = l.identify(ctx, &agent)
+		return err
+	}, func(f backoff.Failure) bool {
+		if errors.Is(f.Err, errNoGroup) {
+			return false
 		}
-		log.WarnContext(ctx, "the metadata of this instance cannot be read; trying again", "retry", pause.String(), "err", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-	}
-	if err != nil {
+		log.WarnContext(ctx, "the metadata of this instance cannot be read; trying again", "retry", f.Pause.String(), "err", f.Err)
+		return true
+	})
+	switch {
+	case errors.Is(err, errNoGroup):
 		return &usageError{err}
+	case err != nil:
+		return nil //nolint:nilerr // ctx has ended
 	}
 	if aws.Region == "" {
 		aws.Region = region

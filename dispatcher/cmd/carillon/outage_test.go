@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// gate is a way to a PostgreSQL that can be closed.
+// gate is a way to a PostgreSQL that can be closed, or hang.
 type gate struct {
 	t        *testing.T
 	address  string
@@ -26,6 +26,7 @@ type gate struct {
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[net.Conn]bool
+	hanging  chan struct{} // nothing passes until it is closed; nil: all passes
 }
 
 // newGate returns a closed gate to a database, and the URL of the database behind it.
@@ -65,12 +66,37 @@ func (g *gate) open() {
 			g.mu.Unlock()
 			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
 				go func() {
-					_, _ = io.Copy(pair[0], pair[1])
+					_, _ = io.Copy(pair[0], passing{pair[1], g})
 					_ = pair[0].Close()
 				}()
 			}
 		}
 	}()
+}
+
+// passing reads what comes from one side, and hands nothing on while the gate hangs.
+type passing struct {
+	io.Reader
+	gate *gate
+}
+
+func (p passing) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	p.gate.mu.Lock()
+	hanging := p.gate.hanging
+	p.gate.mu.Unlock()
+	if hanging != nil {
+		<-hanging
+	}
+	return n, err
+}
+
+// hang lets nothing through, as a database does that is stuck, until the test ends.
+func (g *gate) hang() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.hanging = make(chan struct{})
+	g.t.Cleanup(sync.OnceFunc(func() { close(g.hanging) }))
 }
 
 // close refuses new connections and cuts those there are.

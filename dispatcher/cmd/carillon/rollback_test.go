@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
@@ -24,10 +25,7 @@ func startServer(t *testing.T, made func(*postgres.Server) error, settings ...st
 	t.Helper()
 	bin, ok := postgres.Find()
 	if !ok {
-		if os.Getenv("CI") != "" {
-			t.Fatal("no initdb on this machine; install PostgreSQL: apt-get install -y postgresql")
-		}
-		t.Skip("SKIPPED: no initdb on this machine; install PostgreSQL: apt-get install -y postgresql")
+		need.Missing(t, "no initdb on this machine; install PostgreSQL: apt-get install -y postgresql")
 	}
 	dir := must[string](t)(os.MkdirTemp("", "carillon-pg-"))
 	s := postgres.New(bin, dir, append(settings, "listen_addresses=", "shared_buffers=32MB", "fsync=off")...)

@@ -100,8 +100,19 @@ type intervalFlags struct {
 	StopTimeout     dispatcher.Duration `env:"CARILLON_STOP_TIMEOUT" default:"0s" help:"When the platform kills a process after SIGTERM. --drain-timeout must be at least 5s shorter. 0s: not known."`
 }
 
-// stopMargin is the time that a node needs between the end of its drain and its own end.
-const stopMargin = 5 * time.Second
+// Between the end of its drain and its own end a node takes stopMargin at most, or mostStopMargin if
+// --stop-timeout leaves it that much. processEnd is the part of that which API and process have after the
+// engine.
+const (
+	stopMargin     = 5 * time.Second
+	mostStopMargin = 10 * time.Second
+	processEnd     = 1500 * time.Millisecond
+)
+
+// margin returns how long a node takes at most between the end of its drain and its own end.
+func (f intervalFlags) margin() time.Duration {
+	return min(max(f.StopTimeout.Std()-f.DrainTimeout.Std(), stopMargin), mostStopMargin)
+}
 
 func (f intervalFlags) check() error {
 	var problems []error
@@ -173,14 +184,18 @@ func countBetween(flag string, n, least, most int) error {
 
 // options returns the engine's options, but for logger and metrics.
 func (s *serveCommand) options() engine.Options {
-	breaker := s.BreakerFailures
+	breaker, drain := s.BreakerFailures, s.DrainTimeout.Std()
 	if breaker == 0 {
 		breaker = -1 // none; for the engine, 0 means the default
+	}
+	if drain == 0 {
+		drain = -1 // the same
 	}
 	return engine.Options{
 		Name: s.name(), Version: version, Apps: s.Apps, Labels: s.Labels,
 		Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
-		DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(), Drain: s.DrainTimeout.Std(),
+		DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(),
+		Drain: drain, Closing: s.margin() - processEnd,
 		Pool: pool.Options{
 			Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,
 		},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -93,6 +93,10 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	}()
 	signals := startSignals(ctx, &o, registry)
 	defer signals.end()
+	// The API may use what the engine leaves of the time to stop.
+	requests, cutOff := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutOff()
+	context.AfterFunc(ctx, func() { time.AfterFunc(max(0, o.engine.Drain)+o.engine.Closing+processEnd/4, cutOff) })
 	group, running := errgroup.WithContext(context.WithoutCancel(ctx))
 	stopping, stop := context.WithCancel(ctx)
 	defer stop()
@@ -104,7 +108,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return nil
 	})
 	group.Go(func() error {
-		defer closeServer(running, server)
+		defer closeServer(requests, server)
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
 			signals.node.Store(node)
@@ -152,19 +156,18 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 }
 
 // awaitStore opens the database, and waits while it is unreachable. Any other error is an error of the flag.
-func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		s, err := openStore(ctx, o, metrics)
-		if err == nil || !store.Unreachable(err) {
-			return s, err
+func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (s dispatcher.Store, err error) {
+	err = backoff.Pauses{First: 100 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() (err error) {
+		s, err = openStore(ctx, o, metrics)
+		return err
+	}, func(f backoff.Failure) bool {
+		if !store.Unreachable(f.Err) {
+			return false
 		}
-		o.log.WarnContext(ctx, "waiting for the database", "err", err)
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
-	}
+		o.log.WarnContext(ctx, "waiting for the database", "err", f.Err)
+		return true
+	})
+	return s, err
 }
 
 // switchable is a handler that is replaced while it serves.
@@ -177,9 +180,11 @@ func (s *switchable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*s.current.Load()).ServeHTTP(w, r)
 }
 
-// closeServer lets requests finish for a few seconds.
+// closeServer lets requests finish for a few seconds, until ctx ends at most.
 func closeServer(ctx context.Context, server *http.Server) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_ = server.Shutdown(ctx) // the end of the process closes all remaining connections
+	if err := server.Shutdown(ctx); err != nil {
+		_ = server.Close() // ends the requests that still wait, as for a database that does not respond
+	}
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // A node that is told to stop claims nothing more, hands back what it has not begun as if it had
@@ -129,6 +131,74 @@ func TestDrainEndsAfterItsTimeout(t *testing.T) {
 			t.Errorf("attempts = %+v, want the first lost: nobody knows how it ended", run.Attempts)
 		}
 	})
+}
+
+// Platforms kill a process that takes longer than they were told. At its end a node asks the database for one
+// thing after another, and each must make do with the time that is left.
+func TestShutdownEndsInTimeWhileDatabaseHangs(t *testing.T) {
+	t.Parallel()
+	direct := pgtest.New(t)
+	token := newToken(t, direct)
+	g, database := newGate(t, direct)
+	g.open()
+	sent, hang := make(chan arrival, 100), make(chan struct{})
+	defer close(hang)
+	r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+		if a.trigger != "" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		sent <- a
+		<-hang
+	})
+	const drain = 2 * time.Second
+	n := startNode(t, database, token, append(quick(), "--drain-timeout="+drain.String())...)
+	n.tick("hangs", r.URL)
+	job := webhookJob("hangs", "slow", r.URL, nil)
+	job.ConcurrencyPolicy = dispatcher.ConcurrencyForbid // so that there is a slot to give back
+	job = must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+	must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+	receive(t, sent)
+	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 3 })
+	g.hang()
+	reading := make(chan error, 1)
+	go func() {
+		_, err := n.Runs(t.Context(), dispatcher.RunQuery{App: "hangs", Page: dispatcher.Page{Limit: 10}})
+		reading <- err
+	}()
+	elapse(1500 * time.Millisecond) // a claim, a record and a heartbeat now wait for the database
+	begun := time.Now()
+	n.signal(syscall.SIGTERM)
+	n.awaitEnd()
+	if took := time.Since(begun); took > drain+stopMargin {
+		t.Errorf("the shutdown took %s, want %s of drain and no more than %s", took.Round(time.Millisecond), drain, stopMargin)
+	} else {
+		t.Logf("the shutdown took %s", took.Round(time.Millisecond))
+	}
+	if err := <-reading; err == nil {
+		t.Error("a request that waited for the database succeeded")
+	}
+}
+
+func TestDrainOfNoTimeCutsOffAtOnce(t *testing.T) {
+	t.Parallel()
+	sent, hang := make(chan arrival, 1), make(chan struct{})
+	r := newReceiver(t, func(_ http.ResponseWriter, a arrival) {
+		sent <- a
+		<-hang
+	})
+	defer close(hang)
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	n := startNode(t, database, newToken(t, database), "--drain-timeout=0s")
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "none", Enabled: true}, client.Condition{}))
+	job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("none", "hangs", r.URL, nil), client.Condition{}))
+	must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
+	receive(t, sent)
+	begun := time.Now()
+	n.terminate()
+	if took := time.Since(begun); took > stopMargin {
+		t.Errorf("the shutdown took %s, want %s at most", took.Round(time.Millisecond), stopMargin)
+	}
 }
 
 func TestSecondSignalEndsTheProcessAtOnce(t *testing.T) {

@@ -384,8 +384,12 @@ func (f *faulty) ZonesChanged(ctx context.Context) (bool, error) {
 	return call(ctx, f, "ZonesChanged", func(ctx context.Context) (bool, error) { return f.Store.ZonesChanged(ctx) })
 }
 
-func (f *faulty) Disable(ctx context.Context, run dispatcher.RunKey, reason string, now time.Time) error {
-	return act(ctx, f, "Disable", func(ctx context.Context) error { return f.Store.Disable(ctx, run, reason, f.present(now)) })
+func (f *faulty) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
+	err = act(ctx, f, "Disable", func(ctx context.Context) error {
+		done, err = f.Store.Disable(ctx, ended, reason, f.present(now))
+		return err
+	})
+	return done, err
 }
 
 func (f *faulty) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {

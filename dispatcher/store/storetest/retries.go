@@ -394,34 +394,3 @@ func testRetryRequests(t *testing.T, f *fixture) {
 		t.Errorf("after its end: got %d ended delays, want 1", len(ended))
 	}
 }
-
-// A target that wants no more calls silences its trigger until somebody resumes it.
-func testDisable(t *testing.T, f *fixture) {
-	ctx, now := t.Context(), t0.Add(90*time.Second)
-	held := f.claimOne("tick")
-	for range 2 {
-		f.must(f.Disable(ctx, held.RunKey, "gone", now))
-	}
-	f.must(f.Disable(ctx, dispatcher.RunKey{TriggerID: dispatcher.JobID("shop", "tick"), ScheduledAt: t0,
-		Kind: dispatcher.KindManual}, "gone", now))
-	shown, err := f.Job(ctx, "shop", "tick")
-	f.must(err)
-	if tick := shown.Triggers["tick"]; tick.State != dispatcher.TriggerError || tick.Error != "gone" || shown.State != dispatcher.JobError {
-		t.Errorf("disabled: got %+v, want it in error with the reason", tick)
-	}
-	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 0 {
-		t.Errorf("due: got %d, want none", len(due))
-	}
-	for range 2 {
-		resumed, err := f.PauseJob(ctx, "shop", "tick", "tick", false, at(now.Add(10*time.Minute)))
-		f.must(err)
-		if tick := resumed.Triggers["tick"]; tick.State != dispatcher.TriggerWaiting || tick.Error != "" ||
-			!tick.NextFireTime.Equal(t0.Add(12*time.Minute)) {
-			t.Errorf("resumed: got %+v, want the next instant", tick)
-		}
-	}
-	missed, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
-	if err != nil || len(missed) != 1 || missed[0].Count != 10 {
-		t.Errorf("misfires: got %+v, %v, want those of the ten minutes between", missed, err)
-	}
-}

@@ -64,6 +64,8 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"retries go on after their node died":                             testRetryOfTheDead,
 		"a retrying run can be retried and cancelled by hand":             testRetryRequests,
 		"a trigger is disabled by what its target answers":                testDisable,
+		"a late 410 of an old revision disables nothing":                  testLateGoneOfAnOldRevision,
+		"a 410 of a run that is no longer held disables nothing":          testGoneOfARunThatIsNoLongerHeld,
 		"runs are listed by job, trigger, state and time":                 testRuns,
 		"misfires are listed latest first":                                testMisfires,
 		"verify accounts for each fire":                                   testVerify,

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
@@ -35,7 +36,7 @@ type servers struct {
 var shared = servers{durable: map[bool]*server{}}
 
 // New returns the URL of a migrated database that is dropped when the test ends. Without
-// PostgreSQL on the machine the test is skipped; with CI set it fails.
+// PostgreSQL on the machine the test is skipped; with CI=true it fails.
 func New(t testing.TB, options ...Option) (databaseURL string) {
 	t.Helper()
 	if given := os.Getenv("DATABASE_URL"); given != "" {
@@ -63,7 +64,7 @@ func (s *servers) server(t testing.TB, durable bool) *server {
 	}
 	bin, ok := postgres.Find()
 	if !ok {
-		missing(t, "no initdb on this machine and no DATABASE_URL; install PostgreSQL: apt-get install -y postgresql")
+		need.Missing(t, "no initdb on this machine and no DATABASE_URL; install PostgreSQL: apt-get install -y postgresql")
 	}
 	started, err := start(t.Context(), bin, durable)
 	if err != nil {

@@ -4,16 +4,17 @@ import (
 	"os"
 	"testing"
 
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
 // NewPooler returns a running PgBouncer in transaction mode before a database. It ends with the
-// test. Without PgBouncer on the machine the test is skipped, but where CI is set it fails.
+// test. Without PgBouncer on the machine the test is skipped; with CI=true it fails.
 func NewPooler(t testing.TB, database string, settings ...string) *postgres.Pooler {
 	t.Helper()
 	program, ok := postgres.FindPooler()
 	if !ok {
-		missing(t, "no pgbouncer on this machine; install it: apt-get install -y pgbouncer")
+		need.Missing(t, "no pgbouncer on this machine; install it: apt-get install -y pgbouncer")
 	}
 	dir, err := os.MkdirTemp("", "carillon-pgbouncer-")
 	if err != nil {
@@ -31,13 +32,4 @@ func NewPooler(t testing.TB, database string, settings ...string) *postgres.Pool
 		_ = os.RemoveAll(dir)
 	})
 	return p
-}
-
-// missing skips a test, or fails it where nothing may be missing.
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }

@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// gone is the outcome of an attempt whose target wants no more calls.
+func gone(start time.Time) dispatcher.Outcome {
+	return dispatcher.Outcome{
+		State: dispatcher.RunFailed, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: http.StatusGone,
+		Class: dispatcher.ClassHTTP4xx, Error: "gone",
+	}
+}
+
+// disable disables the trigger of a run that ended so, and requires that it does so or does not.
+func (f *fixture) disable(ended dispatcher.Record, want bool) {
+	f.Helper()
+	done, err := f.Disable(f.Context(), ended, "gone", t0.Add(90*time.Second))
+	f.must(err)
+	if done != want {
+		f.Errorf("run %s: disabled is %t, want %t", ended.RunKey, done, want)
+	}
+}
+
+// A target that wants no more calls silences its trigger until somebody resumes it.
+func testDisable(t *testing.T, f *fixture) {
+	ctx, now := t.Context(), t0.Add(90*time.Second)
+	ended := record(f.claimOne("tick"), gone(t0))
+	f.must(f.Record(ctx, []dispatcher.Record{ended}))
+	f.disable(ended, true)
+	f.disable(ended, false)
+	shown, err := f.Job(ctx, "shop", "tick")
+	f.must(err)
+	if tick := shown.Triggers["tick"]; tick.State != dispatcher.TriggerError || tick.Error != "gone" || shown.State != dispatcher.JobError {
+		t.Errorf("disabled: got %+v, want it in error with the reason", tick)
+	}
+	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 0 {
+		t.Errorf("due: got %d, want none", len(due))
+	}
+	for range 2 {
+		resumed, err := f.PauseJob(ctx, "shop", "tick", "tick", false, at(now.Add(10*time.Minute)))
+		f.must(err)
+		if tick := resumed.Triggers["tick"]; tick.State != dispatcher.TriggerWaiting || tick.Error != "" ||
+			!tick.NextFireTime.Equal(t0.Add(12*time.Minute)) {
+			t.Errorf("resumed: got %+v, want the next instant", tick)
+		}
+	}
+	missed, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	if err != nil || len(missed) != 1 || missed[0].Count != 10 {
+		t.Errorf("misfires: got %+v, %v, want those of the ten minutes between", missed, err)
+	}
+}
+
+// The response is about the job as it was called. Somebody may have changed it meanwhile, because of these responses.
+func testLateGoneOfAnOldRevision(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	ended := record(f.claimOne("tick"), gone(t0))
+	job, err := f.Job(ctx, "shop", "tick")
+	f.must(err)
+	job.Target.Webhook.URL = "https://example.com/moved"
+	if _, _, err = f.PutJob(ctx, job, at(t0.Add(time.Second))); err != nil {
+		t.Fatal(err)
+	}
+	f.must(f.Record(ctx, []dispatcher.Record{ended}))
+	f.disable(ended, false)
+	shown, err := f.Job(ctx, "shop", "tick")
+	if tick := shown.Triggers["tick"]; err != nil || tick.State != dispatcher.TriggerWaiting {
+		t.Errorf("after the repair: got %+v, %v, want it waiting", tick, err)
+	}
+}
+
+// Only the node that holds a run says how it ended.
+func testGoneOfARunThatIsNoLongerHeld(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	held := f.claimOne("tick")
+	ended := record(held, gone(t0))
+	f.disable(ended, false) // is not recorded yet
+	_, err := f.CancelRun(ctx, held.String(), at(t0.Add(time.Second)))
+	f.must(err)
+	f.must(f.Record(ctx, []dispatcher.Record{ended}))
+	f.disable(ended, false)
+	manual := ended
+	manual.RunKey = dispatcher.RunKey{TriggerID: dispatcher.JobID("shop", "tick"), ScheduledAt: t0, Kind: dispatcher.KindManual}
+	f.disable(manual, false)
+	shown, err := f.Job(ctx, "shop", "tick")
+	if tick := shown.Triggers["tick"]; err != nil || tick.State != dispatcher.TriggerWaiting {
+		t.Errorf("after a late result: got %+v, %v, want it waiting", tick, err)
+	}
+}
