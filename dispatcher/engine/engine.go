@@ -91,6 +91,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		signals: signals{wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1)},
 	}
 	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
+	e.clock.margin, e.fleet.margin = o.ClockMargin, o.ClockMargin
 	e.timeline = newTimeline(e.pool.IsSlow)
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries()}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)

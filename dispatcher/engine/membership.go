@@ -13,6 +13,8 @@ import (
 // fleet is what a node knows of itself and of the other nodes.
 type fleet struct {
 	deadAfter, drain time.Duration
+	// margin is how far the clocks of the database's servers differ at most; see leaseFrom.
+	margin time.Duration
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID
@@ -49,9 +51,11 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 }
 
 // leaseFrom returns when a lease ends that was won by a request sent at sent: a second, or for short
-// leases a quarter, before other nodes may consider it ended.
+// leases a quarter, before other nodes may consider it ended. One server stamps a heartbeat, and another may judge its
+// age by a clock that is ahead, so the margin is taken off, too. A node that judges adds it; either is enough, and
+// both together hold while only some nodes know of the margin.
 func (f *fleet) leaseFrom(sent time.Time) time.Time {
-	return sent.Add(f.deadAfter - min(time.Second, f.deadAfter/4))
+	return sent.Add(f.deadAfter - min(time.Second, f.deadAfter/4) - f.margin)
 }
 
 // heartbeat notes a heartbeat that was sent at the local instant sent and succeeded, and reports
@@ -68,7 +72,7 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
 	// same effect.
 	passed := sent.Sub(f.lastHeartbeat)
-	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4
+	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4+f.margin
 	if passed < f.deadAfter/2 && !leapt {
 		f.onTime++
 	} else {

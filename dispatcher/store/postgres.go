@@ -23,6 +23,8 @@ type postgres struct {
 	pool, heartbeats *pgxpool.Pool
 	notify           *pgxpool.Config // by which notifications are heard
 	rollbacks        *rollbackDetector
+	has              Capabilities
+	db               *sql.DB // of pool
 }
 
 // channel is where notifications go. They are heard in one database only.
@@ -31,7 +33,7 @@ const channel = "carillon"
 // adoptPayload is the payload of Notification.Adopt; no run has such an id.
 const adoptPayload = "adopt"
 
-// session is what each connection sets. Without it (as behind a pooler that drops it) all works,
+// session is what each connection sets. Without it (as behind a pooler that drops it, see SessionSettings) all works,
 // only less well: nobody waits long for a lock that an administrator holds, and no statement
 // runs on after its caller gave up. A batch is always small compared to the table that it is joined to,
 // so it probes an index: up to some 30,000 triggers the planner would rather hash the whole table,
@@ -49,20 +51,22 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	} else if !strings.Contains(a.url, "pool_max_conns") {
 		config.MaxConns = 8
 	}
-	pooled, err := suitPooler(ctx, config)
+	pooled, has, err := tryOut(ctx, config, o.Without)
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{notify: config.Copy()}
-	p.rollbacks = &rollbackDetector{database: p}
+	p := &postgres{notify: config.Copy(), has: has}
+	p.rollbacks = &rollbackDetector{database: p, anonymous: !has.Has(Identity)}
 	if o.Notify != "" {
 		if p.notify, err = poolConfig(address{url: o.Notify, login: a.login}); err != nil {
 			return nil, fmt.Errorf("where notifications are heard: %w", err)
 		}
 	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := conn.PgConn().Exec(ctx, session).Close(); err != nil {
-			return err
+		if p.has.Has(SessionSettings) {
+			if err := conn.PgConn().Exec(ctx, session).Close(); err != nil {
+				return err
+			}
 		}
 		return p.rollbacks.connected(ctx, conn)
 	}
@@ -83,6 +87,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 		return nil, err
 	}
 	db := openDB(p.pool)
+	p.db = db
 	return &store{
 		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
@@ -196,6 +201,7 @@ func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func
 }
 
 func (p *postgres) query(ctx context.Context, statement string, args []any, scan func(scanner) error) (int64, error) {
+	statement = p.understood(statement)
 	rows, err := patiently(ctx, func() (pgx.Rows, error) {
 		return p.pool.Query(ctx, statement, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
 	})
@@ -212,6 +218,9 @@ func (p *postgres) query(ctx context.Context, statement string, args []any, scan
 }
 
 func (p *postgres) sendNotification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error {
+	if !p.has.Has(Notifications) {
+		return nil
+	}
 	// $1 channel, $2 run. PostgreSQL sends it at commit, and equal ones once.
 	payload := notification.Run
 	if notification.Adopt {
@@ -224,6 +233,9 @@ func (p *postgres) sendNotification(ctx context.Context, tx *sql.Tx, notificatio
 func (p *postgres) committed([]dispatcher.Notification) {}
 
 func (p *postgres) listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+	if !p.has.Has(Notifications) {
+		return p.watchChanges(ctx, notification)
+	}
 	conn, err := connect(ctx, p.notify)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)

@@ -45,12 +45,18 @@ func parsePartition(name string) (p partition, ok bool) {
 // limitLockWait gives up after the lead by which fires are claimed: a transaction that waits for a
 // lock makes the claims after it wait, too.
 func (p *postgres) limitLockWait(ctx context.Context, tx *sql.Tx) error {
+	if !p.has.Has(SessionSettings) {
+		return nil // see tryBriefly
+	}
 	// Without statistics the planner would read a whole day to find that nothing in it is live.
 	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)
 	return err
 }
 
 func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error) {
+	if !p.has.Has(DayPartitions) {
+		return 0, true, nil
+	}
 	there, err := partitions(ctx, c.db)
 	if err == nil {
 		err = makeDays(ctx, c, there, now)
@@ -61,7 +67,7 @@ func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon
 			break // they are in the order of their days
 		}
 		gone := false
-		done, err = c.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		done, err = c.tryBriefly(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			gone, err = one.drop(ctx, tx)
 			return err
 		})
@@ -117,7 +123,7 @@ func makeDays(ctx context.Context, c cleaner, there []partition, now int64) erro
 			if slices.Contains(there, one) {
 				continue
 			}
-			done, err := c.tryTransaction(ctx, one.attach)
+			done, err := c.tryBriefly(ctx, one.attach)
 			if err != nil {
 				return fmt.Errorf("make partition %s: %w", one.name(), err)
 			}

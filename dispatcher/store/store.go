@@ -32,6 +32,10 @@ type Options struct {
 	// Shared says that several nodes of this process use a SQLite database, as simulations have
 	// it; otherwise a node that registers is the only one. PostgreSQL makes no difference.
 	Shared bool
+	// Without is what PostgreSQL is to be used without, whether it has that or not.
+	Without Capabilities
+	// ClockMargin is how far the clocks of PostgreSQL's servers differ at most.
+	ClockMargin time.Duration
 	// Metrics is where the metrics of PostgreSQL's connections are registered; nil: nowhere.
 	Metrics prometheus.Registerer
 }
@@ -51,6 +55,7 @@ type store struct {
 	read      *sql.DB
 	heartbeat *sql.DB // heartbeats, which must not queue behind anything
 	keys      *seal.Keys
+	margin    time.Duration // between the clocks of the database's servers
 	rollbacks *rollbackDetector
 	flavor
 	hot     statements
@@ -75,7 +80,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot, s.keys = s.statements(), o.Keys
+	s.hot, s.keys, s.margin = s.statements(), o.Keys, o.ClockMargin
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)

@@ -187,8 +187,8 @@ CREATE TABLE runs (
   class        TEXT     NOT NULL DEFAULT '',
   error        TEXT     NOT NULL DEFAULT '',
   PRIMARY KEY (scheduled_at, trigger_id, kind)
-) PARTITION BY RANGE (scheduled_at);
-CREATE TABLE runs_default PARTITION OF runs DEFAULT;
+) PARTITION BY RANGE (scheduled_at); -- plain: );
+CREATE TABLE runs_default PARTITION OF runs DEFAULT; -- plain:
 CREATE INDEX runs_live ON runs (node, job_id) WHERE live;
 CREATE INDEX runs_ended ON runs (job_id, scheduled_at) WHERE NOT live;
 CREATE INDEX runs_retrying ON runs (next_attempt_at) WHERE state = 'retrying';
@@ -209,8 +209,8 @@ CREATE TABLE attempts (
   error        TEXT     NOT NULL,
   late_result  TEXT,                      -- JSON: the result that came after the run had been taken away
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
-) PARTITION BY RANGE (scheduled_at);
-CREATE TABLE attempts_default PARTITION OF attempts DEFAULT;
+) PARTITION BY RANGE (scheduled_at); -- plain: );
+CREATE TABLE attempts_default PARTITION OF attempts DEFAULT; -- plain:
 
 -- The responses to attempts, where there is anything to keep; see dispatcher.Response. They are apart
 -- from the hot rows, so that a fire with nothing to keep costs no more. Partitions as those of runs.
@@ -221,8 +221,8 @@ CREATE TABLE responses (
   attempt      INTEGER  NOT NULL,
   response      TEXT     NOT NULL,         -- JSON
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
-) PARTITION BY RANGE (scheduled_at);
-CREATE TABLE responses_default PARTITION OF responses DEFAULT;
+) PARTITION BY RANGE (scheduled_at); -- plain: );
+CREATE TABLE responses_default PARTITION OF responses DEFAULT; -- plain:
 
 -- The runs that have one of the slots of their job. Only jobs with a bound have slots. A row outlives
 -- its run until the node that made the attempt says that it is over, or is dead: a cancelled run keeps
