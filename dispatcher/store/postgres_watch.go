@@ -11,7 +11,7 @@ import (
 )
 
 // Where a database has no notifications, each node looks for what they would have said: what changed is in the audit
-// log, and whatever waits for a node is found by looking for it.
+// log, a run that was replaced by another still has its slot, and whatever waits for a node is found by looking for it.
 
 const (
 	// watchInterval is how often a node looks. A change takes effect that much later.
@@ -25,6 +25,10 @@ const (
 
 // $1 since, $2 limit
 const auditedSince = `SELECT at, id, action, subject FROM audit_log WHERE at >= $1 ORDER BY at DESC, id LIMIT $2`
+
+// replacedRuns are those that are over and whose nodes have yet to give up their requests.
+const replacedRuns = `SELECT s.scheduled_at, s.trigger_id, s.kind FROM slots AS s WHERE s.node <> 0 AND NOT EXISTS (SELECT 1 FROM runs AS r
+	WHERE r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind AND r.live)`
 
 // auditedChange is an entry of the audit log.
 type auditedChange struct {
@@ -99,6 +103,15 @@ func (p *postgres) watchChanges(ctx context.Context, notification func(dispatche
 		}
 		if err != nil {
 			return fmt.Errorf("look for changes: %w", err)
+		}
+		replaced, err := collect(ctx, p.db, scanKey, replacedRuns)
+		if err != nil {
+			return fmt.Errorf("look for replaced runs: %w", err)
+		}
+		for _, key := range replaced {
+			kind, _ := dispatcher.KindOfCode(byte(key.kind))
+			run := dispatcher.RunKey{TriggerID: key.trigger, ScheduledAt: instant(key.at), Kind: kind}
+			notification(dispatcher.Notification{Run: run.String()})
 		}
 		notification(dispatcher.Notification{Adopt: true}) // runs wait, perhaps
 		told := map[dispatcher.Notification]bool{}
