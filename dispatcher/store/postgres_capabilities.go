@@ -93,7 +93,7 @@ const skipLocked = ` SKIP LOCKED`
 
 // briefly is how long a transaction of the clean-up takes that changes tables, where no setting bounds its wait for
 // locks: claims wait behind it.
-const briefly = 200 * time.Millisecond
+const briefly = time.Second
 
 // tryBriefly is tryTransaction for changes of tables.
 func (c *cleaner) tryBriefly(ctx context.Context, do func(context.Context, *sql.Tx) error) (done bool, err error) {
