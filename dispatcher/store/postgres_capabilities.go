@@ -80,17 +80,6 @@ func CapabilitiesOf(s any) Capabilities {
 	return AllCapabilities()
 }
 
-// understood is a statement as the database understands it.
-func (p *postgres) understood(statement string) string {
-	if p.has.Has(SkipLocked) {
-		return statement
-	}
-	return strings.ReplaceAll(statement, skipLocked, "")
-}
-
-// skipLocked makes a statement pass over the rows that others have locked.
-const skipLocked = ` SKIP LOCKED`
-
 // briefly is how long a transaction of the clean-up takes that changes tables, where no setting bounds its wait for
 // locks: claims wait behind it.
 const briefly = time.Second

@@ -70,6 +70,7 @@ func check(h *record) (*verdict, error) {
 		}
 	}
 	j.checkEnd()
+	j.checkTables()
 	j.checkAttempts()
 	j.checkRequests()
 	j.checkBounded()
@@ -316,8 +317,11 @@ func (j *judge) checkFixedDelay(t trigger) {
 	}
 }
 
-// checkEnd requires that no run is live and no trigger overdue.
+// checkEnd requires that no run is live, no trigger overdue, and nothing left for the clean-up.
 func (j *judge) checkEnd() {
+	if j.deleted > 0 {
+		j.add(unrecovered, "%d jobs that were deleted long ago are still there", j.deleted)
+	}
 	for _, r := range j.runs {
 		if r.live {
 			j.add(unrecovered, "%s: still %s, attempt %d, node %s", j.name(r.fire), r.state, r.attempt, j.nodesByID[r.node].name)
@@ -330,5 +334,30 @@ func (j *judge) checkEnd() {
 		case t.firing && t.state == "waiting" && t.due != nil && *t.due+patience+j.recovery.Milliseconds() < j.end:
 			j.add(unrecovered, "%s/%s: overdue since %s", t.app, t.job, instant(*t.due))
 		}
+	}
+}
+
+// checkTables requires that a run is in one table at a time: first in a claim, then among the live runs
+// or at once in the history. At the end no claim is left.
+func (j *judge) checkTables() {
+	live := map[fire]bool{}
+	for _, r := range j.runs {
+		if r.live {
+			live[r.fire] = true
+		}
+	}
+	for _, r := range j.runs {
+		if !r.live && live[r.fire] {
+			j.add(unexplained, "%s: ended as %s, and still live", j.name(r.fire), r.state)
+		}
+	}
+	for _, d := range j.doubles {
+		j.add(unexplained, "%s: at %s both ended and live", j.name(d.fire), instant(d.at))
+	}
+	for _, c := range j.claims {
+		if live[c.fire] {
+			j.add(unexplained, "%s: live, and still in claim %d", j.name(c.fire), c.token)
+		}
+		j.add(unrecovered, "%s: still in claim %d of node %s", j.name(c.fire), c.token, j.nodesByID[c.node].name)
 	}
 }
