@@ -261,3 +261,8 @@ func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
 
 // FileSystem is fileSystem.
 func FileSystem(dir string) (uint32, error) { return fileSystem(dir) }
+
+// RemoveNotifications removes the notifications that are too old for any node.
+func RemoveNotifications(ctx context.Context, s dispatcher.Store) error {
+	return removeLeft(ctx, s.(*store).write)
+}

@@ -98,7 +98,7 @@ func (p *postgres) watch(ctx context.Context, notification func(dispatcher.Notif
 		}
 		found, err := w.look(ctx)
 		if err == nil && looks%int(watchKept/watchInterval) == 0 {
-			_, err = affect(ctx, p.db, removeNotifications, watchKept.Milliseconds())
+			err = removeLeft(ctx, p.db)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -111,4 +111,12 @@ func (p *postgres) watch(ctx context.Context, notification func(dispatcher.Notif
 		}
 		notification(dispatcher.Notification{Adopt: true}) // runs may wait that nobody told of
 	}
+}
+
+// removeLeft removes the notifications that no node looks for any more.
+func removeLeft(ctx context.Context, db *sql.DB) error {
+	if _, err := db.ExecContext(ctx, removeNotifications, watchKept.Milliseconds()); err != nil {
+		return fmt.Errorf("remove notifications: %w", err)
+	}
+	return nil
 }
