@@ -28,6 +28,7 @@ CREATE TABLE apps (
   history_from      BIGINT  NOT NULL DEFAULT 0, -- earlier history was removed under a shorter retention
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
+  installation      TEXT    NOT NULL DEFAULT '', -- the id in the event ids of an app that came from elsewhere; empty: this one's
   switched_to       BIGINT,               -- enabled was changed, and the clocks up to this trigger id follow it; NULL: all do
   created_at        BIGINT  NOT NULL,
   updated_at        BIGINT  NOT NULL,

@@ -25,6 +25,7 @@ CREATE TABLE apps (
   history_from INTEGER NOT NULL DEFAULT 0,
   revision INTEGER NOT NULL,
   calendar_revision INTEGER NOT NULL DEFAULT 0,
+  installation TEXT NOT NULL DEFAULT '',
   switched_to INTEGER,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
