@@ -86,6 +86,16 @@ test: $(GOTESTSUM)
 	@tools/postgres.sh
 	@$(CLIENTS) && $(RUNTESTS) $(PKGS)
 
+# Each capability that another database may lack is missed alone in the whole conformance suite, not only in the tests
+# that have to do with it.
+## test-databases: the conformance suite on PostgreSQL 18, and with EACH=1 in full on 15 and 18 without each capability
+DATABASES = -count=1 -timeout 20m -run '^TestPostgreSQL' ./dispatcher/store
+.PHONY: test-databases
+test-databases:
+	@tools/postgres.sh
+	$(if $(EACH),CARILLON_EACH_CAPABILITY=1 go test $(DATABASES))
+	bin=$$(tools/postgres18.sh) && CARILLON_POSTGRES=$$bin CARILLON_EACH_CAPABILITY=$(EACH) go test $(DATABASES)
+
 ## manifests: check examples/kubernetes against the types of Kubernetes and the program
 .PHONY: manifests
 manifests:

@@ -13,6 +13,7 @@ import (
 // called concurrently.
 type Store interface {
 	Definitions
+	Exports
 	Credentials
 	Ledger
 	Retention

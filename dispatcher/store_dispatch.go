@@ -253,6 +253,8 @@ type JobVersion struct {
 	TriggerNames []string
 	// AppWeight is the weight of the job's app.
 	AppWeight int
+	// Installation is the id in the event ids of an app that was imported; empty: that of this installation.
+	Installation string
 	// Err is why the stored definition cannot be read, for example because a newer version
 	// wrote it. Of the Job only App, Name and Revision are then valid.
 	Err error

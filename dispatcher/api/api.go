@@ -92,6 +92,7 @@ func Starting(o Options) http.Handler {
 // do.
 type Store interface {
 	dispatcher.Definitions
+	dispatcher.Exports
 	dispatcher.Ledger
 	verify.Reader
 

@@ -168,7 +168,9 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"VerifyPage": reflect.TypeFor[verify.Page](), "TriggerVerification": reflect.TypeFor[verify.Trigger](),
 		"Discrepancy": reflect.TypeFor[verify.Discrepancy](),
 		"Rollback":    reflect.TypeFor[dispatcher.Rollback](),
-		"NodeList":    reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
+		"Export":      reflect.TypeFor[dispatcher.Export](), "ExportedJob": reflect.TypeFor[dispatcher.ExportedJob](),
+		"ExportedTrigger": reflect.TypeFor[dispatcher.ExportedTrigger](), "ExportedRun": reflect.TypeFor[dispatcher.ExportedRun](),
+		"NodeList": reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
 	}
 	for name, described := range doc.Comp.Schemas {
 		if _, known := types[name]; !known && len(described.Properties) > 0 {

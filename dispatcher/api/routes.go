@@ -19,9 +19,9 @@ type route struct {
 	outage bool
 	// query lists the known query parameters.
 	query []string
-	// body tells that a POST takes a body.
-	body  bool
-	serve func(*API, *request) (response, error)
+	// body tells that a POST takes a body, and large that it may be as large as an app.
+	body, large bool
+	serve       func(*API, *request) (response, error)
 }
 
 var (
@@ -57,6 +57,8 @@ var routes = []route{
 	{method: "PUT", path: appPath, scope: write, serve: (*API).putApp},
 	{method: "PATCH", path: appPath, scope: write, serve: (*API).patchApp},
 	{method: "DELETE", path: appPath, scope: write, serve: (*API).deleteApp},
+	{method: "GET", path: appPath + "/export", scope: read, serve: (*API).exportApp},
+	{method: "POST", path: appPath + "/import", scope: write, body: true, large: true, serve: (*API).importApp},
 
 	{method: "GET", path: appPath + "/jobs", scope: read, query: pageQuery, serve: (*API).listJobs},
 	{method: "GET", path: jobPath, scope: read, serve: (*API).getJob},

@@ -21,6 +21,8 @@ const (
 	requestTime = 15 * time.Second
 	// maxBody fits the largest payload with its escapes, and a hundred triggers.
 	maxBody = 1 << 20 // bytes
+	// maxImport fits some thousand jobs.
+	maxImport = 64 << 20 // bytes
 )
 
 // request is an HTTP request with its id and the token of its caller.
@@ -46,7 +48,11 @@ func (a *API) handle(rt route) http.Handler {
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 		defer cancel()
 		r := &request{Request: hr.WithContext(ctx), id: requestID(hr)}
-		r.Body = http.MaxBytesReader(w, hr.Body, maxBody)
+		most := int64(maxBody)
+		if rt.large {
+			most = maxImport
+		}
+		r.Body = http.MaxBytesReader(w, hr.Body, most)
 		res, err := a.run(rt, r)
 		if err != nil {
 			res = a.problem(r, rt, res, err)

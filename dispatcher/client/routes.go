@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -45,6 +46,19 @@ func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond C
 // DeleteApp deletes an app; ErrConflict if it has jobs or calendars.
 func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) error {
 	return c.remove(ctx, path("apps", name), cond)
+}
+
+// ExportApp returns a disabled app with all that another installation needs of it. ErrConflict: it is enabled, or has
+// runs in flight.
+func (c *Client) ExportApp(ctx context.Context, name string) (dispatcher.Export, error) {
+	return get(ctx, c, path("apps", name, "export"), func(e dispatcher.Export) bool { return e.App.Name == name })
+}
+
+// ImportApp creates an app from the JSON of an Export, which may hold values of secrets.
+func (c *Client) ImportApp(ctx context.Context, name string, export json.RawMessage) (dispatcher.App, error) {
+	return send(ctx, c, request[dispatcher.App]{
+		method: http.MethodPost, path: path("apps", name, "import"), body: export, is: isApp(name),
+	})
 }
 
 // Jobs lists the jobs of an app by name.

@@ -15,7 +15,10 @@ import (
 // back. It runs on the node's monotonic clock, which no correction of the wall clock moves. The best
 // bound of the latest samples counts.
 type clock struct {
-	store   Store
+	store Store
+	// margin is how far the clocks of the database's servers differ at most. A response tells that of one server;
+	// the clock of another had reached that less the margin.
+	margin  time.Duration
 	mu      sync.RWMutex
 	samples []sample // at most keepSamples, oldest first
 	base    sample   // the best of them
@@ -87,8 +90,8 @@ func (c *clock) add(s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// A bound beyond what the database's clock can have reached by s is from before that clock was
-	// set back.
-	latest := s.database.Add(s.roundTrip)
+	// set back, unless it is from another server.
+	latest := s.database.Add(s.roundTrip + c.margin)
 	c.samples = slices.DeleteFunc(c.samples, func(older sample) bool { return older.at(s.local).After(latest) })
 	c.samples = append(c.samples, s)
 	if len(c.samples) > keepSamples {
@@ -100,17 +103,17 @@ func (c *clock) add(s sample) {
 // at returns what s says of the database's clock at a local instant.
 func (s sample) at(local time.Time) time.Time { return s.database.Add(local.Sub(s.local)) }
 
-// now returns the lower bound of the database's clock.
+// now returns the lower bound of the database's clock, on whichever server.
 func (c *clock) now() time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.base.at(time.Now())
+	return c.base.at(time.Now()).Add(-c.margin)
 }
 
 // until returns how long it takes until the database's clock has surely reached t.
 func (c *clock) until(t time.Time) time.Duration { return t.Sub(c.now()) }
 
-// of returns the database's time at a recent local instant.
+// of returns the database's time at a recent local instant, by the server that is ahead.
 func (c *clock) of(local time.Time) time.Time {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -109,6 +109,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		},
 	}
 	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
+	e.clock.margin, e.fleet.margin = o.ClockMargin, o.ClockMargin
 	e.timeline = newTimeline(e.pool.IsSlow)
 	e.ahead = newAhead(e.wakePoll)
 	e.timeline.refill = e.ahead.wake

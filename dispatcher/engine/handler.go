@@ -101,7 +101,7 @@ func (e *Engine) markDeadNodes(ctx context.Context, _ time.Time) error {
 		return e.takeOver(ctx)
 	}
 	return e.withLock(ctx, dispatcher.LockFleet, func(ctx context.Context) error {
-		dead, err := e.store.MarkDead(ctx, e.fleet.id(), heartbeat, e.opts.DeadAfter, time.Time{})
+		dead, err := e.store.MarkDead(ctx, e.fleet.id(), heartbeat, e.opts.DeadAfter+e.opts.ClockMargin, time.Time{})
 		if err != nil {
 			return fmt.Errorf("declare nodes dead: %w", err)
 		}

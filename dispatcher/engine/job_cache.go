@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,7 +181,7 @@ func (j *jobCache) call(run heldRun) (dispatcher.Call, error) {
 	}
 	return dispatcher.Call{
 		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
-		EventID: dispatcher.EventID(j.installation, d.App, d.Name, name, run.ScheduledAt, run.Kind),
+		EventID: dispatcher.EventID(cmp.Or(d.Installation, j.installation), d.App, d.Name, name, run.ScheduledAt, run.Kind),
 		Target:  d.Target, Templates: d.templates, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
 	}, nil
 }

@@ -14,7 +14,9 @@ import (
 // fleet is what a node knows of itself and of the other nodes.
 type fleet struct {
 	deadAfter, drain time.Duration
-	keepShares       time.Duration // for which a node keeps its old share beside the new one
+	// margin is how far the clocks of the database's servers differ at most; see lease.
+	margin     time.Duration
+	keepShares time.Duration // for which a node keeps its old share beside the new one
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID
@@ -72,8 +74,12 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 }
 
 // lease is how long a request gives a lease, from when it was sent: a second, or for short leases a quarter,
-// less than after which other nodes may consider it ended.
-func (f *fleet) lease() time.Duration { return f.deadAfter - min(time.Second, f.deadAfter/4) }
+// less than after which other nodes may consider it ended. One server stamps a heartbeat, and another may judge its
+// age by a clock that is ahead, so the margin is taken off, too. A node that judges adds it; either is enough, and
+// both together hold while only some nodes know of the margin.
+func (f *fleet) lease() time.Duration {
+	return f.deadAfter - min(time.Second, f.deadAfter/4) - f.margin
+}
 
 // heartbeat notes a heartbeat that was sent at the local instant sent and succeeded. It reports whether the
 // heartbeat made the node active, and whether the shares of the nodes moved. The lease counts from before the
@@ -90,7 +96,7 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
 	// same effect. One that a notification caused, soon after the one before, says nothing new.
 	passed := at.since(f.lastHeartbeat)
-	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4
+	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4+f.margin
 	switch {
 	case passed >= f.deadAfter/2 || leapt:
 		f.onTime = 0

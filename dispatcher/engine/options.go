@@ -39,6 +39,9 @@ type Options struct {
 	Heartbeat time.Duration
 	// DeadAfter is the time without a heartbeat until a node counts as dead; default 60s.
 	DeadAfter time.Duration
+	// ClockMargin is how far the clocks of the database's servers differ at most; 0: it has one clock. Fires are
+	// that much later, leases end that much earlier, and nodes count as dead that much later.
+	ClockMargin time.Duration
 	// Lead is how far ahead of its due time a fire is claimed; default 50ms.
 	Lead time.Duration
 	// Grace is how long a fire is left to the node that is preferred for it; default 1s.

@@ -17,6 +17,7 @@ var jobFields = fields[jobRow]{
 	{name: "id", ref: func(j *jobRow) any { return &j.ID }, use: neverSet},
 	{name: "app_id", ref: func(j *jobRow) any { return new(dispatcher.AppID(j.App)) }, use: onlyNew},
 	{read: "a.name", ref: func(j *jobRow) any { return &j.App }, use: onlyRead},
+	{read: "a.installation", ref: func(j *jobRow) any { return &j.Installation }, use: onlyRead},
 	{read: "a.weight", ref: func(j *jobRow) any { return &j.AppWeight }, use: onlyRead},
 	{name: "name", ref: func(j *jobRow) any { return &j.Name }, use: neverSet},
 	{name: "description", ref: func(j *jobRow) any { return &j.Description }},

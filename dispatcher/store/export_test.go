@@ -170,7 +170,7 @@ type HotStatement struct {
 
 // HotStatements returns the hot statements of a database, by name.
 func HotStatements(database string, at int64) map[string]HotStatement {
-	flavors := map[string]flavor{"postgres": &postgres{}, "sqlite": &sqlite{}}
+	flavors := map[string]flavor{"postgres": &postgres{has: AllCapabilities()}, "sqlite": &sqlite{}}
 	f := flavors[database]
 	all := f.statements()
 	node, token, many, zero := int64(1), int64(1), int64(500), int64(0)
@@ -261,6 +261,11 @@ func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
 
 // FileSystem is fileSystem.
 func FileSystem(dir string) (uint32, error) { return fileSystem(dir) }
+
+// RemoveNotifications removes the notifications that are too old for any node.
+func RemoveNotifications(ctx context.Context, s dispatcher.Store) error {
+	return removeLeft(ctx, s.(*store).write)
+}
 
 // Contenders returns how many of the first and last runs of a job a decision about its slots reads.
 func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (int, error) {

@@ -131,8 +131,39 @@ const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner
 		AND NOT pg_has_role(c.relowner, 'USAGE') AND c.relname IN ('goose_db_version', 'goose_lock', 'installation', 'apps', 'jobs',
 		'secrets', 'triggers', 'trigger_clock', 'label_sets', 'claims', 'live_runs', 'host_waits', 'runs', 'attempts',
 		'responses', 'slots', 'misfires', 'nodes', 'locks', 'calendars', 'trigger_revisions', 'calendar_revisions', 'audit_log',
-		'api_tokens')
+		'api_tokens', 'notifications')
 	ORDER BY c.relname`
+
+// Capabilities tells what the database has, apart from what it is to be used without.
+func (i *Inspection) Capabilities(ctx context.Context, without Capabilities) (has Capabilities, err error) {
+	if i.a.path != "" {
+		return AllCapabilities(), nil
+	}
+	version, err := i.Schema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := i.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = conn.Raw(func(driver any) error {
+		has, err = probe(ctx, driver.(*stdlib.Conn).Conn(), without)
+		return err
+	})
+	if err = errors.Join(err, conn.Close()); err != nil || version.Have > 0 {
+		return has, err
+	}
+	// The first migration is still to come, and makes partitions and what can be locked.
+	byDay, err := partitioned(ctx, i.db, without)
+	if byDay {
+		has = append(has, DayPartitions)
+	}
+	if !without.Has(SkipLocked) {
+		has = append(has, SkipLocked)
+	}
+	return has, err
+}
 
 // fileRights requires that the file can be written, and that files can be made next to it: the lock and the log.
 func (i *Inspection) fileRights() error {

@@ -27,25 +27,34 @@ import (
 // same time. The error is ErrSchemaTooNew if a newer version has migrated the database.
 func Migrate(ctx context.Context, database string) error { return MigrateAs(ctx, database, Login{}) }
 
-// MigrateAs is Migrate for a database whose login is not in its URL.
-func MigrateAs(ctx context.Context, database string, login Login) error {
+// MigrateAs is Migrate for a database whose login is not in its URL, or that is to be used without something.
+func MigrateAs(ctx context.Context, database string, login Login, without ...Capability) error {
 	a, err := parse(database)
 	if err != nil {
 		return err
 	}
 	a.login = login
-	if err := migrate(ctx, a); err != nil {
+	if err := migrate(ctx, a, without); err != nil {
 		return fmt.Errorf("migrate database %s: %w", a, err)
 	}
 	return nil
 }
 
-func migrate(ctx context.Context, a address) error {
-	db, options, done, err := migrator(ctx, a)
+func migrate(ctx context.Context, a address, without Capabilities) error {
+	db, options, done, err := migrator(ctx, a, without)
 	if err != nil {
 		return err
 	}
 	dialect, scripts := scriptsOf(a)
+	byDay := false
+	if a.path == "" {
+		if byDay, err = partitioned(ctx, db, without); err != nil {
+			return errors.Join(err, done())
+		}
+		if !byDay {
+			scripts = migrations.Plain(scripts)
+		}
+	}
 	provider, err := goose.NewProvider(dialect, db, scripts, append(options, goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
 		return errors.Join(err, done())
@@ -54,8 +63,8 @@ func migrate(ctx context.Context, a address) error {
 	if err = up(ctx, provider); err == nil {
 		err = checkSchema(ctx, db, a)
 	}
-	if err == nil && a.path == "" {
-		err = (&postgres{}).firstDays(ctx, db)
+	if err == nil && byDay {
+		err = (&postgres{has: AllCapabilities().Without(without)}).firstDays(ctx, db)
 	}
 	return errors.Join(err, done())
 }
@@ -87,7 +96,7 @@ func up(ctx context.Context, p *goose.Provider) error {
 
 // migrator opens the database for migration. On PostgreSQL a row with a lease keeps nodes that
 // start together apart; on SQLite the lock file does.
-func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, func() error, error) {
+func migrator(ctx context.Context, a address, without Capabilities) (*sql.DB, []goose.ProviderOption, func() error, error) {
 	if a.path != "" {
 		s, err := openSQLite(ctx, a, Options{})
 		if err != nil {
@@ -102,7 +111,13 @@ func migrator(ctx context.Context, a address) (*sql.DB, []goose.ProviderOption, 
 	nameNothing(config.ConnConfig) // for the few statements of a migration it is not worth to ask whether that is needed
 	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionBeforeConnect(config.BeforeConnect),
 		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-			return conn.PgConn().Exec(ctx, scriptLocks).Close()
+			if without.Has(SessionSettings) {
+				return nil
+			}
+			if err := conn.PgConn().Exec(ctx, scriptLocks).Close(); err != nil && !lacks(err) {
+				return err
+			}
+			return nil
 		}))
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLockTimeout(200*time.Millisecond, 1500),

@@ -211,7 +211,7 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
 		// still find their node.
-		for i, age := range []time.Duration{0, purgeNodeAfter, after} {
+		for i, age := range []time.Duration{s.margin, purgeNodeAfter, after} {
 			args := append([]any{orZero(now), age.Milliseconds()}, t.batch([]int64{int64(id)}, []int64{heartbeat.UnixMilli()})...)
 			var err error
 			if affected, err = t.execute(ctx, s.hot.markDead[i], args...); err != nil {

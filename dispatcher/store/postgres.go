@@ -20,12 +20,14 @@ type postgres struct {
 	pool, heartbeats *pgxpool.Pool
 	notify           *pgxpool.Config // by which notifications are heard
 	rollbacks        *rollbackDetector
+	has              Capabilities
+	db               *sql.DB // of pool
 }
 
 // channel is where notifications go. They are heard in one database only.
 const channel = "carillon"
 
-// session is what each connection sets. Without it (as behind a pooler that drops it) all works,
+// session is what each connection sets. Without it (as behind a pooler that drops it, see SessionSettings) all works,
 // only less well: nobody waits long for a lock that an administrator holds, and no statement
 // runs on after its caller gave up. A batch is always small compared to the table that it is joined to,
 // so it probes an index: up to some 30,000 triggers the planner would rather hash the whole table,
@@ -39,20 +41,22 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 		return nil, err
 	}
 	limitConnections(config, a, o)
-	pooled, err := suitPooler(ctx, config)
+	pooled, has, err := tryOut(ctx, config, o.Without)
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{notify: config.Copy()}
-	p.rollbacks = &rollbackDetector{database: p}
+	p := &postgres{notify: config.Copy(), has: has}
+	p.rollbacks = &rollbackDetector{database: p, anonymous: !has.Has(Identity)}
 	if o.Notify != "" {
 		if p.notify, err = poolConfig(address{url: o.Notify, login: a.login}); err != nil {
 			return nil, fmt.Errorf("where notifications are heard: %w", err)
 		}
 	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := conn.PgConn().Exec(ctx, session).Close(); err != nil {
-			return err
+		if p.has.Has(SessionSettings) {
+			if err := conn.PgConn().Exec(ctx, session).Close(); err != nil {
+				return err
+			}
 		}
 		return p.rollbacks.connected(ctx, conn)
 	}
@@ -74,6 +78,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	}
 	db := openDB(p.pool)
 	db.SetMaxOpenConns(max(1, int(config.MaxConns)-hotConns))
+	p.db = db
 	return &store{
 		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
@@ -124,6 +129,9 @@ func (p *postgres) clock(ctx context.Context, q querier) (time.Time, error) {
 }
 
 func (p *postgres) sendNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error {
+	if !p.has.Has(Notifications) {
+		return leaveNotifications(ctx, tx, notifications)
+	}
 	for _, payload := range payloads(notifications) {
 		// $1 channel, $2 payload. PostgreSQL sends it at commit.
 		if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload); err != nil {
@@ -136,6 +144,9 @@ func (p *postgres) sendNotifications(ctx context.Context, tx *sql.Tx, notificati
 func (p *postgres) committed([]dispatcher.Notification) {}
 
 func (p *postgres) listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+	if !p.has.Has(Notifications) {
+		return p.watch(ctx, notification)
+	}
 	conn, err := connect(ctx, p.notify)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)

@@ -45,15 +45,26 @@ func parsePartition(name string) (p partition, ok bool) {
 // limitLockWait gives up after the lead by which fires are claimed: a transaction that waits for a
 // lock makes the claims after it wait, too.
 func (p *postgres) limitLockWait(ctx context.Context, tx *sql.Tx) error {
+	if !p.has.Has(SessionSettings) {
+		return nil // see tryBriefly
+	}
 	// Without statistics the planner would read a whole day to find the few rows of it that are kept.
 	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)
 	return err
 }
 
 // unpartitioned holds what no partition of a day holds.
-func (p *postgres) unpartitioned() string { return "runs_default" }
+func (p *postgres) unpartitioned() string {
+	if !p.has.Has(DayPartitions) {
+		return "runs"
+	}
+	return "runs_default"
+}
 
 func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error) {
+	if !p.has.Has(DayPartitions) {
+		return 0, nil
+	}
 	there, err := partitions(ctx, c.db)
 	if err != nil {
 		return 0, err
@@ -66,7 +77,7 @@ func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon
 			break
 		}
 		gone := false
-		done, err := c.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		done, err := c.tryBriefly(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			gone, err = one.drop(ctx, tx, horizon)
 			return err
 		})
@@ -127,7 +138,7 @@ func makeDays(ctx context.Context, c cleaner, there []partition, now int64) erro
 			if slices.Contains(there, one) {
 				continue
 			}
-			done, err := c.tryTransaction(ctx, one.attach)
+			done, err := c.tryBriefly(ctx, one.attach)
 			if err != nil {
 				return fmt.Errorf("make partition %s: %w", one.name(), err)
 			}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,25 +13,26 @@ import (
 // keeps there is then gone, or somebody else's. Carillon keeps there what it can do without, see
 // session, and the statements that it has prepared by name, which spare the server the parsing.
 
-// suitPooler tells whether a database is reached through a pooler, and has connections prepare no
-// statement by name then.
-func suitPooler(ctx context.Context, config *pgxpool.Config) (pooled bool, err error) {
+// tryOut tells what a database has, and whether it is reached through a pooler; then connections prepare no
+// statement by name.
+func tryOut(ctx context.Context, config *pgxpool.Config, without Capabilities) (pooled bool, has Capabilities, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	conn, err := connect(ctx, config)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
+	defer conn.Close(ctx) // it has changed nothing
 	// A pooler makes up the number by which requests can be cancelled, for it has clients that have no server.
 	var server uint32
-	err = conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeExec).Scan(&server)
-	if err != nil {
-		return false, errors.Join(fmt.Errorf("look for a pooler: %w", err), conn.Close(ctx))
+	if err = conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeExec).Scan(&server); err != nil {
+		return false, nil, fmt.Errorf("look for a pooler: %w", err)
 	}
 	if pooled = server != conn.PgConn().PID(); pooled {
 		nameNothing(config.ConnConfig)
 	}
-	return pooled, conn.Close(ctx)
+	has, err = probe(ctx, conn, without)
+	return pooled, has, err
 }
 
 // connect makes a connection outside the pool.

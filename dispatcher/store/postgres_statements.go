@@ -59,7 +59,12 @@ func (p *postgres) sameRun(r, at, trigger, kind string) string {
 // job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
 func (p *postgres) lock() string { return " FOR NO KEY UPDATE" }
 
-func (p *postgres) lockRows(mode string) string { return mode }
+func (p *postgres) lockRows(mode string) string {
+	if !p.has.Has(SkipLocked) {
+		return strings.TrimSuffix(mode, skipLocked)
+	}
+	return mode
+}
 
 func (p *postgres) claimColumns() string { return `trigger_ids, scheduled_at, job_ids, revisions` }
 
@@ -97,7 +102,7 @@ func (p *postgres) edges() string {
 func (p *postgres) steps(_ int, with, choose, lock string, counted int, effects ...string) statement {
 	text, last := with+chosen(choose), len(effects)-1
 	if lock != "" {
-		text = with + `, chosen AS MATERIALIZED (` + choose + ` FOR UPDATE OF r` + strings.TrimPrefix(lock, lockToDelete) + `),
+		text = with + `, chosen AS MATERIALIZED (` + choose + ` FOR UPDATE OF r` + strings.TrimPrefix(p.lockRows(lock), lockToDelete) + `),
 		c AS MATERIALIZED (SELECT * FROM chosen WHERE ` + few("of_trigger") + `)`
 	}
 	if counted > 1 {

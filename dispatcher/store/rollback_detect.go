@@ -23,6 +23,8 @@ type rollbackDetector struct {
 	database identified
 	// mark, if not nil, notes next to the database how many heartbeats of a node are in it.
 	mark func(node dispatcher.NodeID, heartbeats int64)
+	// anonymous tells that the database has no identity that could be noted.
+	anonymous bool
 
 	mu   sync.Mutex
 	high highWater
@@ -263,7 +265,7 @@ func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error 
 			}, now, reason, "system")
 		})
 	}
-	if err != nil || !d.latest().holds() {
+	if err != nil || d.anonymous || !d.latest().holds() {
 		return err
 	}
 	return noteIdentity(ctx, conn)

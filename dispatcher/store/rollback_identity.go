@@ -61,6 +61,9 @@ var errTooEarly = errors.New("the database has another identity than before, and
 
 // identity reads the identity of the database on a connection of its own.
 func (p *postgres) identity(ctx context.Context) (identity string, err error) {
+	if !p.has.Has(Identity) {
+		return "", nil
+	}
 	err = p.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		identity, err = identityOf(ctx, conn.Conn())
 		return err
@@ -70,6 +73,9 @@ func (p *postgres) identity(ctx context.Context) (identity string, err error) {
 
 // mismatch compares the identity with the one that was noted last, and notes it.
 func (p *postgres) mismatch(ctx context.Context, t *tx, identity string) (reason string, err error) {
+	if !p.has.Has(Identity) {
+		return "", nil
+	}
 	known, _, err := first(ctx, t, scanText, `SELECT database_identity FROM installation`)
 	if err != nil || known == identity {
 		return "", err

@@ -32,6 +32,10 @@ type Options struct {
 	// Shared says that several nodes of this process use a SQLite database, as simulations have
 	// it; otherwise a node that registers is the only one. PostgreSQL makes no difference.
 	Shared bool
+	// Without is what PostgreSQL is to be used without, whether it has that or not.
+	Without Capabilities
+	// ClockMargin is how far the clocks of PostgreSQL's servers differ at most.
+	ClockMargin time.Duration
 	// Metrics is where the metrics of PostgreSQL's connections are registered; nil: nowhere.
 	Metrics prometheus.Registerer
 }
@@ -51,6 +55,7 @@ type store struct {
 	read      *sql.DB
 	heartbeat *sql.DB // heartbeats, which must not queue behind anything
 	keys      *seal.Keys
+	margin    time.Duration // between the clocks of the database's servers
 	rollbacks *rollbackDetector
 	claims    *openClaims
 	flavor
@@ -76,7 +81,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot, s.keys, s.claims = s.statements(), o.Keys, newOpenClaims()
+	s.hot, s.keys, s.margin, s.claims = s.statements(), o.Keys, o.ClockMargin, newOpenClaims()
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)

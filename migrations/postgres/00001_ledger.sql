@@ -28,6 +28,7 @@ CREATE TABLE apps (
   history_from      BIGINT  NOT NULL DEFAULT 0, -- earlier history was removed under a shorter retention
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
+  installation      TEXT    NOT NULL DEFAULT '', -- the id in the event ids of an app that came from elsewhere; empty: this one's
   switched_to       BIGINT,               -- enabled was changed, and the clocks up to this trigger id follow it; NULL: all do
   created_at        BIGINT  NOT NULL,
   updated_at        BIGINT  NOT NULL,
@@ -224,7 +225,8 @@ CREATE TABLE host_waits (
 -- Partitions: one per UTC day of the scheduled instant, runs_20260131, made days ahead by the clean-up and
 -- dropped by it once retention has passed; no row is deleted one by one then. What has ended a day or more after its
 -- instant is found by runs_late, and kept from its end on: it moves to runs_default before its day is dropped. A
--- day that was not made in time goes there, too. No poll, claim, retry, adoption or record looks into a day
+-- day that was not made in time goes there, too. On a database without partitions a line that ends in "plain" stands
+-- as that comment has it. No poll, claim, retry, adoption or record looks into a day
 -- besides those it inserts into.
 CREATE TABLE runs (
   scheduled_at BIGINT   NOT NULL,
@@ -242,8 +244,8 @@ CREATE TABLE runs (
   class        TEXT,                      -- NULL: none
   error        TEXT,                      -- NULL: none
   PRIMARY KEY (scheduled_at, trigger_id, kind)
-) PARTITION BY RANGE (scheduled_at);
-CREATE TABLE runs_default PARTITION OF runs DEFAULT;
+) PARTITION BY RANGE (scheduled_at); -- plain: );
+CREATE TABLE runs_default PARTITION OF runs DEFAULT; -- plain:
 CREATE INDEX runs_job ON runs (job_id, scheduled_at);
 CREATE INDEX runs_late ON runs (ended_at) WHERE ended_at - scheduled_at >= 86400000;
 
@@ -263,8 +265,8 @@ CREATE TABLE attempts (
   error        TEXT     NOT NULL,
   late_result  TEXT,                      -- JSON: the result that came after the run had been taken away
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
-) PARTITION BY RANGE (scheduled_at);
-CREATE TABLE attempts_default PARTITION OF attempts DEFAULT;
+) PARTITION BY RANGE (scheduled_at); -- plain: );
+CREATE TABLE attempts_default PARTITION OF attempts DEFAULT; -- plain:
 
 -- The responses to attempts, where there is anything to keep; see dispatcher.Response. They are apart
 -- from the hot rows, so that a fire with nothing to keep costs no more. Partitions as those of runs.
@@ -275,8 +277,8 @@ CREATE TABLE responses (
   attempt      INTEGER  NOT NULL,
   response      TEXT     NOT NULL,         -- JSON
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
-) PARTITION BY RANGE (scheduled_at);
-CREATE TABLE responses_default PARTITION OF responses DEFAULT;
+) PARTITION BY RANGE (scheduled_at); -- plain: );
+CREATE TABLE responses_default PARTITION OF responses DEFAULT; -- plain:
 
 -- The runs that have one of the slots of their job. Only jobs with a bound have slots. A row outlives
 -- its run until the node that made the attempt says that it is over, or is dead: a cancelled run keeps
@@ -411,6 +413,15 @@ CREATE TABLE audit_log (
 );
 CREATE INDEX audit_log_app ON audit_log (app, at);
 
+-- What changed, for the nodes of a database that has no LISTEN and NOTIFY: they look here once a second. It holds the
+-- last minute; where there are notifications it stays empty.
+CREATE TABLE notifications (
+  at      BIGINT NOT NULL,                -- by the database's clock
+  id      BIGINT NOT NULL,                -- random
+  payload TEXT   NOT NULL,
+  PRIMARY KEY (at, id)
+);
+
 CREATE TABLE api_tokens (
   name       TEXT   NOT NULL PRIMARY KEY,
   hash       TEXT   NOT NULL UNIQUE,      -- SHA-256 in hexadecimal
@@ -420,4 +431,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, api_tokens, secrets, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;
+DROP TABLE installation, notifications, api_tokens, secrets, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;

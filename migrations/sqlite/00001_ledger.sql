@@ -25,6 +25,7 @@ CREATE TABLE apps (
   history_from INTEGER NOT NULL DEFAULT 0,
   revision INTEGER NOT NULL,
   calendar_revision INTEGER NOT NULL DEFAULT 0,
+  installation TEXT NOT NULL DEFAULT '',
   switched_to INTEGER,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -351,6 +352,13 @@ CREATE TABLE audit_log (
 ) STRICT;
 CREATE INDEX audit_log_app ON audit_log (app, at);
 
+CREATE TABLE notifications (
+  at INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  payload TEXT NOT NULL,
+  PRIMARY KEY (at, id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE api_tokens (
   name TEXT NOT NULL PRIMARY KEY,
   hash TEXT NOT NULL UNIQUE,
@@ -361,6 +369,7 @@ CREATE TABLE api_tokens (
 
 -- +goose Down
 DROP TABLE installation;
+DROP TABLE notifications;
 DROP TABLE api_tokens;
 DROP TABLE secrets;
 DROP TABLE audit_log;

@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -22,8 +23,13 @@ type Server struct {
 	settings []string
 }
 
-// Find returns the directory of initdb: from PATH, or else the newest of Debian's versions.
+// Find returns the directory of initdb: that of CARILLON_POSTGRES if it is set, else from PATH, else the newest of
+// Debian's versions.
 func Find() (string, bool) {
+	if dir := os.Getenv("CARILLON_POSTGRES"); dir != "" {
+		_, err := os.Stat(filepath.Join(dir, "initdb"))
+		return dir, err == nil
+	}
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			return filepath.Dir(path), true

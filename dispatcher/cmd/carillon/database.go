@@ -19,11 +19,22 @@ import (
 type databaseFlag struct {
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" required:"" placeholder:"URL" help:"Database: postgres://user@host/name, or sqlite:PATH for a single node."`
 	loginFlags
+	// For tests.
+	DatabaseWithout []string `env:"CARILLON_DATABASE_WITHOUT" hidden:"" placeholder:"CAPABILITY,..." help:"What to use PostgreSQL without: notifications, partitions, skip-locked, session-settings, identity."`
+}
+
+// without returns the capabilities that the database is to be used without.
+func (f databaseFlag) without() store.Capabilities {
+	parsed, _ := store.ParseCapabilities(f.DatabaseWithout) // Validate has tried
+	return parsed
 }
 
 // Validate refuses any value but a database URL, and logins that do not fit it. The message never shows a
 // password. It holds for all commands that have this flag.
 func (f databaseFlag) Validate() error {
+	if _, err := store.ParseCapabilities(f.DatabaseWithout); err != nil {
+		return fmt.Errorf("--database-without (CARILLON_DATABASE_WITHOUT): %w", err)
+	}
 	if file, ok := strings.CutPrefix(f.Database, "sqlite:"); ok && file != "" || isPostgres(f.Database) {
 		return f.loginFlags.check(databaseName, f.Database)
 	}
@@ -94,7 +105,7 @@ func maskPairs(database, otherwise string) string {
 
 // open opens the database for a command of the operator; nodes may use it at the same time. The keys may be nil.
 func (f databaseFlag) open(ctx context.Context, keys *seal.Keys) (dispatcher.Store, error) {
-	s, err := store.Open(ctx, f.Database, store.Options{AlongsideNode: true, Login: f.login(), Keys: keys})
+	s, err := store.Open(ctx, f.Database, store.Options{AlongsideNode: true, Login: f.login(), Keys: keys, Without: f.without()})
 	if err != nil {
 		return nil, f.wrap(err)
 	}
@@ -103,7 +114,7 @@ func (f databaseFlag) open(ctx context.Context, keys *seal.Keys) (dispatcher.Sto
 
 // migrate updates the schema.
 func (f databaseFlag) migrate(ctx context.Context) error {
-	if err := store.MigrateAs(ctx, f.Database, f.login()); err != nil {
+	if err := store.MigrateAs(ctx, f.Database, f.login(), f.without()...); err != nil {
 		return f.wrap(err)
 	}
 	return nil

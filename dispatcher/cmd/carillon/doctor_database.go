@@ -122,6 +122,41 @@ func (e *examination) checkSchema(ctx context.Context) {
 	}
 }
 
+// withoutCapability is what a node does instead.
+var withoutCapability = map[store.Capability]string{
+	store.Notifications:   "nodes look for changes once a second",
+	store.DayPartitions:   "old history is deleted row by row",
+	store.SkipLocked:      "nodes wait for rows that another node is about to take",
+	store.SessionSettings: "a wait for a lock ends with the deadline of its call, and the planner may choose slower plans",
+	store.Identity:        "a restore is noticed only by nodes that were at work before it",
+}
+
+// checkCapabilities tells what the database lacks of what PostgreSQL has. A node works without.
+func (e *examination) checkCapabilities(ctx context.Context) {
+	const check = "capabilities"
+	switch {
+	case e.database == nil:
+		e.skip(check, "the database was not reached")
+		return
+	case !isPostgres(e.Database):
+		return
+	}
+	has, err := e.database.Capabilities(ctx, e.without())
+	if err != nil {
+		e.fail(check, err, "see the check of the database")
+		return
+	}
+	var lacks []string
+	for _, one := range store.AllCapabilities().Without(has) {
+		lacks = append(lacks, fmt.Sprintf("%s (%s)", one, withoutCapability[one]))
+	}
+	if len(lacks) > 0 {
+		e.add(check, healthWarn, "the database lacks "+strings.Join(lacks, ", "), "see docs/reference/databases.md")
+		return
+	}
+	e.ok(check, "%s", has)
+}
+
 // A node warns beyond the first offset, and is not ready beyond the second.
 const (
 	warnOffset = time.Second

@@ -15,7 +15,7 @@ import (
 // apiFlags are address and token of the API that a command calls.
 type apiFlags struct {
 	Endpoint string `env:"CARILLON_ENDPOINT" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the API of any node."`
-	Token    string `env:"CARILLON_TOKEN" required:"" help:"API token; scope read is enough. Prefer the variable: other users of the machine can see flags."`
+	Token    string `env:"CARILLON_TOKEN" required:"" help:"API token; scope read is enough, but write for app. Prefer the variable: other users of the machine can see flags."`
 }
 
 func (a *apiFlags) client() (*client.Client, error) {

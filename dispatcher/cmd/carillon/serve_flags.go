@@ -90,14 +90,15 @@ func (f memberFlags) name() string {
 
 // intervalFlags are the times of a node.
 type intervalFlags struct {
-	PollWindow      dispatcher.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Interval and look-ahead of the poll, 100ms to 60s."`
-	HandlerInterval dispatcher.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Interval of the handler of misfires and dead nodes, 100ms to 5m."`
-	Heartbeat       dispatcher.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Interval of the heartbeat, 100ms to 60s."`
-	DeadAfter       dispatcher.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"Time without a heartbeat until a node counts as dead. At least two handler intervals and three heartbeats."`
-	ClaimLead       dispatcher.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How long before its scheduled time a fire is claimed, 1ms to 1s."`
-	ShareGrace      dispatcher.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a due fire is left to its preferred node, 100ms to 60s."`
-	DrainTimeout    dispatcher.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
-	StopTimeout     dispatcher.Duration `env:"CARILLON_STOP_TIMEOUT" default:"0s" help:"When the platform kills a process after SIGTERM. --drain-timeout must be at least 5s shorter. 0s: not known."`
+	PollWindow          dispatcher.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Interval and look-ahead of the poll, 100ms to 60s."`
+	HandlerInterval     dispatcher.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Interval of the handler of misfires and dead nodes, 100ms to 5m."`
+	Heartbeat           dispatcher.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Interval of the heartbeat, 100ms to 60s."`
+	DeadAfter           dispatcher.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"Time without a heartbeat until a node counts as dead. At least two handler intervals and three heartbeats."`
+	DatabaseClockMargin dispatcher.Duration `env:"CARILLON_DATABASE_CLOCK_MARGIN" default:"0s" help:"How far the clocks of the database's servers differ at most, if it has several that take writes, 0s to a quarter of --dead-after. Fires are that much later."`
+	ClaimLead           dispatcher.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How long before its scheduled time a fire is claimed, 1ms to 1s."`
+	ShareGrace          dispatcher.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a due fire is left to its preferred node, 100ms to 60s."`
+	DrainTimeout        dispatcher.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
+	StopTimeout         dispatcher.Duration `env:"CARILLON_STOP_TIMEOUT" default:"0s" help:"When the platform kills a process after SIGTERM. --drain-timeout must be at least 5s shorter. 0s: not known."`
 }
 
 // Between the end of its drain and its own end a node takes stopMargin at most, or mostStopMargin if
@@ -136,6 +137,10 @@ func (f intervalFlags) check() error {
 		problems = append(problems, fmt.Errorf(
 			"--dead-after: %s is less than two handler intervals (%s) or three heartbeats (%s): a slow round would count as a death",
 			f.DeadAfter, 2*f.HandlerInterval, 3*f.Heartbeat))
+	}
+	if margin := f.DatabaseClockMargin; margin < 0 || margin > f.DeadAfter/4 {
+		problems = append(problems, fmt.Errorf("--database-clock-margin: %s is not between 0s and a quarter of --dead-after (%s), "+
+			"by which a lease would end too early; set a longer --dead-after", margin, f.DeadAfter/4))
 	}
 	if stop := f.StopTimeout.Std(); stop < 0 || stop > 25*time.Hour {
 		problems = append(problems, fmt.Errorf("--stop-timeout: %s is not between 0s and 25h", f.StopTimeout))
@@ -194,7 +199,7 @@ func (s *serveCommand) options() engine.Options {
 	return engine.Options{
 		Name: s.name(), Version: version, Apps: s.Apps, Labels: s.Labels,
 		Window: s.PollWindow.Std(), Handler: s.HandlerInterval.Std(), Heartbeat: s.Heartbeat.Std(),
-		DeadAfter: s.DeadAfter.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(),
+		DeadAfter: s.DeadAfter.Std(), ClockMargin: s.DatabaseClockMargin.Std(), Lead: s.ClaimLead.Std(), Grace: s.ShareGrace.Std(),
 		Drain: drain, Closing: s.margin() - processEnd,
 		Pool: pool.Options{
 			Workers: s.Workers, MinWorkers: s.MinWorkers, AppWorkers: s.AppWorkers, HostWorkers: s.HostWorkers, Queue: s.Queue,

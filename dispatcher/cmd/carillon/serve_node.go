@@ -46,11 +46,12 @@ type nodeOptions struct {
 func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
 	login := o.database.login()
 	if o.migrate {
-		if err := store.MigrateAs(ctx, o.database.Database, login); err != nil {
+		if err := store.MigrateAs(ctx, o.database.Database, login, o.database.without()...); err != nil {
 			return nil, o.database.wrap(err)
 		}
 	}
-	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys})
+	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys,
+		Without: o.database.without(), ClockMargin: o.engine.ClockMargin})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node cannot send the secrets of its jobs", err)}
@@ -58,6 +59,8 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 	if err != nil {
 		return nil, o.database.wrap(err)
 	}
+	has := store.CapabilitiesOf(s)
+	o.log.InfoContext(ctx, "database opened", "has", has.String(), "lacks", store.AllCapabilities().Without(has).String())
 	return s, nil
 }
 

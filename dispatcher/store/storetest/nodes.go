@@ -209,13 +209,14 @@ func (f *fixture) listen() listening {
 // await passes over hints until the one that is wanted.
 func (l listening) await(t *testing.T, want dispatcher.Notification) {
 	t.Helper()
+	late := time.After(10 * time.Second)
 	for {
 		select {
 		case got := <-l:
 			if got == want {
 				return
 			}
-		case <-time.After(10 * time.Second):
+		case <-late:
 			t.Fatalf("no hint %+v", want)
 		}
 	}

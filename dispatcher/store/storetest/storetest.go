@@ -6,6 +6,8 @@ package storetest
 import (
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +20,9 @@ import (
 
 // Run runs the suite. open returns a store over a new, migrated database, and sees to it that
 // both are gone after the test.
-func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
+//
+// With words it runs only the tests whose names have one of them.
+func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string) {
 	tests := map[string]func(*testing.T, *fixture){
 		"apps are created, replaced, listed and deleted":                  testApps,
 		"jobs are created, replaced, listed and deleted":                  testJobs,
@@ -92,6 +96,10 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 	maps.Copy(tests, dueTests())
 	maps.Copy(tests, historyTests())
 	for name, test := range tests {
+		has := func(word string) bool { return strings.Contains(name, word) }
+		if len(words) > 0 && !slices.ContainsFunc(words, has) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newFixture(t, open(t)))

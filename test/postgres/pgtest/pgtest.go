@@ -21,11 +21,22 @@ import (
 )
 
 // Option changes the database that New returns.
-type Option int
+type Option func(*wanted)
+
+// wanted is a database as the options want it.
+type wanted struct {
+	durable bool
+	without store.Capabilities
+}
 
 // Fsync asks for a server that writes through to disk, as in production. It is for benchmarks; with
 // DATABASE_URL it has no effect.
-const Fsync Option = iota + 1
+func Fsync(w *wanted) { w.durable = true }
+
+// Without asks for a database that was migrated to be used without something.
+func Without(without ...store.Capability) Option {
+	return func(w *wanted) { w.without = without }
+}
 
 // servers are the throwaway servers of this process, by their durability, each started at its first use.
 type servers struct {
@@ -39,19 +50,23 @@ var shared = servers{durable: map[bool]*server{}}
 // PostgreSQL on the machine the test is skipped; with CI=true it fails.
 func New(t testing.TB, options ...Option) (databaseURL string) {
 	t.Helper()
+	var w wanted
+	for _, o := range options {
+		o(&w)
+	}
 	if given := os.Getenv("DATABASE_URL"); given != "" {
 		database := create(t, given, "")
-		if err := store.Migrate(t.Context(), database); err != nil {
+		if err := store.MigrateAs(t.Context(), database, store.Login{}, w.without...); err != nil {
 			t.Fatal(err)
 		}
 		return database
 	}
-	durable := false
-	for _, o := range options {
-		durable = durable || o == Fsync
+	s := shared.server(t, w.durable)
+	template, err := s.template(t.Context(), w.without)
+	if err != nil {
+		t.Fatalf("migrate a template: %v", err)
 	}
-	s := shared.server(t, durable)
-	return create(t, s.URL("postgres"), s.template)
+	return create(t, s.URL("postgres"), template)
 }
 
 // server returns the running server; the first call starts it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres"
@@ -12,10 +13,33 @@ import (
 // server is a throwaway PostgreSQL.
 type server struct {
 	*postgres.Server
-	template string // a migrated database to copy
+
+	mu        sync.Mutex
+	templates map[string]bool // migrated databases to copy, by name
 }
 
-// start makes and starts a server, and migrates its template database.
+// template returns the name of a migrated database, with partitions or not. The first call makes it.
+func (s *server) template(ctx context.Context, without store.Capabilities) (string, error) {
+	name, by := "carillon_template", store.Capabilities(nil)
+	if without.Has(store.DayPartitions) {
+		name, by = "carillon_template_plain", store.Capabilities{store.DayPartitions}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.templates[name] {
+		return name, nil
+	}
+	if err := s.Execute(ctx, "postgres", "CREATE DATABASE "+name); err != nil {
+		return "", err
+	}
+	if err := store.MigrateAs(ctx, s.URL(name), store.Login{}, by...); err != nil {
+		return "", err
+	}
+	s.templates[name] = true
+	return name, nil
+}
+
+// start makes and starts a server.
 func start(ctx context.Context, bin string, durable bool) (*server, error) {
 	parent := ""
 	if len(os.TempDir()) > 60 {
@@ -29,7 +53,7 @@ func start(ctx context.Context, bin string, durable bool) (*server, error) {
 	if durable {
 		sync = "on"
 	}
-	s := &server{template: "carillon_template", Server: postgres.New(bin, dir,
+	s := &server{templates: map[string]bool{}, Server: postgres.New(bin, dir,
 		"listen_addresses=", "max_connections=200", "shared_buffers=256MB", "max_wal_size=2GB",
 		"fsync="+sync, "full_page_writes="+sync, "synchronous_commit="+sync)}
 	if err = s.Init(ctx); err == nil {
@@ -41,8 +65,5 @@ func start(ctx context.Context, bin string, durable bool) (*server, error) {
 		}
 		return nil, err
 	}
-	if err := s.Execute(ctx, "postgres", "CREATE DATABASE "+s.template); err != nil {
-		return nil, err
-	}
-	return s, store.Migrate(ctx, s.URL(s.template))
+	return s, nil
 }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// appCommand moves apps between installations.
+type appCommand struct {
+	Export appExportCommand `cmd:"" help:"Disable an app and print it for another installation."`
+	Import appImportCommand `cmd:"" help:"Create an app from what export printed."`
+}
+
+// appExportCommand prints an app.
+type appExportCommand struct {
+	apiFlags
+	App     string              `arg:"" help:"Name of the app."`
+	Timeout dispatcher.Duration `default:"2m" help:"How long runs in flight may take to end. After that the app is enabled again, as it was."`
+}
+
+// Run disables the app, waits until nothing of it is in flight, and prints it. If that fails, the app is as it was.
+func (e *appExportCommand) Run(ctx context.Context, c console) error {
+	api, err := e.client()
+	if err != nil {
+		return err
+	}
+	app, err := api.App(ctx, e.App)
+	if err != nil {
+		return err
+	}
+	if app.Enabled {
+		if _, err := api.PatchApp(ctx, e.App, false, client.Condition{}); err != nil {
+			return err
+		}
+	}
+	export, err := e.export(ctx, api)
+	if err == nil {
+		export.App.Enabled = app.Enabled // as it is to be over there
+		encoder := json.NewEncoder(c.out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		err = encoder.Encode(export)
+	}
+	if err != nil && app.Enabled {
+		_, again := api.PatchApp(context.WithoutCancel(ctx), e.App, true, client.Condition{})
+		return errors.Join(err, again)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.err, "app %s is disabled here, and goes on where the output is imported; leave it disabled, then delete it\n", e.App)
+	if n := len(export.Waiting); n > 0 {
+		fmt.Fprintf(c.err, "%d runs wait for an attempt and move with it\n", n)
+	}
+	for _, one := range export.Jobs {
+		for path, secret := range one.Job.Target.Secrets() {
+			if secret.Stored {
+				fmt.Fprintf(c.err, "job %s: the value of the secret at target%s is left out: replace \"stored\": true by \"value\": \"...\"\n", one.Job.Name, path)
+			}
+		}
+	}
+	return nil
+}
+
+// export asks until the app can be exported.
+func (e *appExportCommand) export(ctx context.Context, api *client.Client) (dispatcher.Export, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout.Std())
+	defer cancel()
+	for {
+		export, err := api.ExportApp(ctx, e.App)
+		if !errors.Is(err, dispatcher.ErrConflict) {
+			return export, err
+		}
+		select {
+		case <-ctx.Done():
+			return export, fmt.Errorf("gave up after %s: %w", e.Timeout, err)
+		case <-time.After(100*time.Millisecond + rand.N(100*time.Millisecond)):
+		}
+	}
+}
+
+// appImportCommand creates an app.
+type appImportCommand struct {
+	apiFlags
+	Disabled bool `help:"Leave the app disabled. Its fires are then late, or misfires, until it is enabled."`
+}
+
+// Run reads an export from standard input and creates its app.
+func (i *appImportCommand) Run(ctx context.Context, c console) error {
+	text, err := io.ReadAll(c.in)
+	if err != nil {
+		return err
+	}
+	var export map[string]json.RawMessage
+	var app map[string]any
+	if err = json.Unmarshal(text, &export); err == nil {
+		err = json.Unmarshal(export["app"], &app)
+	}
+	name, _ := app["name"].(string)
+	if err != nil || name == "" {
+		return &usageError{errors.New("standard input is not what carillon app export printed: it names no app")}
+	}
+	if i.Disabled {
+		app["enabled"] = false
+		if export["app"], err = json.Marshal(app); err == nil {
+			text, err = json.Marshal(export)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	api, err := i.client()
+	if err != nil {
+		return err
+	}
+	imported, err := api.ImportApp(ctx, name, text)
+	if err != nil {
+		return err
+	}
+	state := "disabled"
+	if imported.Enabled {
+		state = "enabled"
+	}
+	_, err = fmt.Fprintf(c.out, "app %s is imported, and %s\n", imported.Name, state)
+	return err
+}

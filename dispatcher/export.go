@@ -1,0 +1,162 @@
+package dispatcher
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"time"
+)
+
+// Export is an app with all that another installation needs to go on with it: no fire is lost or comes twice, and
+// receivers see the event ids that they would have seen.
+type Export struct {
+	// Format is ExportFormat.
+	Format int `json:"format"`
+	// Installation is the id in the event ids of the app. It moves with the app.
+	Installation string        `json:"installation"`
+	ExportedAt   time.Time     `json:"exported_at"`
+	App          App           `json:"app"`
+	Calendars    []Calendar    `json:"calendars"`
+	Jobs         []ExportedJob `json:"jobs"`
+	// Waiting are the runs that have yet to begin, or to begin their next attempt. They move with the app.
+	Waiting []ExportedRun `json:"waiting_runs"`
+}
+
+// ExportFormat is the version of Export.
+const ExportFormat = 1
+
+// ExportedJob is a job, and what moves of it.
+type ExportedJob struct {
+	// Job is the definition, as a PUT of the job takes it. Values of secrets are left out.
+	Job Job `json:"job"`
+	// Revision and Paused are those of the job.
+	Revision int64 `json:"revision"`
+	Paused   bool  `json:"paused"`
+	// Triggers say where each trigger of the job stands.
+	Triggers map[string]ExportedTrigger `json:"triggers"`
+}
+
+// ExportedTrigger is where a trigger stands.
+type ExportedTrigger struct {
+	Paused bool         `json:"paused"`
+	State  TriggerState `json:"state"`
+	Error  string       `json:"error,omitempty"`
+	// AnchorAt is when the schedule was declared or last changed.
+	AnchorAt time.Time `json:"anchor_at"`
+	// NextFireTime is the first scheduled time that is owed; it may have passed.
+	PrevFireTime *time.Time `json:"prev_fire_time,omitempty"`
+	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
+	// Fired counts the fires of a fixed delay.
+	Fired int `json:"fired,omitempty"`
+}
+
+// ExportedRun is a run that waits: it is queued, or retrying.
+type ExportedRun struct {
+	Job string `json:"job"`
+	// Trigger is empty for a manual run.
+	Trigger       string     `json:"trigger,omitempty"`
+	Kind          RunKind    `json:"kind"`
+	ScheduledAt   time.Time  `json:"scheduled_at"`
+	State         RunState   `json:"state"`
+	Attempt       int        `json:"attempt"`
+	Failures      int        `json:"failures,omitempty"`
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
+	RetryUntil    *time.Time `json:"retry_until,omitempty"`
+}
+
+// Key returns the key of a waiting run of an app.
+func (r ExportedRun) Key(app string) RunKey {
+	key := RunKey{TriggerID: JobID(app, r.Job), ScheduledAt: r.ScheduledAt, Kind: r.Kind}
+	if r.Kind != KindManual {
+		key.TriggerID = TriggerID(app, r.Job, r.Trigger)
+	}
+	return key
+}
+
+// Exports move apps between installations.
+type Exports interface {
+	// ExportApp returns a disabled app. ErrConflict: the app is enabled, its triggers have yet to follow its
+	// switch, or runs of it are in flight. An app that stays disabled makes nothing of what is in an Export.
+	ExportApp(ctx context.Context, name string) (Export, error)
+	// ImportApp creates an app from an Export, with all or nothing of it. ErrPrecondition: the app exists.
+	// Problems: a definition is wrong here, or lacks the value of a secret.
+	ImportApp(ctx context.Context, export Export, change Change) (App, error)
+}
+
+// Validate returns everything wrong with e that its installation has no say in, as Problems, or nil.
+func (e Export) Validate() error {
+	var problems Problems
+	if e.Format != ExportFormat {
+		problems.Add("/format", CodeEnum, "format %d is not %d, which this version reads; import with the version that exported it, or a later one",
+			e.Format, ExportFormat)
+		return problems
+	}
+	if e.Installation == "" {
+		problems.Add("/installation", CodeRequired, "installation is missing; take the file as carillon app export wrote it")
+	}
+	problems.AddError("/app", e.App.Validate())
+	jobs := map[string]bool{}
+	for i, c := range e.Calendars {
+		problems.AddError(Pointer("calendars", strconv.Itoa(i)), c.Validate())
+	}
+	for i, one := range e.Jobs {
+		at := Pointer("jobs", strconv.Itoa(i))
+		if one.Job.App != e.App.Name || jobs[one.Job.Name] {
+			problems.Add(at+"/job/name", CodeNameMismatch, "job %s is of another app than %s, or given twice", Echo(one.Job.App+"/"+one.Job.Name), Echo(e.App.Name))
+		}
+		jobs[one.Job.Name] = true
+		problems.AddError(at+"/job", one.Job.Validate())
+	}
+	for i, run := range e.Waiting {
+		if at := Pointer("waiting_runs", strconv.Itoa(i)); !jobs[run.Job] || run.State != RunQueued && run.State != RunRetrying {
+			problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export", Echo(run.Job), Echo(string(run.State)))
+		}
+	}
+	return problems.Err()
+}
+
+// Restore returns the job as it is to be stored: it goes on where it stood. prior is the revision of a deleted job
+// of that name.
+func (e ExportedJob) Restore(prior int64, calendars Calendars, now time.Time) (Job, error) {
+	job := e.Job
+	job.Revision, job.Paused, job.CreatedAt, job.UpdatedAt = max(e.Revision, prior+1), e.Paused, now, now
+	job.Triggers = maps.Clone(job.Triggers)
+	var problems Problems
+	for _, name := range sortedKeys(job.Triggers) {
+		at := Pointer("triggers", name)
+		state, there := e.Triggers[name]
+		if !there {
+			problems.Add(at, CodeRequired, "the export does not say where trigger %s stands; take the file as carillon app export wrote it", Echo(name))
+			continue
+		}
+		t, err := job.Triggers[name].restore(state, Identity(job.App, job.Name, name), calendars)
+		problems.AddError(at, err)
+		job.Triggers[name] = t
+	}
+	if err := problems.Err(); err != nil {
+		return Job{}, err
+	}
+	job.State = job.RollUp(false)
+	return job, nil
+}
+
+// restore returns t where it stood. A scheduled time that is none here, because this version knows other rules of
+// a time zone, gives way to the first one from then on.
+func (t Trigger) restore(at ExportedTrigger, identity string, calendars Calendars) (Trigger, error) {
+	t.Paused, t.Error, t.AnchorAt, t.Fired = at.Paused, at.Error, at.AnchorAt.UTC(), at.Fired
+	t.PrevFireTime, t.NextFireTime, t.DueAt, t.State = at.PrevFireTime, nil, nil, at.State
+	if t.State == TriggerPaused {
+		t.State = TriggerWaiting
+	}
+	s, err := t.Parse(identity, t.AnchorAt, calendars)
+	if err != nil {
+		return t, err
+	}
+	t.resolve(s)
+	if _, delayed := s.FixedDelay(); delayed && at.NextFireTime != nil {
+		t.fireAt(s, *at.NextFireTime)
+	} else if at.NextFireTime != nil {
+		t.scheduleNext(s, at.NextFireTime.Add(-time.Millisecond))
+	}
+	return t, nil
+}

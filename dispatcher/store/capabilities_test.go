@@ -1,0 +1,104 @@
+package store_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// Without all that other databases may lack, the suite passes as with it.
+func TestPostgreSQLWithoutCapabilities(t *testing.T) {
+	t.Parallel()
+	suiteWithout(t, store.AllCapabilities())
+}
+
+// touched are words of the tests that each capability has to do with.
+var touched = map[store.Capability][]string{
+	store.Notifications:   {"listeners", "replace", "cancelled"},
+	store.DayPartitions:   {"retention", "listed", "kept from", "over", "misfires"},
+	store.SkipLocked:      {"dead", "adopt", "retr", "slots", "concurrent"},
+	store.SessionSettings: {"retention", "claim"},
+	store.Identity:        {"rollback", "register"},
+}
+
+// Each capability is missed alone, too. make test-databases runs the whole suite without each.
+func TestPostgreSQLWithoutEachCapability(t *testing.T) {
+	t.Parallel()
+	for one, words := range touched {
+		if os.Getenv("CARILLON_EACH_CAPABILITY") != "" {
+			words = nil
+		}
+		t.Run(string(one), func(t *testing.T) {
+			t.Parallel()
+			suiteWithout(t, store.Capabilities{one}, words...)
+		})
+	}
+}
+
+func suiteWithout(t *testing.T, without store.Capabilities, words ...string) {
+	t.Helper()
+	storetest.Run(t, func(t *testing.T) dispatcher.Store {
+		s := openAs(t, pgtest.New(t, pgtest.Without(without...)), store.Options{Without: without})
+		for _, one := range without {
+			if store.CapabilitiesOf(s).Has(one) {
+				t.Errorf("the store uses %s", one)
+			}
+		}
+		return s
+	}, words...)
+}
+
+func TestPostgreSQLHasAllCapabilities(t *testing.T) {
+	t.Parallel()
+	if missing := store.AllCapabilities().Without(store.CapabilitiesOf(open(t, pgtest.New(t)))); len(missing) > 0 {
+		t.Errorf("it lacks %s", missing)
+	}
+}
+
+// The first migration decides, whatever later ones and the nodes are told.
+func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		first, then store.Capabilities
+		want        bool
+	}{
+		"without, then with": {first: store.Capabilities{store.DayPartitions}, want: false},
+		"with, then without": {then: store.Capabilities{store.DayPartitions}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.New(t, pgtest.Without(tt.first...))
+			must(t, store.MigrateAs(t.Context(), database, store.Login{}, tt.then...))
+			s := openAs(t, database, store.Options{Without: tt.then})
+			if got := store.CapabilitiesOf(s).Has(store.DayPartitions); got != tt.want {
+				t.Errorf("partitions: got %v, want %v", got, tt.want)
+			}
+			purge(t, s, time.Now())
+			const partitioned = `SELECT count(*) FROM pg_class WHERE relname IN ('runs', 'attempts', 'responses') AND relkind = 'p'`
+			if got := count(t, s, partitioned) > 0; got != tt.want {
+				t.Errorf("the tables have partitions: %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// What nodes leave for each other does not pile up.
+func TestLeftNotificationsAreRemoved(t *testing.T) {
+	t.Parallel()
+	s := openAs(t, pgtest.New(t), store.Options{Without: store.Capabilities{store.Notifications}})
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test"})
+	must(t, err)
+	if got := count(t, s, `SELECT count(*) FROM notifications`); got != 1 {
+		t.Errorf("%d notifications are left, want 1", got)
+	}
+	must(t, store.Exec(t.Context(), s, `UPDATE notifications SET at = at - 61000`))
+	must(t, store.RemoveNotifications(t.Context(), s))
+	if got := count(t, s, `SELECT count(*) FROM notifications`); got != 0 {
+		t.Errorf("%d notifications stay for longer than a minute", got)
+	}
+}

@@ -1,0 +1,310 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// An app moves in two steps that never overlap. ExportApp reads it in one snapshot, once it is disabled and the
+// clocks of its triggers have followed: each clock was written after the switch, so a claim that began before it
+// either is in the snapshot or no longer matches. As long as the app stays disabled, nothing of it fires here.
+// ImportApp writes the same clocks, so that what was owed is owed there.
+
+// inFlight are the runs of an app that a node works on. $1 app
+func inFlight(f flavor) string {
+	return `SELECT r.scheduled_at FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
+			WHERE j.app_id = $1 AND r.state NOT IN ('queued', 'retrying')
+		UNION ALL SELECT r.scheduled_at FROM (` + claimedRuns(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
+}
+
+// waitingRuns are the runs of an app that wait. $1 app
+const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at, r.state, r.attempt, r.failures, r.next_attempt_at, r.retry_until
+	FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
+	WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying') ORDER BY r.scheduled_at, r.trigger_id, r.kind`
+
+// ExportApp returns a disabled app with all that belongs to it.
+func (s *store) ExportApp(ctx context.Context, name string) (export dispatcher.Export, err error) {
+	ctx, cancel := bound(ctx, putCalendarTimeout)
+	defer cancel()
+	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	if _, snapshots := s.flavor.(*sqlite); snapshots { // each of its transactions reads one
+		options = nil
+	}
+	tx, err := s.read.BeginTx(ctx, options)
+	if err != nil {
+		return export, fmt.Errorf("export app %s: %w", name, err)
+	}
+	defer tx.Rollback()
+	if export, err = s.exported(ctx, tx, name); err != nil {
+		return export, fmt.Errorf("export app %s: %w", name, err)
+	}
+	return export, nil
+}
+
+func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export dispatcher.Export, err error) {
+	export = dispatcher.Export{Format: dispatcher.ExportFormat}
+	if export.App, err = findApp(ctx, tx, name, ""); err != nil {
+		return export, err
+	}
+	if err = s.movable(ctx, tx, export.App); err != nil {
+		return export, err
+	}
+	now, err := s.clock(ctx, tx)
+	if err != nil {
+		return export, err
+	}
+	export.ExportedAt = now.Truncate(time.Millisecond)
+	// $1 app
+	const installation = `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END FROM apps AS a CROSS JOIN installation AS i
+		WHERE a.id = $1`
+	if export.Installation, _, err = first(ctx, tx, scanText, installation, dispatcher.AppID(name)); err != nil {
+		return export, err
+	}
+	if _, export.Calendars, err = appCalendars(ctx, tx, name); err != nil {
+		return export, err
+	}
+	if export.Jobs, err = s.exportedJobs(ctx, tx, name); err != nil {
+		return export, err
+	}
+	export.Waiting, err = collect(ctx, tx, func(row scanner) (r dispatcher.ExportedRun, err error) {
+		return r, row.Scan(&r.Job, &r.Trigger, kindColumn(&r.Kind), instantColumn(&r.ScheduledAt), &r.State, &r.Attempt, &r.Failures,
+			optionalColumn(&r.NextAttemptAt), optionalColumn(&r.RetryUntil))
+	}, waitingRunsOfApp, dispatcher.AppID(name))
+	return export, err
+}
+
+// movable refuses an app that may still change.
+func (s *store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) error {
+	if app.Enabled {
+		return fmt.Errorf("it is enabled; disable it first: %w", dispatcher.ErrConflict)
+	}
+	// $1 app
+	const follows = `SELECT 1 FROM apps WHERE id = $1 AND switched_to IS NOT NULL`
+	if _, pending, err := first(ctx, tx, scanInt, follows, dispatcher.AppID(app.Name)); err != nil || pending {
+		if pending {
+			err = fmt.Errorf("it was disabled a moment ago, and its triggers have yet to follow; try again: %w", dispatcher.ErrConflict)
+		}
+		return err
+	}
+	running, err := collect(ctx, tx, scanInt, inFlight(s.flavor), dispatcher.AppID(app.Name))
+	if err == nil && len(running) > 0 {
+		err = fmt.Errorf("%d of its runs are in flight; try again when they have ended: %w", len(running), dispatcher.ErrConflict)
+	}
+	return err
+}
+
+func (s *store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dispatcher.ExportedJob, error) {
+	// $1 app
+	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+		WHERE j.app_id = $1 AND j.deleted_at IS NULL ORDER BY j.name`
+	rows, err := collect(ctx, tx, scanJob, list, dispatcher.AppID(app))
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := s.loadTriggers(ctx, tx, "", rows)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]dispatcher.ExportedJob, 0, len(loaded))
+	for _, job := range loaded {
+		if job.Err != nil {
+			return nil, job.Err
+		}
+		one := dispatcher.ExportedJob{
+			Job: job.Job, Revision: job.Revision, Paused: job.Paused, Triggers: map[string]dispatcher.ExportedTrigger{},
+		}
+		for name, t := range job.Triggers {
+			one.Triggers[name] = dispatcher.ExportedTrigger{
+				Paused: t.Paused, State: t.State, Error: t.Error, AnchorAt: t.AnchorAt, PrevFireTime: t.PrevFireTime,
+				NextFireTime: t.NextFireTime, Fired: t.Fired,
+			}
+		}
+		jobs = append(jobs, one)
+	}
+	return jobs, nil
+}
+
+// ImportApp creates an app from an export.
+func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change dispatcher.Change) (app dispatcher.App, err error) {
+	if err := export.Validate(); err != nil {
+		return app, err
+	}
+	ctx, cancel := bound(ctx, putCalendarTimeout)
+	defer cancel()
+	change.IfAbsent, change.IfRevision = true, 0
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		before, err := t.appBefore(ctx, export.App.Name)
+		if err == nil {
+			err = t.allow(before.revision)
+		}
+		if err == nil {
+			app, err = t.importApp(ctx, export)
+		}
+		if err != nil {
+			return err
+		}
+		calendars, err := t.importCalendars(ctx, export)
+		if err != nil {
+			return err
+		}
+		if err := s.importJobs(ctx, t, export, calendars); err != nil {
+			return err
+		}
+		if err := t.importRuns(ctx, export); err != nil {
+			return err
+		}
+		t.notify(dispatcher.Notification{App: app.Name})
+		t.notify(dispatcher.Notification{Adopt: true})
+		return t.audit(ctx, "import", app.Name, "app "+app.Name, app.Revision)
+	})
+	if err != nil {
+		return app, fmt.Errorf("import app %s: %w", export.App.Name, err)
+	}
+	return app, nil
+}
+
+// importApp writes the row of an app. Its history begins with what was owed when it was exported.
+func (t *tx) importApp(ctx context.Context, export dispatcher.Export) (dispatcher.App, error) {
+	// $1 id, $2 name, $3 description, $4 enabled, $5 weight, $6 retention, $7 revision, $8 now, $9 beginning of the
+	// history, $10 installation
+	const put = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at, history_from, installation)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10)
+		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled, weight = excluded.weight,
+			retention = excluded.retention, created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL,
+			revision = CASE WHEN apps.revision >= excluded.revision THEN apps.revision + 1 ELSE excluded.revision END,
+			history_from = excluded.history_from, installation = excluded.installation, switched_to = NULL
+		WHERE apps.deleted_at IS NOT NULL
+		RETURNING ` + appColumns
+	since := export.ExportedAt
+	for _, job := range export.Jobs {
+		for _, one := range job.Triggers {
+			if one.NextFireTime != nil && one.NextFireTime.Before(since) {
+				since = *one.NextFireTime
+			}
+		}
+	}
+	a := export.App
+	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, a.Enabled, max(a.Weight, 1),
+		orDefaultRetention(a.Retention).Std().Milliseconds(), max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation)
+	if err == nil && !found {
+		err = dispatcher.ErrPrecondition
+	}
+	return app, err
+}
+
+func orDefaultRetention(d dispatcher.Duration) dispatcher.Duration {
+	if d == 0 {
+		return dispatcher.DefaultRetention
+	}
+	return d
+}
+
+// imported are the calendars of an app that is imported.
+type imported struct {
+	revision  int64 // of the lot
+	calendars dispatcher.Calendars
+}
+
+func (t *tx) importCalendars(ctx context.Context, export dispatcher.Export) (imported, error) {
+	all := imported{calendars: dispatcher.CompileCalendars(export.Calendars)}
+	var problems dispatcher.Problems
+	for i, calendar := range export.Calendars {
+		problems.AddError(dispatcher.Pointer("calendars", fmt.Sprint(i)), all.calendars.Check(calendar.Name))
+	}
+	if err := problems.Err(); err != nil {
+		return all, err
+	}
+	for _, calendar := range export.Calendars {
+		calendar.App = export.App.Name
+		text, err := encodeCalendar(calendar)
+		if err == nil {
+			_, err = t.writeCalendar(ctx, calendar, text)
+		}
+		if err == nil {
+			all.revision, err = t.countCalendars(ctx, export.App.Name)
+		}
+		if err == nil {
+			err = t.rememberCalendar(ctx, export.App.Name, calendar.Name, &text, all.revision)
+		}
+		if err != nil {
+			return all, fmt.Errorf("calendar %s: %w", calendar.Name, err)
+		}
+	}
+	return all, nil
+}
+
+func (s *store) importJobs(ctx context.Context, t *tx, export dispatcher.Export, calendars imported) error {
+	var problems dispatcher.Problems
+	for i, one := range export.Jobs {
+		err := s.importJob(ctx, t, one, calendars)
+		var wrong dispatcher.Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return fmt.Errorf("job %s: %w", one.Job.Name, err)
+		}
+		problems.AddError(dispatcher.Pointer("jobs", fmt.Sprint(i), "job"), err)
+	}
+	return problems.Err()
+}
+
+func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob, calendars imported) error {
+	// $1 id
+	const deleted = `SELECT revision FROM jobs WHERE id = $1`
+	prior, _, err := first(ctx, t, scanInt, deleted, dispatcher.JobID(one.Job.App, one.Job.Name))
+	if err != nil {
+		return err
+	}
+	job, err := one.Restore(prior, calendars.calendars, t.now)
+	if err != nil {
+		return err
+	}
+	job, secrets, err := s.sealSecrets(nil, job)
+	if err != nil {
+		return err
+	}
+	shared, err := t.lockShared(ctx, job)
+	if err == nil {
+		err = t.writeJob(ctx, nil, job, calendars.revision, shared)
+	}
+	if err == nil {
+		err = t.writeSecrets(ctx, nil, job, secrets)
+	}
+	if err != nil {
+		return err
+	}
+	// A fixed delay whose run ended over there goes on from here.
+	// $1 now, from $2 on: ids
+	end := t.rows(0, 2, "", idColumns...) + ` UPDATE trigger_clock AS c SET ended_at = $1 FROM b
+		WHERE c.id = b.id AND c.delayed AND c.next_fire_time IS NULL AND c.state = 'waiting' AND c.prev_fire_time IS NOT NULL`
+	ids := triggerIDs(job)
+	slices.Sort(ids)
+	if _, err := t.ExecContext(ctx, end, append([]any{t.now.UnixMilli()}, t.batch(ids)...)...); err != nil {
+		return err
+	}
+	return t.remember(ctx, dispatcher.CausePut, ids)
+}
+
+// importRuns queues the runs that waited.
+func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
+	revisions := map[string]int64{}
+	for _, one := range export.Jobs {
+		revisions[one.Job.Name] = one.Revision
+	}
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until
+	const put = `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, failures, state, next_attempt_at,
+			retry_until)
+		VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10)`
+	for _, run := range export.Waiting {
+		key := run.Key(export.App.Name)
+		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(), dispatcher.JobID(export.App.Name, run.Job),
+			revisions[run.Job], run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil)); err != nil {
+			return fmt.Errorf("run %s: %w", key, err)
+		}
+	}
+	return nil
+}

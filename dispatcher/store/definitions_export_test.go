@@ -1,0 +1,197 @@
+package store_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// moving is an app in one installation, and another installation.
+type moving struct {
+	t        *testing.T
+	old, new dispatcher.Store
+	now      time.Time
+}
+
+// onMoves runs a test from PostgreSQL to SQLite and back.
+func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
+	postgres := func(t *testing.T) dispatcher.Store { return open(t, pgtest.New(t)) }
+	sqlite := func(t *testing.T) dispatcher.Store { return open(t, newFile(t)) }
+	for name, stores := range map[string][2]func(*testing.T) dispatcher.Store{
+		"from PostgreSQL to SQLite": {postgres, sqlite}, "from SQLite to PostgreSQL": {sqlite, postgres},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := moving{t: t, old: stores[0](t), new: stores[1](t), now: time.Now().UTC().Truncate(time.Second)}
+			_, _, err := m.old.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true, Weight: 3, Retention: dispatcher.Duration(days(7))}, m.at(-time.Hour))
+			must(t, err)
+			test(t, m)
+		})
+	}
+}
+
+func (m moving) at(off time.Duration) dispatcher.Change {
+	return dispatcher.Change{Actor: "test", Now: m.now.Add(off)}
+}
+
+// declare stores a job with one trigger, an hour ago.
+func (m moving) declare(name string, change func(*dispatcher.Job, *dispatcher.Trigger)) dispatcher.Job {
+	m.t.Helper()
+	trigger := dispatcher.Trigger{}
+	trigger.SetDefaults()
+	trigger.Expression = "rate(10m)"
+	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
+	job.SetDefaults()
+	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	if change != nil {
+		change(&job, &trigger)
+	}
+	job.Triggers = map[string]dispatcher.Trigger{"t": trigger}
+	stored, _, err := m.old.PutJob(m.t.Context(), job, m.at(-time.Hour))
+	must(m.t, err)
+	return stored
+}
+
+func (m moving) disable() {
+	m.t.Helper()
+	app, err := m.old.App(m.t.Context(), "app")
+	must(m.t, err)
+	app.Enabled = false
+	_, _, err = m.old.PutApp(m.t.Context(), app, m.at(0))
+	must(m.t, err)
+}
+
+// move exports the disabled app and imports it, enabled.
+func (m moving) move() dispatcher.Export {
+	m.t.Helper()
+	m.disable()
+	export, err := m.old.ExportApp(m.t.Context(), "app")
+	must(m.t, err)
+	export.App.Enabled = true
+	_, err = m.new.ImportApp(m.t.Context(), export, m.at(time.Second))
+	must(m.t, err)
+	return export
+}
+
+// What an app is, and where it stands, is the same after a move: also what was due before it.
+func TestImportedAppStandsWhereItStood(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		_, _, err := m.old.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze", Timezone: "Europe/Berlin"}, m.at(-2*time.Hour))
+		must(t, err)
+		m.declare("due", nil) // its fire of 50 minutes ago has not come
+		m.declare("calendar", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Calendar = "freeze" })
+		m.declare("once", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Expression = "at(2099-05-01T10:00:00Z)" })
+		m.declare("jitter", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Jitter = dispatcher.Duration(time.Minute) })
+		m.declare("paused", nil)
+		_, err = m.old.PauseJob(t.Context(), "app", "paused", "", true, m.at(-time.Minute))
+		must(t, err)
+		m.declare("held", nil)
+		_, err = m.old.PauseJob(t.Context(), "app", "held", "t", true, m.at(-time.Minute))
+		must(t, err)
+		m.move()
+		for _, name := range []string{"due", "calendar", "once", "jitter", "paused", "held"} {
+			was, err := m.old.Job(t.Context(), "app", name)
+			must(t, err)
+			is, err := m.new.Job(t.Context(), "app", name)
+			must(t, err)
+			if diff := cmp.Diff(was, is, cmpopts.IgnoreFields(dispatcher.Job{}, "CreatedAt", "UpdatedAt"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("job %s (-before +after):\n%s", name, diff)
+			}
+		}
+		due, err := m.new.Due(t.Context(), dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10})
+		must(t, err)
+		if len(due) == 0 || !due[0].NextFireTime.Equal(m.now.Add(-50*time.Minute)) {
+			t.Errorf("due are %+v, want first what was owed 50 minutes ago", due)
+		}
+		if old, err := m.old.Due(t.Context(), dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10}); err != nil || len(old) > 0 {
+			t.Errorf("where it was, %+v, %v are due; want nothing", old, err)
+		}
+	})
+}
+
+// An app can be exported only once nothing of it moves any more.
+func TestExportRefusesWhatMayStillMove(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("job", nil)
+		refused := func(why string) {
+			t.Helper()
+			if _, err := m.old.ExportApp(t.Context(), "app"); !errors.Is(err, dispatcher.ErrConflict) || !strings.Contains(err.Error(), why) {
+				t.Errorf("got error %v, want ErrConflict that says %s", err, why)
+			}
+		}
+		refused("is enabled")
+		must(t, m.old.Register(t.Context(), dispatcher.Node{ID: 1}, m.now))
+		due, err := m.old.Due(t.Context(), dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10})
+		must(t, err)
+		held, err := m.old.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: 5, Now: m.now, Advances: []dispatcher.Advance{{
+			TriggerID: due[0].ID, JobID: dispatcher.JobID("app", "job"), Revision: due[0].Revision, Next: due[0].NextFireTime,
+			Then: due[0].NextFireTime.Add(10 * time.Minute),
+		}}})
+		must(t, err)
+		m.disable()
+		refused("1 of its runs are in flight")
+		must(t, m.old.Record(t.Context(), []dispatcher.Record{{
+			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
+			Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now},
+			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Minute), Until: m.now.Add(time.Hour), CountsAsFailure: true},
+		}}))
+		export, err := m.old.ExportApp(t.Context(), "app")
+		if err != nil || len(export.Waiting) != 1 {
+			t.Fatalf("got %+v, %v, want the run that is retried", export.Waiting, err)
+		}
+		export.App.Enabled = true
+		_, err = m.new.ImportApp(t.Context(), export, m.at(0))
+		must(t, err)
+		was, err := m.old.Run(t.Context(), held[0].RunKey.String())
+		must(t, err)
+		is, err := m.new.Run(t.Context(), held[0].RunKey.String())
+		must(t, err)
+		if is.State != dispatcher.RunRetrying || is.Attempt != was.Attempt || !is.NextAttemptAt.Equal(*was.NextAttemptAt) || is.EventID != was.EventID {
+			t.Errorf("the run came as %+v, was %+v", is, was)
+		}
+		must(t, m.new.Register(t.Context(), dispatcher.Node{ID: 2}, m.now))
+		again, err := m.new.Adopt(t.Context(), dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Retries: true, Now: m.now.Add(time.Minute)})
+		if err != nil || len(again) != 1 || again[0].Attempt != 2 || again[0].Failures != 1 {
+			t.Errorf("retried are %+v, %v, want the second attempt", again, err)
+		}
+	})
+}
+
+// An import that is refused leaves nothing behind, and says all that is wrong.
+func TestImportIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("good", nil)
+		m.disable()
+		export, err := m.old.ExportApp(t.Context(), "app")
+		must(t, err)
+		if _, err := m.old.ImportApp(t.Context(), export, m.at(0)); !errors.Is(err, dispatcher.ErrPrecondition) {
+			t.Errorf("where the app is: got error %v, want ErrPrecondition", err)
+		}
+		bad := export
+		bad.Jobs = append(bad.Jobs[:1:1], bad.Jobs[0])
+		bad.Jobs[1].Job.Name = "secret"
+		bad.Jobs[1].Job.Target.Webhook = new(*bad.Jobs[1].Job.Target.Webhook)
+		bad.Jobs[1].Job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}}
+		_, err = m.new.ImportApp(t.Context(), bad, m.at(0))
+		var problems dispatcher.Problems
+		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != dispatcher.CodeSecretMissing ||
+			!strings.HasPrefix(problems[0].Path, "/jobs/1/job/target/") {
+			t.Errorf("a secret without its value: got error %v, want a problem of job 1", err)
+		}
+		if _, err := m.new.App(t.Context(), "app"); !errors.Is(err, dispatcher.ErrNotFound) {
+			t.Errorf("after an import that was refused the app is there: %v", err)
+		}
+		_, err = m.new.ImportApp(t.Context(), export, m.at(0))
+		must(t, err)
+	})
+}
