@@ -72,8 +72,7 @@ type signals struct {
 
 // rounds is what the handler remembers from one round to the next.
 type rounds struct {
-	missing  map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
-	rolledTo int64                         // the last job whose state was rolled up; 0: begin again
+	missing map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
 }
 
 // New returns an Engine over store that calls targets through invoker. It starts nothing; call Run.

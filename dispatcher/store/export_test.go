@@ -56,7 +56,7 @@ func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
 
 // ExplainRun returns the plan of finding a run by its key.
 func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) (string, error) {
-	return s.(*store).explain(ctx, runQuery(oneRun), []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
+	return s.(*store).explain(ctx, runQuery(oneRun(s.(*store).flavor)), []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
 
 // ExplainRecord returns the plan of recording.
@@ -103,7 +103,7 @@ func PurgeMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.Nod
 	}
 	c.now = now.Add(cleanUpTime)
 	do(c.now)
-	t := purge{cleaner: *c}
+	t := c.purge(c)
 	err = errors.Join(t.run(ctx, c.now), c.end(ctx))
 	return t.result, err
 }

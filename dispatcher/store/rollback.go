@@ -66,7 +66,7 @@ func (s *store) DeclareRollback(ctx context.Context, reason string, change dispa
 		if err := declareRollback(ctx, t.execute, t.now, reason, change.Actor); err != nil {
 			return err
 		}
-		t.notify("")
+		t.notify(dispatcher.Notification{Nodes: true})
 		r, _, err := unsettled(ctx, t)
 		done = r.Rollback
 		return err
@@ -118,7 +118,7 @@ func (t *tx) settleRollback(ctx context.Context) error {
 			return fmt.Errorf("settle the rollback: %w", err)
 		}
 	}
-	t.notify("")
+	t.notify(dispatcher.Notification{Nodes: true})
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	}
 	reason := fmt.Sprintf("the database lost commits, as was noticed at %s, and an operator chose to skip", dispatcher.FormatInstant(r.At))
 	// $3 up to when
-	page, err := s.reschedule(ctx, `t.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
+	page, err := s.reschedule(ctx, `c.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
 		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
 			moved, missed := dispatcher.SkipDue(job, name, calendars, r.skipTo, reason)
 			for i := range missed {

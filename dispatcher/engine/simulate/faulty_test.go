@@ -364,8 +364,8 @@ func (f *faulty) GiveUp(ctx context.Context, now time.Time) (int, error) {
 	return call(ctx, f, "GiveUp", func(ctx context.Context) (int, error) { return f.Store.GiveUp(ctx, f.present(now)) })
 }
 
-func (f *faulty) RollUp(ctx context.Context, after int64, limit int) (dispatcher.RolledUp, error) {
-	return call(ctx, f, "RollUp", func(ctx context.Context) (dispatcher.RolledUp, error) { return f.Store.RollUp(ctx, after, limit) })
+func (f *faulty) RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error) {
+	return call(ctx, f, "RollUp", func(ctx context.Context) (dispatcher.RolledUp, error) { return f.Store.RollUp(ctx, limit) })
 }
 
 func (f *faulty) ZonesChanged(ctx context.Context) (bool, error) {

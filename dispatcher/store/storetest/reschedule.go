@@ -162,7 +162,7 @@ func testSchedules(t *testing.T, f *fixture) {
 		"drifts": trigger(dispatcher.Schedule{Expression: "every 1 month", StartAt: &t0, DriftHour: true, Timezone: "America/New_York"}),
 		"delay":  trigger(dispatcher.Schedule{Expression: "delay(90s)", Jitter: dispatcher.Duration(1500 * time.Millisecond)}),
 	})
-	want, _, err := dispatcher.Apply(nil, declared, 0, dispatcher.CompileCalendars(all), t0)
+	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, dispatcher.CompileCalendars(all), t0)
 	f.must(err)
 	if diff := cmp.Diff(want, f.put(declared, t0)); diff != "" {
 		t.Error("stored (-want by Revise, +got):\n" + diff)
