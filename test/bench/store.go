@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -43,9 +44,11 @@ func (b *bench) storeOf(ctx context.Context, triggers, batch int) error {
 	}
 	defer c.store.Close()
 	r := Result{Bench: "store", Triggers: some(triggers), Batch: some(batch)}
-	if err := b.compare(ctx, &r, c.measure(batch), ceilings{sql: bare.measure}); err != nil {
+	own, anchor := written{tables: "runs"}, written{tables: "bare_runs"}
+	if err := b.compare(ctx, &r, b.noting(&own, c.measure(batch)), ceilings{sql: b.noting(&anchor, bare.measure)}); err != nil {
 		return err
 	}
+	own.fill(&r, anchor)
 	return b.Report(r)
 }
 
@@ -61,6 +64,7 @@ type claimers struct {
 	store dispatcher.Store
 	node  dispatcher.NodeID
 	own   []claimer
+	jobs  map[int64]int64 // by trigger
 }
 
 type claimer struct {
@@ -68,8 +72,22 @@ type claimer struct {
 	at  int
 }
 
+// jobsOf returns the jobs of triggers.
+func jobsOf(ctx context.Context, s dispatcher.Store, due []dispatcher.DueTrigger) (map[int64]int64, error) {
+	ids := make([]int64, len(due))
+	for i := range due {
+		ids[i] = due[i].ID
+	}
+	versions, err := s.TriggersByID(ctx, ids)
+	jobs := make(map[int64]int64, len(due))
+	for i := range versions {
+		jobs[versions[i].ID] = versions[i].JobID
+	}
+	return jobs, err
+}
+
 func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
-	c := &claimers{node: dispatcher.NodeID(rand.Int64()), own: make([]claimer, 2)}
+	c := &claimers{node: dispatcher.NodeID(rand.Int64()), own: make([]claimer, 2), jobs: map[int64]int64{}}
 	if s.pool == nil {
 		c.own = c.own[:1]
 	}
@@ -87,6 +105,11 @@ func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
 		if err != nil {
 			return nil, err
 		}
+		jobs, err := jobsOf(ctx, c.store, page)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(c.jobs, jobs)
 		for _, d := range page {
 			own := &c.own[n%len(c.own)]
 			own.due = append(own.due, d)
@@ -125,7 +148,7 @@ func (c *claimers) claimAndRecord(ctx context.Context, due []dispatcher.DueTrigg
 		d := &due[i]
 		then := d.NextFireTime.Add(time.Second)
 		batch.Advances[i] = dispatcher.Advance{
-			TriggerID: d.ID, Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then, ThenDue: then,
+			TriggerID: d.ID, JobID: c.jobs[d.ID], Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then, ThenDue: then,
 		}
 		if d.DueAt.After(batch.Now) {
 			batch.Now = d.DueAt
@@ -141,9 +164,12 @@ func (c *claimers) claimAndRecord(ctx context.Context, due []dispatcher.DueTrigg
 	}
 	records := make([]dispatcher.Record, len(held))
 	for i, run := range held {
-		records[i] = dispatcher.Record{RunKey: run.RunKey, Node: c.node, Token: run.Token, Attempt: run.Attempt, Outcome: dispatcher.Outcome{
-			State: dispatcher.RunSucceeded, StartedAt: run.ScheduledAt, EndedAt: run.ScheduledAt.Add(time.Millisecond), HTTPStatus: 200,
-		}}
+		records[i] = dispatcher.Record{
+			RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: c.node, Token: run.Token,
+			Attempt: run.Attempt, Outcome: dispatcher.Outcome{
+				State: dispatcher.RunSucceeded, StartedAt: run.ScheduledAt, EndedAt: run.ScheduledAt.Add(time.Millisecond), HTTPStatus: 200,
+			},
+		}
 	}
 	return c.store.Record(ctx, records)
 }

@@ -28,7 +28,7 @@ const (
 
 // Sizes that do not follow from the options.
 const (
-	perJob        = 10     // triggers of a job of the old database
+	perJob        = 10     // triggers of most jobs
 	probeTriggers = 2_000  // enough that no batch waits for triggers
 	churnTriggers = 10_000 // at most
 	hangingJobs   = 400
@@ -79,7 +79,7 @@ func (d *database) declare(ctx context.Context, app dispatcher.App, jobs []dispa
 func jobsOf(app string, triggers int, url string, every time.Duration) (jobs []dispatcher.Job) {
 	first := far()
 	for i := range triggers {
-		if i%dispatcher.MaxTriggers == 0 {
+		if i%perJob == 0 {
 			jobs = append(jobs, newJob(app, len(jobs), url))
 		}
 		start := first.Add(every * time.Duration(i) / time.Duration(triggers))
