@@ -58,8 +58,8 @@ func (b *bench) manual(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r := Result{Bench: "manual", Database: b.kind, Unit: fmt.Sprintf("polls during %d manual runs", manualRuns), Value: after.polls - before.polls,
-		Statements: some((after.statements - before.statements) / manualRuns)}
+	r := Result{Bench: "manual", Database: b.kind, Unit: fmt.Sprintf("polls during %d manual runs", manualRuns),
+		Value: after.polls - before.polls, Statements: some((after.statements - before.statements) / manualRuns)}
 	r.lateness(n.takeLatencies())
 	return b.Report(r)
 }

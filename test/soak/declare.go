@@ -17,7 +17,7 @@ const (
 	neighbour = "neighbour" // works, on the host of the broken one
 	broken    = "broken"    // every response is 503
 	hanging   = "hanging"   // every target hangs
-	churning  = "churning"  // fires beside the snapshot, before anything is measured
+	churning  = "churning"  // fires during the snapshot, before anything is measured
 	idle      = "idle"      // fires tomorrow at the earliest, and has most of the history
 	brief     = "brief"     // the same, but keeps its history for a shorter time
 	disabled  = "disabled"  // overdue

@@ -24,7 +24,7 @@ func bars() []bar {
 		{figure: "healthy_missing", absolute: true, subject: "the number of the healthy app's fires that did not arrive"},
 		{figure: "given_up", absolute: true, subject: "the number of runs that were given up though their target was healthy"},
 		{figure: "neighbour_missing", absolute: true,
-			subject: "the number of fires of healthy jobs beside a broken one on their host that were delayed for longer than seconds"},
+			subject: "the number of fires of healthy jobs that a broken one on their host delayed for longer than seconds"},
 		{figure: "poll", most: 1.5, speed: true, subject: "the time of a poll"},
 		{figure: "sweep", most: 1.5, speed: true, subject: "the time of a sweep"},
 		{figure: "empty_adoption", most: 1.5, speed: true, subject: "the time of an adoption that finds nothing"},

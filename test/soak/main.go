@@ -32,7 +32,7 @@ type options struct {
 	triggers, overdue, labelled int // all triggers, and how many of them are overdue in a disabled app or of labelled jobs
 	deleted, removed            int // jobs, and triggers of jobs that live on
 	days, runs                  int // of history
-	churnFires                  int // fires beside the snapshot before anything is measured
+	churnFires                  int // fires during the snapshot before anything is measured
 	nodes, rate                 int // rate: fires per second of the healthy app
 	turns, rounds               int // turns of each fleet, and how often each cost is taken
 	turn                        time.Duration
@@ -142,7 +142,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 		{"make a history", w.ageHistory},
 		{"vacuum", w.vacuum},
 		{"open a snapshot", w.openSnapshot},
-		{"fire beside the snapshot", w.churn},
+		{"fire during the snapshot", w.churn},
 		{"run fleets in turns", w.runFleets},
 		{"count what was given up", w.countGivenUp},
 		{"measure costs in turns", w.measureCosts},
