@@ -66,7 +66,7 @@ func (w *world) setBack(ctx context.Context, app string) error {
 	for _, statement := range []string{
 		`UPDATE jobs SET deleted_at = $2 WHERE app_id = $1 AND deleted_at IS NOT NULL`,
 		`UPDATE triggers SET deleted_at = $2 WHERE app_id = $1 AND deleted_at IS NOT NULL`,
-		`UPDATE trigger_revisions AS r SET to_at = $2, from_at = $2 - 1000 FROM jobs AS j
+		`UPDATE trigger_revisions AS r SET to_at = $2, from_at = CAST($2 AS bigint) - 1000 FROM jobs AS j
 			WHERE j.id = r.job_id AND j.app_id = $1 AND r.to_at IS NOT NULL`,
 	} {
 		if err := w.old.execute(ctx, statement, dispatcher.AppID(app), then); err != nil {
@@ -88,7 +88,7 @@ func (w *world) switchOffLabelled(ctx context.Context) error {
 
 // varyLabels gives the labelled jobs different labels: the tables hold copies of one set.
 func (w *world) varyLabels(ctx context.Context) error {
-	set := fmt.Sprintf(`CASE WHEN %%[1]s %% %[1]d = 0 THEN '%[2]s' ELSE 'zone=z' || %%[1]s %% %[1]d END`, labelSets, servedLabels())
+	set := fmt.Sprintf(`CASE WHEN mod(%%[1]s, %[1]d) = 0 THEN '%[2]s' ELSE 'zone=z' || mod(%%[1]s, %[1]d) END`, labelSets, servedLabels())
 	for _, statement := range []string{
 		fmt.Sprintf(`UPDATE jobs SET node_labels = `+set+` WHERE app_id = $1`, "(id >> 1)"),
 		fmt.Sprintf(`UPDATE triggers SET node_labels = `+set+` WHERE app_id = $1`, "(job_id >> 1)"),

@@ -9,10 +9,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// quiet stops what would read blocks besides the measurement.
+// quiet stops what would read blocks besides the measurement, and waits for what has begun.
 func (w *world) quiet(ctx context.Context) error {
 	for _, statement := range []string{"ALTER SYSTEM SET autovacuum = off", "SELECT pg_reload_conf()"} {
 		if _, err := w.admin.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	for running := 1; running > 0; {
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+		const workers = `SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'`
+		if err := w.admin.QueryRow(ctx, workers).Scan(&running); err != nil {
 			return err
 		}
 	}

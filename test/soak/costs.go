@@ -141,9 +141,11 @@ func (b *bench) retry(ctx context.Context) error {
 	return err
 }
 
-// emptyAdoption looks for runs that nobody works on, and finds none.
-func (b *bench) emptyAdoption(ctx context.Context) error {
-	held, err := b.store.Adopt(ctx, dispatcher.AdoptQuery{Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: batchSize})
+// emptyAdoption looks for runs that nobody works on, or for retries that are due, and finds none.
+func (b *bench) emptyAdoption(ctx context.Context, retries bool) error {
+	held, err := b.store.Adopt(ctx, dispatcher.AdoptQuery{
+		Apps: b.apps, Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: batchSize, Retries: retries,
+	})
 	if err == nil && len(held) > 0 {
 		err = fmt.Errorf("%d runs were to be adopted, want none", len(held))
 	}
@@ -191,7 +193,9 @@ func steps() []step {
 	end := func(b *bench, ctx context.Context) error { return b.record(ctx, false) }
 	claim := func(b *bench, ctx context.Context) error { return b.claim(ctx, batchSize, time.Second) }
 	return []step{
-		{"poll", (*bench).poll}, {"sweep", (*bench).sweep}, {"empty_adoption", (*bench).emptyAdoption},
+		{"poll", (*bench).poll}, {"sweep", (*bench).sweep},
+		{"empty_adoption", func(b *bench, ctx context.Context) error { return b.emptyAdoption(ctx, false) }},
+		{"empty_retry", func(b *bench, ctx context.Context) error { return b.emptyAdoption(ctx, true) }},
 		{"claim", claim}, {"record", end},
 		{"claim_failing", claim}, {"record_failure", again}, {"retry", (*bench).retry}, {"record_retried", end},
 		{"roll_up", (*bench).rollUp},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -29,13 +31,20 @@ const (
 // Sizes that do not follow from the options.
 const (
 	perJob        = 10     // triggers of most jobs
-	probeTriggers = 2_000  // enough that no batch waits for triggers
 	churnTriggers = 10_000 // at most
 	hangingJobs   = 400
 	brokenJobs    = 20
 	neighbourJobs = 50
 	beat          = 10 * time.Second // every schedule's interval divides it
 )
+
+// probes is how many triggers costs are measured with: enough that no batch waits for triggers.
+func (o options) probes() int {
+	if o.short {
+		return 500
+	}
+	return 2_000
+}
 
 // bySoak is who changes definitions.
 func bySoak() dispatcher.Change { return dispatcher.Change{Actor: "soak"} }
@@ -49,7 +58,7 @@ func (w *world) declareBoth(ctx context.Context) error {
 		if err := d.declare(ctx, dispatcher.App{Name: healthy}, jobsOf(healthy, w.rate, w.targets.working, time.Second)); err != nil {
 			return err
 		}
-		if err := d.declare(ctx, dispatcher.App{Name: probe}, jobsOf(probe, probeTriggers, w.targets.working, time.Second)); err != nil {
+		if err := d.declare(ctx, dispatcher.App{Name: probe}, jobsOf(probe, w.probes(), w.targets.working, time.Second)); err != nil {
 			return err
 		}
 	}
@@ -67,12 +76,15 @@ func (d *database) declare(ctx context.Context, app dispatcher.App, jobs []dispa
 	if _, _, err := s.PutApp(ctx, app, bySoak()); err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
 	for _, job := range jobs {
-		if _, _, err := s.PutJob(ctx, job, bySoak()); err != nil {
+		group.Go(func() error {
+			_, _, err := s.PutJob(ctx, job, bySoak())
 			return err
-		}
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // jobsOf returns jobs with that many triggers, which fire at an interval one after the other.
@@ -120,19 +132,31 @@ func newTrigger(every time.Duration, start time.Time) dispatcher.Trigger {
 	return t
 }
 
-// setDue moves the next fires of everything that fires in a turn, so that nothing is left over from the turn before.
-func (w *world) setDue(ctx context.Context, d *database) error {
+// begin lets everything that fires in a turn have begun to fire long ago: only its next fire is still to be set.
+func (d *database) begin(ctx context.Context) error {
+	// $1 apps, $2 what every interval divides, milliseconds
+	const begin = `UPDATE triggers SET start_at = start_at - $2, anchor_at = anchor_at - $2 WHERE app_id = ANY($1)`
+	return d.execute(ctx, begin, firing(), (7 * dayLength).Milliseconds())
+}
+
+// firing are the ids of the apps that fire in a turn.
+func firing() []int64 {
 	var ids []int64
 	for _, app := range []string{healthy, neighbour, broken, hanging} {
 		ids = append(ids, dispatcher.AppID(app))
 	}
+	return ids
+}
+
+// setDue moves the next fires of everything that fires in a turn, so that nothing is left over from the turn before.
+func (w *world) setDue(ctx context.Context, d *database) error {
 	// $1 apps, $2 when the first is due at the earliest, $3 what every interval divides, milliseconds
 	const move = `UPDATE trigger_clock SET
 			next_fire_time = next_fire_time + moved, due_at = due_at + moved
 		FROM (SELECT id AS of, CAST(ceil(($2 - next_fire_time) / CAST($3 AS float8)) AS bigint) * $3 AS moved FROM trigger_clock
 			WHERE app_id = ANY($1) AND next_fire_time IS NOT NULL) AS m
 		WHERE id = of`
-	return d.execute(ctx, move, ids, time.Now().Add(4*time.Second).UnixMilli(), beat.Milliseconds())
+	return d.execute(ctx, move, firing(), time.Now().Add(4*time.Second).UnixMilli(), beat.Milliseconds())
 }
 
 // servedLabels are those that one node of a fleet has.

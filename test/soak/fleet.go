@@ -24,12 +24,18 @@ type process struct {
 }
 
 // settling is the time that a new fleet needs: heartbeats until its nodes know each other, and polls with their shares.
-const settling = 12 * time.Second
+func (o options) settling() time.Duration {
+	if o.short {
+		return 4 * time.Second
+	}
+	return 12 * time.Second
+}
 
 func (w *world) startFleet(ctx context.Context, d *database) (*fleet, error) {
 	f := &fleet{}
 	for _, config := range []nodesConfig{
-		{Database: d.url, Nodes: 1, Labels: servedLabels()}, {Database: d.url, Nodes: w.nodes - 1},
+		{Database: d.url, Nodes: 1, Labels: servedLabels(), Short: w.short},
+		{Database: d.url, Nodes: w.nodes - 1, Short: w.short},
 	} {
 		p, err := startProcess(ctx, config)
 		if err != nil {
@@ -112,6 +118,11 @@ const seconds = 15 * time.Second
 func (w *world) runFleets(ctx context.Context) error {
 	w.begun = time.Now()
 	all := map[*database]*seen{w.old: {}, w.young: {}}
+	for _, d := range w.both() {
+		if err := d.begin(ctx); err != nil {
+			return err
+		}
+	}
 	for range w.turns {
 		for _, d := range w.both() {
 			if err := w.runTurn(ctx, d, all[d]); err != nil {
@@ -149,7 +160,7 @@ func (w *world) runTurn(ctx context.Context, d *database, all *seen) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, f.stop()) }()
-	from := time.Now().Add(settling).Truncate(time.Second)
+	from := time.Now().Add(w.settling()).Truncate(time.Second)
 	until := from.Add(w.turn)
 	if err := pause(ctx, time.Until(from)); err != nil {
 		return err

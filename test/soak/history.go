@@ -35,12 +35,12 @@ func (w *world) ageHistory(ctx context.Context) error {
 		return err
 	}
 	today := time.Now().UTC().Truncate(dayLength)
-	group, ctx := errgroup.WithContext(ctx)
+	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(2)
 	for n := range w.days + expiredDays {
 		// Yesterday and today are the store's.
 		day := today.Add(-time.Duration(n+2) * dayLength)
-		group.Go(func() error { return w.fillDay(ctx, day, w.runs/w.days, samples) })
+		group.Go(func() error { return w.fillDay(within, day, w.runs/w.days, samples) })
 	}
 	if err := group.Wait(); err != nil {
 		return err

@@ -16,7 +16,7 @@ func (w *world) adoptionLocks(ctx context.Context, benches [2]*bench) error {
 		done := make(chan error, 1)
 		go func() {
 			for range lockRounds {
-				if err := b.emptyAdoption(ctx); err != nil {
+				if err := b.emptyAdoption(ctx, false); err != nil {
 					done <- err
 					return
 				}

@@ -43,7 +43,7 @@ type options struct {
 func (o *options) smallSize() {
 	*o = options{
 		triggers: 20_000, overdue: 10_000, labelled: 2_000, deleted: 200, removed: 500, days: 30, runs: 100_000, churnFires: 10_000,
-		nodes: 4, rate: 50, turns: 1, rounds: 5, turn: 8 * time.Second, keep: o.keep, short: true,
+		nodes: 4, rate: 50, turns: 1, rounds: 5, turn: 6 * time.Second, keep: o.keep, short: true,
 	}
 }
 

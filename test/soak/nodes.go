@@ -31,6 +31,8 @@ type nodesConfig struct {
 	Nodes    int
 	// Labels are those of the first node; the others have none.
 	Labels dispatcher.Labels
+	// Short makes them beat, poll and look around more often, so that a short turn sees all of it.
+	Short bool
 }
 
 // nodesReport is what the nodes of a process have done since they started, and what they are.
@@ -66,6 +68,9 @@ func runNodes(ctx context.Context, in io.Reader, out io.Writer) error {
 			// The soak purges by itself, to see how long that takes.
 			PurgeInterval: 24 * time.Hour,
 			Logger:        slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		}
+		if config.Short {
+			options.Window, options.Heartbeat, options.Handler = time.Second, time.Second, 3*time.Second
 		}
 		if i == 0 {
 			options.Labels = config.Labels

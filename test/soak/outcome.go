@@ -30,6 +30,21 @@ func (w *world) churn(ctx context.Context) (err error) {
 			}
 		}
 	}
+	return w.churnRetries(ctx, b)
+}
+
+// churnRetries lets one fire in thirty fail and succeed in its second attempt, so that there are dead versions of live
+// runs, too.
+func (w *world) churnRetries(ctx context.Context, b *bench) error {
+	for range w.churnFires / 30 / batchSize {
+		err := errors.Join(b.claim(ctx, batchSize, dayLength), b.record(ctx, true))
+		if err == nil {
+			err = errors.Join(b.retry(ctx), b.record(ctx, false))
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -110,9 +125,9 @@ func (w *world) purge(ctx context.Context, b *bench) (time.Duration, error) {
 
 // expired counts what a clean-up should have removed by now.
 func (w *world) expired(ctx context.Context) (left int64, err error) {
-	now := time.Now()
-	today := now.UTC().Truncate(dayLength)
-	keptFrom, brieflyFrom := today.Add(-w.kept()), today.Add(-w.briefly())
+	// History goes by whole days, and a day goes a day later: until then, something in it may have ended.
+	horizon := func(kept time.Duration) time.Time { return time.Now().UTC().Add(-kept - dayLength).Truncate(dayLength) }
+	keptFrom, brieflyFrom := horizon(w.kept()), horizon(w.briefly())
 	for _, part := range []struct {
 		name, query string
 		args        []any
