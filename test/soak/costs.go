@@ -253,12 +253,19 @@ func (w *world) measureCosts(ctx context.Context) error {
 	return w.measureBlocks(ctx)
 }
 
-// takeLeft adopts what the fleet left when it stopped, so that there is nothing to adopt.
+// takeLeft adopts what the fleet left when it stopped, and what was due for its next attempt, so that there is nothing
+// to adopt.
 func (b *bench) takeLeft(ctx context.Context) error {
-	for {
-		held, err := b.store.Adopt(ctx, dispatcher.AdoptQuery{Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: 1000})
-		if err != nil || len(held) == 0 {
-			return err
+	for _, retries := range []bool{false, true} {
+		for more := true; more; {
+			held, err := b.store.Adopt(ctx, dispatcher.AdoptQuery{
+				Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: 1000, Retries: retries,
+			})
+			if err != nil {
+				return err
+			}
+			more = len(held) > 0
 		}
 	}
+	return nil
 }
