@@ -27,8 +27,9 @@ type Dispatch interface {
 	// Nothing is won unless the node is active and the app enabled. After an error the outcome is
 	// unknown: call Held.
 	Claim(ctx context.Context, batch ClaimBatch) ([]HeldRun, error)
-	// Held returns the runs that node holds under token, or under any token if it is 0, in its claims and
-	// among the live runs, except those that it has begun.
+	// Held returns the runs that node holds under token, in its claim and among the live runs, except those
+	// that it has begun. If token is 0, it returns those under any token, except those of claims that Claim or Held
+	// has returned to this process.
 	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
 	// UnfoldClaims turns what is left of the claims of node that are older than olderThan into live runs of
 	// the same node, token and attempt, and returns how many claims it has removed. A node calls it for its

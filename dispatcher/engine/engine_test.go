@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -176,13 +177,9 @@ func TestRunUnknownToItsNodeIsReclaimedAfterAnInterval(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("unknown", "rate(1s)", nil)
-	due, err := r.store.Due(t.Context(), dispatcher.DueQuery{Until: r.now.Add(time.Second), Now: r.now, Limit: 1})
-	if err != nil || len(due) != 1 {
-		t.Fatalf("due = %v, %v, want one trigger", due, err)
-	}
-	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{{
-		TriggerID: due[0].ID, Revision: due[0].Revision, Next: due[0].NextFireTime, Then: r.now.Add(time.Hour),
-	}}}
+	r.atMostOnce("unknown") // the store knows the claims that it has made for its node
+	due := r.due(time.Second)
+	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{due.advanceTo(r.now.Add(time.Hour), r.now.Add(time.Hour))}}
 	if held, err := r.store.Claim(t.Context(), claim); err != nil || len(held) != 1 {
 		t.Fatalf("claim = %v, %v, want one run", held, err)
 	}
@@ -306,12 +303,12 @@ func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 		t.Fatal("poll did not plan the fire")
 	}
 	// A node that is preferred for the trigger joins after this one has planned the fire.
-	trigger, own := dispatcher.TriggerID("app", "moving", "only"), r.fleet.id()
-	other := dispatcher.NodeID(1)
-	for mix(uint64(trigger), uint64(other)) <= mix(uint64(trigger), uint64(own)) {
-		other++
+	own := r.fleet.id()
+	for other := dispatcher.NodeID(1); r.fleet.prefers(dispatcher.DueTrigger{ID: dispatcher.TriggerID("app", "moving", "only")}); {
+		live := []dispatcher.Node{{ID: own}, {ID: other}}
+		r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
+		other = math.MaxInt64
 	}
-	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: []dispatcher.Node{{ID: other}, {ID: own}}}, time.Now())
 	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
 		t.Fatalf("%d fires were tried, want the planned one", n)
 	}

@@ -76,8 +76,8 @@ func (e *Engine) withLocks(ctx context.Context, names []string, do func(ctx cont
 	}
 	within, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	timer := time.AfterFunc(time.Until(e.fleet.leaseFrom(sent)), func() { end(errLockExpired) })
-	defer timer.Stop()
+	stop := e.fleet.whenLeaseEnds(sent, func() { end(errLockExpired) })
+	defer stop()
 	err = do(within, won)
 	turned(ctx)
 	failpoint.Hit(failpoint.BeforeUnlock)

@@ -84,7 +84,10 @@ func TestJitterDoesNotReorderFires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{DueTrigger: dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start)), Spec: s.Spec()}, schedule: s}
+	e := entry{
+		DueTrigger:   dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start))},
+		knownTrigger: &knownTrigger{schedule: s, jitter: s.Spec().Jitter},
+	}
 	turned := 0
 	for range 100 {
 		then, _ := s.Next(e.NextFireTime)
@@ -109,7 +112,10 @@ func TestFiresDelayedByJitterAreNotMisfires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{DueTrigger: dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start)), Spec: s.Spec()}, schedule: s}
+	e := entry{
+		DueTrigger:   dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start))},
+		knownTrigger: &knownTrigger{schedule: s, jitter: s.Spec().Jitter},
+	}
 	got := e.decide(start.Add(65 * time.Second))
 	if want := start.Add(30 * time.Second); got.Count != 4 || !got.To.Equal(want) || !got.Then.Equal(want.Add(10*time.Second)) {
 		t.Errorf("settlement = %d to %v, then %v; want the 4 instants older than the jitter", got.Count, got.To, got.Then)
@@ -149,11 +155,8 @@ func TestFixedDelayContinuesAfterACancelledRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("delayed", "delay(1s)", nil)
-	due, err := r.store.Due(t.Context(), dispatcher.DueQuery{Until: r.now.Add(time.Minute), Now: r.now, Limit: 1})
-	if err != nil || len(due) != 1 {
-		t.Fatalf("due = %v, %v, want one trigger", due, err)
-	}
-	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{(&entry{DueTrigger: due[0]}).advance()}}
+	due := r.due(time.Minute)
+	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{due.advance()}}
 	held, err := r.store.Claim(t.Context(), claim)
 	if err != nil || len(held) != 1 {
 		t.Fatalf("claim = %v, %v, want one run", held, err)

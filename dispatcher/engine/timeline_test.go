@@ -11,7 +11,10 @@ import (
 )
 
 func planned(id, revision int64, next time.Time) entry {
-	return entry{DueTrigger: dispatcher.DueTrigger{ID: id, Revision: revision, NextFireTime: next, DueAt: next}}
+	return entry{
+		DueTrigger:   dispatcher.DueTrigger{ID: id, Revision: revision, NextFireTime: next, DueAt: next},
+		knownTrigger: &knownTrigger{},
+	}
 }
 
 func anyQueue(pool.QueueKey) bool { return true }

@@ -41,17 +41,21 @@ func names(columns []column) string {
 var (
 	advanceColumns = []column{
 		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"next", bigint}, {"upto", bigint}, {"upto_due", bigint},
+		{"job_id", bigint},
 	}
-	settleColumns = append(advanceColumns[:7:7],
+	claimColumns  = append(advanceColumns[:8:8], column{"live", boolean})
+	settleColumns = append(advanceColumns[:8:8],
 		column{"to_at", bigint}, column{"missed", bigint}, column{"decision", text}, column{"reason", text}, column{"run_at", bigint})
 	keyColumns    = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", integer}}
 	recordColumns = append(keyColumns[:5:5],
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
 		column{"state", text}, column{"class", text}, column{"error", text})
-	againColumns = append(recordColumns[:12:12],
-		column{"next_at", bigint}, column{"until_at", bigint}, column{"counts", integer}, column{"not_attempted", integer},
-		column{"stops", boolean})
-	responseColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer},
+	nextColumns  = []column{{"next_at", bigint}, {"until_at", bigint}, {"counts", integer}, {"not_attempted", integer}, {"stops", boolean}}
+	againColumns = append(recordColumns[:12:12], nextColumns...)
+	// What the rows of live runs know and claims do not comes with the records of fires.
+	fireColumns      = append(recordColumns[:12:12], column{"job_id", bigint}, column{"revision", bigint}, column{"claimed_at", bigint})
+	fireAgainColumns = append(fireColumns[:15:15], nextColumns...)
+	responseColumns  = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer},
 		{"attempt", integer}, {"response", text}}
 	lateColumns         = append(recordColumns[:12:12], column{"late", text})
 	scheduleNextColumns = []column{
@@ -121,13 +125,20 @@ func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 }
 
 // keysOf returns the batch of runs, in the order in which all statements lock them.
-func (s *store) keysOf(runs []dispatcher.HeldRun) []any {
+func (s *store) keysOf(runs []dispatcher.HeldRun) []any { return keysIn(s.flavor, runs) }
+
+func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
 	var k keys
-	for _, run := range sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }) {
+	for _, run := range sortedBy(runs, heldKey) {
 		k.add(run.RunKey, run.Token, run.Attempt)
 	}
-	return s.dated(k.at, k.trigger, k.kind, k.token, k.attempt)
+	return f.batch(k.at, k.trigger, k.kind, k.token, k.attempt)
 }
+
+func heldKey(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }
+
+// list returns the parameter that flavor.in speaks of.
+func (s *store) list(ids []int64) any { return s.batch(append([]int64{}, ids...))[0] }
 
 // dated is batch for runs in the order of their instants, which the first column holds, after
 // the bounds of their days: from the first inclusive, to the second exclusive.

@@ -44,15 +44,15 @@ const agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM run
 	OR (SELECT min(m.from_at) FROM misfires AS m WHERE m.job_id = b.id) < $1`
 
 // A run of the batch may have been retried meanwhile, and is then no longer there.
-const deleteRuns = ` DELETE FROM runs AS r` + ofBatch + ` RETURNING scheduled_at, trigger_id, kind`
+const deleteRuns = ` DELETE FROM runs AS r` + ofExpired + ` RETURNING scheduled_at, trigger_id, kind`
 
-const deleteAttempts = ` DELETE FROM attempts AS r` + ofBatch
+const deleteAttempts = ` DELETE FROM attempts AS r` + ofExpired
 
-const deleteResponses = ` DELETE FROM responses AS r` + ofBatch
+const deleteResponses = ` DELETE FROM responses AS r` + ofExpired
 
-// ofBatch are the rows of the batch's runs, in their days.
+// ofExpired are the rows of the batch's runs, in their days.
 // $1 first day, $2 end of the last
-const ofBatch = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
+const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
 	AND r.scheduled_at >= $1 AND r.scheduled_at < $2`
 
 // removeOldest removes what is older than every retention, of whatever app, where no partition is dropped with it.

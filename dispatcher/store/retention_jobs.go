@@ -103,14 +103,16 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 	if jobs, err = collect(ctx, tx, scanInt, remove, append([]any{before}, t.batch(jobs)...)...); err != nil || len(jobs) == 0 {
 		return 0, err
 	}
-	// From $1 on: ids
-	triggers, err := collect(ctx, tx, scanInt, t.rows(0, 1, "", idColumns...)+
-		` DELETE FROM triggers WHERE job_id IN (SELECT id FROM b) RETURNING id`, t.batch(jobs)...)
+	triggers, err := collect(ctx, tx, scanInt, t.rows(0, 1, "", idColumns...)+removeTriggersOf, t.batch(jobs)...)
 	if err != nil {
 		return 0, err
 	}
 	return len(jobs), t.removeClocks(ctx, tx, triggers)
 }
+
+// removeTriggersOf removes the triggers of jobs.
+// From $1 on: idColumns
+const removeTriggersOf = ` DELETE FROM triggers WHERE job_id IN (SELECT id FROM b) RETURNING id`
 
 // triggerReach is how long after a trigger was removed it may have a run: a fire is claimed a little ahead of its instant.
 const triggerReach = 60 * 60 * 1000 // milliseconds

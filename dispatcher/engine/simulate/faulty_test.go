@@ -273,6 +273,18 @@ func (f *faulty) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatch
 	return call(ctx, f, "Due", func(ctx context.Context) ([]dispatcher.DueTrigger, error) { return f.Store.Due(ctx, query) })
 }
 
+func (f *faulty) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
+	return call(ctx, f, "TriggersByID", func(ctx context.Context) ([]dispatcher.TriggerVersion, error) {
+		return f.Store.TriggersByID(ctx, ids)
+	})
+}
+
+func (f *faulty) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderThan time.Duration, now time.Time) (int, error) {
+	return call(ctx, f, "UnfoldClaims", func(ctx context.Context) (int, error) {
+		return f.Store.UnfoldClaims(ctx, node, olderThan, f.present(now))
+	})
+}
+
 func (f *faulty) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
 	return call(ctx, f, "JobsByID", func(ctx context.Context) ([]dispatcher.JobVersion, error) { return f.Store.JobsByID(ctx, ids) })
 }

@@ -6,6 +6,7 @@ package storetest
 import (
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,13 +86,16 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"a longer retention does not bring history back":                  testRetentionChanges,
 		"retention keeps live retries":                                    testRetentionOfRetries,
 		"retention removes old misfires":                                  testRetentionOfMisfires,
-		"retention keeps runs that fixed delays wait for":                 testRetentionOfDelays,
+		"fixed delays outlive the runs that they count from":              testRetentionOfDelays,
 		"completed jobs are deleted when their time is over":              testDeleteAfterCompletion,
 	}
 	maps.Copy(tests, retryTests())
 	maps.Copy(tests, misfireTests())
 	maps.Copy(tests, slotTests())
 	maps.Copy(tests, fleetTests())
+	maps.Copy(tests, switchTests())
+	maps.Copy(tests, dueTests())
+	maps.Copy(tests, historyTests())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,6 +121,15 @@ const (
 type fixture struct {
 	*testing.T
 	dispatcher.Store
+	drawn atomic.Int64
+}
+
+// token returns a token for one claim: token1 first, and then others than token1 and token2.
+func (f *fixture) token() dispatcher.Token {
+	if n := f.drawn.Add(1); n > 1 {
+		return 1000 + dispatcher.Token(n)
+	}
+	return token1
 }
 
 func newFixture(t *testing.T, s dispatcher.Store) *fixture {
@@ -207,13 +220,34 @@ func (f *fixture) dueAll(until time.Time) []dispatcher.DueTrigger {
 // advance returns the claim of a due trigger's next fire.
 func (f *fixture) advance(d dispatcher.DueTrigger) dispatcher.Advance {
 	f.Helper()
-	s, err := schedule.Parse(d.Spec)
+	v := f.version(d.ID)
+	s, err := schedule.Parse(v.Spec)
 	f.must(err)
 	then, _ := s.Next(d.NextFireTime)
 	return dispatcher.Advance{
-		TriggerID: d.ID, Revision: d.Revision, CalendarRevision: d.CalendarRevision,
-		Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then,
+		TriggerID: d.ID, JobID: v.JobID, Revision: d.Revision, CalendarRevision: d.CalendarRevision,
+		Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then, Live: f.live(v.JobID, s),
 	}
+}
+
+// version returns what was declared of a trigger.
+func (f *fixture) version(trigger int64) dispatcher.TriggerVersion {
+	f.Helper()
+	all, err := f.TriggersByID(f.Context(), []int64{trigger})
+	f.must(err)
+	if len(all) != 1 {
+		f.Fatalf("got %d triggers of id %d, want one", len(all), trigger)
+	}
+	return all[0]
+}
+
+// live tells whether the runs of a job's schedule are claimed as live runs, as the engine does.
+func (f *fixture) live(job int64, s *schedule.Schedule) bool {
+	f.Helper()
+	jobs, err := f.JobsByID(f.Context(), []int64{job})
+	f.must(err)
+	_, delayed := s.FixedDelay()
+	return delayed || len(jobs) == 1 && (jobs[0].Delivery == dispatcher.AtMostOnce || jobs[0].Slots() > 0)
 }
 
 // nextAdvance returns the claim of the next fire of the only trigger there is.
@@ -226,7 +260,7 @@ func (f *fixture) nextAdvance() dispatcher.Advance {
 	return f.advance(due[0])
 }
 
-// claim claims for nodeA under token1, exactly at the latest of the instants.
+// claim claims for nodeA, exactly at the latest of the instants.
 func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
 	f.Helper()
 	now := t0
@@ -235,7 +269,7 @@ func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
 			now = a.Next
 		}
 	}
-	held, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: advances, Now: now})
+	held, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Advances: advances, Now: now})
 	f.must(err)
 	return held
 }
@@ -262,7 +296,10 @@ func outcome(start time.Time) dispatcher.Outcome {
 
 // record returns the record of an attempt by nodeA.
 func record(held dispatcher.HeldRun, o dispatcher.Outcome) dispatcher.Record {
-	return dispatcher.Record{RunKey: held.RunKey, Node: nodeA, Token: held.Token, Attempt: held.Attempt, Outcome: o}
+	return dispatcher.Record{
+		RunKey: held.RunKey, JobID: held.JobID, Revision: held.Revision, ClaimedAt: held.ClaimedAt, Node: nodeA,
+		Token: held.Token, Attempt: held.Attempt, Outcome: o,
+	}
 }
 
 // run reads the run of a key.
