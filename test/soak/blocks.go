@@ -60,6 +60,9 @@ func (w *world) blocksOf(ctx context.Context, d *database) (blocks []float64, er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.leave(ctx)) }()
+	if b.floor, err = w.setDueOnly(ctx, d); err != nil {
+		return nil, err
+	}
 	for _, step := range steps() {
 		if err := step.do(b, ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.name, err)

@@ -35,7 +35,7 @@ const (
 	hangingJobs   = 400
 	brokenJobs    = 20
 	neighbourJobs = 50
-	beat          = 10 * time.Second // every schedule's interval divides it
+	beat          = 10 * time.Second // interval of the neighbours that do not fire each second
 )
 
 // probes is how many triggers costs are measured with: enough that no batch waits for triggers.
@@ -136,27 +136,45 @@ func newTrigger(every time.Duration, start time.Time) dispatcher.Trigger {
 func (d *database) begin(ctx context.Context) error {
 	// $1 apps, $2 what every interval divides, milliseconds
 	const begin = `UPDATE triggers SET start_at = start_at - $2, anchor_at = anchor_at - $2 WHERE app_id = ANY($1)`
-	return d.execute(ctx, begin, firing(), (7 * dayLength).Milliseconds())
+	everySecond, everyBeat := firing()
+	return d.execute(ctx, begin, append(everySecond, everyBeat...), (7 * dayLength).Milliseconds())
 }
 
-// firing are the ids of the apps that fire in a turn.
-func firing() []int64 {
-	var ids []int64
-	for _, app := range []string{healthy, neighbour, broken, hanging} {
-		ids = append(ids, dispatcher.AppID(app))
-	}
-	return ids
+// firing are the ids of the apps that fire in a turn, by the interval of their triggers.
+func firing() (everySecond, everyBeat []int64) {
+	return []int64{dispatcher.AppID(healthy), dispatcher.AppID(broken)}, []int64{dispatcher.AppID(neighbour), dispatcher.AppID(hanging)}
 }
 
 // setDue moves the next fires of everything that fires in a turn, so that nothing is left over from the turn before.
 func (w *world) setDue(ctx context.Context, d *database) error {
-	// $1 apps, $2 when the first is due at the earliest, $3 what every interval divides, milliseconds
+	// $1 apps, $2 when the first is due at the earliest, $3 the interval, milliseconds
 	const move = `UPDATE trigger_clock SET
 			next_fire_time = next_fire_time + moved, due_at = due_at + moved
 		FROM (SELECT id AS of, CAST(ceil(($2 - next_fire_time) / CAST($3 AS float8)) AS bigint) * $3 AS moved FROM trigger_clock
 			WHERE app_id = ANY($1) AND next_fire_time IS NOT NULL) AS m
 		WHERE id = of`
-	return d.execute(ctx, move, firing(), time.Now().Add(4*time.Second).UnixMilli(), beat.Milliseconds())
+	soon := time.Now().Add(4 * time.Second).UnixMilli()
+	everySecond, everyBeat := firing()
+	return errors.Join(d.execute(ctx, move, everySecond, soon, time.Second.Milliseconds()),
+		d.execute(ctx, move, everyBeat, soon, beat.Milliseconds()))
+}
+
+// setDueOnly moves the next fires of the healthy app to a time, and those of its neighbours out of the way, so that a
+// poll finds as many in both databases. It returns when the first is due.
+func (w *world) setDueOnly(ctx context.Context, d *database) (floor time.Time, err error) {
+	floor = time.Now().Truncate(time.Second)
+	// $1 app, $2 when
+	const set = `UPDATE trigger_clock SET next_fire_time = $2, due_at = $2 WHERE app_id = $1 AND next_fire_time IS NOT NULL`
+	for _, app := range []string{healthy, neighbour, broken, hanging} {
+		due := floor
+		if app != healthy {
+			due = floor.Add(dayLength)
+		}
+		if err := d.execute(ctx, set, dispatcher.AppID(app), due.UnixMilli()); err != nil {
+			return floor, err
+		}
+	}
+	return floor, nil
 }
 
 // servedLabels are those that one node of a fleet has.
