@@ -262,8 +262,8 @@ type JobVersion struct {
 // late. It says what changed, so that a node reads that and no more. At most one of Run, Adopt, JobID, App and
 // Nodes is set; if none is, anything may have changed.
 type Notification struct {
-	// Run is the id of a run of which an attempt was cancelled. Token and Attempt are those of the attempt:
-	// nothing else is to be cut off, above all not the attempt after it.
+	// Run is the id of a run of which an attempt was cancelled. Token and Attempt, 0 if it is not known, are
+	// those of the attempt: nothing else is to be cut off, above all not the attempt after it.
 	Run     string
 	Token   Token
 	Attempt int

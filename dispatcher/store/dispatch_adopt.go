@@ -37,7 +37,8 @@ func adoptOf(f flavor, choose string, before ...string) statement {
 	return f.steps(3, f.rows(3, 6, "", adoptColumns...), choose, skipLocked, 1, append(before, adoptRuns(f))...)
 }
 
-// adoptable chooses runs that no node works on. Its order lets none starve. Runs of a disabled app
+// adoptable chooses runs that no node works on. Its order lets none starve; the sum in it keeps PostgreSQL from
+// reading the primary key in that order. Runs of a disabled app
 // wait until the app is enabled, and runs of a job that requires labels wait for a node with them.
 // A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
 // then the node would have begun it first. The number of an attempt that was not made is used again.
@@ -49,7 +50,7 @@ const adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, 
 	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 		JOIN live_runs AS r ON r.node = gone.id AND r.state <> 'retrying' JOIN jobs AS j ON j.id = r.job_id
 	WHERE r.state <> 'running' AND ` + mayRun + `
-	ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
+	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $4`
 
 // Adopt gives a node runs that nobody works on, or retries that are due.
 func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
@@ -94,4 +95,4 @@ var begunByDeadNodes = ` SELECT` + chosenEnd(end{
 	message: `'the node died when the request may have been sent, and the job wants it at most once'`,
 }) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
 	FROM n CROSS JOIN nodes AS gone JOIN live_runs AS r ON r.node = gone.id AND r.state <> 'retrying'
-	WHERE gone.state = 'dead' AND r.state = 'running' ORDER BY r.scheduled_at, r.trigger_id LIMIT $2`
+	WHERE gone.state = 'dead' AND r.state = 'running' ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`

@@ -92,6 +92,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 	maps.Copy(tests, retryTests())
 	maps.Copy(tests, misfireTests())
 	maps.Copy(tests, slotTests())
+	maps.Copy(tests, unfoldTests())
 	maps.Copy(tests, fleetTests())
 	maps.Copy(tests, switchTests())
 	maps.Copy(tests, dueTests())
