@@ -153,7 +153,7 @@ func (w *world) setDue(ctx context.Context, d *database) error {
 		FROM (SELECT id AS of, CAST(ceil(($2 - next_fire_time) / CAST($3 AS float8)) AS bigint) * $3 AS moved FROM trigger_clock
 			WHERE app_id = ANY($1) AND next_fire_time IS NOT NULL) AS m
 		WHERE id = of`
-	soon := time.Now().Add(4 * time.Second).UnixMilli()
+	soon := time.Now().Add(2 * time.Second).UnixMilli()
 	everySecond, everyBeat := firing()
 	return errors.Join(d.execute(ctx, move, everySecond, soon, time.Second.Milliseconds()),
 		d.execute(ctx, move, everyBeat, soon, beat.Milliseconds()))

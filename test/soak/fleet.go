@@ -160,7 +160,7 @@ func (w *world) runTurn(ctx context.Context, d *database, all *seen) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, f.stop()) }()
-	from := time.Now().Add(w.settling()).Truncate(time.Second)
+	from := time.Now().Add(w.settling()).Truncate(time.Second) // after soon, from when on everything fires
 	until := from.Add(w.turn)
 	if err := pause(ctx, time.Until(from)); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (w *world) runTurn(ctx context.Context, d *database, all *seen) (err error)
 	all.missing += w.rate*int(w.turn/time.Second) - len(late)
 	all.neighbour = append(all.neighbour, w.targets.lateness(neighbour, from, until)...)
 	if d == w.old {
-		due := until.Add(-min(seconds, w.turn/2))
+		due := until.Add(-min(seconds, w.turn/2).Truncate(time.Second))
 		all.delayed += int(neighbourJobs*due.Sub(from)/beat) - len(w.targets.lateness(neighbour, from, due))
 	}
 	for i := range after {
