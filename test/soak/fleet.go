@@ -176,12 +176,15 @@ func (w *world) runTurn(ctx context.Context, d *database, all *seen) (err error)
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, 2*time.Second); err != nil { // for late requests
-		return err
-	}
+	wanted := w.rate * int(w.turn/time.Second)
 	late := w.targets.lateness(healthy, from, until)
+	for end := until.Add(seconds); len(late) < wanted && time.Now().Before(end); late = w.targets.lateness(healthy, from, until) {
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
 	all.lateness = append(all.lateness, late...)
-	all.missing += w.rate*int(w.turn/time.Second) - len(late)
+	all.missing += wanted - len(late)
 	all.neighbour = append(all.neighbour, w.targets.lateness(neighbour, from, until)...)
 	if d == w.old {
 		due := until.Add(-min(seconds, w.turn/2).Truncate(time.Second))
