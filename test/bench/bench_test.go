@@ -156,8 +156,9 @@ func TestNodesAreProcesses(t *testing.T) {
 		t.Errorf("two nodes: got %+v", r)
 	}
 	for _, r := range results()[:2] {
-		if *r.Statements <= 0 || *r.Rows < 1 || *r.Connections < 4 {
-			t.Errorf("%d nodes: got %+v, want statements, at least a row a fire, and connections", *r.Nodes, r)
+		if *r.Statements <= 0 || *r.Rows < 0.5 || *r.Connections < 4 {
+			t.Errorf("%d nodes: got %f statements and %f rows a fire and %d connections, want some, 0.5 or more, and 4 or more",
+				*r.Nodes, *r.Statements, *r.Rows, *r.Connections)
 		}
 	}
 }
