@@ -132,7 +132,7 @@ fmt: $(GOLANGCI)
 zones:
 	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" dispatcher/schedule/zoneinfo.zip
 
-## bench: carillon-bench in a PostgreSQL of its own, some eight minutes; ARGS='fire --seconds 60'
+## bench: carillon-bench in a PostgreSQL of its own, some ten minutes; ARGS='fire --seconds 60'
 .PHONY: bench
 bench: bin/carillon-bench
 	@tools/bench.sh bin/carillon-bench $(ARGS)
@@ -175,6 +175,18 @@ rollout:
 rollout-short:
 	@tools/postgres.sh
 	@go run ./test/rollout -short $(ARGS)
+
+## soak: a million triggers, a year of history and bad neighbours against a young database, some 20 minutes; ARGS='-turns 4'
+.PHONY: soak
+soak:
+	@tools/postgres.sh
+	@go run ./test/soak $(ARGS)
+
+## soak-short: the same with 20,000 triggers and 100,000 runs, under 60 s; it judges counts, not speed
+.PHONY: soak-short
+soak-short:
+	@tools/postgres.sh
+	@go run ./test/soak -short $(ARGS)
 
 ## simulate: ten node-years of faults in virtual time, and 100,000 fires over a failing store; SEED=n replays
 SEED       ?= 1

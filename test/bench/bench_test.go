@@ -92,6 +92,18 @@ func TestRequestsAreNeverEarly(t *testing.T) {
 	}
 }
 
+func TestManualRunsAreCountedInPolls(t *testing.T) {
+	t.Parallel()
+	options, results := brief(t, pgtest.New(t), time.Second)
+	if err := runBench(t.Context(), "manual", options); err != nil {
+		t.Fatal(err)
+	}
+	// The node polls every five seconds, and runs are requested for as long.
+	if r := results()[0]; r.Value < 1 || r.Value > 6 || *r.Max <= 0 {
+		t.Errorf("%.0f polls during %d manual runs, want 1 to 6; the latest of them %.0f ms late", r.Value, manualRuns, *r.Max)
+	}
+}
+
 func TestStoreIsMeasuredByBatchAndTriggers(t *testing.T) {
 	t.Parallel()
 	options, results := brief(t, pgtest.New(t), time.Second)
@@ -101,7 +113,7 @@ func TestStoreIsMeasuredByBatchAndTriggers(t *testing.T) {
 	sizes := map[[2]int]bool{}
 	for _, r := range results() {
 		sizes[[2]int{*r.Triggers, *r.Batch}] = true
-		if r.Value <= 0 || *r.Ceiling <= 0 {
+		if r.Value <= 0 || *r.Ceiling <= 0 || *r.WAL <= 0 || *r.WALRatio <= 0 || *r.Disk <= 0 || *r.DiskRatio <= 0 {
 			t.Errorf("got %+v", r)
 		}
 	}
@@ -118,8 +130,14 @@ func TestNodesAreProcesses(t *testing.T) {
 		if err := declare(ctx, b.database, idleJobs("fleet", nodesRate)); err != nil {
 			return err
 		}
-		if err := b.nodesOf(ctx, 2); err != nil {
-			return err
+		for _, fleet := range [][2]int{{2, 2}, {4, 1}} {
+			r, err := b.nodesOf(ctx, fleet[0], fleet[1])
+			if err == nil {
+				err = b.Report(r)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		if err := b.silence(ctx, "fleet"); err != nil {
 			return err
@@ -129,13 +147,19 @@ func TestNodesAreProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range []string{"nodes", "scale"} {
+	for i, name := range []string{"nodes", "nodes", "scale"} {
 		if r := results()[i]; r.Bench != name || r.Value <= 0 || r.RSS == nil || *r.RSS <= 0 {
 			t.Errorf("got %+v, want fires of %s", r, name)
 		}
 	}
 	if r := results()[0]; *r.Nodes != 2 || *r.Lost > 0.5 || r.Uneven == nil {
 		t.Errorf("two nodes: got %+v", r)
+	}
+	for _, r := range results()[:2] {
+		if *r.Statements <= 0 || *r.Rows < 0.5 || *r.Connections < 4 {
+			t.Errorf("%d nodes: got %f statements and %f rows a fire and %d connections, want some, 0.5 or more, and 4 or more",
+				*r.Nodes, *r.Statements, *r.Rows, *r.Connections)
+		}
 	}
 }
 

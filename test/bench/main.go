@@ -52,7 +52,7 @@ type databaseFlag struct {
 // the environment.
 type measureCommand struct {
 	databaseFlag
-	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, lateness, burst, hang, nodes, scale, retention. Default: all."`
+	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, sqlite, lateness, burst, hang, manual, nodes, scale, retention. Default: all."`
 	JSON     bool     `name:"json" help:"Print one JSON object a line."`
 	Seconds  int      `default:"25" help:"Seconds that each benchmark measures, roughly and without its preparation, 1 to 3600."`
 	Rounds   int      `default:"5" help:"How often throughput and ceilings are measured in turn, 1 to 100. The medians count."`
@@ -166,9 +166,12 @@ func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
 }
 
 // asNodeCommand is a node of the benchmarks that need several processes.
-type asNodeCommand struct{ databaseFlag }
+type asNodeCommand struct {
+	databaseFlag
+	Nodes int `default:"1" help:"How many nodes share the process and its connections."`
+}
 
-// Run runs the node until standard input ends.
+// Run runs the nodes until standard input ends.
 func (n *asNodeCommand) Run(ctx context.Context, in io.Reader, out io.Writer) error {
-	return runAsNode(ctx, n.Database, in, out)
+	return runAsNode(ctx, n.Database, n.Nodes, in, out)
 }

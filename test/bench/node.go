@@ -40,13 +40,16 @@ type nodeOptions struct {
 	latency  bool          // notes how late calls began
 	window   time.Duration // of its poll; 0: the default
 	purge    time.Duration // interval of its clean-up; 0: the default
+	shares   *node         // another node of this process, whose store it uses; nil: it has its own
 }
 
 // startNode runs a node until stop is called.
 func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 	n := &node{registry: prometheus.NewRegistry(), counting: o.latency}
 	var err error
-	if n.store, err = store.Open(ctx, o.database, store.Options{Metrics: n.registry}); err != nil {
+	if o.shares != nil {
+		n.store = o.shares.store
+	} else if n.store, err = store.Open(ctx, o.database, store.Options{Metrics: n.registry}); err != nil {
 		return nil, err
 	}
 	options := engine.Options{
@@ -60,7 +63,7 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 			err = writeSecret(n.secrets)
 		}
 		if err != nil {
-			return nil, errors.Join(err, n.store.Close())
+			return nil, errors.Join(err, n.close(o))
 		}
 		n.invoker = invoke.New(invoke.Options{Version: "bench", ConnsPerHost: 512, SecretDir: n.secrets, Egress: invoke.Egress{Loopback: true}})
 		invoker = n.invoker
@@ -79,9 +82,17 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 			n.invoker.Close()
 			_ = os.RemoveAll(n.secrets)
 		}
-		return n.store.Close()
+		return n.close(o)
 	})
 	return n, nil
+}
+
+// close closes the store, unless it is another's.
+func (n *node) close(o nodeOptions) error {
+	if o.shares != nil {
+		return nil
+	}
+	return n.store.Close()
 }
 
 // Invoke does nothing, like a target that takes no time.

@@ -9,26 +9,38 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // asNode is the command that makes this program a node process of a benchmark.
 const asNode = "as-node"
 
-// runAsNode is a node process of a benchmark. Its calls do nothing. For each line that it reads from in, it
-// writes one line of JSON: what it did since the line before. It ends when in does.
-func runAsNode(ctx context.Context, database string, in io.Reader, out io.Writer) error {
-	n, err := startNode(ctx, nodeOptions{database: database, latency: true})
+// runAsNode is a process of a benchmark with some nodes, whose calls do nothing. For each line that it reads from in,
+// it writes one line of JSON: what they did since the line before. It ends when in does. The nodes share one store,
+// so that more of them need no more connections than one each, to listen.
+func runAsNode(ctx context.Context, database string, count int, in io.Reader, out io.Writer) error {
+	first, err := startNode(ctx, nodeOptions{database: database, latency: true})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = n.stop() }() // a second call says the same
+	all := nodes{first}
+	defer func() { _ = all.stop() }() // a second call says the same
+	for len(all) < count {
+		n, err := startNode(ctx, nodeOptions{database: database, latency: true, shares: first})
+		if err != nil {
+			return err
+		}
+		all = append(all, n)
+	}
 	var before totals
 	cpu := processCPU()
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		now, err := n.totals()
+		now, err := all.totals()
 		if err != nil {
 			return err
 		}
@@ -36,14 +48,45 @@ func runAsNode(ctx context.Context, database string, in io.Reader, out io.Writer
 		r := report{
 			Won: now.won - before.won, Lost: now.lost - before.lost, Statements: now.statements - before.statements,
 			Polls: now.polls - before.polls, Polling: now.polling - before.polling, CPU: used - cpu, RSS: residentMiB(),
-			Latencies: n.takeLatencies(),
+			Latencies: all.takeLatencies(),
 		}
 		before, cpu = now, used
 		if err := json.NewEncoder(out).Encode(r); err != nil {
 			return err
 		}
 	}
-	return n.stop()
+	return all.stop()
+}
+
+// nodes are those of one process; the first has the store.
+type nodes []*node
+
+func (all nodes) totals() (sum totals, err error) {
+	for _, n := range all {
+		t, err := n.totals()
+		if err != nil {
+			return sum, err
+		}
+		sum = totals{sum.statements + t.statements, sum.won + t.won, sum.lost + t.lost, sum.polls + t.polls, sum.polling + t.polling}
+	}
+	return sum, nil
+}
+
+func (all nodes) takeLatencies() (taken latencies) {
+	for _, n := range all {
+		taken = append(taken, n.takeLatencies()...)
+	}
+	slices.Sort(taken)
+	return taken
+}
+
+// stop stops all nodes at once, and then the store of the first.
+func (all nodes) stop() error {
+	group := errgroup.Group{}
+	for _, n := range all[1:] {
+		group.Go(n.stop)
+	}
+	return errors.Join(group.Wait(), all[0].stop())
 }
 
 // report is what a node process did.
@@ -73,8 +116,8 @@ type process struct {
 	out     *bufio.Reader
 }
 
-func (b *bench) startProcess(ctx context.Context) (*process, error) {
-	p := &process{command: exec.CommandContext(ctx, b.Program, asNode)}
+func (b *bench) startProcess(ctx context.Context, count int) (*process, error) {
+	p := &process{command: exec.CommandContext(ctx, b.Program, asNode, "--nodes="+strconv.Itoa(count))}
 	// Not as an argument, which everybody on this machine could read.
 	p.command.Env = append(os.Environ(), "CARILLON_DATABASE="+b.database)
 	p.command.Stderr = os.Stderr

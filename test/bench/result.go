@@ -42,7 +42,14 @@ type Result struct {
 	OutOfOrder *int     `json:"out_of_order,omitempty"`
 
 	Statements *float64 `json:"statements_per_fire,omitempty"`
-	Lost       *float64 `json:"lost_claims_share,omitempty"`
+	// Rows are those that PostgreSQL read from tables, by an index or without. The ratios are those to one node.
+	Rows            *float64 `json:"rows_read_per_fire,omitempty"`
+	StatementsRatio *float64 `json:"statements_to_one_node_ratio,omitempty"`
+	RowsRatio       *float64 `json:"rows_to_one_node_ratio,omitempty"`
+	// Processes are those that the nodes live in, Connections those of all of them to PostgreSQL.
+	Processes   *int     `json:"processes,omitempty"`
+	Connections *int     `json:"connections,omitempty"`
+	Lost        *float64 `json:"lost_claims_share,omitempty"`
 	// Uneven is how far the share of a node was off an even one at most, as a part of it.
 	Uneven *float64 `json:"uneven_share,omitempty"`
 	// Recovery is how late a fire of a killed node was at most.
@@ -54,7 +61,11 @@ type Result struct {
 	CPU           *float64 `json:"cpu_cores,omitempty"`
 	CPUPerMillion *float64 `json:"cpu_seconds_per_million,omitempty"`
 	WAL           *float64 `json:"wal_bytes_per_fire,omitempty"`
-	Allocs        *float64 `json:"allocs_per_fire,omitempty"`
+	Disk          *float64 `json:"disk_bytes_per_fire,omitempty"`
+	// WALRatio and DiskRatio are those to the tables of before; see earlierWAL.
+	WALRatio  *float64 `json:"wal_to_earlier_ratio,omitempty"`
+	DiskRatio *float64 `json:"disk_to_earlier_ratio,omitempty"`
+	Allocs    *float64 `json:"allocs_per_fire,omitempty"`
 }
 
 func some[T any](value T) *T { return &value }
@@ -111,6 +122,8 @@ func (r Result) details() []string {
 		}
 	}
 	count("nodes", r.Nodes)
+	count("processes", r.Processes)
+	count("connections", r.Connections)
 	count("triggers", r.Triggers)
 	count("batch", r.Batch)
 	number("p50_ms", "%.1f", r.P50)
@@ -123,6 +136,9 @@ func (r Result) details() []string {
 	number("alone_ms", "%.0f", r.Alone)
 	count("out_of_order", r.OutOfOrder)
 	number("statements_per_fire", "%.4f", r.Statements)
+	number("statements_to_one_node_ratio", "%.2f", r.StatementsRatio)
+	number("rows_read_per_fire", "%.2f", r.Rows)
+	number("rows_to_one_node_ratio", "%.2f", r.RowsRatio)
 	number("lost_claims_share", "%.4f", r.Lost)
 	number("uneven_share", "%.2f", r.Uneven)
 	number("recovery_ms", "%.0f", r.Recovery)
@@ -131,6 +147,9 @@ func (r Result) details() []string {
 	number("cpu_cores", "%.3f", r.CPU)
 	number("cpu_seconds_per_million", "%.0f", r.CPUPerMillion)
 	number("wal_bytes_per_fire", "%.0f", r.WAL)
+	number("wal_to_earlier_ratio", "%.2f", r.WALRatio)
+	number("disk_bytes_per_fire", "%.0f", r.Disk)
+	number("disk_to_earlier_ratio", "%.2f", r.DiskRatio)
 	number("allocs_per_fire", "%.0f", r.Allocs)
 	return found
 }

@@ -39,7 +39,7 @@ func (b *bench) scaleOf(ctx context.Context, triggers int, idle bool) (err error
 	if err := b.makeDue(ctx, app, due); err != nil {
 		return err
 	}
-	p, err := b.startProcess(ctx)
+	p, err := b.startProcess(ctx, 1)
 	if err != nil {
 		return err
 	}

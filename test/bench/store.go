@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -43,9 +44,11 @@ func (b *bench) storeOf(ctx context.Context, triggers, batch int) error {
 	}
 	defer c.store.Close()
 	r := Result{Bench: "store", Triggers: some(triggers), Batch: some(batch)}
-	if err := b.compare(ctx, &r, c.measure(batch), ceilings{sql: bare.measure}); err != nil {
+	own, anchor := written{tables: "runs"}, written{tables: "bare_runs"}
+	if err := b.compare(ctx, &r, b.noting(&own, c.measure(batch)), ceilings{sql: b.noting(&anchor, bare.measure)}); err != nil {
 		return err
 	}
+	own.fill(&r, anchor)
 	return b.Report(r)
 }
 
@@ -60,8 +63,8 @@ func idleJobs(app string, triggers int) declaration {
 type claimers struct {
 	store dispatcher.Store
 	node  dispatcher.NodeID
-	jobs  map[int64]int64 // by trigger
 	own   []claimer
+	jobs  map[int64]int64 // by trigger
 }
 
 type claimer struct {
@@ -69,8 +72,22 @@ type claimer struct {
 	at  int
 }
 
+// jobsOf returns the jobs of triggers.
+func jobsOf(ctx context.Context, s dispatcher.Store, due []dispatcher.DueTrigger) (map[int64]int64, error) {
+	ids := make([]int64, len(due))
+	for i := range due {
+		ids[i] = due[i].ID
+	}
+	versions, err := s.TriggersByID(ctx, ids)
+	jobs := make(map[int64]int64, len(due))
+	for i := range versions {
+		jobs[versions[i].ID] = versions[i].JobID
+	}
+	return jobs, err
+}
+
 func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
-	c := &claimers{node: dispatcher.NodeID(rand.Int64()), jobs: map[int64]int64{}, own: make([]claimer, 2)}
+	c := &claimers{node: dispatcher.NodeID(rand.Int64()), own: make([]claimer, 2), jobs: map[int64]int64{}}
 	if s.pool == nil {
 		c.own = c.own[:1]
 	}
@@ -88,18 +105,15 @@ func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
 		if err != nil {
 			return nil, err
 		}
-		ids := make([]int64, len(page))
-		for i, d := range page {
-			own := &c.own[n%len(c.own)]
-			own.due, ids[i] = append(own.due, d), d.ID
-			n++
-		}
-		versions, err := c.store.TriggersByID(ctx, ids)
+		jobs, err := jobsOf(ctx, c.store, page)
 		if err != nil {
 			return nil, err
 		}
-		for _, v := range versions {
-			c.jobs[v.ID] = v.JobID
+		maps.Copy(c.jobs, jobs)
+		for _, d := range page {
+			own := &c.own[n%len(c.own)]
+			own.due = append(own.due, d)
+			n++
 		}
 		if len(page) < query.Limit {
 			return c, nil

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -47,6 +50,21 @@ func (b *bench) throughput(ctx context.Context, name string, l *backlog, best ce
 	}
 	l.spent.fill(&r)
 	return b.Report(r)
+}
+
+// sqlite measures fire on SQLite, next to which the other benchmarks use PostgreSQL.
+func (b *bench) sqlite(ctx context.Context) (err error) {
+	if b.pool == nil {
+		return b.fire(ctx)
+	}
+	dir, err := os.MkdirTemp("", "carillon-bench-sqlite-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	options := b.Options
+	options.Database, options.Peer = "sqlite:"+filepath.Join(dir, "carillon.db"), ""
+	return runIn(ctx, options, (*bench).fire)
 }
 
 // backlogTriggers are enough that no batch waits for triggers.

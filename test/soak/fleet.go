@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// fleet is the nodes of one database: the first process has one node, whose memory is that of a node, the second has
+// the others.
+type fleet struct{ processes []*process }
+
+// process is a process with nodes.
+type process struct {
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *bufio.Reader
+}
+
+// settling is the time that a new fleet needs: heartbeats until its nodes know each other, and polls with their shares.
+func (o options) settling() time.Duration {
+	if o.short {
+		return 4 * time.Second
+	}
+	return 12 * time.Second
+}
+
+func (w *world) startFleet(ctx context.Context, d *database) (*fleet, error) {
+	f := &fleet{}
+	for _, config := range []nodesConfig{
+		{Database: d.url, Nodes: 1, Labels: servedLabels(), Short: w.short},
+		{Database: d.url, Nodes: w.nodes - 1, Short: w.short},
+	} {
+		p, err := startProcess(ctx, config)
+		if err != nil {
+			return nil, errors.Join(err, f.stop())
+		}
+		f.processes = append(f.processes, p)
+	}
+	return f, nil
+}
+
+func startProcess(ctx context.Context, config nodesConfig) (*process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{command: exec.CommandContext(ctx, program, asNodes)} //nolint:gosec // this program
+	p.command.Env = append(os.Environ(), nodesVariable+"="+string(text))
+	p.command.Stderr = os.Stderr
+	if p.in, err = p.command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.out = bufio.NewReader(out)
+	return p, p.command.Start()
+}
+
+// reports returns what each process says.
+func (f *fleet) reports() ([]nodesReport, error) {
+	all := make([]nodesReport, len(f.processes))
+	for i, p := range f.processes {
+		if _, err := io.WriteString(p.in, "\n"); err != nil {
+			return nil, fmt.Errorf("process with nodes: %w", err)
+		}
+		line, err := p.out.ReadBytes('\n')
+		if err == nil {
+			err = json.Unmarshal(line, &all[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("process with nodes: %w", err)
+		}
+	}
+	return all, nil
+}
+
+// stop lets the nodes drain.
+func (f *fleet) stop() error {
+	var problems []error
+	for _, p := range f.processes {
+		problems = append(problems, p.in.Close())
+	}
+	for _, p := range f.processes {
+		problems = append(problems, p.command.Wait())
+	}
+	f.processes = nil
+	return errors.Join(problems...)
+}
+
+// seen is what the turns of one fleet showed.
+type seen struct {
+	lateness, neighbour []float64 // milliseconds
+	missing, delayed    int
+	statements, fires   float64
+	polls, polling      float64
+	memory, circuits    float64
+}
+
+// seconds is how long a healthy job may be delayed by a broken one on its host. What has not arrived by then is
+// missing.
+const seconds = 15 * time.Second
+
+// runFleets runs the fleets of both databases in turns: where both ran at once, the old one would slow the young one
+// and hide what it costs.
+func (w *world) runFleets(ctx context.Context) error {
+	w.begun = time.Now()
+	all := map[*database]*seen{w.old: {}, w.young: {}}
+	for _, d := range w.both() {
+		if err := d.begin(ctx); err != nil {
+			return err
+		}
+	}
+	for range w.turns {
+		for _, d := range w.both() {
+			if err := w.runTurn(ctx, d, all[d]); err != nil {
+				return fmt.Errorf("fleet of the %s database: %w", d.name, err)
+			}
+		}
+	}
+	old, young := all[w.old], all[w.young]
+	f := &w.figures
+	for _, share := range []struct {
+		name string
+		at   float64
+	}{{"lateness_p50", 0.5}, {"lateness_p99", 0.99}, {"lateness_max", 1}} {
+		f.compare(share.name, "ms", quantile(old.lateness, share.at), quantile(young.lateness, share.at))
+	}
+	f.compare("healthy_missing", "count", float64(old.missing), float64(young.missing))
+	f.add("neighbour_missing", "count", float64(old.delayed))
+	f.add("neighbour_lateness_p99", "ms", quantile(old.neighbour, 0.99))
+	f.add("neighbour_lateness_max", "ms", quantile(old.neighbour, 1))
+	f.compare("window_poll", "ms", 1000*old.polling/max(1, old.polls), 1000*young.polling/max(1, young.polls))
+	f.compare("statements_per_attempt", "count", old.statements/max(1, old.fires), young.statements/max(1, young.fires))
+	f.compare("node_memory", "MiB", old.memory, young.memory)
+	f.compare("circuits_per_node", "count", old.circuits, young.circuits)
+	return nil
+}
+
+// runTurn runs the fleet of a database for one turn.
+func (w *world) runTurn(ctx context.Context, d *database, all *seen) (err error) {
+	w.targets.forget()
+	if err := w.setDue(ctx, d); err != nil {
+		return err
+	}
+	f, err := w.startFleet(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.stop()) }()
+	from := time.Now().Add(w.settling()).Truncate(time.Second) // after soon, from when on everything fires
+	until := from.Add(w.turn)
+	if err := pause(ctx, time.Until(from)); err != nil {
+		return err
+	}
+	before, err := f.reports()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Until(until)); err != nil {
+		return err
+	}
+	after, err := f.reports()
+	if err != nil {
+		return err
+	}
+	wanted := w.rate * int(w.turn/time.Second)
+	late := w.targets.lateness(healthy, from, until)
+	for end := until.Add(seconds); len(late) < wanted && time.Now().Before(end); late = w.targets.lateness(healthy, from, until) {
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	all.lateness = append(all.lateness, late...)
+	all.missing += wanted - len(late)
+	all.neighbour = append(all.neighbour, w.targets.lateness(neighbour, from, until)...)
+	if d == w.old {
+		due := until.Add(-min(seconds, w.turn/2).Truncate(time.Second))
+		all.delayed += int(neighbourJobs*due.Sub(from)/beat) - len(w.targets.lateness(neighbour, from, due))
+	}
+	for i := range after {
+		all.statements += after[i].Statements - before[i].Statements
+		all.fires += after[i].Fires - before[i].Fires
+		all.polls += after[i].Polls - before[i].Polls
+		all.polling += after[i].Polling - before[i].Polling
+		all.circuits = max(all.circuits, after[i].Circuits)
+	}
+	all.memory = max(all.memory, after[0].RSS)
+	fmt.Fprintf(w.log, "  %s: %d fires of %s, p99 %.1f ms; %d runs held; %.0f MiB\n", d.name, len(late), healthy,
+		quantile(late, 0.99), int(after[0].Held+after[1].Held), after[0].RSS)
+	return nil
+}
+
+// pause waits, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

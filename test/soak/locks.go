@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// lockRounds is how many adoptions are watched: a look at the locks meets only some.
+const lockRounds = 200
+
+// adoptionLocks counts the locks that an adoption takes at most: each partition that a statement looks into costs at
+// least one, and the table of locks has room for some thousands, for the whole server.
+func (w *world) adoptionLocks(ctx context.Context, benches [2]*bench) error {
+	var most [2]int
+	for i, b := range benches {
+		done := make(chan error, 1)
+		go func() {
+			for range lockRounds {
+				if err := b.emptyAdoption(ctx, false); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+		for over := false; !over; {
+			select {
+			case err := <-done:
+				if err != nil {
+					return err
+				}
+				over = true
+			default:
+			}
+			// $1 database
+			const held = `SELECT coalesce(max(n), 0)::int FROM (SELECT count(*) AS n FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+				WHERE a.datname = $1 AND a.application_name = 'carillon' GROUP BY a.pid) AS p`
+			var n int
+			if err := w.admin.QueryRow(ctx, held, b.name).Scan(&n); err != nil {
+				return err
+			}
+			most[i] = max(most[i], n)
+		}
+	}
+	if most[1] == 0 {
+		return fmt.Errorf("no look at the locks met one of %d adoptions", lockRounds)
+	}
+	w.figures.compare("adoption_locks", "count", float64(most[0]), float64(most[1]))
+	return nil
+}
