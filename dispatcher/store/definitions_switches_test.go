@@ -67,7 +67,8 @@ func overdueTriggers(t *testing.T, s dispatcher.Store, app, labels string, first
 			on_excluded, error, node_labels)
 		SELECT %[1]d + n, 1, a.id, 1, 60000, 0, 0, 0, 0, TRUE, FALSE, FALSE, FALSE, FALSE, '', '', '', '', '', '', '', '', '', '%[5]s'
 		FROM apps AS a CROSS JOIN generate_series(1, %[2]d) AS s (n) WHERE a.name = '%[3]s';
-		INSERT INTO trigger_clock (id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, off, delayed, state, node_labels)
+		INSERT INTO trigger_clock (id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, off, delayed, state,
+			node_labels)
 		SELECT id, app_id, 1, 0, %[4]d + id, %[4]d + id, 60000, 0, FALSE, 'waiting', node_labels FROM triggers WHERE id > %[1]d`,
 		first, count, app, may1.UnixMilli(), labels)))
 }
