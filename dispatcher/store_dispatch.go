@@ -145,8 +145,8 @@ type DueQuery struct {
 // to (Next, Then).
 type Advance struct {
 	TriggerID, JobID, Revision, CalendarRevision int64
-	Prev                                  time.Time // zero: none
-	Next                                  time.Time // the scheduled time that is claimed or settled
+	Prev                                         time.Time // zero: none
+	Next                                         time.Time // the scheduled time that is claimed or settled
 	// Then is the fire time after Next. Zero completes the trigger, except a fixed delay, which
 	// waits for the end of its run; see ScheduleNext. ThenDue is when Then is due; zero if Then is zero.
 	Then, ThenDue time.Time
