@@ -20,7 +20,7 @@ c AS (
     AND r.state = 'retrying'
     AND r.waits_for = 0
     AND r.next_attempt_at <= (SELECT now FROM n)
-    AND r.retry_until >= n.now
+    AND r.retry_until + 0 >= n.now
     AND j.app_id IN (
     SELECT id
     FROM apps
