@@ -95,7 +95,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		store: store, invoker: invoker, opts: o, log: o.Logger,
 		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain, o.Heartbeat), tokens: newTokens(),
 		progress: progress{loops: map[string]loopProgress{}},
-		planning: planning{changes: newChanges(), floors: floors{near: floor{never: true}, far: floor{never: true}}},
+		planning: planning{changes: newChanges(), floors: newFloors()},
 		definitions: definitions{
 			jobs: newJobCache(store), triggers: newTriggerCache(mostKnownTriggers),
 			calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000),
@@ -143,7 +143,8 @@ func (e *Engine) Run(ctx context.Context) {
 	defer endHeartbeats()
 	var claiming, beating, recording sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.aheadLoop, e.claimLoop, e.unfoldLoop, e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.slowLoop, e.purgeLoop,
+		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.aheadLoop, e.claimLoop, e.unfoldLoop,
+		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.slowLoop, e.purgeLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })
 	}

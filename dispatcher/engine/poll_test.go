@@ -2,13 +2,11 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -22,6 +20,8 @@ type reads struct {
 	mu       sync.Mutex
 	queries  []dispatcher.DueQuery // of the window and of changed jobs
 	triggers int                   // calls of TriggersByID
+
+	overdueFrom []time.Time // lower bounds of OverdueApps
 }
 
 func (s *reads) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
@@ -41,6 +41,13 @@ func (s *reads) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.Tri
 	s.triggers++
 	s.mu.Unlock()
 	return s.Store.TriggersByID(ctx, ids)
+}
+
+func (s *reads) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, from, now time.Time) ([]string, error) {
+	s.mu.Lock()
+	s.overdueFrom = append(s.overdueFrom, from)
+	s.mu.Unlock()
+	return s.Store.OverdueApps(ctx, apps, labels, from, now)
 }
 
 // take returns the queries since the last call.
@@ -148,6 +155,38 @@ func TestFireEarlierThanTheLowerBoundIsFound(t *testing.T) {
 	}
 }
 
+// The handler looks for misfires where polls have found fires that are left, and everywhere after a change.
+func TestMisfiresAreLookedForWhereSomethingIsLeft(t *testing.T) {
+	t.Parallel()
+	r, s := readingRig(t)
+	r.now = r.now.Add(-10 * time.Minute)
+	r.declare("early", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(5 * time.Second) })
+	r.pauseJob("early", true)
+	r.poll(r.opts.Window)
+	bound := r.now.Add(-r.opts.Window)
+	look := func(want time.Time, when string) {
+		t.Helper()
+		if err := r.settleMisfires(t.Context(), r.now); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.overdueFrom[len(s.overdueFrom)-1]; !got.Equal(want) {
+			t.Errorf("%s: looked from %v, want %v", when, got, want)
+		}
+	}
+	look(time.Time{}, "at the start")
+	look(bound, "after a poll")
+	r.now = r.now.Add(5 * time.Minute)
+	look(time.Time{}, "after five minutes")
+	r.pauseJob("early", false)
+	if err := r.planChanged(t.Context(), []int64{dispatcher.JobID("app", "early")}, r.now); err != nil {
+		t.Fatal(err)
+	}
+	look(time.Time{}, "after a job was resumed")
+	if r.settled(); len(r.calls) != 1 {
+		t.Errorf("%d calls for the misfires of the job, want one", len(r.calls))
+	}
+}
+
 func TestChangedJobIsReadByItsID(t *testing.T) {
 	t.Parallel()
 	r, s := readingRig(t)
@@ -178,71 +217,6 @@ func TestFireThatIsKnownIsNotReadAgain(t *testing.T) {
 	r.later(5 * time.Second)
 	if s.triggers != 2 {
 		t.Errorf("after a change they were read %d times, want twice", s.triggers)
-	}
-}
-
-// listened is a store without triggers that sends notifications.
-type listened struct {
-	reads
-	heard chan dispatcher.Notification
-}
-
-func (s *listened) Listen(ctx context.Context, notify func(dispatcher.Notification)) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case one := <-s.heard:
-			notify(one)
-		}
-	}
-}
-
-// Otherwise a deployment of a thousand jobs makes each node read its window a thousand times.
-func TestNotificationsCauseOneLookASecond(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		notification func(i int) dispatcher.Notification
-		byID         bool
-	}{
-		"jobs": {func(i int) dispatcher.Notification { return dispatcher.Notification{JobID: int64(1 + i)} }, true},
-		"apps": {func(i int) dispatcher.Notification { return dispatcher.Notification{App: fmt.Sprint("app-", i)} }, false},
-		"all":  {func(int) dispatcher.Notification { return dispatcher.Notification{} }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := &listened{heard: make(chan dispatcher.Notification)}
-				e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
-				e.fleet.joined(1, dispatcher.NodeActive, time.Now())
-				ctx, end := context.WithCancel(t.Context())
-				var loops sync.WaitGroup
-				for _, loop := range []func(context.Context){e.listenLoop, e.changeLoop, e.pollLoop} {
-					loops.Go(func() { loop(ctx) })
-				}
-				synctest.Wait()
-				if first := s.take(); len(first) != 1 {
-					t.Fatalf("at the start it looked %d times, want once", len(first))
-				}
-				s.heard <- tt.notification(0)
-				time.Sleep(100 * time.Millisecond) // a poll follows the one before after a shortest pause
-				if first := s.take(); len(first) != 1 {
-					t.Errorf("after the first notification it looked %d times, want once, at once", len(first))
-				}
-				for i := range 1000 {
-					s.heard <- tt.notification(i)
-					time.Sleep(4 * time.Millisecond)
-				}
-				time.Sleep(time.Second)
-				looks := s.take()
-				byID := len(slices.DeleteFunc(slices.Clone(looks), func(q dispatcher.DueQuery) bool { return len(q.JobIDs) == 0 }))
-				if len(looks) < 4 || len(looks) > 6 || tt.byID && byID < len(looks)-1 || !tt.byID && byID != 0 {
-					t.Errorf("in 5 s of notifications it looked %d times, %d of them by id; want five times and a regular poll", len(looks), byID)
-				}
-				end()
-				loops.Wait()
-			})
-		})
 	}
 }
 

@@ -59,11 +59,20 @@ func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) 
 
 // ExplainRunsOfApp returns the plan of a look at the runs of an app between two instants.
 func ExplainRunsOfApp(ctx context.Context, s dispatcher.Store, app string, from, to time.Time) (string, error) {
-	own := s.(*store)
+	query, args := s.(*store).lookAtRuns(app, from, to)
+	return s.(*store).explain(ctx, query, args)
+}
+
+// RunsOfAppBuffers returns how many pages of PostgreSQL that look touches.
+func RunsOfAppBuffers(ctx context.Context, s dispatcher.Store, app string, from, to time.Time) (int, error) {
+	query, args := s.(*store).lookAtRuns(app, from, to)
+	return s.(*store).buffers(ctx, query, args)
+}
+
+func (s *store) lookAtRuns(app string, from, to time.Time) (string, []any) {
 	var w conditions
 	w.add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
-	query, args := own.jobsQuery(w, []int64{dispatcher.JobID(app, "job")}, dispatcher.AppID(app), 100)
-	return own.explain(ctx, query, args)
+	return s.jobsQuery(w, []int64{dispatcher.JobID(app, "job")}, dispatcher.AppID(app), 100)
 }
 
 // ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.

@@ -171,14 +171,24 @@ func (t *purge) aged(ctx context.Context, jobs []int64, from, before int64) (age
 	return aged, err
 }
 
+// expiredOfJob selects the expired runs of a job since an instant. PostgreSQL follows the index of jobs for the same
+// reason as in endedOfEach.
+// $3 job, $4 from
+func (t *purge) expiredOfJob() string {
+	const since = ` AND r.scheduled_at >= $4`
+	if _, ok := t.flavor.(*postgres); ok {
+		return expiredRuns("runs") + ` AND r.job_id >= $3 AND r.job_id <= $3` + since +
+			` ORDER BY r.job_id, r.scheduled_at, r.trigger_id, r.kind LIMIT $2`
+	}
+	return expiredRuns("runs") + ` AND r.job_id = $3` + since + oldestRuns
+}
+
 // removeOf removes expired history of the first of some jobs, and returns those that may have more.
 func (t *purge) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, from, before int64, size int) (removed int, left []int64, err error) {
 	var keys []expiredKey
 	misfires := 0
 	for left = jobs; len(left) > 0; left = left[1:] {
-		// $3 job, $4 from
-		of, err := collect(ctx, tx, scanKey, expiredRuns("runs")+` AND r.job_id = $3 AND r.scheduled_at >= $4`+oldestRuns,
-			before, size-len(keys), left[0], from)
+		of, err := collect(ctx, tx, scanKey, t.expiredOfJob(), before, size-len(keys), left[0], from)
 		if err != nil {
 			return 0, left, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -87,11 +88,23 @@ func (s *store) jobsQuery(w conditions, jobs []int64, app int64, most int) (stri
 	ofApp := w
 	ofApp.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
 	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
-	// The sum keeps PostgreSQL from following the primary key, which has the order and all apps. CROSS JOIN
-	// tells SQLite to begin with the jobs.
-	ended := s.rows(0, len(ofApp.args)+1, "", idColumns...) + ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r
-		WHERE r.job_id = b.id` + w.text + ` ORDER BY r.scheduled_at + 0 DESC, r.trigger_id DESC, r.kind DESC LIMIT ` + strconv.Itoa(most)
+	ended := s.rows(0, len(ofApp.args)+1, "", idColumns...) + s.endedOfEach(w.text, limit)
 	return runQuery(s.unionOfRuns(ended, ofApp.text, limit)), append(ofApp.args, s.batch(jobs)...)
+}
+
+// endedOfEach selects the latest ended runs of each job of the batch. The order begins with the job, which is the same
+// for all, and a range of one job takes the place of an equation: so PostgreSQL follows the index of jobs. Of an app with
+// few runs it knows no better than of one with many, for which it would follow the primary key, with the runs of
+// all apps.
+func (p *postgres) endedOfEach(conditions, limit string) string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (
+		SELECT * FROM (` + endedRuns + `) AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + conditions +
+		strings.Replace(limit, `ORDER BY `, `ORDER BY r.job_id DESC, `, 1) + `) AS r` + limit
+}
+
+// endedOfEach has no LATERAL, and begins with the jobs by CROSS JOIN.
+func (s *sqlite) endedOfEach(conditions, limit string) string {
+	return ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r WHERE r.job_id = b.id` + conditions + limit
 }
 
 // Fires returns the scheduled runs of a job between two instants, for verify.

@@ -18,7 +18,7 @@ func TestRunsOfAnAppAreFoundByItsJobs(t *testing.T) {
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		testRunsOfAppPlan(t, openWithout(t, pgtest.New(t)), "job_id_scheduled_at_idx", "Seq Scan on runs")
+		testRunsOfAppPlan(t, openWithout(t, pgtest.New(t)), "job_id_scheduled_at_idx", "Seq Scan on runs_20260501")
 	})
 }
 
@@ -42,5 +42,33 @@ func testRunsOfAppPlan(t *testing.T, s dispatcher.Store, want, unwanted string) 
 				t.Errorf("%d days, statistics %s: got plan\n%s", span, statistics, plan)
 			}
 		}
+	}
+}
+
+// However much other apps have fired, the list of an app reads what is its own.
+func TestListOfASmallAppReadsNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	s := openWithout(t, pgtest.New(t))
+	declareApp(t, s, "small", days(30))
+	large := declareApp(t, s, "large", days(30))
+	for n := range 5 {
+		purge(t, s, may1.Add(days(n)))
+	}
+	insertRuns(t, s, dispatcher.JobID("small", "job"), may1, 5, false)
+	read := func() int {
+		t.Helper()
+		must(t, store.Exec(t.Context(), s, "VACUUM ANALYZE"))
+		pages, err := store.RunsOfAppBuffers(t.Context(), s, "small", may1.Add(-days(1)), may1.Add(days(5)))
+		must(t, err)
+		return pages
+	}
+	alone := read()
+	for n := range 5 {
+		insertRuns(t, s, large, may1.Add(days(n)), 10_000, false)
+	}
+	crowded := read()
+	t.Logf("%d pages of a history of its own, %d beside 50,000 runs of another app", alone, crowded)
+	if crowded > 2*alone+20 {
+		t.Errorf("the list of an app reads %d pages beside another app's history, and %d without", crowded, alone)
 	}
 }

@@ -174,6 +174,9 @@ type flavor interface {
 	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error)
 	// unpartitioned is the table of the runs that rotatePartitions does not drop.
 	unpartitioned() string
+	// endedOfEach selects from the history the latest runs of each job of a batch, of those that meet conditions. limit
+	// orders and limits them.
+	endedOfEach(conditions, limit string) string
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one node can use the database.
