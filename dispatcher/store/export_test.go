@@ -261,3 +261,14 @@ func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
 
 // FileSystem is fileSystem.
 func FileSystem(dir string) (uint32, error) { return fileSystem(dir) }
+
+// Freeze makes a transaction with one statement, and leaves it open as a node does that is suspended. end gives up the
+// rest of it.
+func Freeze(ctx context.Context, s dispatcher.Store, statement string) (end func(), err error) {
+	tx, err := s.(*store).write.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.ExecContext(ctx, statement)
+	return func() { _ = tx.Rollback() }, err
+}
