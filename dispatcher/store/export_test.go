@@ -272,3 +272,14 @@ func Freeze(ctx context.Context, s dispatcher.Store, statement string) (end func
 	_, err = tx.ExecContext(ctx, statement)
 	return func() { _ = tx.Rollback() }, err
 }
+
+// Contenders returns how many of the first and last runs of a job a decision about its slots reads.
+func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (int, error) {
+	own := s.(*store)
+	runs := 0
+	_, err := own.run(ctx, read(own.hot.slots.edges), append([]any{int64(most)}, own.batch([]int64{job})...), func(scanner) error {
+		runs++
+		return nil
+	})
+	return runs, err
+}
