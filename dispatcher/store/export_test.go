@@ -276,6 +276,17 @@ func RemoveNotifications(ctx context.Context, s dispatcher.Store) error {
 	return removeLeft(ctx, s.(*store).write)
 }
 
+// Freeze makes a transaction with one statement, and leaves it open as a node does that is suspended. end gives up the
+// rest of it.
+func Freeze(ctx context.Context, s dispatcher.Store, statement string) (end func(), err error) {
+	tx, err := s.(*store).write.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, err = tx.ExecContext(ctx, statement)
+	return func() { _ = tx.Rollback() }, err
+}
+
 // Contenders returns how many of the first and last runs of a job a decision about its slots reads.
 func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (int, error) {
 	own := s.(*store)

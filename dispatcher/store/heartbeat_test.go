@@ -70,8 +70,12 @@ func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 		within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		for range 3 {
-			if _, err := s.Held(within, 1, 0); err != nil {
-				t.Errorf("held: %v", err)
+			if _, err := s.Due(within, dispatcher.DueQuery{Until: may1, Limit: 10}); err != nil {
+				t.Errorf("due: %v", err)
+			}
+			one := dispatcher.Advance{TriggerID: 1, JobID: 1, Next: may1}
+			if _, err := s.Claim(within, dispatcher.ClaimBatch{Node: 1, Token: 1, Advances: []dispatcher.Advance{one}}); err != nil {
+				t.Errorf("claim: %v", err)
 			}
 		}
 	})

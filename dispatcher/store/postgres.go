@@ -28,11 +28,12 @@ type postgres struct {
 const channel = "carillon"
 
 // session is what each connection sets. Without it (as behind a pooler that drops it, see SessionSettings) all works,
-// only less well: nobody waits long for a lock that an administrator holds, and no statement
-// runs on after its caller gave up. A batch is always small compared to the table that it is joined to,
-// so it probes an index: up to some 30,000 triggers the planner would rather hash the whole table,
-// which made a claim of 500 six times as slow. Compiling plans of statements this short never pays.
-const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s';
+// only less well: nobody waits long for a lock that an administrator holds, no statement runs on after its
+// caller gave up, and no machine that is suspended in the middle of a transaction keeps its locks. A batch
+// is always small compared to the table that it is joined to, so it probes an index: up to some 30,000
+// triggers the planner would rather hash the whole table, which made a claim of 500 six times as slow.
+// Compiling plans of statements this short never pays.
+const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '10s';
 	SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
 
 func openPostgres(ctx context.Context, a address, o Options) (*store, error) {

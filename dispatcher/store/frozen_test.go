@@ -1,0 +1,33 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// A machine may be suspended in the middle of a transaction, for hours. Nobody waits for its locks that long.
+func TestSuspendedNodeLosesItsLocks(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	suspended, s := open(t, database), open(t, database)
+	change := dispatcher.Change{Actor: "test", Now: may1}
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, change); err != nil {
+		t.Fatal(err)
+	}
+	end, err := store.Freeze(t.Context(), suspended, `SELECT id FROM apps FOR UPDATE`)
+	must(t, err)
+	defer end()
+	for begun := time.Now(); ; {
+		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: false}, change) // waits for the lock
+		if err == nil {
+			return
+		}
+		if waited := time.Since(begun); waited > 30*time.Second {
+			t.Fatalf("the lock was there after %s: %v", waited.Round(time.Second), err)
+		}
+	}
+}
