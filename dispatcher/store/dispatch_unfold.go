@@ -51,8 +51,8 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 		insert: `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
 	SELECT f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.node, f.token, f.claimed_at, 1, 'claimed'` + open + `
 	ORDER BY f.scheduled_at, f.trigger_id ON CONFLICT DO NOTHING`,
-		held: `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0)` + byToken,
-		aged: `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2` + byToken + ` LIMIT $3`,
+		held:      `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0)` + byToken,
+		aged:      `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2` + byToken + ` LIMIT $3`,
 		forgotten: `SELECT token FROM claims WHERE claimed_at <= $1` + byToken + ` LIMIT $2`,
 		abandoned: `SELECT c.token FROM claims AS c WHERE NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = c.node AND o.state <> 'dead')
 	ORDER BY c.token LIMIT $1`,
@@ -106,7 +106,8 @@ func (s *store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded
 	for some := range slices.Chunk(tokens, claimsAtOnce) {
 		var done []int64
 		var runs int64
-		err := s.change(ctx, dispatcher.Change{Now: unused}, func(ctx context.Context, t *tx) (err error) {
+		// Nothing in it depends on the time, which it need not ask the database for.
+		err := s.change(ctx, dispatcher.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *tx) (err error) {
 			done, runs, err = t.unfold(ctx, some, skip)
 			return err
 		})
@@ -118,9 +119,6 @@ func (s *store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded
 	}
 	return unfolded, made, nil
 }
-
-// unused is the time of changes that do not depend on it. It saves asking the database for its clock.
-var unused = time.Unix(1, 0)
 
 // unfoldRuns unfolds the claims of those of runs that may be in one, so that they have rows.
 func (s *store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error {
