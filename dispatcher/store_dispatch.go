@@ -14,7 +14,8 @@ type Dispatch interface {
 	// TriggersByID returns the definitions of the triggers that still exist, in any order. A node asks for
 	// those whose revision it does not know.
 	TriggersByID(ctx context.Context, ids []int64) ([]TriggerVersion, error)
-	// LabelSets returns the sets of labels that jobs require, apart from the empty one, in any order.
+	// LabelSets returns the sets of labels that jobs require and a live node has, apart from the empty one, in any
+	// order. Triggers that require others are off.
 	LabelSets(ctx context.Context) ([]Labels, error)
 	// JobsByID returns the jobs that still exist, in any order, with the values of their stored
 	// secrets. A secret that the keys do not open has no value.
@@ -37,7 +38,8 @@ type Dispatch interface {
 	UnfoldClaims(ctx context.Context, node NodeID, olderThan time.Duration, now time.Time) (int, error)
 	// OverdueApps returns the enabled apps among apps, empty: all, with triggers that are later than
 	// their MisfireAfter, of jobs that require no other labels.
-	OverdueApps(ctx context.Context, apps []string, labels Labels, now time.Time) ([]string, error)
+	// From saves the database what was due earlier, as that of DueQuery; zero: there is no lower bound.
+	OverdueApps(ctx context.Context, apps []string, labels Labels, from, now time.Time) ([]string, error)
 	// Settle advances triggers, inserts misfires and their runs in one statement, and
 	// returns the runs that were won. As with Claim, a lost fire is no error.
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)

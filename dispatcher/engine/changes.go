@@ -100,7 +100,7 @@ func (e *Engine) changeLoop(ctx context.Context) {
 		switch {
 		case everything:
 			e.labelSets.changed()
-			e.floors.window.reset()
+			e.floors.reset()
 			wake(e.wakePoll)
 			wake(e.wakeAdopt)
 		case len(jobs) > 0:
@@ -121,8 +121,13 @@ func (e *Engine) planChanged(ctx context.Context, jobs []int64, now time.Time) e
 	query := dispatcher.DueQuery{JobIDs: jobs, Until: now.Add(e.opts.Window + e.opts.Window/5), Now: now}
 	seen, err := e.plan(ctx, query, everything(e.opts.Apps), e.fleet.fires)
 	if err != nil || !seen.complete {
-		e.floors.window.reset()
+		e.floors.reset()
 		wake(e.wakePoll)
+		return err
 	}
-	return err
+	for _, f := range []*floor{&e.floors.window, &e.floors.near, &e.floors.far} {
+		f.lower(seen.least)
+	}
+	e.floors.misses.reset() // some may be overdue
+	return nil
 }

@@ -94,7 +94,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		store: store, invoker: invoker, opts: o, log: o.Logger,
 		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain, o.Heartbeat), tokens: newTokens(),
 		progress: progress{loops: map[string]loopProgress{}},
-		planning: planning{changes: newChanges(), floors: floors{near: floor{never: true}, far: floor{never: true}}},
+		planning: planning{changes: newChanges(), floors: newFloors()},
 		definitions: definitions{
 			jobs: newJobCache(store), triggers: newTriggerCache(mostKnownTriggers),
 			calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000),

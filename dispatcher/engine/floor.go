@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
@@ -19,15 +20,22 @@ const (
 	lookBack = 90 * time.Second
 	// fullInterval is how often a look goes back without bound.
 	fullInterval = 15 * time.Minute
+	// missesInterval is the same for what is overdue.
+	missesInterval = 5 * time.Minute
 )
 
-// floors are the lower bounds of what this node reads: for its window, and for its sweeps of the nodes shortly
-// before it and of all.
-type floors struct{ window, near, far floor }
+// floors are the lower bounds of what this node reads: for its window, for its sweeps of the nodes shortly before
+// it and of all, and for what is overdue.
+type floors struct{ window, near, far, misses floor }
+
+func newFloors() floors {
+	return floors{near: floor{never: true}, far: floor{never: true}, misses: floor{never: true, every: missesInterval}}
+}
 
 // floor is the time before which nothing is left in what its looks cover.
 type floor struct {
-	never bool // it never looks back: the nodes whose fires these are do
+	never bool          // it never looks back: the nodes whose fires these are do
+	every time.Duration // how often a look goes back without bound, if not as often as fullInterval
 
 	mu       sync.Mutex
 	at       time.Time // zero: unknown
@@ -53,7 +61,7 @@ func (f *floor) begin(now time.Time, version int) look {
 	defer f.mu.Unlock()
 	l := look{from: f.at, now: now, version: version, resets: f.resets}
 	switch {
-	case f.version != version || passed(f.fullAt, now, fullInterval):
+	case f.version != version || passed(f.fullAt, now, cmp.Or(f.every, fullInterval)):
 		l.from = time.Time{}
 	case !f.never && passed(f.lookedAt, now, lookBackInterval):
 		if back := now.Add(-lookBack); back.Before(l.from) {
@@ -88,6 +96,26 @@ func (f *floor) end(l look, least, most time.Time) {
 	}
 }
 
+// known returns the floor of shares of a version; zero: it is unknown.
+func (f *floor) known(version int) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.version != version {
+		return time.Time{}
+	}
+	return f.at
+}
+
+// lower notes that something is due at a time, if it is not zero.
+func (f *floor) lower(due time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !due.IsZero() && due.Before(f.at) {
+		f.at = due
+	}
+	f.resets++ // a look that has begun may not have seen it
+}
+
 // reset makes the next look go back without bound.
 func (f *floor) reset() {
 	f.mu.Lock()
@@ -98,7 +126,7 @@ func (f *floor) reset() {
 
 // reset makes the next look of each kind go back without bound.
 func (f *floors) reset() {
-	for _, one := range []*floor{&f.window, &f.near, &f.far} {
+	for _, one := range []*floor{&f.window, &f.near, &f.far, &f.misses} {
 		one.reset()
 	}
 }

@@ -22,12 +22,15 @@ func (e *Engine) settleMisfires(ctx context.Context, now time.Time) error {
 	if !e.fleet.active() {
 		return nil
 	}
-	apps, err := e.store.OverdueApps(ctx, e.opts.Apps, e.opts.Labels, now)
+	_, version := e.fleet.shares(nil, nil)
+	look, left := e.floors.misses.begin(now, version), e.leastOnTime(version)
+	apps, err := e.store.OverdueApps(ctx, e.opts.Apps, e.opts.Labels, look.from, now)
 	if err != nil {
 		return err
 	}
 	e.overdue.settling(time.Time{}, now) // until this node finds what it is to settle
 	if len(apps) == 0 {
+		e.floors.misses.end(look, time.Time{}, left)
 		return nil
 	}
 	locks := make([]string, len(apps))
@@ -38,6 +41,16 @@ func (e *Engine) settleMisfires(ctx context.Context, now time.Time) error {
 		mine := slices.DeleteFunc(apps, func(app string) bool { return !slices.Contains(won, dispatcher.LockApp(app)) })
 		return e.settle(ctx, mine, now)
 	})
+}
+
+// leastOnTime returns the time before which nothing is left that was on time when this node last looked at all
+// that it serves; zero: it does not know. If nothing is overdue now, what will be was on time then, so it is not
+// due earlier. version is that of the shares now.
+func (e *Engine) leastOnTime(version int) time.Time {
+	if e.fleet.alone() { // its share is everything
+		return e.floors.window.known(version)
+	}
+	return e.floors.far.known(0)
 }
 
 // settle decides about every trigger of apps that is later than its threshold, by its policy. It

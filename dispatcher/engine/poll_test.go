@@ -20,6 +20,8 @@ type reads struct {
 	mu       sync.Mutex
 	queries  []dispatcher.DueQuery // of the window and of changed jobs
 	triggers int                   // calls of TriggersByID
+
+	overdueFrom []time.Time // lower bounds of OverdueApps
 }
 
 func (s *reads) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
@@ -39,6 +41,13 @@ func (s *reads) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.Tri
 	s.triggers++
 	s.mu.Unlock()
 	return s.Store.TriggersByID(ctx, ids)
+}
+
+func (s *reads) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, from, now time.Time) ([]string, error) {
+	s.mu.Lock()
+	s.overdueFrom = append(s.overdueFrom, from)
+	s.mu.Unlock()
+	return s.Store.OverdueApps(ctx, apps, labels, from, now)
 }
 
 // take returns the queries since the last call.
@@ -143,6 +152,38 @@ func TestFireEarlierThanTheLowerBoundIsFound(t *testing.T) {
 				t.Errorf("%d fires are planned, want the one that is due since long before", n)
 			}
 		})
+	}
+}
+
+// The handler looks for misfires where polls have found fires that are left, and everywhere after a change.
+func TestMisfiresAreLookedForWhereSomethingIsLeft(t *testing.T) {
+	t.Parallel()
+	r, s := readingRig(t)
+	r.now = r.now.Add(-10 * time.Minute)
+	r.declare("early", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(5 * time.Second) })
+	r.pauseJob("early", true)
+	r.poll(r.opts.Window)
+	bound := r.now.Add(-r.opts.Window)
+	look := func(want time.Time, when string) {
+		t.Helper()
+		if err := r.settleMisfires(t.Context(), r.now); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.overdueFrom[len(s.overdueFrom)-1]; !got.Equal(want) {
+			t.Errorf("%s: looked from %v, want %v", when, got, want)
+		}
+	}
+	look(time.Time{}, "at the start")
+	look(bound, "after a poll")
+	r.now = r.now.Add(5 * time.Minute)
+	look(time.Time{}, "after five minutes")
+	r.pauseJob("early", false)
+	if err := r.planChanged(t.Context(), []int64{dispatcher.JobID("app", "early")}, r.now); err != nil {
+		t.Fatal(err)
+	}
+	look(time.Time{}, "after a job was resumed")
+	if r.settled(); len(r.calls) != 1 {
+		t.Errorf("%d calls for the misfires of the job, want one", len(r.calls))
 	}
 }
 

@@ -48,8 +48,8 @@ const adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, 
 		CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
 		'the node died' AS why, j.revision AS job_revision, n.now
 	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
-		JOIN live_runs AS r ON r.node = gone.id AND r.state <> 'retrying' JOIN jobs AS j ON j.id = r.job_id
-	WHERE r.state <> 'running' AND ` + mayRun + `
+		CROSS JOIN live_runs AS r CROSS JOIN jobs AS j
+	WHERE r.node = gone.id AND r.state <> 'retrying' AND r.state <> 'running' AND j.id = r.job_id AND ` + mayRun + `
 	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $4`
 
 // Adopt gives a node runs that nobody works on, or retries that are due.
@@ -94,5 +94,5 @@ var begunByDeadNodes = ` SELECT` + chosenEnd(end{
 	status: `0`, state: `'lost'`, class: `'other'`,
 	message: `'the node died when the request may have been sent, and the job wants it at most once'`,
 }) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
-	FROM n CROSS JOIN nodes AS gone JOIN live_runs AS r ON r.node = gone.id AND r.state <> 'retrying'
-	WHERE gone.state = 'dead' AND r.state = 'running' ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
+	FROM n CROSS JOIN nodes AS gone CROSS JOIN live_runs AS r
+	WHERE gone.state = 'dead' AND r.node = gone.id AND r.state <> 'retrying' AND r.state = 'running' ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`

@@ -58,7 +58,8 @@ const ofJobsEnd = ` THEN d.yes ELSE d.no END`
 // dueFilter leaves out other apps and other sets of labels, and what an app that has just been disabled has
 // left in the index; see followApp.
 // $8 number of apps, $9 number of sets of labels
-const dueFilter = ` AND ($8 = 0 OR t.app_id IN (SELECT app FROM b)) AND ($9 = 0 OR t.node_labels IN (SELECT labels FROM b))` + notSwitchedOff
+const dueFilter = ` AND ($8 = 0 OR t.app_id IN (SELECT app FROM b))
+	AND ($9 = 0 OR t.node_labels IN (SELECT labels FROM b))` + notSwitchedOff
 
 const notSwitchedOff = ` AND t.app_id NOT IN (SELECT id FROM apps WHERE switched_to IS NOT NULL AND NOT enabled)`
 
@@ -148,22 +149,26 @@ func dueListsOf(apps, labels []string, jobs []int64) []any {
 
 // overdueApps finds the apps of overdue triggers that a node may settle. Of apps that are disabled and of labels
 // that no node has there is nothing in the index.
-// $2 number of apps
+// $2 number of apps, $3 the least due time
 const overdueApps = ` SELECT a.name FROM apps AS a WHERE a.enabled AND a.id IN (SELECT t.app_id FROM trigger_clock AS t
-	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at < (SELECT now FROM n)` + tooLate + `
+	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at >= $3 AND t.due_at < (SELECT now FROM n)` + tooLate + `
 		AND ($2 = 0 OR t.app_id IN (SELECT app FROM b)) AND (t.node_labels = '' OR t.node_labels IN (SELECT labels FROM b)))
 	ORDER BY a.name`
 
 // OverdueApps returns the apps that have overdue triggers for a node of these labels.
-func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, now time.Time) ([]string, error) {
+func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, from, now time.Time) ([]string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	served, err := s.servedLabels(ctx, labels)
 	if err != nil {
 		return nil, fmt.Errorf("look for overdue triggers: %w", err)
 	}
-	args := append([]any{orZero(now), int64(len(apps))}, s.batch(dueListsOf(apps, served, nil)...)...)
-	return collect(ctx, s.read, scanText, s.rows(1, 3, "", dueLists...)+overdueApps, args...)
+	least := int64(0)
+	if !from.IsZero() {
+		least = from.UnixMilli()
+	}
+	args := append([]any{orZero(now), int64(len(apps)), least}, s.batch(dueListsOf(apps, served, nil)...)...)
+	return collect(ctx, s.read, scanText, s.rows(1, 4, "", dueLists...)+overdueApps, args...)
 }
 
 // upcomingTriggers counts what the window poll would read, up to a limit, by the same index.

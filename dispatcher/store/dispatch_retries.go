@@ -53,12 +53,13 @@ func retryRuns(f flavor) string {
 
 // dueRetries chooses retrying runs that are due and not over. A pause, or a switch, of the job or
 // trigger holds them, as it holds fires, but not what was asked for by hand. Those whose job or
-// trigger is gone end at their next attempt. The query for now makes the database look only at what is due.
+// trigger is gone end at their next attempt. The query for now makes PostgreSQL look only at what is due, and
+// CROSS JOIN keeps SQLite from beginning with the jobs.
 // $1 node, $4 limit, $5 number of apps
 const dueRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
 		j.revision AS job_revision, n.now
-	FROM n CROSS JOIN live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n) AND r.retry_until >= n.now AND ` + mayRun + `
+	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
+	WHERE j.id = r.job_id AND r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n) AND r.retry_until >= n.now AND ` + mayRun + `
 		AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL
 			OR j.enabled AND NOT j.paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))
 	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $4`

@@ -120,7 +120,8 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 	if err := s.unfoldRuns(ctx, runs); err != nil {
 		return nil, err
 	}
-	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, some []dispatcher.HeldRun) (func(), error) {
+	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job,
+		some []dispatcher.HeldRun) (func(), error) {
 		began, err := s.arbitrate(ctx, t, jobs, some)
 		return func() { granted = append(granted, began...) }, err
 	})
@@ -132,7 +133,8 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 
 // ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
 func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
-	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, some []dispatcher.HeldRun) (func(), error) {
+	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job,
+		some []dispatcher.HeldRun) (func(), error) {
 		if _, err := t.ExecContext(ctx, t.hot.slots.leave, s.slotsOf(some)...); err != nil {
 			return nil, err
 		}

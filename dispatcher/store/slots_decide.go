@@ -227,6 +227,14 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 // writeDecisions writes what was decided.
 func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error {
 	slots, now := t.hot.slots, t.now.UnixMilli()
+	if len(c.cancel)+len(c.skip) > 0 && t.by.Now.IsZero() {
+		// The jobs' locks may have been waited for, and the runs in whose favor others end came meanwhile.
+		at, err := t.clock(ctx, t)
+		if err != nil {
+			return err
+		}
+		now = at.UnixMilli()
+	}
 	for _, step := range []struct {
 		what  string
 		by    statement

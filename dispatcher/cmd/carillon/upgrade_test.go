@@ -146,7 +146,7 @@ func rollFleet(t *testing.T, program string) {
 		until(t, "the migration to wait for the dump", func() bool {
 			var waiting bool
 			err := dump.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
-				AND relation = CAST('triggers' AS regclass))`).Scan(&waiting)
+				AND relation = CAST('trigger_clock' AS regclass))`).Scan(&waiting)
 			return err == nil && waiting
 		})
 		if killed {

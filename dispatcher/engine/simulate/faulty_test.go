@@ -265,8 +265,10 @@ func (f *faulty) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	return act(ctx, f, "Unlock", func(ctx context.Context) error { return f.Store.Unlock(ctx, locks) })
 }
 
-func (f *faulty) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, now time.Time) ([]string, error) {
-	return call(ctx, f, "OverdueApps", func(ctx context.Context) ([]string, error) { return f.Store.OverdueApps(ctx, apps, labels, now) })
+func (f *faulty) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, from, now time.Time) ([]string, error) {
+	return call(ctx, f, "OverdueApps", func(ctx context.Context) ([]string, error) {
+		return f.Store.OverdueApps(ctx, apps, labels, from, now)
+	})
 }
 
 func (f *faulty) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {

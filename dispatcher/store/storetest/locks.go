@@ -93,15 +93,18 @@ func testOverdueApps(t *testing.T, f *fixture) {
 		what   string
 		apps   []string
 		labels dispatcher.Labels
+		from   time.Time
 		now    time.Time
 		want   []string
 	}{
-		{"at the threshold", nil, ssd, minutes(2), nil},
-		{"past it", nil, ssd, minutes(2).Add(time.Millisecond), []string{"late", "pinned"}},
-		{"without the label", nil, nil, minutes(3), []string{"late"}},
-		{"of apps that are served", []string{"pinned", "calm"}, ssd, minutes(3), []string{"pinned"}},
+		{"at the threshold", nil, ssd, time.Time{}, minutes(2), nil},
+		{"past it", nil, ssd, time.Time{}, minutes(2).Add(time.Millisecond), []string{"late", "pinned"}},
+		{"without the label", nil, nil, time.Time{}, minutes(3), []string{"late"}},
+		{"of apps that are served", []string{"pinned", "calm"}, ssd, time.Time{}, minutes(3), []string{"pinned"}},
+		{"from when they were due", nil, ssd, minutes(1), minutes(3), []string{"late", "pinned"}},
+		{"from later", nil, ssd, minutes(1).Add(time.Millisecond), minutes(3), nil},
 	} {
-		got, err := f.OverdueApps(t.Context(), tt.apps, tt.labels, tt.now)
+		got, err := f.OverdueApps(t.Context(), tt.apps, tt.labels, tt.from, tt.now)
 		f.must(err)
 		slices.Sort(got)
 		if diff := cmp.Diff(tt.want, got); diff != "" {

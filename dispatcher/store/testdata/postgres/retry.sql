@@ -15,9 +15,10 @@ chosen AS MATERIALIZED (
       j.revision AS job_revision, n.now
   FROM n
   CROSS JOIN live_runs AS r
-  JOIN jobs AS j ON j.id = r.job_id
+  CROSS JOIN jobs AS j
   LEFT JOIN triggers AS t ON t.id = r.trigger_id
-  WHERE r.state = 'retrying'
+  WHERE j.id = r.job_id
+    AND r.state = 'retrying'
     AND r.waits_for = 0
     AND r.next_attempt_at <= (SELECT now FROM n)
     AND r.retry_until >= n.now

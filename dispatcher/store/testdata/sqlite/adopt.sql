@@ -25,10 +25,12 @@ c AS (
     FROM nodes
     WHERE state = 'dead'
   ) AS gone
-  JOIN live_runs AS r ON r.node = gone.id
+  CROSS JOIN live_runs AS r
+  CROSS JOIN jobs AS j
+  WHERE r.node = gone.id
     AND r.state <> 'retrying'
-  JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state <> 'running'
+    AND r.state <> 'running'
+    AND j.id = r.job_id
     AND j.app_id IN (
     SELECT id
     FROM apps
@@ -73,10 +75,12 @@ c AS (
     FROM nodes
     WHERE state = 'dead'
   ) AS gone
-  JOIN live_runs AS r ON r.node = gone.id
+  CROSS JOIN live_runs AS r
+  CROSS JOIN jobs AS j
+  WHERE r.node = gone.id
     AND r.state <> 'retrying'
-  JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state <> 'running'
+    AND r.state <> 'running'
+    AND j.id = r.job_id
     AND j.app_id IN (
     SELECT id
     FROM apps
