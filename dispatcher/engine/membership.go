@@ -16,7 +16,7 @@ type fleet struct {
 	deadAfter, drain time.Duration
 	// margin is how far the clocks of the database's servers differ at most; see lease.
 	margin     time.Duration
-	keepShares time.Duration // for which a node keeps its old share beside the new one
+	keepShares time.Duration // for which a node keeps its old share in addition to the new one
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID

@@ -30,7 +30,7 @@ const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.schedul
 
 // ExportApp returns a disabled app with all that belongs to it.
 func (s *store) ExportApp(ctx context.Context, name string) (export dispatcher.Export, err error) {
-	ctx, cancel := bound(ctx, putCalendarTimeout)
+	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	if _, snapshots := s.flavor.(*sqlite); snapshots { // each of its transactions reads one
@@ -135,7 +135,7 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 	if err := export.Validate(); err != nil {
 		return app, err
 	}
-	ctx, cancel := bound(ctx, putCalendarTimeout)
+	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	change.IfAbsent, change.IfRevision = true, 0
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
