@@ -34,7 +34,9 @@ type ending struct {
 
 // arbitrate decides about the slots of jobs that are locked, and writes its decisions. It returns the runs among
 // asking that may begin.
-func (s *store) arbitrate(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, asking []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (s *store) arbitrate(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, asking []dispatcher.HeldRun) (
+	[]dispatcher.HeldRun, error,
+) {
 	r := reading{t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[int64][]*contender{}, byKey: map[dispatcher.RunKey]*contender{}}
 	if err := r.read(ctx, jobs, asking); err != nil {
 		return nil, err
