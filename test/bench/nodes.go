@@ -54,7 +54,7 @@ func (b *bench) nodesOf(ctx context.Context, count, processes int) (r Result, er
 	// Nothing is due until the nodes know each other; no fire is left over from the fleet before.
 	start := nextSecond(settling)
 	if count > processes {
-		start = start.Add(settling) // they share processors and connections
+		start = start.Add(3 * settling) // each that joins moves the shares of the others, and the old ones stay for a while
 	}
 	if err := b.makeDue(ctx, "fleet", start); err != nil {
 		return r, err

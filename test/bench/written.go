@@ -23,12 +23,31 @@ type written struct {
 	fires, wal, disk float64
 }
 
+// writtenTime is how long fires are counted whose bytes are measured: the first of each page after a checkpoint writes
+// all of it.
+const writtenTime = 2500 * time.Millisecond
+
+// compareWritten fills in what fires write, next to bare SQL. It takes turns of its own, because checkpoints would
+// disturb those that measure speed.
+func (b *bench) compareWritten(ctx context.Context, r *Result, fires, sql measure) error {
+	if b.pool == nil {
+		return nil
+	}
+	own, anchor := written{tables: "runs"}, written{tables: "bare_runs"}
+	for range min(b.Rounds, 3) {
+		for _, turn := range []measure{b.noting(&own, fires), b.noting(&anchor, sql)} {
+			if _, err := turn(ctx, min(writtenTime, b.Options.Time)); err != nil {
+				return err
+			}
+		}
+	}
+	own.fill(r, anchor)
+	return nil
+}
+
 // noting measures, and notes what was written meanwhile. Each turn begins after a checkpoint, so that the full pages in
 // the WAL are the same in each.
 func (b *bench) noting(w *written, m measure) measure {
-	if b.pool == nil {
-		return m
-	}
 	return func(ctx context.Context, span time.Duration) (float64, error) {
 		// Only some users may; for the others, full pages are a matter of chance.
 		var denied *pgconn.PgError

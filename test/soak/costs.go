@@ -132,7 +132,7 @@ func (b *bench) record(ctx context.Context, again bool) error {
 
 // retry adopts a batch of what was set to be attempted again.
 func (b *bench) retry(ctx context.Context) error {
-	held, err := b.store.Adopt(ctx, dispatcher.AdoptQuery{
+	held, err := b.adopt(ctx, dispatcher.AdoptQuery{
 		Apps: b.apps, Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: batchSize, Retries: true,
 	})
 	if err == nil && len(held) != batchSize {
@@ -142,9 +142,14 @@ func (b *bench) retry(ctx context.Context) error {
 	return err
 }
 
+// adopt takes runs as a node does.
+func (b *bench) adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+	return b.store.Adopt(ctx, query)
+}
+
 // emptyAdoption looks for runs that nobody works on, or for retries that are due, and finds none.
 func (b *bench) emptyAdoption(ctx context.Context, retries bool) error {
-	held, err := b.store.Adopt(ctx, dispatcher.AdoptQuery{
+	held, err := b.adopt(ctx, dispatcher.AdoptQuery{
 		Apps: b.apps, Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: batchSize, Retries: retries,
 	})
 	if err == nil && len(held) > 0 {
@@ -264,7 +269,7 @@ func (w *world) measureTimes(ctx context.Context) (err error) {
 func (b *bench) takeLeft(ctx context.Context) error {
 	for _, retries := range []bool{false, true} {
 		for more := true; more; {
-			held, err := b.store.Adopt(ctx, dispatcher.AdoptQuery{
+			held, err := b.adopt(ctx, dispatcher.AdoptQuery{
 				Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: 1000, Retries: retries,
 			})
 			if err != nil {

@@ -58,8 +58,8 @@ func (f figures) find(name string) (figure, bool) {
 	return f[i], true
 }
 
-// print writes one figure a line.
-func print(w io.Writer, all figures) error {
+// write writes one figure a line.
+func write(w io.Writer, all figures) error {
 	encoder := json.NewEncoder(w)
 	for _, one := range all {
 		if err := encoder.Encode(one); err != nil {

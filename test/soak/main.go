@@ -155,7 +155,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 		fmt.Fprintf(errs, "%s: %s\n", step.name, time.Since(begun).Round(100*time.Millisecond))
 	}
 	missed := judge(w.figures, o.short)
-	if err := print(out, w.figures); err != nil {
+	if err := write(out, w.figures); err != nil {
 		return err
 	}
 	return errors.Join(missed...)
