@@ -8,20 +8,29 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
+// Prior is what is left of deleted definitions under the names that a job declares again.
+type Prior struct {
+	Revision int64 // of the deleted job; 0: there was none
+	// Fired are the latest scheduled times of deleted triggers, by name, where they lie ahead of now, because a
+	// node claims a fire shortly before it is due. A trigger that is declared again fires after that, so
+	// that no fire comes twice.
+	Fired map[string]time.Time
+}
+
 // Apply returns the job that results when declared replaces old at now, ready to be stored: with
-// next fire times, resolved texts and the next revision. old is nil for a new job; prior is the
-// revision of a deleted job of that name, else 0. calendars are those of the job's app.
+// next fire times, resolved texts and the next revision. old is nil for a new job. calendars are those of
+// the job's app.
 //
 // A trigger whose schedule did not change keeps its fire times, even a fire that is due right now.
 // Fires that were due and unclaimed under a schedule that no longer exists come back as misfires, so
 // that they are explained. The error is Problems: a time in the past, an unknown calendar, a secret
 // that would be sent to another origin, or an invalid definition.
-func Apply(old *Job, declared Job, prior int64, calendars Calendars, now time.Time) (Job, []Misfire, error) {
+func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Time) (Job, []Misfire, error) {
 	if err := declared.Validate(); err != nil {
 		return Job{}, nil, err
 	}
 	job := declared
-	job.Paused, job.CreatedAt, job.UpdatedAt, job.Revision = false, now, now, prior+1
+	job.Paused, job.CreatedAt, job.UpdatedAt, job.Revision = false, now, now, prior.Revision+1
 	if old != nil {
 		job.Paused, job.CreatedAt, job.Revision = old.Paused, old.CreatedAt, old.Revision+1
 	}
@@ -36,7 +45,7 @@ func Apply(old *Job, declared Job, prior int64, calendars Calendars, now time.Ti
 	var missed []Misfire
 	var problems Problems
 	for _, name := range sortedKeys(declared.Triggers) {
-		t, dropped, err := applyTrigger(old, job, name, calendars, now)
+		t, dropped, err := applyTrigger(old, job, name, prior, calendars, now)
 		problems.AddError(Pointer("triggers", name), err)
 		job.Triggers[name] = t
 		missed = append(missed, dropped...)
@@ -69,7 +78,7 @@ func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 
 // applyTrigger returns the trigger of job with that name as it is to be stored, and the misfires of
 // its old schedule.
-func applyTrigger(old *Job, job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire, error) {
+func applyTrigger(old *Job, job Job, name string, prior Prior, calendars Calendars, now time.Time) (Trigger, []Misfire, error) {
 	t := job.Triggers[name]
 	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
 	t.State, t.AnchorAt = TriggerWaiting, now
@@ -96,14 +105,16 @@ func applyTrigger(old *Job, job Job, name string, calendars Calendars, now time.
 			}
 		}
 		missed = dropDue(*old, name, calendars, now, "the trigger was changed")
+	} else if fired := prior.Fired[name]; fired.After(now) {
+		t.PrevFireTime = &fired
 	}
 	if !job.Enabled || !t.Enabled {
 		return t, missed, nil
 	}
 	t.scheduleNext(s, t.afterLast(now))
-	// A schedule that ended while its job was disabled is complete. Only a new one that is over is
-	// a mistake worth refusing.
-	if t.State == TriggerComplete && !unchanged {
+	// A schedule that ended while its job was disabled, or with a fire that was claimed a moment ago, is
+	// complete. Only a new one that is over is a mistake worth refusing.
+	if t.State == TriggerComplete && !unchanged && !t.afterLast(now).After(now) {
 		if err := t.over(s, calendars, now); err != nil {
 			return t, nil, err
 		}

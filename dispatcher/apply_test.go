@@ -55,7 +55,7 @@ func endAt(end time.Time) func(*dispatcher.Job) {
 
 func revise(t *testing.T, old *dispatcher.Job, declared dispatcher.Job, now time.Time) (dispatcher.Job, []dispatcher.Misfire) {
 	t.Helper()
-	revised, missed, err := dispatcher.Apply(old, declared, 0, nil, now)
+	revised, missed, err := dispatcher.Apply(old, declared, dispatcher.Prior{}, nil, now)
 	if err != nil {
 		t.Fatalf("Apply at %v: %v", now, err)
 	}
@@ -85,7 +85,7 @@ func TestApplyRefusesNewScheduleWithNoFireLeft(t *testing.T) {
 		"an end that is past, if it is off": {job(minutely, endAt(monday), func(j *dispatcher.Job) { j.Enabled = false }), nil},
 	} {
 		for old, before := range map[string]*dispatcher.Job{"new": nil, "changed": new(job("@daily"))} {
-			_, _, err := dispatcher.Apply(before, tt.declared, 0, nil, monday)
+			_, _, err := dispatcher.Apply(before, tt.declared, dispatcher.Prior{}, nil, monday)
 			var problems dispatcher.Problems
 			problems.AddError("", err)
 			var got []string
@@ -264,7 +264,7 @@ func TestApplyIgnoresReadOnlyFields(t *testing.T) {
 
 func TestApplyContinuesRevisionOfDeletedJob(t *testing.T) {
 	t.Parallel()
-	got, _, err := dispatcher.Apply(nil, job(minutely), 41, nil, monday)
+	got, _, err := dispatcher.Apply(nil, job(minutely), dispatcher.Prior{Revision: 41}, nil, monday)
 	if err != nil || got.Revision != 42 {
 		t.Errorf("revision %d, %v, want 42: an ETag must not come back", got.Revision, err)
 	}
@@ -275,7 +275,7 @@ func TestApplyRefusesNewTimeInThePast(t *testing.T) {
 	past := job("at(2026-03-02T09:00:00Z)")
 	old, _ := revise(t, nil, job("at(2026-03-02T10:01:00Z)"), monday)
 	for name, before := range map[string]*dispatcher.Job{"new": nil, "changed": &old} {
-		_, _, err := dispatcher.Apply(before, past, 0, nil, monday)
+		_, _, err := dispatcher.Apply(before, past, dispatcher.Prior{}, nil, monday)
 		var problems dispatcher.Problems
 		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != dispatcher.CodeAtPast ||
 			problems[0].Path != "/triggers/t/expression" {

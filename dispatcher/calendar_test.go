@@ -110,7 +110,7 @@ func TestTriggerFollowsItsCalendar(t *testing.T) {
 	t.Parallel()
 	calendars := compile(excluding("holidays", "2026-03-03"))
 	declared := job("0 12 * * *", withCalendar("holidays"))
-	revised, _, err := dispatcher.Apply(nil, declared, 0, calendars, monday.Add(3*time.Hour))
+	revised, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, calendars, monday.Add(3*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,12 +122,12 @@ func TestTriggerFollowsItsCalendar(t *testing.T) {
 func TestUnknownCalendarIsAProblemOfTheTrigger(t *testing.T) {
 	t.Parallel()
 	var problems dispatcher.Problems
-	_, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, compile(), monday)
+	_, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), dispatcher.Prior{}, compile(), monday)
 	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/t/calendar" ||
 		problems[0].Code != dispatcher.CodeCalendarUnknown {
 		t.Errorf("Apply = %v, want calendar_unknown at /triggers/t/calendar", err)
 	}
-	if _, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), 0, nil, monday); err != nil {
+	if _, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), dispatcher.Prior{}, nil, monday); err != nil {
 		t.Errorf("Apply with calendars not known = %v, want no judgement", err)
 	}
 }
@@ -150,7 +150,7 @@ func TestFixedDelayFollowsItsCalendar(t *testing.T) {
 	moved := job("delay(30s)", withTrigger(func(t *dispatcher.Trigger) {
 		t.Calendar, t.OnExcluded = "holidays", schedule.OnExcludedNextIncluded
 	}))
-	revised, _, err := dispatcher.Apply(nil, moved, 0, compile(excluding("holidays", "2026-03-02")), monday)
+	revised, _, err := dispatcher.Apply(nil, moved, dispatcher.Prior{}, compile(excluding("holidays", "2026-03-02")), monday)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestRescheduleForCalendarMovesOrSkipsFires(t *testing.T) {
 					tt.change(t)
 				}
 			}))
-			stored, _, err := dispatcher.Apply(nil, declared, 0, tt.before, monday)
+			stored, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, tt.before, monday)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -217,7 +217,7 @@ func TestRescheduleForCalendarMovesOrSkipsFires(t *testing.T) {
 func TestRescheduleForCalendarSkipsFiresClaimedAhead(t *testing.T) {
 	t.Parallel()
 	calendars := compile(calendar("c"))
-	stored, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("c")), 0, calendars, monday)
+	stored, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("c")), dispatcher.Prior{}, calendars, monday)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestRescheduleForCalendarSkipsFiresClaimedAhead(t *testing.T) {
 func TestRescheduleForCalendarLeavesOtherTriggersAlone(t *testing.T) {
 	t.Parallel()
 	calendars := compile(calendar("c"), calendar("d"))
-	stored, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("d")), 0, calendars, monday)
+	stored, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("d")), dispatcher.Prior{}, calendars, monday)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func TestMissingRetryPolicyIsTheDefault(t *testing.T) {
 	job := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
 		URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
 	}}}
-	revised, _, err := dispatcher.Apply(nil, job, 0, nil, time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC))
+	revised, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, nil, time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}

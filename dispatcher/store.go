@@ -20,6 +20,7 @@ type Store interface {
 	Locks
 	States
 	Zones
+	Switches
 	Forecast
 	Rollbacks
 	Fleet
@@ -82,6 +83,7 @@ const (
 	LockHistory  = "history"  // removing expired history
 	LockStates   = "states"   // rolling up job states
 	LockZones    = "zones"    // rescheduling after a change of the time zone database
+	LockSwitches = "switches" // letting triggers follow their app's switch and their labels
 	LockRollback = "rollback" // skipping fires after a rollback
 	LockUpcoming = "upcoming" // counting upcoming fires
 )

@@ -9,21 +9,31 @@ import (
 
 // Dispatch is what the engine does for each fire: hot, batched, each write a compare-and-swap.
 type Dispatch interface {
-	// Due reads one page of the window.
+	// Due reads one page of the window: of each trigger what moves with its fires.
 	Due(ctx context.Context, query DueQuery) ([]DueTrigger, error)
+	// TriggersByID returns the definitions of the triggers that still exist, in any order. A node asks for
+	// those whose revision it does not know.
+	TriggersByID(ctx context.Context, ids []int64) ([]TriggerVersion, error)
+	// LabelSets returns the sets of labels that jobs require, apart from the empty one, in any order.
+	LabelSets(ctx context.Context) ([]Labels, error)
 	// JobsByID returns the jobs that still exist, in any order, with the values of their stored
 	// secrets. A secret that the keys do not open has no value.
 	JobsByID(ctx context.Context, ids []int64) ([]JobVersion, error)
 	// AppCalendars returns all calendars of an app and their common revision: the fire time of a
 	// trigger whose CalendarRevision is not higher comes from these calendars or older ones.
 	AppCalendars(ctx context.Context, app string) (revision int64, all []Calendar, err error)
-	// Claim advances triggers and inserts their runs in one statement, and returns the runs
-	// that were won. A lost fire is no error. Nothing is won unless the node is active and
-	// the app enabled. After an error the outcome is unknown: call Held.
+	// Claim advances triggers and stores the fires that were won, in one statement, and returns them as
+	// runs: one claim holds all of them, except those of an Advance that is Live. A lost fire is no error.
+	// Nothing is won unless the node is active and the app enabled. After an error the outcome is
+	// unknown: call Held.
 	Claim(ctx context.Context, batch ClaimBatch) ([]HeldRun, error)
-	// Held returns the live runs that node holds under token, or under any token if it is 0, except
-	// those that it has begun.
+	// Held returns the runs that node holds under token, or under any token if it is 0, in its claims and
+	// among the live runs, except those that it has begun.
 	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
+	// UnfoldClaims turns what is left of the claims of node that are older than olderThan into live runs of
+	// the same node, token and attempt, and returns how many claims it has removed. A node calls it for its
+	// own claims, so that a slow attempt does not keep the claim of those that ended long ago.
+	UnfoldClaims(ctx context.Context, node NodeID, olderThan time.Duration, now time.Time) (int, error)
 	// OverdueApps returns the enabled apps among apps, empty: all, with triggers that are later than
 	// their MisfireAfter, of jobs that require no other labels.
 	OverdueApps(ctx context.Context, apps []string, labels Labels, now time.Time) ([]string, error)
@@ -74,32 +84,50 @@ type Dispatch interface {
 	Listen(ctx context.Context, notify func(Notification)) error
 }
 
-// DueTrigger is a trigger as the window poll reads it.
+// DueTrigger is what moves of a trigger, as the window poll reads it. TriggerVersion is the rest.
 type DueTrigger struct {
-	ID, JobID, AppID, Revision int64
+	ID, AppID, Revision int64
 	// CalendarRevision is that of the app's calendars when NextFireTime was computed; 0 without a
 	// calendar.
 	CalendarRevision int64
-	// Spec lacks Identity and Calendar, which follow from the names.
-	Spec       schedule.Spec
-	Calendar   string
-	NodeLabels Labels // of the job
+	NodeLabels       Labels // of the job
 	// Timeout is how long one attempt of the job may take.
 	Timeout      time.Duration
 	MisfireAfter time.Duration
+	PrevFireTime time.Time // zero: none
+	NextFireTime time.Time
+	DueAt        time.Time // NextFireTime plus its jitter
+}
+
+// TriggerVersion is what a revision of a job declares of a trigger. No fire changes it, so a node keeps
+// it for as long as it has room.
+type TriggerVersion struct {
+	ID, JobID, Revision int64
+	Name                string
+	// Spec lacks Identity and Calendar, which follow from the names. The anchor of a fixed delay is that
+	// of its first fire; see EndedDelay.
+	Spec     schedule.Spec
+	Calendar string // name of a calendar of the app; empty: none
 	// MisfirePolicy and CatchUpWindow are never empty.
 	MisfirePolicy MisfirePolicy
 	CatchUpWindow time.Duration
-	PrevFireTime  time.Time // zero: none
-	NextFireTime  time.Time
-	DueAt         time.Time // NextFireTime plus its jitter
 }
 
 // DueQuery selects the triggers that an enabled app, job and trigger, none of them paused,
 // has waiting and due at or before Until, by (due at, id).
 type DueQuery struct {
-	Apps  []string // empty: all
-	Until time.Time
+	Apps []string // empty: all
+	// JobIDs selects the triggers of these jobs; empty: of all.
+	JobIDs []int64
+	// LabelSets selects the triggers of jobs that require exactly one of these sets, each as Labels.String
+	// writes it, "" for none; empty: whatever they require.
+	LabelSets []string
+	// IDFrom and IDTo select a share of all triggers, because ids are hashes: those with
+	// IDFrom <= id < IDTo. IDTo 0: there is no upper bound.
+	IDFrom, IDTo int64
+	// From and Until bound when the triggers are due, both inclusive. From saves the database the index
+	// entries of what was due earlier; zero: there is no lower bound.
+	From, Until time.Time
 	// Overdue selects only triggers that are later than their MisfireAfter at Now, for the handler;
 	// without it they are left out.
 	Overdue bool
@@ -113,12 +141,15 @@ type DueQuery struct {
 // Advance is one compare-and-swap of a trigger: from (Revision, CalendarRevision, Prev, Next)
 // to (Next, Then).
 type Advance struct {
-	TriggerID, Revision, CalendarRevision int64
+	TriggerID, JobID, Revision, CalendarRevision int64
 	Prev                                  time.Time // zero: none
 	Next                                  time.Time // the scheduled time that is claimed or settled
 	// Then is the fire time after Next. Zero completes the trigger, except a fixed delay, which
 	// waits for the end of its run; see ScheduleNext. ThenDue is when Then is due; zero if Then is zero.
 	Then, ThenDue time.Time
+	// Live asks for the run as a row of its own among the live runs: that of an at_most_once job, a job
+	// with slots, or a fixed delay. Other runs are stored only in their claim until they end.
+	Live bool
 }
 
 // ClaimBatch claims fires for a node, at most one of each trigger.
@@ -142,6 +173,9 @@ type HeldRun struct {
 	// for good; zero before the first failure.
 	Failures   int
 	RetryUntil time.Time
+	ClaimedAt  time.Time // when the node got it
+	// Live tells that the run was a row of the live runs when the node got it, and not a fire of a claim.
+	Live bool
 }
 
 // Settlement decides about the missed fires of one trigger: From is Advance.Next.
@@ -180,10 +214,13 @@ type AdoptQuery struct {
 // Record is the outcome of one attempt, to be stored against the token of its run.
 type Record struct {
 	RunKey
-	Node    NodeID
-	Token   Token
-	Attempt int
-	Outcome Outcome
+	// JobID, Revision and ClaimedAt are those of the HeldRun. A run of a claim has no row that knows them.
+	JobID, Revision int64
+	ClaimedAt       time.Time
+	Node            NodeID
+	Token           Token
+	Attempt         int
+	Outcome         Outcome
 	// Next is when the run is attempted again; nil: the outcome is its end.
 	Next *NextAttempt
 }
@@ -191,9 +228,10 @@ type Record struct {
 // EndedDelay is a trigger with a fixed delay that needs its next fire, because its latest run ended or
 // its latest fire was missed and skipped.
 type EndedDelay struct {
-	DueTrigger           // NextFireTime and DueAt are zero; Spec.Anchor is EndedAt
-	EndedAt    time.Time // when the run ended, or the fire was skipped
-	Fired      int       // fires before it
+	DueTrigger               // NextFireTime and DueAt are zero
+	TriggerVersion           // Spec.Anchor is EndedAt
+	EndedAt        time.Time // when the run ended, or the fire was skipped
+	Fired          int       // fires before it
 }
 
 // DelayedFire gives a fixed delay its next fire: a compare-and-swap from (Revision, CalendarRevision,
@@ -205,7 +243,7 @@ type DelayedFire struct {
 	Next, Due                             time.Time // zero completes the trigger
 }
 
-// JobVersion is a job as the engine runs it: without Triggers, which the window poll reads when they
+// JobVersion is a job as the engine runs it: without Triggers, which the engine reads by id when they
 // are due, and without Warnings, which are for people.
 type JobVersion struct {
 	ID int64
@@ -219,10 +257,21 @@ type JobVersion struct {
 	Err error
 }
 
-// Notification is a reason to look at the database, never the truth itself.
+// Notification is a reason to look at the database, never the truth itself: it may be lost, repeated or
+// late. It says what changed, so that a node reads that and no more. At most one of Run, Adopt, JobID, App and
+// Nodes is set; if none is, anything may have changed.
 type Notification struct {
-	// Run is the id of a run that was cancelled; empty: definitions changed, or runs wait.
-	Run string
-	// Adopt tells that runs wait to be adopted, and that nothing else changed.
+	// Run is the id of a run of which an attempt was cancelled. Token and Attempt are those of the attempt:
+	// nothing else is to be cut off, above all not the attempt after it.
+	Run     string
+	Token   Token
+	Attempt int
+	// Adopt tells that runs wait to be adopted, as after a manual run, and that no trigger changed.
 	Adopt bool
+	// JobID is a job of which the definition or the next fires changed.
+	JobID int64
+	// App is an app of which the switch, the weight or a calendar changed.
+	App string
+	// Nodes tells that a node joined, left or was marked dead, or that its state was set.
+	Nodes bool
 }

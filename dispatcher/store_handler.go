@@ -7,16 +7,15 @@ import (
 
 // RolledUp is what one call of RollUp looked at.
 type RolledUp struct {
-	Changed int   // states that were written
-	Last    int64 // the id of the last job
-	More    bool  // there are jobs after it
+	Changed int  // states that were written
+	More    bool // the next call goes on with other jobs; without it, all had their turn
 }
 
 // States are the states of jobs, as people see them.
 type States interface {
-	// RollUp computes the states of at most limit jobs after an id, in the order of ids, and writes
-	// those that changed. The handler calls it under LockStates.
-	RollUp(ctx context.Context, after int64, limit int) (RolledUp, error)
+	// RollUp computes the states of at most limit jobs, and writes those that changed. The handler calls it
+	// under LockStates, in whose row the database keeps where the next call goes on, whichever node makes it.
+	RollUp(ctx context.Context, limit int) (RolledUp, error)
 }
 
 // Rescheduled is what one call of RescheduleForZones looked at.
@@ -35,6 +34,15 @@ type Zones interface {
 	// ids, that depend on zones. Each change gets an entry in the audit log. After the last trigger
 	// it stores that all fire times come from this program's zones.
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (Rescheduled, error)
+}
+
+// Switches let triggers follow what holds very many of them at once: whether their app is enabled, and whether
+// a live node has the labels that their job requires. An app that is disabled claims nothing from then on,
+// whether its triggers have followed or not; until they have, they only cost a poll something.
+type Switches interface {
+	// FollowSwitches lets the triggers of each app and set of labels that was switched follow, at most limit of
+	// each, and returns how many followed and whether there are more. The handler calls it under LockSwitches.
+	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
 }
 
 // Forecast says how much is to come.

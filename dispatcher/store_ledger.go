@@ -57,13 +57,15 @@ type Purged struct {
 // Retention removes history that has expired.
 type Retention interface {
 	// Purge removes what is older than the retention of its app, by whole UTC days: runs by
-	// their scheduled time and end, misfires by their last fire and decision. Live runs stay, and so
-	// does a run whose end a fixed delay still counts from. On PostgreSQL a day is dropped as a
-	// partition once it is older than the longest retention of all apps; Purge also creates the
-	// partitions of the coming days. A call is bounded, runs under LockHistory, and never waits:
-	// locked rows are left for a later call.
+	// their scheduled time and end, misfires by their last fire and decision. Live runs stay. On
+	// PostgreSQL a day is dropped as a partition once it and the day after it are older than the longest retention
+	// of all apps; what ended later than that is kept. A deleted app counts while it has history. Purge also creates the
+	// partitions of the coming days. A call is bounded, runs under LockHistory, and never waits: locked rows are
+	// left for a later call. It takes several steps, and a step that fails stops no other: the error tells of all
+	// that failed.
 	//
 	// It also deletes jobs whose DeleteAfterCompletion has passed. Beyond the longest retention it
-	// removes the revisions of deleted definitions and, if AuditLogKept has passed too, the audit log.
+	// removes deleted jobs and removed triggers that no history names, the revisions of deleted definitions and, if
+	// AuditLogKept has passed too, the audit log.
 	Purge(ctx context.Context, node NodeID, now time.Time) (Purged, error)
 }

@@ -120,6 +120,6 @@ func (r *jobResource) resolve(old *dispatcher.Job, job dispatcher.Job, name stri
 		}},
 		Triggers: map[string]dispatcher.Trigger{name: job.Triggers[name]},
 	}
-	applied, _, err := dispatcher.Apply(old, alone, 0, nil, r.now())
+	applied, _, err := dispatcher.Apply(old, alone, dispatcher.Prior{}, nil, r.now())
 	return applied.Triggers[name], err
 }

@@ -34,6 +34,7 @@ type Engine struct {
 	progress progress
 	overdue  overdue
 	upcoming upcoming
+	planning
 	definitions
 	gates
 	outcomes
@@ -41,9 +42,18 @@ type Engine struct {
 	rounds
 }
 
-// definitions are caches of what is due: jobs, the calendars of their apps, parsed schedules.
+// planning is what polls and sweeps remember from one to the next, and what notifications have told.
+type planning struct {
+	floors    floors
+	labelSets labelSets
+	changes   *changes
+}
+
+// definitions are caches of what is due: jobs, their triggers, the calendars of their apps, and the
+// expressions that the schedules of triggers share.
 type definitions struct {
 	jobs      *jobCache
+	triggers  *triggerCache
 	calendars *calendarCache
 	schedules *schedule.Cache
 }
@@ -65,15 +75,15 @@ type outcomes struct {
 
 // signals wake the loops.
 type signals struct {
-	wakePoll  chan struct{} // definitions changed: read the window now
-	wakeAdopt chan struct{} // runs may wait to be adopted
-	lostFires atomic.Bool   // own fires were lost since the last sweep
+	wakePoll      chan struct{} // definitions or the node's share changed: read the window now
+	wakeAdopt     chan struct{} // runs may wait to be adopted
+	wakeHeartbeat chan struct{} // nodes came or went
+	lostFires     atomic.Bool   // own fires were lost since the last sweep
 }
 
 // rounds is what the handler remembers from one round to the next.
 type rounds struct {
-	missing  map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
-	rolledTo int64                         // the last job whose state was rolled up; 0: begin again
+	missing map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
 }
 
 // New returns an Engine over store that calls targets through invoker. It starts nothing; call Run.
@@ -81,17 +91,24 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	o := options.withDefaults()
 	e := &Engine{
 		store: store, invoker: invoker, opts: o, log: o.Logger,
-		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain), tokens: newTokens(),
-		progress:    progress{loops: map[string]loopProgress{}},
-		definitions: definitions{jobs: newJobCache(store), calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000)},
+		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain, o.Heartbeat), tokens: newTokens(),
+		progress: progress{loops: map[string]loopProgress{}},
+		planning: planning{changes: newChanges(), floors: floors{near: floor{never: true}, far: floor{never: true}}},
+		definitions: definitions{
+			jobs: newJobCache(store), triggers: newTriggerCache(mostKnownTriggers),
+			calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000),
+		},
 		gates: gates{
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
 			begins: newPermits("begin runs", store.Begin, o.Batch, o.Logger), long: &longAttempts{protection: o.Protection},
 		},
-		signals: signals{wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1)},
+		signals: signals{
+			wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1), wakeHeartbeat: make(chan struct{}, 1),
+		},
 	}
 	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
 	e.timeline = newTimeline(e.pool.IsSlow)
+	e.timeline.refill = e.wakePoll
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries()}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
@@ -122,7 +139,7 @@ func (e *Engine) Run(ctx context.Context) {
 	defer endHeartbeats()
 	var claiming, beating, recording sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.listenLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.slowLoop, e.purgeLoop,
+		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.slowLoop, e.purgeLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })
 	}

@@ -78,11 +78,12 @@ func (e *Engine) scheduleNext(ctx context.Context, ids []int64, now time.Time) e
 		return err
 	}
 	byID := make(map[int64]dispatcher.EndedDelay, len(ended))
-	triggers := make([]dispatcher.DueTrigger, len(ended))
+	all := make([]candidate, len(ended))
 	for i, trigger := range ended {
-		byID[trigger.ID], triggers[i] = trigger, trigger.DueTrigger
+		byID[trigger.DueTrigger.ID] = trigger
+		all[i] = candidate{DueTrigger: trigger.DueTrigger, version: trigger.TriggerVersion}
 	}
-	entries, err := e.evaluate(ctx, triggers)
+	entries, err := e.prepare(ctx, all, false) // their schedules are anchored at the ends of these runs
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (e *Engine) scheduleNext(ctx context.Context, ids []int64, now time.Time) e
 		next.scheduleAfter(byID[next.ID])
 		delayed[i] = dispatcher.DelayedFire{
 			TriggerID: next.ID, Revision: next.Revision, CalendarRevision: next.CalendarRevision,
-			Prev: next.PrevFireTime, Anchor: next.Spec.Anchor, Next: next.NextFireTime, Due: next.DueAt,
+			Prev: next.PrevFireTime, Anchor: byID[next.ID].EndedAt, Next: next.NextFireTime, Due: next.DueAt,
 		}
 	}
 	if err := e.store.ScheduleNext(ctx, delayed); err != nil {
@@ -109,7 +110,7 @@ func (e *Engine) scheduleNext(ctx context.Context, ids []int64, now time.Time) e
 
 // scheduleAfter sets the fire that follows the end of a run, none if all runs are used up.
 func (e *entry) scheduleAfter(ended dispatcher.EndedDelay) {
-	if count := e.Spec.RepeatCount; count > 0 && ended.Fired+1 >= count {
+	if count := ended.Spec.RepeatCount; count > 0 && ended.Fired+1 >= count {
 		return
 	}
 	if next, ok := e.schedule.Next(ended.EndedAt); ok {

@@ -39,6 +39,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 	}{
 		{"mark dead nodes", e.markDeadNodes},
 		{"skip after a rollback", e.handleRollback},
+		{"follow switches", e.followSwitches},
 		{"reschedule for time zones", e.rescheduleForZones},
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaim},
@@ -75,8 +76,8 @@ func (e *Engine) withLocks(ctx context.Context, names []string, do func(ctx cont
 	}
 	within, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	timer := time.AfterFunc(time.Until(e.fleet.leaseFrom(sent)), func() { end(errLockExpired) })
-	defer timer.Stop()
+	stop := e.fleet.whenLeaseEnds(sent, func() { end(errLockExpired) })
+	defer stop()
 	err = do(within, won)
 	turned(ctx)
 	failpoint.Hit(failpoint.BeforeUnlock)
@@ -186,20 +187,19 @@ func (e *Engine) rescheduleForZones(ctx context.Context, _ time.Time) error {
 // many jobs there are.
 const rollUpPages = 5
 
-// rollUpStates keeps the states of jobs up to date, from where the last round ended.
+// rollUpStates keeps the states of jobs up to date. A round begins where the one before ended, on whichever node.
 func (e *Engine) rollUpStates(ctx context.Context, _ time.Time) error {
 	return e.withLock(ctx, dispatcher.LockStates, func(ctx context.Context) error {
 		for range rollUpPages {
 			turned(ctx)
-			rolled, err := e.store.RollUp(ctx, e.rolledTo, handlerPage)
+			rolled, err := e.store.RollUp(ctx, handlerPage)
 			if err != nil {
 				return err
 			}
 			if rolled.Changed > 0 {
 				e.log.DebugContext(ctx, "job states changed", "count", rolled.Changed)
 			}
-			if e.rolledTo = rolled.Last; !rolled.More {
-				e.rolledTo = 0
+			if !rolled.More {
 				return nil
 			}
 		}

@@ -133,17 +133,17 @@ func (e *Engine) reportSettled(ctx context.Context, batch dispatcher.SettleBatch
 // decide returns the next step in settling the missed fires of one trigger. It skips fires that are
 // too old, or too many, first. Fires so recent that jitter may still delay them are left to run.
 func (e *entry) decide(now time.Time) dispatcher.Settlement {
-	until := later(now.Add(-e.Spec.Jitter), e.NextFireTime)
+	until := later(now.Add(-e.jitter), e.NextFireTime)
 	why := fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, dispatcher.FormatInstant(e.DueAt))
-	if oldest := now.Add(-e.CatchUpWindow); e.NextFireTime.Before(oldest) && e.MisfirePolicy != dispatcher.Skip {
+	if oldest := now.Add(-e.catchUpWindow); e.NextFireTime.Before(oldest) && e.misfirePolicy != dispatcher.Skip {
 		tooOld := oldest.Add(-time.Millisecond)
 		if tooOld.After(until) {
 			tooOld = until
 		}
 		return e.settleUntil(tooOld, dispatcher.DecisionSkip,
-			fmt.Sprintf("%s, and older than the catch-up window of %s", why, e.CatchUpWindow))
+			fmt.Sprintf("%s, and older than the catch-up window of %s", why, e.catchUpWindow))
 	}
-	switch e.MisfirePolicy {
+	switch e.misfirePolicy {
 	case dispatcher.Skip:
 		return e.settleUntil(until, dispatcher.DecisionSkip, why)
 	case dispatcher.FireAll:
@@ -194,7 +194,7 @@ func (e *entry) after(step dispatcher.Settlement, now time.Time) (after entry, o
 
 // late reports whether e is one of the missed fires that fire_all catches up: jitter never makes a
 // fire due so long after its scheduled time.
-func (e *entry) late() bool { return e.DueAt.After(e.NextFireTime.Add(e.Spec.Jitter)) }
+func (e *entry) late() bool { return e.DueAt.After(e.NextFireTime.Add(e.jitter)) }
 
 // pacedAfter returns when the fire after e is due if e is caught up at now. If that fire was missed
 // too, it follows after a pause: a second or, where fires come so fast that this would never catch
@@ -203,7 +203,7 @@ func (e *entry) pacedAfter(then, now time.Time) time.Time {
 	if e.late() {
 		now = later(now, e.DueAt)
 	}
-	if !then.Add(e.Spec.Jitter).Before(now) {
+	if !then.Add(e.jitter).Before(now) {
 		return later(now, then.Add(e.schedule.Delay(then)))
 	}
 	return now.Add(min(catchUpPause, then.Sub(e.NextFireTime)/4))

@@ -24,14 +24,17 @@ type upcoming struct {
 	mu    sync.Mutex
 	count int
 	at    time.Time
+	tried time.Time // when the node last tried to take the lock; only countUpcoming uses it
 }
 
 // countUpcoming counts the triggers that are due soon, so that a fleet can grow before a herd. One node
-// counts in a minute: it takes a lock and keeps it for that long.
+// counts in a minute: it takes a lock and keeps it for that long. A node tries once in a minute, so if the
+// one that counts goes, there may be no count for a minute.
 func (e *Engine) countUpcoming(ctx context.Context, now time.Time) error {
-	if !e.fleet.active() {
+	if since := now.Sub(e.upcoming.tried); !e.fleet.active() || since >= 0 && since < upcomingInterval {
 		return nil
 	}
+	e.upcoming.tried = now
 	// Nodes that serve other apps count for themselves.
 	name := strings.Join(append([]string{dispatcher.LockUpcoming}, e.opts.Apps...), "/")
 	locks, err := e.store.Lock(ctx, dispatcher.LockRequest{

@@ -4,21 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
-// jobCache caches the jobs of what is due. It keeps those used since the poll before last, so that
-// its size follows the window and not the database.
+const (
+	// mostJobBytes bounds the jobs that a node remembers, by an estimate of what they take.
+	mostJobBytes = 32 << 20
+	// jobMaxAge is how old a job may become before a fire of it reads it again. Its revision tells of each
+	// change of its definition; what is not in it, the weight of its app, is at most so old if the
+	// notification of the change was lost.
+	jobMaxAge = 15 * time.Minute
+)
+
+// jobCache remembers jobs of triggers that are due and of runs.
 type jobCache struct {
 	store        Store
 	installation string
 
-	mu     sync.Mutex
-	recent map[int64]*preparedJob
-	older  map[int64]*preparedJob
+	mu   sync.Mutex
+	jobs generations[*preparedJob]
 }
 
 // preparedJob is a job as runs need it.
@@ -29,63 +38,105 @@ type preparedJob struct {
 	atOnce   int              // how many of its attempts may be in flight; 0: as to any host
 	// templates are those of the target, parsed once for all its calls; nil: it has none.
 	templates *dispatcher.Templates
+	readAt    time.Time // local
 }
 
 func newJobCache(store Store) *jobCache {
-	return &jobCache{store: store, recent: map[int64]*preparedJob{}, older: map[int64]*preparedJob{}}
+	return &jobCache{store: store, jobs: newGenerations(mostJobBytes, (*preparedJob).size)}
 }
 
-// dropUnused forgets the jobs that were not used since it was last called.
-func (j *jobCache) dropUnused() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.older, j.recent = j.recent, map[int64]*preparedJob{}
+// size is an estimate of the memory that a job takes.
+func (d *preparedJob) size() int {
+	const fixed, perTrigger = 2000, 100
+	return fixed + perTrigger*len(d.triggers) + len(d.Payload) + len(d.Description)
 }
 
 // get returns a cached job of at least a revision.
 func (j *jobCache) get(id, revision int64) (*preparedJob, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, generation := range []map[int64]*preparedJob{j.recent, j.older} {
-		if d, ok := generation[id]; ok && d.Revision >= revision {
-			j.recent[id] = d
-			return d, true
-		}
+	if d, ok := j.jobs.get(id); ok && d.Revision >= revision {
+		return d, true
 	}
 	return nil, false
 }
 
-// load reads those of the wanted jobs (revision by id) that are not cached.
-func (j *jobCache) load(ctx context.Context, wanted map[int64]int64) error {
+// load returns the wanted jobs (revision by id), and reads those that are not cached or too old. A job
+// that was deleted is absent.
+func (j *jobCache) load(ctx context.Context, wanted map[int64]int64) (map[int64]*preparedJob, error) {
+	found, oldest := make(map[int64]*preparedJob, len(wanted)), time.Now().Add(-jobMaxAge)
 	var missing []int64
 	for id, revision := range wanted {
-		if _, ok := j.get(id, revision); !ok {
+		if d, ok := j.get(id, revision); ok && d.readAt.After(oldest) {
+			found[id] = d
+		} else {
 			missing = append(missing, id)
 		}
 	}
 	if len(missing) == 0 {
-		return nil
+		return found, nil
 	}
-	return j.read(ctx, missing)
+	read, err := j.fetch(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range read {
+		if d.Revision >= wanted[d.ID] {
+			found[d.ID] = d
+		}
+	}
+	return found, nil
 }
 
 // read reads jobs into the cache, in place of what it has. A job that was deleted is absent
 // afterwards.
 func (j *jobCache) read(ctx context.Context, ids []int64) error {
+	_, err := j.fetch(ctx, ids)
+	return err
+}
+
+func (j *jobCache) fetch(ctx context.Context, ids []int64) ([]*preparedJob, error) {
+	slices.Sort(ids) // in the order of the index
+	now := time.Now()
 	versions, err := j.store.JobsByID(ctx, ids)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	jobs := make([]*preparedJob, len(versions))
+	for i, v := range versions {
+		jobs[i] = prepare(v)
+		jobs[i].readAt = now
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, id := range ids {
-		delete(j.recent, id)
-		delete(j.older, id)
+		j.jobs.drop(id)
 	}
-	for _, v := range versions {
-		j.recent[v.ID] = prepare(v)
+	for _, d := range jobs {
+		j.jobs.put(d.ID, d)
 	}
-	return nil
+	return jobs, nil
+}
+
+// dropApp forgets the jobs of an app, of which something changed that is not in their revisions.
+func (j *jobCache) dropApp(app string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.jobs.dropIf(func(d *preparedJob) bool { return d.App == app })
+}
+
+// drop forgets a job that changed.
+func (j *jobCache) drop(id int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.jobs.drop(id)
+}
+
+// clear forgets everything, as triggerCache.clear does.
+func (j *jobCache) clear() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.jobs.dropIf(func(*preparedJob) bool { return true })
 }
 
 func prepare(v dispatcher.JobVersion) *preparedJob {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,23 +14,44 @@ import (
 // fleet is what a node knows of itself and of the other nodes.
 type fleet struct {
 	deadAfter, drain time.Duration
+	keepShares       time.Duration // for which a node keeps its old share beside the new one
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID
 	state         dispatcher.NodeState
 	rolledBack    bool                 // the database lost commits, and no operator has resolved it
 	operatorState dispatcher.NodeState // the state that an operator set, apart from that
-	live          []dispatcher.Node
-	yielding      map[dispatcher.NodeID]bool // those of live that leave long attempts to newer nodes
-	leaseUntil    time.Time                  // local, monotonic
-	onTime        int                        // heartbeats in a row
-	lastHeartbeat time.Time                  // local
-	failing       bool                       // the latest heartbeat did not reach the database
-	heartbeatAt   time.Time                  // the same by the database's clock
+	roster        *roster
+	former        []formerRoster // those that were current a moment ago
+	shared        int            // counts the changes of what follows from roster and former
+	leaseFrom     reading        // when the heartbeat was sent by which the node has its lease
+	onTime        int            // heartbeats in a row
+	lastHeartbeat reading
+	failing       bool      // the latest heartbeat did not reach the database
+	heartbeatAt   time.Time // the same by the database's clock
 }
 
-func newFleet(deadAfter, drain time.Duration) *fleet {
-	return &fleet{deadAfter: deadAfter, drain: drain}
+// formerRoster is one by which the node still fires what others may not know yet to be theirs.
+type formerRoster struct {
+	*roster
+	until time.Time // local
+}
+
+func newFleet(deadAfter, drain, heartbeat time.Duration) *fleet {
+	return &fleet{deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, roster: newRoster(nil, drain)}
+}
+
+// reading is what the two clocks of a machine say at one moment. The monotonic clock stands still while the
+// machine is suspended, and the wall clock may be set; so the time that has passed is what the one says that
+// says more.
+type reading struct{ monotonic, wall time.Time }
+
+// clocksAt returns what the clocks say at a local time.
+func clocksAt(now time.Time) reading { return reading{now, now.Round(0)} }
+
+// since returns how much time has passed since an earlier reading.
+func (r reading) since(earlier reading) time.Duration {
+	return max(r.monotonic.Sub(earlier.monotonic), r.wall.Sub(earlier.wall))
 }
 
 func (f *fleet) id() dispatcher.NodeID {
@@ -42,40 +64,59 @@ func (f *fleet) id() dispatcher.NodeID {
 func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.node, f.state, f.operatorState, f.rolledBack, f.live = id, state, state, false, nil
-	f.yielding = nil
-	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, sent, time.Time{}, false
-	f.leaseUntil = f.leaseFrom(sent)
+	f.node, f.state, f.operatorState, f.rolledBack = id, state, state, false
+	f.roster, f.former = newRoster(nil, f.drain), nil
+	f.shared++
+	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, clocksAt(sent), time.Time{}, false
+	f.leaseFrom = f.lastHeartbeat
 }
 
-// leaseFrom returns when a lease ends that was won by a request sent at sent: a second, or for short
-// leases a quarter, before other nodes may consider it ended.
-func (f *fleet) leaseFrom(sent time.Time) time.Time {
-	return sent.Add(f.deadAfter - min(time.Second, f.deadAfter/4))
-}
+// lease is how long a request gives a lease, from when it was sent: a second, or for short leases a quarter,
+// less than after which other nodes may consider it ended.
+func (f *fleet) lease() time.Duration { return f.deadAfter - min(time.Second, f.deadAfter/4) }
 
-// heartbeat notes a heartbeat that was sent at the local instant sent and succeeded, and reports
-// whether it made the node active. The lease counts from before the request, because the response
-// may have been slow.
-func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activated bool) {
+// heartbeat notes a heartbeat that was sent at the local instant sent and succeeded. It reports whether the
+// heartbeat made the node active, and whether the shares of the nodes moved. The lease counts from before the
+// request, because the response may have been slow.
+func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activated, moved bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	activated = b.State == dispatcher.NodeActive && (f.state != b.State || !sent.Before(f.leaseUntil))
-	f.state, f.rolledBack, f.live = b.State, b.RolledBack, b.Live
-	f.operatorState, f.yielding = b.OperatorState, yielding(b.Live)
-	f.leaseUntil = f.leaseFrom(sent)
+	at := clocksAt(sent)
+	activated = b.State == dispatcher.NodeActive && (f.state != b.State || at.since(f.leaseFrom) >= f.lease())
+	moved = f.found(newRoster(b.Live, f.drain), sent)
+	f.state, f.rolledBack, f.operatorState = b.State, b.RolledBack, b.OperatorState
+	f.leaseFrom = at
 	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
 	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
-	// same effect.
-	passed := sent.Sub(f.lastHeartbeat)
+	// same effect. One that a notification caused, soon after the one before, says nothing new.
+	passed := at.since(f.lastHeartbeat)
 	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4
-	if passed < f.deadAfter/2 && !leapt {
-		f.onTime++
-	} else {
+	switch {
+	case passed >= f.deadAfter/2 || leapt:
 		f.onTime = 0
+	case passed >= f.deadAfter/24:
+		f.onTime++
 	}
-	f.lastHeartbeat, f.heartbeatAt, f.failing = sent, b.At, false
-	return activated
+	f.lastHeartbeat, f.heartbeatAt, f.failing = at, b.At, false
+	return activated, moved
+}
+
+// found notes the live nodes, and reports whether the shares moved. The nodes do not learn of a change at once,
+// so for two heartbeats each keeps the share that it had: a trigger may be two nodes' meanwhile, but never
+// nobody's. f.mu is held.
+func (f *fleet) found(next *roster, now time.Time) (moved bool) {
+	kept := len(f.former)
+	f.former = slices.DeleteFunc(f.former, func(old formerRoster) bool { return !now.Before(old.until) })
+	if moved = !next.same(f.roster); moved {
+		if len(f.roster.live) > 0 {
+			f.former = append(f.former, formerRoster{f.roster, now.Add(f.keepShares)})
+		}
+		f.roster = next
+	}
+	if moved || len(f.former) != kept {
+		f.shared++
+	}
+	return moved
 }
 
 // mayMarkDead reports whether this node has sent enough heartbeats on time, the latest of them just
@@ -83,14 +124,54 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 func (f *fleet) mayMarkDead() (heartbeat time.Time, may bool) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.heartbeatAt, f.onTime >= 2 && time.Since(f.lastHeartbeat) < f.deadAfter/2
+	return f.heartbeatAt, f.onTime >= 2 && clocksAt(time.Now()).since(f.lastHeartbeat) < f.deadAfter/2
 }
 
 // leased reports whether the node may act on its runs.
 func (f *fleet) leased() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return time.Now().Before(f.leaseUntil)
+	return f.holdsLease(time.Now())
+}
+
+// holdsLease reports whether the lease has not run out by either of the machine's clocks. f.mu is held.
+func (f *fleet) holdsLease(now time.Time) bool { return clocksAt(now).since(f.leaseFrom) < f.lease() }
+
+// clockInterval is how often a wait looks at the wall clock, too: after a suspension the monotonic clock, by
+// which timers run, is behind.
+const clockInterval = time.Second
+
+// whenLeaseEnds calls end when a lease ends, by either of the machine's clocks, that was won by a request sent
+// at the local instant sent. stop prevents that.
+func (f *fleet) whenLeaseEnds(sent time.Time, end func()) (stop func()) {
+	return whenPassed(clocksAt(sent), f.lease(), func() reading { return clocksAt(time.Now()) }, end)
+}
+
+// whenPassed calls end when d has passed since a reading, as now says. stop prevents that.
+func whenPassed(since reading, d time.Duration, now func() reading, end func()) (stop func()) {
+	var mu sync.Mutex
+	var timer *time.Timer
+	stopped := false
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch left := d - now().since(since); {
+		case stopped:
+		case left <= 0:
+			end()
+		default:
+			timer.Reset(min(left, clockInterval))
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(0, look)
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+		timer.Stop()
+	}
 }
 
 // heartbeatFailed notes that a heartbeat did not reach the database.
@@ -108,7 +189,7 @@ const heartbeatPatience = 10 * time.Second
 func (f *fleet) reachable(interval time.Duration) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return !f.failing && time.Since(f.lastHeartbeat) < interval+heartbeatPatience
+	return !f.failing && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
 }
 
 // claims reports whether the node claims fires, or would if its lease had not run out because the
@@ -123,7 +204,7 @@ func (f *fleet) claims() bool {
 func (f *fleet) active() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.state == dispatcher.NodeActive && time.Now().Before(f.leaseUntil)
+	return f.state == dispatcher.NodeActive && f.holdsLease(time.Now())
 }
 
 // awaitsRollbackChoice reports whether all nodes wait for an operator to resolve a rollback.
@@ -143,47 +224,77 @@ func (f *fleet) wanted() dispatcher.NodeState {
 	return dispatcher.NodeActive
 }
 
-// prefers reports whether this node is the preferred one to fire a trigger.
+// prefers reports whether this node is the first to fire a trigger.
 func (f *fleet) prefers(trigger dispatcher.DueTrigger) bool { return f.rank(trigger) == 0 }
 
-// rank returns how many live nodes are preferred over this one to fire a trigger: those that may and
-// have a higher hash of node and trigger. When nodes come or go, only their share moves. For long
-// attempts, nodes that yield come after those that don't; see yielding.
+// rank returns how many live nodes come before this one to fire a trigger. A node that does not know the
+// others yet takes itself for the only one.
 func (f *fleet) rank(trigger dispatcher.DueTrigger) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	long, rank := trigger.Timeout > f.drain, 0
-	place := func(node dispatcher.NodeID) (yields bool, hash uint64) {
-		return long && f.yielding[node], mix(uint64(trigger.ID), uint64(node))
+	return f.rankIn(f.roster, trigger)
+}
+
+func (f *fleet) rankIn(r *roster, trigger dispatcher.DueTrigger) int {
+	if len(r.live) == 0 {
+		return 0
 	}
-	yields, own := place(f.node)
-	for i := range f.live {
-		other := &f.live[i]
-		otherYields, hash := place(other.ID)
-		before := hash > own
-		if otherYields != yields {
-			before = yields
-		}
-		if other.ID != f.node && before && other.Serves(trigger.AppID, trigger.NodeLabels) {
-			rank++
+	return r.rank(f.node, trigger)
+}
+
+// fires reports whether a trigger is in the share of this node, or was a moment ago.
+func (f *fleet) fires(trigger dispatcher.DueTrigger) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.rankIn(f.roster, trigger) == 0 || slices.ContainsFunc(f.former, func(old formerRoster) bool {
+		return f.rankIn(old.roster, trigger) == 0
+	})
+}
+
+// shares returns what fires selects of the triggers of apps, and perhaps some more, and a number that changes
+// with it.
+func (f *fleet) shares(apps []string, required []dispatcher.Labels) (all []share, version int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	all = f.sharesIn(f.roster, apps, required, 0, 0)
+	for _, old := range f.former {
+		for _, one := range f.sharesIn(old.roster, apps, required, 0, 0) {
+			all = withShare(all, one)
 		}
 	}
-	return rank
+	return all, f.shared
+}
+
+// neighbours returns the triggers for which at most most nodes come before this one, apart from its own.
+func (f *fleet) neighbours(apps []string, required []dispatcher.Labels, most int) (all []share, version int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.sharesIn(f.roster, apps, required, 1, most), f.shared
+}
+
+func (f *fleet) sharesIn(r *roster, apps []string, required []dispatcher.Labels, least, most int) []share {
+	i, ok := r.find(f.node)
+	switch {
+	case ok:
+		return r.shares(&r.live[i], required, least, most)
+	case len(r.live) == 0:
+		return everything(apps)
+	}
+	return nil // the node is paused
 }
 
 // alone reports whether no other node is live.
 func (f *fleet) alone() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return len(f.live) <= 1
+	return len(f.roster.live) <= 1
 }
 
-// mix is the finaliser of SplitMix64 over both numbers.
-func mix(a, b uint64) uint64 {
-	z := a ^ (b * 0x9e3779b97f4a7c15)
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
-	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
-	return z ^ (z >> 31)
+// differInLabels reports whether not all live nodes have the same labels.
+func (f *fleet) differInLabels() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.roster.differInLabels()
 }
 
 // register joins the fleet under a new id, in the state that the operator wants.
@@ -194,12 +305,13 @@ func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error
 		return err
 	}
 	e.fleet.joined(id, state, sent)
+	wake(e.wakeHeartbeat) // to know the other nodes
 	e.log.InfoContext(ctx, "node registered", "node", id.String(), "name", e.opts.Name)
 	return nil
 }
 
 func (e *Engine) heartbeatLoop(ctx context.Context) {
-	e.every(ctx, "heartbeat", e.opts.Heartbeat, nil, func(ctx context.Context, _ time.Time) error {
+	e.every(ctx, "heartbeat", e.opts.Heartbeat, e.wakeHeartbeat, func(ctx context.Context, _ time.Time) error {
 		err := e.heartbeatOnce(ctx)
 		if err != nil {
 			e.fleet.heartbeatFailed()
@@ -228,11 +340,27 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.fleet.heartbeat(heartbeat, sent) {
+	rolledBack := e.fleet.awaitsRollbackChoice()
+	activated, moved := e.fleet.heartbeat(heartbeat, sent)
+	if rolledBack != heartbeat.RolledBack {
+		e.forget()
+	}
+	if activated || moved {
 		wake(e.wakePoll)
+	}
+	if activated {
 		wake(e.wakeAdopt)
 	}
 	return nil
+}
+
+// forget forgets what the node knows of a database that lost commits, or had them back: a revision may mean
+// something else by now.
+func (e *Engine) forget() {
+	e.jobs.clear()
+	e.triggers.clear()
+	e.calendars.clear()
+	e.floors.reset()
 }
 
 // report is what the node says of itself in a heartbeat.

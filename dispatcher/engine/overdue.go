@@ -7,11 +7,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// overdue is the oldest fire that was due when the node last read the database: in the window, and among
-// the fires that the handler settles. Together with the timeline it says how long a fire waits at most.
+// overdue is the oldest fire that was due when the node last read the database: in its window, among the fires
+// of other nodes, and among those that the handler settles. Together with the timeline it says how long a fire waits at most.
 type overdue struct {
-	mu             sync.Mutex
-	window, misses sighting
+	mu                     sync.Mutex
+	window, others, misses sighting
 }
 
 // sighting is the oldest due fire that a read of the database found.
@@ -25,6 +25,13 @@ func (o *overdue) polled(due, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.window = sighting{due, now}
+}
+
+// swept notes the oldest fire that a sweep of all nodes found; zero: none, or none was made.
+func (o *overdue) swept(due, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.others = sighting{due, now}
 }
 
 // settling notes the oldest fire that is still to be settled by this node; zero: none.
@@ -49,7 +56,7 @@ func (s sighting) wait(now time.Time, fresh, grace time.Duration) time.Duration 
 // oldestOverdue returns how long the oldest due fire that nobody has claimed waits, as far as this node
 // knows; 0 if there is none that is due for longer than the grace, or while the node is paused. It counts
 //   - the fires that this node has planned, whether the node is saturated or the database unreachable;
-//   - those that the latest poll found, of other nodes too;
+//   - those that the latest poll found, and those of other nodes that the latest sweep found;
 //   - those that are too late, while this node settles them.
 //
 // Fires of jobs that require labels which this node lacks do not count: more nodes like this one would
@@ -59,7 +66,10 @@ func (e *Engine) oldestOverdue(now time.Time) time.Duration {
 		return 0
 	}
 	e.overdue.mu.Lock()
-	wait := max(e.overdue.window.wait(now, 3*e.opts.Window, e.opts.Grace), e.overdue.misses.wait(now, 3*e.opts.Handler, e.opts.Grace))
+	wait := max(
+		e.overdue.window.wait(now, 3*e.opts.Window, e.opts.Grace),
+		e.overdue.others.wait(now, 3*farSweep*e.opts.Grace, e.opts.Grace),
+		e.overdue.misses.wait(now, 3*e.opts.Handler, e.opts.Grace))
 	e.overdue.mu.Unlock()
 	if planned, ok := e.timeline.oldest(); ok && now.Sub(planned) >= e.opts.Grace {
 		wait = max(wait, now.Sub(planned))

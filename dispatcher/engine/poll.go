@@ -19,9 +19,8 @@ func (e *Engine) pollLoop(ctx context.Context) {
 	e.every(ctx, "poll", e.opts.Window, e.wakePoll, func(ctx context.Context, now time.Time) error {
 		begun := time.Now()
 		late := max(0, begun.Sub(next))
-		e.jobs.dropUnused()
 		// A fifth of slack covers a poll that begins late.
-		n, err := e.pollOnce(ctx, now, now.Add(e.opts.Window+e.opts.Window/5), e.fleet.prefers)
+		n, err := e.pollOnce(ctx, now, now.Add(e.opts.Window+e.opts.Window/5))
 		took := time.Since(begun)
 		e.metrics.polled(took, late)
 		e.log.DebugContext(ctx, "window polled", "fires", n, "took", took)
@@ -34,82 +33,150 @@ func (e *Engine) pollLoop(ctx context.Context) {
 	})
 }
 
-// sweepLoop plans, after the grace, the fires that their preferred node left alone. The next in rank
-// goes first, and so on, because nodes that contend lose most of what they try. A node that is late
-// with its own fires takes none: if the whole fleet is late, helping would make it later. The loop
-// also wakes the poll when own fires were lost.
+// pollOnce plans the fires of the node's share that are due by until. It returns how many.
+func (e *Engine) pollOnce(ctx context.Context, now, until time.Time) (int, error) {
+	failpoint.Hit(failpoint.BeforePoll)
+	if err := e.readLabelSets(ctx, now); err != nil {
+		return 0, err
+	}
+	shares, version := e.fleet.shares(e.opts.Apps, e.labelSets.get())
+	look := e.floors.window.begin(now, version)
+	query := dispatcher.DueQuery{From: look.from, Until: until, Now: now}
+	seen, err := e.plan(ctx, query, shares, e.fleet.fires)
+	if err != nil {
+		return seen.planned, err
+	}
+	e.overdue.polled(seen.oldest, now)
+	if seen.complete {
+		e.floors.window.end(look, seen.least, now.Add(-e.opts.Window))
+	}
+	return seen.planned, nil
+}
+
+const (
+	// nearSweep is how many nodes before this one a sweep covers.
+	nearSweep = 3
+	// farSweep is after how many sweeps one covers all nodes.
+	farSweep = 10
+)
+
+// sweepLoop plans, after the grace, the fires that the nodes before this one left alone. The next in rank goes
+// first, and so on, because nodes that contend lose most of what they try. A node that is late with its own
+// fires takes none: if the whole fleet is late, helping would make it later. The loop also wakes the poll when
+// own fires were lost.
 func (e *Engine) sweepLoop(ctx context.Context) {
+	round := 0
 	e.every(ctx, "sweep", e.opts.Grace, nil, func(ctx context.Context, now time.Time) error {
 		// Not at each loss: where nodes contend, that would be one poll after the other.
-		lost := e.lostFires.Swap(false)
-		if lost {
+		if e.lostFires.Swap(false) {
 			wake(e.wakePoll)
 		}
 		if e.fleet.alone() || e.timeline.overdue(now.Add(-e.opts.Lead)) {
+			e.overdue.swept(time.Time{}, now)
 			return nil
 		}
-		_, err := e.pollOnce(ctx, now, now.Add(-e.opts.Grace), func(d dispatcher.DueTrigger) bool {
-			return now.Sub(d.DueAt) >= time.Duration(e.fleet.rank(d))*e.opts.Grace
-		})
-		return err
+		round++
+		return e.sweepOnce(ctx, now, round%farSweep == 0)
 	})
 }
 
-// pollOnce plans the fires due by until, of triggers that are wanted and jobs that require no label
-// that the node lacks. It returns how many.
-func (e *Engine) pollOnce(ctx context.Context, now, until time.Time, wanted func(dispatcher.DueTrigger) bool) (int, error) {
-	failpoint.Hit(failpoint.BeforePoll)
+// sweepOnce plans fires that other nodes left alone: those of the nodes shortly before this one or, far, of all.
+// A fire whose job requires a set of labels that the nodes did not know yet is found by a far sweep, too.
+func (e *Engine) sweepOnce(ctx context.Context, now time.Time, far bool) error {
+	shares, version := e.fleet.neighbours(e.opts.Apps, e.labelSets.get(), nearSweep)
+	floor := &e.floors.near
+	if far {
+		shares, version, floor = everything(e.opts.Apps), 0, &e.floors.far
+	}
+	look := floor.begin(now, version)
+	query := dispatcher.DueQuery{From: look.from, Until: now.Add(-e.opts.Grace), Now: now}
+	seen, err := e.plan(ctx, query, shares, func(d dispatcher.DueTrigger) bool {
+		return now.Sub(d.DueAt) >= time.Duration(e.fleet.rank(d))*e.opts.Grace
+	})
+	if err != nil {
+		return err
+	}
+	if far {
+		e.overdue.swept(seen.oldest, now)
+	}
+	if seen.complete {
+		floor.end(look, seen.least, query.Until.Add(-e.opts.Grace))
+	}
+	return nil
+}
+
+// seen is what a reading of due triggers found.
+type seen struct {
+	planned  int
+	least    time.Time // the earliest time at which one of them was due, whoever fires it; zero: there is none
+	oldest   time.Time // the same of those whose labels this node has
+	complete bool      // nothing was left out
+}
+
+func (s *seen) page(page []dispatcher.DueTrigger, labels dispatcher.Labels) {
+	for i := range page {
+		due := page[i].DueAt
+		if s.least.IsZero() || due.Before(s.least) {
+			s.least = due
+		}
+		if labels.Have(page[i].NodeLabels) {
+			if s.oldest.IsZero() || due.Before(s.oldest) {
+				s.oldest = due
+			}
+			return // the page is in order
+		}
+	}
+}
+
+// plan plans the fires that query selects in shares, of triggers that are wanted and jobs that require no label
+// which the node lacks.
+func (e *Engine) plan(
+	ctx context.Context, query dispatcher.DueQuery, shares []share, wanted func(dispatcher.DueTrigger) bool,
+) (found seen, err error) {
 	defer e.timeline.reading()()
-	planned, oldest := 0, time.Time{}
-	query := dispatcher.DueQuery{Apps: e.opts.Apps, Until: until, Now: now, Limit: pageSize}
+	for _, one := range shares {
+		query.Apps, query.LabelSets, query.IDFrom, query.IDTo = one.apps, one.labels, one.from, one.to
+		if more, err := e.planShare(ctx, query, wanted, &found); err != nil || !more {
+			return found, err
+		}
+	}
+	found.complete = true
+	return found, nil
+}
+
+// planShare plans one share. It returns false if the node may not fire, or its timeline is full.
+func (e *Engine) planShare(
+	ctx context.Context, query dispatcher.DueQuery, wanted func(dispatcher.DueTrigger) bool, found *seen,
+) (bool, error) {
+	query.Limit = pageSize
 	for e.fleet.active() {
 		turned(ctx)
 		page, err := e.store.Due(ctx, query)
 		if err != nil {
-			return planned, err
-		}
-		if oldest.IsZero() {
-			oldest = e.oldestServed(page)
-			e.overdue.polled(oldest, now)
+			return false, err
 		}
 		if len(page) == 0 {
-			return planned, nil
+			return true, nil
 		}
+		found.page(page, e.opts.Labels)
 		last, more := page[len(page)-1], len(page) == query.Limit
 		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool {
-			return !e.opts.Labels.Have(d.NodeLabels) || !wanted(d)
+			return !e.opts.Labels.Have(d.NodeLabels) || !wanted(d) || e.timeline.has(d)
 		})
 		due, err := e.evaluate(ctx, page)
 		if err != nil {
-			return planned, err
+			return false, err
 		}
 		for _, d := range due {
 			if !e.timeline.add(d) {
-				return planned, nil
+				return false, nil
 			}
-			planned++
+			found.planned++
 		}
 		if !more {
-			return planned, nil
+			return true, nil
 		}
 		query.AfterTime, query.AfterID = last.DueAt, last.ID
 	}
-	return planned, nil
-}
-
-// listenLoop turns notifications into wake-ups. If they fail, the poll still finds everything, later.
-func (e *Engine) listenLoop(ctx context.Context) {
-	e.every(ctx, "listen", time.Second, nil, func(ctx context.Context, _ time.Time) error {
-		rests(ctx)
-		return e.store.Listen(ctx, func(notification dispatcher.Notification) {
-			if run, err := dispatcher.ParseRunKey(notification.Run); err == nil {
-				e.pool.Cancel(run)
-				return
-			}
-			if !notification.Adopt {
-				wake(e.wakePoll)
-			}
-			wake(e.wakeAdopt)
-		})
-	})
+	return false, nil
 }

@@ -109,7 +109,7 @@ func yielding(live []dispatcher.Node) map[dispatcher.NodeID]bool {
 func (f *fleet) yields() bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.yielding[f.node]
+	return f.roster.yielding[f.node]
 }
 
 // letNewerAdopt gives newer nodes a head start with runs that nobody works on and retries, if this node

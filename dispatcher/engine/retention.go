@@ -35,8 +35,8 @@ func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, err error)
 			"runs", removed.Runs, "misfires", removed.Misfires, "jobs", removed.Jobs, "audit_entries", removed.AuditEntries)
 	}
 	switch {
-	case err == nil && removed.More:
-		return purgePause, nil
+	case removed.More: // of one step perhaps, while another failed
+		return purgePause, err
 	case err == nil && removed.Busy:
 		return min(spread(busyPause), spread(e.opts.PurgeInterval)), nil
 	}

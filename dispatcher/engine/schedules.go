@@ -7,63 +7,88 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// evaluate parses the schedules of triggers and reads their jobs. A trigger that cannot be evaluated
-// is quarantined and does not stop the rest. One that was deleted meanwhile is left out.
+// evaluate returns triggers as the timeline plans them. One that cannot be evaluated is quarantined and
+// does not stop the rest. One that was deleted meanwhile is left out.
 func (e *Engine) evaluate(ctx context.Context, triggers []dispatcher.DueTrigger) ([]entry, error) {
-	needed := make(map[int64]int64, len(triggers))
-	for _, trigger := range triggers {
-		needed[trigger.JobID] = trigger.Revision
-	}
-	if err := e.jobs.load(ctx, needed); err != nil {
+	all, err := e.recognize(ctx, triggers)
+	if err != nil {
 		return nil, err
 	}
-	due := make([]entry, 0, len(triggers))
-	for _, trigger := range triggers {
-		job, ok := e.jobs.get(trigger.JobID, trigger.Revision)
+	return e.prepare(ctx, all, true)
+}
+
+// prepare reads the jobs of triggers, and parses the schedules of those that are not known; remember keeps
+// these.
+func (e *Engine) prepare(ctx context.Context, all []candidate, remember bool) ([]entry, error) {
+	needed := make(map[int64]int64, len(all))
+	for i := range all {
+		needed[all[i].jobID()] = max(needed[all[i].jobID()], all[i].Revision)
+	}
+	jobs, err := e.jobs.load(ctx, needed)
+	if err != nil {
+		return nil, err
+	}
+	due := make([]entry, 0, len(all))
+	for i := range all {
+		one := &all[i]
+		job, ok := jobs[one.jobID()]
 		if !ok {
 			continue
 		}
+		known, err := one.known, error(nil)
+		if known == nil {
+			known, err = e.parse(ctx, one, job)
+		}
 		var unread *unreadError
-		switch s, err := e.parse(ctx, trigger, job); {
+		switch {
 		case err == nil:
-			next := entry{DueTrigger: trigger, schedule: s, queue: job.queue(), weight: job.AppWeight}
-			if job.Revision == trigger.Revision {
+			next := entry{DueTrigger: one.DueTrigger, knownTrigger: known, queue: job.queue(), weight: job.AppWeight}
+			if job.Revision == one.Revision {
 				next.job = job
 			}
 			due = append(due, next)
+			if one.known == nil && remember {
+				e.triggers.put(one.ID, known)
+			}
 		case errors.As(err, &unread):
 			return nil, err
 		case !errors.Is(err, errGone):
-			e.quarantine(ctx, trigger, err)
+			e.quarantine(ctx, one.DueTrigger, err)
 		}
 	}
 	return due, nil
 }
 
-// parse returns the schedule of a trigger of job.
-func (e *Engine) parse(ctx context.Context, trigger dispatcher.DueTrigger, job *preparedJob) (*schedule.Schedule, error) {
-	name, ok := job.triggers[trigger.ID]
-	switch {
-	case job.Err != nil:
+// parse returns what a trigger of job is, by its definition as it was read.
+func (e *Engine) parse(ctx context.Context, trigger *candidate, job *preparedJob) (*knownTrigger, error) {
+	version := &trigger.version
+	if job.Err != nil {
 		return nil, job.Err
-	case !ok:
+	}
+	if _, ok := job.triggers[trigger.ID]; !ok {
 		return nil, errGone
 	}
-	spec := trigger.Spec
-	spec.Identity = dispatcher.Identity(job.App, job.Name, name)
-	if trigger.Calendar != "" {
-		all, err := e.calendars.of(ctx, job.App, trigger.CalendarRevision)
+	known := &knownTrigger{
+		JobID: version.JobID, revision: version.Revision, jitter: version.Spec.Jitter,
+		misfirePolicy: version.MisfirePolicy, catchUpWindow: version.CatchUpWindow,
+	}
+	spec := version.Spec
+	spec.Identity = dispatcher.Identity(job.App, job.Name, version.Name)
+	if version.Calendar != "" {
+		revision, all, err := e.calendars.of(ctx, job.App, trigger.CalendarRevision)
 		if err != nil {
 			return nil, &unreadError{fmt.Errorf("read calendars of app %s: %w", job.App, err)}
 		}
-		if spec.Calendar, err = all.Find(trigger.Calendar); err != nil {
+		if spec.Calendar, err = all.Find(version.Calendar); err != nil {
 			return nil, err
 		}
+		known.calendars = revision
 	}
-	return e.schedules.Parse(spec)
+	var err error
+	known.schedule, err = e.schedules.Parse(spec)
+	return known, err
 }
 
 // heldBy returns runs that node holds and that were not claimed here, each due at its scheduled time.
@@ -109,21 +134,28 @@ func newCalendarCache(store Store) *calendarCache {
 	return &calendarCache{store: store, apps: map[string]appCalendars{}}
 }
 
-// of returns the calendars of an app as they were at a revision, or later.
-func (c *calendarCache) of(ctx context.Context, app string, revision int64) (dispatcher.Calendars, error) {
+// of returns the calendars of an app as they were at a revision, or later, and which revision that is.
+func (c *calendarCache) of(ctx context.Context, app string, revision int64) (int64, dispatcher.Calendars, error) {
 	c.mu.Lock()
 	found, ok := c.apps[app]
 	c.mu.Unlock()
 	if ok && found.revision >= revision {
-		return found.all, nil
+		return found.revision, found.all, nil
 	}
 	current, all, err := c.store.AppCalendars(ctx, app)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	found = appCalendars{current, dispatcher.CompileCalendars(all)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.apps[app] = found
-	return found.all, nil
+	return found.revision, found.all, nil
+}
+
+// clear forgets everything, as triggerCache.clear does.
+func (c *calendarCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.apps)
 }

@@ -37,7 +37,8 @@ type upkeep interface {
 	SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.RollbackSkipped, error)
 	ZonesChanged(ctx context.Context) (bool, error)
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.Rescheduled, error)
-	RollUp(ctx context.Context, after int64, limit int) (dispatcher.RolledUp, error)
+	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
+	RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error)
 	Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error)
 	Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error)
 }

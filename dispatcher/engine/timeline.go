@@ -8,7 +8,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // timeline is the fires that are due before the next poll: a heap of those to come, and a fair queue
@@ -23,6 +22,8 @@ type timeline struct {
 	onTime  int // of due, those that do not catch up
 	byID    map[int64]*entry
 	changed chan struct{} // the head may be earlier than before
+	full    bool          // a poll found no room
+	refill  chan<- struct{}
 
 	// taken are the entries whose claims are under way, or were won during a poll: a trigger that
 	// the poll read meanwhile may be from before the claim.
@@ -36,9 +37,9 @@ type timeline struct {
 // entry is the next fire of one trigger.
 type entry struct {
 	dispatcher.DueTrigger
-	schedule *schedule.Schedule
-	queue    pool.QueueKey
-	weight   int // of its app
+	*knownTrigger
+	queue  pool.QueueKey
+	weight int // of its app
 	// job is the job at the trigger's revision, which is what a claim executes; nil: the job has
 	// changed, and the claim will be lost.
 	job   *preparedJob
@@ -46,8 +47,9 @@ type entry struct {
 	stale bool // planned again since it became due
 }
 
-// mostPlanned bounds the timeline. A later poll finds what exceeds it.
-const mostPlanned = 200_000
+// mostPlanned bounds the timeline, and with it the jobs in memory. A poll that finds it full is woken when
+// half of it has been claimed.
+const mostPlanned = 40_000
 
 func newTimeline(slow func(job int64) bool) *timeline {
 	return &timeline{
@@ -74,6 +76,7 @@ func (t *timeline) add(planned entry) bool {
 			heap.Remove(&t.heap, old.index)
 		}
 	} else if len(t.byID) >= mostPlanned {
+		t.full = true
 		return false
 	}
 	e := &planned
@@ -83,6 +86,16 @@ func (t *timeline) add(planned entry) bool {
 		wake(t.changed)
 	}
 	return true
+}
+
+// has reports whether a fire is planned or being claimed, or a newer one of its trigger is.
+func (t *timeline) has(due dispatcher.DueTrigger) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	read := entry{DueTrigger: due}
+	planned, isPlanned := t.byID[due.ID]
+	taken, isTaken := t.taken[due.ID]
+	return isPlanned && !read.supersedes(planned) || isTaken && !read.supersedes(taken)
 }
 
 // supersedes reports whether e is newer than what was planned for its trigger.
@@ -121,6 +134,10 @@ func (t *timeline) take(until time.Time, limit int, admit func(pool.QueueKey) bo
 		due = append(due, e)
 	}
 	t.claiming = due
+	if t.full && len(t.byID) <= mostPlanned/2 {
+		t.full = false
+		wake(t.refill)
+	}
 	return due
 }
 

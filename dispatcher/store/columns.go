@@ -61,14 +61,10 @@ var (
 		{"from_at", bigint}, {"to_at", bigint}, {"trigger_id", bigint}, {"job_id", bigint}, {"missed", bigint},
 		{"decision", text}, {"reason", text}, {"decided_at", bigint},
 	}
-	endColumns        = append(keyColumns[:5:5], column{"error", text})
-	slotColumns       = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
-	idColumns         = []column{{"id", bigint}}
-	nameColumns       = []column{{"name", text}}
-	rescheduleColumns = []column{
-		{"of_trigger", bigint}, {"revision", bigint}, {"calendars", bigint}, {"from_at", bigint}, {"next", bigint},
-		{"due", bigint}, {"state", text}, {"error", text},
-	}
+	endColumns  = append(keyColumns[:5:5], column{"error", text})
+	slotColumns = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
+	idColumns   = []column{{"id", bigint}}
+	nameColumns = []column{{"name", text}}
 	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
 	// Two lists side by side, the shorter filled up with empty texts.
 	adoptColumns = []column{{"name", text}, {"labels", text}}

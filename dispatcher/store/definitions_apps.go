@@ -67,7 +67,8 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 				history_from = CASE WHEN excluded.retention > apps.retention AND $5 - apps.retention > apps.history_from
 					THEN $5 - apps.retention ELSE apps.history_from END,
 				retention = excluded.retention, revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
-				created_at = CASE WHEN apps.deleted_at IS NULL THEN apps.created_at ELSE excluded.created_at END
+				created_at = CASE WHEN apps.deleted_at IS NULL THEN apps.created_at ELSE excluded.created_at END,
+				switched_to = CASE WHEN apps.enabled <> excluded.enabled THEN 0 ELSE apps.switched_to END
 			WHERE CASE WHEN apps.deleted_at IS NULL THEN apps.revision ELSE 0 END = $6 OR $6 = -1
 			RETURNING ` + appColumns
 		var found bool
@@ -79,6 +80,11 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		}
 		if !found {
 			return dispatcher.ErrPrecondition
+		}
+		t.notify(dispatcher.Notification{App: app.Name})
+		// Claims follow at once: they look at the app. The handler goes on with the clocks that remain.
+		if _, err := t.followApp(ctx, dispatcher.AppID(app.Name), followAtOnce); err != nil {
+			return err
 		}
 		if before.enabled != app.Enabled {
 			action := map[bool]string{true: "enable", false: "disable"}[app.Enabled]

@@ -181,6 +181,7 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 				return fmt.Errorf("put calendar %s/%s: move triggers: %w", calendar.App, calendar.Name, err)
 			}
 		}
+		t.notify(dispatcher.Notification{App: calendar.App})
 		return t.audit(ctx, "put", calendar.App, "calendar "+calendar.Name, stored.Revision)
 	})
 	return stored, created, err

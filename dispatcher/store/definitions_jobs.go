@@ -215,8 +215,10 @@ func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 // it was created.
 func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		// Writers of one app's jobs queue at its row; two that make the same job do, too.
-		if _, err := findApp(ctx, t, job.App, t.lock()); err != nil {
+		// Writers of one app's jobs queue at its row; two that make the same job do, too. So does what lets
+		// clocks follow the app's switch.
+		shared, err := t.lockShared(ctx, job)
+		if err != nil {
 			return err
 		}
 		old, prior, err := s.replacedJob(ctx, t, job.App, job.Name)
@@ -224,13 +226,14 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 			return err
 		}
 		created = old == nil
-		applied, err := s.applyJob(ctx, t, old, job, prior)
+		applied, err := s.applyJob(ctx, t, old, job, prior, shared)
 		if err != nil {
 			return err
 		}
 		if stored, err = asStored(applied); err != nil {
 			return err
 		}
+		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(job.App, job.Name)})
 		return t.audit(ctx, "put", job.App, "job "+job.Name, applied.Revision)
 	})
 	return stored, created, err
@@ -256,7 +259,8 @@ func (s *store) replacedJob(ctx context.Context, t *tx, app, name string) (old *
 }
 
 // applyJob puts job in place of old, which is nil for a new one, and returns what it wrote.
-func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior int64) (dispatcher.Job, error) {
+func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior int64,
+	shared sharedOff) (dispatcher.Job, error) {
 	users := []dispatcher.Job{job}
 	if old != nil {
 		users = append(users, *old)
@@ -265,7 +269,11 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err != nil {
 		return job, err
 	}
-	applied, missed, err := dispatcher.Apply(old, job, prior, calendars, t.now)
+	fired, err := t.firedAhead(ctx, old, job)
+	if err != nil {
+		return job, err
+	}
+	applied, missed, err := dispatcher.Apply(old, job, dispatcher.Prior{Revision: prior, Fired: fired}, calendars, t.now)
 	if err != nil {
 		return job, err
 	}
@@ -273,7 +281,7 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err != nil {
 		return job, err
 	}
-	err = t.writeJob(ctx, old, applied, revision)
+	err = t.writeJob(ctx, old, applied, revision, shared)
 	if err == nil {
 		err = t.writeSecrets(ctx, old, applied, secrets)
 	}
@@ -309,7 +317,7 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 
 // writeJob writes a job and its triggers, and retires those that old had besides. calendars is
 // the revision of the app's calendars.
-func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, calendars int64) error {
+func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, calendars int64, shared sharedOff) error {
 	row, err := rowOf(job)
 	if err != nil {
 		return err
@@ -323,7 +331,7 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 		return err
 	}
 	failpoint.Hit(failpoint.InDefinition)
-	if err := t.writeTriggers(ctx, job, calendars); err != nil || old == nil {
+	if err := t.writeTriggers(ctx, job, calendars, shared); err != nil || old == nil {
 		return err
 	}
 	removed := maps.Clone(old.Triggers)
@@ -370,5 +378,6 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 	if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
 		return err
 	}
+	t.notify(dispatcher.Notification{JobID: id})
 	return t.audit(ctx, action, job.App, "job "+job.Name, job.Revision)
 }

@@ -49,6 +49,7 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
 			return err
 		}
+		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(app, name)})
 		return t.audit(ctx, string(cause), app, subject, job.Revision)
 	})
 	return stored, err
@@ -66,13 +67,21 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	if err := t.writeState(ctx, job); err != nil {
 		return err
 	}
+	// $1 revision, from $2 on: id, off
+	ofClocks := t.rows(0, 2, "", column{"id", bigint}, column{"off", integer}) + ` UPDATE trigger_clock AS c
+		SET off = (c.off & ~6) | b.off, revision = $1 FROM b WHERE c.id = b.id`
 	// $1 job paused, $2 revision, from $3 on: id, paused
 	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}) + ` UPDATE triggers AS t
 		SET paused = b.paused, job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
 	var ids []int64
 	var paused []bool
+	var off []int32
 	for name, trigger := range job.Triggers {
 		ids, paused = append(ids, dispatcher.TriggerID(job.App, job.Name, name)), append(paused, trigger.Paused)
+		off = append(off, int32(ownOff("", trigger.Paused, job.Paused)))
+	}
+	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.batch(ids, off)...)...); err != nil {
+		return err
 	}
 	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused)...)...)
 	return err
@@ -95,11 +104,11 @@ func (s *store) restartTriggers(ctx context.Context, t *tx, job *dispatcher.Job)
 	if err != nil {
 		return err
 	}
-	revised, missed, err := dispatcher.Apply(job, *job, 0, calendars, t.now)
+	revised, missed, err := dispatcher.Apply(job, *job, dispatcher.Prior{}, calendars, t.now)
 	if err != nil {
 		return err
 	}
-	if err := t.writeJob(ctx, job, revised, revision); err != nil {
+	if err := t.writeJob(ctx, job, revised, revision, keepShared); err != nil {
 		return err
 	}
 	*job = revised

@@ -2,15 +2,19 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// triggerFields are the columns of triggers AS t.
+// triggerFields are the columns of triggers AS t: what was declared of a trigger.
 var triggerFields = fields[triggerRow]{
 	{"id", bigint, func(t *triggerRow) any { return &t.id }, neverSet, ""},
 	{"job_id", bigint, func(t *triggerRow) any { return &t.jobID }, neverSet, ""},
+	{"app_id", bigint, func(t *triggerRow) any { return &t.appID }, neverSet, ""},
 	{"revision", bigint, func(t *triggerRow) any { return &t.revision }, always, ""},
 	{"name", text, func(t *triggerRow) any { return &t.name }, neverSet, ""},
 	{"expression", text, func(t *triggerRow) any { return &t.Expression }, always, ""},
@@ -25,19 +29,13 @@ var triggerFields = fields[triggerRow]{
 	{"enabled", boolean, func(t *triggerRow) any { return &t.Enabled }, always, ""},
 	{"paused", boolean, func(t *triggerRow) any { return &t.Paused }, always, ""},
 	{"job_paused", boolean, func(t *triggerRow) any { return &t.jobPaused }, always, ""},
-	{"state", text, func(t *triggerRow) any { return &t.State }, always, ""},
 	{"error", text, func(t *triggerRow) any { return &t.Error }, always, ""},
-	{"prev_fire_time", bigint, func(t *triggerRow) any { return optionalColumn(&t.PrevFireTime) }, always, ""},
-	{"next_fire_time", bigint, func(t *triggerRow) any { return optionalColumn(&t.NextFireTime) }, always, ""},
-	{"due_at", bigint, func(t *triggerRow) any { return optionalColumn(&t.DueAt) }, always, ""},
 	{"anchor_at", bigint, func(t *triggerRow) any { return instantColumn(&t.AnchorAt) }, always, ""},
 	{"jitter", bigint, func(t *triggerRow) any { return durationColumn(&t.Jitter) }, always, ""},
 	{"fired", integer, func(t *triggerRow) any { return &t.Fired }, always, ""},
 	{"drift_hour", boolean, func(t *triggerRow) any { return &t.DriftHour }, always, ""},
 	{"calendar", text, func(t *triggerRow) any { return &t.Calendar }, always, ""},
 	{"on_excluded", text, func(t *triggerRow) any { return &t.OnExcluded }, always, ""},
-	{"calendar_revision", bigint, func(t *triggerRow) any { return &t.calendars }, always, ""},
-	{"app_id", bigint, func(t *triggerRow) any { return &t.appID }, neverSet, ""},
 	{"node_labels", text, func(t *triggerRow) any { return &t.nodeLabels }, always, ""},
 	{"misfire_policy", text, func(t *triggerRow) any { return policyColumn(&t.MisfirePolicy) }, always,
 		"coalesce(t.misfire_policy, 'fire_once')"},
@@ -46,11 +44,39 @@ var triggerFields = fields[triggerRow]{
 	{"delayed", boolean, func(t *triggerRow) any { return new(t.IsDelay()) }, onlyWritten, ""},
 }
 
-// triggerRead are those that make a trigger, and triggerColumns selects them.
+// clockFields are the columns of trigger_clock AS c: what each fire rewrites, and copies of what a poll or a
+// claim compares. off is written by writeClocks, which knows what an update of it leaves alone; ended_at is for
+// the end of a run to write.
+var clockFields = fields[triggerRow]{
+	{"id", bigint, func(t *triggerRow) any { return &t.id }, onlyNew, ""},
+	{"app_id", bigint, func(t *triggerRow) any { return &t.appID }, onlyNew, ""},
+	{"revision", bigint, func(t *triggerRow) any { return &t.revision }, onlyWritten, ""},
+	{"calendar_revision", bigint, func(t *triggerRow) any { return &t.calendars }, always, ""},
+	{"next_fire_time", bigint, func(t *triggerRow) any { return optionalColumn(&t.NextFireTime) }, always, ""},
+	{"due_at", bigint, func(t *triggerRow) any { return optionalColumn(&t.DueAt) }, always, ""},
+	{"prev_fire_time", bigint, func(t *triggerRow) any { return optionalColumn(&t.PrevFireTime) }, always, ""},
+	{"misfire_after", bigint, func(t *triggerRow) any { return durationColumn(&t.MisfireAfter) }, onlyWritten, ""},
+	{"attempt_timeout", bigint, func(t *triggerRow) any { return timeoutColumn(&t.timeout) }, onlyWritten, ""},
+	{"off", integer, func(t *triggerRow) any { return &t.off }, onlyNew, ""},
+	// A fixed delay that is disabled waits for no end of a run: it starts again once it is enabled.
+	{"delayed", boolean, func(t *triggerRow) any { return new(t.IsDelay() && t.fires) }, onlyWritten, ""},
+	{"state", text, func(t *triggerRow) any { return &t.State }, always, ""},
+	{"node_labels", text, func(t *triggerRow) any { return &t.nodeLabels }, onlyWritten, ""},
+}
+
+// triggerRead and clockRead are those that make a trigger, and triggerColumns selects them from withClock.
 var (
 	triggerRead    = triggerFields.read()
-	triggerColumns = triggerRead.selected("t.")
+	clockRead      = clockFields.read()
+	triggerColumns = triggerRead.selected("t.") + ", " + clockRead.selected("c.")
 )
+
+// withClock joins to triggers AS t what moves of them.
+const withClock = ` JOIN trigger_clock AS c ON c.id = t.id`
+
+// theseTriggers are those of a batch of ids. The join by the batch's ids, twice, leaves the planner no other
+// way to begin than with the batch.
+const theseTriggers = ` FROM b JOIN triggers AS t ON t.id = b.id JOIN trigger_clock AS c ON c.id = b.id`
 
 // triggerRow is a trigger with its keys.
 type triggerRow struct {
@@ -59,12 +85,14 @@ type triggerRow struct {
 	name, nodeLabels                      string
 	jobPaused                             bool
 	timeout                               dispatcher.Duration // of an attempt of the job
+	off                                   int                 // when it is written
+	fires                                 bool                // the same: it and its job are enabled
 }
 
 // scanTrigger reads the row of a trigger.
 func scanTrigger(row scanner) (triggerRow, error) {
 	var t triggerRow
-	err := row.Scan(triggerRead.refs(&t)...)
+	err := row.Scan(append(triggerRead.refs(&t), clockRead.refs(&t)...)...)
 	t.State = shownState(t.State, t.Paused || t.jobPaused)
 	return t, err
 }
@@ -77,8 +105,7 @@ func shownState(stored dispatcher.TriggerState, paused bool) dispatcher.TriggerS
 	return stored
 }
 
-// policyColumn, windowColumn and timeoutColumn are NULL for the default, which takes no room in a row that every
-// fire rewrites.
+// policyColumn, windowColumn and timeoutColumn are NULL for the default, which takes no room in a row.
 func policyColumn(p *dispatcher.MisfirePolicy) any {
 	return orDefault(p, dispatcher.FireOnce, func(text string) dispatcher.MisfirePolicy { return dispatcher.MisfirePolicy(text) },
 		func(policy dispatcher.MisfirePolicy) string { return string(policy) })
@@ -124,9 +151,9 @@ func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 		}
 	}
 	slices.Sort(ids)
-	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock.
-	query := s.rows(0, 1, "", column{"id", bigint}) +
-		` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.id = b.id ORDER BY t.id` + lockOf(lock, "t")
+	// From $1 on: the ids. Ids lock in order, as in a claim, so that the two cannot deadlock. The clock is
+	// locked first: anyone who writes a row of triggers has the lock of its clock.
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + lockOf(lock, "c, t")
 	triggers, err := collect(ctx, q, scanTrigger, query, s.batch(ids)...)
 	if err != nil {
 		return nil, err
@@ -148,7 +175,7 @@ func triggerIDs(job dispatcher.Job) []int64 {
 
 // writeTriggers writes the triggers of a job as Apply made them with the app's calendars of
 // that revision.
-func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars int64) error {
+func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars int64, shared sharedOff) error {
 	if len(job.Triggers) == 0 {
 		return nil
 	}
@@ -157,32 +184,113 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars in
 		row := triggerRow{
 			Trigger: one, id: dispatcher.TriggerID(job.App, job.Name, name), jobID: dispatcher.JobID(job.App, job.Name),
 			appID: dispatcher.AppID(job.App), name: name, nodeLabels: job.NodeLabels.String(), revision: job.Revision, jobPaused: job.Paused,
-			timeout: dispatcher.Duration(job.Target.Timeout()),
+			timeout: dispatcher.Duration(job.Target.Timeout()), fires: job.Enabled && one.Enabled,
 		}
+		row.off = shared.set | ownOff(one.State, one.Paused, job.Paused)
 		if one.Calendar != "" {
 			row.calendars = calendars
 		}
 		rows = append(rows, row)
 	}
+	rows = byTrigger(rows, func(row triggerRow) int64 { return row.id })
 	columns, values := triggerFields.batch(rows)
 	written := triggerFields.written()
 	// From $1 on: the fields of a trigger
 	put := t.rows(0, 1, "", columns...) + ` INSERT INTO triggers (` + written.names("") + `) SELECT ` + written.names("b.") + `
 		FROM b WHERE 1 = 1
 		ON CONFLICT (id) DO UPDATE SET ` + triggerFields.update() + `, deleted_at = NULL`
-	_, err := t.ExecContext(ctx, put, t.batch(values...)...)
+	if _, err := t.ExecContext(ctx, put, t.batch(values...)...); err != nil {
+		return err
+	}
+	return t.writeClocks(ctx, rows, shared.keep)
+}
+
+// writeClocks writes the clocks of triggers, in whose off the bits of keep stay as they are.
+func (t *tx) writeClocks(ctx context.Context, rows []triggerRow, keep int) error {
+	columns, values := clockFields.batch(rows)
+	written := clockFields.written()
+	// $1 bits to keep, from $2 on: the fields of a clock
+	put := t.rows(0, 2, "", columns...) + ` INSERT INTO trigger_clock AS c (` + written.names("") + `) SELECT ` + written.names("b.") + `
+		FROM b WHERE 1 = 1
+		ON CONFLICT (id) DO UPDATE SET ` + clockFields.update() + `, off = (c.off & $1) | excluded.off`
+	_, err := t.ExecContext(ctx, put, append([]any{keep}, t.batch(values...)...)...)
 	return err
 }
 
-// retireTriggers ends triggers of a job; the ledger keeps their names.
+// retireTriggers ends triggers of a job; the ledger keeps their names, and their clocks keep when they fired last.
 func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers map[string]dispatcher.Trigger) error {
-	// $1 now, $2 revision, from $3 on: ids
-	retire := t.rows(0, 3, "", column{"id", bigint}) + ` UPDATE triggers AS t SET next_fire_time = NULL, due_at = NULL,
-		state = 'complete', deleted_at = $1, revision = $2 FROM b WHERE t.id = b.id`
+	// $1 revision, from $2 on: ids
+	stop := t.rows(0, 2, "", idColumns...) + ` UPDATE trigger_clock AS c SET next_fire_time = NULL, due_at = NULL,
+		state = 'complete', off = c.off & ~16, revision = $1 FROM b WHERE c.id = b.id`
+	// $1 revision, $2 now, from $3 on: ids
+	retire := t.rows(0, 3, "", idColumns...) + ` UPDATE triggers AS t SET deleted_at = $2, revision = $1 FROM b WHERE t.id = b.id`
 	job.Triggers = triggers
 	ids := triggerIDs(job)
-	if _, err := t.ExecContext(ctx, retire, append([]any{t.now.UnixMilli(), job.Revision}, t.batch(ids)...)...); err != nil {
+	if _, err := t.ExecContext(ctx, stop, append([]any{job.Revision}, t.batch(ids)...)...); err != nil {
+		return err
+	}
+	if _, err := t.ExecContext(ctx, retire, append([]any{job.Revision, t.now.UnixMilli()}, t.batch(ids)...)...); err != nil {
 		return err
 	}
 	return t.remember(ctx, dispatcher.CauseDelete, ids)
+}
+
+// firedAhead returns the latest fires of those triggers of a job, by name, that old does not have, where they lie
+// ahead of now: a node claimed them shortly before the trigger was deleted, and they must not come again.
+func (t *tx) firedAhead(ctx context.Context, old *dispatcher.Job, job dispatcher.Job) (map[string]time.Time, error) {
+	names := map[int64]string{}
+	for name := range job.Triggers {
+		if old == nil || !hasTrigger(*old, name) {
+			names[dispatcher.TriggerID(job.App, job.Name, name)] = name
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	// $1 now, from $2 on: ids
+	query := t.rows(0, 2, "", idColumns...) + ` SELECT c.id, c.prev_fire_time FROM b JOIN trigger_clock AS c ON c.id = b.id
+		WHERE c.prev_fire_time > $1`
+	fired := map[string]time.Time{}
+	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+		var id, at int64
+		err := row.Scan(&id, &at)
+		fired[names[id]] = instant(at)
+		return struct{}{}, err
+	}, query, append([]any{t.now.UnixMilli()}, t.batch(slices.Sorted(maps.Keys(names)))...)...)
+	return fired, err
+}
+
+func hasTrigger(job dispatcher.Job, name string) bool {
+	_, has := job.Triggers[name]
+	return has
+}
+
+// TriggersByID returns what was declared of triggers that were not deleted.
+func (s *store) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	args := s.batch(slices.Compact(slices.Sorted(slices.Values(ids))))
+	all := make([]dispatcher.TriggerVersion, 0, len(ids))
+	_, err := s.run(ctx, s.hot.triggers, args, func(row scanner) error {
+		var t triggerRow
+		err := row.Scan(triggerRead.refs(&t)...)
+		all = append(all, t.version())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %d triggers: %w", len(ids), err)
+	}
+	return all, nil
+}
+
+// triggersByID reads the triggers of the batch.
+var triggersByID = ` SELECT ` + triggerRead.selected("t.") + ` FROM b JOIN triggers AS t ON t.id = b.id
+	WHERE (t.deleted_at IS NULL) = b.yes`
+
+// version returns what was declared of a trigger, as the engine evaluates it.
+func (t triggerRow) version() dispatcher.TriggerVersion {
+	return dispatcher.TriggerVersion{
+		ID: t.id, JobID: t.jobID, Revision: t.revision, Name: t.name, Spec: t.Spec("", t.AnchorAt), Calendar: t.Calendar,
+		MisfirePolicy: t.MisfirePolicy, CatchUpWindow: t.CatchUpWindow.Std(),
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -111,13 +110,6 @@ func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher
 	return names, served, nil
 }
 
-// servedLabels returns those sets of labels that jobs require and a node with these labels has.
-func (s *store) servedLabels(ctx context.Context, have dispatcher.Labels) ([]string, error) {
-	const required = `SELECT DISTINCT node_labels FROM jobs WHERE node_labels <> ''`
-	all, err := collect(ctx, s.read, scanText, required)
-	return slices.DeleteFunc(all, func(labels string) bool { return !have.Have(dispatcher.ParseLabels(labels)) }), err
-}
-
 const failLostRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, class = 'other',
 		error = 'the node died when the request may have been sent, and the job wants it at most once'
 	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
@@ -150,5 +142,5 @@ func (s *store) endRuns(ctx context.Context, find, end statement, now time.Time)
 	if err != nil || len(ended) == 0 {
 		return 0, err
 	}
-	return len(ended), s.announce(ctx) // fixed delays go on from here
+	return len(ended), s.announce(ctx, dispatcher.Notification{Adopt: true}) // fixed delays go on from here
 }

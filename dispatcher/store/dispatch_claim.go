@@ -9,17 +9,24 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// advanceMatches is the compare-and-swap of triggers, and all that a claim must check
-// again: not paused, not early, the app enabled, the node active.
+// advanceMatches is the compare-and-swap of clocks, and all that a claim must check
+// again: not off, not early, the app enabled, the node active. The clocks of an app that has just been disabled
+// follow its switch in portions, so it is the app that decides.
 // $1 node, $4 lead in milliseconds
-const advanceMatches = ` t.id = b.id AND t.state = b.waiting AND t.revision = b.revision
+const advanceMatches = ` t.id = b.id AND t.revision = b.revision
 	AND t.calendar_revision = b.calendars AND t.prev_fire_time IS NOT DISTINCT FROM b.prev AND t.next_fire_time = b.next
-	AND (t.paused OR t.job_paused) = b.no AND t.due_at <= b.now + $4
+	AND (t.off = 0) = b.yes AND t.due_at <= b.now + $4
 	AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
 	AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
-const advance = `UPDATE triggers AS t SET prev_fire_time = b.next, next_fire_time = b.upto, due_at = b.upto_due,
-	state = CASE WHEN b.upto IS NULL AND NOT t.delayed THEN 'complete' ELSE t.state END FROM b WHERE` + advanceMatches
+const advanced = `UPDATE trigger_clock AS t SET prev_fire_time = b.next, next_fire_time = b.upto, due_at = b.upto_due,
+	state = CASE WHEN b.upto IS NULL AND NOT t.delayed THEN 'complete' ELSE t.state END, ended_at = `
+
+// advance is the claim of a fire. What ended_at still says is of a run before it.
+const advance = advanced + `NULL FROM b WHERE` + advanceMatches
+
+// advanceSettled is the settlement of missed fires. A fixed delay that was skipped has ended with that.
+const advanceSettled = advanced + `CASE WHEN t.delayed AND b.run_at IS NULL THEN b.now END FROM b WHERE` + advanceMatches
 
 const claimExtra = `next AS run_at, 1 AS kind, 'waiting' AS waiting`
 
@@ -150,7 +157,7 @@ func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 		return fmt.Errorf("release %d runs: %w", len(runs), err)
 	}
 	// Other nodes may adopt them now.
-	return s.announce(ctx)
+	return s.announce(ctx, dispatcher.Notification{Adopt: true})
 }
 
 // A fire that is caught up by itself has a run of kind schedule, and else there is one of kind

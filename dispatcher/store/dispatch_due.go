@@ -3,17 +3,60 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// dueTriggers is one page of the window.
-// $1 until, $3 due and $4 trigger of the last row, $5 limit, $6 number of apps
-var dueTriggers = ` SELECT ` + triggerColumns + ` FROM triggers AS t
-	WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL
-		AND t.due_at <= $1 AND (t.due_at, t.id) > ($3, $4)
-		AND (t.app_id IN (SELECT id FROM apps WHERE enabled AND ($6 = 0 OR name IN (SELECT name FROM b)))) = TRUE`
+// dueColumns are a DueTrigger of trigger_clock AS t; -1 stands for what there is none of.
+const dueColumns = `t.id, t.app_id, t.revision, t.calendar_revision, coalesce(t.prev_fire_time, -1), coalesce(t.next_fire_time, -1),
+	coalesce(t.due_at, -1), t.misfire_after, coalesce(t.attempt_timeout, -1), t.node_labels`
+
+// scanDue reads dueColumns. It allocates little: the poll calls it for every fire.
+func scanDue(row scanner) (t dispatcher.DueTrigger, err error) {
+	var prev, next, due, misfireAfter, timeout int64
+	var labels string
+	err = row.Scan(&t.ID, &t.AppID, &t.Revision, &t.CalendarRevision, &prev, &next, &due, &misfireAfter, &timeout, &labels)
+	t.PrevFireTime, t.NextFireTime, t.DueAt = orNever(prev), orNever(next), orNever(due)
+	t.MisfireAfter, t.NodeLabels = millis(misfireAfter).Std(), dispatcher.ParseLabels(labels)
+	if t.Timeout = dispatcher.DefaultTimeout.Std(); timeout >= 0 {
+		t.Timeout = millis(timeout).Std()
+	}
+	return t, err
+}
+
+// orNever is the instant of a column of dueColumns.
+func orNever(ms int64) time.Time {
+	if ms < 0 {
+		return time.Time{}
+	}
+	return instant(ms)
+}
+
+// dueList are the lists of a query of due triggers side by side, each filled up. Jobs are only for dueOfJobs.
+var (
+	dueLists  = []column{{"app", bigint}, {"labels", text}}
+	dueOfJobs = append(dueLists[:2:2], column{"job", bigint})
+)
+
+// dueTriggers is one page of the window, by trigger_clock_due: it reads no entry of a trigger that is off, and no
+// row of one that is outside of the range of ids.
+// $2 until, $3 due and $4 trigger of the last row, $5 limit, $6 first and $7 last id
+const dueTriggers = ` SELECT ` + dueColumns + ` FROM trigger_clock AS t
+	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at <= $2 AND (t.due_at, t.id) > ($3, $4) AND t.id >= $6 AND t.id <= $7` + dueFilter
+
+// dueTriggersOfJobs is the same for the triggers of some jobs, by triggers_job.
+const dueTriggersOfJobs = ` SELECT ` + dueColumns + ` FROM b JOIN triggers AS d ON d.job_id = b.job JOIN trigger_clock AS t ON t.id = d.id
+	WHERE (t.off = 0) = b.yes AND t.due_at <= $2 AND (t.due_at, t.id) > ($3, $4) AND t.id >= $6 AND t.id <= $7` + dueFilter
+
+// dueFilter leaves out other apps and other sets of labels, and what an app that has just been disabled has
+// left in the index; see followApp.
+// $8 number of apps, $9 number of sets of labels
+const dueFilter = ` AND ($8 = 0 OR t.app_id IN (SELECT app FROM b)) AND ($9 = 0 OR t.node_labels IN (SELECT labels FROM b))` + notSwitchedOff
+
+const notSwitchedOff = ` AND t.app_id NOT IN (SELECT id FROM apps WHERE switched_to IS NOT NULL AND NOT enabled)`
 
 const onTime = ` AND t.due_at + t.misfire_after >= (SELECT now FROM n)`
 
@@ -21,81 +64,119 @@ const tooLate = ` AND t.due_at + t.misfire_after < (SELECT now FROM n)`
 
 const dueOrder = ` ORDER BY t.due_at, t.id LIMIT $5`
 
+// dueStatements are the reads of due triggers. $1 now
+type dueStatements struct {
+	window, overdue, ofJobs, overdueOfJobs statement
+}
+
+func dueStatementsOf(f flavor) dueStatements {
+	all, ofJobs := f.rows(1, 10, "", dueLists...)+dueTriggers, f.rows(1, 10, "", dueOfJobs...)+dueTriggersOfJobs
+	return dueStatements{
+		window: read(all + onTime + dueOrder), overdue: read(all + tooLate + dueOrder),
+		ofJobs: read(ofJobs + onTime + dueOrder), overdueOfJobs: read(ofJobs + tooLate + dueOrder),
+	}
+}
+
+// of returns the statement for a query.
+func (d *dueStatements) of(query dispatcher.DueQuery) statement {
+	switch {
+	case len(query.JobIDs) > 0 && query.Overdue:
+		return d.overdueOfJobs
+	case len(query.JobIDs) > 0:
+		return d.ofJobs
+	case query.Overdue:
+		return d.overdue
+	}
+	return d.window
+}
+
 // Due reads one page of the triggers that are due in the window, or overdue.
 func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	page := s.hot.due
-	if query.Overdue {
-		page = s.hot.overdue
-	}
-	after := int64(-1)
-	if !query.AfterTime.IsZero() {
-		after = query.AfterTime.UnixMilli()
-	}
-	args := append([]any{query.Until.UnixMilli(), orZero(query.Now), after, query.AfterID, int64(query.Limit), int64(len(query.Apps))},
-		s.batch(append([]string{}, query.Apps...))...)
 	var due []dispatcher.DueTrigger
-	_, err := s.run(ctx, page, args, func(row scanner) error {
-		t, err := scanTrigger(row)
-		due = append(due, t.due())
+	_, err := s.run(ctx, s.hot.due.of(query), s.dueArgs(query), func(row scanner) error {
+		t, err := scanDue(row)
+		due = append(due, t)
 		return err
 	})
 	return due, err
 }
 
+// dueArgs are the parameters of dueStatements.
+func (s *store) dueArgs(query dispatcher.DueQuery) []any {
+	// Behind what is due before From, and behind the page before.
+	after, afterID := int64(-1), int64(0)
+	if !query.From.IsZero() {
+		after, afterID = query.From.UnixMilli()-1, math.MaxInt64
+	}
+	if at := query.AfterTime.UnixMilli(); !query.AfterTime.IsZero() && at > after {
+		after, afterID = at, query.AfterID
+	}
+	last := int64(math.MaxInt64)
+	if query.IDTo != 0 {
+		last = query.IDTo - 1
+	}
+	lists := dueListsOf(query.Apps, query.LabelSets, query.JobIDs)
+	return append([]any{orZero(query.Now), query.Until.UnixMilli(), after, afterID, int64(query.Limit), query.IDFrom, last,
+		int64(len(query.Apps)), int64(len(query.LabelSets))}, s.batch(lists...)...)
+}
+
+// dueListsOf returns the columns of dueLists, or of dueOfJobs if there are jobs. What fills up a list repeats it
+// or names nothing that there is.
+func dueListsOf(apps, labels []string, jobs []int64) []any {
+	rows := max(len(apps), len(labels), len(jobs))
+	ids, sets := make([]int64, rows), make([]string, rows)
+	for i, app := range apps {
+		ids[i] = dispatcher.AppID(app)
+	}
+	for i := range sets {
+		if len(labels) > 0 {
+			sets[i] = labels[min(i, len(labels)-1)]
+		}
+	}
+	if len(jobs) == 0 {
+		return []any{ids, sets}
+	}
+	jobs = slices.Compact(slices.Sorted(slices.Values(jobs)))
+	return []any{ids, sets, append(jobs, make([]int64, rows-len(jobs))...)}
+}
+
+// overdueApps finds the apps of overdue triggers that a node may settle. Of apps that are disabled and of labels
+// that no node has there is nothing in the index.
+// $2 number of apps
+const overdueApps = ` SELECT a.name FROM apps AS a WHERE a.enabled AND a.id IN (SELECT t.app_id FROM trigger_clock AS t
+	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at < (SELECT now FROM n)` + tooLate + `
+		AND ($2 = 0 OR t.app_id IN (SELECT app FROM b)) AND (t.node_labels = '' OR t.node_labels IN (SELECT labels FROM b)))
+	ORDER BY a.name`
+
 // OverdueApps returns the apps that have overdue triggers for a node of these labels.
 func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, now time.Time) ([]string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	names, served, err := s.adoptLists(ctx, apps, labels)
+	served, err := s.servedLabels(ctx, labels)
 	if err != nil {
 		return nil, fmt.Errorf("look for overdue triggers: %w", err)
 	}
-	// $1 now, $2 number of apps, from $3 on: adoptColumns
-	query := s.rows(1, 3, "", adoptColumns...) + ` SELECT DISTINCT a.name FROM triggers AS t JOIN apps AS a ON a.id = t.app_id
-		WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL AND t.due_at <= (SELECT now
-		FROM n)` + tooLate + `
-			AND a.enabled AND ($2 = 0 OR a.name IN (SELECT name FROM b)) AND (t.node_labels = '' OR t.node_labels IN (SELECT labels FROM b))`
-	return collect(ctx, s.read, scanText, query, append([]any{orZero(now), int64(len(apps))}, s.batch(names, served)...)...)
+	args := append([]any{orZero(now), int64(len(apps))}, s.batch(dueListsOf(apps, served, nil)...)...)
+	return collect(ctx, s.read, scanText, s.rows(1, 3, "", dueLists...)+overdueApps, args...)
 }
 
-// upcomingTriggers counts what the window poll would read, up to a limit, by the same index. Of each entry
-// it reads the trigger, for its app. 1,000,000 triggers, 250,000 of them due by $1:
-//
-//	Limit (actual time=99..234 rows=100000)
-//	  ->  Bitmap Heap Scan on triggers t (actual rows=100000)
-//	        Filter: (hashed SubPlan 1)            -- the app is enabled
-//	        ->  Bitmap Index Scan on triggers_due (actual time=87 rows=250239)
-//	Buffers: shared hit=17604
-//
-// Once a minute, that is less than half a percent of one core.
+// upcomingTriggers counts what the window poll would read, up to a limit, by the same index.
 // $1 until, $2 limit, $3 number of apps
-const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM triggers AS t
-	WHERE t.state = 'waiting' AND NOT t.paused AND NOT t.job_paused AND t.due_at IS NOT NULL AND t.due_at <= $1
-		AND (t.app_id IN (SELECT id FROM apps WHERE enabled AND ($3 = 0 OR name IN (SELECT name FROM b)))) = TRUE
+const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM trigger_clock AS t
+	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at <= $1 AND ($3 = 0 OR t.app_id IN (SELECT app FROM b))` + notSwitchedOff + `
 	LIMIT $2) AS u`
 
 // Upcoming counts the triggers that are due by until.
 func (s *store) Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	query := s.rows(0, 4, "", nameColumns...) + upcomingTriggers
-	args := append([]any{until.UnixMilli(), int64(limit), int64(len(apps))}, s.batch(append([]string{}, apps...))...)
+	query := s.rows(0, 4, "", dueLists...) + upcomingTriggers
+	args := append([]any{until.UnixMilli(), int64(limit), int64(len(apps))}, s.batch(dueListsOf(apps, nil, nil)...)...)
 	n, _, err := first(ctx, s.read, scanInt, query, args...)
 	if err != nil {
 		return 0, fmt.Errorf("count upcoming triggers: %w", err)
 	}
 	return int(n), nil
-}
-
-// due returns a trigger as the engine plans it.
-func (t triggerRow) due() dispatcher.DueTrigger {
-	return dispatcher.DueTrigger{
-		ID: t.id, JobID: t.jobID, AppID: t.appID, Revision: t.revision, CalendarRevision: t.calendars,
-		NodeLabels: dispatcher.ParseLabels(t.nodeLabels), Timeout: t.timeout.Std(),
-		Spec: t.Spec("", t.AnchorAt), Calendar: t.Calendar,
-		MisfireAfter: t.MisfireAfter.Std(), MisfirePolicy: t.MisfirePolicy, CatchUpWindow: t.CatchUpWindow.Std(),
-		PrevFireTime: zeroable(t.PrevFireTime), NextFireTime: zeroable(t.NextFireTime), DueAt: zeroable(t.DueAt),
-	}
 }

@@ -8,34 +8,43 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// endedColumns are a trigger and the end of its latest run.
-var endedColumns = ` SELECT ` + triggerColumns + `, coalesce(r.ended_at, m.decided_at) FROM `
+// endedColumns are a fixed delay and the end of its latest run, of triggers AS d.
+var endedColumns = ` SELECT ` + triggerRead.selected("d.") + `, ` + dueColumns + `, t.ended_at`
 
-// latestRun joins jobs and the latest runs to triggers: those that a claim or a settlement
-// has made, which advanced the trigger to their instant. A fire that was skipped ended then.
-const latestRun = ` JOIN jobs AS j ON j.id = t.job_id
-		LEFT JOIN runs AS r ON r.scheduled_at = t.prev_fire_time AND r.trigger_id = t.id AND r.kind IN (1, 3)
-		LEFT JOIN misfires AS m ON m.from_at = t.prev_fire_time AND m.trigger_id = t.id AND m.decision = 'skip' AND m.node <> 0
-	WHERE j.enabled AND j.deleted_at IS NULL AND (NOT r.live AND r.ended_at IS NOT NULL OR m.decided_at IS NOT NULL) AND `
-
-// anyEnded finds all fixed delays that await the end of a run by triggers_delayed.
+// anyEnded finds all fixed delays that await the end of a run by trigger_clock_delayed. The end is in the clock
+// already: what ends a run writes it there.
 // $1 limit
-var anyEnded = endedColumns + `triggers AS t` + latestRun + `t.delayed AND t.next_fire_time IS NULL AND t.state = 'waiting'
-		AND t.enabled AND t.deleted_at IS NULL ORDER BY t.id LIMIT $1`
+var anyEnded = endedColumns + ` FROM trigger_clock AS t JOIN triggers AS d ON d.id = t.id
+	WHERE t.delayed AND t.next_fire_time IS NULL AND t.state = 'waiting' AND t.ended_at IS NOT NULL ORDER BY t.id LIMIT $1`
 
 // theseEnded are those of the batch.
 // $1 limit
-var theseEnded = endedColumns + `b JOIN triggers AS t ON t.id = b.id` + latestRun + `t.delayed = b.yes
-		AND (t.next_fire_time IS NULL) = b.yes AND t.state = b.waiting AND t.enabled = b.yes AND (t.deleted_at IS NULL) = b.yes
+var theseEnded = endedColumns + ` FROM b JOIN trigger_clock AS t ON t.id = b.id JOIN triggers AS d ON d.id = b.id
+	WHERE t.delayed = b.yes AND (t.next_fire_time IS NULL) = b.yes AND t.state = b.waiting AND t.ended_at IS NOT NULL
 	ORDER BY t.id LIMIT $1`
 
 const waitingExtra = `'waiting' AS waiting`
 
-// A paused trigger gets its next fire, too; the poll leaves it out until it is resumed.
-const scheduleNext = ` UPDATE triggers AS t SET anchor_at = b.anchor, next_fire_time = b.next, due_at = b.due, fired = t.fired + 1,
-		state = CASE WHEN b.next IS NULL THEN 'complete' ELSE t.state END
-	FROM b WHERE t.id = b.id AND t.state = b.waiting AND t.revision = b.revision AND t.calendar_revision = b.calendars
-		AND t.prev_fire_time = b.prev AND (t.next_fire_time IS NULL) = b.yes AND t.delayed = b.yes`
+// isEnded tells the clocks t of the batch whose next fire is still to be scheduled.
+const isEnded = ` t.id = b.id AND t.state = b.waiting AND t.revision = b.revision AND t.calendar_revision = b.calendars
+	AND t.prev_fire_time = b.prev AND (t.next_fire_time IS NULL) = b.yes AND t.delayed = b.yes`
+
+// scheduleNext gives them their next fires. A paused trigger gets its next fire, too; the poll leaves it out
+// until it is resumed.
+const scheduleNext = `UPDATE trigger_clock AS t SET next_fire_time = b.next, due_at = b.due, ended_at = NULL,
+	state = CASE WHEN b.next IS NULL THEN 'complete' ELSE t.state END FROM b WHERE` + isEnded
+
+// countFired counts the runs that ended, of triggers c.
+const countFired = ` UPDATE triggers AS d SET anchor_at = c.anchor, fired = d.fired + 1 FROM c WHERE d.id = c.id`
+
+// scheduleNextOn returns the statement: one for PostgreSQL, which locks the clocks first, and two for SQLite.
+func scheduleNextOn(f flavor) statement {
+	batch := f.rows(0, 1, waitingExtra, scheduleNextColumns...)
+	if _, one := f.(*postgres); one {
+		return write(batch + chosen(scheduleNext+` RETURNING t.id, b.anchor`) + countFired)
+	}
+	return write(batch+chosen(`SELECT t.id, b.anchor FROM b JOIN trigger_clock AS t ON`+isEnded)+countFired, batch+` `+scheduleNext)
+}
 
 // EndedDelays returns the fixed delays whose latest run has ended.
 func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
@@ -47,9 +56,10 @@ func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]disp
 	}
 	var all []dispatcher.EndedDelay
 	_, err := s.run(ctx, find, args, func(row scanner) error {
+		var t triggerRow
 		var ended int64
-		t, err := scanTrigger(widerRow{scanner: row, after: []any{&ended}})
-		one := dispatcher.EndedDelay{DueTrigger: t.due(), EndedAt: instant(ended), Fired: t.Fired}
+		due, err := scanDue(widerRow{scanner: row, before: triggerRead.refs(&t), after: []any{&ended}})
+		one := dispatcher.EndedDelay{DueTrigger: due, TriggerVersion: t.version(), EndedAt: instant(ended), Fired: t.Fired}
 		one.Spec.Anchor = one.EndedAt
 		all = append(all, one)
 		return err

@@ -10,30 +10,19 @@ import (
 // Quarantine puts a trigger that cannot be evaluated into state error.
 func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reason string) error {
 	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-		// $1 id, $2 revision, $3 reason. The next fire time stays: a change of the definition
-		// accounts for what was due.
-		const quarantine = `UPDATE triggers SET state = 'error', error = $3 WHERE id = $1 AND revision = $2 AND state = 'waiting'`
-		if _, err := t.ExecContext(ctx, quarantine, triggerID, revision, storable(reason)); err != nil {
-			return err
-		}
-		t.notify("")
-		return t.writeError(ctx, triggerID)
+		_, _, err := t.putInError(ctx, triggerID, revision, reason)
+		return err
 	})
 }
 
 // Disable puts the trigger of a run into state error, and audits that.
 func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason string, now time.Time) error {
 	return s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
+		revision, done, err := t.putInError(ctx, run.TriggerID, 0, reason)
+		if err != nil || !done {
+			return err
+		}
 		var app, job, trigger string
-		// $1 trigger, $2 reason. The next fire time stays: a resume accounts for what was due.
-		const disable = `UPDATE triggers SET state = 'error', error = $2 WHERE id = $1 AND state = 'waiting' RETURNING revision`
-		revision, found, err := first(ctx, t, scanInt, disable, run.TriggerID, storable(reason))
-		if err != nil || !found {
-			return err
-		}
-		if err := t.writeError(ctx, run.TriggerID); err != nil {
-			return err
-		}
 		// $1 trigger
 		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
 			JOIN apps AS a ON a.id = t.app_id WHERE t.id = $1`
@@ -45,11 +34,29 @@ func (s *store) Disable(ctx context.Context, run dispatcher.RunKey, reason strin
 	})
 }
 
-// writeError writes the state of the job of a trigger that may be in error.
-func (t *tx) writeError(ctx context.Context, triggerID int64) error {
-	// $1 id of the trigger
-	const ofJob = `UPDATE jobs SET state = 'ERROR', completed_at = NULL WHERE id = (SELECT job_id FROM triggers WHERE id = $1
-		AND state = 'error')`
-	_, err := t.ExecContext(ctx, ofJob, triggerID)
-	return err
+// putInError puts a waiting trigger, of a revision or with 0 of any, into state error, and with it its job. The next
+// fire time stays: a change of the definition, or a resume, accounts for what was due. The job is locked first, as
+// by everyone who changes it.
+func (t *tx) putInError(ctx context.Context, triggerID, revision int64, reason string) (of int64, done bool, err error) {
+	// $1 trigger
+	job := `SELECT j.id FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id WHERE t.id = $1` + lockOf(t.lock(), "j")
+	jobID, found, err := first(ctx, t, scanInt, job, triggerID)
+	if err != nil || !found {
+		return 0, false, err
+	}
+	// $1 trigger, $2 revision; 16 is offError
+	const stop = `UPDATE trigger_clock SET state = 'error', off = off | 16
+		WHERE id = $1 AND (CAST($2 AS bigint) = 0 OR revision = $2) AND state = 'waiting' RETURNING revision`
+	if of, done, err = first(ctx, t, scanInt, stop, triggerID, revision); err != nil || !done {
+		return 0, false, err
+	}
+	// $1 trigger, $2 reason
+	const explain = `UPDATE triggers SET error = $2 WHERE id = $1`
+	if _, err = t.ExecContext(ctx, explain, triggerID, storable(reason)); err != nil {
+		return 0, false, err
+	}
+	// $1 job
+	const ofJob = `UPDATE jobs SET state = 'ERROR', completed_at = NULL WHERE id = $1`
+	_, err = t.ExecContext(ctx, ofJob, jobID)
+	return of, err == nil, err
 }

@@ -18,11 +18,12 @@ type statement struct {
 
 // statements are the hot statements.
 type statements struct {
-	due, overdue, claim, settle, adoptable, adopt, held, release, begin, lostRuns, failLost, record, late, responses,
-	ended, endedOf, scheduleNext statement
+	claim, settle, adoptable, adopt, held, release, begin, lostRuns, failLost, record, late, responses,
+	ended, endedOf, scheduleNext, triggers statement
 	again, dueRetries, adoptRetries, expiredRetries, giveUp, rollbackSkippable,
 	rollbackSkip statement
 
+	due                            dueStatements
 	slots                          slotStatements
 	heartbeat, takeLocks, giveBack string
 	markDead                       [3]string // run in this order
@@ -59,12 +60,11 @@ func writeAt(now int, parts ...string) statement {
 
 // common returns the hot statements that are the same in both flavors.
 func common(f flavor) statements {
-	due := f.rows(2, 7, "", nameColumns...)
 	keys := f.rows(0, 3, "", keyColumns...)
 	asker := f.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
 	return statements{
-		due:          read(due + dueTriggers + onTime + dueOrder),
-		overdue:      read(due + dueTriggers + tooLate + dueOrder),
+		due:          dueStatementsOf(f),
+		triggers:     read(f.rows(0, 1, "", idColumns...) + triggersByID),
 		held:         read(heldRuns),
 		release:      write(keys + releaseRuns),
 		begin:        write(keys + chosen(beginnable) + beginRuns),
@@ -75,7 +75,7 @@ func common(f flavor) statements {
 		endedOf:      read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
 		adoptable:    read(f.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)) + adoptableSpan),
 		lostRuns:     read(f.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(within)) + chosenSpan),
-		scheduleNext: write(f.rows(0, 1, waitingExtra, scheduleNextColumns...) + scheduleNext),
+		scheduleNext: scheduleNextOn(f),
 		slots:        slotStatementsOf(f),
 		heartbeat:    renewHeartbeat,
 		takeLocks:    f.rows(1, 5, "", nameColumns...) + takeLocks,

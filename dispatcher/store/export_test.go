@@ -21,10 +21,10 @@ func Missing(ctx context.Context, s dispatcher.Store, conn *pgx.Conn) (string, e
 	return s.(*store).rollbacks.lost(ctx, conn)
 }
 
-// ExplainDue returns the plan of the window poll.
-func ExplainDue(ctx context.Context, s dispatcher.Store, args ...any) (string, error) {
+// ExplainDue returns the plan of a read of due triggers.
+func ExplainDue(ctx context.Context, s dispatcher.Store, query dispatcher.DueQuery) (string, error) {
 	own := s.(*store)
-	return own.explain(ctx, own.hot.due.parts[0], append(args, own.batch([]string{})...))
+	return own.explain(ctx, own.hot.due.of(query).parts[0], own.dueArgs(query))
 }
 
 // ExplainEnded returns the plan of the search for fixed delays that are to be armed.
@@ -56,7 +56,35 @@ func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
 
 // ExplainRun returns the plan of finding a run by its key.
 func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) (string, error) {
-	return s.(*store).explain(ctx, runQuery(oneRun), []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
+	return s.(*store).explain(ctx, runQuery(oneRun(s.(*store).flavor)), []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
+}
+
+// ExplainRunsOfApp returns the plan of a look at the runs of an app between two instants.
+func ExplainRunsOfApp(ctx context.Context, s dispatcher.Store, app string, from, to time.Time) (string, error) {
+	own := s.(*store)
+	var w conditions
+	w.add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
+	query, args := own.jobsQuery(w, []int64{dispatcher.JobID(app, "job")}, dispatcher.AppID(app), 100)
+	return own.explain(ctx, query, args)
+}
+
+// ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.
+func ExplainRemoveJobs(ctx context.Context, s dispatcher.Store) (string, error) {
+	own := s.(*store)
+	triggers := own.rows(0, 1, "", idColumns...) + removeTriggersOf
+	if own.single() {
+		return own.explain(ctx, triggers, own.batch([]int64{1, 2, 3}))
+	}
+	tx, err := own.write.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	defer tx.Rollback()
+	if err := own.limitLockWait(ctx, tx); err != nil {
+		return "", err
+	}
+	lines, err := collect(ctx, tx, scanText, "EXPLAIN "+triggers, own.batch([]int64{1, 2, 3})...)
+	return strings.Join(lines, "\n"), err
 }
 
 // ExplainRecord returns the plan of recording.
@@ -103,7 +131,7 @@ func PurgeMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.Nod
 	}
 	c.now = now.Add(cleanUpTime)
 	do(c.now)
-	t := purge{cleaner: *c}
+	t := c.purge(c)
 	err = errors.Join(t.run(ctx, c.now), c.end(ctx))
 	return t.result, err
 }
@@ -149,7 +177,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	all := f.statements()
 	node, token, many, zero := int64(1), int64(1), int64(500), int64(0)
 	days := []any{day(at), day(at) + dayMillis}
-	window := []any{at, at, int64(-1), zero, many, zero}
+	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}
 	claim := []any{node, token, at, zero}
 	adopt := slices.Concat(days, []any{node, token, at, many, zero})
 	ends := slices.Concat(days, []any{at, many})
@@ -160,8 +188,10 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 		}
 		shown[name] = HotStatement{Parts: hot.parts, OrElse: hot.orElse, Args: args}
 	}
-	add("due", all.due, window, nameColumns...)
-	add("overdue", all.overdue, window, nameColumns...)
+	add("due", all.due.window, window, dueLists...)
+	add("due_of_jobs", all.due.ofJobs, window, dueOfJobs...)
+	add("overdue", all.due.overdue, window, dueLists...)
+	add("triggers", all.triggers, nil, idColumns...)
 	add("claim", all.claim, claim, advanceColumns...)
 	add("settle", all.settle, claim, settleColumns...)
 	add("held", all.held, []any{node, token})

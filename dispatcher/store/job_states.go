@@ -30,10 +30,14 @@ type stateRow struct {
 	triggers []int64
 }
 
-// RollUp works out the states of a page of jobs, and writes those that changed.
-func (s *store) RollUp(ctx context.Context, after int64, limit int) (rolled dispatcher.RolledUp, err error) {
+// RollUp works out the states of the next page of jobs, and writes those that changed.
+func (s *store) RollUp(ctx context.Context, limit int) (rolled dispatcher.RolledUp, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
+	after, err := cursor(ctx, s.read, dispatcher.LockStates)
+	if err != nil {
+		return rolled, err
+	}
 	// $1 last id of the page before, $2 limit
 	const page = `SELECT j.id, a.name, j.name, j.enabled, j.paused, j.trigger_names, j.revision, j.state FROM jobs AS j
 		JOIN apps AS a ON a.id = j.app_id WHERE j.id > $1 AND j.deleted_at IS NULL ORDER BY j.id LIMIT $2`
@@ -41,17 +45,31 @@ func (s *store) RollUp(ctx context.Context, after int64, limit int) (rolled disp
 		err = row.Scan(&j.id, &j.App, &j.Name, &j.Enabled, &j.Paused, &j.names, &j.Revision, &j.State)
 		return j, err
 	}, page, after, limit)
-	if err != nil || len(jobs) == 0 {
+	if err != nil {
 		return rolled, err
 	}
-	rolled.Last, rolled.More = jobs[len(jobs)-1].id, len(jobs) == limit
+	if rolled.Changed, err = s.rollUpPage(ctx, jobs); err != nil {
+		return rolled, err
+	}
+	next := int64(0)
+	if rolled.More = len(jobs) == limit; rolled.More {
+		next = jobs[limit-1].id
+	}
+	return rolled, moveCursor(ctx, s.write, dispatcher.LockStates, after, next)
+}
+
+// rollUpPage works out the states of some jobs, and returns how many changed.
+func (s *store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
 	triggers, err := s.triggerStates(ctx, jobs)
 	if err != nil {
-		return rolled, fmt.Errorf("read states of triggers: %w", err)
+		return 0, fmt.Errorf("read states of triggers: %w", err)
 	}
-	busy, err := s.busyJobs(ctx)
+	busy, err := s.busyJobs(ctx, jobs)
 	if err != nil {
-		return rolled, fmt.Errorf("read live runs: %w", err)
+		return 0, fmt.Errorf("read live runs: %w", err)
 	}
 	var ids, revisions []int64
 	var from, to []string
@@ -71,8 +89,7 @@ func (s *store) RollUp(ctx context.Context, after int64, limit int) (rolled disp
 			from, to = append(from, string(j.State)), append(to, string(state))
 		}
 	}
-	rolled.Changed, err = s.writeStates(ctx, ids, revisions, from, to)
-	return rolled, err
+	return s.writeStates(ctx, ids, revisions, from, to)
 }
 
 // triggerStates returns the triggers of jobs by id, with what a state is worked out from.
@@ -92,7 +109,8 @@ func (s *store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]t
 	slices.Sort(ids)
 	states := make(map[int64]triggerRow, len(ids))
 	// From $1 on: ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, t.state FROM b JOIN triggers AS t ON t.id = b.id`
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.name, t.enabled, t.paused, c.state
+		FROM b JOIN triggers AS t ON t.id = b.id JOIN trigger_clock AS c ON c.id = t.id`
 	for some := range slices.Chunk(ids, movesAtOnce) {
 		_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
 			var t triggerRow
@@ -107,12 +125,19 @@ func (s *store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]t
 	return states, nil
 }
 
-// busyJobs returns the jobs that have live runs, which are as many as there is work in flight.
-func (s *store) busyJobs(ctx context.Context) (map[int64]bool, error) {
-	const live = `SELECT DISTINCT r.job_id FROM (` + holders + `) AS n JOIN runs AS r ON r.node = n.id WHERE r.live`
-	ids, err := collect(ctx, s.read, scanInt, live)
-	busy := make(map[int64]bool, len(ids))
-	for _, id := range ids {
+// busyJobs returns those of some jobs that have runs which are not over. A run that is over, and whose claim holds
+// others that are not, counts until the claim goes, which is soon: to look for it in the history is not worth it.
+func (s *store) busyJobs(ctx context.Context, jobs []stateRow) (map[int64]bool, error) {
+	ids := make([]int64, len(jobs))
+	for i, j := range jobs {
+		ids[i] = j.id
+	}
+	// From $1 on: ids
+	live := s.rows(0, 1, "", idColumns...) + ` SELECT b.id FROM b WHERE EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = b.id)
+		UNION SELECT f.job_id FROM (` + s.claimedFires() + `) AS f`
+	found, err := collect(ctx, s.read, scanInt, live, s.batch(ids)...)
+	busy := make(map[int64]bool, len(found))
+	for _, id := range found {
 		busy[id] = true
 	}
 	return busy, err

@@ -84,3 +84,25 @@ func holds(ctx context.Context, q querier, f flavor, lock dispatcher.Lock, now t
 	_, held, err := first(ctx, q, scanInt, lockHeld+f.lock(), lock.Name, lock.Node, lock.Fence, now.UnixMilli())
 	return held, err
 }
+
+// Work that is too long for one holder of its lock proceeds in small steps from a cursor in the row of the lock. So it
+// comes to its end on any number of nodes, however often they start.
+
+// cursor returns from where the work under a lock goes on; 0: from the beginning.
+func cursor(ctx context.Context, q querier, lock string) (int64, error) {
+	// $1 name
+	at, _, err := first(ctx, q, scanInt, `SELECT cursor FROM locks WHERE name = $1`, lock)
+	return at, err
+}
+
+// moveCursor moves the cursor of a lock, unless another node has moved it meanwhile.
+func moveCursor(ctx context.Context, q querier, lock string, from, to int64) error {
+	if from == to {
+		return nil
+	}
+	// $1 name, $2 from, $3 to
+	const move = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $3)
+		ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor WHERE l.cursor = $2`
+	_, err := q.ExecContext(ctx, move, lock, from, to)
+	return err
+}

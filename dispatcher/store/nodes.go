@@ -104,13 +104,14 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
 		}
 		_, err = t.ExecContext(ctx, nodeFields.insert("nodes"), nodeFields.values(&row)...)
-		t.notify("")
+		t.notify(dispatcher.Notification{Nodes: true})
 		return err
 	})
-	if err == nil {
-		s.rollbacks.registered(node.ID, registration)
+	if err != nil {
+		return err
 	}
-	return err
+	s.rollbacks.registered(node.ID, registration)
+	return s.noteServed(ctx)
 }
 
 // renewHeartbeat renews the row of a node.
@@ -168,12 +169,16 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 
 // Deregister takes a node out of the fleet.
 func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
-	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
 		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0 WHERE id = $1`, id)
-		t.notify("")
+		t.notify(dispatcher.Notification{Nodes: true})
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return s.noteServed(ctx)
 }
 
 // purgeNodeAfter is how long a dead node is listed after its last heartbeat.
@@ -187,10 +192,12 @@ const (
 	// until then; from now on it ages.
 	clampHeartbeats = ` UPDATE nodes AS o SET heartbeat_at = b.now FROM b WHERE o.heartbeat_at > b.now + $2 AND o.state <> 'dead'`
 
-	// A node that holds live runs stays, for they are found by it. 100 at a time keep the
+	// A node that holds claims or live runs stays, for they are found by it. 100 at a time keep the
 	// transaction short.
 	purgeNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
-		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id) ORDER BY o.heartbeat_at LIMIT 100)`
+		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE c.node = o.id)
+			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND r.state <> 'retrying')
+		ORDER BY o.heartbeat_at LIMIT 100)`
 
 	markDeadNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id
 		WHERE me.state <> 'dead' AND me.heartbeat_at = b.heartbeat AND (b.now - me.heartbeat_at) * 2 < $2
@@ -212,11 +219,14 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 			}
 		}
 		if dead = int(affected); dead > 0 {
-			t.notify("")
+			t.notify(dispatcher.Notification{Nodes: true})
 		}
 		return nil
 	})
-	return dead, err
+	if err != nil || dead == 0 {
+		return dead, err
+	}
+	return dead, s.noteServed(ctx)
 }
 
 // Nodes returns all nodes, dead ones too until they are purged.
@@ -253,6 +263,7 @@ func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state di
 			}
 			return fmt.Errorf("node %s is dead: %w", id, dispatcher.ErrConflict)
 		}
+		t.notify(dispatcher.Notification{Nodes: true})
 		return t.audit(ctx, string(state), "", "node "+id.String(), 0)
 	})
 	return node, err

@@ -141,11 +141,11 @@ func TestDueTriggersAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		testDuePlan(t, open(t, newFile(t)), "SEARCH t USING INDEX triggers_due", "TEMP B-TREE", "SCAN t USING INDEX triggers_delayed")
+		testDuePlan(t, open(t, newFile(t)), "SEARCH t USING INDEX trigger_clock_due", "TEMP B-TREE", "SCAN t USING INDEX trigger_clock_delayed")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		testDuePlan(t, open(t, pgtest.New(t)), "Index Scan using triggers_due", "Sort", "Index Scan using triggers_delayed")
+		testDuePlan(t, open(t, pgtest.New(t)), "Index Scan using trigger_clock_due", "Sort", "Index Scan using trigger_clock_delayed")
 	})
 }
 
@@ -156,19 +156,22 @@ func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded str
 		INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority, node_labels, delivery, retry,
 		concurrency_policy, max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at)
 			SELECT 1, 1, 'j', '', TRUE, FALSE, 0, '', '', '{}', 'allow', 0, 0, '{}', '', '[]', 1, 0, 0;
-		INSERT INTO triggers (id, job_id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, anchor_at, jitter,
-			repeat_count, fired, enabled, paused, job_paused, delayed, drift_hour, state, name, expression, dialect, timezone, gap,
-			overlap, calendar, on_excluded, error, node_labels)
+		INSERT INTO triggers (id, job_id, app_id, revision, misfire_after, anchor_at, jitter, repeat_count, fired, enabled, paused,
+			job_paused, delayed, drift_hour, name, expression, dialect, timezone, gap, overlap, calendar, on_excluded, error, node_labels)
 		WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000)
-		SELECT n, 1, 1, 1, 0, n * 10, n * 10, 60000, 0, 0, 0, 0, TRUE, FALSE, FALSE, FALSE, FALSE, 'waiting', '', '', '', '', '',
-		'', '', '', '', '' FROM s`
+		SELECT n, 1, 1, 1, 60000, 0, 0, 0, 0, TRUE, FALSE, FALSE, FALSE, FALSE, '', '', '', '', '', '', '', '', '', '' FROM s;
+		INSERT INTO trigger_clock (id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, off, delayed, state,
+			node_labels)
+		SELECT id, app_id, 1, 0, id * 10, id * 10, 60000, 0, FALSE, 'waiting', '' FROM triggers`
 	must(t, store.Exec(t.Context(), s, fill))
 	for _, statistics := range []string{"none", "fresh"} {
 		if statistics == "fresh" {
 			must(t, store.Exec(t.Context(), s, "ANALYZE"))
 		}
 		for _, until := range []int64{1000, 100_000, 1_000_000} {
-			plan, err := store.ExplainDue(t.Context(), s, until, int64(1), int64(-1), int64(0), int64(500), int64(0))
+			plan, err := store.ExplainDue(t.Context(), s, dispatcher.DueQuery{
+				Until: time.UnixMilli(until), Now: time.UnixMilli(1), IDFrom: 1, IDTo: 10_000, Limit: 500,
+			})
 			must(t, err)
 			if !strings.Contains(plan, want) || strings.Contains(plan, unwanted) {
 				t.Errorf("until %d, statistics %s: got plan\n%s", until, statistics, plan)

@@ -28,9 +28,6 @@ type postgres struct {
 // channel is where notifications go. They are heard in one database only.
 const channel = "carillon"
 
-// adoptPayload is the payload of Notification.Adopt; no run has such an id.
-const adoptPayload = "adopt"
-
 // session is what each connection sets. Without it (as behind a pooler that drops it) all works,
 // only less well: nobody waits long for a lock that an administrator holds, and no statement
 // runs on after its caller gave up. A batch is always small compared to the table that it is joined to,
@@ -163,7 +160,7 @@ func (p *postgres) statements() statements {
 	claim := p.rows(3, 5, claimExtra, advanceColumns...) + chosen(advance+` RETURNING `+claimedRow)
 	all.claim = write(claim + insertNewRuns)
 	all.claim.orElse = claim + insertRuns
-	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advance+` RETURNING `+settledRow) +
+	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advanceSettled+` RETURNING `+settledRow) +
 		`, m AS (` + insertDecisions + `)` + insertRuns)
 	// What another node is adopting is passed over.
 	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)+` FOR UPDATE OF r SKIP LOCKED`) +
@@ -211,14 +208,14 @@ func (p *postgres) query(ctx context.Context, statement string, args []any, scan
 	return rows.CommandTag().RowsAffected(), rows.Err()
 }
 
-func (p *postgres) sendNotification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error {
-	// $1 channel, $2 run. PostgreSQL sends it at commit, and equal ones once.
-	payload := notification.Run
-	if notification.Adopt {
-		payload = adoptPayload
+func (p *postgres) sendNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error {
+	for _, payload := range payloads(notifications) {
+		// $1 channel, $2 payload. PostgreSQL sends it at commit.
+		if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload); err != nil {
+			return err
+		}
 	}
-	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, payload)
-	return err
+	return nil
 }
 
 func (p *postgres) committed([]dispatcher.Notification) {}
@@ -246,11 +243,9 @@ func (p *postgres) listen(ctx context.Context, notification func(dispatcher.Noti
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
-		if n.Payload == adoptPayload {
-			notification(dispatcher.Notification{Adopt: true})
-			continue
+		for _, one := range notificationsIn(n.Payload) {
+			notification(one)
 		}
-		notification(dispatcher.Notification{Run: n.Payload})
 	}
 }
 

@@ -45,31 +45,41 @@ func parsePartition(name string) (p partition, ok bool) {
 // limitLockWait gives up after the lead by which fires are claimed: a transaction that waits for a
 // lock makes the claims after it wait, too.
 func (p *postgres) limitLockWait(ctx context.Context, tx *sql.Tx) error {
-	// Without statistics the planner would read a whole day to find that nothing in it is live.
+	// Without statistics the planner would read a whole day to find the few rows of it that are kept.
 	_, err := tx.ExecContext(ctx, `SET LOCAL lock_timeout = '50ms'; SET LOCAL enable_seqscan = off`)
 	return err
 }
 
-func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error) {
+// unpartitioned holds what no partition of a day holds.
+func (p *postgres) unpartitioned() string { return "runs_default" }
+
+func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error) {
 	there, err := partitions(ctx, c.db)
-	if err == nil {
-		err = makeDays(ctx, c, there, now)
+	if err != nil {
+		return 0, err
 	}
-	done = true
+	errs := []error{makeDays(ctx, c, there, now)}
 	for _, one := range there {
-		if one.day+dayMillis > horizon || err != nil || !done {
-			break // they are in the order of their days
+		// They are in the order of their days. With the day after it, all that ended less than a day after its instant
+		// has expired, too.
+		if one.day+2*dayMillis > horizon || ctx.Err() != nil {
+			break
 		}
 		gone := false
-		done, err = c.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-			gone, err = one.drop(ctx, tx)
+		done, err := c.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+			gone, err = one.drop(ctx, tx, horizon)
 			return err
 		})
-		if gone && done {
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("drop partition %s: %w", one.name(), err)) // it is in the way of no other
+		case !done:
+			return dropped, errors.Join(errs...)
+		case gone:
 			dropped++
 		}
 	}
-	return dropped, done, err
+	return dropped, errors.Join(errs...)
 }
 
 // partitions returns those that there are, the runs of each day first.
@@ -156,27 +166,54 @@ func (p partition) attached(ctx context.Context, tx *sql.Tx) (bool, error) {
 	return found, err
 }
 
-// drop drops a partition unless it holds what must stay. What no claim writes to is locked
-// first, for as long as it takes to look; the table itself only to take the partition out.
-func (p partition) drop(ctx context.Context, tx *sql.Tx) (dropped bool, err error) {
-	// The others go when none of their day's runs is left, wherever those are.
-	// $1 from, $2 to
-	held, bounds := `SELECT 1 FROM runs WHERE scheduled_at >= $1 AND scheduled_at < $2 LIMIT 1`, []any{p.day, p.day + dayMillis}
+// mostKept is how many rows of a day move before it is dropped: the table is locked meanwhile. A day with more
+// waits until so many of them have expired, too.
+const mostKept = 20_000
+
+// kept selects what of a partition x is to be kept though its day has expired.
+// $1 and $2 bounds of the day, $3 horizon
+func (p partition) kept() string {
 	if p.table == "runs" {
-		held = `SELECT 1 FROM ` + p.name() + ` WHERE live
-			UNION ALL SELECT 1 FROM (` + awaitedRuns + `) AS a WHERE a.at >= $1 AND a.at < $2 LIMIT 1`
+		return `SELECT x.* FROM ` + p.name() + ` AS x WHERE x.ended_at - x.scheduled_at >= 86400000 AND x.ended_at >= $3
+			AND x.scheduled_at >= $1 AND x.scheduled_at < $2`
 	}
+	// What belongs to the runs that have been kept, and to those that are not over.
+	return `SELECT x.* FROM (
+			SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE r.scheduled_at >= $1 AND r.scheduled_at < $2 UNION ALL
+			SELECT r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r WHERE r.scheduled_at >= $1 AND r.scheduled_at < $2
+		) AS k JOIN ` + p.name() + ` AS x ON x.scheduled_at = k.scheduled_at AND x.trigger_id = k.trigger_id AND x.kind = k.kind
+		WHERE CAST($3 AS BIGINT) <> 0`
+}
+
+// drop drops a partition, after what ended late in it has moved to the default partition. What no record writes to
+// is locked first, for as long as it takes to look; the table itself only to take the partition out.
+func (p partition) drop(ctx context.Context, tx *sql.Tx, horizon int64) (dropped bool, err error) {
 	if there, err := p.attached(ctx, tx); err != nil || !there {
 		return false, err
+	}
+	if p.table != "runs" { // it goes after the runs
+		if there, err := (partition{table: "runs", day: p.day}).attached(ctx, tx); err != nil || there {
+			return false, err
+		}
 	}
 	if _, err := tx.ExecContext(ctx, `LOCK TABLE `+p.name()+`, `+p.table+`_default IN ACCESS EXCLUSIVE MODE`); err != nil {
 		return false, err
 	}
-	if _, found, err := first(ctx, tx, scanInt, held, bounds...); err != nil || found {
+	bounds := []any{p.day, p.day + dayMillis, horizon}
+	kept, _, err := first(ctx, tx, scanInt, fmt.Sprintf(`SELECT count(*) FROM (%s LIMIT %d) AS k`, p.kept(), mostKept+1), bounds...)
+	if err != nil || kept > mostKept {
 		return false, err
 	}
+	if kept > 0 {
+		if _, err := tx.ExecContext(ctx, `ALTER TABLE `+p.table+` DETACH PARTITION `+p.name()); err != nil {
+			return false, err
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO `+p.table+`_default `+p.kept(), bounds...); err != nil {
+			return false, fmt.Errorf("keep %d rows: %w", kept, err)
+		}
+	}
 	if _, err := tx.ExecContext(ctx, `DROP TABLE `+p.name()); err != nil {
-		return false, fmt.Errorf("drop partition %s: %w", p.name(), err)
+		return false, err
 	}
 	return true, nil
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -84,18 +85,63 @@ func TestPartitionsAreMadeAndDropped(t *testing.T) {
 	if got := purge(t, s, may1.Add(days(11)).Add(-time.Millisecond)); got != (dispatcher.Purged{Runs: 10}) {
 		t.Errorf("before the longest retention: removed %+v, want the ended runs of the other app", got)
 	}
-	if got := purge(t, s, may1.Add(days(11))); got != (dispatcher.Purged{Partitions: 3}) {
-		t.Errorf("a day after its retention: removed %+v, want its partitions", got)
+	if got := purge(t, s, may1.Add(days(11))); got != (dispatcher.Purged{}) {
+		t.Errorf("a day after its retention: removed %+v, want nothing: what is less than a day late ended within it", got)
 	}
-	// The next day holds live runs: it stays, and what is not live goes one by one.
-	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Runs: 10}) {
-		t.Errorf("a day with live runs: removed %+v, want the ended ones", got)
-	}
-	must(t, store.Exec(t.Context(), s, `UPDATE runs SET live = FALSE`))
 	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Partitions: 3}) {
-		t.Errorf("once they have ended: removed %+v, want the partitions", got)
+		t.Errorf("two days after it: removed %+v, want the partitions of the day", got)
 	}
-	wantPartitions(t, "at last", s, append(partitionsOf(may1.Add(days(2)), 3), partitionsOf(may1.Add(days(9)), 7)...))
+	if got := purge(t, s, may1.Add(days(13))); got != (dispatcher.Purged{Partitions: 3}) {
+		t.Errorf("a day of which runs are live: removed %+v, want its partitions", got)
+	}
+	if runs, rest := count(t, s, `SELECT count(*) FROM live_runs`), count(t, s, `SELECT (SELECT count(*) FROM attempts_default)
+		+ (SELECT count(*) FROM responses_default)`); runs != 10 || rest != 20 {
+		t.Errorf("of the live runs %d are left, and %d attempts and responses, want all", runs, rest)
+	}
+	wantPartitions(t, "at last", s, append(partitionsOf(may1.Add(days(2)), 3), partitionsOf(may1.Add(days(9)), 8)...))
+}
+
+// What ended long after its instant is kept from its end on, with its attempts and responses, though its day is dropped.
+func TestRunsThatEndedLateOutliveTheirDay(t *testing.T) {
+	t.Parallel()
+	s := openWithout(t, pgtest.New(t))
+	job := declareApp(t, s, "app", days(10))
+	purge(t, s, may1)
+	insertRuns(t, s, job, may1.Add(time.Hour), 100, false)
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`UPDATE runs SET ended_at = %d WHERE scheduled_at < %d`,
+		may1.Add(days(9)).UnixMilli(), may1.Add(time.Hour).UnixMilli()+30)))
+	rows := func() (all [3]int64) {
+		for i, table := range []string{"runs", "attempts", "responses"} {
+			all[i] = count(t, s, `SELECT count(*) FROM `+table)
+		}
+		return all
+	}
+	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Partitions: 6}) || rows() != [3]int64{30, 30, 30} {
+		t.Errorf("of an expired day: removed %+v, left %v, want its partitions gone and the 30 late runs kept", got, rows())
+	}
+	if got := purge(t, s, may1.Add(days(20))); got.Runs != 30 || rows() != [3]int64{} {
+		t.Errorf("when they have expired, too: removed %+v, left %v, want nothing left", got, rows())
+	}
+}
+
+// An app that has no history any more does not keep the days of all others.
+func TestDeletedAppWithoutHistoryKeepsNoDays(t *testing.T) {
+	t.Parallel()
+	s := openWithout(t, pgtest.New(t))
+	declareApp(t, s, "short", days(10))
+	declareApp(t, s, "long", days(3650))
+	purge(t, s, may1)
+	change := dispatcher.Change{Actor: "test", Now: may1}
+	must(t, s.DeleteJob(t.Context(), "long", "job", change))
+	must(t, s.DeleteApp(t.Context(), "long", change))
+	insertRuns(t, s, dispatcher.JobID("long", "job"), may1.Add(time.Hour), 1, false)
+	if got := purge(t, s, may1.Add(days(12))); got.Partitions != 0 {
+		t.Errorf("with history: removed %+v, want all days kept", got)
+	}
+	must(t, store.Exec(t.Context(), s, `DELETE FROM runs`))
+	if got := purge(t, s, may1.Add(days(12))); got.Partitions == 0 {
+		t.Errorf("without history: removed %+v, want the expired days", got)
+	}
 }
 
 // Rows of a day that was not made in time stay where they are.
@@ -252,7 +298,7 @@ func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 			}
 		}
 	}()
-	advance := dispatcher.Advance{TriggerID: dispatcher.TriggerID("app", "job", "tick"), Revision: j.Revision,
+	advance := dispatcher.Advance{TriggerID: dispatcher.TriggerID("app", "job", "tick"), JobID: dispatcher.JobID("app", "job"), Revision: j.Revision,
 		Next: *j.Triggers["tick"].NextFireTime}
 	for n := range fires {
 		advance.Then = advance.Next.Add(time.Hour)
@@ -281,47 +327,19 @@ func partitionsIn(plan string) []string {
 }
 
 // What is known by its instant is looked for in its day only.
-func TestStatementsReadOnlyTheirPartitions(t *testing.T) {
+func TestRunIsLookedForInItsPartition(t *testing.T) {
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
 	job := declareApp(t, s, "app", days(30))
 	for n := range 30 {
 		purge(t, s, may1.Add(days(n)))
 	}
-	day9, day10 := may1.Add(days(9)), may1.Add(days(10))
-	for _, day := range []time.Time{day9, day10} {
-		insertRuns(t, s, job, day, 500, true) // young days, of which nothing is known
-	}
+	day10 := may1.Add(days(10))
+	insertRuns(t, s, job, day10, 500, false)
 	key := dispatcher.RunKey{TriggerID: job, ScheduledAt: day10, Kind: dispatcher.KindSchedule}
 	plan, err := store.ExplainRun(t.Context(), s, key)
 	must(t, err)
 	if diff := cmp.Diff([]string{"runs_20260511"}, partitionsIn(plan)); diff != "" {
 		t.Errorf("a run by its id: partitions (-want +got):\n%s\n%s", diff, plan)
-	}
-	for _, tt := range []struct {
-		first time.Time
-		want  []string
-	}{
-		{day10, []string{"runs_20260511"}},
-		{day9.Add(days(1) - time.Millisecond), []string{"runs_20260510", "runs_20260511"}},
-	} {
-		records := make([]dispatcher.Record, 500)
-		for i := range records {
-			records[i].RunKey, records[i].Token = key, 1
-			records[i].ScheduledAt = tt.first.Add(time.Duration(i) * time.Millisecond)
-		}
-		for _, statistics := range []string{"none", "fresh"} {
-			if statistics == "fresh" {
-				must(t, store.Exec(t.Context(), s, "ANALYZE"))
-			}
-			plan, err := store.ExplainRecord(t.Context(), s, records)
-			must(t, err)
-			if diff := cmp.Diff(tt.want, partitionsIn(plan)); diff != "" {
-				t.Errorf("a record from %s, statistics %s: partitions (-want +got):\n%s\n%s", tt.first, statistics, diff, plan)
-			}
-			if lookup := "Index Cond: ((scheduled_at = b.scheduled_at)"; strings.Count(plan, lookup) != len(tt.want) {
-				t.Errorf("a record from %s, statistics %s: it does not begin with the batch:\n%s", tt.first, statistics, plan)
-			}
-		}
 	}
 }

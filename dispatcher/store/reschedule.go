@@ -11,12 +11,119 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// rescheduledTrigger is a trigger as it is stored, and as it will be.
+// The fire times of triggers are worked out again when a calendar or the time zone database changes, and after a
+// rollback. Each time it is the same two steps: what becomes of a trigger is worked out ahead of the transaction, and
+// written if the trigger is still as it was found.
+
+// clockKey is a clock as it was found; an instant of -1 is none.
+type clockKey struct {
+	revision, calendars, prev, next int64
+	state                           dispatcher.TriggerState
+}
+
+// move is what becomes of a trigger. It takes some 200 bytes.
+type move struct {
+	from      clockKey
+	next, due *int64
+	state     dispatcher.TriggerState
+	err       string
+	missed    []dispatcher.Misfire
+}
+
+// moved returns the move of a trigger that was read.
+func (t triggerRow) moved(to dispatcher.Trigger, missed []dispatcher.Misfire) move {
+	return move{
+		from: clockKey{t.revision, t.calendars, orNone(orNullAt(t.PrevFireTime)), orNone(orNullAt(t.NextFireTime)), storedState(t.State)},
+		next: orNullAt(to.NextFireTime), due: orNullAt(to.DueAt), state: storedState(to.State), err: to.Error, missed: missed,
+	}
+}
+
+// storedState is a state without the pause, which is only shown.
+func storedState(state dispatcher.TriggerState) dispatcher.TriggerState {
+	if state == dispatcher.TriggerPaused {
+		return dispatcher.TriggerWaiting
+	}
+	return state
+}
+
+// orNone returns an instant of a clockKey.
+func orNone(ms *int64) int64 {
+	if ms == nil {
+		return -1
+	}
+	return *ms
+}
+
+// moveColumns are a clock as it was found, and what becomes of it.
+var moveColumns = []column{
+	{"of_trigger", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"from_at", bigint}, {"was", text},
+	{"next", bigint}, {"due", bigint}, {"state", text},
+}
+
+// moveClocks moves the clocks of the batch that are still as they were found.
+// $1 revision of the app's calendars, 0: as it is; 16 is offError
+const moveClocks = ` UPDATE trigger_clock AS c SET next_fire_time = b.next, due_at = b.due, state = b.state,
+		off = (c.off & ~16) | CASE WHEN b.state = 'error' THEN 16 ELSE 0 END,
+		calendar_revision = CASE WHEN CAST($1 AS bigint) = 0 THEN c.calendar_revision ELSE $1 END
+	FROM b WHERE c.id = b.of_trigger AND c.revision = b.revision AND c.calendar_revision = b.calendars AND c.state = b.was
+		AND coalesce(c.prev_fire_time, -1) = b.prev AND coalesce(c.next_fire_time, -1) = b.from_at
+	RETURNING id`
+
+// writeMoves writes those of some moves whose triggers are still as they were found, with their misfires, and
+// returns the ids of these. calendars is the revision of the app's calendars, if they changed.
+func (t *tx) writeMoves(ctx context.Context, moves map[int64]move, calendars int64) (won []int64, err error) {
+	if len(moves) == 0 {
+		return nil, nil
+	}
+	ids := slices.Sorted(maps.Keys(moves)) // in their order two nodes cannot deadlock
+	var revision, known, prev, from []int64
+	var next, due []*int64
+	var was, state []string
+	for _, id := range ids {
+		m := moves[id]
+		revision, known = append(revision, m.from.revision), append(known, m.from.calendars)
+		prev, from, was = append(prev, m.from.prev), append(from, m.from.next), append(was, string(m.from.state))
+		next, due, state = append(next, m.next), append(due, m.due), append(state, string(m.state))
+	}
+	// $1 calendars, from $2 on: moveColumns
+	write := t.rows(0, 2, "", moveColumns...) + moveClocks
+	won, err = collect(ctx, t, scanInt, write, append([]any{calendars}, t.batch(ids, revision, known, prev, from, was, next, due, state)...)...)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(won)
+	if err := t.writeErrors(ctx, moves, won); err != nil {
+		return nil, err
+	}
+	var missed []dispatcher.Misfire
+	for _, id := range won {
+		missed = append(missed, moves[id].missed...)
+	}
+	return won, t.insertMisfires(ctx, missed)
+}
+
+// writeErrors writes why triggers that moved are in error, or are no more.
+func (t *tx) writeErrors(ctx context.Context, moves map[int64]move, won []int64) error {
+	var ids []int64
+	var problems []string
+	for _, id := range won {
+		if m := moves[id]; m.state == dispatcher.TriggerError || m.from.state == dispatcher.TriggerError {
+			ids, problems = append(ids, id), append(problems, storable(m.err))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	// From $1 on: id, error
+	write := t.rows(0, 1, "", column{"id", bigint}, column{"error", text}) + ` UPDATE triggers AS t SET error = b.error FROM b WHERE t.id = b.id`
+	_, err := t.ExecContext(ctx, write, t.batch(ids, problems)...)
+	return err
+}
+
+// rescheduledTrigger is what becomes of a trigger, and what it is called.
 type rescheduledTrigger struct {
-	triggerRow
-	app, job string
-	moved    dispatcher.Trigger
-	missed   []dispatcher.Misfire
+	move
+	app, job, name string
 }
 
 // rescheduledPage is a page of triggers, by id.
@@ -34,15 +141,19 @@ func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 	return now.UTC().Truncate(time.Millisecond), err
 }
 
-// reschedule works out again the next fires of triggers t, outside a transaction. which selects them; its
-// parameters begin with $1, the id that all are after, and $2, how many.
+// reschedule works out again the next fires of triggers t, with clocks c, outside a transaction. which selects them;
+// its parameters begin with $1, the id that all are after, and $2, how many.
 func (s *store) reschedule(ctx context.Context, which string, args []any,
-	move func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire),
+	again func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire),
 ) (rescheduledPage, error) {
-	page := `SELECT ` + triggerColumns + `, a.name, j.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+	page := `SELECT ` + triggerColumns + `, a.name, j.name FROM triggers AS t` + withClock + ` JOIN jobs AS j ON j.id = t.job_id
 		JOIN apps AS a ON a.id = t.app_id
-		WHERE t.id > $1 AND t.next_fire_time IS NOT NULL AND t.state = 'waiting' AND ` + which + ` ORDER BY t.id LIMIT $2`
-	found, err := collect(ctx, s.read, func(row scanner) (r rescheduledTrigger, err error) {
+		WHERE t.id > $1 AND c.next_fire_time IS NOT NULL AND c.state = 'waiting' AND ` + which + ` ORDER BY t.id LIMIT $2`
+	type named struct {
+		triggerRow
+		app, job string
+	}
+	found, err := collect(ctx, s.read, func(row scanner) (r named, err error) {
 		r.triggerRow, err = scanTrigger(widerRow{scanner: row, after: []any{&r.app, &r.job}})
 		return r, err
 	}, page, args...)
@@ -60,9 +171,9 @@ func (s *store) reschedule(ctx context.Context, which string, args []any,
 			calendars[t.app] = dispatcher.CompileCalendars(all)
 		}
 		job := dispatcher.Job{App: t.app, Name: t.job, Enabled: true, Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}
-		t.moved, t.missed = move(job, t.name, calendars[t.app])
-		if orNone(orNullAt(t.moved.NextFireTime)) != orNone(orNullAt(t.NextFireTime)) || storedState(t.moved.State) != storedState(t.State) {
-			done.triggers[t.id] = t
+		m := t.moved(again(job, t.name, calendars[t.app]))
+		if orNone(m.next) != m.from.next || m.state != m.from.state {
+			done.triggers[t.id] = rescheduledTrigger{m, t.app, t.job, t.name}
 		}
 		done.last = t.id
 	}
@@ -78,34 +189,16 @@ func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]resched
 	if len(triggers) == 0 {
 		return 0, nil
 	}
-	var id, revision, calendars, from []int64
-	var next, due []*int64
-	var state, problems []string
-	for _, one := range slices.Sorted(maps.Keys(triggers)) { // in their order two nodes cannot deadlock
-		t := triggers[one]
-		id, revision, calendars, from = append(id, t.id), append(revision, t.revision), append(calendars, t.calendars),
-			append(from, t.NextFireTime.UnixMilli())
-		next, due = append(next, orNullAt(t.moved.NextFireTime)), append(due, orNullAt(t.moved.DueAt))
-		state, problems = append(state, string(storedState(t.moved.State))), append(problems, t.moved.Error)
+	moves := make(map[int64]move, len(triggers))
+	for id, t := range triggers {
+		moves[id] = t.move
 	}
-	// From $1 on: rescheduleColumns
-	write := s.rows(0, 1, "", rescheduleColumns...) + ` UPDATE triggers AS t
-		SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error
-		FROM b WHERE t.id = b.of_trigger AND t.revision = b.revision AND t.calendar_revision = b.calendars AND t.next_fire_time = b.from_at
-			AND t.state = 'waiting' RETURNING id`
 	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
-		won, err := collect(ctx, t, scanInt, write, s.batch(id, revision, calendars, from, next, due, state, problems)...)
+		won, err := t.writeMoves(ctx, moves, 0)
 		if err != nil {
 			return err
 		}
 		moved = len(won)
-		var missed []dispatcher.Misfire
-		for _, id := range won {
-			missed = append(missed, triggers[id].missed...)
-		}
-		if err := t.insertMisfires(ctx, missed); err != nil {
-			return err
-		}
 		return note(ctx, t, won)
 	})
 	if err != nil {
@@ -151,9 +244,10 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 	done.Moved, err = s.writeRescheduled(ctx, page.triggers, now, func(ctx context.Context, t *tx, won []int64) error {
 		for _, id := range won {
 			one := page.triggers[id]
-			if err := t.audit(ctx, "zones", one.app, "job "+one.job+" trigger "+one.name, one.revision); err != nil {
+			if err := t.audit(ctx, "zones", one.app, "job "+one.job+" trigger "+one.name, one.from.revision); err != nil {
 				return err
 			}
+			t.notify(dispatcher.Notification{JobID: dispatcher.JobID(one.app, one.job)})
 		}
 		return t.remember(ctx, dispatcher.CauseZones, won)
 	})

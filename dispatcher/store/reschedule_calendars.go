@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,26 +12,11 @@ import (
 // movesAtOnce is how many triggers one statement moves.
 const movesAtOnce = 2000
 
-// triggerKey is a trigger as it was found; an instant of -1 is none.
-type triggerKey struct {
-	revision, calendars, prev, next int64
-	state                           dispatcher.TriggerState
-}
-
-// moved is what becomes of a trigger whose calendar changes.
-type moved struct {
-	from      triggerKey
-	next, due *int64
-	state     dispatcher.TriggerState
-	err       string
-	missed    []dispatcher.Misfire
-}
-
 // movePlan is what becomes of triggers, by id, when the calendars of their app change from
-// those of a revision. It takes some 200 bytes for each.
+// those of a revision.
 type movePlan struct {
 	revision int64
-	moves    map[int64]moved
+	moves    map[int64]move
 }
 
 // plan works out ahead of the transaction what becomes of the triggers that a change of a
@@ -51,7 +37,7 @@ func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by dispa
 	if err != nil {
 		return movePlan{}, err
 	}
-	plan := movePlan{next.revision, make(map[int64]moved, len(ids))}
+	plan := movePlan{next.revision, make(map[int64]move, len(ids))}
 	for page := range slices.Chunk(ids, movesAtOnce) {
 		if err := s.planMoves(ctx, s.read, page, next, by.Now.UTC().Truncate(time.Millisecond), plan); err != nil {
 			return movePlan{}, err
@@ -72,32 +58,35 @@ func (s *store) rescheduleForCalendar(ctx context.Context, t *tx, next replaceme
 		return err
 	}
 	if plan.revision != next.revision || plan.moves == nil {
-		plan = movePlan{next.revision, map[int64]moved{}}
+		plan = movePlan{next.revision, map[int64]move{}}
 	}
 	ids, err := s.users(ctx, t, next)
 	if err != nil {
 		return err
 	}
 	for page := range slices.Chunk(ids, movesAtOnce) {
-		keys, err := t.lockTriggers(ctx, page)
+		keys, err := t.lockClocks(ctx, page)
 		if err != nil {
 			return err
 		}
-		var present, void []int64
-		for _, id := range page {
-			key, found := keys[id]
-			if !found {
-				continue // deleted meanwhile
-			}
-			present = append(present, id)
-			if planned, ok := plan.moves[id]; !ok || planned.from != key {
+		var void []int64
+		for _, id := range slices.Sorted(maps.Keys(keys)) {
+			if planned, ok := plan.moves[id]; !ok || planned.from != keys[id] {
 				void = append(void, id)
 			}
 		}
 		if err := s.planMoves(ctx, t, void, next, t.now, plan); err != nil {
 			return err
 		}
-		if err := t.moveTriggers(ctx, present, plan, revision); err != nil {
+		moves := make(map[int64]move, len(keys))
+		for id := range keys { // the others were deleted meanwhile
+			moves[id] = plan.moves[id]
+		}
+		won, err := t.writeMoves(ctx, moves, revision)
+		if err == nil {
+			err = t.remember(ctx, dispatcher.CauseCalendar, won)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -119,8 +108,8 @@ func (s *store) planMoves(ctx context.Context, q querier, ids []int64, next repl
 		return nil
 	}
 	// From $1 on: ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.enabled
-		FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.enabled` + theseTriggers + `
+		JOIN jobs AS j ON j.id = t.job_id`
 	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
 		job := dispatcher.Job{App: next.app}
 		t, err := scanTrigger(widerRow{scanner: row, after: []any{&job.Name, &job.Enabled}})
@@ -133,78 +122,28 @@ func (s *store) planMoves(ctx context.Context, q querier, ids []int64, next repl
 }
 
 // move returns what becomes of a trigger of job at now. One that does not fire stays as it is.
-func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) moved {
+func (t triggerRow) move(job dispatcher.Job, next replacement, now time.Time) move {
 	job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
 	triggers, missed := dispatcher.RescheduleForCalendar(job, next.changed, next.before, next.after, now)
 	to, concerned := triggers[t.name]
 	if !concerned {
 		to = t.Trigger
 	}
-	return moved{
-		from: triggerKey{t.revision, t.calendars, orNone(orNullAt(t.PrevFireTime)), orNone(orNullAt(t.NextFireTime)), storedState(t.State)},
-		next: orNullAt(to.NextFireTime), due: orNullAt(to.DueAt), state: storedState(to.State), err: to.Error, missed: missed,
-	}
+	return t.moved(to, missed)
 }
 
-// storedState is a state without the pause, which is only shown.
-func storedState(state dispatcher.TriggerState) dispatcher.TriggerState {
-	if state == dispatcher.TriggerPaused {
-		return dispatcher.TriggerWaiting
-	}
-	return state
-}
-
-// orNone returns an instant of a triggerKey.
-func orNone(ms *int64) int64 {
-	if ms == nil {
-		return -1
-	}
-	return *ms
-}
-
-// lockTriggers locks triggers and returns them as they are.
-func (t *tx) lockTriggers(ctx context.Context, ids []int64) (map[int64]triggerKey, error) {
+// lockClocks locks the clocks of triggers that were not deleted, and returns them as they are.
+func (t *tx) lockClocks(ctx context.Context, ids []int64) (map[int64]clockKey, error) {
 	// From $1 on: ids. They lock in order, as in a claim, so that the two cannot deadlock.
-	query := t.rows(0, 1, "", idColumns...) + ` SELECT t.id, t.revision, t.calendar_revision, t.prev_fire_time, t.next_fire_time, t.state
-		FROM b JOIN triggers AS t ON t.id = b.id WHERE t.deleted_at IS NULL ORDER BY t.id` + lockOf(t.lock(), "t")
-	keys := make(map[int64]triggerKey, len(ids))
+	query := t.rows(0, 1, "", idColumns...) + ` SELECT c.id, c.revision, c.calendar_revision, coalesce(c.prev_fire_time, -1),
+		coalesce(c.next_fire_time, -1), c.state` + theseTriggers + ` WHERE t.deleted_at IS NULL ORDER BY c.id` + lockOf(t.lock(), "c")
+	keys := make(map[int64]clockKey, len(ids))
 	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
 		var id int64
-		var key triggerKey
-		var prev, next *int64
-		err := row.Scan(&id, &key.revision, &key.calendars, &prev, &next, &key.state)
-		key.prev, key.next = orNone(prev), orNone(next)
+		var key clockKey
+		err := row.Scan(&id, &key.revision, &key.calendars, &key.prev, &key.next, &key.state)
 		keys[id] = key
 		return struct{}{}, err
 	}, query, t.batch(ids)...)
 	return keys, err
-}
-
-// moveTriggers writes what becomes of triggers that are locked, under the new revision of the
-// app's calendars.
-func (t *tx) moveTriggers(ctx context.Context, ids []int64, plan movePlan, revision int64) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	var next, due []*int64
-	var state, problems []string
-	var missed []dispatcher.Misfire
-	for _, id := range ids {
-		to := plan.moves[id]
-		next, due = append(next, to.next), append(due, to.due)
-		state, problems = append(state, string(to.state)), append(problems, to.err)
-		missed = append(missed, to.missed...)
-	}
-	// $1 revision of the app's calendars, from $2 on: the columns
-	write := t.rows(0, 2, "", column{"id", bigint}, column{"next", bigint}, column{"due", bigint}, column{"state", text},
-		column{"error", text}) +
-		` UPDATE triggers AS t SET next_fire_time = b.next, due_at = b.due, state = b.state, error = b.error, calendar_revision = $1
-			FROM b WHERE t.id = b.id`
-	if _, err := t.ExecContext(ctx, write, append([]any{revision}, t.batch(ids, next, due, state, problems)...)...); err != nil {
-		return err
-	}
-	if err := t.insertMisfires(ctx, missed); err != nil {
-		return err
-	}
-	return t.remember(ctx, dispatcher.CauseCalendar, ids)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Bounds of the clean-up: what one call deletes, what one transaction, and how many jobs are looked
+// Bounds of the clean-up: what one call deletes in a step, what one transaction, and how many jobs are looked
 // through at once. Claims of other nodes go between. Where there is one writer they wait for a
 // transaction, so it is short, and the next leaves them some time.
 const (
@@ -86,67 +86,92 @@ func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time
 	if c == nil {
 		return dispatcher.Purged{Busy: true}, nil
 	}
-	t := purge{cleaner: *c, size: purgeRows}
-	if s.single() {
-		t.size = singleRows
-	}
+	t := s.purge(c)
 	if err := errors.Join(t.run(ctx, now), c.end(ctx)); err != nil {
 		return t.result, fmt.Errorf("purge history: %w", err)
 	}
 	return t.result, nil
 }
 
+// purge returns a call of Purge by who has the lock.
+func (s *store) purge(c *cleaner) *purge {
+	t := &purge{cleaner: *c, size: purgeRows}
+	if s.single() {
+		t.size = singleRows
+	}
+	return t
+}
+
 // purge is one call of Purge.
 type purge struct {
 	cleaner
-	result  dispatcher.Purged
-	size    int // of a batch
+	result dispatcher.Purged
+	size   int // of a batch
+	share
+}
+
+// share is what a step has had of a call.
+type share struct {
 	batches int
+	used    bool // there is more for a later call
 	stopped bool // somebody was in the way
 }
 
-// retention is how long the history of an app is kept, in milliseconds.
-type retention struct{ app, kept int64 }
+// over tells that the step is to end, for this call.
+func (s *share) over() bool { return s.used || s.stopped }
 
-// run goes from the cheap to the dear: days as a whole, then from the oldest row on what is
-// beyond every retention, then job by job the apps that keep less than others.
+// retention is how long the history of an app is kept, in milliseconds.
+type retention struct {
+	app, kept int64
+	from      int64 // what happened before was removed
+	deleted   bool
+}
+
+// run takes the steps of a call. None of them reads more than what it removes, and a few rows for each app or job
+// that has something to remove. Each has a share of its own, and none is kept from it by another that fails.
 func (t *purge) run(ctx context.Context, now time.Time) error {
 	apps, present, err := t.retentions(ctx, now)
 	if err != nil {
 		return err
 	}
-	longest := dispatcher.DefaultRetention.Std().Milliseconds()
-	if len(apps) > 0 {
-		longest = apps[0].kept
-	}
-	before := day(present - longest)
-	var done bool
-	if t.result.Partitions, done, err = t.rotatePartitions(ctx, t.cleaner, present, before); err != nil {
+	longest, err := t.longest(ctx, apps)
+	if err != nil {
 		return err
 	}
-	// A day that only waits to be dropped is not worth deleting row by row.
-	if done {
-		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeOldest(ctx, tx, before) })
-	}
-	if err == nil {
-		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeRevisions(ctx, tx, before) })
-	}
-	if err == nil {
-		audited := min(before, day(present-dispatcher.AuditLogKept.Milliseconds()))
-		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.purgeAuditLog(ctx, tx, audited) })
-	}
-	if err == nil {
-		err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (int, error) { return t.removeDeleted(ctx, tx, before) })
-	}
-	for _, app := range apps {
-		if err == nil && app.kept < longest {
-			err = t.sweep(ctx, app.app, day(present-app.kept))
+	before := day(present - longest)
+	// What is on record of definitions outlives the last day of the history, which goes a day later.
+	outdated := before - dayMillis
+	audited := min(outdated, day(present-dispatcher.AuditLogKept.Milliseconds()))
+	var errs []error
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"rotate partitions", func() (err error) {
+			t.result.Partitions, err = t.rotatePartitions(ctx, t.cleaner, present, before)
+			return err
+		}},
+		{"remove what no app keeps", func() error { return t.repeat(ctx, t.size, before, t.removeOldest) }},
+		{"remove what single apps do not keep", func() error { return t.sweepApps(ctx, apps, longest, present) }},
+		{"remove revisions", func() error { return t.repeat(ctx, t.size, outdated, t.removeRevisions) }},
+		{"remove entries of the audit log", func() error { return t.repeat(ctx, t.size, audited, t.purgeAuditLog) }},
+		{"remove triggers", func() error { return t.repeat(ctx, t.size, outdated, t.removeTriggers) }},
+		{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, outdated, t.removeDeleted) }},
+		{"delete completed jobs", func() error { return t.removeExpired(ctx, present) }},
+	} {
+		if ctx.Err() != nil {
+			break
 		}
+		t.share = share{}
+		if err := step.do(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
+		}
+		t.result.More = t.result.More || t.used
 	}
-	return errors.Join(err, t.removeExpired(ctx, present))
+	return errors.Join(errs...)
 }
 
-// retentions returns those of all apps, also of deleted ones, longest first, and now.
+// retentions returns those of all apps that may have history, longest first, and now.
 func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention, present int64, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -155,32 +180,58 @@ func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention
 			return nil, 0, err
 		}
 	}
+	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL FROM apps AS a
+		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id) ORDER BY a.retention DESC, a.id`
 	apps, err = collect(ctx, t.read, func(row scanner) (r retention, err error) {
-		err = row.Scan(&r.app, &r.kept)
+		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted)
 		return r, err
-	}, `SELECT id, retention FROM apps ORDER BY retention DESC, id`)
+	}, list)
 	return apps, now.UnixMilli(), err
 }
 
+// longest returns the longest retention. A deleted app counts as long as there is history of it.
+func (t *purge) longest(ctx context.Context, apps []retention) (int64, error) {
+	// $1 app
+	const history = `SELECT 1 FROM jobs AS j WHERE j.app_id = $1 AND (EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id)
+		OR EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
+		OR EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id)) LIMIT 1`
+	for _, app := range apps {
+		found := !app.deleted
+		if app.deleted {
+			var err error
+			if _, found, err = first(ctx, t.read, scanInt, history, app.app); err != nil {
+				return 0, fmt.Errorf("look for history of deleted apps: %w", err)
+			}
+		}
+		if found {
+			return app.kept, nil
+		}
+	}
+	return dispatcher.DefaultRetention.Std().Milliseconds(), nil
+}
+
+// removal removes at most size of what is from before an instant, and returns how much.
+type removal func(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error)
+
 // repeat calls batch, each time in a transaction of its own, until it removes less than it may,
-// somebody is in the way, or the call has done its share.
-func (t *purge) repeat(ctx context.Context, batch func(context.Context, *sql.Tx) (removed int, err error)) error {
-	for removed := t.size; removed >= t.size && !t.stopped && !t.result.More; {
-		before := t.result
+// somebody is in the way, or the step has had its share.
+func (t *purge) repeat(ctx context.Context, size int, before int64, batch removal) error {
+	for removed := size; removed >= size && !t.over(); {
+		result := t.result
 		done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-			removed, err = batch(ctx, tx)
+			removed, err = batch(ctx, tx, before, size)
 			return err
 		})
 		if err != nil || !done {
-			t.result, t.stopped = before, true
+			t.result, t.stopped = result, true
 			return err
 		}
 		if removed > 0 {
 			t.batches++
-			t.result.More = t.batches == purgeMost/t.size
+			t.used = t.batches == purgeMost/t.size
 		}
 		// What waits for a batch where there is one writer is a claim, and its record comes after.
-		if t.single() && removed >= t.size && !t.result.More {
+		if t.single() && removed >= size && !t.used {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()

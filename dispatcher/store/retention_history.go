@@ -4,17 +4,29 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// The statements of Purge. Expired means: before $1, the start of a UTC day.
-// awaited are the runs whose ends fixed delays have yet to be counted from.
-const awaitedRuns = `SELECT t.prev_fire_time AS at, t.id FROM triggers AS t WHERE t.delayed AND t.next_fire_time IS NULL
-	AND t.state = 'waiting' AND t.enabled AND t.deleted_at IS NULL AND t.prev_fire_time IS NOT NULL`
+// The statements of Purge. Expired means: before $1, the start of a UTC day. A run is kept from its end on, so one
+// that was scheduled long ago and has ended only now, as a catch-up, is as young as its end.
 
-// What was scheduled long ago and has ended only now, as a catch-up, is kept from its end on.
-const expiredRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE NOT r.live AND r.scheduled_at < $1
-	AND coalesce(r.ended_at, r.scheduled_at) < $1 AND (r.scheduled_at, r.trigger_id) NOT IN (` + awaitedRuns + `)`
+// expiredRuns selects those of a table.
+func expiredRuns(table string) string {
+	return `SELECT r.scheduled_at, r.trigger_id, r.kind FROM ` + table + ` AS r WHERE r.scheduled_at < $1 AND r.ended_at < $1`
+}
+
+// endedLate is the predicate of runs_late: runs that have ended a day or more after their instant.
+const endedLate = `r.ended_at - r.scheduled_at >= 86400000`
+
+// expiredLate are those that ended late since a span was swept, of an app. In that span they are found by their jobs.
+// $2 limit, $3 app, $4 start of the span
+const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
+	WHERE ` + endedLate + ` AND r.ended_at >= $4 AND r.ended_at < $1 AND r.scheduled_at < $4 AND j.app_id = $3
+	ORDER BY r.ended_at LIMIT $2`
 
 const expiredMisfires = `SELECT m.from_at, m.trigger_id FROM misfires AS m WHERE m.from_at < $1 AND m.to_at < $1 AND m.decided_at < $1`
 
@@ -25,52 +37,94 @@ const oldestMisfires = ` ORDER BY m.from_at, m.trigger_id LIMIT $2`
 
 const deleteMisfires = `DELETE FROM misfires WHERE (from_at, trigger_id) IN (`
 
-// agedJobs are those of the batch that have history before $1. The lowest of a job is one look
-// into an index, in whatever way the planner could go wrong, and days from $1 on are none of it.
-const agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id AND NOT r.live
-	AND r.scheduled_at < $1) IS NOT NULL
+// agedJobs are those of the batch that have history before $1, runs since $2. The lowest of a job is one look
+// into an index, in whatever way the planner could go wrong, and days outside of the span are none of it.
+const agedJobs = ` SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r WHERE r.job_id = b.id
+	AND r.scheduled_at >= $2 AND r.scheduled_at < $1) IS NOT NULL
 	OR (SELECT min(m.from_at) FROM misfires AS m WHERE m.job_id = b.id) < $1`
 
-// A run of the batch may have been retried meanwhile.
-const deleteRuns = ` DELETE FROM runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
-	AND NOT r.live` + within + ` RETURNING scheduled_at, trigger_id, kind`
+// A run of the batch may have been retried meanwhile, and is then no longer there.
+const deleteRuns = ` DELETE FROM runs AS r` + ofExpired + ` RETURNING scheduled_at, trigger_id, kind`
 
-const deleteAttempts = ` DELETE FROM attempts AS r` + ofRuns
+const deleteAttempts = ` DELETE FROM attempts AS r` + ofExpired
 
-const deleteResponses = ` DELETE FROM responses AS r` + ofRuns
+const deleteResponses = ` DELETE FROM responses AS r` + ofExpired
 
-const ofRuns = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)` + within
+// ofExpired are the rows of the batch's runs, in their days.
+// $1 first day, $2 end of the last
+const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
+	AND r.scheduled_at >= $1 AND r.scheduled_at < $2`
 
-// removeOldest removes what is older than every retention, of whatever app.
-func (t *purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64) (int, error) {
-	keys, err := collect(ctx, tx, scanKey, expiredRuns+oldestRuns, before, t.size)
+// removeOldest removes what is older than every retention, of whatever app, where no partition is dropped with it.
+func (t *purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+	keys, err := collect(ctx, tx, scanKey, expiredRuns(t.unpartitioned())+oldestRuns, before, size)
 	if err != nil {
 		return 0, err
 	}
 	if err := t.removeRuns(ctx, tx, keys); err != nil {
 		return 0, err
 	}
-	misfires, err := t.removeMisfires(ctx, tx, expiredMisfires+oldestMisfires, before, t.size)
+	misfires, err := t.removeMisfires(ctx, tx, expiredMisfires+oldestMisfires, before, size)
 	return max(len(keys), misfires), err
 }
 
+// sweepOverlap is how far each sweep of an app goes back behind the one before. Sweeps go by days and may be late; a
+// longer retention is noted to the millisecond.
+const sweepOverlap = 2 * dayMillis
+
+// sweepApps removes the expired history of apps that keep less than others. A call begins where the one before
+// ended, so that no app waits for another that has much to remove, and one that fails stops no other.
+func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, present int64) error {
+	aged := slices.DeleteFunc(slices.Clone(apps), func(a retention) bool {
+		return a.kept >= longest || a.from >= day(present-a.kept)
+	})
+	if len(aged) == 0 {
+		return nil
+	}
+	last, err := cursor(ctx, t.read, dispatcher.LockHistory)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(aged, func(a, b retention) int { return cmp.Compare(a.app, b.app) })
+	next := slices.IndexFunc(aged, func(a retention) bool { return a.app > last })
+	aged = append(aged[max(next, 0):], aged[:max(next, 0)]...)
+	var errs []error
+	reached := last
+	for i, app := range aged {
+		if err := t.sweep(ctx, app, day(present-app.kept)); err != nil {
+			errs = append(errs, fmt.Errorf("app %d: %w", app.app, err))
+		}
+		reached = app.app
+		if t.used {
+			break
+		}
+		// Somebody was in the way of this one.
+		t.stopped = false
+		if ctx.Err() != nil || i+1 == len(aged) {
+			break
+		}
+	}
+	return errors.Join(append(errs, moveCursor(ctx, t.write, dispatcher.LockHistory, last, reached))...)
+}
+
 // sweep removes the expired history of one app, some of its jobs at a time.
-func (t *purge) sweep(ctx context.Context, app, before int64) error {
-	for last, page := "", purgeJobs; page == purgeJobs && !t.stopped && !t.result.More; {
+func (t *purge) sweep(ctx context.Context, app retention, before int64) error {
+	from := max(day(app.from)-sweepOverlap, 0)
+	for last, page := "", purgeJobs; page == purgeJobs && !t.over(); {
 		// $1 app, $2 last name of the page before, $3 limit
 		const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
 		ids, err := collect(ctx, t.read, func(row scanner) (id int64, err error) {
 			err = row.Scan(&id, &last)
 			return id, err
-		}, jobs, app, last, purgeJobs)
+		}, jobs, app.app, last, purgeJobs)
 		if err != nil {
 			return err
 		}
 		page = len(ids)
-		aged, err := t.aged(ctx, ids, before)
+		aged, err := t.aged(ctx, ids, from, before)
 		if err == nil {
-			err = t.repeat(ctx, func(ctx context.Context, tx *sql.Tx) (removed int, err error) {
-				removed, aged, err = t.removeOf(ctx, tx, aged, before)
+			err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
+				removed, aged, err = t.removeOf(ctx, tx, aged, from, before, size)
 				return removed, err
 			})
 		}
@@ -78,18 +132,39 @@ func (t *purge) sweep(ctx context.Context, app, before int64) error {
 			return err
 		}
 	}
-	return nil
+	err := t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+		keys, err := collect(ctx, tx, scanKey, expiredLate, before, size, app.app, from)
+		if err != nil {
+			return 0, err
+		}
+		return len(keys), t.removeRuns(ctx, tx, keys)
+	})
+	if err != nil || t.over() {
+		return err
+	}
+	return t.swept(ctx, app, before)
 }
 
-// aged returns those of some jobs that have history before an instant. It looks into as many
+// swept notes that nothing of an app is left from before an instant, so that the next sweep begins there.
+func (t *purge) swept(ctx context.Context, app retention, before int64) error {
+	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		// $1 app, $2 before
+		_, err := tx.ExecContext(ctx, `UPDATE apps SET history_from = $2 WHERE id = $1 AND history_from < $2`, app.app, before)
+		return err
+	})
+	t.stopped = t.stopped || !done
+	return err
+}
+
+// aged returns those of some jobs that have history between two instants. It looks into as many
 // indexes as there are jobs and days, so it is asked once and not by each batch.
-func (t *purge) aged(ctx context.Context, jobs []int64, before int64) (aged []int64, err error) {
+func (t *purge) aged(ctx context.Context, jobs []int64, from, before int64) (aged []int64, err error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
 	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		// $1 before; from $2 on: idColumns
-		aged, err = collect(ctx, tx, scanInt, t.rows(0, 2, "", idColumns...)+agedJobs, append([]any{before}, t.batch(jobs)...)...)
+		// $1 before, $2 from; from $3 on: idColumns
+		aged, err = collect(ctx, tx, scanInt, t.rows(0, 3, "", idColumns...)+agedJobs, append([]any{before, from}, t.batch(jobs)...)...)
 		return err
 	})
 	t.stopped = t.stopped || !done
@@ -97,22 +172,23 @@ func (t *purge) aged(ctx context.Context, jobs []int64, before int64) (aged []in
 }
 
 // removeOf removes expired history of the first of some jobs, and returns those that may have more.
-func (t *purge) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, before int64) (removed int, left []int64, err error) {
+func (t *purge) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, from, before int64, size int) (removed int, left []int64, err error) {
 	var keys []expiredKey
 	misfires := 0
 	for left = jobs; len(left) > 0; left = left[1:] {
-		// $3 job
-		of, err := collect(ctx, tx, scanKey, expiredRuns+` AND r.job_id = $3`+oldestRuns, before, t.size-len(keys), left[0])
+		// $3 job, $4 from
+		of, err := collect(ctx, tx, scanKey, expiredRuns("runs")+` AND r.job_id = $3 AND r.scheduled_at >= $4`+oldestRuns,
+			before, size-len(keys), left[0], from)
 		if err != nil {
 			return 0, left, err
 		}
 		keys = append(keys, of...)
-		n, err := t.removeMisfires(ctx, tx, expiredMisfires+` AND m.job_id = $3`+oldestMisfires, before, t.size-misfires, left[0])
+		n, err := t.removeMisfires(ctx, tx, expiredMisfires+` AND m.job_id = $3`+oldestMisfires, before, size-misfires, left[0])
 		if err != nil {
 			return 0, left, err
 		}
 		misfires += n
-		if len(keys) >= t.size || misfires >= t.size {
+		if len(keys) >= size || misfires >= size {
 			break
 		}
 	}
@@ -130,7 +206,7 @@ func scanKey(row scanner) (k expiredKey, err error) {
 	return k, err
 }
 
-// removeRuns deletes runs that are not live, with their attempts and responses.
+// removeRuns deletes runs with their attempts and responses.
 func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) error {
 	if len(keys) == 0 {
 		return nil
@@ -148,7 +224,7 @@ func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) e
 	return err
 }
 
-// expired returns the batch of keys, which it puts in order.
+// expired returns the batch of keys, which it puts in order, after the bounds of their days.
 func (t *purge) expired(keys []expiredKey) []any {
 	slices.SortFunc(keys, func(a, b expiredKey) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.trigger, b.trigger)) })
 	var at, trigger []int64
@@ -156,7 +232,7 @@ func (t *purge) expired(keys []expiredKey) []any {
 	for _, k := range keys {
 		at, trigger, kind = append(at, k.at), append(trigger, k.trigger), append(kind, k.kind)
 	}
-	return t.dated(at, trigger, kind)
+	return append([]any{day(at[0]), day(at[len(at)-1]) + dayMillis}, t.batch(at, trigger, kind)...)
 }
 
 // removeMisfires deletes the misfires that a query of their keys returns.
@@ -170,7 +246,7 @@ func (t *purge) removeMisfires(ctx context.Context, tx *sql.Tx, query string, ar
 
 // removeRevisions removes the definitions that ceased to be before all that is kept. Of no
 // retention in particular: there are few of them.
-func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64) (removed int, err error) {
+func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit
 	for _, statement := range []string{
 		`DELETE FROM trigger_revisions WHERE (job_id, id, revision, calendar_revision, from_at, cause) IN (
@@ -178,7 +254,7 @@ func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64) (
 		`DELETE FROM calendar_revisions WHERE (app_id, name, calendar_revision) IN (
 			SELECT app_id, name, calendar_revision FROM calendar_revisions WHERE to_at < $1 ORDER BY to_at LIMIT $2)`,
 	} {
-		n, err := affect(ctx, tx, statement, before, t.size)
+		n, err := affect(ctx, tx, statement, before, size)
 		if err != nil {
 			return 0, err
 		}
@@ -189,36 +265,13 @@ func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64) (
 
 // purgeAuditLog removes the audit before an instant, but for what says since when an app is enabled or
 // disabled: explain needs it for as long as that is so.
-func (t *purge) purgeAuditLog(ctx context.Context, tx *sql.Tx, before int64) (removed int, err error) {
+func (t *purge) purgeAuditLog(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit
 	const remove = `DELETE FROM audit_log WHERE (at, id) IN (SELECT a.at, a.id FROM audit_log AS a WHERE a.at < $1
 		AND (a.action NOT IN ('enable', 'disable') OR a.subject <> 'app ' || a.app OR EXISTS (SELECT 1 FROM audit_log AS b
 			WHERE b.app = a.app AND b.at > a.at AND b.at < $1 AND b.subject = a.subject AND b.action IN ('enable', 'disable')))
 		ORDER BY a.at, a.id LIMIT $2)`
-	n, err := affect(ctx, tx, remove, before, t.size)
+	n, err := affect(ctx, tx, remove, before, size)
 	t.result.AuditEntries += int(n)
 	return int(n), err
-}
-
-// removeDeleted removes the rows of jobs that were deleted before an instant and have no history left.
-func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64) (removed int, err error) {
-	// $1 before, $2 limit
-	const forgotten = `SELECT j.id FROM jobs AS j WHERE j.deleted_at < $1
-		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id AND NOT r.live)
-		AND NOT EXISTS (SELECT 1 FROM (` + holders + `) AS n JOIN runs AS r ON r.node = n.id WHERE r.live AND r.job_id = j.id)
-		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id) ORDER BY j.deleted_at LIMIT $2`
-	jobs, err := collect(ctx, tx, scanInt, forgotten, before, t.size)
-	if err != nil || len(jobs) == 0 {
-		return 0, err
-	}
-	// $1 before, from $2 on: ids. The triggers of a job that was deleted were so with it or before.
-	for _, statement := range []string{
-		` DELETE FROM triggers WHERE deleted_at < $1 AND job_id IN (SELECT id FROM b)`,
-		` DELETE FROM jobs WHERE deleted_at < $1 AND id IN (SELECT id FROM b)`,
-	} {
-		if _, err := tx.ExecContext(ctx, t.rows(0, 2, "", idColumns...)+statement, append([]any{before}, t.batch(jobs)...)...); err != nil {
-			return 0, err
-		}
-	}
-	return len(jobs), nil
 }

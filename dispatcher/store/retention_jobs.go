@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -26,12 +28,14 @@ func (t *purge) removeExpired(ctx context.Context, present int64) error {
 		return j, err
 	}, expiredJobs, present, purgeExpired)
 	for _, job := range jobs {
-		if err != nil || t.stopped {
+		if t.stopped || ctx.Err() != nil {
 			break
 		}
-		err = t.removeIfExpired(ctx, job.App, job.Name, present)
+		if one := t.removeIfExpired(ctx, job.App, job.Name, present); one != nil {
+			err = errors.Join(err, fmt.Errorf("job %s/%s: %w", job.App, job.Name, one))
+		}
 	}
-	t.result.More = t.result.More || err == nil && !t.stopped && len(jobs) == purgeExpired
+	t.used = err == nil && !t.stopped && len(jobs) == purgeExpired
 	return err
 }
 
@@ -53,8 +57,9 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 			return err
 		}
 		// $1 id, $2 now
-		const over = `SELECT 1 FROM jobs AS j WHERE j.id = $1 AND j.completed_at + j.delete_after_completion <= $2
-			AND NOT EXISTS (SELECT 1 FROM (` + holders + `) AS n JOIN runs AS r ON r.node = n.id WHERE r.live AND r.job_id = j.id)`
+		over := `SELECT 1 FROM jobs AS j WHERE j.id = $1 AND j.completed_at + j.delete_after_completion <= $2
+			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
+			AND NOT EXISTS (SELECT 1 FROM (` + claimedRuns(t.flavor) + `) AS r WHERE r.job_id = j.id)`
 		id := dispatcher.JobID(app, name)
 		_, expired, err := first(ctx, tx, scanInt, over, id, present)
 		if err != nil {
@@ -75,5 +80,72 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 	if removed && err == nil {
 		t.result.Jobs++
 	}
+	return err
+}
+
+// jobShare is how many times fewer jobs than other rows a transaction removes, because their triggers go with them.
+const jobShare = 20
+
+// removeDeleted removes the rows of jobs that were deleted before an instant and have no history left, with their
+// triggers, which are found by their job.
+func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
+	// $1 before, $2 limit
+	const outdated = `SELECT j.id FROM jobs AS j WHERE j.deleted_at < $1
+		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id)
+		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
+		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id) ORDER BY j.deleted_at LIMIT $2`
+	jobs, err := collect(ctx, tx, scanInt, outdated, before, size)
+	if err != nil || len(jobs) == 0 {
+		return 0, err
+	}
+	// $1 before, from $2 on: ids. One of them may have been declared again meanwhile.
+	remove := t.rows(0, 2, "", idColumns...) + ` DELETE FROM jobs WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
+	if jobs, err = collect(ctx, tx, scanInt, remove, append([]any{before}, t.batch(jobs)...)...); err != nil || len(jobs) == 0 {
+		return 0, err
+	}
+	triggers, err := collect(ctx, tx, scanInt, t.rows(0, 1, "", idColumns...)+removeTriggersOf, t.batch(jobs)...)
+	if err != nil {
+		return 0, err
+	}
+	return len(jobs), t.removeClocks(ctx, tx, triggers)
+}
+
+// removeTriggersOf removes the triggers of jobs.
+// From $1 on: idColumns
+const removeTriggersOf = ` DELETE FROM triggers WHERE job_id IN (SELECT id FROM b) RETURNING id`
+
+// triggerReach is how long after a trigger was removed it may have a run: a fire is claimed a little ahead of its instant.
+const triggerReach = 60 * 60 * 1000 // milliseconds
+
+// removeTriggers removes triggers that were taken from their job before an instant, once nothing of the history
+// names them.
+func (t *purge) removeTriggers(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
+	// $1 before, $2 limit, $3 end of what the triggers can have done
+	const unnamed = `SELECT t.id FROM triggers AS t WHERE t.deleted_at < $1
+		AND NOT EXISTS (SELECT 1 FROM trigger_revisions AS v WHERE v.job_id = t.job_id AND v.id = t.id)
+		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = t.job_id AND r.scheduled_at < $3 AND r.trigger_id = t.id)
+		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = t.job_id AND r.trigger_id = t.id)
+		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = t.job_id AND m.from_at < $3 AND m.trigger_id = t.id)
+		ORDER BY t.deleted_at LIMIT $2`
+	ids, err := collect(ctx, tx, scanInt, unnamed, before, size, before+triggerReach)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	// $1 before, from $2 on: ids. One of them may have been declared again meanwhile.
+	remove := t.rows(0, 2, "", idColumns...) + ` DELETE FROM triggers WHERE deleted_at < $1 AND id IN (SELECT id FROM b) RETURNING id`
+	if ids, err = collect(ctx, tx, scanInt, remove, append([]any{before}, t.batch(ids)...)...); err != nil {
+		return 0, err
+	}
+	return len(ids), t.removeClocks(ctx, tx, ids)
+}
+
+// removeClocks removes what moved of triggers that are gone.
+func (t *purge) removeClocks(ctx context.Context, tx *sql.Tx, triggers []int64) error {
+	if len(triggers) == 0 {
+		return nil
+	}
+	// From $1 on: ids
+	_, err := tx.ExecContext(ctx, t.rows(0, 1, "", idColumns...)+` DELETE FROM trigger_clock WHERE id IN (SELECT id FROM b)`,
+		t.batch(triggers)...)
 	return err
 }

@@ -12,16 +12,16 @@ import (
 // The revisions of triggers and calendars tell past schedules from current ones. They are written with
 // each change of a definition, and read by explain and verify only.
 
-// revisionFields are the columns of trigger_revisions: those of the trigger t, named the same, and
-// what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause
+// revisionFields are the columns of trigger_revisions: those of the trigger t and its clock c, named the same,
+// and what else a change of it or of its job j makes of it. A parameter of remember is $1 now, $2 cause
 // or $3 zones.
 var revisionFields = fields[revisionRow]{
 	{name: "job_id", ref: func(r *revisionRow) any { return &r.jobID }},
 	{name: "id", ref: func(r *revisionRow) any { return &r.id }},
 	{name: "revision", ref: func(r *revisionRow) any { return &r.Revision }},
-	{name: "calendar_revision", ref: func(r *revisionRow) any { return &r.CalendarRevision }},
-	{name: "next_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.NextFireTime) }},
-	{name: "prev_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.PrevFireTime) }},
+	{name: "calendar_revision", ref: func(r *revisionRow) any { return &r.CalendarRevision }, read: "c.calendar_revision"},
+	{name: "next_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.NextFireTime) }, read: "c.next_fire_time"},
+	{name: "prev_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.PrevFireTime) }, read: "c.prev_fire_time"},
 	{name: "name", ref: func(r *revisionRow) any { return &r.name }},
 	{name: "expression", ref: func(r *revisionRow) any { return &r.Expression }},
 	{name: "dialect", ref: func(r *revisionRow) any { return &r.Dialect }},
@@ -44,8 +44,8 @@ var revisionFields = fields[revisionRow]{
 	// A removed trigger's revision has ended as it begins.
 	{name: "to_at", use: onlyNew, read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
 	{name: "zones", ref: func(r *revisionRow) any { return &r.Zones }, read: `$3`},
-	{name: "settled_at", ref: func(r *revisionRow) any { return instantColumn(&r.Settled) }, read: `CASE WHEN t.next_fire_time <= b.now
-		THEN t.next_fire_time - 1 WHEN t.prev_fire_time > b.now THEN t.prev_fire_time ELSE b.now END`},
+	{name: "settled_at", ref: func(r *revisionRow) any { return instantColumn(&r.Settled) }, read: `CASE WHEN c.next_fire_time <= b.now
+		THEN c.next_fire_time - 1 WHEN c.prev_fire_time > b.now THEN c.prev_fire_time ELSE b.now END`},
 }
 
 var revisionRead = revisionFields.read()
@@ -69,7 +69,7 @@ func (t *tx) remember(ctx context.Context, cause dispatcher.Cause, ids []int64) 
 		WHERE r.job_id = t.job_id AND r.id = t.id AND r.to_at IS NULL`
 	// $1 now, $2 cause, $3 zones, from $4 on: idColumns
 	insert := t.rows(1, 4, "", idColumns...) + ` INSERT INTO trigger_revisions (` + revisionFields.names("") + `)
-		SELECT ` + revisionFields.selected("t.") + ` FROM b JOIN triggers AS t ON t.id = b.id JOIN jobs AS j ON j.id = t.job_id`
+		SELECT ` + revisionFields.selected("t.") + theseTriggers + ` JOIN jobs AS j ON j.id = t.job_id`
 	now := t.now.UnixMilli()
 	if _, err := t.ExecContext(ctx, end, append([]any{now}, t.batch(ids)...)...); err != nil {
 		return fmt.Errorf("end revisions of %d triggers: %w", len(ids), err)
@@ -153,8 +153,8 @@ const settledLate = 10_000 // milliseconds
 func (s *store) TriggerHistories(ctx context.Context, app, job string, since time.Time) ([]dispatcher.TriggerHistory, error) {
 	// $1 job, $2 since. One statement, so that the
 	// revisions and what is next are of one moment.
-	list := `SELECT ` + revisionRead.names("r.") + `, c.next_fire_time, c.error
-		FROM trigger_revisions AS r JOIN triggers AS c ON c.id = r.id
+	list := `SELECT ` + revisionRead.names("r.") + `, c.next_fire_time, t.error
+		FROM trigger_revisions AS r JOIN triggers AS t ON t.id = r.id` + withClock + `
 		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
 		ORDER BY r.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
 	var records []dispatcher.TriggerHistory
@@ -186,20 +186,4 @@ func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]
 		decodeCalendar(&c, text)
 		return c, err
 	}, list, dispatcher.AppID(app), revision)
-}
-
-// Fires returns the scheduled runs of a job between two instants.
-func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
-	// A run is in one of two indexes; see Runs.
-	// $1 job, $2 from, $3 to, $4 limit, $5 kind
-	const of = `(SELECT r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2
-		AND r.scheduled_at <= $3 AND r.kind = $5 AND `
-	const list = `SELECT scheduled_at, trigger_id FROM (SELECT * FROM ` + of + `NOT r.live ORDER BY r.scheduled_at LIMIT $4) AS e
-		UNION ALL SELECT * FROM ` + of + `r.live AND r.node IN (` + holders + `) ORDER BY r.scheduled_at LIMIT $4) AS l) AS u
-		ORDER BY scheduled_at, trigger_id LIMIT $4`
-	return collect(ctx, s.read, func(row scanner) (dispatcher.RunKey, error) {
-		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
-		err := row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID)
-		return key, err
-	}, list, dispatcher.JobID(app, job), from.UnixMilli(), to.UnixMilli(), limit, dispatcher.KindSchedule.Code())
 }

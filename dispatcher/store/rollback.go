@@ -66,7 +66,7 @@ func (s *store) DeclareRollback(ctx context.Context, reason string, change dispa
 		if err := declareRollback(ctx, t.execute, t.now, reason, change.Actor); err != nil {
 			return err
 		}
-		t.notify("")
+		t.notify(dispatcher.Notification{Nodes: true})
 		r, _, err := unsettled(ctx, t)
 		done = r.Rollback
 		return err
@@ -118,7 +118,7 @@ func (t *tx) settleRollback(ctx context.Context) error {
 			return fmt.Errorf("settle the rollback: %w", err)
 		}
 	}
-	t.notify("")
+	t.notify(dispatcher.Notification{Nodes: true})
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	}
 	reason := fmt.Sprintf("the database lost commits, as was noticed at %s, and an operator chose to skip", dispatcher.FormatInstant(r.At))
 	// $3 up to when
-	page, err := s.reschedule(ctx, `t.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
+	page, err := s.reschedule(ctx, `c.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
 		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
 			moved, missed := dispatcher.SkipDue(job, name, calendars, r.skipTo, reason)
 			for i := range missed {
@@ -156,7 +156,10 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 		done.More = true
 		return done, nil // once more from the first: what was changed meanwhile may be as due as before
 	}
-	if done.Runs, err = s.endRuns(ctx, s.hot.rollbackSkippable, s.hot.rollbackSkip, now); err != nil {
+	if err := s.unfoldRolledBack(ctx); err != nil {
+		return done, err
+	}
+	if done.Runs, err = s.endRuns(ctx, s.hot.rollbackSkip, now); err != nil {
 		return done, fmt.Errorf("end runs: %w", err)
 	}
 	if done.More = done.Runs > 0; done.More {
@@ -171,17 +174,26 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	})
 }
 
-// skippableRuns chooses the runs that were under way when the rollback was noticed. days is within where
-// it helps. $4 limit
-func skippableRuns(days string) string {
-	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over, r.node AS dead,
-			COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
-		FROM n CROSS JOIN installation AS i JOIN runs AS r ON r.live AND r.scheduled_at <= i.rolled_back_at
-		WHERE i.rollback_choice = 'skip'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
+// unfoldRolledBack makes live runs of what claims from before a rollback hold.
+func (s *store) unfoldRolledBack(ctx context.Context) error {
+	// $1 limit
+	const from = `SELECT c.token FROM claims AS c JOIN installation AS i ON c.claimed_at <= i.rolled_back_at
+		WHERE i.rollback_choice = 'skip' ORDER BY c.token LIMIT $1`
+	for {
+		tokens, err := collect(ctx, s.read, scanInt, from, claimsAtOnce)
+		if err != nil || len(tokens) == 0 {
+			return err
+		}
+		if _, _, err := s.unfold(ctx, tokens, false); err != nil {
+			return err
+		}
+	}
 }
 
-const skipRolledBackRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now,
-	next_attempt_at = NULL, class = 'other',
-		error = 'the database lost commits, and an operator chose to skip what was under way'
-	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
-	RETURNING ` + heldColumns
+// skippableRuns chooses the runs that were under way when the rollback was noticed.
+// $2 limit
+var skippableRuns = ` SELECT` + chosenEnd(end{state: `'lost'`, class: `'other'`,
+	message: `'the database lost commits, and an operator chose to skip what was under way'`}) + `,
+		r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
+	FROM n CROSS JOIN installation AS i JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
+	WHERE i.rollback_choice = 'skip' ORDER BY r.scheduled_at, r.trigger_id LIMIT $2`

@@ -50,8 +50,9 @@ type highWater struct {
 
 // claimedRun is one of the runs that were won by a claim.
 type claimedRun struct {
-	run dispatcher.HeldRun
-	at  time.Time // zero: there is none
+	run  dispatcher.HeldRun
+	node dispatcher.NodeID
+	at   time.Time // zero: there is none
 }
 
 const (
@@ -150,8 +151,8 @@ func (d *rollbackDetector) unknownNode(ctx context.Context, s *store, node dispa
 	return err
 }
 
-// claimed raises the mark to the runs that a claim has won.
-func (d *rollbackDetector) claimed(held []dispatcher.HeldRun) {
+// claimed raises the mark to the runs that a claim of a node has won.
+func (d *rollbackDetector) claimed(node dispatcher.NodeID, held []dispatcher.HeldRun) {
 	if len(held) == 0 {
 		return
 	}
@@ -161,7 +162,7 @@ func (d *rollbackDetector) claimed(held []dispatcher.HeldRun) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.high.claim = claimedRun{run: latest, at: now}
+	d.high.claim = claimedRun{run: latest, node: node, at: now}
 }
 
 // handedBack forgets a claim that may be given back without an attempt. Another node then makes the
@@ -228,13 +229,17 @@ func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	if wallClock().Sub(c.at) > claimKept {
 		return false, nil
 	}
-	// Whatever has become of it, an attempt of it is that one, or a later one, or nobody's.
-	// $1 scheduled instant, $2 trigger, $3 kind, $4 token, $5 attempt
-	const there = `SELECT count(*) FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
-		AND (token = $4 OR token = 0 OR attempt > $5 OR node <= 0)`
+	// It is in the claim that won it, or has become an attempt: that one, a later one, or nobody's.
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 token, $5 attempt, $6 node
+	const (
+		is    = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+		there = `SELECT (SELECT count(*) FROM claims WHERE token = $4)
+			+ (SELECT count(*) FROM live_runs AS r` + is + ` AND (r.token = $4 OR r.token = 0 OR r.attempt > $5 OR r.node <= 0))
+			+ (SELECT count(*) FROM runs AS r` + is + ` AND (r.node = $6 OR r.attempt > $5 OR r.node <= 0))`
+	)
 	var found int
-	err := conn.QueryRow(ctx, there, pgx.QueryExecModeExec,
-		c.run.ScheduledAt.UnixMilli(), c.run.TriggerID, int64(c.run.Kind.Code()), int64(c.run.Token), int64(c.run.Attempt)).Scan(&found)
+	err := conn.QueryRow(ctx, there, pgx.QueryExecModeExec, c.run.ScheduledAt.UnixMilli(), c.run.TriggerID,
+		int64(c.run.Kind.Code()), int64(c.run.Token), int64(c.run.Attempt), int64(c.node)).Scan(&found)
 	return found == 0, err
 }
 

@@ -49,7 +49,8 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time) (dispatch
 		t.Fatalf("%d triggers are due, want 1", len(due))
 	}
 	held, err := s.Claim(ctx, dispatcher.ClaimBatch{Node: firstNode, Token: 5, Advances: []dispatcher.Advance{{
-		TriggerID: due[0].ID, Revision: due[0].Revision, Next: due[0].NextFireTime, Then: due[0].NextFireTime.Add(time.Minute),
+		TriggerID: due[0].ID, JobID: dispatcher.JobID("app", "job"), Revision: due[0].Revision, Next: due[0].NextFireTime,
+		Then: due[0].NextFireTime.Add(time.Minute),
 	}}})
 	must(t, err)
 	if len(held) != 1 {
@@ -81,11 +82,12 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		want string // of the reason; empty: no rollback
 	}{
 		"nothing":           {},
-		"a claim":           {lose: `DELETE FROM runs`, want: "has claimed run"},
-		"claimed by others": {lose: `UPDATE runs SET token = 6, node = 9`, want: "has claimed run"},
+		"a claim":           {lose: `DELETE FROM claims`, want: "has claimed run"},
+		"claimed by others": {lose: `UPDATE claims SET token = 6, node = 9`, want: "has claimed run"},
+		"run by others":     {lose: `DELETE FROM claims; ` + ranByAnother, want: "has claimed run"},
 		"a heartbeat":       {lose: `UPDATE nodes SET heartbeats = heartbeats - 1`, want: "has sent 1 heartbeats, and the database knows of 0"},
 		"a registration":    {lose: `DELETE FROM nodes`, want: "has registered"},
-		"too long ago":      {lose: `DELETE FROM runs; UPDATE nodes SET state = 'dead'`},
+		"too long ago":      {lose: `DELETE FROM claims; UPDATE nodes SET state = 'dead'`},
 		"recorded": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
 				Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1}}})
@@ -156,7 +158,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ lose, again string }{
-		"a claim":        {lose: `DELETE FROM runs`, again: `UPDATE nodes SET heartbeats = heartbeats - 1`},
+		"a claim":        {lose: `DELETE FROM claims`, again: `UPDATE nodes SET heartbeats = heartbeats - 1`},
 		"heartbeats":     {lose: `UPDATE nodes SET heartbeats = 0`, again: `UPDATE nodes SET heartbeats = heartbeats - 1`},
 		"a registration": {lose: `DELETE FROM nodes`},
 		"a settlement": {lose: `UPDATE nodes SET heartbeats = 0`,
@@ -234,7 +236,7 @@ func TestPurgedRunIsNoSignOfRollback(t *testing.T) {
 	conn, err := pgx.Connect(ctx, database)
 	must(t, err)
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, `DELETE FROM runs`)
+	_, err = conn.Exec(ctx, `DELETE FROM claims`)
 	must(t, err)
 	if got, err := store.Missing(ctx, s, conn); err != nil || got != "" {
 		t.Errorf("missing are %q, %v; want nothing", got, err)
@@ -242,7 +244,11 @@ func TestPurgedRunIsNoSignOfRollback(t *testing.T) {
 }
 
 // takenByAnother is an attempt that was none, made by another node under the same number.
-const takenByAnother = `UPDATE runs SET state = 'claimed', token = 6, node = 9, attempt = 1`
+const takenByAnother = `UPDATE live_runs SET state = 'claimed', token = 6, node = 9, attempt = 1; UPDATE claims SET token = 6, node = 9`
+
+// ranByAnother is the history of the run that another node has claimed in place of this one.
+const ranByAnother = `INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, ended_at, attempt, http_status, kind)
+	SELECT prev_fire_time, id, 1, 1, 9, prev_fire_time, 1, 200, 1 FROM trigger_clock`
 
 // between runs a statement after each query of a connection.
 type between struct {

@@ -25,6 +25,7 @@ func (s *store) RequestRun(ctx context.Context, app, name string, change dispatc
 		if run, err = findRun(ctx, t, key.String()); err != nil {
 			return err
 		}
+		t.notify(dispatcher.Notification{Adopt: true})
 		return t.audit(ctx, "run", app, "job "+name+" run "+run.ID, job.Revision)
 	})
 	return run, err

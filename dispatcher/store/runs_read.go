@@ -6,10 +6,38 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
+
+// A run is in one of three tables: over, in runs; else in live_runs; or it is a fire of a claim that is in neither of
+// them yet. Each of the following selects the runs of one table, named r, with the same columns.
+const (
+	endedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, coalesce(r.state, 'succeeded') AS state,
+		r.attempt, r.node, r.ended_at - r.claimed_ms AS claimed_at, r.ended_at - r.started_ms AS started_at, r.ended_at,
+		CAST(NULL AS BIGINT) AS next_attempt_at, r.http_status, coalesce(r.class, '') AS class, coalesce(r.error, '') AS error
+		FROM runs AS r`
+
+	unendedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, r.state, r.attempt, r.node, r.claimed_at,
+		r.started_at, CAST(NULL AS BIGINT) AS ended_at, r.next_attempt_at, r.http_status, r.class, r.error
+		FROM live_runs AS r`
+)
+
+// claimedRuns selects the runs that only a claim holds. Claims are few and young, so the look-ups in the
+// history are, too.
+func claimedRuns(f flavor) string {
+	return `SELECT f.scheduled_at, f.trigger_id, CAST(1 AS SMALLINT) AS kind, f.job_id, f.revision, 'claimed' AS state,
+		1 AS attempt, f.node, f.claimed_at, CAST(NULL AS BIGINT) AS started_at, CAST(NULL AS BIGINT) AS ended_at,
+		CAST(NULL AS BIGINT) AS next_attempt_at, CAST(0 AS SMALLINT) AS http_status, '' AS class, '' AS error
+		FROM (` + f.claimedFires() + `) AS f
+		WHERE NOT EXISTS (SELECT 1 FROM runs AS o
+				WHERE o.scheduled_at = f.scheduled_at AND o.trigger_id = f.trigger_id AND o.kind = 1)
+			AND NOT EXISTS (SELECT 1 FROM live_runs AS o
+				WHERE o.scheduled_at = f.scheduled_at AND o.trigger_id = f.trigger_id AND o.kind = 1)`
+}
+
+// latestRuns orders runs, the latest scheduled first.
+const latestRuns = ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DESC`
 
 // runQuery completes a query for rows of runs, named r, to one for runs with their names.
 func runQuery(picked string) string {
@@ -20,8 +48,7 @@ func runQuery(picked string) string {
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		LEFT JOIN misfires AS m ON m.job_id = CASE WHEN r.kind = 3 THEN r.job_id END AND m.from_at <= r.scheduled_at
 			AND m.trigger_id = r.trigger_id AND m.catch_up = r.scheduled_at
-		CROSS JOIN installation AS i
-		ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DESC`
+		CROSS JOIN installation AS i` + latestRuns
 }
 
 func scanRun(row scanner) (dispatcher.Run, error) {
@@ -48,16 +75,40 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	return run, nil
 }
 
-// Runs reads the history of a job or trigger from runs_ended, and its live runs from
-// runs_live; the runs of an app or of all apps come from the primary key, backwards. For
-// a small app among busy ones, the latter steps over the runs of others.
+// Runs reads the runs of a job or trigger by its job, and those of all apps by the primary key, backwards.
 func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if err := s.mustExist(ctx, query.App, query.Job, query.Trigger); err != nil {
 		return nil, err
 	}
-	var w conditions
+	w, err := runConditions(query)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case query.Job != "":
+		w.add("r.job_id = %s", dispatcher.JobID(query.App, query.Job))
+	case query.App != "":
+		return s.runsOfApp(ctx, query, w)
+	}
+	limit := latestRuns + ` LIMIT ` + strconv.Itoa(query.Page.Limit)
+	page := s.unionOfRuns(`SELECT * FROM (`+endedRuns+`) AS r WHERE 1 = 1`+w.text+limit, w.text, limit)
+	return collect(ctx, s.read, scanRun, runQuery(page), w.args...)
+}
+
+// unionOfRuns adds to a query for runs that are over the others that meet conditions. limit orders and limits
+// each of the three, and all.
+func (s *store) unionOfRuns(ended, conditions, limit string) string {
+	return `SELECT * FROM (
+		SELECT * FROM (` + ended + `) AS ended UNION ALL
+		SELECT * FROM (SELECT * FROM (` + unendedRuns + `) AS r WHERE 1 = 1` + conditions + limit + `) AS live UNION ALL
+		SELECT * FROM (SELECT * FROM (` + claimedRuns(s.flavor) + `) AS r WHERE 1 = 1` + conditions + limit + `) AS claimed
+		) AS r` + limit
+}
+
+// runConditions returns those of a query that do not name an app or job.
+func runConditions(query dispatcher.RunQuery) (w conditions, err error) {
 	if !query.From.IsZero() {
 		w.add("r.scheduled_at >= %s", query.From.UnixMilli())
 	}
@@ -73,29 +124,19 @@ func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatch
 	if query.Page.Cursor != "" {
 		key, err := dispatcher.ParseRunKey(query.Page.Cursor)
 		if err != nil {
-			return nil, fmt.Errorf("cursor %s: %w", dispatcher.Echo(query.Page.Cursor), err)
+			return w, fmt.Errorf("cursor %s: %w", dispatcher.Echo(query.Page.Cursor), err)
 		}
-		w.add("(r.scheduled_at, r.trigger_id, r.kind) < (%s, %s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code()))
+		// The first of these says nothing new, and lets PostgreSQL pass over the days after it.
+		w.add("r.scheduled_at <= %s AND (r.scheduled_at, r.trigger_id, r.kind) < (%s, %s, %s)", key.ScheduledAt.UnixMilli(),
+			key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code()))
 	}
-	limit := ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DESC LIMIT ` + strconv.Itoa(query.Page.Limit)
-	switch {
-	case query.Job != "":
-		w.add("r.job_id = %s", dispatcher.JobID(query.App, query.Job))
-		const held = ` AND r.node IN (` + holders + `)`
-		return collect(ctx, s.read, scanRun, runQuery(`SELECT * FROM (
-			SELECT * FROM (SELECT * FROM runs AS r WHERE NOT r.live`+w.and()+limit+`) AS ended UNION ALL
-			SELECT * FROM (SELECT * FROM runs AS r WHERE r.live`+w.and()+held+limit+`) AS live) AS r`+limit), w.args...)
-	case query.App != "":
-		w.add("j.app_id = %s", dispatcher.AppID(query.App))
-	}
-	const picked = `SELECT r.* FROM runs AS r JOIN jobs AS j ON j.id = r.job_id WHERE 1 = 1`
-	return collect(ctx, s.read, scanRun, runQuery(picked+w.and()+limit), w.args...)
+	return w, nil
 }
 
-// where collects conditions and their parameters.
+// conditions collects conditions and their parameters. Copies may be added to apart from each other.
 type conditions struct {
-	conditions strings.Builder
-	args       []any
+	text string
+	args []any
 }
 
 // add adds a condition; each %s in it stands for a parameter.
@@ -104,13 +145,11 @@ func (w *conditions) add(condition string, args ...any) {
 	for i := range args {
 		names[i] = "$" + strconv.Itoa(len(w.args)+i+1)
 	}
-	w.args = append(w.args, args...)
-	fmt.Fprintf(&w.conditions, " AND "+condition, names...)
+	w.args = append(w.args[:len(w.args):len(w.args)], args...)
+	w.text += fmt.Sprintf(" AND "+condition, names...)
 }
 
-func (w *conditions) and() string { return w.conditions.String() }
-
-// known returns ErrNotFound if one of the names that are not empty never existed.
+// mustExist returns ErrNotFound if one of the names that are not empty never existed.
 func (s *store) mustExist(ctx context.Context, app, job, trigger string) error {
 	for _, n := range []struct {
 		kind, table, name, shown string
@@ -139,21 +178,25 @@ func (s *store) mustExist(ctx context.Context, app, job, trigger string) error {
 func (s *store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	return findRun(ctx, s.read, id)
+	return s.findRun(ctx, s.read, id)
 }
 
-// oneRun is the run of a key, found in one partition.
+// oneRun is the run of a key. In the history it is looked for in one partition.
 // $1 scheduled instant, $2 trigger, $3 kind
-const oneRun = `SELECT * FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+func oneRun(f flavor) string {
+	const is = ` AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	return `SELECT * FROM (` + endedRuns + `)` + is + ` UNION ALL SELECT * FROM (` + unendedRuns + `)` + is +
+		` UNION ALL SELECT * FROM (` + claimedRuns(f) + `)` + is
+}
 
 // findRun returns a run with its attempts, or ErrNotFound.
-func findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) {
+func (s *store) findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) {
 	key, err := dispatcher.ParseRunKey(id)
 	if err != nil {
 		return dispatcher.Run{}, dispatcher.NotFound("run", id)
 	}
 	args := []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())}
-	run, found, err := first(ctx, q, scanRun, runQuery(oneRun), args...)
+	run, found, err := first(ctx, q, scanRun, runQuery(oneRun(s.flavor)), args...)
 	if err != nil || !found {
 		if err == nil {
 			err = dispatcher.NotFound("run", id)

@@ -143,7 +143,7 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 	}
 	if len(c.wake)+len(c.skip) > 0 {
 		// Also for fixed delays, which go on from a run that was skipped.
-		t.notifications = append(t.notifications, dispatcher.Notification{Adopt: true})
+		t.notify(dispatcher.Notification{Adopt: true})
 	}
 }
 

@@ -123,7 +123,7 @@ func (s *sqlite) clock(context.Context, querier) (time.Time, error) {
 func (s *sqlite) statements() statements {
 	all := common(s)
 	claim, settle := s.rows(3, 5, claimExtra, advanceColumns...), s.rows(3, 5, settleExtra, settleColumns...)
-	const matching = ` FROM b JOIN triggers AS t ON` + advanceMatches
+	const matching = ` FROM b JOIN trigger_clock AS t ON` + advanceMatches
 	all.claim = writeAt(3,
 		claim+chosen(`SELECT `+claimedRow+matching)+insertRuns,
 		claim+` `+advance,
@@ -131,7 +131,7 @@ func (s *sqlite) statements() statements {
 	all.settle = writeAt(3,
 		settle+chosen(`SELECT `+settledRow+matching)+insertDecisions,
 		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
-		settle+` `+advance,
+		settle+` `+advanceSettled,
 	)
 	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable(""))
 	all.adoptable = read(adopt + adoptableSpan)
@@ -231,7 +231,7 @@ func (s *sqlite) fixNow(ctx context.Context, tx *sql.Tx, hot statement, args []a
 	return args, nil
 }
 
-func (s *sqlite) sendNotification(context.Context, *sql.Tx, dispatcher.Notification) error {
+func (s *sqlite) sendNotifications(context.Context, *sql.Tx, []dispatcher.Notification) error {
 	return nil
 }
 
@@ -244,9 +244,9 @@ func (s *sqlite) listen(ctx context.Context, notification func(dispatcher.Notifi
 
 func (s *sqlite) limitLockWait(context.Context, *sql.Tx) error { return nil }
 
-func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, bool, error) {
-	return 0, true, nil
-}
+func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, error) { return 0, nil }
+
+func (s *sqlite) unpartitioned() string { return "runs" }
 
 // transient is false: the lock that would be busy is this process's own, and it waits for it.
 func (s *sqlite) transient(error) bool { return false }

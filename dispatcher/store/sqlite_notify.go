@@ -10,21 +10,31 @@ import (
 // hub is the notifications of a database that one process has to itself.
 type hub struct {
 	mu        sync.Mutex
-	listeners map[chan dispatcher.Notification]struct{}
+	listeners map[*listener]struct{}
 }
 
-func newHub() *hub { return &hub{listeners: map[chan dispatcher.Notification]struct{}{}} }
+// listener is one call of listen.
+type listener struct {
+	heard  chan dispatcher.Notification
+	missed chan struct{} // some did not fit into heard
+}
 
-// publish never waits: a listener that is far behind loses notifications, as the contract allows.
-// Those it has yet to read make it look at the database in any case.
+func newHub() *hub { return &hub{listeners: map[*listener]struct{}{}} }
+
+// publish never waits. A listener that is far behind loses notifications, as the contract allows, and
+// hears that anything may have changed instead.
 func (h *hub) publish(notifications []dispatcher.Notification) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for listener := range h.listeners {
+	for l := range h.listeners {
 		for _, notification := range notifications {
 			select {
-			case listener <- notification:
+			case l.heard <- notification:
 			default:
+				select {
+				case l.missed <- struct{}{}:
+				default:
+				}
 			}
 		}
 	}
@@ -32,7 +42,7 @@ func (h *hub) publish(notifications []dispatcher.Notification) {
 
 // listen calls notification until ctx ends, first with an empty one: earlier ones were not heard.
 func (h *hub) listen(ctx context.Context, notification func(dispatcher.Notification)) {
-	mine := make(chan dispatcher.Notification, 256)
+	mine := &listener{heard: make(chan dispatcher.Notification, 256), missed: make(chan struct{}, 1)}
 	h.mu.Lock()
 	h.listeners[mine] = struct{}{}
 	h.mu.Unlock()
@@ -46,7 +56,9 @@ func (h *hub) listen(ctx context.Context, notification func(dispatcher.Notificat
 		select {
 		case <-ctx.Done():
 			return
-		case one := <-mine:
+		case <-mine.missed:
+			notification(dispatcher.Notification{})
+		case one := <-mine.heard:
 			notification(one)
 		}
 	}

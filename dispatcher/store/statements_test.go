@@ -166,6 +166,6 @@ func fill(t *testing.T, s dispatcher.Store) {
 		insertRuns(t, s, dispatcher.JobID("app", name), may1.Add(time.Duration(i)*time.Hour).Add(time.Minute), 20, true)
 	}
 	must(t, store.Exec(ctx, s, `INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
-		SELECT job_id, scheduled_at, trigger_id, kind, 1, 1, scheduled_at FROM runs WHERE live`))
+		SELECT job_id, scheduled_at, trigger_id, kind, 1, 1, scheduled_at FROM live_runs`))
 	must(t, store.Exec(ctx, s, `VACUUM (ANALYZE)`))
 }

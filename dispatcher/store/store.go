@@ -119,6 +119,9 @@ type flavor interface {
 	batch(columns ...any) []any
 	// lock is the clause that locks selected rows until the transaction ends.
 	lock() string
+	// shareLock is the clause that keeps selected rows as they are until the transaction ends, and lets others
+	// do the same.
+	shareLock() string
 	// clock reads the database's clock.
 	clock(ctx context.Context, q querier) (time.Time, error)
 	// statements returns the hot statements.
@@ -126,17 +129,19 @@ type flavor interface {
 	// run runs a hot statement and calls scan for each row of its result; scan may be nil if
 	// there is none. It returns the number of rows that the last part affected.
 	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
-	// sendNotification notifies all nodes, at the latest when tx has been committed.
-	sendNotification(ctx context.Context, tx *sql.Tx, notification dispatcher.Notification) error
+	// sendNotifications notifies all nodes, at the latest when tx has been committed.
+	sendNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error
 	// committed is called when a transaction with notifications has been committed.
 	committed(notifications []dispatcher.Notification)
 	// listen is Store.Listen.
 	listen(ctx context.Context, notification func(dispatcher.Notification)) error
 	// limitLockWait makes a transaction of the clean-up wait for locks only a moment.
 	limitLockWait(ctx context.Context, tx *sql.Tx) error
-	// rotatePartitions makes partitions for the days about now and drops those before horizon. done is
-	// false if some of these are to be dropped by a later call. Both are Unix milliseconds.
-	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, done bool, err error)
+	// rotatePartitions makes partitions for the days about now and drops those that expired before horizon, with all
+	// that has ended in them. Both are Unix milliseconds.
+	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error)
+	// unpartitioned is the table of the runs that rotatePartitions does not drop.
+	unpartitioned() string
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one node can use the database.

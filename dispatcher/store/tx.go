@@ -43,15 +43,14 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 		if err := do(ctx, t); err != nil {
 			return err
 		}
-		for _, notification := range t.notifications {
-			if err := s.sendNotification(ctx, t.Tx, notification); err != nil {
-				return err
-			}
+		notifications := coalesced(t.notifications)
+		if err := s.sendNotifications(ctx, t.Tx, notifications); err != nil {
+			return err
 		}
 		if err := t.Commit(); err != nil {
 			return err
 		}
-		s.committed(t.notifications)
+		s.committed(notifications)
 		return nil
 	})
 }
@@ -63,26 +62,22 @@ func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64,
 	return affect(ctx, t, statement, args...)
 }
 
-// announce makes all nodes look at the database.
-func (s *store) announce(ctx context.Context) error {
+// announce notifies all nodes of what a statement without a transaction of its own has changed.
+func (s *store) announce(ctx context.Context, notification dispatcher.Notification) error {
 	return s.change(ctx, dispatcher.Change{}, func(_ context.Context, t *tx) error {
-		t.notify("")
+		t.notify(notification)
 		return nil
 	})
 }
 
-// notify adds a notification: run is the id of a run that was cancelled, or empty.
-func (t *tx) notify(run string) {
-	t.notifications = append(t.notifications, dispatcher.Notification{Run: run})
+// notify adds a notification, which all nodes get once the change is committed.
+func (t *tx) notify(notification dispatcher.Notification) {
+	t.notifications = append(t.notifications, notification)
 }
 
-// audit adds the change to the audit log and notifies all nodes.
+// audit adds the change to the audit log. It notifies nobody; see notify.
 func (t *tx) audit(ctx context.Context, action, app, subject string, revision int64) error {
-	if err := insertAuditEntry(ctx, t.execute, t.now, t.by, action, app, subject, revision); err != nil {
-		return err
-	}
-	t.notify("")
-	return nil
+	return insertAuditEntry(ctx, t.execute, t.now, t.by, action, app, subject, revision)
 }
 
 // insertAuditEntry writes an entry of the audit log.

@@ -28,10 +28,12 @@ CREATE TABLE apps (
   history_from      BIGINT  NOT NULL DEFAULT 0, -- earlier history was removed under a shorter retention
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
+  switched_to       BIGINT,               -- enabled was changed, and the clocks up to this trigger id follow it; NULL: all do
   created_at        BIGINT  NOT NULL,
   updated_at        BIGINT  NOT NULL,
   deleted_at        BIGINT
 );
+CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
 
 CREATE TABLE jobs (
   id            BIGINT  NOT NULL PRIMARY KEY,
@@ -74,30 +76,13 @@ CREATE TABLE secrets (
   PRIMARY KEY (job_id, path)
 );
 
--- HOT. One row is rewritten by every fire, so it holds only what a poll or a claim reads.
---
--- Indexes: each one besides the primary key costs every claim one more entry, because a claim
--- changes due_at, which the poll must find in order, and so can never be a
--- heap-only update. Hence no index on job_id: jobs.trigger_names leads to the ids.
--- 1,000,000 triggers, 500 due:
---   Limit (actual rows=500)
---     ->  Index Scan using triggers_due on triggers t (actual rows=500)
---           Index Cond: (ROW(due_at, id) > ROW(..) AND due_at <= ..)
---           Filter: (hashed SubPlan 1)            -- the app is enabled
--- Paused and settled triggers are not in the index, so however many there are, the poll
--- does not step over them.
--- Fillfactor 70: the new version of a row finds room on its page, so that a claim dirties (and
--- after a checkpoint, logs in full) one heap page and not two. With 1,000,000 triggers a fire
--- then writes 1,780 bytes of WAL and not 1,910 to 2,170.
+-- What was declared of a trigger, and what a change of it writes. No fire writes here; what moves with
+-- each fire is in trigger_clock, in a row of the same id.
 CREATE TABLE triggers (
   id                BIGINT   NOT NULL PRIMARY KEY,
-  job_id            BIGINT   NOT NULL REFERENCES jobs (id),
-  app_id            BIGINT   NOT NULL REFERENCES apps (id),
-  revision          BIGINT   NOT NULL,    -- the job's; in the claim's key
-  calendar_revision BIGINT   NOT NULL,    -- the app's when next_fire_time was worked out; in the claim's key
-  next_fire_time    BIGINT,               -- NULL: none, as when disabled, complete, or a fixed delay that runs
-  due_at            BIGINT,               -- next_fire_time, later by the jitter
-  prev_fire_time    BIGINT,
+  job_id            BIGINT   NOT NULL,
+  app_id            BIGINT   NOT NULL,
+  revision          BIGINT   NOT NULL,    -- the job's
   misfire_after     BIGINT   NOT NULL,    -- milliseconds
   anchor_at         BIGINT   NOT NULL,
   start_at          BIGINT,
@@ -107,10 +92,9 @@ CREATE TABLE triggers (
   fired             INTEGER  NOT NULL,    -- runs of a fixed delay that have ended
   enabled           BOOLEAN  NOT NULL,
   paused            BOOLEAN  NOT NULL,    -- an operator's wish; schedulers never write it
-  job_paused        BOOLEAN  NOT NULL,    -- copy of jobs.paused, so that a claim reads one table
+  job_paused        BOOLEAN  NOT NULL,    -- copy of jobs.paused
   delayed           BOOLEAN  NOT NULL,    -- a fixed delay: the end of its run schedules the next fire, not a claim
   drift_hour        BOOLEAN  NOT NULL,
-  state             TEXT     NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
   name              TEXT     NOT NULL,
   expression        TEXT     NOT NULL,
   dialect           TEXT     NOT NULL,
@@ -119,54 +103,79 @@ CREATE TABLE triggers (
   overlap           TEXT     NOT NULL,
   calendar          TEXT     NOT NULL,    -- name of a calendar of the app; empty: none
   on_excluded       TEXT     NOT NULL,
-  error             TEXT     NOT NULL,    -- why the state is error
-  node_labels       TEXT     NOT NULL,    -- copy of the job's, so that a poll reads one table
+  error             TEXT     NOT NULL,    -- why the state of its clock is error
+  node_labels       TEXT     NOT NULL,    -- copy of the job's
   attempt_timeout   BIGINT,               -- copy of the job's, in milliseconds; NULL: 30 s, as of most webhooks
   misfire_policy    TEXT,                 -- NULL: fire_once
   catch_up_window   BIGINT,               -- milliseconds; NULL: the longest there is
   deleted_at        BIGINT
-) WITH (fillfactor = 70);
-CREATE INDEX triggers_due ON triggers (due_at, id)
-  WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND due_at IS NOT NULL;
--- Both are small: the triggers that a change of a calendar concerns, and the fixed delays
--- whose run is in flight.
+);
+CREATE INDEX triggers_job ON triggers (job_id);
+CREATE INDEX triggers_app ON triggers (app_id, id);
+CREATE INDEX triggers_labels ON triggers (node_labels, id) WHERE node_labels <> '';
 CREATE INDEX triggers_deleted ON triggers (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
-CREATE INDEX triggers_delayed ON triggers (id)
-  WHERE delayed AND next_fire_time IS NULL AND state = 'waiting' AND enabled AND deleted_at IS NULL;
 
--- HOT. One row per fire: inserted by the claim, updated once by the record. The row is also
--- its latest attempt; an earlier attempt moves to the table attempts when the next begins.
--- A row per attempt in every case would cost each fire another insert into another unique
--- index: measured, a third more CPU and 350 more bytes of WAL per fire.
+-- HOT. The part of a trigger that each fire rewrites, and what a poll or a claim compares. Poll and claim
+-- read nothing else of a trigger: a node asks for the rest of a row, in triggers, when it does not know the
+-- revision.
 --
--- Primary key: it is the guarantee of one claim per fire (one row for each trigger,
--- instant and kind), in an order that appends and finds a run by its id. No foreign key to
--- triggers: it would lock a row per fire, and a manual run has the job's id there.
---
--- Partitions: one per UTC day of the scheduled instant, runs_20260131, made days ahead by the
--- clean-up and dropped by it once retention has passed; no row is deleted one by one then. A
--- day that was not made in time, as for a backfill or after days without a node, goes to
--- runs_default. A run's id holds its instant, so that finding it touches one partition. Hot
--- statements bound scheduled_at by parameters, so that the planner sees only the days that it
--- needs. A search for live runs reads the runs_live of each day, all of which are empty but the
--- latest.
--- runs_live finds what queued (node 0) and dead nodes hold, and the live runs of a job; its
--- size is that of the work in flight. runs_ended is the history of a job. A run is in one of
--- the two, so claim and record each write one entry:
---   Limit (actual rows=50)
---     ->  Incremental Sort (Sort Key: scheduled_at DESC, trigger_id DESC, kind DESC)
---           ->  Index Scan Backward using runs_ended on runs (actual rows=51)
--- runs_retrying finds the runs that are to be attempted again, when they are. They stay live
--- and keep the node of their latest attempt, but have no token: no node holds them. A run that does
--- not fail never enters this index.
--- The price is that a record is no heap-only update. Measured on 2 cores, fsync on, batches of
--- 500, CPU of the server per fire, 100,000 triggers: 36 us so; 41 us with the history index
--- over live rows too; 33 us heap-only, with fillfactor 50 (twice the disk for ever) and a
--- BRIN on claimed_at, which would find a dead node's runs only within a bound that its
--- heartbeat must keep, and lose those of a claim that commits after the bound moved.
--- Fillfactor is left at 100: no update stays on its page.
-CREATE TABLE runs (
+-- off says why the trigger does not fire, as a sum: 1 its app is disabled, 2 it is paused, 4 its job is
+-- paused, 8 no live node has the labels that its job requires, 16 it is in state error. Whatever is off is
+-- not in trigger_clock_due, so that it costs a poll nothing, however much of it there is and for however long.
+-- The index ends in the id, and ids are hashes: a node's share of all triggers is a range of ids, which the
+-- scan checks in the index, so that it visits only rows that are the node's.
+-- Fillfactor 70: the new version of a row finds room on its page.
+CREATE TABLE trigger_clock (
+  id                BIGINT   NOT NULL PRIMARY KEY, -- the trigger's
+  app_id            BIGINT   NOT NULL,
+  revision          BIGINT   NOT NULL,    -- the job's; in the claim's key
+  calendar_revision BIGINT   NOT NULL,    -- the app's when next_fire_time was worked out; in the claim's key
+  next_fire_time    BIGINT,               -- NULL: none, as when disabled, complete, or a fixed delay that runs
+  due_at            BIGINT,               -- next_fire_time, later by the jitter
+  prev_fire_time    BIGINT,
+  ended_at          BIGINT,               -- of a fixed delay: when the run of prev_fire_time ended or was skipped; NULL: it has not
+  misfire_after     BIGINT   NOT NULL,    -- milliseconds, as triggers has it
+  attempt_timeout   BIGINT,               -- as triggers has it
+  off               SMALLINT NOT NULL,
+  delayed           BOOLEAN  NOT NULL,
+  state             TEXT     NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
+  node_labels       TEXT     NOT NULL     -- as triggers has it
+) WITH (fillfactor = 70);
+CREATE INDEX trigger_clock_due ON trigger_clock (due_at, id) WHERE off = 0 AND due_at IS NOT NULL;
+-- The fixed delays whose run is in flight, or has ended and has no next fire yet.
+CREATE INDEX trigger_clock_delayed ON trigger_clock (id) WHERE delayed AND next_fire_time IS NULL AND state = 'waiting';
+
+-- The sets of labels that jobs require, and whether a live node has them.
+CREATE TABLE label_sets (
+  node_labels TEXT    NOT NULL PRIMARY KEY,
+  served      BOOLEAN NOT NULL,
+  switched_to BIGINT                -- as in apps: the clocks up to this trigger id follow served; NULL: all do
+);
+CREATE INDEX label_sets_served ON label_sets (node_labels) WHERE served;
+CREATE INDEX label_sets_switched ON label_sets (node_labels) WHERE switched_to IS NOT NULL;
+
+-- HOT. One row per claim: the fires that a node has won by one statement, in their first attempt. The row goes
+-- when the last of them has entered runs or live_runs. What a claim holds is what its arrays list, without what is
+-- in those tables. The row is also the fence of its runs: who records one of them locks it, and who takes a
+-- claim from its node deletes it.
+CREATE TABLE claims (
+  token        BIGINT   NOT NULL PRIMARY KEY,
+  node         BIGINT   NOT NULL,
+  claimed_at   BIGINT   NOT NULL,
+  trigger_ids  BIGINT[] NOT NULL,
+  scheduled_at BIGINT[] NOT NULL,
+  job_ids      BIGINT[] NOT NULL,
+  revisions    BIGINT[] NOT NULL          -- the jobs' when claimed
+);
+
+-- The runs that are not over and not in a claim: manual ones and catch-ups, those that wait for a slot, for a
+-- host or for their next attempt, those of jobs that bound their concurrency or want a request at most once, of fixed
+-- delays, and what was taken from a dead node. Small: its size is that of the work in flight. A row is also
+-- the latest attempt of its run; an earlier attempt moves to attempts when the next begins.
+-- The retrying runs, of which there may be a million, keep apart by their indexes: none of them is in
+-- live_runs_node. They have no token, because no node holds them.
+CREATE TABLE live_runs (
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run
   job_id       BIGINT   NOT NULL,
@@ -175,23 +184,65 @@ CREATE TABLE runs (
   token        BIGINT   NOT NULL,         -- fence; 0: no node may record
   claimed_at   BIGINT,
   started_at   BIGINT,
-  ended_at     BIGINT,
-  attempt      INTEGER  NOT NULL,
-  http_status  INTEGER  NOT NULL DEFAULT 0,
-  kind         SMALLINT NOT NULL,         -- as in run ids
-  live         BOOLEAN  NOT NULL,         -- whether there is still something to do
-  failures     INTEGER  NOT NULL DEFAULT 0, -- attempts that count against the job's retries
   next_attempt_at BIGINT,                 -- of a retrying run
   retry_until  BIGINT,                    -- when a run that failed or was deferred is given up
+  waits_for    BIGINT   NOT NULL DEFAULT 0, -- of a retrying run: id of the host (host_waits) that it waits for; 0: none
+  attempt      INTEGER  NOT NULL,
+  failures     INTEGER  NOT NULL DEFAULT 0, -- attempts that count against the job's retries
+  http_status  SMALLINT NOT NULL DEFAULT 0,
+  kind         SMALLINT NOT NULL,         -- as in run ids
   state        TEXT     NOT NULL,
   class        TEXT     NOT NULL DEFAULT '',
   error        TEXT     NOT NULL DEFAULT '',
   PRIMARY KEY (scheduled_at, trigger_id, kind)
+);
+CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state <> 'retrying';
+CREATE INDEX live_runs_job ON live_runs (job_id);
+CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state = 'retrying' AND waits_for = 0;
+CREATE INDEX live_runs_waiting ON live_runs (waits_for, next_attempt_at) WHERE waits_for <> 0;
+
+-- The hosts, each of one app, whose runs wait because the host's circuit is open: a row while there are any.
+CREATE TABLE host_waits (
+  id       BIGINT NOT NULL PRIMARY KEY,   -- hash of app and host
+  app_id   BIGINT NOT NULL,
+  host     TEXT   NOT NULL,
+  pause    BIGINT NOT NULL,               -- milliseconds until the next probe, doubled by each that fails
+  probe_at BIGINT NOT NULL,               -- when the next node may let a run through
+  last_job BIGINT NOT NULL                -- the job of the latest probe: the next is another's
+);
+
+-- HOT. The history: the runs that are over, each inserted once, as it ends, and never changed by a fire. What most
+-- rows have in common is NULL, which takes no room.
+--
+-- Primary key: one run for each trigger, instant and kind. The compare-and-swap of the clock guards the claim; this
+-- stands behind it. It is in an order that appends, and finds a run by its id. No foreign key to triggers: it
+-- would lock a row per fire, and a manual run has the job's id there.
+--
+-- Partitions: one per UTC day of the scheduled instant, runs_20260131, made days ahead by the clean-up and
+-- dropped by it once retention has passed; no row is deleted one by one then. What has ended a day or more after its
+-- instant is found by runs_late, and kept from its end on: it moves to runs_default before its day is dropped. A
+-- day that was not made in time goes there, too. No poll, claim, retry, adoption or record looks into a day
+-- besides those it inserts into.
+CREATE TABLE runs (
+  scheduled_at BIGINT   NOT NULL,
+  trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run
+  job_id       BIGINT   NOT NULL,
+  revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried
+  node         BIGINT   NOT NULL,         -- of the latest attempt; 0: none
+  ended_at     BIGINT   NOT NULL,
+  claimed_ms   INTEGER,                   -- milliseconds before ended_at; NULL: never, or longer ago than fits
+  started_ms   INTEGER,                   -- the same
+  attempt      INTEGER  NOT NULL,
+  http_status  SMALLINT NOT NULL,
+  kind         SMALLINT NOT NULL,         -- as in run ids
+  state        TEXT,                      -- NULL: succeeded
+  class        TEXT,                      -- NULL: none
+  error        TEXT,                      -- NULL: none
+  PRIMARY KEY (scheduled_at, trigger_id, kind)
 ) PARTITION BY RANGE (scheduled_at);
 CREATE TABLE runs_default PARTITION OF runs DEFAULT;
-CREATE INDEX runs_live ON runs (node, job_id) WHERE live;
-CREATE INDEX runs_ended ON runs (job_id, scheduled_at) WHERE NOT live;
-CREATE INDEX runs_retrying ON runs (next_attempt_at) WHERE state = 'retrying';
+CREATE INDEX runs_job ON runs (job_id, scheduled_at);
+CREATE INDEX runs_late ON runs (ended_at) WHERE ended_at - scheduled_at >= 86400000;
 
 -- The attempts of a run that are over, except the latest, which the row of the run holds. Their
 -- partitions are those of runs.
@@ -242,7 +293,7 @@ CREATE TABLE misfires (
   from_at    BIGINT NOT NULL,             -- first and last missed instant, inclusive
   to_at      BIGINT NOT NULL,
   trigger_id BIGINT NOT NULL,
-  job_id     BIGINT NOT NULL REFERENCES jobs (id),
+  job_id     BIGINT NOT NULL,
   count      BIGINT NOT NULL,
   decision   TEXT   NOT NULL,
   reason     TEXT   NOT NULL,
@@ -279,7 +330,8 @@ CREATE TABLE locks (
   holder       BIGINT NOT NULL,           -- a node
   fence        BIGINT NOT NULL,           -- counts the holders
   locked_until BIGINT NOT NULL,
-  free_at      BIGINT NOT NULL            -- it is not taken again before
+  free_at      BIGINT NOT NULL,           -- it is not taken again before
+  cursor       BIGINT NOT NULL DEFAULT 0  -- where the holder's chore goes on, whichever node holds it next
 ) WITH (fillfactor = 50);
 
 -- Named exclusions. Deleted softly, so that a name's revision goes on.
@@ -365,4 +417,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, api_tokens, secrets, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, triggers, jobs, apps;
+DROP TABLE installation, api_tokens, secrets, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;

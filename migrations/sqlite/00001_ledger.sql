@@ -25,10 +25,12 @@ CREATE TABLE apps (
   history_from INTEGER NOT NULL DEFAULT 0,
   revision INTEGER NOT NULL,
   calendar_revision INTEGER NOT NULL DEFAULT 0,
+  switched_to INTEGER,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   deleted_at INTEGER
 ) STRICT;
+CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
 
 CREATE TABLE jobs (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -71,13 +73,9 @@ CREATE TABLE secrets (
 
 CREATE TABLE triggers (
   id INTEGER NOT NULL PRIMARY KEY,
-  job_id INTEGER NOT NULL REFERENCES jobs (id),
-  app_id INTEGER NOT NULL REFERENCES apps (id),
+  job_id INTEGER NOT NULL,
+  app_id INTEGER NOT NULL,
   revision INTEGER NOT NULL,
-  calendar_revision INTEGER NOT NULL,
-  next_fire_time INTEGER,
-  due_at INTEGER,
-  prev_fire_time INTEGER,
   misfire_after INTEGER NOT NULL,
   anchor_at INTEGER NOT NULL,
   start_at INTEGER,
@@ -90,7 +88,6 @@ CREATE TABLE triggers (
   job_paused INTEGER NOT NULL,
   delayed INTEGER NOT NULL,
   drift_hour INTEGER NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
   name TEXT NOT NULL,
   expression TEXT NOT NULL,
   dialect TEXT NOT NULL,
@@ -106,16 +103,50 @@ CREATE TABLE triggers (
   catch_up_window INTEGER,
   deleted_at INTEGER
 ) STRICT;
-CREATE INDEX triggers_due ON triggers (due_at, id)
-  WHERE state = 'waiting' AND NOT paused AND NOT job_paused AND due_at IS NOT NULL;
+
+CREATE INDEX triggers_job ON triggers (job_id);
+CREATE INDEX triggers_app ON triggers (app_id, id);
+CREATE INDEX triggers_labels ON triggers (node_labels, id) WHERE node_labels <> '';
 CREATE INDEX triggers_deleted ON triggers (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
-CREATE INDEX triggers_delayed ON triggers (id)
-  WHERE delayed AND next_fire_time IS NULL AND state = 'waiting' AND enabled AND deleted_at IS NULL;
 
--- Rows lie in the order of this key (WITHOUT ROWID), so a claim appends and needs no second tree.
--- There are no partitions: retention deletes in small batches, oldest first, from the front of the tree.
-CREATE TABLE runs (
+CREATE TABLE trigger_clock (
+  id INTEGER NOT NULL PRIMARY KEY,
+  app_id INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  calendar_revision INTEGER NOT NULL,
+  next_fire_time INTEGER,
+  due_at INTEGER,
+  prev_fire_time INTEGER,
+  ended_at INTEGER,
+  misfire_after INTEGER NOT NULL,
+  attempt_timeout INTEGER,
+  off INTEGER NOT NULL,
+  delayed INTEGER NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('waiting', 'complete', 'error')),
+  node_labels TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX trigger_clock_due ON trigger_clock (due_at, id) WHERE off = 0 AND due_at IS NOT NULL;
+
+CREATE INDEX trigger_clock_delayed ON trigger_clock (id) WHERE delayed AND next_fire_time IS NULL AND state = 'waiting';
+
+CREATE TABLE label_sets (
+  node_labels TEXT NOT NULL PRIMARY KEY,
+  served INTEGER NOT NULL,
+  switched_to INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX label_sets_served ON label_sets (node_labels) WHERE served;
+CREATE INDEX label_sets_switched ON label_sets (node_labels) WHERE switched_to IS NOT NULL;
+
+CREATE TABLE claims (
+  token INTEGER NOT NULL PRIMARY KEY,
+  node INTEGER NOT NULL,
+  claimed_at INTEGER NOT NULL,
+  fires TEXT NOT NULL -- JSON: [trigger id, scheduled_at, job id, revision] of each
+) STRICT;
+
+CREATE TABLE live_runs (
   scheduled_at INTEGER NOT NULL,
   trigger_id INTEGER NOT NULL,
   job_id INTEGER NOT NULL,
@@ -124,22 +155,55 @@ CREATE TABLE runs (
   token INTEGER NOT NULL,
   claimed_at INTEGER,
   started_at INTEGER,
-  ended_at INTEGER,
-  attempt INTEGER NOT NULL,
-  http_status INTEGER NOT NULL DEFAULT 0,
-  kind INTEGER NOT NULL,
-  live INTEGER NOT NULL,
-  failures INTEGER NOT NULL DEFAULT 0,
   next_attempt_at INTEGER,
   retry_until INTEGER,
+  waits_for INTEGER NOT NULL DEFAULT 0,
+  attempt INTEGER NOT NULL,
+  failures INTEGER NOT NULL DEFAULT 0,
+  http_status INTEGER NOT NULL DEFAULT 0,
+  kind INTEGER NOT NULL,
   state TEXT NOT NULL,
   class TEXT NOT NULL DEFAULT '',
   error TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (scheduled_at, trigger_id, kind)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX runs_live ON runs (node, job_id) WHERE live;
-CREATE INDEX runs_ended ON runs (job_id, scheduled_at) WHERE NOT live;
-CREATE INDEX runs_retrying ON runs (next_attempt_at) WHERE state = 'retrying';
+
+CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state <> 'retrying';
+CREATE INDEX live_runs_job ON live_runs (job_id);
+CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state = 'retrying' AND waits_for = 0;
+CREATE INDEX live_runs_waiting ON live_runs (waits_for, next_attempt_at) WHERE waits_for <> 0;
+
+CREATE TABLE host_waits (
+  id INTEGER NOT NULL PRIMARY KEY,
+  app_id INTEGER NOT NULL,
+  host TEXT NOT NULL,
+  pause INTEGER NOT NULL,
+  probe_at INTEGER NOT NULL,
+  last_job INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Rows lie in the order of this key (WITHOUT ROWID), so a record appends and needs no second tree.
+-- There are no partitions: retention deletes in small batches, oldest first, from the front of the tree.
+CREATE TABLE runs (
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  job_id INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  claimed_ms INTEGER,
+  started_ms INTEGER,
+  attempt INTEGER NOT NULL,
+  http_status INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  state TEXT,
+  class TEXT,
+  error TEXT,
+  PRIMARY KEY (scheduled_at, trigger_id, kind)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX runs_job ON runs (job_id, scheduled_at);
+CREATE INDEX runs_late ON runs (ended_at) WHERE ended_at - scheduled_at >= 86400000;
 
 CREATE TABLE attempts (
   scheduled_at INTEGER NOT NULL,
@@ -181,7 +245,7 @@ CREATE TABLE misfires (
   from_at INTEGER NOT NULL,
   to_at INTEGER NOT NULL,
   trigger_id INTEGER NOT NULL,
-  job_id INTEGER NOT NULL REFERENCES jobs (id),
+  job_id INTEGER NOT NULL,
   count INTEGER NOT NULL,
   decision TEXT NOT NULL,
   reason TEXT NOT NULL,
@@ -216,7 +280,8 @@ CREATE TABLE locks (
   holder INTEGER NOT NULL,
   fence INTEGER NOT NULL,
   locked_until INTEGER NOT NULL,
-  free_at INTEGER NOT NULL
+  free_at INTEGER NOT NULL,
+  cursor INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE calendars (
@@ -308,6 +373,11 @@ DROP TABLE responses;
 DROP TABLE slots;
 DROP TABLE attempts;
 DROP TABLE runs;
+DROP TABLE host_waits;
+DROP TABLE live_runs;
+DROP TABLE claims;
+DROP TABLE label_sets;
+DROP TABLE trigger_clock;
 DROP TABLE triggers;
 DROP TABLE jobs;
 DROP TABLE apps;

@@ -35,17 +35,19 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int, target f
 		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + job + `, 'name', 'job-' || n)) AS x
 		WHERE t.id = $1 AND $2::text <> ''`
 	// The prime scatters what is due one after the other over the table.
-	copies := `INSERT INTO triggers SELECT x.* FROM triggers AS t CROSS JOIN generate_series(1, $3::bigint - 1) AS n
-		CROSS JOIN LATERAL (SELECT t.start_at + (n * 7919 % $3) * ` + fmt.Sprint(scalePeriod*1000) + ` / $3 AS at) AS d
-		CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + trigger + `, 'job_id', ` + job + `,
-			'next_fire_time', d.at, 'due_at', d.at, 'start_at', d.at, 'anchor_at', d.at)) AS x WHERE t.job_id = $1`
-	// Both tables at once, without a million checks that the job exists.
-	if _, err := b.pool.Exec(ctx,
-		`ALTER TABLE triggers DROP CONSTRAINT IF EXISTS triggers_job_id_fkey, DROP CONSTRAINT IF EXISTS triggers_app_id_fkey`); err != nil {
-		return err
+	copies := func(table, moved string) string {
+		return `INSERT INTO ` + table + ` SELECT x.* FROM ` + table + ` AS t CROSS JOIN generate_series(1, $3::bigint - 1) AS n
+			CROSS JOIN LATERAL (SELECT (SELECT start_at FROM triggers WHERE job_id = $1)
+				+ (n * 7919 % $3) * ` + fmt.Sprint(scalePeriod*1000) + ` / $3 AS at) AS d
+			CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object('id', ` + trigger + `, ` + moved + `)) AS x
+			WHERE t.id = (SELECT id FROM triggers WHERE job_id = $1)`
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for table, statement := range map[string]string{"jobs": jobs, "triggers": copies} {
+	for table, statement := range map[string]string{
+		"jobs":          jobs,
+		"triggers":      copies("triggers", `'job_id', `+job+`, 'start_at', d.at, 'anchor_at', d.at`),
+		"trigger_clock": copies("trigger_clock", `'next_fire_time', d.at, 'due_at', d.at`),
+	} {
 		group.Go(func() error {
 			if _, err := b.pool.Exec(ctx, statement, dispatcher.JobID(app, "job-0"), app, triggers); err != nil {
 				return err
@@ -61,10 +63,11 @@ func (b *bench) multiply(ctx context.Context, app string, triggers int, target f
 // an instant on.
 func (b *bench) makeDue(ctx context.Context, app string, from time.Time) error {
 	// $1 app, $2 the instant, $3 how long from there on, milliseconds
-	const move = `WITH f AS (SELECT min(due_at) AS first FROM triggers WHERE app_id = $1)
-		UPDATE triggers SET next_fire_time = next_fire_time - f.first + $2, due_at = due_at - f.first + $2,
-			start_at = start_at - f.first + $2, anchor_at = anchor_at - f.first + $2
-		FROM f WHERE app_id = $1 AND due_at < f.first + $3`
+	const move = `WITH f AS (SELECT min(due_at) AS first FROM trigger_clock WHERE app_id = $1),
+		c AS (UPDATE trigger_clock AS t SET next_fire_time = t.next_fire_time - f.first + $2, due_at = t.due_at - f.first + $2
+			FROM f WHERE t.app_id = $1 AND t.due_at < f.first + $3 RETURNING t.id)
+		UPDATE triggers AS t SET start_at = t.start_at - f.first + $2, anchor_at = t.anchor_at - f.first + $2
+		FROM f, c WHERE t.id = c.id`
 	_, err := b.pool.Exec(ctx, move, dispatcher.AppID(app), from.UnixMilli(), (b.Time + time.Minute).Milliseconds())
 	return err
 }

@@ -163,9 +163,9 @@ func (b *bench) fill(ctx context.Context) error {
 		}
 		// $1 the first instant, $2 milliseconds from one to the next, $3 runs, $4 app
 		for _, statement := range []string{
-			`INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, token, claimed_at, started_at, ended_at,
-				attempt, http_status, kind, live, state)
-			SELECT i.at, t.id, t.job_id, 1, 1, 0, i.at, i.at, i.at + 9, 1 + CAST(i.n % 10 = 0 AS INTEGER), 204, 1, FALSE, 'succeeded'
+			`INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, ended_at, claimed_ms, started_ms, attempt,
+				http_status, kind)
+			SELECT i.at, t.id, t.job_id, 1, 1, i.at + 9, 9, 9, 1 + CAST(i.n % 10 = 0 AS INTEGER), 204, 1
 			FROM i JOIN t ON t.n = i.n % ` + fmt.Sprint(retentionJobs),
 			`INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 			SELECT i.at, t.id, 1, 1, 1, i.at, i.at + 4, 503, 'failed', 'http_5xx', ''

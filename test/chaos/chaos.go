@@ -196,7 +196,7 @@ func (c *chaos) heal(ctx context.Context, declaring *sync.WaitGroup) error {
 	}
 	c.receiver.hurry()
 	for patience := time.Now().Add(c.settle); time.Now().Before(patience); {
-		live, err := c.database.count(ctx, databaseName, "SELECT count(*) FROM runs WHERE live")
+		live, err := c.database.count(ctx, databaseName, "SELECT (SELECT count(*) FROM live_runs) + (SELECT count(*) FROM claims)")
 		if err == nil && live == 0 {
 			break
 		}

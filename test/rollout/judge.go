@@ -31,7 +31,7 @@ type ledgerRun struct {
 func judge(ctx context.Context, o options, w *world, s *service, to time.Time, took time.Duration) error {
 	problems := s.found()
 	runs, err := query(ctx, w.url, pgx.RowToStructByPos[ledgerRun],
-		`SELECT trigger_id, scheduled_at, kind, state, attempt FROM runs WHERE scheduled_at >= $1 AND scheduled_at < $2`,
+		`SELECT trigger_id, scheduled_at, kind, coalesce(state, 'succeeded'), attempt FROM runs WHERE scheduled_at >= $1 AND scheduled_at < $2`,
 		w.from.UnixMilli(), to.UnixMilli())
 	if err != nil {
 		return err

@@ -134,12 +134,13 @@ func (w *world) settle(ctx context.Context, to time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		live, err := query(ctx, w.url, pgx.RowTo[int], `SELECT count(*)::int FROM runs WHERE live AND scheduled_at < $1`, to.UnixMilli())
+		live, err := query(ctx, w.url, pgx.RowTo[int], `SELECT ((SELECT count(*) FROM live_runs WHERE scheduled_at < $1) +
+			(SELECT count(*) FROM claims WHERE $1 > ANY (scheduled_at)))::int`, to.UnixMilli())
 		if err != nil {
 			return err
 		}
 		overdue, err := query(ctx, w.url, pgx.RowTo[int],
-			`SELECT count(*)::int FROM triggers WHERE deleted_at IS NULL AND due_at < $1`, to.UnixMilli())
+			`SELECT count(*)::int FROM triggers JOIN trigger_clock USING (id) WHERE deleted_at IS NULL AND due_at < $1`, to.UnixMilli())
 		if err != nil {
 			return err
 		}

@@ -213,16 +213,16 @@ func (p *Pool[T]) Disown(attempts ...AttemptKey) {
 	}
 }
 
-// Cancel cuts off the attempts of a run that are in flight here, and drops those that wait.
-func (p *Pool[T]) Cancel(run dispatcher.RunKey) {
+// Cancel cuts off an attempt that is in flight here, or drops it while it waits. Another attempt of its run
+// goes on: a cancellation may arrive late.
+func (p *Pool[T]) Cancel(attempt AttemptKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, one := range p.running {
-		if key.RunKey == run && one.cancel != nil {
-			one.cancel()
-		}
+	if one := p.running[attempt]; one != nil && one.cancel != nil {
+		one.cancel()
+		return
 	}
-	for _, one := range p.takeWaiting(func(one *Run[T]) bool { return one.RunKey == run }) {
+	for _, one := range p.takeWaiting(func(one *Run[T]) bool { return KeyOf(one.HeldRun) == attempt }) {
 		p.drop(one)
 	}
 }

@@ -273,6 +273,18 @@ func (f *faulty) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatch
 	return call(ctx, f, "Due", func(ctx context.Context) ([]dispatcher.DueTrigger, error) { return f.Store.Due(ctx, query) })
 }
 
+func (f *faulty) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
+	return call(ctx, f, "TriggersByID", func(ctx context.Context) ([]dispatcher.TriggerVersion, error) {
+		return f.Store.TriggersByID(ctx, ids)
+	})
+}
+
+func (f *faulty) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderThan time.Duration, now time.Time) (int, error) {
+	return call(ctx, f, "UnfoldClaims", func(ctx context.Context) (int, error) {
+		return f.Store.UnfoldClaims(ctx, node, olderThan, f.present(now))
+	})
+}
+
 func (f *faulty) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
 	return call(ctx, f, "JobsByID", func(ctx context.Context) ([]dispatcher.JobVersion, error) { return f.Store.JobsByID(ctx, ids) })
 }
@@ -364,8 +376,8 @@ func (f *faulty) GiveUp(ctx context.Context, now time.Time) (int, error) {
 	return call(ctx, f, "GiveUp", func(ctx context.Context) (int, error) { return f.Store.GiveUp(ctx, f.present(now)) })
 }
 
-func (f *faulty) RollUp(ctx context.Context, after int64, limit int) (dispatcher.RolledUp, error) {
-	return call(ctx, f, "RollUp", func(ctx context.Context) (dispatcher.RolledUp, error) { return f.Store.RollUp(ctx, after, limit) })
+func (f *faulty) RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error) {
+	return call(ctx, f, "RollUp", func(ctx context.Context) (dispatcher.RolledUp, error) { return f.Store.RollUp(ctx, limit) })
 }
 
 func (f *faulty) ZonesChanged(ctx context.Context) (bool, error) {

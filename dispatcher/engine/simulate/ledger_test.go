@@ -45,7 +45,8 @@ func (a *auditor) account() (behind time.Duration) {
 
 func (a *auditor) accountTrigger(job string, d dispatcher.DueTrigger) {
 	a.t.Helper()
-	next, from, known := d.NextFireTime, d.Spec.Anchor.Add(time.Millisecond), false
+	version := a.version(d.ID)
+	next, from, known := d.NextFireTime, version.Spec.Anchor.Add(time.Millisecond), false
 	if last, ok := a.from[job]; ok {
 		from, known = last, true
 	}
@@ -53,8 +54,8 @@ func (a *auditor) accountTrigger(job string, d dispatcher.DueTrigger) {
 		return
 	}
 	a.from[job] = next
-	d.Spec.Identity = dispatcher.Identity("app", job, "t")
-	s, err := schedule.Parse(d.Spec)
+	version.Spec.Identity = dispatcher.Identity("app", job, "t")
+	s, err := schedule.Parse(version.Spec)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -74,8 +75,18 @@ func (a *auditor) accountTrigger(job string, d dispatcher.DueTrigger) {
 		delete(found, at)
 	}
 	for at := range found {
-		a.t.Errorf("%s at %s: in the ledger, but no instant of %s", job, dispatcher.FormatInstant(at), d.Spec.Expression)
+		a.t.Errorf("%s at %s: in the ledger, but no instant of %s", job, dispatcher.FormatInstant(at), version.Spec.Expression)
 	}
+}
+
+// version returns what was declared of a trigger.
+func (a *auditor) version(trigger int64) dispatcher.TriggerVersion {
+	a.t.Helper()
+	all, err := a.store.TriggersByID(a.t.Context(), []int64{trigger})
+	if err != nil || len(all) != 1 {
+		a.t.Fatalf("%d triggers of id %d, %v, want one", len(all), trigger, err)
+	}
+	return all[0]
 }
 
 // ledger returns how many scheduled runs there are of each instant in [from, to).
@@ -138,4 +149,31 @@ func (a *auditor) live(age time.Duration) (left []dispatcher.Run) {
 		left = append(left, page...)
 	}
 	return left
+}
+
+// tables requires that no run is in two tables: one that has ended is no longer among the live runs.
+func (a *auditor) tables() {
+	a.t.Helper()
+	const doubled = `SELECT count(*) FROM live_runs AS l JOIN runs AS r
+		ON r.scheduled_at = l.scheduled_at AND r.trigger_id = l.trigger_id AND r.kind = l.kind`
+	if n := a.count(doubled); n != 0 {
+		a.t.Errorf("%d runs have ended and are live", n)
+	}
+}
+
+// unclaimed requires that no claim is left, once all nodes have drained.
+func (a *auditor) unclaimed() {
+	a.t.Helper()
+	if n := a.count(`SELECT count(*) FROM claims`); n != 0 {
+		a.t.Errorf("%d claims are left at the end, want none", n)
+	}
+}
+
+// count returns the number that a query of the store's tables selects.
+func (a *auditor) count(query string) (n int) {
+	a.t.Helper()
+	if err := a.db.QueryRowContext(a.t.Context(), query).Scan(&n); err != nil {
+		a.t.Fatal(err)
+	}
+	return n
 }

@@ -121,6 +121,7 @@ func simulate(t *testing.T, seed uint64, years float64) {
 			time.Sleep(time.Until(w.begun.Add(at)))
 			w.markDead()
 			a.account()
+			a.tables()
 		}
 		w.recover()
 		// Dead after 18 h, handler 6 h, window 3 h, and the resulting misfires.
@@ -132,6 +133,8 @@ func simulate(t *testing.T, seed uint64, years float64) {
 		for _, n := range w.nodes {
 			n.drain()
 		}
+		a.tables()
+		a.unclaimed()
 		if t.Failed() {
 			t.Errorf("replay with: make simulate SEED=%d NODE_YEARS=%g", seed, years)
 		}

@@ -37,6 +37,7 @@ func TestNoFireIsLostOrAddedWhenTheStoreFails(t *testing.T) {
 				for a.fires < *fires {
 					time.Sleep(20 * time.Second)
 					a.account()
+					a.tables()
 				}
 				injected := map[fault]int{}
 				for _, n := range w.nodes {
@@ -54,6 +55,8 @@ func TestNoFireIsLostOrAddedWhenTheStoreFails(t *testing.T) {
 				for _, n := range w.nodes {
 					n.drain()
 				}
+				a.tables()
+				a.unclaimed()
 				t.Logf("%d fires, %d requests; faults of calls: %v", a.fires, len(w.requests), injected)
 			})
 		})

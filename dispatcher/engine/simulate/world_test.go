@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -23,6 +24,7 @@ type world struct {
 	t       *testing.T
 	seed    uint64
 	store   dispatcher.Store
+	db      *sql.DB // the store's, past it
 	options engine.Options
 	nodes   []*node
 	begun   time.Time
@@ -72,7 +74,8 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 			t.Error(err)
 		}
 	})
-	database := "sqlite:" + filepath.Join(dir, "carillon.db")
+	file := filepath.Join(dir, "carillon.db")
+	database := "sqlite:" + file
 	if err := store.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +88,13 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 			t.Error(err)
 		}
 	})
+	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro&_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
 	o.Logger = slog.New(slog.DiscardHandler)
-	w := &world{t: t, seed: seed, store: s, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
+	w := &world{t: t, seed: seed, store: s, db: db, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
 		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
 	app := dispatcher.App{Name: "app", Enabled: true, Weight: 1, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}
 	if _, _, err := s.PutApp(t.Context(), app, byTest); err != nil {

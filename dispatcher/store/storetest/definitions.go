@@ -94,7 +94,7 @@ func testJobs(t *testing.T, f *fixture) {
 	declared.Priority = 3
 	stored, _, err := f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
-	want, _, err := dispatcher.Apply(nil, declared, 0, nil, t0)
+	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, nil, t0)
 	f.must(err)
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new job (-want by Revise, +got):\n" + diff)

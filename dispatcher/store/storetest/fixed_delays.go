@@ -48,7 +48,7 @@ func testDelays(t *testing.T, f *fixture) {
 		t.Fatalf("after it ended: got %+v, want the end of the run", got)
 	}
 	armed := dispatcher.DelayedFire{
-		TriggerID: got[0].ID, Revision: got[0].Revision, Prev: got[0].PrevFireTime,
+		TriggerID: got[0].DueTrigger.ID, Revision: got[0].DueTrigger.Revision, Prev: got[0].PrevFireTime,
 		Anchor: end, Next: end.Add(time.Minute), Due: end.Add(time.Minute),
 	}
 	stale := armed

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,5 +196,188 @@ func testRetentionOfDelays(t *testing.T, f *fixture) {
 	}}))
 	if removed := f.purge(shopEnd); removed.Runs != 1 {
 		t.Errorf("once it is armed: removed %+v, want the run", removed)
+	}
+}
+
+// historyTests are those of lists of the history, and of what is kept of it.
+func historyTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"runs of an app are listed however far apart": testRunsOfApp,
+		"a run is listed once, whatever holds it":     testRunsAreListedOnce,
+		"a run is kept from its end on":               testRetentionFromTheEnd,
+	}
+}
+
+// pages returns the ids of the runs that a query selects, some at a time.
+func (f *fixture) pages(query dispatcher.RunQuery, size int) (ids []string) {
+	f.Helper()
+	query.Page.Limit = size
+	for {
+		page, err := f.Runs(f.Context(), query)
+		f.must(err)
+		for _, run := range page {
+			ids = append(ids, run.ID)
+		}
+		if len(page) < size {
+			return ids
+		}
+		query.Page.Cursor = page[size-1].ID
+	}
+}
+
+// Runs of an app may be years apart, or several at one instant, in the history or not yet over, and other apps have runs
+// between them.
+func testRunsOfApp(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putApp("other")
+	for _, app := range []string{"shop", "other"} {
+		for _, name := range []string{"a", "b", "c"} {
+			j := job(name, nil)
+			j.App = app
+			f.put(j, t0)
+		}
+	}
+	now, err := f.Clock(ctx)
+	f.must(err)
+	want := map[string][]string{}
+	var states []dispatcher.RunState
+	for i, ago := range []time.Duration{-time.Hour, 0, 0, 20 * time.Second, 2 * time.Minute, 2 * time.Minute, time.Hour, 30 * time.Hour,
+		72 * time.Hour, 40 * 24 * time.Hour, 40*24*time.Hour + time.Second, 800 * 24 * time.Hour, 15 * 365 * 24 * time.Hour} {
+		for _, app := range []string{"shop", "other"} {
+			run, err := f.RequestRun(ctx, app, string(rune('a'+i%3)), at(now.Add(-ago).Truncate(time.Millisecond)))
+			f.must(err)
+			if i%2 == 0 {
+				run, err = f.CancelRun(ctx, run.ID, at(now))
+				f.must(err)
+			}
+			want[app] = append(want[app], run.ID)
+			if app == "shop" {
+				states = append(states, run.State)
+			}
+		}
+	}
+	for app, ids := range want {
+		slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) }) // the latest first, as ids are in order
+		for _, size := range []int{1, 2, 5, 100} {
+			if diff := cmp.Diff(ids, f.pages(dispatcher.RunQuery{App: app}, size)); diff != "" {
+				t.Errorf("runs of app %s, %d a page (-want +got):\n%s", app, size, diff)
+			}
+		}
+	}
+	bounds := dispatcher.RunQuery{App: "shop", From: now.Add(-31 * time.Hour), To: now.Add(-time.Minute)}
+	if got := f.pages(bounds, 2); len(got) != 4 {
+		t.Errorf("between two instants: %d runs, want 4", len(got))
+	}
+	cancelled := 0
+	for _, state := range states {
+		if state == dispatcher.RunCancelled {
+			cancelled++
+		}
+	}
+	if got := f.pages(dispatcher.RunQuery{App: "shop", State: dispatcher.RunCancelled}, 2); len(got) != cancelled {
+		t.Errorf("cancelled: %d runs, want %d", len(got), cancelled)
+	}
+	if got := f.pages(dispatcher.RunQuery{}, 3); len(got) != len(want["shop"])+len(want["other"]) {
+		t.Errorf("of all apps: %d runs, want all", len(got))
+	}
+}
+
+// Of the fires of one claim, some are still in it, and others have ended or will be attempted again.
+func testRunsAreListedOnce(t *testing.T, f *fixture) {
+	var advances []dispatcher.Advance
+	for _, name := range []string{"claimed", "ended", "retried"} {
+		f.putEvery(name, time.Minute)
+	}
+	for _, d := range f.dueAll(minutes(1)) {
+		advances = append(advances, f.advance(d))
+	}
+	held := f.claim(advances...)
+	if len(held) != 3 {
+		t.Fatalf("%d fires were claimed, want 3", len(held))
+	}
+	for _, run := range held {
+		switch run.JobID {
+		case dispatcher.JobID("shop", "ended"):
+			f.end(run, minutes(2))
+		case dispatcher.JobID("shop", "retried"):
+			again := record(run, outcome(minutes(1)))
+			again.Outcome.State, again.Outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
+			again.Next = &dispatcher.NextAttempt{At: minutes(3), Until: minutes(9), CountsAsFailure: true}
+			f.must(f.Record(t.Context(), []dispatcher.Record{again}))
+		}
+	}
+	want := map[string]dispatcher.RunState{
+		"claimed": dispatcher.RunClaimed, "ended": dispatcher.RunSucceeded, "retried": dispatcher.RunRetrying,
+	}
+	for what, query := range map[string]dispatcher.RunQuery{"of the app": {App: "shop"}, "of all apps": {}} {
+		query.Page.Limit = 10
+		all, err := f.Runs(t.Context(), query)
+		f.must(err)
+		got := map[string]dispatcher.RunState{}
+		for _, run := range all {
+			got[run.Job] = run.State
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(all) != 3 {
+			t.Errorf("%s: %d runs (-want +got):\n%s", what, len(all), diff)
+		}
+	}
+	for name, state := range want {
+		all, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 10}})
+		f.must(err)
+		if len(all) != 1 || all[0].State != state {
+			t.Errorf("runs of job %s: %+v, want one that is %s", name, all, state)
+		}
+	}
+	for _, run := range held {
+		if got := f.run(run.RunKey); got.State != want[got.Job] || got.Node == nil || *got.Node != nodeA || got.ClaimedAt == nil {
+			t.Errorf("run of job %s: %+v, want it %s, by the node that claimed it", got.Job, got, want[got.Job])
+		}
+	}
+	fires, err := f.Fires(t.Context(), "shop", "claimed", t0, minutes(9), 10)
+	if err != nil || len(fires) != 1 {
+		t.Errorf("fires of the job that is claimed: %v, %v, want one", fires, err)
+	}
+}
+
+// The day of an instant may be long gone when the run ends, after retries or a catch-up; run, attempts and responses
+// stay as long as if it had been scheduled then.
+func testRetentionFromTheEnd(t *testing.T, f *fixture) {
+	f.purge(t0) // makes a partition for the day
+	held := f.fire("shop", "job", "rate(1m)")
+	again := record(held, outcome(minutes(1)))
+	again.Outcome.State, again.Outcome.Class = dispatcher.RunFailed, dispatcher.ClassHTTP5xx
+	again.Outcome.Response = &dispatcher.Response{Body: "no"}
+	again.Next = &dispatcher.NextAttempt{At: shopEnd.Add(-49 * time.Hour), Until: shopEnd, CountsAsFailure: true}
+	f.must(f.Record(t.Context(), []dispatcher.Record{again}))
+	// Its day is over and would be dropped, while it waits to be attempted again.
+	f.purge(shopEnd.Add(24 * time.Hour))
+	if got := f.run(held.RunKey); got.State != dispatcher.RunRetrying || len(got.Attempts) != 1 || got.Attempts[0].Response == nil {
+		t.Errorf("while it waits: got %+v, want it with its attempt and response", got)
+	}
+	adopted, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: shopEnd.Add(-48 * time.Hour), Retries: true})
+	f.must(err)
+	if len(adopted) != 1 {
+		t.Fatalf("%d runs were adopted, want the one that waits", len(adopted))
+	}
+	ended := shopEnd.Add(-47 * time.Hour)
+	f.end(adopted[0], ended)
+	for _, tt := range []struct {
+		now  time.Time
+		kept bool
+	}{
+		{shopEnd.Add(48 * time.Hour), true},
+		{ended.Add(30 * 24 * time.Hour), true},
+		{ended.Add(31 * 24 * time.Hour), false},
+	} {
+		f.purge(tt.now)
+		if !tt.kept {
+			if f.left(map[string]dispatcher.HeldRun{"run": held})["run"] {
+				t.Errorf("at %s it is still there, want it gone", tt.now)
+			}
+			continue
+		}
+		if got := f.run(held.RunKey); got.State != dispatcher.RunSucceeded || len(got.Attempts) != 2 || got.Attempts[0].Response == nil {
+			t.Errorf("at %s: got %+v, want it with its attempts and response", tt.now, got)
+		}
 	}
 }

@@ -8,26 +8,28 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // life is a job whose definition changes at random between its fires.
 type life struct {
 	*fixture
-	r    *rapid.T
-	now  time.Time
-	job  dispatcher.Job
-	gone bool
+	token *dispatcher.Token // of the latest claim: each has its own
+	r     *rapid.T
+	now   time.Time
+	job   dispatcher.Job
+	gone  bool
 }
 
 // testVerifyModel lets time pass, fires, misfires and changes of the definition follow each other
 // at random: whatever happens, the audit finds every instant accounted for.
 func testVerifyModel(t *testing.T, f *fixture) {
 	f.putCalendar(closed("12-24"), t0)
-	born := 0
+	born, token := 0, dispatcher.Token(1000)
 	rapid.Check(t, func(r *rapid.T) {
 		born++
-		l := &life{fixture: f, r: r, now: t0, job: job(fmt.Sprintf("job-%d", born),
+		l := &life{fixture: f, token: &token, r: r, now: t0, job: job(fmt.Sprintf("job-%d", born),
 			map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})}
 		l.put()
 		steps := map[string]func(){
@@ -89,39 +91,45 @@ func (l *life) pause(paused bool) {
 }
 
 // next returns the claim of the next fire, if that is due within lead.
-func (l *life) next(lead time.Duration) (dispatcher.Advance, *dispatcher.DueTrigger) {
+func (l *life) next(lead time.Duration) (a dispatcher.Advance, found bool) {
 	for _, d := range l.dueAll(l.now.Add(lead)) {
 		if d.ID != dispatcher.TriggerID("shop", l.job.Name, "tick") {
 			continue
 		}
+		v := l.version(d.ID)
 		_, all, err := l.AppCalendars(l.Context(), "shop")
 		l.must(err)
-		if d.Calendar != "" {
-			d.Spec.Calendar, err = dispatcher.CompileCalendars(all).Find(d.Calendar)
+		if v.Calendar != "" {
+			v.Spec.Calendar, err = dispatcher.CompileCalendars(all).Find(v.Calendar)
 			l.must(err)
 		}
-		return l.advance(d), &d
+		s, err := schedule.Parse(v.Spec)
+		l.must(err)
+		a = l.advance(d)
+		a.Then, _ = s.Next(d.NextFireTime)
+		return a, true
 	}
-	return dispatcher.Advance{}, nil
+	return a, false
 }
 
 // fire claims the next fire, a little ahead of its instant perhaps.
 func (l *life) fire(lead time.Duration) {
-	if a, d := l.next(lead); d != nil {
-		l.must(l.Claim(l.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: lead, Advances: []dispatcher.Advance{a}, Now: l.now}))
+	if a, found := l.next(lead); found {
+		*l.token++
+		l.must(l.Claim(l.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: *l.token, Lead: lead, Advances: []dispatcher.Advance{a}, Now: l.now}))
 	}
 }
 
 // miss settles what is due as one.
 func (l *life) miss() {
-	a, d := l.next(0)
-	if d == nil {
+	a, found := l.next(0)
+	if !found {
 		return
 	}
 	trigger := l.job.Triggers["tick"]
 	_, all, err := l.AppCalendars(l.Context(), "shop")
 	l.must(err)
-	s, err := trigger.Parse("", d.Spec.Anchor, dispatcher.CompileCalendars(all))
+	s, err := trigger.Parse("", l.version(a.TriggerID).Spec.Anchor, dispatcher.CompileCalendars(all))
 	l.must(err)
 	last, count, next := dispatcher.Missed(s, a.Next, l.now)
 	a.Then = time.Time{}

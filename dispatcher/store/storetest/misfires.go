@@ -33,7 +33,7 @@ func testSettleOneByOne(t *testing.T, f *fixture) {
 	f.must(err)
 	key := dispatcher.RunKey{TriggerID: a.TriggerID, ScheduledAt: a.Next, Kind: dispatcher.KindSchedule}
 	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1,
-		Token: token1, Attempt: 1}}, held); diff != "" {
+		Token: token1, Attempt: 1, ClaimedAt: now, Live: true}}, held); diff != "" {
 		t.Error("run (-want +got):\n" + diff)
 	}
 	if again, err := f.Settle(ctx, batch); err != nil || len(again) != 0 {
@@ -77,8 +77,11 @@ func testMisfirePolicies(t *testing.T, f *fixture) {
 			wantPolicy, wantWindow = dispatcher.FireOnce, dispatcher.MaxCatchUpWindow.Std()
 		}
 		due := f.dueAll(t0.Add(time.Hour))
-		if len(due) != 1 || due[0].MisfirePolicy != wantPolicy || due[0].CatchUpWindow != wantWindow {
-			t.Errorf("policy %q: due %+v, want %s within %s", policy, due, wantPolicy, wantWindow)
+		if len(due) != 1 {
+			t.Fatalf("policy %q: %d triggers are due, want one", policy, len(due))
+		}
+		if v := f.version(due[0].ID); v.MisfirePolicy != wantPolicy || v.CatchUpWindow != wantWindow {
+			t.Errorf("policy %q: due %+v, want %s within %s", policy, v, wantPolicy, wantWindow)
 		}
 	}
 	a := f.nextAdvance()

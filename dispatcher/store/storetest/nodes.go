@@ -268,7 +268,7 @@ func testDue(t *testing.T, f *fixture) {
 		}
 		got := []string{}
 		for _, d := range due {
-			got = append(got, jobs[d.JobID])
+			got = append(got, jobs[f.version(d.ID).JobID])
 		}
 		return got
 	}

@@ -86,7 +86,7 @@ func testRescheduleForCalendarDelays(t *testing.T, f *fixture) {
 		}
 		next := t0.Add(time.Hour)
 		f.must(f.ScheduleNext(t.Context(), []dispatcher.DelayedFire{{
-			TriggerID: ended[0].ID, Revision: 2, CalendarRevision: ended[0].CalendarRevision, Prev: ended[0].PrevFireTime,
+			TriggerID: ended[0].DueTrigger.ID, Revision: 2, CalendarRevision: ended[0].CalendarRevision, Prev: ended[0].PrevFireTime,
 			Anchor: ended[0].EndedAt, Next: next, Due: next,
 		}}))
 	}
@@ -162,7 +162,7 @@ func testSchedules(t *testing.T, f *fixture) {
 		"drifts": trigger(dispatcher.Schedule{Expression: "every 1 month", StartAt: &t0, DriftHour: true, Timezone: "America/New_York"}),
 		"delay":  trigger(dispatcher.Schedule{Expression: "delay(90s)", Jitter: dispatcher.Duration(1500 * time.Millisecond)}),
 	})
-	want, _, err := dispatcher.Apply(nil, declared, 0, dispatcher.CompileCalendars(all), t0)
+	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, dispatcher.CompileCalendars(all), t0)
 	f.must(err)
 	if diff := cmp.Diff(want, f.put(declared, t0)); diff != "" {
 		t.Error("stored (-want by Revise, +got):\n" + diff)
@@ -174,7 +174,7 @@ func testSchedules(t *testing.T, f *fixture) {
 	}
 	specs := map[int64]schedule.Spec{}
 	for _, d := range f.dueAll(t0.AddDate(0, 2, 0)) {
-		specs[d.ID] = d.Spec
+		specs[d.ID] = f.version(d.ID).Spec
 	}
 	for name, one := range want.Triggers {
 		if diff := cmp.Diff(one.Spec("", one.AnchorAt), specs[dispatcher.TriggerID("shop", "j", name)]); diff != "" {

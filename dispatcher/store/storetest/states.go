@@ -13,10 +13,10 @@ import (
 // rollUp rolls up all states, a few at a time, and returns how many changed.
 func (f *fixture) rollUp() (changed int) {
 	f.Helper()
-	for after, more := int64(0), true; more; {
-		rolled, err := f.RollUp(f.Context(), after, 3)
+	for more := true; more; {
+		rolled, err := f.RollUp(f.Context(), 3)
 		f.must(err)
-		changed, after, more = changed+rolled.Changed, rolled.Last, rolled.More
+		changed, more = changed+rolled.Changed, rolled.More
 	}
 	return changed
 }

@@ -92,6 +92,8 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 	maps.Copy(tests, misfireTests())
 	maps.Copy(tests, slotTests())
 	maps.Copy(tests, fleetTests())
+	maps.Copy(tests, switchTests())
+	maps.Copy(tests, historyTests())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,13 +209,34 @@ func (f *fixture) dueAll(until time.Time) []dispatcher.DueTrigger {
 // advance returns the claim of a due trigger's next fire.
 func (f *fixture) advance(d dispatcher.DueTrigger) dispatcher.Advance {
 	f.Helper()
-	s, err := schedule.Parse(d.Spec)
+	v := f.version(d.ID)
+	s, err := schedule.Parse(v.Spec)
 	f.must(err)
 	then, _ := s.Next(d.NextFireTime)
 	return dispatcher.Advance{
-		TriggerID: d.ID, Revision: d.Revision, CalendarRevision: d.CalendarRevision,
-		Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then,
+		TriggerID: d.ID, JobID: v.JobID, Revision: d.Revision, CalendarRevision: d.CalendarRevision,
+		Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then, Live: f.live(v.JobID, s),
 	}
+}
+
+// version returns what was declared of a trigger.
+func (f *fixture) version(trigger int64) dispatcher.TriggerVersion {
+	f.Helper()
+	all, err := f.TriggersByID(f.Context(), []int64{trigger})
+	f.must(err)
+	if len(all) != 1 {
+		f.Fatalf("got %d triggers of id %d, want one", len(all), trigger)
+	}
+	return all[0]
+}
+
+// live tells whether the runs of a job's schedule are claimed as live runs, as the engine does.
+func (f *fixture) live(job int64, s *schedule.Schedule) bool {
+	f.Helper()
+	jobs, err := f.JobsByID(f.Context(), []int64{job})
+	f.must(err)
+	_, delayed := s.FixedDelay()
+	return delayed || len(jobs) == 1 && (jobs[0].Delivery == dispatcher.AtMostOnce || jobs[0].Slots() > 0)
 }
 
 // nextAdvance returns the claim of the next fire of the only trigger there is.
@@ -262,7 +285,10 @@ func outcome(start time.Time) dispatcher.Outcome {
 
 // record returns the record of an attempt by nodeA.
 func record(held dispatcher.HeldRun, o dispatcher.Outcome) dispatcher.Record {
-	return dispatcher.Record{RunKey: held.RunKey, Node: nodeA, Token: held.Token, Attempt: held.Attempt, Outcome: o}
+	return dispatcher.Record{
+		RunKey: held.RunKey, JobID: held.JobID, Revision: held.Revision, ClaimedAt: held.ClaimedAt, Node: nodeA,
+		Token: held.Token, Attempt: held.Attempt, Outcome: o,
+	}
 }
 
 // run reads the run of a key.

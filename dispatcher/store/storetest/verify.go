@@ -66,7 +66,7 @@ func (f *fixture) settleAll(name string, until time.Time) {
 		if d.ID != dispatcher.TriggerID("shop", name, "tick") {
 			continue
 		}
-		s, err := schedule.Parse(d.Spec)
+		s, err := schedule.Parse(f.version(d.ID).Spec)
 		f.must(err)
 		last, count, next := dispatcher.Missed(s, d.NextFireTime, until)
 		advance := f.advance(d)

@@ -70,6 +70,7 @@ func check(h *record) (*verdict, error) {
 		}
 	}
 	j.checkEnd()
+	j.checkTables()
 	j.checkAttempts()
 	j.checkRequests()
 	j.checkBounded()
@@ -330,5 +331,30 @@ func (j *judge) checkEnd() {
 		case t.firing && t.state == "waiting" && t.due != nil && *t.due+patience+j.recovery.Milliseconds() < j.end:
 			j.add(unrecovered, "%s/%s: overdue since %s", t.app, t.job, instant(*t.due))
 		}
+	}
+}
+
+// checkTables requires that a run is in one table at a time: first in a claim, then among the live runs
+// or at once in the history. At the end no claim is left.
+func (j *judge) checkTables() {
+	live := map[fire]bool{}
+	for _, r := range j.runs {
+		if r.live {
+			live[r.fire] = true
+		}
+	}
+	for _, r := range j.runs {
+		if !r.live && live[r.fire] {
+			j.add(unexplained, "%s: ended as %s, and still live", j.name(r.fire), r.state)
+		}
+	}
+	for _, d := range j.doubles {
+		j.add(unexplained, "%s: at %s both ended and live", j.name(d.fire), instant(d.at))
+	}
+	for _, c := range j.claims {
+		if live[c.fire] {
+			j.add(unexplained, "%s: live, and still in claim %d", j.name(c.fire), c.token)
+		}
+		j.add(unrecovered, "%s: still in claim %d of node %s", j.name(c.fire), c.token, j.nodesByID[c.node].name)
 	}
 }

@@ -13,6 +13,8 @@ import (
 // record is everything known about a chaos run. Instants are Unix milliseconds.
 type record struct {
 	runs          []run
+	claims        []claim
+	doubles       []double
 	attempts      []attempt
 	misfires      []misfire
 	triggers      []trigger
@@ -56,6 +58,18 @@ type run struct {
 	claimed, started, ended *int64
 	live                    bool
 	state, class            string
+}
+
+// claim is a fire that a row of claims holds.
+type claim struct {
+	fire
+	token, node int64
+}
+
+// double is a fire that the database saw in two tables when a transaction was committed.
+type double struct {
+	fire
+	at int64
 }
 
 type attempt struct {
@@ -104,11 +118,22 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return nil, err
 	}
 	defer conn.Close(ctx)
+	// A run is over, or it is live: the history holds the one, a small table the other.
 	if h.runs, err = rows(ctx, conn, func(r *run, row pgx.Rows) error {
 		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended,
 			&r.live, &r.state, &r.class)
-	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, ended_at, live, state, class
-		FROM runs ORDER BY trigger_id, scheduled_at, kind`); err != nil {
+	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, ended_at - claimed_ms, ended_at - started_ms, ended_at, FALSE,
+			coalesce(state, 'succeeded'), coalesce(class, '') FROM runs
+		UNION ALL SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, NULL, TRUE, state, class
+			FROM live_runs
+		ORDER BY trigger_id, scheduled_at, kind`); err != nil {
+		return nil, err
+	}
+	if h.claims, err = rows(ctx, conn, func(c *claim, row pgx.Rows) error {
+		c.kind = scheduled
+		return row.Scan(&c.token, &c.node, &c.trigger, &c.at)
+	}, `SELECT c.token, c.node, f.trigger_id, f.scheduled_at
+		FROM claims AS c LEFT JOIN LATERAL unnest(c.trigger_ids, c.scheduled_at) AS f (trigger_id, scheduled_at) ON TRUE`); err != nil {
 		return nil, err
 	}
 	if h.attempts, err = rows(ctx, conn, func(a *attempt, row pgx.Rows) error {
@@ -124,9 +149,9 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	}
 	if h.triggers, err = rows(ctx, conn, func(t *trigger, row pgx.Rows) error {
 		return row.Scan(&t.id, &t.app, &t.job, &t.name, &t.state, &t.due, &t.firing, &t.once)
-	}, `SELECT t.id, a.name, j.name, t.name, t.state, t.due_at,
+	}, `SELECT t.id, a.name, j.name, t.name, c.state, c.due_at,
 			t.enabled AND j.enabled AND a.enabled AND NOT t.paused AND NOT t.job_paused AND t.deleted_at IS NULL, j.delivery = 'at_most_once'
-		FROM triggers t JOIN jobs j ON j.id = t.job_id JOIN apps a ON a.id = t.app_id ORDER BY t.id`); err != nil {
+		FROM triggers t JOIN trigger_clock c ON c.id = t.id JOIN jobs j ON j.id = t.job_id JOIN apps a ON a.id = t.app_id ORDER BY t.id`); err != nil {
 		return nil, err
 	}
 	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started, &n.process) },
@@ -164,6 +189,10 @@ func (h *record) watched(ctx context.Context, conn *pgx.Conn) (err error) {
 	if h.grants, err = rows(ctx, conn, func(g *grant, row pgx.Rows) error {
 		return row.Scan(&g.name, &g.wasFence, &g.fence, &g.wasUntil, &g.at)
 	}, `SELECT name, was_fence, fence, was_until, at FROM watch.grants`); err != nil {
+		return err
+	}
+	if h.doubles, err = rows(ctx, conn, func(d *double, row pgx.Rows) error { return row.Scan(&d.trigger, &d.fire.at, &d.kind, &d.at) },
+		`SELECT trigger_id, scheduled_at, kind, at FROM watch.doubles`); err != nil {
 		return err
 	}
 	h.heartbeats, err = rows(ctx, conn, func(b *heartbeat, row pgx.Rows) error { return row.Scan(&b.node, &b.at) },

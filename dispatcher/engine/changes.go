@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+)
+
+// changes is what notifications have told and the node has not looked at yet.
+type changes struct {
+	mu         sync.Mutex
+	everything bool
+	jobs       map[int64]bool
+	nodes      bool
+	wake       chan struct{}
+}
+
+const (
+	// changesPause is the shortest time between two looks that notifications cause, however many come.
+	changesPause = time.Second
+	// mostJobsRead is how many changed jobs are read by id. Of more, the window is polled.
+	mostJobsRead = 1000
+)
+
+func newChanges() *changes {
+	return &changes{jobs: map[int64]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// note adds what a notification tells.
+func (c *changes) note(add func(c *changes)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	add(c)
+	if len(c.jobs) > mostJobsRead {
+		c.everything = true
+	}
+	if c.everything {
+		clear(c.jobs)
+	}
+	wake(c.wake)
+}
+
+// take returns what was noted since the last call.
+func (c *changes) take() (everything, nodes bool, jobs []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	everything, nodes, jobs = c.everything, c.nodes, slices.Sorted(maps.Keys(c.jobs))
+	c.everything, c.nodes = false, false
+	clear(c.jobs)
+	return everything, nodes, jobs
+}
+
+// listenLoop hears notifications. If they fail, the poll still finds everything, later.
+func (e *Engine) listenLoop(ctx context.Context) {
+	e.every(ctx, "listen", time.Second, nil, func(ctx context.Context, _ time.Time) error {
+		rests(ctx)
+		return e.store.Listen(ctx, e.hear)
+	})
+}
+
+// hear acts on a notification. It never waits.
+func (e *Engine) hear(n dispatcher.Notification) {
+	switch {
+	case n.Run != "":
+		if run, err := dispatcher.ParseRunKey(n.Run); err == nil {
+			e.pool.Cancel(pool.AttemptKey{RunKey: run, Token: n.Token, Number: n.Attempt})
+		}
+	case n.Adopt:
+		wake(e.wakeAdopt)
+	case n.Nodes:
+		wake(e.wakeAdopt) // the runs of a node that left
+		e.changes.note(func(c *changes) { c.nodes = true })
+	case n.JobID != 0:
+		e.jobs.drop(n.JobID)
+		e.changes.note(func(c *changes) { c.jobs[n.JobID] = true })
+	case n.App != "":
+		e.jobs.dropApp(n.App)
+		if len(e.opts.Apps) == 0 || slices.Contains(e.opts.Apps, n.App) {
+			e.changes.note(func(c *changes) { c.everything = true })
+		}
+	default:
+		e.changes.note(func(c *changes) { c.everything = true })
+	}
+}
+
+// changeLoop looks at what changed: at once, but not again before a second has passed.
+func (e *Engine) changeLoop(ctx context.Context) {
+	e.every(ctx, "changes", time.Minute, e.changes.wake, func(ctx context.Context, now time.Time) error {
+		everything, nodes, jobs := e.changes.take()
+		if nodes {
+			sleep(ctx, randomBelow(e.opts.Heartbeat/10+1)) // not all nodes at once
+			wake(e.wakeHeartbeat)
+		}
+		var err error
+		switch {
+		case everything:
+			e.labelSets.changed()
+			e.floors.window.reset()
+			wake(e.wakePoll)
+			wake(e.wakeAdopt)
+		case len(jobs) > 0:
+			e.labelSets.changed()
+			err = e.planChanged(ctx, jobs, now)
+			wake(e.wakeAdopt) // a fixed delay may go on
+		}
+		if everything || nodes || len(jobs) > 0 {
+			sleep(ctx, changesPause)
+		}
+		return err
+	})
+}
+
+// planChanged plans the fires of jobs that changed, as far as they are due before the next poll. If it fails,
+// a poll finds them.
+func (e *Engine) planChanged(ctx context.Context, jobs []int64, now time.Time) error {
+	query := dispatcher.DueQuery{JobIDs: jobs, Until: now.Add(e.opts.Window + e.opts.Window/5), Now: now}
+	seen, err := e.plan(ctx, query, everything(e.opts.Apps), e.fleet.fires)
+	if err != nil || !seen.complete {
+		e.floors.window.reset()
+		wake(e.wakePoll)
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+// A poll need not look at what was due before the earliest fire that is left: the database may still hold many
+// traces of such fires, because somebody reads an old snapshot, and walks through all of them. The due time of a
+// trigger only grows, so nothing appears before the least one of a share, except by a change of a definition, a
+// switch or a share. Nodes hear of these, and look again at everything. In case they don't hear, they look back
+// once in a minute, and at everything now and then.
+
+const (
+	// lookBackInterval is how often a look goes back by lookBack.
+	lookBackInterval = time.Minute
+	// lookBack is more than the threshold at which a fire is a misfire by default, so that nothing that is on time
+	// was due earlier, unless its trigger has a longer one.
+	lookBack = 90 * time.Second
+	// fullInterval is how often a look goes back without bound.
+	fullInterval = 15 * time.Minute
+)
+
+// floors are the lower bounds of what this node reads: for its window, and for its sweeps of the nodes shortly
+// before it and of all.
+type floors struct{ window, near, far floor }
+
+// floor is the time before which nothing is left in what its looks cover.
+type floor struct {
+	never bool // it never looks back: the nodes whose fires these are do
+
+	mu       sync.Mutex
+	at       time.Time // zero: unknown
+	version  int       // of the shares that at is about
+	resets   int       // counts the calls of reset
+	lookedAt time.Time // when a look last went back by lookBack, by the database's clock
+	fullAt   time.Time // the same without bound
+}
+
+// look is one reading from a floor on.
+type look struct {
+	from    time.Time // zero: of everything
+	now     time.Time
+	version int
+	resets  int
+}
+
+func (l look) full() bool { return l.from.IsZero() }
+
+// begin begins to read shares of a version.
+func (f *floor) begin(now time.Time, version int) look {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := look{from: f.at, now: now, version: version, resets: f.resets}
+	switch {
+	case f.version != version || passed(f.fullAt, now, fullInterval):
+		l.from = time.Time{}
+	case !f.never && passed(f.lookedAt, now, lookBackInterval):
+		if back := now.Add(-lookBack); back.Before(l.from) {
+			l.from = back
+		}
+	}
+	return l
+}
+
+// passed reports whether an interval has passed since a time. It has, too, if the clock was set back.
+func passed(since, now time.Time, interval time.Duration) bool {
+	return now.Before(since) || now.Sub(since) >= interval
+}
+
+// end notes what a look has found that has read everything: the least due time, zero if none, and the most
+// that the floor may be, which leaves time for changes that are on their way.
+func (f *floor) end(l look, least, most time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.resets != l.resets {
+		return // what has changed meanwhile is perhaps not in it
+	}
+	if l.full() {
+		f.fullAt = l.now
+	}
+	if l.full() || !l.from.After(l.now.Add(-lookBack)) {
+		f.lookedAt = l.now
+	}
+	f.version, f.at = l.version, most
+	if !least.IsZero() && least.Before(most) {
+		f.at = least
+	}
+}
+
+// reset makes the next look go back without bound.
+func (f *floor) reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resets++
+	f.at, f.fullAt = time.Time{}, time.Time{}
+}
+
+// reset makes the next look of each kind go back without bound.
+func (f *floors) reset() {
+	for _, one := range []*floor{&f.window, &f.near, &f.far} {
+		one.reset()
+	}
+}

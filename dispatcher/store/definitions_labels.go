@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The sets of labels that jobs require are few, however many jobs there are. Each has a row that says whether a
+// live node has them: the triggers of a set that no node has are off, and nobody looks for their runs.
+//
+// A set's served is written under the lock of the installation's row, by who then reads the nodes: of two
+// that do it at once, the later sees what the earlier saw. Only the first job of a set writes it without; that
+// is provisional, and followLabels looks again.
+
+// requireLabels notes that a job requires labels, and returns whether a live node has them, which stays so until
+// the transaction ends.
+func (t *tx) requireLabels(ctx context.Context, labels dispatcher.Labels) (served bool, err error) {
+	if len(labels) == 0 {
+		return true, nil
+	}
+	// $1 labels
+	const known = `SELECT served FROM label_sets WHERE node_labels = $1`
+	// $1 labels, $2 served
+	const add = `INSERT INTO label_sets (node_labels, served, switched_to) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`
+	scan := func(row scanner) (served bool, err error) { return served, row.Scan(&served) }
+	for range 5 {
+		served, found, err := first(ctx, t, scan, known+t.shareLock(), labels.String())
+		if err != nil || found {
+			return served, err
+		}
+		// It may go again in between, if no job required it until now.
+		nodes, err := t.liveLabels(ctx)
+		if err == nil {
+			_, err = t.ExecContext(ctx, add, labels.String(), has(nodes, labels.String()))
+		}
+		if err != nil {
+			return false, fmt.Errorf("note labels %s: %w", labels, err)
+		}
+	}
+	return false, fmt.Errorf("note labels %s: %w", labels, dispatcher.ErrConflict)
+}
+
+// liveLabels returns the different sets of labels that nodes have which are not dead. One that is paused counts: it may
+// resume at any time.
+func (t *tx) liveLabels(ctx context.Context) ([]dispatcher.Labels, error) {
+	const live = `SELECT DISTINCT labels FROM nodes WHERE state <> 'dead'`
+	return collect(ctx, t, func(row scanner) (l dispatcher.Labels, err error) {
+		return l, row.Scan(labelsColumn(&l))
+	}, live)
+}
+
+// has tells whether one of the nodes has all labels of a set.
+func has(nodes []dispatcher.Labels, set string) bool {
+	required := dispatcher.ParseLabels(set)
+	return slices.ContainsFunc(nodes, func(node dispatcher.Labels) bool { return node.Have(required) })
+}
+
+// lockServed makes others wait that are about to note which sets are served.
+func (t *tx) lockServed(ctx context.Context) error {
+	_, _, err := first(ctx, t, scanText, `SELECT id FROM installation`+t.lock())
+	return err
+}
+
+// labelSet is a row of label_sets.
+type labelSet struct {
+	labels string
+	served bool
+}
+
+func scanLabelSet(row scanner) (l labelSet, err error) {
+	return l, row.Scan(&l.labels, &l.served)
+}
+
+// noteServed notes which sets of labels the live nodes have, after nodes have come or gone, and lets clocks follow:
+// some at once, the others in the handler. It also removes the sets that no job requires any more.
+func (s *store) noteServed(ctx context.Context) error {
+	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		if err := t.lockServed(ctx); err != nil {
+			return err
+		}
+		nodes, err := t.liveLabels(ctx)
+		if err != nil {
+			return err
+		}
+		sets, err := collect(ctx, t, scanLabelSet, `SELECT node_labels, served FROM label_sets ORDER BY node_labels`)
+		if err != nil {
+			return err
+		}
+		changed := slices.DeleteFunc(sets, func(set labelSet) bool { return set.served == has(nodes, set.labels) })
+		if len(changed) > 0 {
+			if err := t.switchSets(ctx, changed); err != nil {
+				return err
+			}
+			t.notify(dispatcher.Notification{})
+		}
+		return t.dropUnused(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("note which labels live nodes have: %w", err)
+	}
+	return nil
+}
+
+// switchSets notes that sets of labels are served that were not, and the other way round.
+func (t *tx) switchSets(ctx context.Context, sets []labelSet) error {
+	var labels []string
+	var served []bool
+	for _, set := range sets {
+		labels, served = append(labels, set.labels), append(served, !set.served)
+	}
+	note := t.rows(0, 1, "", column{"labels", text}, column{"served", boolean}) + ` UPDATE label_sets AS s
+		SET served = b.served, switched_to = 0 FROM b WHERE s.node_labels = b.labels`
+	if _, err := t.ExecContext(ctx, note, t.batch(labels, served)...); err != nil {
+		return err
+	}
+	for left := followAtOnce; left > 0 && len(labels) > 0; labels = labels[1:] {
+		n, err := t.followLabels(ctx, labels[0], left)
+		if err != nil {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+// dropUnused removes the sets that no job requires. A job that is about to require one has its row locked, so the
+// statement that removes looks again once it has the lock.
+func (t *tx) dropUnused(ctx context.Context) error {
+	const unused = ` NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.node_labels = s.node_labels AND j.node_labels <> '')`
+	sets, err := collect(ctx, t, scanText, `SELECT s.node_labels FROM label_sets AS s WHERE`+unused+` ORDER BY s.node_labels`+lockOf(t.lock(), "s"))
+	if err != nil || len(sets) == 0 {
+		return err
+	}
+	drop := t.rows(0, 1, "", column{"labels", text}) + ` DELETE FROM label_sets AS s WHERE s.node_labels IN (SELECT labels FROM b) AND` + unused
+	_, err = t.ExecContext(ctx, drop, t.batch(sets)...)
+	return err
+}
+
+// switchedSets returns some sets of labels whose triggers do not all follow them yet.
+func (s *store) switchedSets(ctx context.Context) ([]string, error) {
+	// $1 limit
+	const pending = `SELECT node_labels FROM label_sets WHERE switched_to IS NOT NULL ORDER BY node_labels LIMIT $1`
+	sets, err := collect(ctx, s.read, scanText, pending, pendingMost)
+	if err != nil {
+		return nil, fmt.Errorf("look for switched labels: %w", err)
+	}
+	return sets, nil
+}
+
+// followLabels lets the clocks of the next triggers that require a set of labels follow whether a live node has
+// them, and returns how many. It begins with a look at the nodes, unless noteServed has just done so.
+func (t *tx) followLabels(ctx context.Context, labels string, limit int) (followed int, err error) {
+	if err := t.lockServed(ctx); err != nil {
+		return 0, err
+	}
+	// $1 labels
+	const pending = `SELECT served, switched_to FROM label_sets WHERE node_labels = $1 AND switched_to IS NOT NULL`
+	type cursor struct {
+		served bool
+		at     int64
+	}
+	from, found, err := first(ctx, t, func(row scanner) (c cursor, err error) {
+		return c, row.Scan(&c.served, &c.at)
+	}, pending+t.lock(), labels)
+	if err != nil || !found {
+		return 0, err
+	}
+	if from.at == 0 {
+		nodes, err := t.liveLabels(ctx)
+		if err != nil {
+			return 0, err
+		}
+		from.served = has(nodes, labels)
+	}
+	// $1 labels, $2 id of the last trigger of the portion before, $3 limit
+	const next = `SELECT id FROM triggers WHERE node_labels = $1 AND node_labels <> '' AND id > $2 ORDER BY id LIMIT $3`
+	ids, err := collect(ctx, t, scanInt, next, labels, from.at, limit)
+	if err == nil {
+		err = t.switchClocks(ctx, ids, offLabels, !from.served)
+	}
+	if err != nil {
+		return 0, err
+	}
+	// $1 labels, $2 served, $3 cursor
+	const move = `UPDATE label_sets SET served = $2, switched_to = $3 WHERE node_labels = $1`
+	_, err = t.ExecContext(ctx, move, labels, from.served, followedTo(ids, limit))
+	return len(ids), err
+}
+
+// LabelSets returns the sets of labels that jobs require and a live node has.
+func (s *store) LabelSets(ctx context.Context) ([]dispatcher.Labels, error) {
+	sets, err := s.servedSets(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read sets of labels: %w", err)
+	}
+	all := make([]dispatcher.Labels, len(sets))
+	for i, set := range sets {
+		all[i] = dispatcher.ParseLabels(set)
+	}
+	return all, nil
+}
+
+// servedSets returns the sets of labels that jobs require and a live node has, as texts.
+func (s *store) servedSets(ctx context.Context) ([]string, error) {
+	return collect(ctx, s.read, scanText, `SELECT node_labels FROM label_sets WHERE served ORDER BY node_labels`)
+}
+
+// servedLabels returns those sets of labels that jobs require and a node with these labels has.
+func (s *store) servedLabels(ctx context.Context, have dispatcher.Labels) ([]string, error) {
+	if len(have) == 0 {
+		return nil, nil
+	}
+	sets, err := s.servedSets(ctx)
+	return slices.DeleteFunc(sets, func(labels string) bool { return !have.Have(dispatcher.ParseLabels(labels)) }), err
+}
+
+func (p *postgres) shareLock() string { return " FOR SHARE" }
+
+func (s *sqlite) shareLock() string { return "" }

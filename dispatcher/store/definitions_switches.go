@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The reasons why a trigger does not fire, which trigger_clock.off adds up.
+const (
+	offApp    = 1 << iota // its app is disabled
+	offPaused             // it is paused
+	offJob                // its job is paused
+	offLabels             // no live node has the labels that its job requires
+	offError              // it is in state error
+)
+
+// ownOff returns the reasons that the definition of a trigger and its state give.
+func ownOff(state dispatcher.TriggerState, paused, jobPaused bool) int {
+	off := 0
+	if paused {
+		off |= offPaused
+	}
+	if jobPaused {
+		off |= offJob
+	}
+	if state == dispatcher.TriggerError {
+		off |= offError
+	}
+	return off
+}
+
+// sharedOff is what becomes of the reasons that a trigger shares with others when its row is written: those of
+// keep stay as its clock has them, and set are those that there are.
+type sharedOff struct{ keep, set int }
+
+// keepShared is for a change that concerns neither the app nor the labels of a trigger.
+var keepShared = sharedOff{keep: offApp | offLabels}
+
+// lockShared locks the app of a job and the set of labels that the job requires, in this order, and returns what
+// they mean for its triggers. The locks make a switch wait whose portions would pass over the triggers.
+func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (shared sharedOff, err error) {
+	app, err := findApp(ctx, t, job.App, t.lock())
+	if err != nil {
+		return shared, err
+	}
+	if !app.Enabled {
+		shared.set |= offApp
+	}
+	served, err := t.requireLabels(ctx, job.NodeLabels)
+	if !served {
+		shared.set |= offLabels
+	}
+	return shared, err
+}
+
+// followAtOnce is how many clocks follow a switch in the transaction that changes it. It takes some 50 ms, for
+// which their fires wait.
+const followAtOnce = 2000
+
+// followApp lets the clocks of the next triggers of an app follow the app's switch, and returns how many. The
+// app is locked first, so that neither the switch nor its jobs change meanwhile.
+func (t *tx) followApp(ctx context.Context, app int64, limit int) (followed int, err error) {
+	// $1 id
+	const pending = `SELECT enabled, switched_to FROM apps WHERE id = $1 AND switched_to IS NOT NULL`
+	type cursor struct {
+		enabled bool
+		at      int64
+	}
+	from, found, err := first(ctx, t, func(row scanner) (c cursor, err error) {
+		return c, row.Scan(&c.enabled, &c.at)
+	}, pending+t.lock(), app)
+	if err != nil || !found {
+		return 0, err
+	}
+	// $1 app, $2 id of the last trigger of the portion before, $3 limit
+	const next = `SELECT id FROM triggers WHERE app_id = $1 AND id > $2 ORDER BY id LIMIT $3`
+	ids, err := collect(ctx, t, scanInt, next, app, from.at, limit)
+	if err == nil {
+		err = t.switchClocks(ctx, ids, offApp, !from.enabled)
+	}
+	if err != nil {
+		return 0, err
+	}
+	// $1 id, $2 cursor
+	const move = `UPDATE apps SET switched_to = $2 WHERE id = $1`
+	_, err = t.ExecContext(ctx, move, app, followedTo(ids, limit))
+	return len(ids), err
+}
+
+// followedTo is the cursor after a portion; nil: there is nothing left.
+func followedTo(ids []int64, limit int) *int64 {
+	if len(ids) < limit {
+		return nil
+	}
+	return &ids[len(ids)-1]
+}
+
+// switchClocks adds a reason to the clocks of triggers, or takes it away. Ids are in the order in which claims
+// lock them.
+func (t *tx) switchClocks(ctx context.Context, ids []int64, reason int, off bool) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	set := 0
+	if off {
+		set = reason
+	}
+	// $1 reason, $2 the same or 0, from $3 on: ids
+	write := t.rows(0, 3, "", idColumns...) + ` UPDATE trigger_clock AS c SET off = (c.off & ~CAST($1 AS integer)) | CAST($2 AS integer)
+		FROM b WHERE c.id = b.id AND (c.off & CAST($1 AS integer)) <> CAST($2 AS integer)`
+	_, err := t.ExecContext(ctx, write, append([]any{reason, set}, t.batch(ids)...)...)
+	return err
+}
+
+// pendingMost bounds how many switches one call lets go on.
+const pendingMost = 100
+
+// FollowSwitches lets clocks follow the switches of apps and sets of labels that were changed: of each some, in a
+// transaction of its own.
+func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 limit
+	const apps = `SELECT id, name FROM apps WHERE switched_to IS NOT NULL ORDER BY id LIMIT $1`
+	type app struct {
+		id   int64
+		name string
+	}
+	switched, err := collect(ctx, s.read, func(row scanner) (a app, err error) {
+		return a, row.Scan(&a.id, &a.name)
+	}, apps, pendingMost)
+	if err != nil {
+		return 0, false, fmt.Errorf("look for switched apps: %w", err)
+	}
+	sets, err := s.switchedSets(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	var errs []error
+	for _, a := range switched {
+		n, err := s.follow(ctx, dispatcher.Notification{App: a.name}, func(ctx context.Context, t *tx) (int, error) {
+			return t.followApp(ctx, a.id, limit)
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("let %d triggers follow the switch of app %s: %w", limit, a.name, err))
+		}
+		followed, more = followed+n, more || n == limit
+	}
+	for _, labels := range sets {
+		n, err := s.follow(ctx, dispatcher.Notification{}, func(ctx context.Context, t *tx) (int, error) {
+			return t.followLabels(ctx, labels, limit)
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("let %d triggers follow whether a node has labels %s: %w", limit, labels, err))
+		}
+		followed, more = followed+n, more || n == limit
+	}
+	more = more || len(switched) == pendingMost || len(sets) == pendingMost
+	return followed, more && len(errs) == 0, errors.Join(errs...)
+}
+
+// follow lets a portion of clocks follow, and tells the nodes if there were any.
+func (s *store) follow(ctx context.Context, changed dispatcher.Notification,
+	portion func(context.Context, *tx) (int, error)) (followed int, err error) {
+	err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		if followed, err = portion(ctx, t); followed > 0 {
+			t.notify(changed)
+		}
+		return err
+	})
+	return followed, err
+}

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// An app has no index of its own in the history: it would cost each fire an entry, for the sake of one list. Its
+// runs are found job by job, in a span of time that begins short and ends with the page: so the
+// list reads about as many rows as it shows, and looks once into the index of a day for each job that the app has
+// or had. What other apps have in the same days costs nothing.
+
+const (
+	// firstSpan is what of the past is looked at first, and each look goes spanGrowth times as far back as all before
+	// it: of a steady app one reads at most that many times what it needs.
+	firstSpan  = time.Minute
+	spanGrowth = 4
+	// spans reach beyond the longest retention there can be; the last look has no lower bound.
+	spans = 12
+)
+
+// runsOfApp returns a page of the runs of all jobs of an app.
+func (s *store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error) {
+	// $1 app
+	jobs, err := collect(ctx, s.read, scanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, dispatcher.AppID(query.App))
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	latest, err := s.latestInstant(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	var page []dispatcher.Run
+	span := firstSpan
+	for look := range spans {
+		w, from := of, latest.Add(-span)
+		if look > 0 {
+			w.add("r.scheduled_at < %s", latest.Add(-span/spanGrowth).UnixMilli())
+		}
+		last := look == spans-1 || from.Before(query.From)
+		if !last {
+			w.add("r.scheduled_at >= %s", from.UnixMilli())
+		}
+		found, err := s.runsOfJobs(ctx, w, jobs, dispatcher.AppID(query.App), query.Page.Limit-len(page))
+		if err != nil {
+			return nil, fmt.Errorf("look for runs of app %s, of which %d are found, back to %s; name a job, or an earlier time "+
+				"to look back from: %w", dispatcher.Echo(query.App), len(page), dispatcher.FormatInstant(from), err)
+		}
+		page = append(page, found...)
+		if last || len(page) == query.Page.Limit {
+			break
+		}
+		span *= spanGrowth
+	}
+	return page, nil
+}
+
+// latestInstant returns from where a list looks back. What is scheduled after it belongs to the first look, too.
+func (s *store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (time.Time, error) {
+	latest, err := s.clock(ctx, s.read)
+	if err != nil {
+		return latest, err
+	}
+	if !query.To.IsZero() && query.To.Before(latest) {
+		latest = query.To
+	}
+	if query.Page.Cursor != "" {
+		if key, err := dispatcher.ParseRunKey(query.Page.Cursor); err == nil && key.ScheduledAt.Before(latest) {
+			latest = key.ScheduledAt
+		}
+	}
+	return latest, nil
+}
+
+// runsOfJobs returns the latest runs of some jobs, which are those of an app, that meet conditions.
+func (s *store) runsOfJobs(ctx context.Context, w conditions, jobs []int64, app int64, most int) ([]dispatcher.Run, error) {
+	query, args := s.jobsQuery(w, jobs, app, most)
+	return collect(ctx, s.read, scanRun, query, args...)
+}
+
+// jobsQuery returns the query of runsOfJobs, and its parameters.
+func (s *store) jobsQuery(w conditions, jobs []int64, app int64, most int) (string, []any) {
+	ofApp := w
+	ofApp.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
+	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
+	// The sum keeps PostgreSQL from following the primary key, which has the order and all apps. CROSS JOIN
+	// tells SQLite to begin with the jobs.
+	ended := s.rows(0, len(ofApp.args)+1, "", idColumns...) + ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r
+		WHERE r.job_id = b.id` + w.text + ` ORDER BY r.scheduled_at + 0 DESC, r.trigger_id DESC, r.kind DESC LIMIT ` + strconv.Itoa(most)
+	return runQuery(s.unionOfRuns(ended, ofApp.text, limit)), append(ofApp.args, s.batch(jobs)...)
+}
+
+// Fires returns the scheduled runs of a job between two instants, for verify.
+func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
+	// $1 job, $2 from, $3 to
+	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 1`
+	first := ` ORDER BY r.scheduled_at, r.trigger_id LIMIT ` + strconv.Itoa(limit)
+	var list string
+	for i, runs := range []string{endedRuns, unendedRuns, claimedRuns(s.flavor)} {
+		if i > 0 {
+			list += ` UNION ALL `
+		}
+		list += `SELECT * FROM (SELECT r.scheduled_at, r.trigger_id FROM (` + runs + `)` + of + first + `) AS part` + strconv.Itoa(i)
+	}
+	return collect(ctx, s.read, func(row scanner) (dispatcher.RunKey, error) {
+		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
+		err := row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID)
+		return key, err
+	}, `SELECT * FROM (`+list+`) AS r`+first, dispatcher.JobID(app, job), from.UnixMilli(), to.UnixMilli())
+}

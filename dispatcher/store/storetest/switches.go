@@ -1,0 +1,408 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// switchTests are those of what keeps triggers from firing: the app's switch, labels that no node has, pauses.
+func switchTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a disabled app fires nothing, however many triggers it has": testDisableManyTriggers,
+		"an enabled app fires again, however many triggers it has":   testEnableManyTriggers,
+		"a job that is put while its app is switched follows":        testPutJobWhileSwitched,
+		"a switch that is interrupted goes on":                       testInterruptedSwitch,
+		"a trigger fires once all that kept it from firing is over":  testReasonsAddUp,
+		"triggers wait for a node with their labels":                 testLabelsOfNodes,
+		"labels that many jobs require follow in portions":           testLabelsInPortions,
+		"a trigger that is declared again fires once":                testDeclaredAgain,
+		"an instant that is declared again fires once":               testInstantDeclaredAgain,
+	}
+}
+
+// many is more triggers than the change of a switch takes along at once, and left is how many it leaves.
+const (
+	many = 2100
+	left = 100
+)
+
+// putMany stores many triggers whose first fire is at t0 plus a minute, of jobs that require labels.
+func (f *fixture) putMany(labels dispatcher.Labels) {
+	f.Helper()
+	const each = 100
+	for i := range many / each {
+		triggers := map[string]dispatcher.Trigger{}
+		for k := range each {
+			triggers[fmt.Sprint("t", k)] = every(time.Minute, t0.Add(time.Minute))
+		}
+		j := job(fmt.Sprint("job", i), triggers)
+		j.NodeLabels = labels
+		f.must(f.PutJob(f.Context(), j, at(t0)))
+	}
+}
+
+// setApp switches the app "shop".
+func (f *fixture) setApp(enabled bool) {
+	f.Helper()
+	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "shop", Enabled: enabled}, at(t0)))
+}
+
+// follow lets a portion of triggers follow.
+func (f *fixture) follow(limit int) (followed int, more bool) {
+	f.Helper()
+	followed, more, err := f.FollowSwitches(f.Context(), limit)
+	f.must(err)
+	return followed, more
+}
+
+// followAll lets all triggers follow.
+func (f *fixture) followAll() {
+	f.Helper()
+	for more := true; more; {
+		_, more = f.follow(1000)
+	}
+}
+
+// dueCount is how many of many triggers are due a minute after t0, page by page.
+func (f *fixture) dueCount() int {
+	f.Helper()
+	query := dispatcher.DueQuery{Until: t0.Add(time.Minute), Now: t0, Limit: 1000}
+	for n := 0; ; {
+		page, err := f.Due(f.Context(), query)
+		f.must(err)
+		n += len(page)
+		if len(page) < query.Limit {
+			return n
+		}
+		query.AfterTime, query.AfterID = page[len(page)-1].DueAt, page[len(page)-1].ID
+	}
+}
+
+func testDisableManyTriggers(t *testing.T, f *fixture) {
+	f.putMany(nil)
+	if n := f.dueCount(); n != many {
+		t.Fatalf("%d triggers are due, want %d", n, many)
+	}
+	due := f.dueAll(t0.Add(time.Minute))
+	var advances []dispatcher.Advance
+	for _, d := range due {
+		advances = append(advances, dispatcher.Advance{
+			TriggerID: d.ID, Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Minute),
+		})
+	}
+	f.setApp(false)
+	check := func(when string) {
+		t.Helper()
+		late := t0.Add(time.Hour)
+		overdue, err := f.Due(t.Context(), dispatcher.DueQuery{Until: late, Now: late, Overdue: true, Limit: 10})
+		f.must(err)
+		apps, err := f.OverdueApps(t.Context(), nil, nil, late)
+		f.must(err)
+		upcoming, err := f.Upcoming(t.Context(), nil, late, 10)
+		f.must(err)
+		if n := f.dueCount(); n != 0 || len(overdue) != 0 || len(apps) != 0 || upcoming != 0 {
+			t.Errorf("%s: %d due, %d overdue, of apps %v, %d upcoming; want none", when, n, len(overdue), apps, upcoming)
+		}
+		if won := f.claim(advances...); len(won) != 0 {
+			t.Errorf("%s: %d fires were claimed, want none", when, len(won))
+		}
+	}
+	check("at once")
+	followed := 0
+	for _, want := range []bool{true, true, false} {
+		n, more := f.follow(40)
+		if followed += n; more != want {
+			t.Errorf("after %d triggers: more to do is %t, want %t", followed, more, want)
+		}
+		check(fmt.Sprintf("when %d had followed", followed))
+	}
+	if n, more := f.follow(40); followed != left || n != 0 || more {
+		t.Errorf("%d triggers followed, and then %d, want %d and no more", followed, n, left)
+	}
+}
+
+func testEnableManyTriggers(t *testing.T, f *fixture) {
+	f.putMany(nil)
+	f.setApp(false)
+	f.followAll()
+	f.setApp(true)
+	if n := f.dueCount(); n != many-left {
+		t.Errorf("at once %d triggers are due, want %d", n, many-left)
+	}
+	f.follow(40)
+	if n := f.dueCount(); n != many-left+40 {
+		t.Errorf("after a portion %d triggers are due, want %d", n, many-left+40)
+	}
+	f.followAll()
+	if n := f.dueCount(); n != many {
+		t.Errorf("in the end %d triggers are due, want all %d", n, many)
+	}
+	// A switch that is turned back goes over all triggers again.
+	f.setApp(false)
+	f.setApp(true)
+	f.followAll()
+	if n := f.dueCount(); n != many {
+		t.Errorf("switched off and on %d triggers are due, want all %d", n, many)
+	}
+	f.setApp(true)
+	if n, more := f.follow(40); n != 0 || more {
+		t.Errorf("after a change of nothing %d triggers follow, want none", n)
+	}
+}
+
+// Triggers get ids before and behind the cursor of a switch.
+func testPutJobWhileSwitched(t *testing.T, f *fixture) {
+	f.putMany(nil)
+	f.setApp(false)
+	triggers := map[string]dispatcher.Trigger{}
+	for k := range 20 {
+		triggers[fmt.Sprint("t", k)] = every(time.Minute, t0.Add(time.Minute))
+	}
+	f.put(job("new", triggers), t0)
+	f.put(job("job0", triggers), t0) // 80 of its triggers go
+	f.followAll()
+	if n := f.dueCount(); n != 0 {
+		t.Errorf("of the disabled app %d triggers are due, want none", n)
+	}
+	f.setApp(true)
+	f.put(job("newer", triggers), t0)
+	f.followAll()
+	if n, want := f.dueCount(), many-80+40; n != want {
+		t.Errorf("of the enabled app %d triggers are due, want %d", n, want)
+	}
+}
+
+// A portion that fails, or a node that dies between two, leaves the rest to whoever comes next.
+func testInterruptedSwitch(t *testing.T, f *fixture) {
+	f.putMany(nil)
+	f.setApp(false)
+	f.follow(40)
+	dead, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, more, err := f.FollowSwitches(dead, 40); !errors.Is(err, context.Canceled) || more {
+		t.Errorf("interrupted: %v, more to do is %t; want the error, and not to be called at once again", err, more)
+	}
+	if n, more := f.follow(1000); n != left-40 || more {
+		t.Errorf("after that %d triggers followed, want %d", n, left-40)
+	}
+	f.setApp(true)
+	f.followAll()
+	if n := f.dueCount(); n != many {
+		t.Errorf("%d triggers are due, want %d", n, many)
+	}
+}
+
+func testReasonsAddUp(t *testing.T, f *fixture) {
+	gpu := dispatcher.Labels{"gpu": "yes"}
+	j := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+	j.NodeLabels = gpu
+	pause := func(trigger string, paused bool) {
+		t.Helper()
+		f.must(f.PauseJob(t.Context(), "shop", "tick", trigger, paused, at(t0)))
+	}
+	f.setApp(false)
+	f.put(j, t0)
+	pause("", true)
+	pause("tick", true)
+	f.put(j, t0) // a change of the definition leaves all of it alone
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"the job is resumed", func() { pause("", false) }},
+		{"the trigger is resumed", func() { pause("tick", false) }},
+		{"the app is enabled", func() { f.setApp(true) }},
+		{"a node has its labels", func() {
+			f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: gpu}, t0))
+		}},
+	} {
+		if n := f.dueCount(); n != 0 {
+			t.Errorf("before %s: %d triggers are due, want none", step.what, n)
+		}
+		step.do()
+	}
+	if n := f.dueCount(); n != 1 {
+		t.Errorf("when all is over: %d triggers are due, want 1", n)
+	}
+	// An error that ends does not take the other reasons with it.
+	pause("tick", true)
+	revision := revisionOf(f, "tick")
+	f.must(f.Quarantine(t.Context(), dispatcher.TriggerID("shop", "tick", "tick"), revision, "unreadable"))
+	f.setApp(false)
+	f.put(j, t0)
+	f.setApp(true)
+	if n := f.dueCount(); n != 0 {
+		t.Errorf("paused, and out of quarantine: %d triggers are due, want none", n)
+	}
+	f.must(f.Quarantine(t.Context(), dispatcher.TriggerID("shop", "tick", "tick"), revisionOf(f, "tick"), "unreadable"))
+	pause("tick", false)
+	if n := f.dueCount(); n != 1 || f.trigger("tick").State != dispatcher.TriggerWaiting {
+		t.Errorf("resumed out of quarantine: %d triggers are due in state %s, want 1", n, f.trigger("tick").State)
+	}
+}
+
+// wantSets checks which sets of labels a live node has.
+func (f *fixture) wantSets(when string, want ...string) {
+	f.Helper()
+	sets, err := f.LabelSets(f.Context())
+	f.must(err)
+	var got []string
+	for _, set := range sets {
+		got = append(got, set.String())
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.Errorf("%s: sets of labels (-want +got):\n%s", when, diff)
+	}
+}
+
+func testLabelsOfNodes(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	put := func(name string, labels dispatcher.Labels) {
+		t.Helper()
+		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+		j.NodeLabels = labels
+		f.put(j, t0)
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, d := range f.dueAll(t0.Add(time.Minute)) {
+			got = append(got, d.NodeLabels.String())
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: labels of due triggers (-want +got):\n%s", when, diff)
+		}
+	}
+	gpu, eu := dispatcher.Labels{"gpu": "yes"}, dispatcher.Labels{"zone": "eu"}
+	both := dispatcher.Labels{"gpu": "yes", "zone": "eu"}
+	put("plain", nil)
+	put("gpu", gpu)
+	put("eu", eu)
+	put("both", both)
+	check("no node has labels", "")
+	f.wantSets("no node has labels")
+	f.must(f.Register(ctx, dispatcher.Node{ID: nodeB, Labels: gpu}, t0))
+	check("a node has one of them", "", "gpu=yes")
+	f.wantSets("a node has one of them", "gpu=yes")
+	f.must(f.Register(ctx, dispatcher.Node{ID: nodeC, Labels: both}, t0))
+	check("another has both", "", "gpu=yes", "gpu=yes,zone=eu", "zone=eu")
+	f.wantSets("another has both", "gpu=yes", "gpu=yes,zone=eu", "zone=eu")
+	put("gpu", eu)
+	put("one more", both)
+	check("two jobs changed", "", "gpu=yes,zone=eu", "gpu=yes,zone=eu", "zone=eu", "zone=eu")
+	f.must(f.SetNodeState(ctx, nodeC, dispatcher.NodePaused, at(t0)))
+	check("the node with both is paused", "", "gpu=yes,zone=eu", "gpu=yes,zone=eu", "zone=eu", "zone=eu")
+	f.must(f.Deregister(ctx, nodeC))
+	check("the node with both has left", "")
+	put("gpu", nil)
+	put("eu", gpu)
+	late := t0.Add(time.Minute)
+	f.must(f.Register(ctx, dispatcher.Node{ID: nodeD, Labels: gpu}, t0))
+	check("a job requires what a node has", "", "", "gpu=yes")
+	// nodeD and, where several nodes may be, nodeB die.
+	f.must(f.Register(ctx, dispatcher.Node{ID: 0x0e}, late))
+	f.must(f.MarkDead(ctx, 0x0e, late, 15*time.Second, late))
+	check("the nodes died", "", "")
+	f.wantSets("the nodes died")
+}
+
+func testLabelsInPortions(t *testing.T, f *fixture) {
+	gpu := dispatcher.Labels{"gpu": "yes"}
+	f.putMany(gpu)
+	if n := f.dueCount(); n != 0 {
+		t.Errorf("without a node %d triggers are due, want none", n)
+	}
+	f.followAll()
+	f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: gpu}, t0))
+	if n := f.dueCount(); n != many-left {
+		t.Errorf("with a node %d triggers are due at once, want %d", n, many-left)
+	}
+	if n, more := f.follow(40); n != 40 || !more {
+		t.Errorf("%d followed, more to do is %t; want 40 and more", n, more)
+	}
+	f.followAll()
+	if n := f.dueCount(); n != many {
+		t.Errorf("in the end %d triggers are due, want all %d", n, many)
+	}
+	f.must(f.Deregister(t.Context(), nodeB))
+	f.followAll()
+	if n := f.dueCount(); n != 0 {
+		t.Errorf("after the node has left %d triggers are due, want none", n)
+	}
+}
+
+// A fire is claimed ahead of its instant, and the job deleted and declared again before that.
+func testDeclaredAgain(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	instant, now := t0.Add(time.Minute), t0.Add(time.Minute-time.Second)
+	claim := func(when string, want int) {
+		t.Helper()
+		var advances []dispatcher.Advance
+		for _, d := range f.dueAll(instant) {
+			advances = append(advances, f.advance(d))
+		}
+		held, err := f.Claim(ctx, dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: 5 * time.Second, Advances: advances, Now: now})
+		f.must(err)
+		if len(held) != want {
+			t.Errorf("%s: %d fires of %s were claimed, want %d", when, len(held), instant, want)
+		}
+	}
+	claim("ahead of its instant", 1)
+	again := func(when string, put dispatcher.Job, at time.Time) {
+		t.Helper()
+		stored := f.put(put, at)
+		if next := stored.Triggers["tick"].NextFireTime; next == nil || !next.Equal(t0.Add(2*time.Minute)) {
+			t.Errorf("%s: next fire is %v, want %s", when, next, t0.Add(2*time.Minute))
+		}
+		claim(when, 0)
+	}
+	declared := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, instant)})
+	for _, when := range []string{"deleted and declared again", "and once more"} {
+		f.must(f.DeleteJob(ctx, "shop", "tick", at(now)))
+		again(when, declared, now)
+	}
+	f.put(job("tick", nil), now)
+	again("removed and declared again", declared, now)
+	// What was claimed at its instant or after has a now that is later.
+	f.must(f.DeleteJob(ctx, "shop", "tick", at(instant)))
+	again("declared again later", declared, instant)
+	if prev := f.trigger("tick").PrevFireTime; prev != nil {
+		t.Errorf("the trigger that was declared again fired at %s, want never", prev)
+	}
+}
+
+// The only fire of such a trigger was claimed: it is complete, and nobody made a mistake.
+func testInstantDeclaredAgain(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	once := dispatcher.Trigger{
+		Schedule:     dispatcher.Schedule{Expression: "at(2026-05-01T10:01:00Z)"},
+		MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+	}
+	declared := job("once", map[string]dispatcher.Trigger{"tick": once})
+	f.put(declared, t0)
+	now := t0.Add(time.Minute - time.Second)
+	held, err := f.Claim(ctx, dispatcher.ClaimBatch{
+		Node: nodeA, Token: token1, Lead: 5 * time.Second, Advances: []dispatcher.Advance{f.nextAdvance()}, Now: now,
+	})
+	f.must(err)
+	if len(held) != 1 {
+		t.Fatalf("%d fires were claimed ahead of the instant, want 1", len(held))
+	}
+	f.must(f.DeleteJob(ctx, "shop", "once", at(now)))
+	stored, _, err := f.PutJob(ctx, declared, at(now))
+	f.must(err)
+	if got := stored.Triggers["tick"]; got.State != dispatcher.TriggerComplete || got.NextFireTime != nil {
+		t.Errorf("declared again: state %s, next fire %v; want it complete", got.State, got.NextFireTime)
+	}
+}
