@@ -289,7 +289,7 @@ func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 		for _, gap := range rapid.SliceOfN(rapid.SampledFrom([]int{1, 1, 1, 2, 5, 40, 300}), 1, 12).Draw(rt, "gaps") {
 			now = now.Add(time.Duration(gap) * time.Second)
 			if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
-				r.timeline = newTimeline(r.pool.IsSlow)
+				r.timeline = newTimeline()
 			}
 			r.work(now)
 		}

@@ -23,7 +23,7 @@ func noneSlow(int64) bool { return false }
 func TestTimelineReturnsTheEarliestFireFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		line, base := newTimeline(noneSlow), time.Unix(1_000_000, 0)
+		line, base := newTimeline(), time.Unix(1_000_000, 0)
 		offsets := rapid.SliceOfN(rapid.IntRange(0, 100), 0, 50).Draw(t, "offsets")
 		for i, offset := range offsets {
 			line.add(planned(int64(i), 1, base.Add(time.Duration(offset)*time.Second)))
@@ -64,7 +64,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line := newTimeline(noneSlow)
+			line := newTimeline()
 			line.add(tt.first)
 			line.add(tt.second)
 			got := line.take(now.Add(time.Hour), 10, anyQueue, keep)
@@ -77,7 +77,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 
 func TestTimelineWakesOnlyForAnEarlierHead(t *testing.T) {
 	t.Parallel()
-	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
+	line, now := newTimeline(), time.Unix(1_000_000, 0)
 	woken := func() bool {
 		select {
 		case <-line.changed:
@@ -103,7 +103,7 @@ func TestTimelineWakesOnlyForAnEarlierHead(t *testing.T) {
 // It is planned like the rest: again when it changes, and once.
 func TestDueFireWaitingForAPlaceIsReplaced(t *testing.T) {
 	t.Parallel()
-	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
+	line, now := newTimeline(), time.Unix(1_000_000, 0)
 	line.add(planned(1, 1, now))
 	line.add(planned(2, 1, now))
 	if got := line.take(now, 10, func(pool.QueueKey) bool { return false }, keep); len(got) != 0 || line.waiting() != 2 {
@@ -138,7 +138,7 @@ func TestTimelineDropsFiresReadBeforeTheirClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line := newTimeline(noneSlow)
+			line := newTimeline()
 			line.add(planned(1, 1, now))
 			done := line.reading()
 			taken := take(line)
@@ -183,7 +183,7 @@ func TestTimelineQueuesByTheSpeedAtDueTime(t *testing.T) {
 func TestTimelineReportsOverdueFires(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	line := newTimeline(noneSlow)
+	line := newTimeline()
 	line.add(planned(1, 1, now))
 	if line.overdue(now) {
 		t.Error("overdue at its instant")
