@@ -270,6 +270,34 @@ func TestApplyContinuesRevisionOfDeletedJob(t *testing.T) {
 	}
 }
 
+// A node may claim a fire shortly before it is due. Whoever deletes the trigger and declares it again before that
+// must not get the fire twice.
+func TestApplyFiresAfterWhatADeletedTriggerHasFired(t *testing.T) {
+	t.Parallel()
+	fired := monday.Add(time.Minute)
+	for name, tt := range map[string]struct {
+		fired    time.Time
+		declared dispatcher.Job
+		next     string
+		state    dispatcher.TriggerState
+		prev     *time.Time
+	}{
+		"ahead of its instant": {fired, job(minutely), "10:02:00", dispatcher.TriggerWaiting, &fired},
+		"another schedule":     {fired, job("*/5 * * * *"), "10:05:00", dispatcher.TriggerWaiting, &fired},
+		"the only instant":     {fired, job("at(2026-03-02T10:01:00Z)"), "none", dispatcher.TriggerComplete, &fired},
+		"long ago":             {monday.Add(-time.Hour), job(minutely), "10:01:00", dispatcher.TriggerWaiting, nil},
+		"at this moment":       {monday, job(minutely), "10:01:00", dispatcher.TriggerWaiting, nil},
+	} {
+		prior := dispatcher.Prior{Revision: 3, Fired: map[string]time.Time{"t": tt.fired, "other": fired}}
+		revised, _, err := dispatcher.Apply(nil, tt.declared, prior, nil, monday)
+		got := revised.Triggers["t"]
+		if err != nil || instant(got.NextFireTime) != tt.next || got.State != tt.state || instant(got.PrevFireTime) != instant(tt.prev) {
+			t.Errorf("%s: %v, %s with previous fire %s and next %s, want %s, %s and %s", name, err, got.State,
+				instant(got.PrevFireTime), instant(got.NextFireTime), tt.state, instant(tt.prev), tt.next)
+		}
+	}
+}
+
 func TestApplyRefusesNewTimeInThePast(t *testing.T) {
 	t.Parallel()
 	past := job("at(2026-03-02T09:00:00Z)")

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -56,6 +57,16 @@ type Slot struct {
 	Node *NodeID `json:"node,omitempty"`
 	// Since is when the run got the slot.
 	Since time.Time `json:"since"`
+}
+
+// UndecidedError is the error of a Store for runs about whose slots it could not decide, because somebody else, for
+// example a change of the definition, has locked their jobs. It decided about all others.
+type UndecidedError struct {
+	Runs []HeldRun
+}
+
+func (e *UndecidedError) Error() string {
+	return fmt.Sprintf("%d runs have to ask again: their jobs are locked, the first of them run %s", len(e.Runs), e.Runs[0])
 }
 
 // Contender is a run that has a slot or wants one.

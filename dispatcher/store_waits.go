@@ -73,6 +73,6 @@ type HostWaits interface {
 	TakeProbe(ctx context.Context, wait HostWait, pause time.Duration, next time.Time) (bool, error)
 	// HostResponded lets all runs of a wait go: its Pause is 0, and it is due.
 	HostResponded(ctx context.Context, id int64, now time.Time) error
-	// DropHostWait removes a wait that no run waits for.
-	DropHostWait(ctx context.Context, id int64) error
+	// DropHostWait removes a wait if no run waits for it, and reports whether it did.
+	DropHostWait(ctx context.Context, id int64) (bool, error)
 }

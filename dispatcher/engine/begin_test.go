@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
 // atMostOnce makes the job of a name want its requests at most once.
@@ -65,9 +66,21 @@ func TestAtMostOnceRequestIsBegunInTheDatabaseBeforeItIsSent(t *testing.T) {
 	}
 }
 
+// claimSeen is a store whose latest claim is known.
+type claimSeen struct {
+	Store
+	won []dispatcher.HeldRun
+}
+
+func (c *claimSeen) Claim(ctx context.Context, batch dispatcher.ClaimBatch) (won []dispatcher.HeldRun, err error) {
+	c.won, err = c.Store.Claim(ctx, batch)
+	return c.won, err
+}
+
 func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nil)
+	claim := &claimSeen{}
+	r := newRig(t, func(s Store) Store { claim.Store = s; return claim })
 	r.declare("payout", "rate(1s)", nil)
 	r.atMostOnce("payout")
 	sent := make(chan struct{})
@@ -87,11 +100,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].State != dispatcher.RunLost {
 		t.Errorf("runs = %+v, %v, want the one, lost", found, err)
 	}
-	key, err := dispatcher.ParseRunKey(found[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.pool.Cancel(key)
+	r.pool.Cancel(pool.KeyOf(claim.won[0]))
 	r.settled()
 	if len(r.calls) != 1 {
 		t.Errorf("%d requests were sent, want 1", len(r.calls))

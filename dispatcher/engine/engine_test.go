@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -86,8 +87,8 @@ func (l *lostResponse) Settle(ctx context.Context, b dispatcher.SettleBatch) (he
 	return held, err
 }
 
-func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held []dispatcher.HeldRun, err error) {
-	held, err = l.Store.Adopt(ctx, q)
+func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable) (held []dispatcher.HeldRun, err error) {
+	held, err = l.Store.Adopt(ctx, q, runs)
 	l.adopt.Do(func() { held, err = nil, errLost })
 	return held, err
 }
@@ -134,9 +135,9 @@ func (s *stoppedNode) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]d
 	return s.Store.Settle(ctx, b)
 }
 
-func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	s.stop()
-	return s.Store.Adopt(ctx, q)
+	return s.Store.Adopt(ctx, q, runs)
 }
 
 // A statement that is cut off may still be committed later, and its runs are lost with the node.
@@ -306,12 +307,12 @@ func TestNextFireGoesToTheNodePreferredNow(t *testing.T) {
 		t.Fatal("poll did not plan the fire")
 	}
 	// A node that is preferred for the trigger joins after this one has planned the fire.
-	trigger, own := dispatcher.TriggerID("app", "moving", "only"), r.fleet.id()
-	other := dispatcher.NodeID(1)
-	for mix(uint64(trigger), uint64(other)) <= mix(uint64(trigger), uint64(own)) {
-		other++
+	own := r.fleet.id()
+	for other := dispatcher.NodeID(1); r.fleet.prefers(dispatcher.DueTrigger{ID: dispatcher.TriggerID("app", "moving", "only")}); {
+		live := []dispatcher.Node{{ID: own}, {ID: other}}
+		r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
+		other = math.MaxInt64
 	}
-	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: []dispatcher.Node{{ID: other}, {ID: own}}}, time.Now())
 	if n := r.claimOnce(t.Context(), r.now.Add(time.Second)); n != 1 {
 		t.Fatalf("%d fires were tried, want the planned one", n)
 	}

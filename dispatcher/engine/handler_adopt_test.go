@@ -21,8 +21,8 @@ func (l *late) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispat
 	return held, err
 }
 
-func (l *late) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
-	held, err := l.Store.Adopt(ctx, query)
+func (l *late) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+	held, err := l.Store.Adopt(ctx, query, runs)
 	l.rounds()
 	return held, err
 }

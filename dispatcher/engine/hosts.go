@@ -65,7 +65,10 @@ func (e *Engine) probeHosts(ctx context.Context, now time.Time) (again time.Time
 	if !e.retries.mayProbe(now) || !e.fleet.active() {
 		return time.Time{}, nil
 	}
-	due, err := e.store.DueHosts(ctx, e.opts.Apps, time.Time{})
+	due, err := e.store.DueHosts(ctx, e.opts.Apps, now)
+	if len(due) == 0 {
+		again = now.Add(e.opts.Window) // another node took it, or it is not for this one
+	}
 	for _, wait := range due {
 		if err != nil {
 			break
@@ -91,7 +94,10 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 	case err != nil:
 		return 0, err
 	case len(page) == 0:
-		return 0, e.store.DropHostWait(ctx, wait.ID)
+		if dropped, err := e.store.DropHostWait(ctx, wait.ID); err != nil || dropped {
+			return 0, err
+		}
+		return e.opts.Window, nil // runs that this node may not adopt, or that wait because their trigger is paused
 	}
 	host := hostOfApp{page[0].queue.App, wait.Host}
 	if flows && !e.hosts.mayFlow(host, wait.JobID, time.Now()) {

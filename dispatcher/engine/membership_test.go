@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,54 +10,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func TestEveryTriggerIsPreferredByExactlyOneLiveNode(t *testing.T) {
-	t.Parallel()
-	nodes := []dispatcher.NodeID{11, 22, 33, 44}
-	const triggers = 4000
-	share := func(ids []dispatcher.NodeID) map[int64]dispatcher.NodeID {
-		owner := map[int64]dispatcher.NodeID{}
-		var live []dispatcher.Node
-		for _, id := range ids {
-			live = append(live, dispatcher.Node{ID: id})
-		}
-		for _, id := range ids {
-			f := newFleet(time.Minute, 25*time.Second)
-			f.joined(id, dispatcher.NodeActive, time.Now())
-			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
-			for trigger := range int64(triggers) {
-				if !f.prefers(dispatcher.DueTrigger{ID: trigger}) {
-					continue
-				}
-				if other, taken := owner[trigger]; taken {
-					t.Fatalf("nodes %s and %s both prefer trigger %d", id, other, trigger)
-				}
-				owner[trigger] = id
-			}
-		}
-		if len(owner) != triggers {
-			t.Fatalf("%d of %d triggers are preferred by a node", len(owner), triggers)
-		}
-		return owner
-	}
-	all, three := share(nodes), share(nodes[:3])
-	count := map[dispatcher.NodeID]int{}
-	for trigger, owner := range all {
-		count[owner]++
-		if owner != 44 && three[trigger] != owner {
-			t.Errorf("trigger %d moved from %s to %s though its node stayed", trigger, owner, three[trigger])
-		}
-	}
-	for id, n := range count {
-		if n < triggers/4*8/10 || n > triggers/4*12/10 {
-			t.Errorf("node %s has %d of %d triggers, want about a quarter", id, n, triggers)
-		}
-	}
-}
-
 func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(time.Minute, 25*time.Second)
+		f := newFleet(time.Minute, 25*time.Second, 5*time.Second)
 		f.joined(1, dispatcher.NodeActive, time.Now())
 		sent := time.Now()
 		time.Sleep(30 * time.Second) // a slow response does not prolong the lease
@@ -72,10 +29,85 @@ func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
 	})
 }
 
+// While a machine is suspended its monotonic clock stands still, and nothing runs that could notice.
+func TestSuspendedMachineTrustsNoLeaseOnWaking(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(time.Minute, 25*time.Second, 5*time.Second)
+		f.joined(1, dispatcher.NodeActive, time.Now())
+		for range 3 {
+			time.Sleep(5 * time.Second)
+			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, time.Now())
+		}
+		if _, may := f.mayMarkDead(); !may || !f.leased() || !f.active() {
+			t.Fatalf("before: may mark others dead %v, leased %v, active %v; want all", may, f.leased(), f.active())
+		}
+		const suspended = 10 * time.Minute // the wall clock has gone on
+		f.leaseFrom.wall, f.lastHeartbeat.wall = f.leaseFrom.wall.Add(-suspended), f.lastHeartbeat.wall.Add(-suspended)
+		if _, may := f.mayMarkDead(); may || f.leased() || f.active() || f.reachable(5*time.Second) {
+			t.Errorf("after ten minutes: may mark others dead %v, leased %v, active %v, reachable %v; want none",
+				may, f.leased(), f.active(), f.reachable(5*time.Second))
+		}
+		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, time.Now())
+		if _, may := f.mayMarkDead(); may || !f.leased() {
+			t.Errorf("after a heartbeat: may mark others dead %v, leased %v; want the lease alone", may, f.leased())
+		}
+	})
+}
+
+func TestLeaseEndsThoughTheWallClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(time.Minute, 25*time.Second, 5*time.Second)
+		f.joined(1, dispatcher.NodeActive, time.Now())
+		f.leaseFrom.wall = f.leaseFrom.wall.Add(time.Hour)
+		time.Sleep(59*time.Second - 1)
+		if !f.leased() {
+			t.Error("the lease ended early")
+		}
+		time.Sleep(1)
+		if f.leased() {
+			t.Error("the lease lasts until the wall clock has caught up")
+		}
+	})
+}
+
+func TestLockEndsWhenAMachineWakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var suspended atomic.Int64
+		now := func() reading {
+			return reading{time.Now(), time.Now().Round(0).Add(time.Duration(suspended.Load()))}
+		}
+		var ended atomic.Bool
+		stop := whenPassed(now(), time.Minute, now, func() { ended.Store(true) })
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if ended.Load() {
+			t.Fatal("the lock ended after half of its time")
+		}
+		suspended.Store(int64(time.Hour))
+		time.Sleep(clockInterval)
+		synctest.Wait()
+		if !ended.Load() {
+			t.Error("the lock goes on a second after the machine woke, by its monotonic clock")
+		}
+		stop()
+		ended.Store(false)
+		stop = whenPassed(now(), time.Minute, now, func() { ended.Store(true) })
+		stop()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if ended.Load() {
+			t.Error("it ended although it was stopped")
+		}
+	})
+}
+
 func TestNoNodeIsMarkedDeadRightAfterAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(10*time.Second, 25*time.Second)
+		f := newFleet(10*time.Second, 25*time.Second, 5*time.Second)
 		f.joined(1, dispatcher.NodeActive, time.Now())
 		heartbeat := func() {
 			time.Sleep(time.Second)
@@ -114,7 +146,7 @@ func TestNoNodeIsMarkedDeadRightAfterTheDatabaseClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(10*time.Second, 25*time.Second)
+				f := newFleet(10*time.Second, 25*time.Second, 5*time.Second)
 				f.joined(1, dispatcher.NodeActive, time.Now())
 				heartbeat := func(leapt time.Duration) {
 					time.Sleep(time.Second)
@@ -145,11 +177,11 @@ func TestOnlyNodesServingATriggerArePreferred(t *testing.T) {
 	}
 	count := map[dispatcher.NodeID]int{}
 	for _, node := range live {
-		f := newFleet(time.Minute, 25*time.Second)
+		f := newFleet(time.Minute, 25*time.Second, 5*time.Second)
 		f.joined(node.ID, dispatcher.NodeActive, time.Now())
 		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
-		for id := range int64(300) {
-			pinned := dispatcher.DueTrigger{ID: id, AppID: dispatcher.AppID("shop"), NodeLabels: dispatcher.Labels{"zone": "a"}}
+		for i := range int64(300) {
+			pinned := dispatcher.DueTrigger{ID: hashed(i), AppID: dispatcher.AppID("shop"), NodeLabels: dispatcher.Labels{"zone": "a"}}
 			if node.Serves(pinned.AppID, pinned.NodeLabels) && f.prefers(pinned) {
 				count[node.ID]++
 			}
@@ -193,25 +225,5 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	r.opts.Labels = dispatcher.Labels{"disk": "ssd", "zone": "a"}
 	if got := work(); got != 3 {
 		t.Errorf("a node with the label did %d things, want a planned fire, a catch-up run and the manual run", got)
-	}
-}
-
-// Nodes that wait for their rank do not contend: after n graces, only the first n ranks try a fire.
-func TestNodesHaveDistinctRanks(t *testing.T) {
-	t.Parallel()
-	live := []dispatcher.Node{{ID: 11}, {ID: 22}, {ID: 33}, {ID: 44}}
-	for trigger := range int64(200) {
-		ranks := map[int]bool{}
-		for _, node := range live {
-			f := newFleet(time.Minute, 25*time.Second)
-			f.joined(node.ID, dispatcher.NodeActive, time.Now())
-			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
-			ranks[f.rank(dispatcher.DueTrigger{ID: trigger})] = true
-		}
-		for rank := range len(live) {
-			if !ranks[rank] {
-				t.Fatalf("trigger %d: the ranks are %v, want each node another, from 0 on", trigger, ranks)
-			}
-		}
 	}
 }

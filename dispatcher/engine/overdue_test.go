@@ -86,7 +86,7 @@ func TestOldestOverdueGrowsWhileTheDatabaseIsUnreachable(t *testing.T) {
 	r.declare("known", "rate(1s)", nil)
 	r.poll(5 * time.Second)
 	g.err = errors.New("connection refused")
-	if _, err := r.pollOnce(t.Context(), r.now.Add(5*time.Second), r.now.Add(10*time.Second), r.fleet.prefers); err == nil {
+	if _, err := r.pollOnce(t.Context(), r.now.Add(5*time.Second), r.now.Add(10*time.Second)); err == nil {
 		t.Fatal("the poll succeeded")
 	}
 	r.wantOverdue(first+time.Minute, time.Minute, "a minute later")
@@ -98,22 +98,25 @@ func TestOldestOverdueGrowsWhileTheDatabaseIsUnreachable(t *testing.T) {
 
 func TestOldestOverdueCountsFiresOfOtherNodes(t *testing.T) {
 	t.Parallel()
-	g := &gone{}
-	r := newRig(t, func(s Store) Store { g.Store = s; return g })
+	r := newRig(t, nil)
 	r.declare("theirs", "rate(1s)", nil)
-	poll := func(after time.Duration) {
+	others := make([]dispatcher.Node, 20) // all of them come before this node
+	for i := range others {
+		others[i].ID = dispatcher.NodeID(1 + i)
+	}
+	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: others}, time.Now())
+	sweep := func(after time.Duration) {
 		t.Helper()
-		theirs := func(dispatcher.DueTrigger) bool { return false }
-		if _, err := r.pollOnce(t.Context(), r.now.Add(after), r.now.Add(after), theirs); err != nil {
+		if err := r.sweepOnce(t.Context(), r.now.Add(after), true); err != nil {
 			t.Fatal(err)
 		}
 	}
-	poll(first + 10*time.Second)
-	r.wantOverdue(first+12*time.Second, 10*time.Second, "until the next poll, which may find it claimed")
-	r.wantOverdue(first+30*time.Second, 30*time.Second, "when no poll has succeeded for a while")
-	poll(first + 900*time.Millisecond)
+	sweep(first + 10*time.Second)
+	r.wantOverdue(first+12*time.Second, 10*time.Second, "until the next sweep, which may find it claimed")
+	r.wantOverdue(first+50*time.Second, 50*time.Second, "when no sweep has succeeded for a while")
+	sweep(first + 900*time.Millisecond)
 	r.wantOverdue(first+time.Second, 0, "within the grace of their preferred node")
-	r.wantOverdue(first+time.Hour, 0, "long after a poll that found nothing overdue")
+	r.wantOverdue(first+time.Hour, 0, "long after a sweep that found nothing overdue")
 }
 
 func TestOldestOverdueLeavesOutWhatThisNodeMustNotFire(t *testing.T) {
@@ -141,7 +144,7 @@ func TestOldestOverdueLeavesOutWhatThisNodeMustNotFire(t *testing.T) {
 			r.declare("known", "rate(1s)", nil)
 			set(r)
 			r.poll(5 * time.Second)
-			if _, err := r.pollOnce(t.Context(), r.now.Add(10*time.Second), r.now.Add(10*time.Second), r.fleet.prefers); err != nil {
+			if _, err := r.pollOnce(t.Context(), r.now.Add(10*time.Second), r.now.Add(10*time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			r.wantOverdue(time.Minute, 0, "a minute later")

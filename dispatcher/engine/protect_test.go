@@ -184,7 +184,7 @@ func TestYieldingNodesRankBehindNewerOnes(t *testing.T) {
 	live[0].Labels = dispatcher.Labels{"disk": "ssd"}
 	fleets := make([]*fleet, len(live))
 	for i, node := range live {
-		fleets[i] = newFleet(time.Minute, drain)
+		fleets[i] = newFleet(time.Minute, drain, 5*time.Second)
 		fleets[i].joined(node.ID, dispatcher.NodeActive, time.Now())
 		fleets[i].heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 	}
@@ -195,7 +195,8 @@ func TestYieldingNodesRankBehindNewerOnes(t *testing.T) {
 		return all
 	}
 	preferred := map[int]int{}
-	for id := range int64(400) {
+	for i := range int64(400) {
+		id := hashed(i)
 		long := ranks(dispatcher.DueTrigger{ID: id, Timeout: drain + 1})
 		if max(long[2], long[3]) != 1 || min(long[0], long[1]) != 2 || long[0]+long[1]+long[2]+long[3] != 6 {
 			t.Fatalf("trigger %d: the ranks for a long attempt are %v, want 0 and 1 for the new nodes, 2 and 3 for the old", id, long)
@@ -226,7 +227,7 @@ func TestYieldingNodeAdoptsLater(t *testing.T) {
 	live := fleetOf(at{0, 5}, at{9, none})
 	for id, want := range map[dispatcher.NodeID]time.Duration{1: 2 * time.Second, 2: 0} {
 		synctest.Test(t, func(t *testing.T) {
-			e := &Engine{opts: Options{Grace: time.Second}, fleet: newFleet(time.Minute, time.Minute)}
+			e := &Engine{opts: Options{Grace: time.Second}, fleet: newFleet(time.Minute, time.Minute, 5*time.Second)}
 			e.fleet.joined(id, dispatcher.NodeActive, time.Now())
 			e.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 			begun := time.Now()

@@ -110,8 +110,8 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	if !others.IsZero() && !e.fleet.alone() {
 		others = others.Add(e.opts.Grace)
 	}
-	if probe.IsZero() {
-		probe = nextProbe
+	if probe.IsZero() && !nextProbe.IsZero() {
+		probe = later(nextProbe, now.Add(roomPause)) // more are due than one look lets go
 	}
 	e.retries.probeAt = probe
 	e.retries.setAlarm(now, earlier(others, probe), e.clock.until)

@@ -115,7 +115,7 @@ func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger))
 
 func (r *rig) poll(until time.Duration) int {
 	r.t.Helper()
-	n, err := r.pollOnce(r.t.Context(), r.now, r.now.Add(until), r.fleet.prefers)
+	n, err := r.pollOnce(r.t.Context(), r.now, r.now.Add(until))
 	if err != nil {
 		r.t.Fatal(err)
 	}

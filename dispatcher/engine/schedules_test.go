@@ -84,7 +84,10 @@ func TestJitterDoesNotReorderFires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{DueTrigger: dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start)), Spec: s.Spec()}, schedule: s}
+	e := entry{
+		DueTrigger:   dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start))},
+		knownTrigger: &knownTrigger{schedule: s, jitter: s.Spec().Jitter},
+	}
 	turned := 0
 	for range 100 {
 		then, _ := s.Next(e.NextFireTime)
@@ -109,7 +112,10 @@ func TestFiresDelayedByJitterAreNotMisfires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := entry{DueTrigger: dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start)), Spec: s.Spec()}, schedule: s}
+	e := entry{
+		DueTrigger:   dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start))},
+		knownTrigger: &knownTrigger{schedule: s, jitter: s.Spec().Jitter},
+	}
 	got := e.decide(start.Add(65 * time.Second))
 	if want := start.Add(30 * time.Second); got.Count != 4 || !got.To.Equal(want) || !got.Then.Equal(want.Add(10*time.Second)) {
 		t.Errorf("settlement = %d to %v, then %v; want the 4 instants older than the jitter", got.Count, got.To, got.Then)

@@ -41,17 +41,23 @@ func names(columns []column) string {
 var (
 	advanceColumns = []column{
 		{"id", bigint}, {"revision", bigint}, {"calendars", bigint}, {"prev", bigint}, {"next", bigint}, {"upto", bigint}, {"upto_due", bigint},
+		{"job_id", bigint},
 	}
-	settleColumns = append(advanceColumns[:7:7],
+	claimColumns  = append(advanceColumns[:8:8], column{"live", boolean})
+	settleColumns = append(advanceColumns[:8:8],
 		column{"to_at", bigint}, column{"missed", bigint}, column{"decision", text}, column{"reason", text}, column{"run_at", bigint})
 	keyColumns    = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", integer}}
 	recordColumns = append(keyColumns[:5:5],
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
 		column{"state", text}, column{"class", text}, column{"error", text})
-	againColumns = append(recordColumns[:12:12],
-		column{"next_at", bigint}, column{"until_at", bigint}, column{"counts", integer}, column{"not_attempted", integer},
-		column{"stops", boolean})
-	responseColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer},
+	// The last five are those of a HostWait.
+	nextColumns = []column{{"next_at", bigint}, {"until_at", bigint}, {"counts", integer}, {"not_attempted", integer}, {"stops", boolean},
+		{"waits_for", bigint}, {"wait_app", bigint}, {"wait_host", text}, {"wait_pause", bigint}, {"wait_probe", bigint}}
+	againColumns = append(recordColumns[:12:12], nextColumns...)
+	// What the rows of live runs know and claims do not comes with the records of fires.
+	fireColumns      = append(recordColumns[:12:12], column{"job_id", bigint}, column{"revision", bigint}, column{"claimed_at", bigint})
+	fireAgainColumns = append(fireColumns[:15:15], nextColumns...)
+	responseColumns  = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer},
 		{"attempt", integer}, {"response", text}}
 	lateColumns         = append(recordColumns[:12:12], column{"late", text})
 	scheduleNextColumns = []column{
@@ -67,7 +73,9 @@ var (
 	nameColumns = []column{{"name", text}}
 	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
 	// Two lists side by side, the shorter filled up with empty texts.
-	adoptColumns = []column{{"name", text}, {"labels", text}}
+	lookColumns = []column{{"name", text}, {"labels", text}}
+	// Which runs are adopted, and what they wait for.
+	adoptColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"waits_for", bigint}}
 )
 
 // length returns how many rows a batch has.
@@ -121,13 +129,20 @@ func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 }
 
 // keysOf returns the batch of runs, in the order in which all statements lock them.
-func (s *store) keysOf(runs []dispatcher.HeldRun) []any {
+func (s *store) keysOf(runs []dispatcher.HeldRun) []any { return keysIn(s.flavor, runs) }
+
+func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
 	var k keys
-	for _, run := range sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }) {
+	for _, run := range sortedBy(runs, heldKey) {
 		k.add(run.RunKey, run.Token, run.Attempt)
 	}
-	return s.dated(k.at, k.trigger, k.kind, k.token, k.attempt)
+	return f.batch(k.at, k.trigger, k.kind, k.token, k.attempt)
 }
+
+func heldKey(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }
+
+// list returns the parameter that flavor.in speaks of.
+func (s *store) list(ids []int64) any { return s.batch(append([]int64{}, ids...))[0] }
 
 // dated is batch for runs in the order of their instants, which the first column holds, after
 // the bounds of their days: from the first inclusive, to the second exclusive.

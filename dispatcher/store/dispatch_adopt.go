@@ -3,99 +3,129 @@ package store
 import (
 	"context"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // mayRun tells the runs r, of job j, that a node may adopt.
-const mayRun = `j.app_id IN (SELECT id FROM apps WHERE enabled AND ($7 = 0 OR name IN (SELECT name FROM b)))
+// $1 node, $5 number of apps
+const mayRun = `j.app_id IN (SELECT id FROM apps WHERE enabled AND ($5 = 0 OR name IN (SELECT name FROM b)))
 		AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
-		AND EXISTS (SELECT 1 FROM nodes WHERE id = $3 AND state = 'active')`
+		AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // unsent selects the runs of dead nodes that were surely not sent: their node knew the job as it is.
 const unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
 
+// insertLost keeps the attempts of runs c that are lost with their node; where dead is 0, there is none.
 const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,
 	state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', c.why
 	FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
-// The node that adopts a run knows its job as it is now.
-// $3 node, $4 token
-const adoptRuns = ` UPDATE runs AS r SET node = $3, token = $4, revision = c.job_revision, claimed_at = c.now,
-	started_at = NULL, attempt = c.over + 1,
-		state = 'claimed', next_attempt_at = NULL, http_status = 0, class = '', error = ''
-	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind` + within + `
-	RETURNING ` + heldColumns
-
-// chosenSpan tells from when to when the chosen runs are. There are rarely any, and to look
-// for them in all partitions is cheaper than to be ready to update in all of them.
-const chosenSpan = ` SELECT min(c.of_at), max(c.of_at) FROM c`
-
-const adoptableSpan = chosenSpan + ` WHERE CAST($4 AS bigint) <> 0` // every parameter needs a type
-
-// adoptable chooses runs that no node works on. Its order lets none starve. Runs of a disabled app
-// wait until the app is enabled, and runs of a job that requires labels wait for a node with them. days is
-// within where it helps: SQLite has no partitions, and would read all
-// runs between the bounds rather than look into runs_live.
-// A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
-// then the node would have begun it first. The number of an attempt that was not made is used again.
-// $3 node, $6 limit, $7 number of apps. SQLite's RETURNING knows no "r.", hence the names.
-func adoptable(days string) string {
-	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
-			CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
-			CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
-			'the node died' AS why, j.revision AS job_revision, n.now
-		FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
-			JOIN runs AS r ON r.node = gone.id AND r.live JOIN jobs AS j ON j.id = r.job_id
-		WHERE r.state NOT IN ('running', 'retrying') AND ` + mayRun + days + `
-		ORDER BY r.scheduled_at, r.trigger_id LIMIT $6`
+// adoptRuns gives the node what was chosen. It knows the job as it is now.
+// $1 node, $2 token
+func adoptRuns(f flavor) string {
+	return ` UPDATE live_runs AS r SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
+		attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0, http_status = 0, class = '', error = ''
+	FROM c WHERE` + ofChosen(f) + ` RETURNING ` + heldColumns
 }
 
-// Adopt gives a node runs that nobody works on, or retries that are due.
-func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+// adoptOf is a statement that adopts what is chosen of the batch, by columns and the conditions behind its join to the
+// live runs r, after other steps. What another node is adopting is passed over.
+// $1 node, $2 token, $3 now, from $4 on: adoptColumns
+func adoptOf(f flavor, columns, conditions string, before ...string) statement {
+	choose := columns + ` FROM b JOIN live_runs AS r ON` + ofBatch(f) + conditions
+	return f.steps(3, f.rows(3, 4, "", adoptColumns...), choose, skipLocked, 1, append(before, adoptRuns(f))...)
+}
+
+// stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
+// $1 node
+const stillMay = ` AND j.app_id IN (SELECT id FROM apps WHERE enabled) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
+
+// lookFor is a statement that looks for runs to adopt.
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, from $8 on: lookColumns
+func lookFor(f flavor, choose string) statement {
+	return read(f.rows(2, 8, "", lookColumns...) + choose)
+}
+
+// idleRuns chooses runs that no node works on. Its order lets none starve. Runs of a disabled app
+// wait until the app is enabled, and runs of a job that requires labels wait for a node with them.
+const idleRuns = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
+	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
+		JOIN live_runs AS r ON r.node = gone.id AND r.state <> 'retrying' JOIN jobs AS j ON j.id = r.job_id
+	WHERE r.state <> 'running' AND r.scheduled_at >= $4 AND (r.scheduled_at, r.trigger_id) > ($6, $7) AND ` + mayRun + `
+	ORDER BY r.scheduled_at, r.trigger_id LIMIT $3`
+
+// takeIdle chooses those of the batch that no node works on now.
+// A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
+// then the node would have begun it first. The number of an attempt that was not made is used again.
+const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
+		CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
+		CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
+		'the node died' AS why, j.revision AS job_revision, b.now`
+
+// whichIdle is behind the join of b to r.
+const whichIdle = ` JOIN jobs AS j ON j.id = r.job_id
+	WHERE r.state NOT IN ('running', 'retrying') AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))` + stillMay
+
+// Adoptable looks for runs that nobody works on, retries that are due, or runs that wait for a host.
+func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
 	names, served, err := s.adoptLists(ctx, query.Apps, query.Labels)
-	if err != nil {
-		return nil, fmt.Errorf("adopt runs: %w", err)
+	if err == nil && !query.Retries && query.WaitsFor == 0 {
+		err = s.unfoldAbandoned(ctx, query.Limit)
 	}
-	args := append([]any{nil, nil, int64(query.Node), int64(query.Token), orZero(query.Now), int64(query.Limit), int64(len(query.Apps))},
-		s.batch(names, served)...)
-	find, adopt := s.hot.adoptable, s.hot.adopt
-	if query.Retries {
-		find, adopt = s.hot.dueRetries, s.hot.adoptRetries
-	}
-	found, err := s.setDays(ctx, find, args)
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
 	}
-	if !found {
+	look, fourth := s.hot.idle, orZero(query.After.DueAt)
+	switch {
+	case query.WaitsFor != 0:
+		look, fourth = s.hot.waiting, query.WaitsFor
+	case query.Retries:
+		look = s.hot.dueRetries
+	}
+	args := append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps)),
+		orZero(query.After.ScheduledAt), query.After.TriggerID}, s.batch(names, served)...)
+	var found []dispatcher.Adoptable
+	_, err = s.run(ctx, look, args, func(row scanner) error {
+		var one dispatcher.Adoptable
+		err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.Kind), &one.JobID, &one.Revision,
+			instantColumn(&one.DueAt))
+		found = append(found, one)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for runs to adopt: %w", err)
+	}
+	return found, nil
+}
+
+// Adopt gives a node those of runs that it may still adopt.
+func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+	if len(runs) == 0 {
 		return nil, nil
 	}
+	adopt := s.hot.adopt
+	if query.Retries || query.WaitsFor != 0 {
+		adopt = s.hot.retry
+	}
+	var at, trigger, wait []int64
+	var kind []int32
+	for _, run := range sortedBy(runs, func(r dispatcher.Adoptable) dispatcher.RunKey { return r.RunKey }) {
+		at, trigger = append(at, run.ScheduledAt.UnixMilli()), append(trigger, run.TriggerID)
+		kind, wait = append(kind, int32(run.Kind.Code())), append(wait, query.WaitsFor)
+	}
+	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now)}, s.batch(at, trigger, kind, wait)...)
 	held, err := s.heldRuns(ctx, otherTimeout, adopt, args)
 	if err != nil {
-		return nil, fmt.Errorf("adopt runs: %w", err)
+		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
 	}
 	return held, nil
 }
 
-// setDays sets the first two of args to the days of the runs that a statement, run with them,
-// finds. What comes after it looked is for the next round.
-func (s *store) setDays(ctx context.Context, find statement, args []any) (found bool, err error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	args[0], args[1] = int64(0), int64(math.MaxInt64)
-	var first, last *int64
-	_, err = s.run(ctx, find, args, func(row scanner) error { return row.Scan(&first, &last) })
-	if err != nil || first == nil {
-		return false, err
-	}
-	args[0], args[1] = day(*first), day(*last)+dayMillis
-	return true, nil
-}
-
-// adoptLists returns adoptColumns for a node of these apps and labels.
+// adoptLists returns lookColumns for a node of these apps and labels.
 func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher.Labels) (names, served []string, err error) {
 	if served, err = s.servedLabels(ctx, labels); err != nil {
 		return nil, nil, err
@@ -110,37 +140,10 @@ func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher
 	return names, served, nil
 }
 
-const failLostRuns = ` UPDATE runs AS r SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, class = 'other',
-		error = 'the node died when the request may have been sent, and the job wants it at most once'
-	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.live` + within + `
-	RETURNING ` + heldColumns
-
-// begunByDeadNodes chooses the begun runs of dead nodes. $4 limit
-func begunByDeadNodes(days string) string {
-	return ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
-			r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
-		FROM n CROSS JOIN nodes AS gone JOIN runs AS r ON r.node = gone.id AND r.live
-		WHERE gone.state = 'dead' AND r.state = 'running'` + days + ` ORDER BY r.scheduled_at, r.trigger_id LIMIT $4`
-}
-
-// endBatch bounds what one statement ends; the next round ends the rest.
-const endBatch = 1000
-
-// FailLostRuns ends the runs that dead nodes had begun, and returns how many.
-func (s *store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
-	return s.endRuns(ctx, s.hot.lostRuns, s.hot.failLost, now)
-}
-
-// endRuns ends runs that nobody works on, in the days in which find finds some, and returns how
-// many.
-func (s *store) endRuns(ctx context.Context, find, end statement, now time.Time) (int, error) {
-	args := append([]any{nil, nil, orZero(now), int64(endBatch)}, s.batch([]int64{0})...)
-	if found, err := s.setDays(ctx, find, args); err != nil || !found {
-		return 0, err
-	}
-	ended, err := s.heldRuns(ctx, otherTimeout, end, args)
-	if err != nil || len(ended) == 0 {
-		return 0, err
-	}
-	return len(ended), s.announce(ctx, dispatcher.Notification{Adopt: true}) // fixed delays go on from here
-}
+// begunByDeadNodes chooses the begun runs of dead nodes. $2 limit
+var begunByDeadNodes = ` SELECT` + chosenEnd(end{
+	status: `0`, state: `'lost'`, class: `'other'`,
+	message: `'the node died when the request may have been sent, and the job wants it at most once'`,
+}) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
+	FROM n CROSS JOIN nodes AS gone JOIN live_runs AS r ON r.node = gone.id AND r.state <> 'retrying'
+	WHERE gone.state = 'dead' AND r.state = 'running' ORDER BY r.scheduled_at, r.trigger_id LIMIT $2`

@@ -30,40 +30,52 @@ const advanceSettled = advanced + `CASE WHEN t.delayed AND b.run_at IS NULL THEN
 
 const claimExtra = `next AS run_at, 1 AS kind, 'waiting' AS waiting`
 
-const claimedRow = `t.id, t.job_id, t.revision, b.run_at, b.kind, b.now`
+const claimedRow = `t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no`
 
+// insertClaim makes one row of all fires c that were won, but of those that want rows of their own.
 // $1 node, $2 token
-const newRuns = ` INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, live, state)
-	SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, TRUE, 'claimed' FROM c WHERE c.run_at IS NOT NULL`
+func insertClaim(f flavor) string {
+	return ` INSERT INTO claims (token, node, claimed_at, ` + f.claimColumns() + `)
+	SELECT $2, $1, min(c.now), ` + f.claimValues() + ` FROM c WHERE c.live = c.no HAVING count(*) > 0`
+}
 
-const insertNewRuns = newRuns + ` RETURNING ` + heldColumns
+// insertLive makes live runs of what was won. A trigger that was declared again may have reached an instant that has
+// a run; the claim then advances it and wins nothing.
+// $1 node, $2 token
+const insertLive = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
+	SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, 'claimed' FROM c WHERE `
 
-const insertRuns = newRuns + ` ON CONFLICT DO NOTHING RETURNING ` + heldColumns
+const returnLive = ` ON CONFLICT DO NOTHING RETURNING ` + heldColumns
 
-// Claim advances triggers and inserts their runs, and returns the runs that were won.
+// Claim advances triggers, stores their runs in a claim or among the live runs, and returns the runs that were won.
 func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
 	if len(batch.Advances) == 0 {
 		return nil, nil
 	}
 	var a advances
+	live, claim := make([]bool, 0, len(batch.Advances)), s.hot.claim
 	for _, one := range byTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
 		a.add(one)
+		if live = append(live, one.Live); one.Live {
+			claim = s.hot.claimLive
+		}
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), batch.Lead.Milliseconds()},
-		s.batch(a.columns()...)...)
+		s.batch(a.columns(live)...)...)
 	failpoint.During(failpoint.DuringClaim)
-	held, err := s.heldRuns(ctx, claimTimeout, s.hot.claim, args)
+	held, err := s.heldRuns(ctx, claimTimeout, claim, args)
 	if err != nil {
 		return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
 	}
-	s.rollbacks.claimed(held)
+	s.claims.add(held)
+	s.rollbacks.claimed(batch.Node, held)
 	return held, nil
 }
 
 // advances are the columns of a batch of compare-and-swaps.
 type advances struct {
-	id, revision, calendars, next []int64
-	prev, then, thenDue           []*int64
+	id, revision, calendars, next, job []int64
+	prev, then, thenDue                []*int64
 }
 
 func (a *advances) add(one dispatcher.Advance) {
@@ -74,15 +86,19 @@ func (a *advances) add(one dispatcher.Advance) {
 	a.next = append(a.next, one.Next.UnixMilli())
 	a.then = append(a.then, orNull(one.Then))
 	a.thenDue = append(a.thenDue, dueOrNull(one.Then, one.ThenDue))
+	a.job = append(a.job, one.JobID)
 }
 
 // columns are in the order of advanceColumns, with more behind them.
 func (a *advances) columns(more ...any) []any {
-	return append([]any{a.id, a.revision, a.calendars, a.prev, a.next, a.then, a.thenDue}, more...)
+	return append([]any{a.id, a.revision, a.calendars, a.prev, a.next, a.then, a.thenDue, a.job}, more...)
 }
 
-// heldColumns are a HeldRun.
-const heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until`
+// heldColumns are a HeldRun of a row among the live runs, and whether it is one.
+const heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until, claimed_at, TRUE`
+
+// heldFire are those of a fire f of a claim.
+const heldFire = `f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.token, 1, 0, CAST(NULL AS BIGINT), f.claimed_at, FALSE`
 
 // heldRuns runs a hot statement that returns runs, the latest last.
 func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement, args []any) ([]dispatcher.HeldRun, error) {
@@ -92,72 +108,64 @@ func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement,
 	err := retry(ctx, s.transient, func() error {
 		held = nil
 		_, err := s.run(ctx, hot, args, func(row scanner) error {
-			var run dispatcher.HeldRun
-			var at int64
-			var until *int64
-			var kind int16
-			err := row.Scan(&at, &run.TriggerID, &kind, &run.JobID, &run.Revision, &run.Token, &run.Attempt, &run.Failures, &until)
-			run.ScheduledAt, run.RetryUntil = instant(at), zeroable(optional(until))
-			run.Kind, _ = dispatcher.KindOfCode(byte(kind))
+			run, err := scanHeld(row)
 			held = append(held, run)
 			return err
 		})
 		return err
 	})
-	return sortedBy(held, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), err
+	return sortedBy(held, heldKey), err
 }
 
-// $1 node, $2 token, 0 for any
-const heldRuns = `SELECT ` + heldColumns + ` FROM runs
-	WHERE live AND node = $1 AND (token = $2 OR $2 = 0) AND state NOT IN ('running', 'retrying')`
+func scanHeld(row scanner) (run dispatcher.HeldRun, err error) {
+	var at int64
+	var until, claimed *int64
+	var kind int16
+	err = row.Scan(&at, &run.TriggerID, &kind, &run.JobID, &run.Revision, &run.Token, &run.Attempt, &run.Failures, &until, &claimed,
+		&run.Live)
+	run.ScheduledAt, run.RetryUntil, run.ClaimedAt = instant(at), zeroable(optional(until)), zeroable(optional(claimed))
+	run.Kind = kindOf(byte(kind))
+	return run, err
+}
 
-// Held returns the live runs that a node holds and has not begun.
+// heldRows are the rows among the live runs that a node holds and has not begun.
+// $1 node, $2 token, 0 for any
+const heldRows = `SELECT ` + heldColumns + ` FROM live_runs
+	WHERE node = $1 AND (token = $2 OR $2 = 0) AND state <> 'retrying' AND state <> 'running'`
+
+// Held returns the runs that a node holds and has not begun. Claims that this process knows to be the node's are
+// left out of those under any token: they are as many as there is work in flight, and to tell which of their
+// fires are open takes a look into the history for each.
 func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
-	held, err := s.heldRuns(ctx, claimTimeout, s.hot.held, []any{int64(node), int64(token)})
+	ctx, cancel := bound(ctx, claimTimeout)
+	defer cancel()
+	// Claims first: what leaves them meanwhile is then found among the live runs.
+	claimed, err := s.heldInClaims(ctx, node, token)
+	var held []dispatcher.HeldRun
+	if err == nil {
+		held, err = s.heldRuns(ctx, claimTimeout, s.hot.held, []any{int64(node), int64(token)})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read held runs: %w", err)
 	}
-	return held, nil
+	return joinHeld(claimed, held), nil
 }
 
-// beginnable chooses the runs of the batch that are still held. The update looks at the token
-// again: a run may have been cancelled meanwhile.
-const beginnable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.token AS of_token, b.now
-	FROM b JOIN runs AS r ON` + fence
-
-const beginRuns = ` UPDATE runs AS r SET state = 'running', started_at = COALESCE(r.started_at, c.now)
-	FROM c WHERE r.scheduled_at = c.of_at AND r.trigger_id = c.of_trigger AND r.kind = c.of_kind AND r.token = c.of_token` + within + `
-	RETURNING ` + heldColumns
-
-// Begin commits that the requests of runs are about to be sent, and returns the runs still held.
-func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
-	if len(runs) == 0 {
-		return nil, nil
+// joinHeld returns runs of claims and live runs, each once.
+func joinHeld(claimed, live []dispatcher.HeldRun) []dispatcher.HeldRun {
+	if len(claimed) == 0 {
+		return live
 	}
-	begun, err := s.heldRuns(ctx, claimTimeout, s.hot.begin, s.keysOf(runs))
-	if err != nil {
-		return nil, fmt.Errorf("begin %d runs: %w", len(runs), err)
+	seen := make(map[dispatcher.RunKey]bool, len(live))
+	for _, run := range live {
+		seen[run.RunKey] = true
 	}
-	return begun, nil
-}
-
-const releaseRuns = ` UPDATE runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
-	attempt = r.attempt - 1
-	FROM b WHERE` + fence
-
-// Release hands back runs that were not begun, for any node to adopt.
-func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
-	if len(runs) == 0 {
-		return nil
+	for _, run := range claimed {
+		if !seen[run.RunKey] {
+			live = append(live, run)
+		}
 	}
-	for _, run := range runs {
-		s.rollbacks.handedBack(run.RunKey)
-	}
-	if _, err := s.exec(ctx, s.hot.release, s.keysOf(runs)); err != nil {
-		return fmt.Errorf("release %d runs: %w", len(runs), err)
-	}
-	// Other nodes may adopt them now.
-	return s.announce(ctx, dispatcher.Notification{Adopt: true})
+	return sortedBy(live, heldKey)
 }
 
 // A fire that is caught up by itself has a run of kind schedule, and else there is one of kind
@@ -170,6 +178,9 @@ const settledRow = claimedRow + `, b.next, b.to_at, b.missed, b.decision, b.reas
 const insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, catch_up, node, decided_at)
 	SELECT c.next, c.to_at, c.id, c.job_id, c.missed, c.decision, c.reason, c.run_at, $1, c.now FROM c
 	WHERE c.decision <> 'fire_all' ON CONFLICT DO NOTHING`
+
+// insertCaughtUp makes live runs of the catch-ups.
+const insertCaughtUp = insertLive + `c.run_at IS NOT NULL` + returnLive
 
 // Settle records what is decided about missed fires, and returns the catch-up runs that were won.
 func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {

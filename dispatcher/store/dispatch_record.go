@@ -10,14 +10,56 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const recordRuns = ` UPDATE runs AS r SET live = FALSE, state = b.state, started_at = b.started_at, ended_at = b.ended_at,
-		http_status = b.http_status, class = b.class, error = b.error
-	FROM b WHERE` + fence
+// recordStatements store outcomes.
+type recordStatements struct {
+	// Of fires of claims. $1 claims that stay, $2 claims that go, $3 on: the batch
+	ended, again statement
+	// Of live runs. $1 on: the batch
+	liveEnded, liveAgain statement
+}
+
+func recordStatementsOf(f flavor) recordStatements {
+	batch := f.rows(0, 3, "", fireColumns...)
+	ended := f.steps(0, batch+f.claimFence(), chooseFires, "", 1, insertEnded(""))
+	ended.orElse = f.steps(0, batch+f.claimFence(), chooseFires, "", 1, insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`)).parts[0]
+	again := f.steps(0, f.rows(0, 3, "", fireAgainColumns...)+f.claimFence(), chooseFailedFires, "", 2,
+		insertFailed, noteWaits, insertEnded(` WHERE NOT `+goesOn+` ON CONFLICT DO NOTHING`), insertRetrying)
+	return recordStatements{
+		ended: f.thenClose(ended),
+		again: f.thenClose(again),
+		liveEnded: f.steps(0, f.rows(0, 1, "", recordColumns...), chooseEnded(f), lockToDelete, 1,
+			append([]string{leaveSlots}, endSteps(f, "")...)...),
+		liveAgain: f.steps(0, f.rows(0, 1, "", againColumns...), chooseFailed(f), lockToDelete, 2,
+			append(append([]string{insertFailed, noteWaits, leaveSlots}, endSteps(f, `NOT `+goesOn)...), retryRuns(f))...),
+	}
+}
+
+// firesOfBatch are the columns of c for fires of the batch, which the history has first.
+const firesOfBatch = ` b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job, b.revision AS of_revision,
+		b.node AS of_node, b.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
+		b.http_status AS of_status, b.state AS of_state, b.class AS of_class, b.error AS of_error`
+
+// heldByClaim lets only fires pass whose claim is still there; f are the claims that are locked. It is no join, for which
+// PostgreSQL might begin with the claims.
+const heldByClaim = ` (b.token IN (SELECT token FROM f)) = b.yes`
+
+const chooseFires = `SELECT` + firesOfBatch + ` FROM b WHERE` + heldByClaim
+
+// chooseEnded chooses the runs of the batch that are still held.
+func chooseEnded(f flavor) string {
+	return `SELECT` + chosenEnd(end{started: `b.started_at`, at: `b.ended_at`, status: `b.http_status`, state: `b.state`, class: `b.class`,
+		message: `b.error`}) + `, b.token AS of_token FROM b JOIN live_runs AS r ON` + fence(f)
+}
+
+// leaveSlots frees the slots of the attempts c from their node. A slot stays with its run until that ends.
+const leaveSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM c WHERE s.job_id = c.of_job AND s.scheduled_at = c.of_at
+		AND s.trigger_id = c.of_trigger AND s.kind = c.of_kind AND s.token = c.of_token`
 
 // recordLate keeps the results of attempts that were taken from their node. The outcome
 // that the attempt already has, recorded once more, is no late result.
 const recordLate = ` UPDATE attempts AS r SET late_result = b.late FROM b
-	WHERE` + sameRun + ` AND r.attempt = b.attempt AND r.node = b.node AND r.late_result IS NULL
+	WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + within + `
+		AND r.attempt = b.attempt AND r.node = b.node AND r.late_result IS NULL
 		AND NOT (r.state = b.state AND r.started_at = b.started_at AND r.ended_at = b.ended_at)`
 
 // Record stores the outcomes of attempts, and what becomes of their runs.
@@ -25,39 +67,99 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	sorted := sortedBy(records, func(r dispatcher.Record) dispatcher.RunKey { return r.RunKey })
+	sorted := sortedBy(records, recordKey)
 	for i := range sorted {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
 		if next := sorted[i].Next; next != nil && next.NotAttempted {
 			s.rollbacks.handedBack(sorted[i].RunKey)
 		}
 	}
-	ended, again := partRetries(sorted)
 	// Responses are stored first, so that an ended run has its response. One that cannot be stored does
 	// not keep the outcome back.
-	err := errors.Join(s.recordResponses(ctx, sorted), s.recordAll(ctx, s.hot.record, ended), s.recordAll(ctx, s.hot.again, again))
+	err := errors.Join(s.recordResponses(ctx, sorted), s.recordOutcomes(ctx, sorted))
 	if err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)
 	}
 	return nil
 }
 
-// recordAll stores records, sorted, by one hot statement.
-func (s *store) recordAll(ctx context.Context, by statement, records []dispatcher.Record) error {
+func recordKey(r dispatcher.Record) dispatcher.RunKey { return r.RunKey }
+
+// recordOutcomes stores records, sorted: by their claims, or else among the live runs, or else as late results.
+func (s *store) recordOutcomes(ctx context.Context, records []dispatcher.Record) error {
+	fires, others := s.claims.split(records)
+	ended, again := partRetries(fires)
+	fencedEnded, err := s.recordFires(ctx, s.hot.record.ended, ended)
+	fencedAgain, againErr := s.recordFires(ctx, s.hot.record.again, again)
+	if len(fencedEnded)+len(fencedAgain) > 0 {
+		others = sortedBy(append(append(others, fencedEnded...), fencedAgain...), recordKey)
+	}
+	return errors.Join(err, againErr, s.recordLive(ctx, others))
+}
+
+// recordFires records fires of claims. It returns all of them if some claims were taken meanwhile.
+func (s *store) recordFires(ctx context.Context, by statement, records []dispatcher.Record) (fenced []dispatcher.Record, err error) {
 	if len(records) == 0 {
-		return nil
+		return nil, nil
 	}
+	stay, closed := s.claims.tokens(records)
 	columns := outcomes(records)
-	all := columns
+	var job, revision, claimed []int64
+	for _, r := range records {
+		job, revision, claimed = append(job, r.JobID), append(revision, r.Revision), append(claimed, r.ClaimedAt.UnixMilli())
+	}
+	columns = append(columns, job, revision, claimed)
 	if records[0].Next != nil {
-		all = append(columns[:len(columns):len(columns)], nextAttempts(records)...)
+		columns = append(columns, nextAttempts(records)...)
 	}
-	recorded, err := s.exec(ctx, by, s.dated(all...))
-	if err == nil && int(recorded) < len(records) {
-		// Some were fenced off. If this is interrupted, the caller records them again.
-		err = s.recordLate(ctx, records, columns)
+	recorded, err := s.exec(ctx, by, append([]any{s.list(stay), s.list(closed)}, s.batch(columns...)...))
+	switch {
+	case err != nil: // whether they are recorded is unknown
+		s.claims.forget(append(stay, closed...)...)
+		return nil, err
+	case int(recorded) < len(records):
+		s.claims.forget(append(stay, closed...)...)
+		return records, nil
 	}
-	return err
+	s.claims.recorded(records)
+	return nil, nil
+}
+
+// recordLive records live runs. Those that are none may be fires of claims that this process does not know, which
+// are unfolded then; or their attempt was taken from their node.
+func (s *store) recordLive(ctx context.Context, records []dispatcher.Record) error {
+	all, err := s.recordRows(ctx, records)
+	if all || err != nil {
+		return err
+	}
+	var unknown []int64
+	for _, r := range records {
+		if r.Kind == dispatcher.KindSchedule && r.Attempt == 1 && !s.claims.knows(r.Token) {
+			unknown = append(unknown, int64(r.Token))
+		}
+	}
+	if unfolded, _, err := s.unfold(ctx, unknown, false); err != nil {
+		return err
+	} else if unfolded > 0 {
+		if all, err := s.recordRows(ctx, records); all || err != nil {
+			return err
+		}
+	}
+	return s.recordLate(ctx, records)
+}
+
+// recordRows records those of records that are of rows among the live runs, and tells whether these are all.
+func (s *store) recordRows(ctx context.Context, records []dispatcher.Record) (all bool, err error) {
+	ended, again := partRetries(records)
+	var recorded int64
+	if len(ended) > 0 {
+		recorded, err = s.exec(ctx, s.hot.record.liveEnded, s.batch(outcomes(ended)...))
+	}
+	if len(again) > 0 {
+		n, againErr := s.exec(ctx, s.hot.record.liveAgain, s.batch(append(outcomes(again), nextAttempts(again)...)...))
+		recorded, err = recorded+n, errors.Join(err, againErr)
+	}
+	return int(recorded) == len(records), err
 }
 
 // storable returns what of a text a database takes: PostgreSQL refuses NUL and what is not
@@ -83,7 +185,7 @@ func outcomes(records []dispatcher.Record) []any {
 }
 
 // recordLate keeps the results of those of records whose attempt was taken from their node.
-func (s *store) recordLate(ctx context.Context, records []dispatcher.Record, columns []any) error {
+func (s *store) recordLate(ctx context.Context, records []dispatcher.Record) error {
 	late := make([]string, len(records))
 	for i, r := range records {
 		r.Outcome.Response = nil // which is kept with those of all attempts
@@ -93,7 +195,7 @@ func (s *store) recordLate(ctx context.Context, records []dispatcher.Record, col
 		}
 		late[i] = string(outcome)
 	}
-	_, err := s.exec(ctx, s.hot.late, s.dated(append(columns, late)...))
+	_, err := s.exec(ctx, s.hot.late, s.dated(append(outcomes(records), late)...))
 	return err
 }
 

@@ -1,7 +1,9 @@
 package store
 
+import "slices"
+
 // Shared parts of the hot statements. Names they rely on: b is the batch, n holds now (see
-// flavor.rows), c is what was chosen, t a trigger, r a run.
+// flavor.rows), c is what was chosen, t a trigger's clock, r a run.
 
 // statement is a hot statement. Its parts are one transaction; each has the same parameters.
 type statement struct {
@@ -9,30 +11,37 @@ type statement struct {
 	reads bool // changes nothing
 	// orElse is run instead if the first part, which has then changed nothing, finds a row that
 	// it was to insert; empty: that is an error. To be ready for such a row in each insert, as
-	// ON CONFLICT is, makes PostgreSQL insert it tentatively first: a claim cost a tenth more.
+	// ON CONFLICT is, makes PostgreSQL insert it tentatively first: a record cost a sixth more.
 	orElse string
 	// now is the number of the parameter that holds now, for a statement of several parts that must
 	// share it.
 	now int
+	// counted are the parts whose rows count as affected; none: the last.
+	counted []int
+}
+
+// counts tells whether the rows of a part are what the statement affects.
+func (s statement) counts(part int) bool {
+	if len(s.counted) == 0 {
+		return part == len(s.parts)-1
+	}
+	return slices.Contains(s.counted, part)
 }
 
 // statements are the hot statements.
 type statements struct {
-	claim, settle, adoptable, adopt, held, release, begin, lostRuns, failLost, record, late, responses,
-	ended, endedOf, scheduleNext, triggers statement
-	again, dueRetries, adoptRetries, expiredRetries, giveUp, rollbackSkippable,
-	rollbackSkip statement
+	claim, claimLive, settle, held, release, begin, idle, adopt, waiting, retry, failLost, late, responses,
+	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip statement
 
 	due                            dueStatements
+	record                         recordStatements
+	unfold                         unfoldStatements
 	slots                          slotStatements
 	heartbeat, takeLocks, giveBack string
 	markDead                       [3]string // run in this order
 }
 
-// sameRun joins the batch to the runs of its keys, in the days of within.
-const sameRun = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + within
-
-// within bounds runs or attempts r by the days of the batch, so that the planner leaves the
+// within bounds the attempts r by the days of the batch, so that the planner leaves the
 // other partitions alone: planning for a month of them made claim and record together up to
 // 1.6 times as slow.
 //
@@ -43,8 +52,24 @@ const sameRun = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_i
 // $1 first day, $2 end of the last
 const within = ` AND (r.scheduled_at >= $1 OR r.scheduled_at > $1) AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)`
 
-// fence lets only the holder of a run pass, in the attempt that it holds the run for.
-const fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`
+// ofBatch joins the batch to the rows r of its runs.
+func ofBatch(f flavor) string { return f.sameRun("r", "b.scheduled_at", "b.trigger_id", "b.kind") }
+
+// ofChosen joins what was chosen to the rows r of its runs.
+func ofChosen(f flavor) string { return f.sameRun("r", "c.of_at", "c.of_trigger", "c.of_kind") }
+
+// fence joins the batch to the live runs r, and lets only the holder of a run pass, in the attempt that it
+// holds the run for.
+func fence(f flavor) string {
+	return ofBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`
+}
+
+// How rows are locked, where databases do: lockToDelete waits for those that somebody else has locked, and skipLocked
+// leaves them out.
+const (
+	lockToDelete = " FOR UPDATE"
+	skipLocked   = " SKIP LOCKED"
+)
 
 // chosen makes a common table expression c of a query or a statement that returns rows.
 func chosen(query string) string { return `, c AS (` + query + `)` }
@@ -60,22 +85,28 @@ func writeAt(now int, parts ...string) statement {
 
 // common returns the hot statements that are the same in both flavors.
 func common(f flavor) statements {
-	keys := f.rows(0, 3, "", keyColumns...)
 	asker := f.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
 	return statements{
 		due:          dueStatementsOf(f),
 		triggers:     read(f.rows(0, 1, "", idColumns...) + triggersByID),
-		held:         read(heldRuns),
-		release:      write(keys + releaseRuns),
-		begin:        write(keys + chosen(beginnable) + beginRuns),
-		record:       write(f.rows(0, 3, "", recordColumns...) + recordRuns),
+		held:         read(heldRows),
+		release:      write(f.rows(0, 1, "", keyColumns...) + releaseRuns + fence(f)),
+		begin:        write(f.rows(0, 1, "", keyColumns...) + beginRuns(f)),
+		record:       recordStatementsOf(f),
+		unfold:       unfoldStatementsOf(f),
 		responses:    write(f.rows(0, 1, "", responseColumns...) + keepResponses),
 		late:         write(f.rows(0, 3, "", lateColumns...) + recordLate),
 		ended:        read(anyEnded),
 		endedOf:      read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
-		adoptable:    read(f.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)) + adoptableSpan),
-		lostRuns:     read(f.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(within)) + chosenSpan),
 		scheduleNext: scheduleNextOn(f),
+		idle:         lookFor(f, idleRuns),
+		dueRetries:   lookFor(f, dueRetries),
+		waiting:      lookFor(f, hostWaiters),
+		adopt:        adoptOf(f, takeIdle, whichIdle, insertLost),
+		retry:        adoptOf(f, takeRetries, whichRetries),
+		failLost:     endingOf(f, begunByDeadNodes, insertLost),
+		giveUp:       endingOf(f, expiredRetries),
+		rollbackSkip: endingOf(f, skippableRuns, insertLost),
 		slots:        slotStatementsOf(f),
 		heartbeat:    renewHeartbeat,
 		takeLocks:    f.rows(1, 5, "", nameColumns...) + takeLocks,

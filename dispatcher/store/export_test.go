@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,24 +32,23 @@ func ExplainEnded(ctx context.Context, s dispatcher.Store) (string, error) {
 	return own.explain(ctx, own.hot.ended.parts[0], []any{int64(500)})
 }
 
-// ExplainRetries returns the plan of the search for retrying runs that are due at now.
+// ExplainRetries returns the plan of the adoption of retrying runs that are due at now.
 func ExplainRetries(ctx context.Context, s dispatcher.Store, now int64) (string, error) {
 	own := s.(*store)
-	args := []any{int64(0), int64(1) << 60, int64(1), int64(1), now, int64(500), int64(0)}
+	args := []any{int64(1), int64(1), now, int64(500), int64(0)}
 	return own.explain(ctx, own.hot.dueRetries.parts[0], append(args, own.batch([]string{""}, []string{""})...))
 }
 
-// ExplainAbandoned returns the plans of the searches for runs that nobody works on and for those
-// that dead nodes have begun.
+// ExplainAbandoned returns the plans of the adoption of runs that nobody works on, and of the end of those that
+// dead nodes have begun.
 func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
 	own := s.(*store)
-	all := []any{int64(0), int64(math.MaxInt64)}
-	adopt, err := own.explain(ctx, own.hot.adoptable.parts[0],
-		slices.Concat(all, []any{int64(1), int64(1), int64(0), int64(500), int64(0)}, own.batch([]string{""}, []string{""})))
+	args := append([]any{int64(1), int64(1), int64(0), int64(500), int64(0)}, own.batch([]string{""}, []string{""})...)
+	adopt, err := own.explain(ctx, own.hot.adopt.parts[0], args)
 	if err != nil {
 		return "", err
 	}
-	failLost, err := own.explain(ctx, own.hot.lostRuns.parts[0], slices.Concat(all, []any{int64(0), int64(500)}, own.batch([]int64{0})))
+	failLost, err := own.explain(ctx, own.hot.failLost.parts[0], append([]any{int64(0), int64(500)}, own.batch([]int64{0})...))
 	return adopt + failLost, err
 }
 
@@ -90,7 +88,7 @@ func ExplainRemoveJobs(ctx context.Context, s dispatcher.Store) (string, error) 
 // ExplainRecord returns the plan of recording.
 func ExplainRecord(ctx context.Context, s dispatcher.Store, records []dispatcher.Record) (string, error) {
 	own := s.(*store)
-	return own.explain(ctx, own.hot.record.parts[0], own.dated(outcomes(records)...))
+	return own.explain(ctx, own.hot.record.liveEnded.parts[0], own.batch(outcomes(records)...))
 }
 
 // Partitions returns the names of the partitions of PostgreSQL, by day.
@@ -179,8 +177,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	days := []any{day(at), day(at) + dayMillis}
 	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}
 	claim := []any{node, token, at, zero}
-	adopt := slices.Concat(days, []any{node, token, at, many, zero})
-	ends := slices.Concat(days, []any{at, many})
+	adopt, ends, tokens := []any{node, token, at, many, zero}, []any{at, many}, []int64{1, 2, 3}
 	shown := map[string]HotStatement{}
 	add := func(name string, hot statement, args []any, columns ...column) {
 		for _, c := range columns {
@@ -192,24 +189,24 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("due_of_jobs", all.due.ofJobs, window, dueOfJobs...)
 	add("overdue", all.due.overdue, window, dueLists...)
 	add("triggers", all.triggers, nil, idColumns...)
-	add("claim", all.claim, claim, advanceColumns...)
+	add("claim", all.claim, claim, claimColumns...)
+	add("claim_live", all.claimLive, claim, claimColumns...)
 	add("settle", all.settle, claim, settleColumns...)
 	add("held", all.held, []any{node, token})
-	add("release", all.release, days, keyColumns...)
-	add("begin", all.begin, days, keyColumns...)
-	add("record", all.record, days, recordColumns...)
-	add("record_retry", all.again, days, againColumns...)
+	add("release", all.release, nil, keyColumns...)
+	add("begin", all.begin, nil, keyColumns...)
+	add("record", all.record.ended, []any{tokens, tokens}, fireColumns...)
+	add("record_retry", all.record.again, []any{tokens, tokens}, fireAgainColumns...)
+	add("record_live", all.record.liveEnded, nil, recordColumns...)
+	add("record_live_retry", all.record.liveAgain, nil, againColumns...)
 	add("record_late", all.late, days, lateColumns...)
 	add("record_responses", all.responses, nil, responseColumns...)
-	add("adopt_find", all.adoptable, adopt, adoptColumns...)
+	add("unfold", write(all.unfold.insert), append(days[:2:2], tokens))
+	add("unfold_find", read(all.unfold.abandoned), []any{many})
 	add("adopt", all.adopt, adopt, adoptColumns...)
-	add("retry_find", all.dueRetries, adopt, adoptColumns...)
-	add("retry", all.adoptRetries, adopt, adoptColumns...)
-	add("lost_find", all.lostRuns, ends, idColumns...)
+	add("retry", all.dueRetries, adopt, adoptColumns...)
 	add("lost", all.failLost, ends, idColumns...)
-	add("give_up_find", all.expiredRetries, ends, idColumns...)
 	add("give_up", all.giveUp, ends, idColumns...)
-	add("rollback_skip_find", all.rollbackSkippable, ends, idColumns...)
 	add("rollback_skip", all.rollbackSkip, ends, idColumns...)
 	add("delays_ended", all.ended, []any{many})
 	add("delays_ended_of", all.endedOf, []any{many}, idColumns...)
@@ -219,16 +216,17 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("locks_take", write(all.takeLocks), []any{at, node, many, zero}, nameColumns...)
 	add("locks_give_back", write(all.giveBack), nil, lockColumns...)
 	add("slots_lock_jobs", write(all.slots.lockJobs), nil, idColumns...)
-	add("slots_live_runs", write(all.slots.live), nil, idColumns...)
 	add("slots_held", write(all.slots.held), nil, idColumns...)
-	add("slots_free", write(all.slots.free), days, keyColumns...)
-	add("slots_leave", write(all.slots.leave), days, keyColumns...)
+	add("slots_asking", write(all.slots.asking), nil, keyColumns...)
+	add("slots_waiting", write(all.slots.waiting), nil, idColumns...)
+	add("slots_edges", write(all.slots.edges), []any{many}, idColumns...)
+	add("slots_free", write(all.slots.free), nil, slotColumns...)
+	add("slots_leave", write(all.slots.leave), nil, slotColumns...)
 	add("slots_grant", write(all.slots.grant), nil, slotColumns...)
-	add("slots_wait", write(all.slots.wait), days, keyColumns...)
-	add("slots_wake", write(all.slots.wake), days, keyColumns...)
-	add("slots_skip", write(all.slots.skip), days, endColumns...)
-	add("slots_cancel", write(all.slots.cancel), days, endColumns...)
-	add("slots_cancel_attempts", write(all.slots.cancelAttempts), days, endColumns...)
+	add("slots_wait", write(all.slots.wait), nil, keyColumns...)
+	add("slots_wake", write(all.slots.wake), nil, keyColumns...)
+	add("slots_skip", all.slots.skip, []any{at}, endColumns...)
+	add("slots_cancel", all.slots.cancel, []any{at}, endColumns...)
 	return shown
 }
 

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -123,89 +121,10 @@ func beforeConnect(a address) func(context.Context, *pgx.ConnConfig) error {
 	}
 }
 
-func (p *postgres) rows(now, first int, extra string, columns ...column) string {
-	arrays := make([]string, len(columns))
-	for i, c := range columns {
-		arrays[i] = fmt.Sprintf("$%d::%s[]", first+i, c.typ)
-	}
-	if extra != "" {
-		extra += ", "
-	}
-	const clock = `CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)`
-	present := clock
-	if now != 0 {
-		n := strconv.Itoa(now)
-		present = `CASE WHEN $` + n + `::bigint = 0 THEN ` + clock + ` ELSE $` + n + ` END`
-	}
-	// MATERIALIZED hides the constants from the planner; see the package comment.
-	return `WITH n AS MATERIALIZED (SELECT ` + present + ` AS now),
-		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
-			FROM unnest(` + strings.Join(arrays, ", ") + `) AS u(` + names(columns) + `) CROSS JOIN n)`
-}
-
-func (p *postgres) batch(columns ...any) []any { return columns }
-
-// lock leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
-// job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
-func (p *postgres) lock() string { return " FOR NO KEY UPDATE" }
-
 func (p *postgres) clock(ctx context.Context, q querier) (time.Time, error) {
 	const clock = `SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000000) AS bigint)`
 	micros, _, err := first(ctx, q, scanInt, clock)
 	return time.UnixMicro(micros).UTC(), err
-}
-
-func (p *postgres) statements() statements {
-	all := common(p)
-	claim := p.rows(3, 5, claimExtra, advanceColumns...) + chosen(advance+` RETURNING `+claimedRow)
-	all.claim = write(claim + insertNewRuns)
-	all.claim.orElse = claim + insertRuns
-	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advanceSettled+` RETURNING `+settledRow) +
-		`, m AS (` + insertDecisions + `)` + insertRuns)
-	// What another node is adopting is passed over.
-	all.adopt = write(p.rows(5, 8, "", adoptColumns...) + chosen(adoptable(within)+` FOR UPDATE OF r SKIP LOCKED`) +
-		`, l AS (` + insertLost + `)` + adoptRuns)
-	all.failLost = write(p.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(within)+` FOR UPDATE OF r SKIP LOCKED`) +
-		`, l AS (` + insertLost + `)` + failLostRuns)
-	all.rollbackSkippable = read(p.rows(3, 5, "", idColumns...) + chosen(skippableRuns(within)) + chosenSpan)
-	all.rollbackSkip = write(p.rows(3, 5, "", idColumns...) + chosen(skippableRuns(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) +
-		`, l AS (` + insertLost + `)` + skipRolledBackRuns)
-	// Locked first: a run that is cancelled meanwhile must not get an attempt that has failed, too.
-	all.again = write(p.rows(0, 3, "", againColumns...) + chosen(again+` FOR NO KEY UPDATE OF r`) +
-		`, l AS (` + insertFailed + `)` + retryRuns)
-	retry, over := p.rows(5, 8, "", adoptColumns...), p.rows(3, 5, "", idColumns...)
-	all.dueRetries = read(retry + chosen(dueRetries(within)) + adoptableSpan)
-	all.adoptRetries = write(retry + chosen(dueRetries(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + adoptRuns)
-	all.expiredRetries = read(over + chosen(expiredRetries(within)) + chosenSpan)
-	all.giveUp = write(over + chosen(expiredRetries(within)+` FOR NO KEY UPDATE OF r SKIP LOCKED`) + giveUpRuns)
-	return all
-}
-
-// run uses unnamed statements, which are planned for the tables as they are: a plan kept from
-// when a table was empty costs more than planning once per batch. It also suits poolers.
-func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error) {
-	affected, err := p.query(ctx, hot.parts[0], args, scan)
-	var e *pgconn.PgError
-	if hot.orElse != "" && errors.As(err, &e) && e.Code == "23505" { // unique_violation
-		return p.query(ctx, hot.orElse, args, scan)
-	}
-	return affected, err
-}
-
-func (p *postgres) query(ctx context.Context, statement string, args []any, scan func(scanner) error) (int64, error) {
-	rows, err := patiently(ctx, func() (pgx.Rows, error) {
-		return p.pool.Query(ctx, statement, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return 0, err
-		}
-	}
-	return rows.CommandTag().RowsAffected(), rows.Err()
 }
 
 func (p *postgres) sendNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error {

@@ -71,8 +71,8 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 	// Berlin is over, and stays due where it is still an instant.
 	for name, shift := range map[string]time.Duration{"berlin": time.Hour, "paused": -time.Hour, "utc": time.Hour, "dropped": -time.Hour} {
 		must(t, store.Exec(ctx, s,
-			fmt.Sprintf(`UPDATE triggers SET next_fire_time = next_fire_time + %[1]d, due_at = due_at + %[1]d WHERE name = '%[2]s'`,
-				shift.Milliseconds(), name)))
+			fmt.Sprintf(`UPDATE trigger_clock SET next_fire_time = next_fire_time + %[1]d, due_at = due_at + %[1]d
+				WHERE id = (SELECT id FROM triggers WHERE name = '%[2]s')`, shift.Milliseconds(), name)))
 	}
 	must(t, store.Exec(ctx, s, `UPDATE installation SET zones = 'older'`))
 	if !changed() {

@@ -119,7 +119,11 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 				_, err = s.RetryRun(ctx, run.String(), dispatcher.Change{})
 			}
 			if err == nil {
-				_, err = s.Adopt(ctx, dispatcher.AdoptQuery{Node: firstNode, Token: 8, Limit: 10})
+				query := dispatcher.AdoptQuery{Node: firstNode, Token: 8, Limit: 10}
+				var found []dispatcher.Adoptable
+				if found, err = s.Adoptable(ctx, query); err == nil {
+					_, err = s.Adopt(ctx, query, found)
+				}
 			}
 			return err
 		}},

@@ -3,89 +3,112 @@ package store
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
-// job in runs_live. Once they may ask again, their node is 0.
+// job in live_runs_node. Once they may ask again, their node is 0.
 const waitingNode = -1
 
-// holders are the values of node that a live run can have: nobody, waiting for a slot, and the nodes in
-// the table, dead ones too.
-const holders = `SELECT 0 AS id UNION ALL SELECT -1 UNION ALL SELECT id FROM nodes`
-
 // The statements of slots. Anyone who changes the slots of a job has locked the job's row, so that
-// of any number of nodes one at a time decides. From $1 on: ids of jobs, unless they say otherwise.
+// of any number of nodes one at a time decides. A job that somebody else has locked is left out: the caller comes
+// back to it, and no other job waits for it.
 const lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
 
-// heldSlots are the slots, and what has become of their runs and nodes.
-const heldSlots = ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, s.node, s.token, coalesce(r.token, 0), coalesce(o.state, 'dead')
-	FROM b JOIN slots AS s ON s.job_id = b.id
-		LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
-		LEFT JOIN nodes AS o ON o.id = s.node`
+// contenderColumns are a contender of a live run r.
+const contenderColumns = ` r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt`
 
-const liveRuns = ` SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
-	FROM (` + holders + `) AS g
-		CROSS JOIN b JOIN runs AS r ON r.node = g.id AND r.job_id = b.id AND r.live`
+// heldSlots are the slots, and what has become of their runs and nodes. The token of a run that has ended is 0.
+func heldSlots(f flavor) string {
+	return ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, coalesce(r.node, 0), coalesce(r.token, 0), coalesce(r.attempt, 0),
+		r.job_id IS NOT NULL, s.node, s.token, coalesce(o.state, 'dead')
+	FROM b JOIN slots AS s ON s.job_id = b.id
+		LEFT JOIN live_runs AS r ON` + f.sameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
+		LEFT JOIN nodes AS o ON o.id = s.node`
+}
+
+// waitingRuns are the live runs that wait for a slot, of which a job has as many as its queue_limit allows.
+const waitingRuns = ` SELECT` + contenderColumns + `
+	FROM b JOIN live_runs AS r ON r.node = b.waits AND r.job_id = b.id AND (r.state <> 'retrying') = b.yes AND r.state <> 'retrying'`
 
 // From $1 on: slotColumns
 const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
 	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.node, b.token, b.now FROM b WHERE 1 = 1
 	ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node, token = excluded.token`
 
-// From here on: $1 and $2 those of within, from $3 on keyColumns, with error where it is named.
-const freeSlots = ` DELETE FROM slots AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id,
-	kind FROM b)` + within
+// From here on: from $1 on slotColumns
+const freeSlots = ` DELETE FROM slots WHERE (job_id, scheduled_at, trigger_id, kind) IN (SELECT job_id, scheduled_at, trigger_id, kind FROM b)`
 
 // An attempt that is over leaves the slot to its run, which may have others.
-const leaveSlots = ` UPDATE slots AS r SET node = 0, token = 0 FROM b WHERE` + sameRun + ` AND r.token = b.token`
+const backSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM b WHERE s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at
+	AND s.trigger_id = b.trigger_id AND s.kind = b.kind AND s.token = b.token`
 
-const waitRuns = ` UPDATE runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
-	FROM b WHERE` + fence
+const waitRuns = ` UPDATE live_runs AS r SET state = 'queued', node = -1, token = 0, claimed_at = NULL, attempt = r.attempt - 1
+	FROM b WHERE`
 
-const wakeRuns = ` UPDATE runs AS r SET node = 0 FROM b WHERE` + sameRun + ` AND r.node = -1 AND r.live = b.yes`
+const wakeRuns = ` UPDATE live_runs AS r SET node = 0 FROM b WHERE`
 
-// A run that is skipped has made no attempt.
-const skipRuns = ` UPDATE runs AS r SET live = FALSE, state = 'skipped', token = 0, ended_at = b.now, error = b.error,
-		attempt = CASE WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END, node = CASE WHEN r.node = -1 THEN 0 ELSE r.node END
-	FROM b WHERE` + fence
+// chooseSkipped chooses runs that are skipped, which have made no attempt.
+func chooseSkipped(f flavor) string {
+	return `SELECT` + chosenEnd(end{
+		at: `b.now`, attempt: `CASE WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END`, status: `0`, state: `'skipped'`,
+		class: `''`, message: `b.error`,
+	}) + ` FROM b JOIN live_runs AS r ON` + fence(f)
+}
+
+// chooseCancelled chooses runs that are cancelled. They were attempted if a node has them.
+func chooseCancelled(f flavor) string {
+	return `SELECT` + chosenEnd(end{at: `b.now`, state: `'cancelled'`, class: `'cancelled'`, message: `b.error`}) + `,
+		CASE WHEN r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' THEN 1 ELSE 0 END AS attempted
+	FROM b JOIN live_runs AS r ON` + fence(f)
+}
 
 // The row of a cancelled attempt takes its late result.
-const cancelAttempts = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
+const insertCancelled = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
 	http_status, state, class, error)
-	SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, coalesce(r.started_at, r.claimed_at), b.now, 0, 'cancelled',
-	'cancelled', b.error
-	FROM b JOIN runs AS r ON` + fence + ` WHERE r.node > 0 AND r.claimed_at IS NOT NULL AND r.state <> 'retrying' ON CONFLICT DO NOTHING`
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, c.of_claimed), c.of_end, 0, 'cancelled',
+	'cancelled', c.of_error
+	FROM c WHERE c.attempted = 1 ON CONFLICT DO NOTHING`
 
-const cancelRuns = ` UPDATE runs AS r SET live = FALSE, state = 'cancelled', token = 0, next_attempt_at = NULL,
-	ended_at = b.now, class = 'cancelled', error = b.error
-	FROM b WHERE` + fence
-
-// contested are jobs of which runs wait, or slots are left of runs that have ended.
-const contendedJobs = `SELECT r.job_id FROM runs AS r WHERE r.live AND r.node = -1
-	UNION SELECT s.job_id FROM slots AS s
-		LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
-	WHERE coalesce(r.live, FALSE) = FALSE`
+// contendedJobs are jobs of which runs wait, or slots are left of runs that have ended.
+func contendedJobs(f flavor) string {
+	return `SELECT r.job_id FROM live_runs AS r WHERE r.node = -1 AND r.state <> 'retrying'
+	UNION SELECT s.job_id FROM slots AS s LEFT JOIN live_runs AS r ON` + f.sameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
+	WHERE r.job_id IS NULL`
+}
 
 // slotStatements are the statements of slots, which one transaction runs in this order.
 type slotStatements struct {
-	lockJobs, leave, live, held, free, cancelAttempts, cancel, skip, wait, wake, grant string
+	contended, lockJobs, leave, held, asking, waiting, edges string
+	free                                                     string
+	cancel, skip                                             statement // $1 now, from $2 on: endColumns
+	wait, wake, grant                                        string
 }
 
 // slotStatementsOf returns the statements of slots in a flavor.
 func slotStatementsOf(f flavor) slotStatements {
-	jobs, keys, ends := f.rows(0, 1, "", idColumns...), f.rows(0, 3, "", keyColumns...), f.rows(0, 3, "", endColumns...)
+	jobs, slots, keys := f.rows(0, 1, "", idColumns...), f.rows(0, 1, "", slotColumns...), f.rows(0, 1, "", keyColumns...)
+	ends := f.rows(1, 2, "", endColumns...)
 	return slotStatements{
-		lockJobs: jobs + lockBounds + lockOf(f.lock(), "j"), live: jobs + liveRuns, held: jobs + heldSlots,
-		free: keys + freeSlots, leave: keys + leaveSlots, wait: keys + waitRuns, wake: keys + wakeRuns,
-		skip: ends + skipRuns, cancel: ends + cancelRuns, cancelAttempts: ends + cancelAttempts,
-		grant: f.rows(0, 1, "", slotColumns...) + grantSlots,
+		contended: contendedJobs(f),
+		lockJobs:  jobs + lockBounds + lockOf(f.lock(), "j") + f.lockRows(skipLocked),
+		held:      jobs + heldSlots(f),
+		asking:    keys + ` SELECT` + contenderColumns + ` FROM b JOIN live_runs AS r ON` + fence(f),
+		waiting:   f.rows(0, 1, "-1 AS waits", idColumns...) + waitingRuns,
+		edges:     f.edges(),
+		free:      slots + freeSlots, leave: slots + backSlots,
+		wait: keys + waitRuns + fence(f), wake: keys + wakeRuns + ofBatch(f) + ` AND r.node = -1`,
+		skip:   f.steps(1, ends, chooseSkipped(f), lockToDelete, 1, endSteps(f, "")...),
+		cancel: f.steps(1, ends, chooseCancelled(f), lockToDelete, 1, append([]string{insertCancelled}, endSteps(f, "")...)...),
+		grant:  slots + grantSlots,
 	}
 }
 
-// slotsAtOnce is of how many jobs one transaction decides.
+// slotsAtOnce is of how many runs one transaction decides.
 const slotsAtOnce = 100
 
 // Acquire gives runs that are about to begin their slots, and returns those that may begin.
@@ -93,50 +116,111 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 	for _, run := range runs {
 		s.rollbacks.handedBack(run.RunKey) // it may have to wait
 	}
-	for part := range slices.Chunk(sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), slotsAtOnce) {
-		var began []dispatcher.HeldRun
-		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-			var err error
-			began, err = s.arbitrate(ctx, t, jobsOf(part), part)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("acquire slots for %d runs: %w", len(runs), err)
-		}
-		granted = append(granted, began...)
+	if err := s.unfoldRuns(ctx, runs); err != nil {
+		return nil, err
 	}
-	return granted, nil
+	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, some []dispatcher.HeldRun) (func(), error) {
+		began, err := s.arbitrate(ctx, t, jobs, some)
+		return func() { granted = append(granted, began...) }, err
+	})
+	if err != nil {
+		err = fmt.Errorf("acquire slots for %d runs: %w", len(runs), err)
+	}
+	return sortedBy(granted, heldKey), err
 }
 
 // ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
 func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
-	for part := range slices.Chunk(sortedBy(runs, func(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }), slotsAtOnce) {
-		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-			if _, err := t.lockJobs(ctx, jobsOf(part)); err != nil {
-				return err
-			}
-			if _, err := t.ExecContext(ctx, t.hot.slots.leave, s.keysOf(part)...); err != nil {
-				return err
-			}
-			_, err := s.arbitrate(ctx, t, jobsOf(part), nil)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("release slots of %d runs: %w", len(runs), err)
+	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, some []dispatcher.HeldRun) (func(), error) {
+		if _, err := t.ExecContext(ctx, t.hot.slots.leave, s.slotsOf(some)...); err != nil {
+			return nil, err
 		}
+		_, err := s.arbitrate(ctx, t, jobs, nil)
+		return func() {}, err
+	})
+	if err != nil {
+		return fmt.Errorf("release slots of %d runs: %w", len(runs), err)
 	}
 	return nil
 }
 
-// GrantWaiting grants free slots to waiting runs of all jobs.
+// decide decides about the slots of some jobs, which are locked, for some of their runs. What it returns is called
+// once that is committed.
+type decide func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, runs []dispatcher.HeldRun) (done func(), err error)
+
+// slotRounds is how often a locked job is tried, and slotPause the longest time in between. Another node that
+// decides about the same job holds it for less.
+const (
+	slotRounds = 5
+	slotPause  = 20 * time.Millisecond
+)
+
+// decideSlots decides about the jobs of runs in portions. Runs of jobs that stay locked are in its error, a
+// dispatcher.UndecidedError.
+func (s *store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do decide) error {
+	left := sortedBy(runs, heldKey)
+	for round := 1; len(left) > 0; round++ {
+		var locked []dispatcher.HeldRun
+		for part := range slices.Chunk(left, slotsAtOnce) {
+			skipped, err := s.decidePart(ctx, part, do)
+			if err != nil {
+				return err
+			}
+			locked = append(locked, skipped...)
+		}
+		if left = locked; len(left) == 0 {
+			return nil
+		}
+		if round == slotRounds {
+			return &dispatcher.UndecidedError{Runs: left}
+		}
+		pause(ctx, rand.N(slotPause))
+	}
+	return nil
+}
+
+// decidePart decides about one portion, and returns the runs of jobs that somebody else has locked.
+func (s *store) decidePart(ctx context.Context, part []dispatcher.HeldRun, do decide) (locked []dispatcher.HeldRun, err error) {
+	var done func()
+	err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		jobs, err := t.lockJobs(ctx, jobsOf(part))
+		if err != nil {
+			return err
+		}
+		var some []dispatcher.HeldRun
+		locked, done = nil, func() {}
+		for _, run := range part {
+			if _, ours := jobs[run.JobID]; ours {
+				some = append(some, run)
+			} else {
+				locked = append(locked, run)
+			}
+		}
+		if len(some) == 0 {
+			return nil
+		}
+		done, err = do(ctx, t, jobs, some)
+		return err
+	})
+	if err == nil {
+		done()
+	}
+	return locked, err
+}
+
+// GrantWaiting grants free slots to waiting runs of all jobs. A job that is locked waits for the next round.
 func (s *store) GrantWaiting(ctx context.Context) error {
-	jobs, err := collect(ctx, s.read, scanInt, contendedJobs)
+	contended, err := collect(ctx, s.read, scanInt, s.hot.slots.contended)
 	if err != nil {
 		return fmt.Errorf("look for slots to grant: %w", err)
 	}
-	for part := range slices.Chunk(jobs, slotsAtOnce) {
+	for part := range slices.Chunk(contended, slotsAtOnce) {
 		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-			_, err := s.arbitrate(ctx, t, part, nil)
+			jobs, err := t.lockJobs(ctx, part)
+			if err != nil || len(jobs) == 0 {
+				return err
+			}
+			_, err = s.arbitrate(ctx, t, jobs, nil)
 			return err
 		})
 		if err != nil {
@@ -156,8 +240,8 @@ func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 	// $1 job. A slot whose run has ended and whose node is dead is nobody's.
 	const list = `SELECT s.scheduled_at, s.trigger_id, s.kind, coalesce(o.id, 0), s.since
 		FROM slots AS s LEFT JOIN nodes AS o ON o.id = s.node AND o.state <> 'dead'
-			LEFT JOIN runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
-		WHERE s.job_id = $1 AND (coalesce(r.live, FALSE) OR o.id IS NOT NULL AND r.token <> s.token)
+			LEFT JOIN live_runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
+		WHERE s.job_id = $1 AND (r.job_id IS NOT NULL OR o.id IS NOT NULL)
 		ORDER BY s.scheduled_at, s.trigger_id, s.kind`
 	return collect(ctx, s.read, func(row scanner) (slot dispatcher.Slot, err error) {
 		var key dispatcher.RunKey
@@ -181,7 +265,17 @@ func jobsOf(runs []dispatcher.HeldRun) []int64 {
 	return slices.Compact(ids)
 }
 
-// lockJobs locks jobs and returns what bounds their runs, by id.
+// slotsOf returns the batch of the slots that runs have, without their nodes.
+func (s *store) slotsOf(runs []dispatcher.HeldRun) []any {
+	all := make([]*contender, len(runs))
+	for i, run := range runs {
+		all[i] = &contender{held: run}
+	}
+	return s.slotArgs(all)
+}
+
+// lockJobs locks jobs and returns what bounds their runs, by id. It leaves out jobs that somebody else has
+// locked.
 func (t *tx) lockJobs(ctx context.Context, ids []int64) (map[int64]dispatcher.Job, error) {
 	jobs := make(map[int64]dispatcher.Job, len(ids))
 	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -11,9 +13,10 @@ import (
 // contender is a run that has or wants a slot, as the tables have it.
 type contender struct {
 	dispatcher.Contender
-	held     dispatcher.HeldRun
-	node     dispatcher.NodeID // of the run
-	slotNode dispatcher.NodeID // of the slot
+	held      dispatcher.HeldRun
+	node      dispatcher.NodeID // of the run
+	slotNode  dispatcher.NodeID // of the slot
+	slotToken dispatcher.Token
 }
 
 // arbitration is what is decided about the slots of some jobs.
@@ -29,23 +32,16 @@ type ending struct {
 	why string
 }
 
-// arbitrate decides about the slots of jobs and writes its decisions. It returns the runs among
+// arbitrate decides about the slots of jobs that are locked, and writes its decisions. It returns the runs among
 // asking that may begin.
-func (s *store) arbitrate(ctx context.Context, t *tx, ids []int64, asking []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
-	jobs, err := t.lockJobs(ctx, ids)
-	if err != nil {
+func (s *store) arbitrate(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, asking []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	r := reading{t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[int64][]*contender{}, byKey: map[dispatcher.RunKey]*contender{}}
+	if err := r.read(ctx, jobs, asking); err != nil {
 		return nil, err
 	}
-	all, err := t.liveContenders(ctx, ids, asking)
-	if err != nil {
-		return nil, err
-	}
-	var c arbitration
-	if c.stale, err = t.addSlots(ctx, ids, all); err != nil {
-		return nil, err
-	}
-	for _, id := range ids {
-		c.decide(t, jobs[id], all[id])
+	c := arbitration{stale: r.stale}
+	for _, id := range r.jobs {
+		c.decide(t, jobs[id], r.all[id])
 	}
 	granted := make([]dispatcher.HeldRun, len(c.begin))
 	for i, r := range c.begin {
@@ -54,64 +50,105 @@ func (s *store) arbitrate(ctx context.Context, t *tx, ids []int64, asking []disp
 	return granted, s.writeDecisions(ctx, t, c)
 }
 
-// liveContenders reads the live runs of jobs. asking are those that are about to begin. A run that
-// its node no longer holds does not ask, and is read like any other.
-func (t *tx) liveContenders(ctx context.Context, jobs []int64, asking []dispatcher.HeldRun) (map[int64][]*contender, error) {
+// reading collects the contenders of jobs: of the live runs of a job, of which there may be any number, those about
+// which there is something to decide.
+type reading struct {
+	t     *tx
+	jobs  []int64
+	all   map[int64][]*contender
+	byKey map[dispatcher.RunKey]*contender
+	// stale are the slots of runs that have ended, unless a live node may still have a request of the run in flight.
+	stale []dispatcher.HeldRun
+	most  int // slots of one job that are taken
+}
+
+// liftedAtOnce is how many runs of a job go on at once when its bound was lifted.
+const liftedAtOnce = 1000
+
+// read reads the runs that have a slot, ask for one or wait for one, and the first and last of all, as many as
+// there are slots: these get the free ones, whether they ask already or only hold their place in the order.
+func (r *reading) read(ctx context.Context, jobs map[int64]dispatcher.Job, asking []dispatcher.HeldRun) error {
+	hot := r.t.hot.slots
+	if err := r.slots(ctx, hot.held); err != nil {
+		return err
+	}
+	if len(asking) > 0 {
+		if err := r.runs(ctx, hot.asking, asking, keysIn(r.t, asking)...); err != nil {
+			return err
+		}
+	}
+	edge := 0
+	for _, job := range jobs {
+		n := job.Slots()
+		if n == 0 {
+			n = liftedAtOnce
+		}
+		edge = max(edge, n)
+	}
+	ids := r.t.batch(r.jobs)
+	return errors.Join(r.runs(ctx, hot.waiting, nil, ids...), r.runs(ctx, hot.edges, nil, append([]any{int64(edge + r.most)}, ids...)...))
+}
+
+// runs adds live runs. asking are those that are about to begin, and which their node still holds.
+func (r *reading) runs(ctx context.Context, query string, asking []dispatcher.HeldRun, args ...any) error {
 	asks := make(map[dispatcher.RunKey]dispatcher.HeldRun, len(asking))
 	for _, run := range asking {
 		asks[run.RunKey] = run
 	}
-	all := map[int64][]*contender{}
-	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
-		r := &contender{Contender: dispatcher.Contender{Live: true}}
-		err := row.Scan(&r.held.JobID, instantColumn(&r.ScheduledAt), &r.TriggerID, kindColumn(&r.Kind), &r.node,
-			&r.held.Token, &r.held.Attempt)
-		r.held.RunKey = r.RunKey
-		if run, ok := asks[r.RunKey]; ok && run.Token == r.held.Token && run.Attempt == r.held.Attempt {
-			r.Asks, r.held = true, run
+	_, err := collect(ctx, r.t, func(row scanner) (struct{}, error) {
+		c := &contender{Contender: dispatcher.Contender{Live: true}}
+		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.Kind), &c.node,
+			&c.held.Token, &c.held.Attempt)
+		if run, ok := asks[c.RunKey]; ok {
+			c = r.add(c)
+			c.Asks, c.held = true, run
+			// To go on under the token that the slot has is no second attempt.
+			c.Busy = c.Busy && c.slotToken != run.Token
+		} else {
+			r.add(c)
 		}
-		r.Waits = r.node == waitingNode
-		all[r.held.JobID] = append(all[r.held.JobID], r)
 		return struct{}{}, err
-	}, t.hot.slots.live, t.batch(jobs)...)
-	return all, err
+	}, query, args...)
+	return err
 }
 
-// addSlots marks the contenders that have a slot. It returns the stale slots: those of runs that have
-// ended, unless a live node may still have a request of the run in flight. It has none once the
-// outcome is recorded under the token of the slot.
-func (t *tx) addSlots(ctx context.Context, jobs []int64, all map[int64][]*contender) (stale []dispatcher.HeldRun, err error) {
-	byKey := map[dispatcher.RunKey]*contender{}
-	for _, contenders := range all {
-		for _, r := range contenders {
-			byKey[r.RunKey] = r
-		}
+// add adds a contender, unless it is there already, and returns what is there.
+func (r *reading) add(c *contender) *contender {
+	c.held.RunKey = c.RunKey
+	if old := r.byKey[c.RunKey]; old != nil {
+		return old
 	}
-	_, err = collect(ctx, t, func(row scanner) (struct{}, error) {
-		var slot dispatcher.HeldRun
-		var node dispatcher.NodeID
-		var runToken dispatcher.Token
+	c.Waits = c.Live && c.node == waitingNode
+	r.byKey[c.RunKey] = c
+	r.all[c.held.JobID] = append(r.all[c.held.JobID], c)
+	return c
+}
+
+// slots adds the runs that have slots. A run that has ended keeps its slot while its node lives and has not said
+// that the attempt is over.
+func (r *reading) slots(ctx context.Context, query string) error {
+	taken := map[int64]int{}
+	_, err := collect(ctx, r.t, func(row scanner) (struct{}, error) {
+		c := &contender{Contender: dispatcher.Contender{Slot: true}}
 		var state dispatcher.NodeState
-		err := row.Scan(&slot.JobID, instantColumn(&slot.ScheduledAt), &slot.TriggerID, kindColumn(&slot.Kind), &node,
-			&slot.Token, &runToken, &state)
-		if err != nil {
+		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.Kind), &c.node, &c.held.Token,
+			&c.held.Attempt, &c.Live, &c.slotNode, &c.slotToken, &state)
+		c.Busy = c.slotNode != 0 && state != dispatcher.NodeDead
+		switch {
+		case c.Live:
+		case c.Busy:
+			c.held.Token = c.slotToken
+		default:
+			c.held.RunKey = c.RunKey
+			r.stale = append(r.stale, c.held)
 			return struct{}{}, err
 		}
-		busy := node != 0 && state != dispatcher.NodeDead
-		switch r := byKey[slot.RunKey]; {
-		case r != nil:
-			// To go on under the token that the slot has is no second attempt.
-			r.Slot, r.slotNode, r.Busy = true, node, busy && !(r.Asks && slot.Token == r.held.Token)
-		case busy && slot.Token != runToken:
-			all[slot.JobID] = append(all[slot.JobID], &contender{
-				Contender: dispatcher.Contender{RunKey: slot.RunKey, Slot: true, Busy: true}, held: slot, slotNode: node,
-			})
-		default:
-			stale = append(stale, slot)
-		}
-		return struct{}{}, nil
-	}, t.hot.slots.held, t.batch(jobs)...)
-	return stale, err
+		r.add(c)
+		taken[c.held.JobID]++
+		r.most = max(r.most, taken[c.held.JobID])
+		return struct{}{}, err
+	}, query, r.t.batch(r.jobs)...)
+	return err
 }
 
 // decide adds what becomes of the contenders of one job.
@@ -126,7 +163,8 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 		switch verdict {
 		case dispatcher.SlotStay:
 			if !r.Live {
-				t.notify(r.String()) // its node may have missed that it was cancelled
+				// Its node may have missed that it was cancelled. Which attempt that was follows from the token.
+				t.notify(dispatcher.Notification{Run: r.String(), Token: r.slotToken})
 			}
 		case dispatcher.SlotBegin:
 			c.begin = append(c.begin, r)
@@ -138,7 +176,7 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 			c.skip = append(c.skip, ending{r, whySkipped(job, all, verdicts, byKey, r)})
 		case dispatcher.SlotCancel:
 			c.cancel = append(c.cancel, ending{r, "replaced by run " + latestLive(all).String()})
-			t.notify(r.String())
+			t.notify(dispatcher.Notification{Run: r.String(), Token: r.held.Token, Attempt: r.held.Attempt})
 		}
 	}
 	if len(c.wake)+len(c.skip) > 0 {
@@ -186,70 +224,63 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 
 // writeDecisions writes what was decided.
 func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error {
-	slots := t.hot.slots
+	slots, now := t.hot.slots, t.now.UnixMilli()
 	for _, step := range []struct {
-		what, query string
-		args        []any
+		what  string
+		by    statement
+		count int
+		args  func() []any
 	}{
-		{"free slots", slots.free, s.endingArgs(false, free(c.stale)...)},
-		{"record cancelled attempts", slots.cancelAttempts, s.endingArgs(true, c.cancel...)},
-		{"cancel runs", slots.cancel, s.endingArgs(true, c.cancel...)},
-		{"skip runs", slots.skip, s.endingArgs(true, c.skip...)},
-		{"make runs wait", slots.wait, s.endingArgs(false, plain(c.wait)...)},
-		{"wake runs", slots.wake, s.endingArgs(false, plain(c.wake)...)},
-		{"grant slots", slots.grant, s.slotArgs(c.begin)},
+		{"free slots", write(slots.free), len(c.stale), func() []any { return s.slotsOf(c.stale) }},
+		{"cancel runs", slots.cancel, len(c.cancel), func() []any { return endingArgs(t, now, c.cancel) }},
+		{"skip runs", slots.skip, len(c.skip), func() []any { return endingArgs(t, now, c.skip) }},
+		{"make runs wait", write(slots.wait), len(c.wait), func() []any { return keysIn(t, runsOf(c.wait)) }},
+		{"wake runs", write(slots.wake), len(c.wake), func() []any { return keysIn(t, runsOf(c.wake)) }},
+		{"grant slots", write(slots.grant), len(c.begin), func() []any { return s.slotArgs(c.begin) }},
 	} {
-		if step.args == nil {
+		if step.count == 0 {
 			continue
 		}
-		if _, err := t.ExecContext(ctx, step.query, step.args...); err != nil {
+		if err := t.take(ctx, step.by, step.args()...); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
 	return nil
 }
 
-// plain returns contenders that end without a reason, and free those of slots.
-func plain(contenders []*contender) []ending {
-	all := make([]ending, len(contenders))
+// take runs the parts of a hot statement in the transaction.
+func (t *tx) take(ctx context.Context, hot statement, args ...any) error {
+	for _, part := range hot.parts {
+		if _, err := t.ExecContext(ctx, part, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runsOf returns the runs of contenders.
+func runsOf(contenders []*contender) []dispatcher.HeldRun {
+	all := make([]dispatcher.HeldRun, len(contenders))
 	for i, r := range contenders {
-		all[i].contender = r
+		all[i] = r.held
 	}
 	return all
 }
 
-func free(slots []dispatcher.HeldRun) []ending {
-	all := make([]ending, len(slots))
-	for i, slot := range slots {
-		all[i].contender = &contender{held: slot}
-	}
-	return all
-}
-
-// endingArgs returns the batch of runs, with the reason if withWhy, in the order in which all
-// statements lock them; nil without any.
-func (s *store) endingArgs(withWhy bool, all ...ending) []any {
-	if len(all) == 0 {
-		return nil
-	}
+// endingArgs returns the parameters of runs that end: now and the batch, with reasons, in the order in which all
+// statements lock them.
+func endingArgs(f flavor, now int64, all []ending) []any {
 	var k keys
 	var why []string
 	for _, one := range sortedBy(all, func(e ending) dispatcher.RunKey { return e.held.RunKey }) {
 		k.add(one.held.RunKey, one.held.Token, one.held.Attempt)
 		why = append(why, one.why)
 	}
-	columns := []any{k.at, k.trigger, k.kind, k.token, k.attempt}
-	if withWhy {
-		columns = append(columns, why)
-	}
-	return s.dated(columns...)
+	return append([]any{now}, f.batch(k.at, k.trigger, k.kind, k.token, k.attempt, why)...)
 }
 
-// slotArgs returns the batch of slots that are granted, nil without any.
+// slotArgs returns the batch of slots.
 func (s *store) slotArgs(all []*contender) []any {
-	if len(all) == 0 {
-		return nil
-	}
 	var k keys
 	var node, job []int64
 	for _, r := range all {

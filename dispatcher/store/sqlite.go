@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -73,162 +71,14 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	return &store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor}, nil
 }
 
-// rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as
-// text, to be parsed again, which cost a claim and its record a tenth more CPU.
-func (s *sqlite) rows(now, first int, extra string, columns ...column) string {
-	values := make([]string, len(columns))
-	for i, c := range columns {
-		values[i] = fmt.Sprintf("value ->> %d AS %s", i, c.name)
-	}
-	present := "0"
-	if now != 0 {
-		present = "$" + strconv.Itoa(now)
-	}
-	if extra != "" {
-		extra += ", "
-	}
-	return `WITH n AS MATERIALIZED (SELECT CASE WHEN ` + present + ` = 0 THEN ` + sqliteMillis + ` ELSE ` + present + ` END AS now),
-		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
-			FROM (SELECT ` + strings.Join(values, ", ") + ` FROM jsonb_each($` + strconv.Itoa(first) + `)) AS u CROSS JOIN n)`
-}
-
 // sqliteMillis is the clock of this machine.
 const sqliteMillis = `CAST(unixepoch('subsec') * 1000 AS INTEGER)`
-
-// batch writes the rows as one JSON array of arrays.
-func (s *sqlite) batch(columns ...any) []any {
-	rows := length(columns)
-	b := make([]byte, 0, 2+rows*len(columns)*16)
-	b = append(b, '[')
-	for i := range rows {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		for j, column := range columns {
-			b = append(b, "[,"[min(j, 1)])
-			b = appendJSON(b, column, i)
-		}
-		b = append(b, ']')
-	}
-	return []any{string(append(b, ']'))}
-}
 
 func (s *sqlite) lock() string { return "" }
 
 // clock is this process's own: SQLite has no other, and shows only milliseconds of it.
 func (s *sqlite) clock(context.Context, querier) (time.Time, error) {
 	return time.Now().UTC().Truncate(time.Microsecond), nil //nolint:forbidigo // the database's clock is this one
-}
-
-func (s *sqlite) statements() statements {
-	all := common(s)
-	claim, settle := s.rows(3, 5, claimExtra, advanceColumns...), s.rows(3, 5, settleExtra, settleColumns...)
-	const matching = ` FROM b JOIN trigger_clock AS t ON` + advanceMatches
-	all.claim = writeAt(3,
-		claim+chosen(`SELECT `+claimedRow+matching)+insertRuns,
-		claim+` `+advance,
-	)
-	all.settle = writeAt(3,
-		settle+chosen(`SELECT `+settledRow+matching)+insertDecisions,
-		settle+chosen(`SELECT `+settledRow+matching)+insertRuns,
-		settle+` `+advanceSettled,
-	)
-	adopt := s.rows(5, 8, "", adoptColumns...) + chosen(adoptable(""))
-	all.adoptable = read(adopt + adoptableSpan)
-	all.adopt = writeAt(5, adopt+insertLost, adopt+adoptRuns)
-	failLost := s.rows(3, 5, "", idColumns...) + chosen(begunByDeadNodes(""))
-	all.lostRuns = read(failLost + chosenSpan)
-	all.failLost = writeAt(3, failLost+insertLost, failLost+failLostRuns)
-	left := s.rows(3, 5, "", idColumns...) + chosen(skippableRuns(""))
-	all.rollbackSkippable, all.rollbackSkip = read(left+chosenSpan), writeAt(3, left+insertLost, left+skipRolledBackRuns)
-	failed := s.rows(0, 3, "", againColumns...) + chosen(again)
-	all.again = write(failed+insertFailed, failed+retryRuns)
-	retry, over := s.rows(5, 8, "", adoptColumns...)+chosen(dueRetries("")), s.rows(3, 5, "", idColumns...)+chosen(expiredRetries(""))
-	all.dueRetries, all.adoptRetries = read(retry+adoptableSpan), write(retry+adoptRuns)
-	all.expiredRetries, all.giveUp = read(over+chosenSpan), write(over+giveUpRuns)
-	return all
-}
-
-func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
-	parts, err := s.prepare(ctx, hot)
-	if err != nil {
-		return 0, err
-	}
-	if hot.reads {
-		rows, err := parts[0].QueryContext(ctx, args...)
-		if err != nil {
-			return 0, err
-		}
-		return 0, each(rows, scan)
-	}
-	tx, err := s.write.BeginTx(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer tx.Rollback()
-	if args, err = s.fixNow(ctx, tx, hot, args); err != nil {
-		return 0, err
-	}
-	for _, part := range parts {
-		part = tx.StmtContext(ctx, part) //nolint:sqlclosecheck // the end of the transaction closes it
-		if scan == nil {
-			result, err := part.ExecContext(ctx, args...)
-			if err != nil {
-				return 0, err
-			}
-			if affected, err = result.RowsAffected(); err != nil {
-				return 0, err
-			}
-			continue
-		}
-		rows, err := part.QueryContext(ctx, args...)
-		if err != nil {
-			return 0, err
-		}
-		if err := each(rows, scan); err != nil {
-			return 0, err
-		}
-	}
-	return affected, tx.Commit()
-}
-
-// prepare returns the parts of a statement, which each connection parses once: for a few rows, as
-// most batches have, that took longer than to execute them. It is for before a transaction, which
-// would keep the only connection.
-func (s *sqlite) prepare(ctx context.Context, hot statement) ([]*sql.Stmt, error) {
-	db := s.write
-	if hot.reads {
-		db = s.read
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	parts := make([]*sql.Stmt, len(hot.parts))
-	for i, part := range hot.parts {
-		if s.prepared[part] == nil {
-			statement, err := db.PrepareContext(ctx, part) //nolint:sqlclosecheck // it is for all calls to come; the end of db closes it
-			if err != nil {
-				return nil, err
-			}
-			s.prepared[part] = statement
-		}
-		parts[i] = s.prepared[part]
-	}
-	return parts, nil
-}
-
-// fixNow gives all parts of a statement the same now. If each read the clock, a fire that
-// becomes due between two parts would be advanced by the one and get no run from the other.
-func (s *sqlite) fixNow(ctx context.Context, tx *sql.Tx, hot statement, args []any) ([]any, error) {
-	if hot.now == 0 || args[hot.now-1] != int64(0) {
-		return args, nil
-	}
-	now, err := s.clock(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	args = slices.Clone(args) // the caller's are used again by a retry, which has its own now
-	args[hot.now-1] = now.UnixMilli()
-	return args, nil
 }
 
 func (s *sqlite) sendNotifications(context.Context, *sql.Tx, []dispatcher.Notification) error {

@@ -52,6 +52,7 @@ type store struct {
 	heartbeat *sql.DB // heartbeats, which must not queue behind anything
 	keys      *seal.Keys
 	rollbacks *rollbackDetector
+	claims    *openClaims
 	flavor
 	hot     statements
 	metrics []prometheus.Collector // of a database that is open
@@ -75,7 +76,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot, s.keys = s.statements(), o.Keys
+	s.hot, s.keys, s.claims = s.statements(), o.Keys, newOpenClaims()
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)
@@ -117,8 +118,34 @@ type flavor interface {
 	rows(now, first int, extra string, columns ...column) string
 	// batch returns the parameters that rows speaks of.
 	batch(columns ...any) []any
-	// lock is the clause that locks selected rows until the transaction ends.
+	// in is the condition that the number before it is in the batch of one column in parameter $n.
+	in(n int) string
+	// sameRun is the condition that joins the rows r of runs by their key, from left to right: what else is in
+	// the query comes first.
+	sameRun(r, at, trigger, kind string) string
+	// claimColumns are the columns of claims that list fires, and claimValues what goes there of the fires c.
+	claimColumns() string
+	claimValues() string
+	// claimedFires is a query for the fires of claims, also those that are recorded: token, node, claimed_at,
+	// trigger_id, scheduled_at, job_id, revision.
+	claimedFires() string
+	// claimFence are common table expressions; f has those claims in $1 and $2 that are still there, and keeps them
+	// so until the transaction ends. thenClose deletes those in $2 after a statement with them.
+	claimFence() string
+	thenClose(statement) statement
+	// steps returns a statement that chooses live runs r as c and then takes steps with them, each a statement with
+	// c. The last counted of them affect all that is chosen. lock is lockToDelete, skipLocked or empty, now the
+	// number of the parameter that holds now.
+	steps(now int, with, choose, lock string, counted int, effects ...string) statement
+	// edges is a query for the first and the last live runs of each of some jobs, as contenders.
+	// $1 how many of each, from $2 on: idColumns
+	edges() string
+	// deleteChosen is a step that deletes the rows of those runs c that meet a condition.
+	deleteChosen(condition string) string
+	// lock is the clause that locks selected rows until the transaction ends, and lockRows one that is written
+	// out.
 	lock() string
+	lockRows(mode string) string
 	// shareLock is the clause that keeps selected rows as they are until the transaction ends, and lets others
 	// do the same.
 	shareLock() string

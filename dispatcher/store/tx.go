@@ -108,12 +108,18 @@ func retry(ctx context.Context, transient func(error) bool, do func() error) err
 		if err == nil || attempt == 5 || !transient(err) {
 			return err
 		}
-		pause := time.NewTimer(rand.N(time.Duration(attempt) * 20 * time.Millisecond))
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if pause(ctx, rand.N(time.Duration(attempt)*20*time.Millisecond)); ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
-		case <-pause.C:
 		}
+	}
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, atMost time.Duration) {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }

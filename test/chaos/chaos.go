@@ -53,7 +53,7 @@ func newChaos(ctx context.Context, o options) (c *chaos, err error) {
 	if o.separate {
 		near, far = nearAddress+":0", farAddress+":0"
 	}
-	if c.receiver, err = startReceiver(ctx, o.dir, near, far); err != nil {
+	if c.receiver, err = startReceiver(ctx, o.dir, near, near, far); err != nil {
 		return nil, err
 	}
 	if c.database, err = startDatabase(ctx, o.dir); err != nil {
@@ -107,6 +107,9 @@ func (c *chaos) run(ctx context.Context) error {
 	if err := c.declared.standing(ctx); err != nil {
 		return err
 	}
+	if err := c.age(ctx); err != nil {
+		return err
+	}
 	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))
 	defer end()
 	var working sync.WaitGroup
@@ -118,6 +121,7 @@ func (c *chaos) run(ctx context.Context) error {
 		working.Go(func() { c.cutTargets(faulty) })
 	}
 	working.Go(func() { c.watchMachine(faulty) })
+	working.Go(func() { c.holdSnapshot(faulty) })
 	// A change to which no node has responded is repeated for half a minute. It needs the nodes that heal starts, so
 	// only heal waits for it.
 	var declaring sync.WaitGroup

@@ -35,7 +35,7 @@ var (
 
 // standing declares the jobs that do not change during the run.
 func (d *declarer) standing(ctx context.Context) error {
-	for _, app := range []string{"north", "south"} {
+	for _, app := range []string{"north", "south", "noisy"} {
 		if _, err := d.send(ctx, http.MethodPut, "/v1/apps/"+app, "*", map[string]any{"enabled": true}, nil); err != nil {
 			return err
 		}
@@ -64,6 +64,9 @@ func (d *declarer) standing(ctx context.Context) error {
 	several(1, job{app: "south", name: "delay", path: "/slow", expression: "delay(1s)", once: true})
 	several(1, job{app: "north", name: "sparse", path: "/ok", expression: "0/15 * * * * ?", timezone: "Europe/Berlin"})
 	several(1, job{app: "south", name: "sparse", path: "/ok", expression: "7,22,40 * * * * ?", timezone: "America/New_York"})
+	// A neighbor whose targets hang, or are out of order half of the time.
+	several(8, job{app: "noisy", name: "hanging", path: "/hang", expression: "rate(1s)"})
+	several(8, job{app: "noisy", name: "unavailable", path: "/unavailable", expression: "rate(1s)"})
 	return all(ctx, append(jobs, d.bounded()...), func(ctx context.Context, j job) error { return d.put(ctx, j, true) })
 }
 
@@ -146,8 +149,11 @@ func (d *declarer) end(ctx context.Context) error {
 // bodies returns what is sent for a declaration, by the number of the put.
 func (d *declarer) bodies(of history.Declaration) func(int) any {
 	url, timeout := d.receiver.url+of.Path, requestTimeout
-	if of.Far {
+	switch {
+	case of.Far:
 		url, timeout = d.receiver.far+of.Path, farTimeout
+	case of.App == "noisy":
+		url, timeout = d.receiver.noisy+of.Path, noisyTimeout
 	}
 	return func(put int) any {
 		triggers := map[string]any{}
@@ -186,4 +192,5 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 const (
 	requestTimeout = 6 * time.Second
 	farTimeout     = 2 * time.Second
+	noisyTimeout   = 1500 * time.Millisecond
 )

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,29 +15,31 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// receiver is the target of all jobs, at two addresses. A request is on the disk before it is answered, and so
+// receiver is the target of all jobs, at three addresses. A request is on the disk before it is answered, and so
 // is the response before it leaves.
 type receiver struct {
-	url, far string
-	server   *http.Server
-	log      *history.Log
-	requests atomic.Int64
-	hurried  chan struct{} // closed when every response is to be immediate
+	url, noisy, far string
+	server          *http.Server
+	log             *history.Log
+	requests        atomic.Int64
+	hurried         chan struct{} // closed when every response is to be immediate
 }
 
+// startReceiver starts a receiver at the address of most jobs, that of the noisy neighbor, and the far one.
 func startReceiver(ctx context.Context, dir string, addresses ...string) (*receiver, error) {
 	log, err := history.Create(dir, history.Hits, true)
 	if err != nil {
 		return nil, err
 	}
 	r := &receiver{log: log, hurried: make(chan struct{})}
+	urls := []*string{&r.url, &r.noisy, &r.far}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
-	for _, address := range addresses {
+	for i, address := range addresses {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
 			return nil, errors.Join(err, r.server.Close())
 		}
-		r.url, r.far = cmp.Or(r.url, "http://"+listener.Addr().String()), "http://"+listener.Addr().String()
+		*urls[i] = "http://" + listener.Addr().String()
 		go func() { _ = r.server.Serve(listener) }() // ends with close
 	}
 	return r, nil
@@ -62,7 +63,8 @@ func (r *receiver) wait(q *http.Request, d time.Duration) bool {
 }
 
 // ServeHTTP answers as the path says: /ok at once, /slow after up to a second, /long often after
-// more than its job fires, /flaky now and then with an error or not at all.
+// more than its job fires, /flaky now and then with an error or not at all, /unavailable every other time
+// with an error, and /hang never.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	hit := history.Hit{At: time.Now(), Request: r.requests.Add(1)}
 	body, _ := io.ReadAll(q.Body) // a missing part shows in the payload's number
@@ -84,6 +86,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case "/long":
 		if takes = rand.N(500 * time.Millisecond); rand.IntN(5) < 2 {
 			takes += 4 * time.Second
+		}
+	case "/hang":
+		takes = time.Minute
+	case "/unavailable":
+		if rand.IntN(2) == 0 {
+			status = http.StatusServiceUnavailable
 		}
 	case "/flaky":
 		switch n := rand.IntN(20); {

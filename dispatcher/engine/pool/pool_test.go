@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,11 +187,44 @@ func TestCancelledWaitingRunIsNeverBegun(t *testing.T) {
 		three := runs(3)
 		p.submit(held(three))
 		synctest.Wait()
-		p.Cancel(three[1].RunKey)
+		p.Cancel(KeyOf(three[1]))
 		close(release)
 		synctest.Wait()
 		if _, begun := began.Load(three[1].TriggerID); begun || size(began) != 2 || p.Held() != 0 {
 			t.Errorf("%d runs were begun, the cancelled one among them: %v; %d are held", size(began), begun, p.Held())
+		}
+		p.TakeNotAttempted()
+		p.Drain(time.Second)
+	})
+}
+
+// A cancellation may arrive when the next attempt of its run is in flight here.
+func TestLateCancelDoesNotReachTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cut atomic.Int32
+		p := startPool(t, fixed(2, 2), func(ctx context.Context, _ testRun) {
+			select {
+			case <-ctx.Done():
+				cut.Add(1)
+			case <-time.After(time.Minute):
+			}
+		})
+		first := runs(1)[0]
+		first.Token, first.Attempt = 5, 1
+		next := first
+		next.Token, next.Attempt = 6, 2
+		p.submit(held([]dispatcher.HeldRun{next}))
+		synctest.Wait()
+		p.Cancel(KeyOf(first))
+		synctest.Wait()
+		if cut.Load() != 0 || p.Held() != 1 {
+			t.Errorf("a cancellation of attempt 1 cut off %d attempts, and %d are left; want attempt 2 to go on", cut.Load(), p.Held())
+		}
+		p.Cancel(KeyOf(next))
+		synctest.Wait()
+		if cut.Load() != 1 || p.Held() != 0 {
+			t.Errorf("a cancellation of attempt 2 cut off %d attempts, and %d are left; want it cut off", cut.Load(), p.Held())
 		}
 		p.TakeNotAttempted()
 		p.Drain(time.Second)
@@ -209,7 +243,7 @@ func TestCancelEndsOneRunOnly(t *testing.T) {
 		both := runs(2)
 		p.submit(held(both))
 		synctest.Wait()
-		p.Cancel(both[0].RunKey)
+		p.Cancel(KeyOf(both[0]))
 		synctest.Wait()
 		if p.Held() != 1 {
 			t.Errorf("%d runs are held after one was cancelled, want 1", p.Held())

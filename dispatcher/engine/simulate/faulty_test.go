@@ -307,10 +307,17 @@ func (f *faulty) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]di
 	})
 }
 
-func (f *faulty) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+func (f *faulty) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
+	return call(ctx, f, "Adoptable", func(ctx context.Context) ([]dispatcher.Adoptable, error) {
+		query.Now = f.present(query.Now)
+		return f.Store.Adoptable(ctx, query)
+	})
+}
+
+func (f *faulty) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	return call(ctx, f, "Adopt", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
 		query.Now = f.present(query.Now)
-		return f.Store.Adopt(ctx, query)
+		return f.Store.Adopt(ctx, query, runs)
 	})
 }
 
@@ -368,8 +375,28 @@ func (f *faulty) GrantWaiting(ctx context.Context) error {
 	return act(ctx, f, "GrantWaiting", func(ctx context.Context) error { return f.Store.GrantWaiting(ctx) })
 }
 
-func (f *faulty) NextRetry(ctx context.Context, now time.Time) (time.Time, error) {
-	return call(ctx, f, "NextRetry", func(ctx context.Context) (time.Time, error) { return f.Store.NextRetry(ctx, now) })
+func (f *faulty) NextRetry(ctx context.Context, now time.Time) (retry, probe time.Time, err error) {
+	next, err := call(ctx, f, "NextRetry", func(ctx context.Context) (next [2]time.Time, err error) {
+		next[0], next[1], err = f.Store.NextRetry(ctx, now)
+		return next, err
+	})
+	return next[0], next[1], err
+}
+
+func (f *faulty) DueHosts(ctx context.Context, apps []string, now time.Time) ([]dispatcher.HostWait, error) {
+	return call(ctx, f, "DueHosts", func(ctx context.Context) ([]dispatcher.HostWait, error) { return f.Store.DueHosts(ctx, apps, f.present(now)) })
+}
+
+func (f *faulty) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {
+	return call(ctx, f, "TakeProbe", func(ctx context.Context) (bool, error) { return f.Store.TakeProbe(ctx, wait, pause, next) })
+}
+
+func (f *faulty) HostResponded(ctx context.Context, id int64, now time.Time) error {
+	return act(ctx, f, "HostResponded", func(ctx context.Context) error { return f.Store.HostResponded(ctx, id, f.present(now)) })
+}
+
+func (f *faulty) DropHostWait(ctx context.Context, id int64) (bool, error) {
+	return call(ctx, f, "DropHostWait", func(ctx context.Context) (bool, error) { return f.Store.DropHostWait(ctx, id) })
 }
 
 func (f *faulty) GiveUp(ctx context.Context, now time.Time) (int, error) {

@@ -185,7 +185,7 @@ func testCalendarRace(t *testing.T, f *fixture) {
 		if err != nil {
 			return err
 		}
-		batch := dispatcher.ClaimBatch{Node: nodeA, Token: token1, Now: t0.Add(time.Hour)}
+		batch := dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Now: t0.Add(time.Hour)}
 		for _, d := range due {
 			batch.Advances = append(batch.Advances, f.advance(d))
 		}

@@ -136,13 +136,13 @@ func testJitter(t *testing.T, f *fixture) {
 	a.Then, a.ThenDue = t0.Add(2*time.Minute), t0.Add(2*time.Minute+20*time.Second)
 	f.claim(dispatcher.Advance{TriggerID: a.TriggerID, Revision: a.Revision, Next: a.Next.Add(time.Second)}) // no such fire
 	now := *stored.DueAt
-	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1,
+	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(),
 		Advances: []dispatcher.Advance{a}, Now: now.Add(-time.Millisecond)})
 	f.must(err)
 	if stored.DueAt.After(*stored.NextFireTime) && len(held) != 0 {
 		t.Error("a fire was claimed before it was due, though after its instant")
 	}
-	held, err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: []dispatcher.Advance{a}, Now: now})
+	held, err = f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Advances: []dispatcher.Advance{a}, Now: now})
 	f.must(err)
 	if len(held) != 1 || !held[0].ScheduledAt.Equal(a.Next) {
 		t.Fatalf("claim when due: got %+v, want the run of the instant", held)

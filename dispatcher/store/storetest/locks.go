@@ -88,6 +88,7 @@ func testOverdueApps(t *testing.T, f *fixture) {
 	f.putEvery("paused", time.Minute)
 	f.must(f.PauseJob(t.Context(), "shop", "paused", "", true, at(t0)))
 	ssd := dispatcher.Labels{"disk": "ssd"}
+	f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: ssd}, t0))
 	for _, tt := range []struct {
 		what   string
 		apps   []string

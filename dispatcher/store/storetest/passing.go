@@ -10,13 +10,13 @@ import (
 
 func testClaimAsTimePasses(t *testing.T, f *fixture) {
 	f.asTimePasses(func(advances []dispatcher.Advance) {
-		f.must(f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: advances}))
+		f.must(f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Advances: advances}))
 	})
 }
 
 func testSettleAsTimePasses(t *testing.T, f *fixture) {
 	f.asTimePasses(func(advances []dispatcher.Advance) {
-		batch := dispatcher.SettleBatch{Node: nodeA, Token: token1}
+		batch := dispatcher.SettleBatch{Node: nodeA, Token: f.token()}
 		for _, a := range advances {
 			batch.Settlements = append(batch.Settlements, dispatcher.Settlement{
 				Advance: a, To: a.Next, Count: 1, Decision: dispatcher.DecisionFireOnce, CatchUp: a.Next,
@@ -41,12 +41,15 @@ func (f *fixture) asTimePasses(advance func([]dispatcher.Advance)) {
 	now, err := f.Clock(ctx)
 	f.must(err)
 	begin := now.Truncate(time.Millisecond).Add(500 * time.Millisecond)
+	jobs := map[int64]int64{} // by trigger
 	for i := range passing / 100 {
+		name := fmt.Sprint("job", i)
 		triggers := map[string]dispatcher.Trigger{}
 		for k := range 100 {
+			jobs[dispatcher.TriggerID("shop", name, fmt.Sprint("t", k))] = dispatcher.JobID("shop", name)
 			triggers[fmt.Sprint("t", k)] = every(time.Hour, begin.Add(time.Duration(100*i+k)*time.Millisecond))
 		}
-		f.put(job(fmt.Sprint("job", i), triggers), now)
+		f.put(job(name, triggers), now)
 	}
 	end := begin.Add(passing * time.Millisecond)
 	for now.Before(end) {
@@ -56,7 +59,7 @@ func (f *fixture) asTimePasses(advance func([]dispatcher.Advance)) {
 		f.must(err)
 		var advances []dispatcher.Advance
 		for _, d := range due {
-			advances = append(advances, dispatcher.Advance{TriggerID: d.ID, Revision: d.Revision, Next: d.NextFireTime,
+			advances = append(advances, dispatcher.Advance{TriggerID: d.ID, JobID: jobs[d.ID], Revision: d.Revision, Next: d.NextFireTime,
 				Then: d.NextFireTime.Add(time.Hour)})
 		}
 		advance(advances)
@@ -64,7 +67,7 @@ func (f *fixture) asTimePasses(advance func([]dispatcher.Advance)) {
 	if due, err := f.Due(ctx, dispatcher.DueQuery{Until: end, Limit: 1000}); err != nil || len(due) != 0 {
 		f.Errorf("at the end: %d triggers still wait, %v", len(due), err)
 	}
-	runs, err := f.Held(ctx, nodeA, token1)
+	runs, err := f.Held(ctx, nodeA, 0)
 	f.must(err)
 	if len(runs) != passing {
 		f.Errorf("%d runs for %d fires that were accounted for", len(runs), passing)

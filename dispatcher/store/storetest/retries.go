@@ -123,11 +123,11 @@ func testFailedRunRetries(t *testing.T, f *fixture) {
 func testNextRetry(t *testing.T, f *fixture) {
 	_, _, due := f.failOnce()
 	for _, after := range []time.Time{t0, due.Add(-time.Millisecond)} {
-		at, err := f.NextRetry(t.Context(), after)
+		at, _, err := f.NextRetry(t.Context(), after)
 		f.must(err)
 		wantDiff(t, fmt.Sprintf("the next retry after %s", after), due, at)
 	}
-	at, err := f.NextRetry(t.Context(), due)
+	at, _, err := f.NextRetry(t.Context(), due)
 	f.must(err)
 	wantDiff(t, "the next retry after the last", time.Time{}, at)
 }

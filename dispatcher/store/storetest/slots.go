@@ -316,7 +316,7 @@ func testSlotsOfDelays(t *testing.T, f *fixture) {
 	}
 	ended, err := f.EndedDelays(ctx, nil, 10)
 	f.must(err)
-	if len(ended) != 1 || ended[0].ID != a.TriggerID {
+	if len(ended) != 1 || ended[0].DueTrigger.ID != a.TriggerID {
 		t.Errorf("ended delays %+v, want the one that was skipped", ended)
 	}
 }

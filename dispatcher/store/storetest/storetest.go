@@ -4,8 +4,10 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +95,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 	maps.Copy(tests, slotTests())
 	maps.Copy(tests, fleetTests())
 	maps.Copy(tests, switchTests())
+	maps.Copy(tests, dueTests())
 	maps.Copy(tests, historyTests())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -119,6 +122,15 @@ const (
 type fixture struct {
 	*testing.T
 	dispatcher.Store
+	drawn atomic.Int64
+}
+
+// token returns a token for one claim: token1 first, and then others than token1 and token2.
+func (f *fixture) token() dispatcher.Token {
+	if n := f.drawn.Add(1); n > 1 {
+		return 1000 + dispatcher.Token(n)
+	}
+	return token1
 }
 
 func newFixture(t *testing.T, s dispatcher.Store) *fixture {
@@ -249,7 +261,7 @@ func (f *fixture) nextAdvance() dispatcher.Advance {
 	return f.advance(due[0])
 }
 
-// claim claims for nodeA under token1, exactly at the latest of the instants.
+// claim claims for nodeA, exactly at the latest of the instants.
 func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
 	f.Helper()
 	now := t0
@@ -258,7 +270,7 @@ func (f *fixture) claim(advances ...dispatcher.Advance) []dispatcher.HeldRun {
 			now = a.Next
 		}
 	}
-	held, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Advances: advances, Now: now})
+	held, err := f.Claim(f.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Advances: advances, Now: now})
 	f.must(err)
 	return held
 }
@@ -297,4 +309,13 @@ func (f *fixture) run(key dispatcher.RunKey) dispatcher.Run {
 	run, err := f.Store.Run(f.Context(), key.String())
 	f.must(err)
 	return run
+}
+
+// Adopt adopts what query selects, as a node does that has a place for everything.
+func (f *fixture) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+	found, err := f.Adoptable(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return f.Store.Adopt(ctx, query, found)
 }

@@ -298,7 +298,7 @@ func testLabelsOfNodes(t *testing.T, f *fixture) {
 	check("another has both", "", "gpu=yes", "gpu=yes,zone=eu", "zone=eu")
 	f.wantSets("another has both", "gpu=yes", "gpu=yes,zone=eu", "zone=eu")
 	put("gpu", eu)
-	put("one more", both)
+	put("more", both)
 	check("two jobs changed", "", "gpu=yes,zone=eu", "gpu=yes,zone=eu", "zone=eu", "zone=eu")
 	f.must(f.SetNodeState(ctx, nodeC, dispatcher.NodePaused, at(t0)))
 	check("the node with both is paused", "", "gpu=yes,zone=eu", "gpu=yes,zone=eu", "zone=eu", "zone=eu")
@@ -352,7 +352,7 @@ func testDeclaredAgain(t *testing.T, f *fixture) {
 		for _, d := range f.dueAll(instant) {
 			advances = append(advances, f.advance(d))
 		}
-		held, err := f.Claim(ctx, dispatcher.ClaimBatch{Node: nodeA, Token: token1, Lead: 5 * time.Second, Advances: advances, Now: now})
+		held, err := f.Claim(ctx, dispatcher.ClaimBatch{Node: nodeA, Token: f.token(), Lead: 5 * time.Second, Advances: advances, Now: now})
 		f.must(err)
 		if len(held) != want {
 			t.Errorf("%s: %d fires of %s were claimed, want %d", when, len(held), instant, want)
@@ -393,7 +393,7 @@ func testInstantDeclaredAgain(t *testing.T, f *fixture) {
 	f.put(declared, t0)
 	now := t0.Add(time.Minute - time.Second)
 	held, err := f.Claim(ctx, dispatcher.ClaimBatch{
-		Node: nodeA, Token: token1, Lead: 5 * time.Second, Advances: []dispatcher.Advance{f.nextAdvance()}, Now: now,
+		Node: nodeA, Token: f.token(), Lead: 5 * time.Second, Advances: []dispatcher.Advance{f.nextAdvance()}, Now: now,
 	})
 	f.must(err)
 	if len(held) != 1 {

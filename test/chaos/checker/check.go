@@ -317,8 +317,11 @@ func (j *judge) checkFixedDelay(t trigger) {
 	}
 }
 
-// checkEnd requires that no run is live and no trigger overdue.
+// checkEnd requires that no run is live, no trigger overdue, and nothing left for the clean-up.
 func (j *judge) checkEnd() {
+	if j.deleted > 0 {
+		j.add(unrecovered, "%d jobs that were deleted long ago are still there", j.deleted)
+	}
 	for _, r := range j.runs {
 		if r.live {
 			j.add(unrecovered, "%s: still %s, attempt %d, node %s", j.name(r.fire), r.state, r.attempt, j.nodesByID[r.node].name)

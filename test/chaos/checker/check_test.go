@@ -103,9 +103,21 @@ func TestBadHistoryIsFound(t *testing.T) {
 		"a run claimed while another held it":  {func(s *story) { s.run(dense, 10*second).claimed = at(11 * second) }, overlaps},
 		"fires claimed out of order":           {func(s *story) { s.run(dense, 5*second).claimed = at(6100 * time.Millisecond) }, overlaps},
 		"a run that its node forgot":           {func(s *story) { s.attempts[0].began = ms(-12 * second) }, unrecovered},
-		"a run that never ended":               {func(s *story) { r := s.run(dense, 5*second); r.live, r.state = true, "claimed" }, unrecovered},
-		"a trigger that stands still":          {func(s *story) { s.triggers[0].firing, s.triggers[0].due = true, at(20*second) }, unrecovered},
-		"a trigger in error":                   {func(s *story) { s.triggers[0].state = "error" }, unrecovered},
+		"a run that ended and is live": {func(s *story) {
+			r := *s.run(dense, 5*second)
+			r.live, r.state, r.ended = true, "retrying", nil
+			s.runs = append(s.runs, r)
+		}, unexplained},
+		"a run in two tables for a moment": {func(s *story) {
+			s.doubles = append(s.doubles, double{fire{dense, ms(5 * second), scheduled}, ms(6 * second)})
+		}, unexplained},
+		"a claim that is left": {func(s *story) {
+			s.claims = append(s.claims, claim{fire{dense, ms(5 * second), scheduled}, 7, n2})
+		}, unrecovered},
+		"deleted jobs that are left":  {func(s *story) { s.deleted = 1 }, unrecovered},
+		"a run that never ended":      {func(s *story) { r := s.run(dense, 5*second); r.live, r.state = true, "claimed" }, unrecovered},
+		"a trigger that stands still": {func(s *story) { s.triggers[0].firing, s.triggers[0].due = true, at(20*second) }, unrecovered},
+		"a trigger in error":          {func(s *story) { s.triggers[0].state = "error" }, unrecovered},
 	}
 	maps.Copy(bad, badBounded())
 	maps.Copy(bad, badWatched())

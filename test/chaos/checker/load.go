@@ -20,6 +20,7 @@ type record struct {
 	triggers      []trigger
 	nodes         []node
 	slots         []fire // of runs that hold one
+	deleted       int    // jobs that the clean-up should have removed
 	changes       []change
 	rollbacks     []string // rollbacks of the database that the product reports; there is none here
 	hits          []history.Hit
@@ -162,6 +163,11 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	if h.slots, err = rows(ctx, conn, func(f *fire, row pgx.Rows) error {
 		return row.Scan(&f.trigger, &f.at, &f.kind)
 	}, `SELECT trigger_id, scheduled_at, kind FROM slots`); err != nil {
+		return nil, err
+	}
+	// Nobody deletes a job more than a day before the run.
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM jobs WHERE deleted_at < extract(epoch FROM now() - INTERVAL '1 day') * 1000`).Scan(&h.deleted)
+	if err != nil {
 		return nil, err
 	}
 	if h.changes, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {

@@ -7,9 +7,9 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// faultsOf returns the faults that concern targets only, or the others.
+// faultsOf returns the faults that concern targets only, or the others that may explain something.
 func (h *record) faultsOf(targets bool) []history.Fault {
-	return slices.DeleteFunc(slices.Clone(h.faults), func(f history.Fault) bool { return f.Target != targets })
+	return slices.DeleteFunc(slices.Clone(h.faults), func(f history.Fault) bool { return f.Target != targets || f.Kind == history.Snapshot })
 }
 
 // cutOff reports whether a node was cut off from the target of a trigger in a stretch of time, or

@@ -25,6 +25,7 @@ const (
 // The kinds of fault that the checker knows by name.
 const (
 	MachineStalled = "machine stalled"     // not injected: the machine itself stood still
+	Snapshot       = "long snapshot"       // excuses nothing: the database only grows old by it
 	Drain          = "SIGTERM under load"  // and the wait until the node has ended
 	Storm          = "SIGTERM in a storm"  // the same, for one of many nodes started together
 	Deploy         = "SIGTERM in a deploy" // the same, for a node that had replaced another of its name

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
+	var none time.Time
+	// Each step is a look at a time that ends with what it found.
+	type step struct {
+		now          time.Time
+		version      int
+		least, most  time.Time
+		want         time.Time
+		reset, fails bool
+	}
+	for name, steps := range map[string][]step{
+		"the first look is at everything": {
+			{now: at(0), want: none},
+		},
+		"from the earliest that was left": {
+			{now: at(0), least: at(-20), most: at(-5), want: none},
+			{now: at(5), want: at(-20)},
+		},
+		"nothing was left: from what changes on their way may bring": {
+			{now: at(0), most: at(-5), want: none},
+			{now: at(5), most: at(0), want: at(-5)},
+			{now: at(10), want: at(0)},
+		},
+		"a look that was not finished moves nothing": {
+			{now: at(0), most: at(-5), want: none},
+			{now: at(5), fails: true, want: at(-5)},
+			{now: at(10), want: at(-5)},
+		},
+		"the share changed": {
+			{now: at(0), most: at(-5), want: none},
+			{now: at(5), version: 1, most: at(0), want: none},
+			{now: at(10), version: 1, want: at(0)},
+		},
+		"a notification came": {
+			{now: at(0), most: at(-5), want: none},
+			{now: at(5), reset: true, want: none},
+		},
+		"a minute has passed": {
+			{now: at(0), most: at(-5), want: none},
+			{now: at(59), most: at(54), want: at(-5)},
+			{now: at(60), most: at(55), want: at(60).Add(-lookBack)},
+			{now: at(65), want: at(55)},
+		},
+		"a quarter of an hour has passed": {
+			{now: at(0), most: at(-5), want: none},
+			{now: at(900), want: none},
+		},
+		"the database's clock was set back": {
+			{now: at(0), most: at(-5), want: none},
+			{now: at(-3600), want: none},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var f floor
+			for i, s := range steps {
+				if s.reset {
+					f.reset()
+				}
+				l := f.begin(s.now, s.version)
+				if !l.from.Equal(s.want) {
+					t.Errorf("look %d begins at %v, want %v", i, l.from, s.want)
+				}
+				if !s.fails {
+					f.end(l, s.least, s.most)
+				}
+			}
+		})
+	}
+}
+
+func TestChangeDuringALookIsNotMissed(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	var f floor
+	l := f.begin(now, 0)
+	f.reset()
+	f.end(l, time.Time{}, now)
+	if next := f.begin(now.Add(time.Second), 0); !next.full() {
+		t.Errorf("the next look begins at %v, want at everything: a notification came during the one before", next.from)
+	}
+}

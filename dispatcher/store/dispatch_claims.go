@@ -1,0 +1,133 @@
+package store
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// openClaims are the claims of this process with those of their fires that it has not recorded. By them it
+// knows, without asking the database, which fires it may record by their claim, and which record is the last of a claim
+// and deletes it.
+//
+// They are a memory, never the truth. A record whose outcome is unknown, or which the database did not take in
+// full, makes the process forget its claims. What is recorded of a claim that is forgotten unfolds it first, and
+// a claim that is never deleted is unfolded after a while.
+type openClaims struct {
+	mu     sync.Mutex
+	claims map[dispatcher.Token]*openClaim
+}
+
+type openClaim struct {
+	at    time.Time
+	fires map[int64]time.Time // scheduled times, by trigger
+}
+
+func newOpenClaims() *openClaims { return &openClaims{claims: map[dispatcher.Token]*openClaim{}} }
+
+// add notes the fires of claims among runs that were won.
+func (o *openClaims) add(held []dispatcher.HeldRun) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, run := range held {
+		if run.Live {
+			continue
+		}
+		claim := o.claims[run.Token]
+		if claim == nil {
+			claim = &openClaim{at: run.ClaimedAt, fires: make(map[int64]time.Time, len(held))}
+			o.claims[run.Token] = claim
+		}
+		claim.fires[run.TriggerID] = run.ScheduledAt
+	}
+}
+
+// knows tells whether a claim is remembered.
+func (o *openClaims) knows(token dispatcher.Token) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.claims[token] != nil
+}
+
+// forget forgets claims.
+func (o *openClaims) forget(tokens ...int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, token := range tokens {
+		delete(o.claims, dispatcher.Token(token))
+	}
+}
+
+// forgetBefore forgets the claims up to a time, which are unfolded by then.
+func (o *openClaims) forgetBefore(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for token, claim := range o.claims {
+		if !claim.at.After(at) {
+			delete(o.claims, token)
+		}
+	}
+}
+
+// split returns those of records that are of open fires, and the others. A fire that is in records twice is
+// among both.
+func (o *openClaims) split(records []dispatcher.Record) (open, others []dispatcher.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, r := range records {
+		twice := i > 0 && records[i-1].RunKey == r.RunKey
+		if r.Kind == dispatcher.KindSchedule && r.Attempt == 1 && !twice && o.isOpen(r) {
+			open = append(open, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return open, others
+}
+
+func (o *openClaims) isOpen(r dispatcher.Record) bool {
+	claim := o.claims[r.Token]
+	if claim == nil {
+		return false
+	}
+	at, open := claim.fires[r.TriggerID]
+	return open && at.Equal(r.ScheduledAt)
+}
+
+// tokens returns the claims of open fires in order: those that have more open fires, which stay, and those that
+// have not, which their record deletes.
+func (o *openClaims) tokens(records []dispatcher.Record) (stay, close []int64) {
+	count := map[dispatcher.Token]int{}
+	for _, r := range records {
+		count[r.Token]++
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for token, recorded := range count {
+		if claim := o.claims[token]; claim != nil && len(claim.fires) == recorded {
+			close = append(close, int64(token))
+		} else {
+			stay = append(stay, int64(token))
+		}
+	}
+	slices.Sort(stay)
+	slices.Sort(close)
+	return stay, close
+}
+
+// recorded notes that fires are recorded.
+func (o *openClaims) recorded(records []dispatcher.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range records {
+		claim := o.claims[r.Token]
+		if claim == nil {
+			continue
+		}
+		if delete(claim.fires, r.TriggerID); len(claim.fires) == 0 {
+			delete(o.claims, r.Token)
+		}
+	}
+}

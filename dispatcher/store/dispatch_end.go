@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// However a live run ends, it does so by the same steps, in one transaction: it enters the history, the clock of a
+// fixed delay learns when its run ended, and the row among the live runs goes. What ends it chooses the run, and
+// says how it ended.
+
+// end says how a live run r ends, each as an expression.
+type end struct {
+	node, attempt, started, at, status, state, class, message string
+}
+
+// chosenEnd lists the columns of c that the steps of an end rely on. A field that is empty is the row's own.
+func chosenEnd(e end) string {
+	or := func(expression, own string) string {
+		if expression == "" {
+			return own
+		}
+		return expression
+	}
+	return ` r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job, r.revision AS of_revision, ` +
+		or(e.node, `CASE WHEN r.node > 0 THEN r.node ELSE 0 END`) + ` AS of_node, r.claimed_at AS of_claimed, ` +
+		or(e.started, `r.started_at`) + ` AS of_started, ` + or(e.at, `n.now`) + ` AS of_end, ` +
+		or(e.attempt, `r.attempt`) + ` AS over, ` + or(e.status, `r.http_status`) + ` AS of_status, ` +
+		e.state + ` AS of_state, ` + or(e.class, `r.class`) + ` AS of_class, ` + or(e.message, `r.error`) + ` AS of_error`
+}
+
+// insertEnded inserts the runs c into the history. where is empty or begins with WHERE.
+func insertEnded(where string) string {
+	return ` INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms, started_ms, attempt,
+		http_status, state, class, error)
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, ` + millisBefore(`c.of_end`, `c.of_claimed`) + `,
+		` + millisBefore(`c.of_end`, `c.of_started`) + `, c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
+		NULLIF(c.of_error, '') FROM c` + where
+}
+
+// millisBefore is how long before an end something was; NULL if that does not fit.
+func millisBefore(end, at string) string {
+	return `CASE WHEN ` + end + ` - ` + at + ` BETWEEN -2147483648 AND 2147483647 THEN ` + end + ` - ` + at + ` END`
+}
+
+// noteEnd tells the clocks of fixed delays when their runs c ended.
+const noteEnd = ` UPDATE trigger_clock AS t SET ended_at = c.of_end FROM c
+	WHERE t.id = c.of_trigger AND t.delayed AND t.prev_fire_time = c.of_at AND c.of_kind <> 2`
+
+// endSteps are the steps by which those of c end that meet a condition; empty: all. The last deletes their
+// rows.
+func endSteps(f flavor, condition string) []string {
+	if condition == "" {
+		condition = `1 = 1`
+	}
+	return []string{
+		insertEnded(` WHERE ` + condition + ` ON CONFLICT DO NOTHING`),
+		noteEnd + ` AND ` + condition,
+		f.deleteChosen(condition),
+	}
+}
+
+// endingOf is a statement that ends live runs that nobody works on, which choose chooses, a batch at a time.
+// before are steps before the end.
+// $1 now, $2 limit, from $3 on a batch that says nothing
+func endingOf(f flavor, choose string, before ...string) statement {
+	return f.steps(1, f.rows(1, 3, "", idColumns...), choose, skipLocked, 1, append(before, endSteps(f, "")...)...)
+}
+
+// endBatch bounds what one statement ends; the next round ends the rest.
+const endBatch = 1000
+
+// endRuns ends live runs that nobody works on by one of the statements of endingOf, and returns how many.
+func (s *store) endRuns(ctx context.Context, by statement, now time.Time) (int, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	ended, err := s.exec(ctx, by, append([]any{orZero(now), int64(endBatch)}, s.batch([]int64{0})...))
+	if err != nil || ended == 0 {
+		return 0, err
+	}
+	return int(ended), s.announce(ctx, dispatcher.Notification{Adopt: true}) // fixed delays go on from here
+}
+
+// GiveUp ends the retrying runs whose time is over, and returns how many.
+func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
+	given, err := s.endRuns(ctx, s.hot.giveUp, now)
+	if err != nil {
+		return 0, fmt.Errorf("give up runs: %w", err)
+	}
+	return given, nil
+}
+
+// FailLostRuns ends the runs that dead nodes had begun, and returns how many.
+func (s *store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
+	return s.endRuns(ctx, s.hot.failLost, now)
+}

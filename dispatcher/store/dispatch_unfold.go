@@ -1,0 +1,194 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// A claim only ever loses its whole row: when its last fire is recorded, or when it is unfolded. To unfold a claim is
+// to make a live run of each of its fires that is open, which is in neither the history nor the live runs, and to
+// delete the claim. Who must change a run other than by its record unfolds its claim first, and then finds a
+// row. From then on the row is the fence of the run, under the same token.
+//
+// A record locks the claims of its tokens FOR KEY SHARE, for any number of nodes and records may do so at once, and
+// inserts under that lock. Who unfolds locks them FOR UPDATE, and looks for open fires by a later statement,
+// whose snapshot has what a record committed meanwhile. So of a record and an unfolding, one sees the other.
+// Tokens are locked in order.
+
+// unfoldStatements are the statements of claims that are unfolded.
+type unfoldStatements struct {
+	lock, lockFree, delete string // $1 tokens
+	span                   string // $1 tokens
+	open                   string // $1 and $2 those of within, $3 tokens
+	insert                 string // the same
+	held                   string // $1 node, $2 token, 0 for any
+	aged                   string // $1 node, $2 the latest claimed_at, $3 limit
+	abandoned              string // $1 limit
+	listing                string // $1 scheduled instant, $2 trigger
+}
+
+func unfoldStatementsOf(f flavor) unfoldStatements {
+	const byToken = ` ORDER BY token`
+	lock := `SELECT token FROM claims WHERE token` + f.in(1) + byToken
+	fires := ` FROM (` + f.claimedFires() + `) AS f`
+	// The limits keep PostgreSQL from joining whole tables: it looks for one fire after the other by its key.
+	open := fires + ` WHERE f.token` + f.in(3) + `
+		AND NOT EXISTS (SELECT 1 FROM runs AS r
+			WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1` + within + ` LIMIT 1 OFFSET 0)
+		AND NOT EXISTS (SELECT 1 FROM live_runs AS r
+			WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1 LIMIT 1 OFFSET 0)`
+	return unfoldStatements{
+		lock:     lock + f.lockRows(lockToDelete),
+		lockFree: lock + f.lockRows(lockToDelete+skipLocked),
+		delete:   `DELETE FROM claims WHERE token` + f.in(1),
+		span:     `SELECT min(f.scheduled_at), max(f.scheduled_at)` + fires + ` WHERE f.token` + f.in(1),
+		open:     `SELECT ` + heldFire + open,
+		insert: `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
+	SELECT f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.node, f.token, f.claimed_at, 1, 'claimed'` + open + `
+	ORDER BY f.scheduled_at, f.trigger_id ON CONFLICT DO NOTHING`,
+		held: `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0)` + byToken,
+		aged: `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2` + byToken + ` LIMIT $3`,
+		abandoned: `SELECT c.token FROM claims AS c WHERE NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = c.node AND o.state <> 'dead')
+	ORDER BY c.token LIMIT $1`,
+		listing: `SELECT f.token` + fires + ` WHERE f.scheduled_at = $1 AND f.trigger_id = $2 ORDER BY f.token`,
+	}
+}
+
+// claimsAtOnce is how many claims one transaction unfolds. A claim has some hundred fires at most.
+const claimsAtOnce = 20
+
+// unfold unfolds those of claims that are still there, and returns them and how many live runs that made. With
+// skip it leaves out those that somebody else has locked.
+func (t *tx) unfold(ctx context.Context, tokens []int64, skip bool) (done []int64, made int64, err error) {
+	lock := t.hot.unfold.lock
+	if skip {
+		lock = t.hot.unfold.lockFree
+	}
+	done, err = collect(ctx, t, scanInt, lock, t.list(tokens))
+	if err != nil || len(done) == 0 {
+		return nil, 0, err
+	}
+	args, err := openArgs(ctx, t, t.flavor, t.hot.unfold.span, done)
+	if err != nil {
+		return nil, 0, err
+	}
+	if made, err = t.execute(ctx, t.hot.unfold.insert, args...); err == nil {
+		_, err = t.ExecContext(ctx, t.hot.unfold.delete, t.list(done))
+	}
+	return done, made, err
+}
+
+// list returns the parameter that flavor.in speaks of.
+func (t *tx) list(ids []int64) any { return t.batch(append([]int64{}, ids...))[0] }
+
+// openArgs returns the parameters of unfoldStatements.open: the days of the fires of claims, and the claims.
+func openArgs(ctx context.Context, q querier, f flavor, span string, tokens []int64) ([]any, error) {
+	list := f.batch(tokens)[0]
+	days, _, err := first(ctx, q, func(row scanner) (days [2]*int64, err error) {
+		err = row.Scan(&days[0], &days[1])
+		return days, err
+	}, span, list)
+	if err != nil || days[0] == nil {
+		return []any{int64(0), int64(0), list}, err
+	}
+	return []any{day(*days[0]), day(*days[1]) + dayMillis, list}, nil
+}
+
+// unfold is tx.unfold in a transaction of its own.
+func (s *store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded int, made int64, err error) {
+	tokens = slices.Compact(slices.Sorted(slices.Values(tokens)))
+	for some := range slices.Chunk(tokens, claimsAtOnce) {
+		var done []int64
+		var runs int64
+		err := s.change(ctx, dispatcher.Change{Now: unused}, func(ctx context.Context, t *tx) (err error) {
+			done, runs, err = t.unfold(ctx, some, skip)
+			return err
+		})
+		if err != nil {
+			return unfolded, made, fmt.Errorf("unfold %d claims: %w", len(some), err)
+		}
+		s.claims.forget(done...)
+		unfolded, made = unfolded+len(done), made+runs
+	}
+	return unfolded, made, nil
+}
+
+// unused is the time of changes that do not depend on it. It saves asking the database for its clock.
+var unused = time.Unix(1, 0)
+
+// unfoldRuns unfolds the claims of those of runs that may be in one, so that they have rows.
+func (s *store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error {
+	var tokens []int64
+	for _, run := range runs {
+		if !run.Live {
+			tokens = append(tokens, int64(run.Token))
+		}
+	}
+	_, _, err := s.unfold(ctx, tokens, false)
+	return err
+}
+
+// UnfoldClaims unfolds the claims that a node made longer ago than olderThan, except those of which it records
+// something just now. So no claim grows old because of one slow attempt.
+func (s *store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderThan time.Duration, now time.Time) (int, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	now, err := s.orClock(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	before, unfolded := now.Add(-olderThan), 0
+	for {
+		tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.aged, int64(node), before.UnixMilli(), int64(claimsAtOnce))
+		done := 0
+		if err == nil {
+			done, _, err = s.unfold(ctx, tokens, true)
+		}
+		if unfolded += done; err != nil {
+			return unfolded, err
+		}
+		if done < claimsAtOnce {
+			s.claims.forgetBefore(before)
+			return unfolded, nil
+		}
+	}
+}
+
+// unfoldAbandoned unfolds claims of nodes that are dead, until that has made some live runs or there are no more.
+func (s *store) unfoldAbandoned(ctx context.Context, enough int) error {
+	for {
+		tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.abandoned, int64(claimsAtOnce))
+		if err != nil || len(tokens) == 0 {
+			return err
+		}
+		done, made, err := s.unfold(ctx, tokens, true)
+		if err != nil || done == 0 || int(made) >= enough {
+			return err // or another node is at it
+		}
+	}
+}
+
+// heldInClaims returns the runs that only claims of a node hold: under a token or, if that is 0, in those that
+// this process does not know.
+func (s *store) heldInClaims(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
+	tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.held, int64(node), int64(token))
+	if token == 0 {
+		tokens = slices.DeleteFunc(tokens, func(t int64) bool { return s.claims.knows(dispatcher.Token(t)) })
+	}
+	if err != nil || len(tokens) == 0 {
+		return nil, err
+	}
+	args, err := openArgs(ctx, s.read, s.flavor, s.hot.unfold.span, tokens)
+	if err != nil {
+		return nil, err
+	}
+	held, err := collect(ctx, s.read, scanHeld, s.hot.unfold.open, args...)
+	if err == nil && token != 0 {
+		s.claims.add(held)
+	}
+	return held, err
+}

@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What PostgreSQL's planner must be told. The live runs and claims come and go, so its statistics often say that the
+// tables are empty, while they hold what a long snapshot keeps from being removed. It would then read a table
+// as a whole, and join it to the batch row by row. So each statement goes from the batch to the tables by key:
+//
+//   - b is MATERIALIZED, which hides constants; conditions on a large table compare it with columns of b.
+//   - few makes it take b, or what was chosen, for a single row, from which to begin is never wrong.
+//   - A join by the key of a run compares one column with an array. It is found by the index as well, and cannot be
+//     a merge join, for which the planner would think of reading the index from end to end.
+
+// few is true. The planner guesses that each half of it is true for one row in 200.
+func few(column string) string {
+	return `(` + column + ` = ANY (ARRAY[` + column + `])) IS NOT FALSE AND (` + column + ` = ANY (ARRAY[` + column + `, ` + column + `])) IS NOT FALSE`
+}
+
+func (p *postgres) rows(now, first int, extra string, columns ...column) string {
+	arrays := make([]string, len(columns))
+	for i, c := range columns {
+		arrays[i] = fmt.Sprintf("$%d::%s[]", first+i, c.typ)
+	}
+	if extra != "" {
+		extra += ", "
+	}
+	const clock = `CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)`
+	present := clock
+	if now != 0 {
+		n := strconv.Itoa(now)
+		present = `CASE WHEN $` + n + `::bigint = 0 THEN ` + clock + ` ELSE $` + n + ` END`
+	}
+	return `WITH n AS MATERIALIZED (SELECT ` + present + ` AS now),
+		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
+			FROM unnest(` + strings.Join(arrays, ", ") + `) AS u(` + names(columns) + `) CROSS JOIN n
+			WHERE ` + few(`u.`+columns[0].name) + `)`
+}
+
+func (p *postgres) batch(columns ...any) []any { return columns }
+
+func (p *postgres) in(n int) string { return ` = ANY ($` + strconv.Itoa(n) + `::bigint[])` }
+
+func (p *postgres) sameRun(r, at, trigger, kind string) string {
+	return ` ` + r + `.scheduled_at = ANY (ARRAY[` + at + `]) AND ` + r + `.trigger_id = ` + trigger + ` AND ` + r + `.kind = ` + kind
+}
+
+// lock leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
+// job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
+func (p *postgres) lock() string { return " FOR NO KEY UPDATE" }
+
+func (p *postgres) lockRows(mode string) string { return mode }
+
+func (p *postgres) claimColumns() string { return `trigger_ids, scheduled_at, job_ids, revisions` }
+
+func (p *postgres) claimValues() string {
+	return `array_agg(c.id), array_agg(c.run_at), array_agg(c.job_id), array_agg(c.revision)`
+}
+
+func (p *postgres) claimedFires() string {
+	return `SELECT c.token, c.node, c.claimed_at, u.trigger_id, u.scheduled_at, u.job_id, u.revision FROM claims AS c
+		CROSS JOIN LATERAL unnest(c.trigger_ids, c.scheduled_at, c.job_ids, c.revisions) AS u(trigger_id, scheduled_at, job_id, revision)`
+}
+
+// claimFence deletes the claims whose last fires this is, and locks the others.
+func (p *postgres) claimFence() string {
+	return `,
+		k AS MATERIALIZED (SELECT token FROM claims WHERE token` + p.in(1) + ` ORDER BY token FOR KEY SHARE),
+		d AS (DELETE FROM claims WHERE token` + p.in(2) + ` RETURNING token),
+		f AS (SELECT token FROM k UNION ALL SELECT token FROM d)`
+}
+
+func (p *postgres) thenClose(s statement) statement { return s }
+
+func (p *postgres) deleteChosen(condition string) string {
+	return ` DELETE FROM live_runs AS r USING c WHERE` + ofChosen(p) + ` AND ` + condition
+}
+
+func (p *postgres) edges() string {
+	const of = `(SELECT` + contenderColumns + ` FROM live_runs AS r WHERE r.job_id = b.id ORDER BY r.scheduled_at`
+	return p.rows(0, 2, "", idColumns...) + ` SELECT r.* FROM b CROSS JOIN LATERAL (` + of + `, r.trigger_id, r.kind LIMIT $1)
+		UNION ALL ` + of + ` DESC, r.trigger_id DESC, r.kind DESC LIMIT $1)) AS r`
+}
+
+// steps are one statement, of which all parts see what was there before it. What was chosen is locked, so that
+// it stays as it was seen.
+func (p *postgres) steps(_ int, with, choose, lock string, counted int, effects ...string) statement {
+	text, last := with+chosen(choose), len(effects)-1
+	if lock != "" {
+		text = with + `, chosen AS MATERIALIZED (` + choose + ` FOR UPDATE OF r` + strings.TrimPrefix(lock, lockToDelete) + `),
+		c AS MATERIALIZED (SELECT * FROM chosen WHERE ` + few("of_trigger") + `)`
+	}
+	if counted > 1 {
+		effects = append(effects, ` SELECT 1 FROM c`)
+		last++
+	}
+	for i, effect := range effects[:last] {
+		text += `, e` + strconv.Itoa(i+1) + ` AS (` + effect + `)`
+	}
+	return write(text + effects[last])
+}
+
+func (p *postgres) statements() statements {
+	all := common(p)
+	won := p.rows(3, 5, claimExtra, claimColumns...) + chosen(advance+` RETURNING `+claimedRow+`, b.live`) + `, g AS (` + insertClaim(p) + `)`
+	const fires = ` SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, CAST($2 AS bigint), 1, 0, CAST(NULL AS bigint), c.now, FALSE FROM c`
+	all.claim = write(won + fires)
+	all.claimLive = write(won + `, l AS (` + insertLive + `c.live = c.yes` + returnLive + `)` + fires + ` WHERE c.live = c.no
+		UNION ALL SELECT * FROM l`)
+	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advanceSettled+` RETURNING `+settledRow) +
+		`, m AS (` + insertDecisions + `)` + insertCaughtUp)
+	return all
+}
+
+// run uses unnamed statements, which are planned for the tables as they are: a plan kept from
+// when a table was empty costs more than planning once per batch. It also suits poolers.
+func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
+	if len(hot.parts) > 1 {
+		return p.runParts(ctx, hot, args, scan)
+	}
+	affected, err = p.query(ctx, hot.parts[0], args, scan)
+	var e *pgconn.PgError
+	if hot.orElse != "" && errors.As(err, &e) && e.Code == "23505" { // unique_violation
+		return p.query(ctx, hot.orElse, args, scan)
+	}
+	return affected, err
+}
+
+// runParts runs the parts of a statement in one transaction.
+func (p *postgres) runParts(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
+	err = pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
+		affected = 0
+		for i, part := range hot.parts {
+			rows, err := tx.Query(ctx, part, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
+			if err != nil {
+				return err
+			}
+			n, err := scanRows(rows, scan)
+			if err != nil {
+				return err
+			}
+			if hot.counts(i) {
+				affected += n
+			}
+		}
+		return nil
+	})
+	return affected, err
+}
+
+func (p *postgres) query(ctx context.Context, statement string, args []any, scan func(scanner) error) (int64, error) {
+	rows, err := patiently(ctx, func() (pgx.Rows, error) {
+		return p.pool.Query(ctx, statement, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return scanRows(rows, scan)
+}
+
+// scanRows calls scan, which may be nil, for each row, and returns how many rows there were, or were affected.
+func scanRows(rows pgx.Rows, scan func(scanner) error) (int64, error) {
+	defer rows.Close()
+	for rows.Next() {
+		if scan == nil {
+			continue
+		}
+		if err := scan(rows); err != nil {
+			return 0, err
+		}
+	}
+	return rows.CommandTag().RowsAffected(), rows.Err()
+}

@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// rows uses jsonb_each, which hands each row on as it was parsed: json_each writes it out as
+// text, to be parsed again, which cost a claim and its record a tenth more CPU.
+func (s *sqlite) rows(now, first int, extra string, columns ...column) string {
+	values := make([]string, len(columns))
+	for i, c := range columns {
+		values[i] = fmt.Sprintf("value ->> %d AS %s", i, c.name)
+	}
+	present := "0"
+	if now != 0 {
+		present = "$" + strconv.Itoa(now)
+	}
+	if extra != "" {
+		extra += ", "
+	}
+	return `WITH n AS MATERIALIZED (SELECT CASE WHEN ` + present + ` = 0 THEN ` + sqliteMillis + ` ELSE ` + present + ` END AS now),
+		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
+			FROM (SELECT ` + strings.Join(values, ", ") + ` FROM jsonb_each($` + strconv.Itoa(first) + `)) AS u CROSS JOIN n)`
+}
+
+// batch writes the rows as one JSON array of arrays.
+func (s *sqlite) batch(columns ...any) []any {
+	rows := length(columns)
+	b := make([]byte, 0, 2+rows*len(columns)*16)
+	b = append(b, '[')
+	for i := range rows {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		for j, column := range columns {
+			b = append(b, "[,"[min(j, 1)])
+			b = appendJSON(b, column, i)
+		}
+		b = append(b, ']')
+	}
+	return []any{string(append(b, ']'))}
+}
+
+func (s *sqlite) in(n int) string {
+	return ` IN (SELECT value ->> 0 FROM jsonb_each($` + strconv.Itoa(n) + `))`
+}
+
+func (s *sqlite) sameRun(r, at, trigger, kind string) string {
+	return ` ` + r + `.scheduled_at = ` + at + ` AND ` + r + `.trigger_id = ` + trigger + ` AND ` + r + `.kind = ` + kind
+}
+
+func (s *sqlite) lockRows(string) string { return "" }
+
+func (s *sqlite) claimColumns() string { return `fires` }
+
+func (s *sqlite) claimValues() string {
+	return `json_group_array(json_array(c.id, c.run_at, c.job_id, c.revision))`
+}
+
+func (s *sqlite) claimedFires() string {
+	return `SELECT c.token, c.node, c.claimed_at, u.value ->> 0 AS trigger_id, u.value ->> 1 AS scheduled_at, u.value ->> 2 AS job_id,
+		u.value ->> 3 AS revision FROM claims AS c CROSS JOIN jsonb_each(c.fires) AS u`
+}
+
+// claimFence has all claims: nobody else can delete one meanwhile.
+func (s *sqlite) claimFence() string { return `, f AS (SELECT token FROM claims)` }
+
+// thenClose deletes the claims whose last fires were recorded. What is recorded again is passed over.
+func (s *sqlite) thenClose(record statement) statement {
+	if record.orElse != "" {
+		record.parts, record.orElse = []string{record.orElse}, ""
+	}
+	if len(record.counted) == 0 {
+		record.counted = []int{len(record.parts) - 1}
+	}
+	record.parts = append(record.parts, `DELETE FROM claims WHERE token`+s.in(2))
+	return record
+}
+
+func (s *sqlite) deleteChosen(condition string) string {
+	return ` DELETE FROM live_runs WHERE (scheduled_at, trigger_id, kind) IN (SELECT c.of_at, c.of_trigger, c.of_kind FROM c WHERE ` + condition + `)`
+}
+
+// edges finds keys first: SQLite has no LATERAL, but may look into a list that depends on b.
+func (s *sqlite) edges() string {
+	const of = `SELECT` + contenderColumns + ` FROM b CROSS JOIN live_runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
+		SELECT x.scheduled_at, x.trigger_id, x.kind FROM live_runs AS x WHERE x.job_id = b.id ORDER BY x.scheduled_at`
+	return s.rows(0, 2, "", idColumns...) + of + `, x.trigger_id, x.kind LIMIT $1)
+		UNION ALL ` + of + ` DESC, x.trigger_id DESC, x.kind DESC LIMIT $1)`
+}
+
+// steps are one statement each. So a step must not change what a later one chooses by, unless it is done with it.
+func (s *sqlite) steps(now int, with, choose, _ string, counted int, effects ...string) statement {
+	all := statement{now: now}
+	for i, effect := range effects {
+		all.parts = append(all.parts, with+chosen(choose)+effect)
+		if i >= len(effects)-counted {
+			all.counted = append(all.counted, i)
+		}
+	}
+	return all
+}
+
+func (s *sqlite) statements() statements {
+	all := common(s)
+	claim, settle := s.rows(3, 5, claimExtra, claimColumns...), s.rows(3, 5, settleExtra, settleColumns...)
+	const matching = ` FROM b JOIN trigger_clock AS t ON` + advanceMatches
+	won := claim + chosen(`SELECT `+claimedRow+`, b.live`+matching)
+	fires := `SELECT ` + heldFire + ` FROM (` + s.claimedFires() + `) AS f WHERE f.token = $2`
+	all.claim = writeAt(3, won+insertClaim(s), fires, claim+` `+advance)
+	all.claimLive = writeAt(3, won+insertClaim(s), fires, won+insertLive+`c.live = c.yes`+returnLive, claim+` `+advance)
+	caughtUp := settle + chosen(`SELECT `+settledRow+matching)
+	all.settle = writeAt(3, caughtUp+insertDecisions, caughtUp+insertCaughtUp, settle+` `+advanceSettled)
+	return all
+}
+
+func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
+	parts, err := s.prepare(ctx, hot)
+	if err != nil {
+		return 0, err
+	}
+	if hot.reads {
+		rows, err := parts[0].QueryContext(ctx, args...)
+		if err != nil {
+			return 0, err
+		}
+		return 0, each(rows, scan)
+	}
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	if args, err = s.fixNow(ctx, tx, hot, args); err != nil {
+		return 0, err
+	}
+	for i, part := range parts {
+		part = tx.StmtContext(ctx, part) //nolint:sqlclosecheck // the end of the transaction closes it
+		if scan == nil {
+			result, err := part.ExecContext(ctx, args...)
+			if err != nil {
+				return 0, err
+			}
+			n, err := result.RowsAffected()
+			if err != nil {
+				return 0, err
+			}
+			if hot.counts(i) {
+				affected += n
+			}
+			continue
+		}
+		rows, err := part.QueryContext(ctx, args...)
+		if err != nil {
+			return 0, err
+		}
+		if err := each(rows, scan); err != nil {
+			return 0, err
+		}
+	}
+	return affected, tx.Commit()
+}
+
+// prepare returns the parts of a statement, which each connection parses once: for a few rows, as
+// most batches have, that took longer than to execute them. It is for before a transaction, which
+// would keep the only connection.
+func (s *sqlite) prepare(ctx context.Context, hot statement) ([]*sql.Stmt, error) {
+	db := s.write
+	if hot.reads {
+		db = s.read
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts := make([]*sql.Stmt, len(hot.parts))
+	for i, part := range hot.parts {
+		if s.prepared[part] == nil {
+			statement, err := db.PrepareContext(ctx, part) //nolint:sqlclosecheck // it is for all calls to come; the end of db closes it
+			if err != nil {
+				return nil, err
+			}
+			s.prepared[part] = statement
+		}
+		parts[i] = s.prepared[part]
+	}
+	return parts, nil
+}
+
+// fixNow gives all parts of a statement the same now. If each read the clock, a fire that
+// becomes due between two parts would be advanced by the one and get no run from the other.
+func (s *sqlite) fixNow(ctx context.Context, tx *sql.Tx, hot statement, args []any) ([]any, error) {
+	if hot.now == 0 || args[hot.now-1] != int64(0) {
+		return args, nil
+	}
+	now, err := s.clock(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	args = slices.Clone(args) // the caller's are used again by a retry, which has its own now
+	args[hot.now-1] = now.UnixMilli()
+	return args, nil
+}

@@ -1,0 +1,200 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// dueTests are those of reading what is due, by a node's share of it.
+func dueTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"ranges of ids divide what is due":                    testDueByRange,
+		"a poll can begin at an instant":                      testDueFrom,
+		"what is due is found by jobs, apps and labels":       testDueByJobsAndLabels,
+		"the definitions of triggers are read by id":          testTriggersByID,
+		"queued runs are adopted by a node with their labels": testAdoptByLabels,
+	}
+}
+
+// dueIDs returns the ids of the triggers that a query of the first minute after t0 finds, in order.
+func (f *fixture) dueIDs(query dispatcher.DueQuery) []int64 {
+	f.Helper()
+	if query.Until.IsZero() {
+		query.Until = minutes(1)
+	}
+	if query.Now.IsZero() {
+		query.Now = t0
+	}
+	query.Limit = 1000
+	due, err := f.Due(f.Context(), query)
+	f.must(err)
+	ids := []int64{}
+	for _, d := range due {
+		ids = append(ids, d.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func testDueByRange(t *testing.T, f *fixture) {
+	triggers := map[string]dispatcher.Trigger{}
+	for k := range 50 {
+		triggers[fmt.Sprint("t", k)] = every(time.Minute, minutes(1))
+	}
+	f.put(job("j", triggers), t0)
+	all := f.dueIDs(dispatcher.DueQuery{})
+	if len(all) != 50 {
+		t.Fatalf("%d triggers are due, want 50", len(all))
+	}
+	for _, late := range []bool{false, true} {
+		query := dispatcher.DueQuery{Overdue: late, Until: minutes(1)}
+		if late {
+			query.Now, query.Until = minutes(5), minutes(5)
+		}
+		var got []int64
+		for _, bounds := range [][2]int64{{0, all[10]}, {all[10], all[30] + 1}, {all[30] + 1, math.MaxInt64}} {
+			query.IDFrom, query.IDTo = bounds[0], bounds[1]
+			if bounds[1] == math.MaxInt64 {
+				query.IDTo = 0
+			}
+			part := f.dueIDs(query)
+			for _, id := range part {
+				if id < bounds[0] || id >= bounds[1] {
+					t.Errorf("trigger %d is not in %v", id, bounds)
+				}
+			}
+			got = append(got, part...)
+		}
+		if diff := cmp.Diff(all, got); diff != "" {
+			t.Errorf("overdue %t: all ranges together (-want +got):\n%s", late, diff)
+		}
+	}
+}
+
+func testDueFrom(t *testing.T, f *fixture) {
+	triggers := map[string]dispatcher.Trigger{}
+	for k := range 10 {
+		triggers[fmt.Sprint("t", k)] = every(time.Hour, minutes(k/2))
+	}
+	f.put(job("j", triggers), t0.Add(-time.Hour))
+	for _, tt := range []struct{ from, until, want int }{{0, 4, 10}, {1, 4, 8}, {4, 4, 2}, {1, 2, 4}, {5, 9, 0}} {
+		query := dispatcher.DueQuery{From: minutes(tt.from), Until: minutes(tt.until), Now: t0, Limit: 3}
+		got := 0
+		for {
+			page, err := f.Due(t.Context(), query)
+			f.must(err)
+			if got += len(page); len(page) < query.Limit {
+				break
+			}
+			query.AfterTime, query.AfterID = page[len(page)-1].DueAt, page[len(page)-1].ID
+		}
+		if got != tt.want {
+			t.Errorf("from minute %d to %d, page by page: %d triggers, want %d", tt.from, tt.until, got, tt.want)
+		}
+	}
+}
+
+func testDueByJobsAndLabels(t *testing.T, f *fixture) {
+	ssd := dispatcher.Labels{"disk": "ssd"}
+	f.putApp("books")
+	f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: ssd}, t0))
+	jobs, names := map[string]int64{}, map[int64]string{}
+	put := func(app, name string, labels dispatcher.Labels) {
+		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(1))})
+		j.App, j.NodeLabels = app, labels
+		f.put(j, t0)
+		jobs[name], names[dispatcher.TriggerID(app, name, "tick")] = dispatcher.JobID(app, name), name
+	}
+	put("shop", "plain", nil)
+	put("shop", "ssd", ssd)
+	put("books", "book", nil)
+	put("books", "paused", nil)
+	f.must(f.PauseJob(t.Context(), "books", "paused", "", true, at(t0)))
+	for _, tt := range []struct {
+		what  string
+		query dispatcher.DueQuery
+		want  []string
+	}{
+		{"all", dispatcher.DueQuery{}, []string{"book", "plain", "ssd"}},
+		{"an app", dispatcher.DueQuery{Apps: []string{"shop"}}, []string{"plain", "ssd"}},
+		{"an app that there is not", dispatcher.DueQuery{Apps: []string{"none"}}, []string{}},
+		{"no labels", dispatcher.DueQuery{LabelSets: []string{""}}, []string{"book", "plain"}},
+		{"labels", dispatcher.DueQuery{LabelSets: []string{"disk=ssd", "disk=hdd"}}, []string{"ssd"}},
+		{"more apps than sets", dispatcher.DueQuery{Apps: []string{"none", "books", "shop"}, LabelSets: []string{""}}, []string{"book", "plain"}},
+		{"more sets than apps", dispatcher.DueQuery{Apps: []string{"shop"}, LabelSets: []string{"disk=ssd", ""}}, []string{"plain", "ssd"}},
+		{"a job", dispatcher.DueQuery{JobIDs: []int64{jobs["book"]}}, []string{"book"}},
+		{"a paused job", dispatcher.DueQuery{JobIDs: []int64{jobs["paused"]}}, []string{}},
+		{"a job twice", dispatcher.DueQuery{JobIDs: []int64{jobs["book"], jobs["ssd"], jobs["book"]}}, []string{"book", "ssd"}},
+		{"jobs of an app", dispatcher.DueQuery{JobIDs: []int64{jobs["book"], jobs["ssd"]}, Apps: []string{"shop", "none", "off"}}, []string{"ssd"}},
+		{"jobs without labels", dispatcher.DueQuery{JobIDs: []int64{jobs["book"], jobs["ssd"]}, LabelSets: []string{""}}, []string{"book"}},
+		{"overdue jobs", dispatcher.DueQuery{
+			JobIDs: []int64{jobs["book"]}, Overdue: true, Now: minutes(9), Until: minutes(9),
+		}, []string{"book"}},
+		{"jobs that are overdue, but not asked for", dispatcher.DueQuery{
+			JobIDs: []int64{jobs["book"]}, Now: minutes(9), Until: minutes(9),
+		}, []string{}},
+	} {
+		got := []string{}
+		for _, id := range f.dueIDs(tt.query) {
+			got = append(got, names[id])
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.what, diff)
+		}
+	}
+}
+
+func testTriggersByID(t *testing.T, f *fixture) {
+	tick := every(time.Minute, minutes(1))
+	tick.MisfirePolicy, tick.CatchUpWindow = dispatcher.Skip, dispatcher.Duration(time.Hour)
+	f.put(job("j", map[string]dispatcher.Trigger{"tick": tick, "gone": tick}), t0)
+	stored := f.put(job("j", map[string]dispatcher.Trigger{"tick": tick}), t0)
+	id := dispatcher.TriggerID("shop", "j", "tick")
+	got, err := f.TriggersByID(t.Context(), []int64{id, dispatcher.TriggerID("shop", "j", "gone"), 12345, id})
+	f.must(err)
+	one := stored.Triggers["tick"]
+	want := []dispatcher.TriggerVersion{{
+		ID: id, JobID: dispatcher.JobID("shop", "j"), Revision: stored.Revision, Name: "tick", Spec: one.Spec("", one.AnchorAt),
+		MisfirePolicy: dispatcher.Skip, CatchUpWindow: time.Hour,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("triggers by id (-want +got):\n%s", diff)
+	}
+	if none, err := f.TriggersByID(t.Context(), nil); err != nil || len(none) != 0 {
+		t.Errorf("of no ids: %v, %v, want none", none, err)
+	}
+}
+
+// A run that waits for a node with labels is found by a node that has them, and more.
+func testAdoptByLabels(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	ssd := dispatcher.Labels{"disk": "ssd"}
+	j := job("j", nil)
+	j.NodeLabels = ssd
+	f.put(j, t0)
+	f.must(f.RequestRun(ctx, "shop", "j", at(t0)))
+	adopt := func(node dispatcher.NodeID, labels dispatcher.Labels) int {
+		t.Helper()
+		f.must(f.Register(ctx, dispatcher.Node{ID: node, Labels: labels}, t0))
+		held, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: node, Labels: labels, Token: dispatcher.Token(node), Limit: 10, Now: t0})
+		f.must(err)
+		return len(held)
+	}
+	if n := adopt(nodeB, nil); n != 0 {
+		t.Errorf("a node without labels adopted %d runs, want none", n)
+	}
+	if n := adopt(nodeC, dispatcher.Labels{"disk": "hdd"}); n != 0 {
+		t.Errorf("a node with another label adopted %d runs, want none", n)
+	}
+	if n := adopt(nodeD, dispatcher.Labels{"disk": "ssd", "zone": "eu"}); n != 1 {
+		t.Errorf("a node with the label adopted %d runs, want 1", n)
+	}
+}
