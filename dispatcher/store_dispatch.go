@@ -28,8 +28,9 @@ type Dispatch interface {
 	// Nothing is won unless the node is active and the app enabled. After an error the outcome is
 	// unknown: call Held.
 	Claim(ctx context.Context, batch ClaimBatch) ([]HeldRun, error)
-	// Held returns the runs that node holds under token, or under any token if it is 0, in its claims and
-	// among the live runs, except those that it has begun.
+	// Held returns the runs that node holds under token, in its claim and among the live runs, except those
+	// that it has begun. If token is 0, it returns those under any token, except those of claims that Claim or Held
+	// has returned to this process.
 	Held(ctx context.Context, node NodeID, token Token) ([]HeldRun, error)
 	// UnfoldClaims turns what is left of the claims of node that are older than olderThan into live runs of
 	// the same node, token and attempt, and returns how many claims it has removed. A node calls it for its
@@ -245,8 +246,8 @@ type JobVersion struct {
 // late. It says what changed, so that a node reads that and no more. At most one of Run, Adopt, JobID, App and
 // Nodes is set; if none is, anything may have changed.
 type Notification struct {
-	// Run is the id of a run of which an attempt was cancelled. Token and Attempt are those of the attempt:
-	// nothing else is to be cut off, above all not the attempt after it.
+	// Run is the id of a run of which an attempt was cancelled. Token and Attempt, 0 if it is not known, are
+	// those of the attempt: nothing else is to be cut off, above all not the attempt after it.
 	Run     string
 	Token   Token
 	Attempt int

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
@@ -52,15 +54,24 @@ func (p *permits) request(ctx context.Context, run dispatcher.HeldRun) bool {
 }
 
 // respond asks for one batch until the database answers. Asking again is harmless; guessing the
-// response could send a request twice or not at all.
+// response could send a request twice or not at all. Those about which the database could not decide ask again,
+// with a later batch, so that no other waits for them.
 func (p *permits) respond(ctx context.Context, batch []permitRequest) {
 	runs := make([]dispatcher.HeldRun, len(batch))
 	for i := range batch {
 		runs[i] = batch[i].run
 	}
 	var may []dispatcher.HeldRun
+	undecided := map[pool.AttemptKey]bool{}
 	untilAnswered(ctx, p.log, p.step, len(runs), func() (err error) {
 		may, err = p.grant(ctx, runs)
+		var some *dispatcher.UndecidedError
+		if errors.As(err, &some) {
+			for _, run := range some.Runs {
+				undecided[pool.KeyOf(run)] = true
+			}
+			return nil
+		}
 		return err
 	})
 	granted := map[pool.AttemptKey]bool{}
@@ -68,7 +79,24 @@ func (p *permits) respond(ctx context.Context, batch []permitRequest) {
 		granted[pool.KeyOf(run)] = true
 	}
 	for _, one := range batch {
-		one.granted <- granted[pool.KeyOf(one.run)]
+		if key := pool.KeyOf(one.run); undecided[key] {
+			time.AfterFunc(spread(undecidedPause), func() { p.repeat(ctx, one) })
+		} else {
+			one.granted <- granted[key]
+		}
+	}
+}
+
+// undecidedPause is how long a run waits whose job is locked. Whoever has locked it, as a change of the
+// definition, mostly takes less.
+const undecidedPause = 100 * time.Millisecond
+
+// repeat asks for a run again.
+func (p *permits) repeat(ctx context.Context, one permitRequest) {
+	select {
+	case p.inbox <- one:
+	case <-ctx.Done():
+		one.granted <- false
 	}
 }
 

@@ -129,8 +129,16 @@ func withoutCancel(ctx context.Context) context.Context { return context.Without
 // advance returns the compare-and-swap of the trigger of e, without the next fire.
 func (e *entry) advance() dispatcher.Advance {
 	return dispatcher.Advance{
-		TriggerID: e.ID, Revision: e.Revision, CalendarRevision: e.CalendarRevision, Prev: e.PrevFireTime, Next: e.NextFireTime,
+		TriggerID: e.ID, JobID: e.JobID, Revision: e.Revision, CalendarRevision: e.CalendarRevision,
+		Prev: e.PrevFireTime, Next: e.NextFireTime, Live: e.live(),
 	}
+}
+
+// live reports whether the run of e is to be stored as a row of its own from its claim on, because something
+// changes it before it ends, or asks for it when it has.
+func (e *entry) live() bool {
+	_, delayed := e.schedule.FixedDelay()
+	return delayed || e.job == nil || e.job.Delivery == dispatcher.AtMostOnce || e.job.Slots() > 0
 }
 
 // advanceTo is advance with the next fire.

@@ -142,7 +142,8 @@ func (e *Engine) Run(ctx context.Context) {
 	defer endHeartbeats()
 	var claiming, beating, recording sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.purgeLoop,
+		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.unfoldLoop,
+		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.purgeLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })
 	}

@@ -177,13 +177,9 @@ func TestRunUnknownToItsNodeIsReclaimedAfterAnInterval(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("unknown", "rate(1s)", nil)
-	due, err := r.store.Due(t.Context(), dispatcher.DueQuery{Until: r.now.Add(time.Second), Now: r.now, Limit: 1})
-	if err != nil || len(due) != 1 {
-		t.Fatalf("due = %v, %v, want one trigger", due, err)
-	}
-	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{{
-		TriggerID: due[0].ID, Revision: due[0].Revision, Next: due[0].NextFireTime, Then: r.now.Add(time.Hour),
-	}}}
+	r.atMostOnce("unknown") // the store knows the claims that it has made for its node
+	due := r.due(time.Second)
+	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{due.advanceTo(r.now.Add(time.Hour), r.now.Add(time.Hour))}}
 	if held, err := r.store.Claim(t.Context(), claim); err != nil || len(held) != 1 {
 		t.Fatalf("claim = %v, %v, want one run", held, err)
 	}

@@ -223,6 +223,9 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 		t.Errorf("a node without the label did %d things", got)
 	}
 	r.opts.Labels = dispatcher.Labels{"disk": "ssd", "zone": "a"}
+	if err := errors.Join(r.register(t.Context(), dispatcher.NodeActive), r.heartbeatOnce(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 	if got := work(); got != 3 {
 		t.Errorf("a node with the label did %d things, want a planned fire, a catch-up run and the manual run", got)
 	}

@@ -96,7 +96,8 @@ func (e *Engine) record(ctx context.Context, run heldRun, outcome dispatcher.Out
 		e.delays.expect(run.TriggerID)
 	}
 	e.recorder.put(ctx, dispatcher.Record{
-		RunKey: run.RunKey, Node: run.Node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome, Next: next,
+		RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt,
+		Node: run.Node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome, Next: next,
 	})
 }
 

@@ -122,6 +122,20 @@ func (r *rig) poll(until time.Duration) int {
 	return n
 }
 
+// due returns the first fire that is due within some time.
+func (r *rig) due(within time.Duration) entry {
+	r.t.Helper()
+	due, err := r.store.Due(r.t.Context(), dispatcher.DueQuery{Until: r.now.Add(within), Now: r.now, Limit: 1})
+	if err != nil || len(due) != 1 {
+		r.t.Fatalf("due = %v, %v, want one trigger", due, err)
+	}
+	entries, err := r.evaluate(r.t.Context(), due)
+	if err != nil || len(entries) != 1 {
+		r.t.Fatalf("entries = %v, %v, want one", entries, err)
+	}
+	return entries[0]
+}
+
 // quiet waits until all that was claimed is recorded.
 func (r *rig) quiet() {
 	r.t.Helper()

@@ -155,11 +155,8 @@ func TestFixedDelayContinuesAfterACancelledRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("delayed", "delay(1s)", nil)
-	due, err := r.store.Due(t.Context(), dispatcher.DueQuery{Until: r.now.Add(time.Minute), Now: r.now, Limit: 1})
-	if err != nil || len(due) != 1 {
-		t.Fatalf("due = %v, %v, want one trigger", due, err)
-	}
-	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{(&entry{DueTrigger: due[0]}).advance()}}
+	due := r.due(time.Minute)
+	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{due.advance()}}
 	held, err := r.store.Claim(t.Context(), claim)
 	if err != nil || len(held) != 1 {
 		t.Fatalf("claim = %v, %v, want one run", held, err)

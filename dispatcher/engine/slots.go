@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
@@ -97,13 +99,30 @@ func (s *slots) run(ctx context.Context) {
 		case <-s.wake:
 		}
 		over := s.takeOver()
-		released := untilAnswered(ctx, s.log, "release slots", len(over), func() error { return s.store.ReleaseSlots(ctx, over) })
-		if !released {
-			s.mu.Lock()
-			s.over = append(over, s.over...)
-			s.mu.Unlock()
+		var undecided *dispatcher.UndecidedError
+		released := untilAnswered(ctx, s.log, "release slots", len(over), func() error {
+			err := s.store.ReleaseSlots(ctx, over)
+			if errors.As(err, &undecided) {
+				return nil
+			}
+			return err
+		})
+		switch {
+		case !released:
+			s.putBack(over)
+		case undecided != nil:
+			// The slots of jobs that are locked are given back a little later, and no other job waits for them.
+			s.putBack(undecided.Runs)
+			time.AfterFunc(spread(undecidedPause), func() { wake(s.wake) })
 		}
 	}
+}
+
+// putBack returns to the list what could not be given back.
+func (s *slots) putBack(runs []dispatcher.HeldRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = append(runs, s.over...)
 }
 
 // takeOver removes and returns the runs whose slots are to be given back.

@@ -57,7 +57,7 @@ func payloads(all []dispatcher.Notification) []string {
 
 // The first words of a line that says what changed.
 const (
-	lineAll, lineAdopt, lineNodes     = "all", "adopt", "nodes"
+	lineAll, lineAdopt, lineNodes   = "all", "adopt", "nodes"
 	lineJob, lineApp, lineCancelled = "job", "app", "cancelled"
 )
 

@@ -139,9 +139,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		return err
 	}
 	before := day(present - longest)
-	// What is on record of definitions outlives the last day of the history, which goes a day later.
-	outdated := before - dayMillis
-	audited := min(outdated, day(present-dispatcher.AuditLogKept.Milliseconds()))
+	audited := min(before, day(present-dispatcher.AuditLogKept.Milliseconds()))
 	var errs []error
 	for _, step := range []struct {
 		name string
@@ -153,10 +151,11 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		}},
 		{"remove what no app keeps", func() error { return t.repeat(ctx, t.size, before, t.removeOldest) }},
 		{"remove what single apps do not keep", func() error { return t.sweepApps(ctx, apps, longest, present) }},
-		{"remove revisions", func() error { return t.repeat(ctx, t.size, outdated, t.removeRevisions) }},
+		{"remove revisions", func() error { return t.repeat(ctx, t.size, before, t.removeRevisions) }},
 		{"remove entries of the audit log", func() error { return t.repeat(ctx, t.size, audited, t.purgeAuditLog) }},
-		{"remove triggers", func() error { return t.repeat(ctx, t.size, outdated, t.removeTriggers) }},
-		{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, outdated, t.removeDeleted) }},
+		// The last day before goes a day later, and may have many runs of the job.
+		{"remove triggers", func() error { return t.repeat(ctx, t.size, before-dayMillis, t.removeTriggers) }},
+		{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, before, t.removeDeleted) }},
 		{"delete completed jobs", func() error { return t.removeExpired(ctx, present) }},
 	} {
 		if ctx.Err() != nil {

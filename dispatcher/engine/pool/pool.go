@@ -214,15 +214,19 @@ func (p *Pool[T]) Disown(attempts ...AttemptKey) {
 }
 
 // Cancel cuts off an attempt that is in flight here, or drops it while it waits. Another attempt of its run
-// goes on: a cancellation may arrive late.
+// goes on: a cancellation may arrive late. Number 0 stands for the only attempt under the token.
 func (p *Pool[T]) Cancel(attempt AttemptKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if one := p.running[attempt]; one != nil && one.cancel != nil {
-		one.cancel()
-		return
+	is := func(key AttemptKey) bool {
+		return key.RunKey == attempt.RunKey && key.Token == attempt.Token && (attempt.Number == 0 || key.Number == attempt.Number)
 	}
-	for _, one := range p.takeWaiting(func(one *Run[T]) bool { return KeyOf(one.HeldRun) == attempt }) {
+	for key, one := range p.running {
+		if is(key) && one.cancel != nil {
+			one.cancel()
+		}
+	}
+	for _, one := range p.takeWaiting(func(one *Run[T]) bool { return is(KeyOf(one.HeldRun)) }) {
 		p.drop(one)
 	}
 }

@@ -221,7 +221,7 @@ func TestLateCancelDoesNotReachTheNextAttempt(t *testing.T) {
 		if cut.Load() != 0 || p.Held() != 1 {
 			t.Errorf("a cancellation of attempt 1 cut off %d attempts, and %d are left; want attempt 2 to go on", cut.Load(), p.Held())
 		}
-		p.Cancel(KeyOf(next))
+		p.Cancel(AttemptKey{RunKey: next.RunKey, Token: next.Token})
 		synctest.Wait()
 		if cut.Load() != 1 || p.Held() != 0 {
 			t.Errorf("a cancellation of attempt 2 cut off %d attempts, and %d are left; want it cut off", cut.Load(), p.Held())

@@ -384,7 +384,9 @@ func (f *faulty) NextRetry(ctx context.Context, now time.Time) (retry, probe tim
 }
 
 func (f *faulty) DueHosts(ctx context.Context, apps []string, now time.Time) ([]dispatcher.HostWait, error) {
-	return call(ctx, f, "DueHosts", func(ctx context.Context) ([]dispatcher.HostWait, error) { return f.Store.DueHosts(ctx, apps, f.present(now)) })
+	return call(ctx, f, "DueHosts", func(ctx context.Context) ([]dispatcher.HostWait, error) {
+		return f.Store.DueHosts(ctx, apps, f.present(now))
+	})
 }
 
 func (f *faulty) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {

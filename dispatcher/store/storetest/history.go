@@ -136,9 +136,9 @@ func testRetentionOfRetries(t *testing.T, f *fixture) {
 	if f.purge(briefEnd); len(f.run(held.RunKey).Attempts) != 1 {
 		t.Errorf("a queued run: got %+v, want it there with its attempt", f.run(held.RunKey))
 	}
-	f.must(f.CancelRun(ctx, held.String(), at(t0.Add(time.Hour))))
-	if removed := f.purge(briefEnd); removed.Runs != 1 {
-		t.Errorf("after it was cancelled: removed %+v, want the run", removed)
+	f.must(f.CancelRun(ctx, held.String(), at(briefEnd)))
+	if removed := f.purge(briefEnd.AddDate(0, 0, 3)); removed.Runs != 1 {
+		t.Errorf("three days after it was cancelled: removed %+v, want the run", removed)
 	}
 }
 
@@ -182,20 +182,18 @@ func testRetentionOfMisfires(t *testing.T, f *fixture) {
 	}
 }
 
-// A fixed delay counts on from the end of its run, however long no node was there to do it.
+// A fixed delay counts on from the end of its run, however long no node was there to do it, and whether or not the run is
+// still in the history.
 func testRetentionOfDelays(t *testing.T, f *fixture) {
 	f.putBrief()
 	held := f.fire("brief", "job", "delay(1m)")
-	f.end(held, t0.Add(2*time.Minute))
-	if f.purge(shopEnd); len(f.ended()) != 1 {
-		t.Fatal("the run from which a fixed delay is to count on was removed")
-	}
-	next := shopEnd.Add(time.Minute)
-	f.must(f.ScheduleNext(t.Context(), []dispatcher.DelayedFire{{
-		TriggerID: held.TriggerID, Revision: 1, Prev: held.ScheduledAt, Anchor: t0, Next: next, Due: next,
-	}}))
+	ended := t0.Add(2 * time.Minute)
+	f.end(held, ended)
 	if removed := f.purge(shopEnd); removed.Runs != 1 {
-		t.Errorf("once it is armed: removed %+v, want the run", removed)
+		t.Errorf("removed %+v, want the run", removed)
+	}
+	if delays := f.ended(); len(delays) != 1 || !delays[0].EndedAt.Equal(ended) {
+		t.Errorf("fixed delays to count on: %+v, want one from %s", delays, ended)
 	}
 }
 

@@ -85,7 +85,7 @@ func testRelease(t *testing.T, f *fixture) {
 	}
 	adopted, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
 	f.must(err)
-	held.Token = token2
+	held.Token, held.ClaimedAt, held.Live = token2, t0, true
 	if diff := cmp.Diff([]dispatcher.HeldRun{held}, adopted); diff != "" {
 		t.Error("adopted after the release, attempt not consumed (-want +got):\n" + diff)
 	}
@@ -124,6 +124,7 @@ func testAdopt(t *testing.T, f *fixture) {
 	f.must(err)
 	second := held
 	second.Token, second.Attempt, second.Revision = token2, 2, edited.Revision
+	second.ClaimedAt, second.Live = query.Now, true
 	if diff := cmp.Diff([]dispatcher.HeldRun{second}, adopted); diff != "" || second.Revision == held.Revision {
 		t.Fatal("adopted from the dead (-want +got):\n" + diff)
 	}
@@ -194,7 +195,7 @@ func testManualRun(t *testing.T, f *fixture) {
 	key, err := dispatcher.ParseRunKey(run.ID)
 	f.must(err)
 	if diff := cmp.Diff([]dispatcher.HeldRun{{RunKey: key, JobID: dispatcher.JobID("shop", "tick"), Revision: 1,
-		Token: token1, Attempt: 1}}, adopted); diff != "" {
+		Token: token1, Attempt: 1, ClaimedAt: t0, Live: true}}, adopted); diff != "" {
 		t.Error("adopted (-want +got):\n" + diff)
 	}
 	if got := f.run(key); got.State != dispatcher.RunClaimed || len(got.Attempts) != 0 {
@@ -418,7 +419,9 @@ func testBegin(t *testing.T, f *fixture) {
 	for range 2 { // doing it again changes nothing
 		got, err := f.Begin(ctx, []dispatcher.HeldRun{begun, fenced})
 		f.must(err)
-		if diff := cmp.Diff([]dispatcher.HeldRun{begun}, got); diff != "" {
+		want := begun
+		want.Live = true // it left its claim to begin
+		if diff := cmp.Diff([]dispatcher.HeldRun{want}, got); diff != "" {
 			t.Errorf("begun (-want +got):\n%s", diff)
 		}
 	}

@@ -26,7 +26,10 @@ func testClaimModel(t *testing.T, f *fixture) {
 	id := dispatcher.TriggerID("shop", "tick", "tick")
 	m := model{revision: 1, next: t0.Add(time.Minute)}
 	rapid.Check(t, func(r *rapid.T) {
-		a := dispatcher.Advance{TriggerID: id, Revision: m.revision, Prev: m.prev, Next: m.next, Then: m.next.Add(time.Minute)}
+		a := dispatcher.Advance{
+			TriggerID: id, JobID: dispatcher.JobID("shop", "tick"), Revision: m.revision,
+			Prev: m.prev, Next: m.next, Then: m.next.Add(time.Minute), Live: rapid.Bool().Draw(r, "live"),
+		}
 		valid := !m.paused
 		switch rapid.IntRange(0, 5).Draw(r, "staleness") {
 		case 0:
@@ -36,7 +39,7 @@ func testClaimModel(t *testing.T, f *fixture) {
 			a.Prev, a.Next = m.prev.Add(-time.Minute), m.prev
 			valid = false
 		}
-		token := dispatcher.Token(rapid.Int64Min(1).Draw(r, "token"))
+		token := f.token()
 		var won []dispatcher.HeldRun
 		var err error
 		switch rapid.SampledFrom([]string{"claim", "claim", "settle", "pause", "resume"}).Draw(r, "step") {

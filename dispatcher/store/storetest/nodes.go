@@ -228,19 +228,24 @@ func (l listening) drain() {
 	}
 }
 
+// Listeners hear what changed, and no more.
 func testListen(t *testing.T, f *fixture) {
 	notifications := f.listen()
 	f.putEvery("tick", time.Minute)
-	notifications.await(t, dispatcher.Notification{})
+	notifications.await(t, dispatcher.Notification{JobID: dispatcher.JobID("shop", "tick")})
 	notifications.drain()
 	f.putCalendar(calendar("freeze"), t0)
-	notifications.await(t, dispatcher.Notification{})
+	notifications.await(t, dispatcher.Notification{App: "shop"})
 	notifications.drain()
 	run, err := f.RequestRun(t.Context(), "shop", "tick", at(t0))
 	f.must(err)
-	notifications.await(t, dispatcher.Notification{})
+	notifications.await(t, dispatcher.Notification{Adopt: true})
+	held, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})
+	if err != nil || len(held) != 1 {
+		t.Fatalf("adopted: got %v, %v, want the run", held, err)
+	}
 	f.must(f.CancelRun(t.Context(), run.ID, at(t0)))
-	notifications.await(t, dispatcher.Notification{Run: run.ID})
+	notifications.await(t, dispatcher.Notification{Run: run.ID, Token: token2, Attempt: 1})
 }
 
 func testDue(t *testing.T, f *fixture) {

@@ -141,6 +141,7 @@ func testRetryIsAdoptedWhenDue(t *testing.T, f *fixture) {
 	wantDiff(t, "runs adopted too early, or as idle ones", 0, len(early))
 	want := held
 	want.Token, want.Attempt, want.Failures, want.RetryUntil = token2, 2, 1, due.Add(time.Hour)
+	want.ClaimedAt, want.Live = due, true
 	wantDiff(t, "the run adopted when due", []dispatcher.HeldRun{want}, f.adoptRetries(due))
 	wantDiff(t, "runs adopted twice", 0, len(f.adoptRetries(due)))
 	wantDiff(t, "the run under way again", retryFacts{

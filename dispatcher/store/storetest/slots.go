@@ -189,7 +189,7 @@ func testSlotsReplace(t *testing.T, f *fixture) {
 	if replaced.State != dispatcher.RunCancelled || replaced.Error != "replaced by run "+newer.String() || len(replaced.Attempts) != 1 {
 		t.Errorf("the older run is %+v, want it cancelled, and to say by whom", replaced)
 	}
-	notifications.await(t, dispatcher.Notification{Run: runs[3].String()})
+	notifications.await(t, dispatcher.Notification{Run: runs[3].String(), Token: runs[3].Token, Attempt: 1})
 	f.expect("the slot is not free before its request is given up", f.holders(), []int{4})
 	newest := f.claimNext(token2)
 	f.expect("an even newer one waits", f.acquire(newest), []int{})

@@ -87,12 +87,13 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"a longer retention does not bring history back":                  testRetentionChanges,
 		"retention keeps live retries":                                    testRetentionOfRetries,
 		"retention removes old misfires":                                  testRetentionOfMisfires,
-		"retention keeps runs that fixed delays wait for":                 testRetentionOfDelays,
+		"fixed delays outlive the runs that they count from":              testRetentionOfDelays,
 		"completed jobs are deleted when their time is over":              testDeleteAfterCompletion,
 	}
 	maps.Copy(tests, retryTests())
 	maps.Copy(tests, misfireTests())
 	maps.Copy(tests, slotTests())
+	maps.Copy(tests, unfoldTests())
 	maps.Copy(tests, fleetTests())
 	maps.Copy(tests, switchTests())
 	maps.Copy(tests, dueTests())

@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// reads is a store that notes what is asked for.
+type reads struct {
+	Store
+	mu       sync.Mutex
+	queries  []dispatcher.DueQuery // of the window and of changed jobs
+	triggers int                   // calls of TriggersByID
+}
+
+func (s *reads) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
+	s.mu.Lock()
+	if !query.Overdue {
+		s.queries = append(s.queries, query)
+	}
+	s.mu.Unlock()
+	if s.Store == nil {
+		return nil, nil
+	}
+	return s.Store.Due(ctx, query)
+}
+
+func (s *reads) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
+	s.mu.Lock()
+	s.triggers++
+	s.mu.Unlock()
+	return s.Store.TriggersByID(ctx, ids)
+}
+
+// take returns the queries since the last call.
+func (s *reads) take() []dispatcher.DueQuery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queries := s.queries
+	s.queries = nil
+	return queries
+}
+
+// readingRig is a rig whose reads are noted.
+func readingRig(t *testing.T) (*rig, *reads) {
+	t.Helper()
+	s := &reads{}
+	return newRig(t, func(below Store) Store { s.Store = below; return s }), s
+}
+
+func (r *rig) pauseJob(name string, paused bool) {
+	r.t.Helper()
+	if _, err := r.store.PauseJob(r.t.Context(), "app", name, "", paused, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// later moves the time of the test, and polls then.
+func (r *rig) later(by time.Duration) (planned int) {
+	r.t.Helper()
+	r.now = r.now.Add(by)
+	return r.poll(r.opts.Window)
+}
+
+func longThreshold(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Hour) }
+
+func TestPollBeginsWhereTheLastOneFoundNothingEarlier(t *testing.T) {
+	t.Parallel()
+	r, s := readingRig(t)
+	r.declare("first", "rate(1h)", longThreshold)
+	r.poll(r.opts.Window)
+	if all := s.take(); len(all) != 1 || !all[0].From.IsZero() {
+		t.Fatalf("the first poll asked %+v, want one query without a lower bound", all)
+	}
+	now := r.now
+	r.later(5 * time.Second)
+	if next := s.take(); len(next) != 1 || !next[0].From.Equal(now.Add(-r.opts.Window)) {
+		t.Errorf("the second poll asked %+v, want one query from a window before the first", next)
+	}
+}
+
+// A trigger that is resumed, or whose share moves, may be due earlier than anything that the node has left.
+func TestFireEarlierThanTheLowerBoundIsFound(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(r *rig) (planned int){
+		"a job is resumed": func(r *rig) int {
+			r.pauseJob("early", false)
+			r.hear(dispatcher.Notification{JobID: dispatcher.JobID("app", "early")})
+			everything, _, jobs := r.changes.take()
+			if everything || len(jobs) != 1 {
+				r.t.Fatalf("everything %v and the jobs %v changed, want one job", everything, jobs)
+			}
+			if err := r.planChanged(r.t.Context(), jobs, r.now); err != nil {
+				r.t.Fatal(err)
+			}
+			return r.timeline.len()
+		},
+		"an app is enabled, or anything else changed": func(r *rig) int {
+			r.pauseJob("early", false)
+			r.hear(dispatcher.Notification{App: "app"})
+			if everything, _, _ := r.changes.take(); !everything {
+				r.t.Fatal("the change of the app does not concern everything")
+			}
+			r.floors.window.reset() // as changeLoop does
+			return r.poll(r.opts.Window)
+		},
+		"another node left": func(r *rig) int {
+			r.pauseJob("early", false)
+			live := []dispatcher.Node{{ID: r.fleet.id()}, {ID: 1}, {ID: 2}, {ID: 3}}
+			for _, nodes := range [][]dispatcher.Node{live, live[:1]} {
+				r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: nodes}, time.Now())
+			}
+			return r.poll(r.opts.Window)
+		},
+		"the notification is lost: within a minute": func(r *rig) int {
+			r.pauseJob("early", false)
+			if n := r.later(5 * time.Second); n != 0 {
+				r.t.Fatalf("the next poll planned %d fires, so the test shows nothing", n)
+			}
+			return r.later(45 * time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			r.declare("early", "rate(1s)", longThreshold)
+			r.pauseJob("early", true)
+			for range 3 {
+				if n := r.later(5 * time.Second); n != 0 {
+					t.Fatalf("%d fires of a paused job were planned", n)
+				}
+			}
+			if n := change(r); n != 1 {
+				t.Errorf("%d fires are planned, want the one that is due since long before", n)
+			}
+		})
+	}
+}
+
+func TestChangedJobIsReadByItsID(t *testing.T) {
+	t.Parallel()
+	r, s := readingRig(t)
+	r.declare("other", "rate(1s)", nil)
+	r.declare("changed", "rate(1s)", nil)
+	id := dispatcher.JobID("app", "changed")
+	if err := r.planChanged(t.Context(), []int64{id}, r.now); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.take(); len(all) != 1 || !slices.Equal(all[0].JobIDs, []int64{id}) || r.timeline.len() != 1 {
+		t.Errorf("asked %+v and planned %d fires, want the one of the changed job", all, r.timeline.len())
+	}
+}
+
+func TestFireThatIsKnownIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	r, s := readingRig(t)
+	r.declare("often", "rate(1s)", nil)
+	for range 5 {
+		r.later(time.Second)
+		for r.claimOnce(t.Context(), r.now.Add(time.Second)) > 0 {
+		}
+	}
+	if r.quiet(); s.triggers != 1 || len(r.calls) < 3 {
+		t.Errorf("definitions of triggers were read %d times for %d fires, want once", s.triggers, len(r.calls))
+	}
+	r.declare("often", "rate(2s)", nil)
+	r.later(5 * time.Second)
+	if s.triggers != 2 {
+		t.Errorf("after a change they were read %d times, want twice", s.triggers)
+	}
+}
+
+// listened is a store without triggers that sends notifications.
+type listened struct {
+	reads
+	heard chan dispatcher.Notification
+}
+
+func (s *listened) Listen(ctx context.Context, notify func(dispatcher.Notification)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case one := <-s.heard:
+			notify(one)
+		}
+	}
+}
+
+// Otherwise a deployment of a thousand jobs makes each node read its window a thousand times.
+func TestNotificationsCauseOneLookASecond(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		notification func(i int) dispatcher.Notification
+		byID         bool
+	}{
+		"jobs": {func(i int) dispatcher.Notification { return dispatcher.Notification{JobID: int64(1 + i)} }, true},
+		"apps": {func(i int) dispatcher.Notification { return dispatcher.Notification{App: fmt.Sprint("app-", i)} }, false},
+		"all":  {func(int) dispatcher.Notification { return dispatcher.Notification{} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &listened{heard: make(chan dispatcher.Notification)}
+				e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
+				e.fleet.joined(1, dispatcher.NodeActive, time.Now())
+				ctx, end := context.WithCancel(t.Context())
+				var loops sync.WaitGroup
+				for _, loop := range []func(context.Context){e.listenLoop, e.changeLoop, e.pollLoop} {
+					loops.Go(func() { loop(ctx) })
+				}
+				synctest.Wait()
+				if first := s.take(); len(first) != 1 {
+					t.Fatalf("at the start it looked %d times, want once", len(first))
+				}
+				s.heard <- tt.notification(0)
+				time.Sleep(100 * time.Millisecond) // a poll follows the one before after a shortest pause
+				if first := s.take(); len(first) != 1 {
+					t.Errorf("after the first notification it looked %d times, want once, at once", len(first))
+				}
+				for i := range 1000 {
+					s.heard <- tt.notification(i)
+					time.Sleep(4 * time.Millisecond)
+				}
+				time.Sleep(time.Second)
+				looks := s.take()
+				byID := len(slices.DeleteFunc(slices.Clone(looks), func(q dispatcher.DueQuery) bool { return len(q.JobIDs) == 0 }))
+				if len(looks) < 4 || len(looks) > 6 || tt.byID && byID < len(looks)-1 || !tt.byID && byID != 0 {
+					t.Errorf("in 5 s of notifications it looked %d times, %d of them by id; want five times and a regular poll", len(looks), byID)
+				}
+				end()
+				loops.Wait()
+			})
+		})
+	}
+}
+
+// They change no trigger, and begin at once.
+func TestManualRunsCauseNoPolls(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	if err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	below, err := store.Open(t.Context(), database, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := dispatcher.Change{Actor: "test"}
+	job := dispatcher.Job{App: "app", Name: "manual", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	if _, _, err := below.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := below.PutJob(t.Context(), job, change); err != nil {
+		t.Fatal(err)
+	}
+	s, started, ended := &reads{Store: below}, make(chan struct{}), make(chan time.Time, 1000)
+	e := New(s, &rig{}, Options{
+		Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 500},
+		OnStarted: func(dispatcher.NodeID) { close(started) },
+		OnOutcome: func(dispatcher.Call, dispatcher.Outcome) { ended <- time.Now() },
+	})
+	ctx, end := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); e.Run(ctx) }()
+	<-started
+	begun, slowest := time.Now(), time.Duration(0)
+	for range 267 {
+		asked := time.Now()
+		if _, err := below.RequestRun(t.Context(), "app", "manual", change); err != nil {
+			t.Fatal(err)
+		}
+		slowest = max(slowest, (<-ended).Sub(asked))
+	}
+	took := time.Since(begun)
+	end()
+	<-over
+	// At the start a node polls, learns that it may have missed notifications, and learns who else there is.
+	if polls, most := len(s.take()), 5+int(took/e.opts.Window); polls > most {
+		t.Errorf("267 manual runs in %s caused %d polls, want %d at most", took.Round(time.Millisecond), polls, most)
+	}
+	if slowest > time.Second {
+		t.Errorf("a run ended %s after it was asked for, want at once", slowest)
+	}
+	if err := below.Close(); err != nil {
+		t.Error(err)
+	}
+}

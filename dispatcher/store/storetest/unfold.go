@@ -1,0 +1,319 @@
+package storetest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// unfoldTests are those of claims that have several fires and lose their row before all of them have ended.
+func unfoldTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a claim goes with its last record":                          testClaimGoes,
+		"an old claim is unfolded and its node goes on":              testUnfold,
+		"a failed fire leaves the others in their claim":             testRetryLeavesClaim,
+		"a cancelled fire leaves the others alone":                   testCancelLeavesClaim,
+		"a released fire leaves the others alone":                    testReleaseLeavesClaim,
+		"of a dead node's claim only what is open is adopted":        testAdoptOpenFires,
+		"a record that may have been stored is stored once":          testRecordAfterError,
+		"a repeated record of a claim does not bring a run back":     testRepeatedRecord,
+		"a run that is retried by hand leaves its claim":             testRetryLeavesClaimByHand,
+		"a claim mixes fires with rows of their own":                 testMixedClaim,
+		"the runs of a claim whose response was lost are found once": testHeldAfterError,
+		"a late result of a claim is kept":                           testLateResultOfClaim,
+	}
+}
+
+// claimMany stores a job with some triggers, and claims their first fires by one claim of nodeA.
+func (f *fixture) claimMany(name string, fires int) []dispatcher.HeldRun {
+	f.Helper()
+	triggers := map[string]dispatcher.Trigger{}
+	for i := range fires {
+		triggers[string(rune('a'+i))] = every(time.Minute, minutes(1))
+	}
+	f.put(job(name, triggers), t0)
+	var advances []dispatcher.Advance
+	for _, d := range f.dueAll(minutes(1)) {
+		if a := f.advance(d); a.JobID == dispatcher.JobID("shop", name) {
+			advances = append(advances, a)
+		}
+	}
+	held := f.claim(advances...)
+	if len(held) != fires {
+		f.Fatalf("claimed %d fires, want %d", len(held), fires)
+	}
+	return held
+}
+
+// unfold unfolds the claims of a node that are older than a minute by then, and expects how many there are.
+func (f *fixture) unfold(node dispatcher.NodeID, now time.Time, want int) {
+	f.Helper()
+	if got, err := f.UnfoldClaims(f.Context(), node, time.Minute, now); err != nil || got != want {
+		f.Errorf("unfolded %d claims, %v, want %d", got, err, want)
+	}
+}
+
+// records returns a success of each run.
+func records(runs ...dispatcher.HeldRun) (all []dispatcher.Record) {
+	for _, run := range runs {
+		all = append(all, record(run, outcome(run.ScheduledAt)))
+	}
+	return all
+}
+
+// listed counts the runs of a job by their states, as a list shows them.
+func (f *fixture) listed(name string) map[dispatcher.RunState]int {
+	f.Helper()
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 1000}})
+	f.must(err)
+	states := map[dispatcher.RunState]int{}
+	for _, run := range runs {
+		states[run.State]++
+	}
+	return states
+}
+
+func testClaimGoes(t *testing.T, f *fixture) {
+	runs := f.claimMany("tick", 4)
+	f.must(f.Record(t.Context(), records(runs[:2]...)))
+	f.expect("while two are open", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2, dispatcher.RunClaimed: 2})
+	f.must(f.Record(t.Context(), records(runs[2:]...)))
+	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 4})
+	f.unfold(nodeA, minutes(60), 0)
+}
+
+func testUnfold(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 3)
+	f.must(f.Record(ctx, records(runs[0])))
+	f.unfold(nodeA, minutes(2).Add(-time.Millisecond), 0)
+	f.unfold(nodeB, minutes(2), 0)
+	f.unfold(nodeA, minutes(2), 1)
+	f.unfold(nodeA, minutes(2), 0)
+	held, err := f.Held(ctx, nodeA, 0)
+	f.must(err)
+	want := slices.Clone(runs[1:])
+	for i := range want {
+		want[i].Live = true
+	}
+	if diff := cmp.Diff(want, held); diff != "" {
+		t.Errorf("held as live runs, under the same token (-want +got):\n%s", diff)
+	}
+	if got := f.adoptIdle(nodeA, minutes(5)); len(got) != 0 {
+		t.Errorf("adopted %v, want none: the node goes on with them", got)
+	}
+	// The node does not know that its claim is gone.
+	f.must(f.Record(ctx, records(runs...)))
+	f.expect("recorded", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3})
+	if run := f.run(runs[2].RunKey); run.Node == nil || *run.Node != nodeA || run.Attempt != 1 || !run.ClaimedAt.Equal(minutes(1)) {
+		t.Errorf("recorded after its claim was unfolded: %+v, want the first attempt of its node", run)
+	}
+}
+
+func testRetryLeavesClaim(t *testing.T, f *fixture) {
+	runs := f.claimMany("tick", 3)
+	f.again(runs[1], failure(minutes(1)), failedUntil(minutes(2)))
+	f.expect("after a failure", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunRetrying: 1, dispatcher.RunClaimed: 2})
+	second := f.adoptRetries(minutes(2))
+	if len(second) != 1 || second[0].Attempt != 2 {
+		t.Fatalf("adopted %+v, want the second attempt", second)
+	}
+	f.must(f.Record(t.Context(), records(runs[0], runs[2], second[0])))
+	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3})
+	f.unfold(nodeA, minutes(60), 0)
+}
+
+func testCancelLeavesClaim(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 3)
+	notifications := f.listen()
+	cancelled, err := f.CancelRun(ctx, runs[1].String(), at(minutes(1).Add(time.Second)))
+	f.must(err)
+	if cancelled.State != dispatcher.RunCancelled || len(cancelled.Attempts) != 1 {
+		t.Errorf("cancelled: %+v, want it ended with its attempt", cancelled)
+	}
+	notifications.await(t, dispatcher.Notification{Run: runs[1].String(), Token: runs[1].Token, Attempt: 1})
+	f.expect("after it", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunCancelled: 1, dispatcher.RunClaimed: 2})
+	if got := f.adoptIdle(nodeA, minutes(5)); len(got) != 0 {
+		t.Errorf("adopted %v, want none", got)
+	}
+	f.must(f.Record(ctx, records(runs...)))
+	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunCancelled: 1, dispatcher.RunSucceeded: 2})
+	if late := f.run(runs[1].RunKey).Attempts; len(late) != 1 || late[0].Late == nil {
+		t.Errorf("attempts of the cancelled run %+v, want its result kept as late", late)
+	}
+}
+
+func testReleaseLeavesClaim(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 3)
+	f.must(f.Release(ctx, runs[:1]))
+	f.expect("released", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunQueued: 1, dispatcher.RunClaimed: 2})
+	again := f.adoptIdle(nodeA, minutes(1))
+	if len(again) != 1 || again[0].RunKey != runs[0].RunKey || again[0].Attempt != 1 {
+		t.Fatalf("adopted %+v, want the first attempt of what was released", again)
+	}
+	f.must(f.Record(ctx, records(again[0], runs[1], runs[2])))
+	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3})
+}
+
+func testAdoptOpenFires(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 4)
+	f.must(f.Record(ctx, records(runs[0])))
+	f.again(runs[1], failure(minutes(1)), failedUntil(minutes(30)))
+	f.register(nodeB)
+	f.must(f.Deregister(ctx, nodeA))
+	adopted := f.adoptIdle(nodeB, minutes(5))
+	if len(adopted) != 2 || adopted[0].Attempt != 2 || adopted[1].Attempt != 2 {
+		t.Fatalf("adopted %+v, want the second attempts of the two that are open", adopted)
+	}
+	f.expect("adopted", f.listed("tick"),
+		map[dispatcher.RunState]int{dispatcher.RunSucceeded: 1, dispatcher.RunRetrying: 1, dispatcher.RunClaimed: 2})
+	// The first node was only slow. It has lost the whole claim.
+	f.must(f.Record(ctx, records(runs[2:]...)))
+	for _, run := range adopted {
+		if got := f.run(run.RunKey); got.State != dispatcher.RunClaimed || got.Attempts[0].State != dispatcher.RunLost || got.Attempts[0].Late == nil {
+			t.Errorf("after a late result: %+v, want it with the second node", got)
+		}
+	}
+	ours := records(adopted...)
+	for i := range ours {
+		ours[i].Node = nodeB
+	}
+	f.must(f.Record(ctx, ours))
+	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3, dispatcher.RunRetrying: 1})
+}
+
+// A node whose record fails does not know whether it was stored, and repeats it.
+func testRecordAfterError(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 4)
+	over, end := context.WithCancel(ctx)
+	end()
+	some := records(runs[:3]...)
+	some[1].Next = &dispatcher.NextAttempt{At: minutes(2), Until: minutes(60), CountsAsFailure: true}
+	if err := f.Record(over, some); err == nil {
+		t.Fatal("a record whose context has ended succeeded")
+	}
+	f.must(f.Record(ctx, some))
+	f.expect("recorded", f.listed("tick"),
+		map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2, dispatcher.RunRetrying: 1, dispatcher.RunClaimed: 1})
+	f.must(f.Record(ctx, records(runs[3])))
+	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 3, dispatcher.RunRetrying: 1})
+}
+
+// The run that failed has ended since, while its claim is there because of another fire.
+func testRepeatedRecord(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 2)
+	f.again(runs[0], failure(minutes(1)), failedUntil(minutes(2)))
+	second := f.adoptRetries(minutes(2))
+	f.must(f.Record(ctx, records(second...)))
+	want := map[dispatcher.RunState]int{dispatcher.RunSucceeded: 1, dispatcher.RunClaimed: 1}
+	for _, forgets := range []bool{false, true} {
+		if forgets { // what it knows of the claim
+			over, end := context.WithCancel(ctx)
+			end()
+			if err := f.Record(over, records(runs[1])); err == nil {
+				t.Fatal("a record whose context has ended succeeded")
+			}
+		}
+		f.again(runs[0], failure(minutes(1)), failedUntil(minutes(2)))
+		f.expect("the first failure, once more", f.listed("tick"), want)
+		if got := f.adoptRetries(minutes(3)); len(got) != 0 {
+			t.Errorf("adopted %v, want none: the run is over", got)
+		}
+	}
+}
+
+func testRetryLeavesClaimByHand(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 2)
+	first := records(runs[0])
+	f.must(f.Record(ctx, first))
+	f.must(f.RetryRun(ctx, runs[0].String(), at(minutes(2))))
+	f.must(f.Record(ctx, first)) // as after an unknown outcome
+	f.expect("retried by hand", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunQueued: 1, dispatcher.RunClaimed: 1})
+	again := f.adoptIdle(nodeA, minutes(2))
+	if len(again) != 1 || again[0].Attempt != 2 {
+		t.Fatalf("adopted %+v, want the second attempt", again)
+	}
+	f.must(f.Record(ctx, records(again[0], runs[1])))
+	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2})
+	if got := f.run(runs[0].RunKey); len(got.Attempts) != 2 || got.Attempts[0].Late != nil {
+		t.Errorf("attempts %+v, want two and no late result", got.Attempts)
+	}
+}
+
+func testMixedClaim(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.put(job("tick", map[string]dispatcher.Trigger{"a": every(time.Minute, minutes(1)), "b": every(time.Minute, minutes(1))}), t0)
+	once := job("once", map[string]dispatcher.Trigger{"c": every(time.Minute, minutes(1))})
+	once.Delivery = dispatcher.AtMostOnce
+	f.put(once, t0)
+	var advances []dispatcher.Advance
+	for _, d := range f.dueAll(minutes(1)) {
+		advances = append(advances, f.advance(d))
+	}
+	runs := f.claim(advances...)
+	live := map[bool]int{}
+	for _, run := range runs {
+		live[run.Live]++
+		if own := run.JobID == dispatcher.JobID("shop", "once"); run.Live != own {
+			t.Errorf("run %s is live: %t, want %t", run, run.Live, own)
+		}
+	}
+	f.expect("claimed", live, map[bool]int{false: 2, true: 1})
+	held, err := f.Held(ctx, nodeA, runs[0].Token)
+	f.must(err)
+	if diff := cmp.Diff(runs, held); diff != "" {
+		t.Errorf("held under the token (-want +got):\n%s", diff)
+	}
+	f.must(f.Record(ctx, records(runs...)))
+	f.expect("at the end", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2})
+	f.expect("at the end", f.listed("once"), map[dispatcher.RunState]int{dispatcher.RunSucceeded: 1})
+	f.unfold(nodeA, minutes(60), 0)
+}
+
+func testHeldAfterError(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 3)
+	token := runs[0].Token
+	f.must(f.Record(ctx, records(runs[0])))
+	f.again(runs[1], failure(minutes(1)), failedUntil(minutes(2)))
+	held, err := f.Held(ctx, nodeA, token)
+	f.must(err)
+	if diff := cmp.Diff(runs[2:], held); diff != "" {
+		t.Errorf("held under the token (-want +got):\n%s", diff)
+	}
+	f.must(f.Record(ctx, records(runs[2])))
+	f.unfold(nodeA, minutes(60), 0)
+}
+
+// What comes from a node that has lost its claim is kept with the attempt that was lost.
+func testLateResultOfClaim(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	runs := f.claimMany("tick", 2)
+	for _, run := range runs {
+		f.must(f.CancelRun(ctx, run.String(), at(minutes(2))))
+	}
+	failed := records(runs...)
+	failed[1].Next = &dispatcher.NextAttempt{At: minutes(2), Until: minutes(60), CountsAsFailure: true}
+	f.must(f.Record(ctx, failed))
+	f.expect("cancelled", f.listed("tick"), map[dispatcher.RunState]int{dispatcher.RunCancelled: 2})
+	late := map[dispatcher.RunKey]bool{}
+	for _, run := range runs {
+		attempts := f.run(run.RunKey).Attempts
+		late[run.RunKey] = len(attempts) == 1 && attempts[0].Late != nil
+	}
+	if slices.Contains(slices.Collect(maps.Values(late)), false) {
+		t.Errorf("late results: %v, want one of each", late)
+	}
+}
