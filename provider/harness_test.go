@@ -148,10 +148,14 @@ func (f *fixture) fire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	jobs, err := f.jobsOf(ctx, due)
+	if err != nil {
+		return err
+	}
 	batch := dispatcher.ClaimBatch{Node: node.ID, Token: 1, Lead: ahead, Now: now}
 	for _, t := range due {
 		batch.Advances = append(batch.Advances, dispatcher.Advance{
-			TriggerID: t.ID, Revision: t.Revision, Prev: t.PrevFireTime, Next: t.NextFireTime, Then: t.NextFireTime.Add(24 * time.Hour),
+			TriggerID: t.ID, JobID: jobs[t.ID], Revision: t.Revision, Prev: t.PrevFireTime, Next: t.NextFireTime, Then: t.NextFireTime.Add(24 * time.Hour),
 		})
 	}
 	won, err := f.store.Claim(ctx, batch)
@@ -159,6 +163,20 @@ func (f *fixture) fire(ctx context.Context) error {
 		err = fmt.Errorf("%d of %d fires were claimed", len(won), len(due))
 	}
 	return err
+}
+
+// jobsOf returns the ids of the jobs of triggers, by trigger.
+func (f *fixture) jobsOf(ctx context.Context, due []dispatcher.DueTrigger) (map[int64]int64, error) {
+	ids := make([]int64, len(due))
+	for i, t := range due {
+		ids[i] = t.ID
+	}
+	jobs := map[int64]int64{}
+	versions, err := f.store.TriggersByID(ctx, ids)
+	for _, v := range versions {
+		jobs[v.ID] = v.JobID
+	}
+	return jobs, err
 }
 
 // do returns a PreConfig that runs step before a test step.

@@ -40,7 +40,7 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	r.declare("patient", "rate(4s)", nil)
 	r.declare("impatient", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(2 * time.Second) })
 	r.now = r.now.Add(10 * time.Second) // two instants of each are past: 6 s and 2 s ago
-	if err := r.settle(t.Context(), nil, r.now); err != nil {
+	if err := r.settle(t.Context(), []string{"app"}, r.now); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(0)
@@ -285,7 +285,7 @@ func TestSettledMisfireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
-	if err := r.settle(t.Context(), nil, r.now.Add(5*time.Second)); err != nil {
+	if err := r.settle(t.Context(), []string{"app"}, r.now.Add(5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	select {

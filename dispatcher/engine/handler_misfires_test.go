@@ -22,7 +22,7 @@ func (r *rig) startAgo(ago time.Duration) { r.now = r.now.Add(-ago) }
 func (r *rig) work(now time.Time) {
 	r.t.Helper()
 	r.now = now
-	if err := errors.Join(r.settle(r.t.Context(), nil, now), r.adopt(r.t.Context())); err != nil {
+	if err := errors.Join(r.settle(r.t.Context(), []string{"app"}, now), r.adopt(r.t.Context())); err != nil {
 		r.t.Fatal(err)
 	}
 	r.poll(r.opts.Window)

@@ -48,13 +48,14 @@ func lookFor(f flavor, choose string) statement {
 	return read(f.rows(2, 8, "", lookColumns...) + choose)
 }
 
-// idleRuns chooses runs that no node works on. Its order lets none starve. Runs of a disabled app
+// idleRuns chooses runs that no node works on. Its order lets none starve; the sums in it keep PostgreSQL from
+// reading the primary key in that order. Runs of a disabled app
 // wait until the app is enabled, and runs of a job that requires labels wait for a node with them.
 const idleRuns = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
 	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 		JOIN live_runs AS r ON r.node = gone.id AND r.state <> 'retrying' JOIN jobs AS j ON j.id = r.job_id
-	WHERE r.state <> 'running' AND r.scheduled_at >= $4 AND (r.scheduled_at, r.trigger_id) > ($6, $7) AND ` + mayRun + `
-	ORDER BY r.scheduled_at, r.trigger_id LIMIT $3`
+	WHERE r.state <> 'running' AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7) AND ` + mayRun + `
+	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $3`
 
 // takeIdle chooses those of the batch that no node works on now.
 // A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
@@ -146,4 +147,4 @@ var begunByDeadNodes = ` SELECT` + chosenEnd(end{
 	message: `'the node died when the request may have been sent, and the job wants it at most once'`,
 }) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
 	FROM n CROSS JOIN nodes AS gone JOIN live_runs AS r ON r.node = gone.id AND r.state <> 'retrying'
-	WHERE gone.state = 'dead' AND r.state = 'running' ORDER BY r.scheduled_at, r.trigger_id LIMIT $2`
+	WHERE gone.state = 'dead' AND r.state = 'running' ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`

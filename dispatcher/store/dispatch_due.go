@@ -35,7 +35,7 @@ func orNever(ms int64) time.Time {
 	return instant(ms)
 }
 
-// dueList are the lists of a query of due triggers side by side, each filled up. Jobs are only for dueOfJobs.
+// dueLists are the lists of a query of due triggers side by side, each filled up. Only dueOfJobs has jobs.
 var (
 	dueLists  = []column{{"app", bigint}, {"labels", text}}
 	dueOfJobs = append(dueLists[:2:2], column{"job", bigint})
@@ -47,9 +47,13 @@ var (
 const dueTriggers = ` SELECT ` + dueColumns + ` FROM trigger_clock AS t
 	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at <= $2 AND (t.due_at, t.id) > ($3, $4) AND t.id >= $6 AND t.id <= $7` + dueFilter
 
-// dueTriggersOfJobs is the same for the triggers of some jobs, by triggers_job.
-const dueTriggersOfJobs = ` SELECT ` + dueColumns + ` FROM b JOIN triggers AS d ON d.job_id = b.job JOIN trigger_clock AS t ON t.id = d.id
-	WHERE (t.off = 0) = b.yes AND t.due_at <= $2 AND (t.due_at, t.id) > ($3, $4) AND t.id >= $6 AND t.id <= $7` + dueFilter
+// dueTriggersOfJobs is the same for the triggers of some jobs, by triggers_job. The planner can only begin with these:
+// what a trigger must be like is one expression that needs the row of both.
+const dueTriggersOfJobs = `, d AS MATERIALIZED (SELECT g.id, b.yes, b.no FROM b JOIN triggers AS g ON g.job_id = b.job)
+	SELECT ` + dueColumns + ` FROM d JOIN trigger_clock AS t ON t.id = d.id WHERE CASE WHEN t.off = 0 AND t.due_at <= $2
+		AND (t.due_at, t.id) > ($3, $4) AND t.id >= $6 AND t.id <= $7` + dueFilter
+
+const ofJobsEnd = ` THEN d.yes ELSE d.no END`
 
 // dueFilter leaves out other apps and other sets of labels, and what an app that has just been disabled has
 // left in the index; see followApp.
@@ -73,7 +77,7 @@ func dueStatementsOf(f flavor) dueStatements {
 	all, ofJobs := f.rows(1, 10, "", dueLists...)+dueTriggers, f.rows(1, 10, "", dueOfJobs...)+dueTriggersOfJobs
 	return dueStatements{
 		window: read(all + onTime + dueOrder), overdue: read(all + tooLate + dueOrder),
-		ofJobs: read(ofJobs + onTime + dueOrder), overdueOfJobs: read(ofJobs + tooLate + dueOrder),
+		ofJobs: read(ofJobs + onTime + ofJobsEnd + dueOrder), overdueOfJobs: read(ofJobs + tooLate + ofJobsEnd + dueOrder),
 	}
 }
 

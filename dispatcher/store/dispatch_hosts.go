@@ -33,8 +33,8 @@ const (
 	dueHosts  = "500"
 )
 
-// DueHosts reads the waits whose next probe is due. First it ends the wait of runs whose time is over: those that were
-// attempted are given up, and the others may call their host once, whatever its circuit says.
+// DueHosts reads the waits whose next probe is due. It ends the wait of their runs whose time is over and that were never
+// attempted: these may call their host once, whatever its circuit says. GiveUp ends the others.
 func (s *store) DueHosts(ctx context.Context, apps []string, now time.Time) ([]dispatcher.HostWait, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -59,13 +59,11 @@ func (s *store) DueHosts(ctx context.Context, apps []string, now time.Time) ([]d
 	for i, wait := range waits {
 		all[i] = wait.ID
 	}
-	for _, attempted := range []string{"= 0", "> 0"} {
-		// $1 now, $2 waits
-		release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.in(2) +
-			` AND attempt ` + attempted + ` AND next_attempt_at <= $1`
-		if _, err := affect(ctx, s.write, release, now.UnixMilli(), s.list(all)); err != nil {
-			return nil, fmt.Errorf("end waits for hosts: %w", err)
-		}
+	// $1 now, $2 waits
+	release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.in(2) + `
+		AND attempt = 0 AND next_attempt_at <= $1`
+	if _, err := affect(ctx, s.write, release, now.UnixMilli(), s.list(all)); err != nil {
+		return nil, fmt.Errorf("end waits for hosts: %w", err)
 	}
 	return waits, nil
 }

@@ -60,11 +60,12 @@ func retryRuns(f flavor) string {
 const notHeld = `(r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL
 			OR j.enabled AND NOT j.paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))`
 
-// dueRetries chooses retrying runs that are due and not over. One that was never attempted is not over.
+// dueRetries chooses retrying runs that are due and not over. One that was never attempted is not over. The query for now
+// makes the database look only at what is due.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger
 const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
 	FROM n CROSS JOIN live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= n.now AND (r.retry_until >= n.now OR r.attempt = 0)
+	WHERE r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n) AND (r.retry_until >= n.now OR r.attempt = 0)
 		AND r.next_attempt_at >= $4 AND (r.next_attempt_at, r.scheduled_at, r.trigger_id) > ($4, $6, $7)
 		AND ` + mayRun + ` AND ` + notHeld + `
 	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $3`
@@ -77,13 +78,13 @@ const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger
 const whichRetries = ` JOIN jobs AS j ON j.id = r.job_id
 	WHERE r.state = 'retrying' AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)` + stillMay
 
-// expiredRetries chooses retrying runs that are due and whose time is over, if they were ever attempted. They end as their latest attempts ended, which the class
-// tells. $2 limit
+// expiredRetries chooses retrying runs whose time is over, if they were ever attempted. They end as their latest attempts
+// ended, which the class tells. $2 limit
 var expiredRetries = ` SELECT` + chosenEnd(end{
 	state: `CASE WHEN r.class IN ('timeout', 'function_timeout') THEN 'timed_out' ELSE 'failed' END`,
 }) + `
-	FROM n CROSS JOIN live_runs AS r WHERE r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= n.now
-		AND r.retry_until < n.now AND r.attempt > 0 ORDER BY r.scheduled_at, r.trigger_id LIMIT $2`
+	FROM n CROSS JOIN live_runs AS r WHERE r.state = 'retrying' AND r.retry_until < (SELECT now FROM n) AND r.attempt > 0
+	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 
 // partRetries parts records into those that end their runs and those that do not.
 func partRetries(records []dispatcher.Record) (ended, again []dispatcher.Record) {

@@ -37,10 +37,10 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 	fires := ` FROM (` + f.claimedFires() + `) AS f`
 	// The limits keep PostgreSQL from joining whole tables: it looks for one fire after the other by its key.
 	open := fires + ` WHERE f.token` + f.in(3) + `
-		AND NOT EXISTS (SELECT 1 FROM runs AS r
-			WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1` + within + ` LIMIT 1 OFFSET 0)
-		AND NOT EXISTS (SELECT 1 FROM live_runs AS r
-			WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1 LIMIT 1 OFFSET 0)`
+		AND NOT (EXISTS (SELECT 1 FROM live_runs AS r
+				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1 LIMIT 1 OFFSET 0)
+			OR EXISTS (SELECT 1 FROM runs AS r
+				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1` + within + ` LIMIT 1 OFFSET 0))`
 	return unfoldStatements{
 		lock:     lock + f.lockRows(lockToDelete),
 		lockFree: lock + f.lockRows(lockToDelete+skipLocked),

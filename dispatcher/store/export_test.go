@@ -261,3 +261,14 @@ func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
 
 // FileSystem is fileSystem.
 func FileSystem(dir string) (uint32, error) { return fileSystem(dir) }
+
+// Contenders returns how many of the first and last runs of a job a decision about its slots reads.
+func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (int, error) {
+	own := s.(*store)
+	runs := 0
+	_, err := own.run(ctx, read(own.hot.slots.edges), append([]any{int64(most)}, own.batch([]int64{job})...), func(scanner) error {
+		runs++
+		return nil
+	})
+	return runs, err
+}

@@ -196,4 +196,4 @@ var skippableRuns = ` SELECT` + chosenEnd(end{state: `'lost'`, class: `'other'`,
 	message: `'the database lost commits, and an operator chose to skip what was under way'`}) + `,
 		r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
 	FROM n CROSS JOIN installation AS i JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
-	WHERE i.rollback_choice = 'skip' ORDER BY r.scheduled_at, r.trigger_id LIMIT $2`
+	WHERE i.rollback_choice = 'skip' ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`

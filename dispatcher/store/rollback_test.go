@@ -120,10 +120,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 			}
 			if err == nil {
 				query := dispatcher.AdoptQuery{Node: firstNode, Token: 8, Limit: 10}
-				var found []dispatcher.Adoptable
-				if found, err = s.Adoptable(ctx, query); err == nil {
-					_, err = s.Adopt(ctx, query, found)
-				}
+				_, err = adopt(ctx, s, query)
 			}
 			return err
 		}},

@@ -175,6 +175,8 @@ CREATE TABLE claims (
 -- the latest attempt of its run; an earlier attempt moves to attempts when the next begins.
 -- The retrying runs, of which there may be a million, keep apart by their indexes: none of them is in
 -- live_runs_node. They have no token, because no node holds them.
+-- The sum in live_runs_job keeps PostgreSQL from looking there for a run by its key, when it thinks that the table is
+-- empty.
 CREATE TABLE live_runs (
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run
@@ -197,8 +199,9 @@ CREATE TABLE live_runs (
   PRIMARY KEY (scheduled_at, trigger_id, kind)
 );
 CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state <> 'retrying';
-CREATE INDEX live_runs_job ON live_runs (job_id);
+CREATE INDEX live_runs_job ON live_runs (job_id, (scheduled_at + 0));
 CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state = 'retrying' AND waits_for = 0;
+CREATE INDEX live_runs_expiring ON live_runs (retry_until) WHERE state = 'retrying';
 CREATE INDEX live_runs_waiting ON live_runs (waits_for, attempt, next_attempt_at) WHERE waits_for <> 0;
 
 -- The jobs whose runs wait for the job's host, because its circuit does not let them through: a row while there

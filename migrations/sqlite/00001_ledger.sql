@@ -169,8 +169,9 @@ CREATE TABLE live_runs (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state <> 'retrying';
-CREATE INDEX live_runs_job ON live_runs (job_id);
+CREATE INDEX live_runs_job ON live_runs (job_id, scheduled_at + 0);
 CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state = 'retrying' AND waits_for = 0;
+CREATE INDEX live_runs_expiring ON live_runs (retry_until) WHERE state = 'retrying';
 CREATE INDEX live_runs_waiting ON live_runs (waits_for, attempt, next_attempt_at) WHERE waits_for <> 0;
 
 CREATE TABLE host_waits (

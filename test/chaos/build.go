@@ -44,8 +44,9 @@ func buildNode(ctx context.Context, to, dir string, edits map[string]string) err
 	return program.Build(ctx, "", to, "-overlay", file, "-tags", "chaos,clockshift", "./dispatcher/cmd/carillon")
 }
 
-// shiftableClock returns the source of package time, with a wall clock that ChaosShift sets off.
-// Libraries that fake time do nothing to a Go program, which asks the kernel without them.
+// shiftableClock returns the source of package time, with a wall clock that ChaosShift sets off and a monotonic one
+// that ChaosSuspended holds back. Libraries that fake time do nothing to a Go program, which asks the kernel without
+// them.
 func shiftableClock(ctx context.Context) (map[string]string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -60,8 +61,11 @@ func shiftableClock(ctx context.Context) (map[string]string, error) {
 	for _, edit := range [][2]string{
 		{"\t\"math/bits\"\n", "\t\"math/bits\"\n\t\"sync/atomic\"\n"},
 		{"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
-			"// ChaosShift is how many nanoseconds the wall clock is off, in whole seconds.\nvar ChaosShift atomic.Int64\n\n" +
-				"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += ChaosShift.Load() / 1e9\n"},
+			"// ChaosShift is how many nanoseconds the wall clock is off, in whole seconds, and ChaosSuspended how many the\n" +
+				"// monotonic clock has stood still.\nvar ChaosShift, ChaosSuspended atomic.Int64\n\n" +
+				"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += ChaosShift.Load() / 1e9\n\tmono -= ChaosSuspended.Load()\n"},
+		{"subMono(runtimeNano()-startNano, t.ext)", "subMono(runtimeNano()-startNano-ChaosSuspended.Load(), t.ext)"},
+		{"subMono(t.ext, runtimeNano()-startNano)", "subMono(t.ext, runtimeNano()-startNano-ChaosSuspended.Load())"},
 	} {
 		if strings.Count(source, edit[0]) != 1 {
 			return nil, fmt.Errorf("%s is not as this tool knows it; a wall clock cannot be built into it", file)

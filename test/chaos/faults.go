@@ -13,6 +13,7 @@ import (
 // injectors inject the faults other than kills.
 var injectors = map[string]func(*chaos, context.Context, *node) error{
 	"freeze":    (*chaos).freezeNode,
+	"suspend":   (*chaos).suspendNode,
 	"partition": (*chaos).partitionNode,
 	"flap":      (*chaos).flapNode,
 	"responses": (*chaos).loseResponses,
@@ -27,8 +28,8 @@ var injectors = map[string]func(*chaos, context.Context, *node) error{
 }
 
 // order is one round of faults. The most important ones come more often.
-var order = []string{"freeze", "responses", "partition", "storm", "restart", "clock", "responses", "freeze", "flap",
-	"disk", "partition", "deploy", "slow", "drain", "backend", "responses", "restart"}
+var order = []string{"freeze", "responses", "partition", "storm", "restart", "clock", "responses", "suspend", "flap",
+	"disk", "partition", "freeze", "deploy", "slow", "drain", "suspend", "backend", "responses", "restart"}
 
 // injectFaults injects one fault after the other.
 func (c *chaos) injectFaults(ctx context.Context) {
@@ -60,6 +61,19 @@ func (c *chaos) freezeNode(ctx context.Context, n *node) error {
 	n.freeze(false)
 	c.noteProcess("freeze anywhere", n, from, time.Now())
 	return nil
+}
+
+// suspendNode halts a node as freezeNode does, and it wakes with a monotonic clock that has stood still.
+func (c *chaos) suspendNode(ctx context.Context, n *node) error {
+	from := time.Now()
+	n.freeze(true)
+	n.signal(syscall.SIGSTOP)
+	pause(ctx, c.draw(c.frozen))
+	err := n.suspended(time.Since(from)) // it hears of that first of all
+	n.signal(syscall.SIGCONT)
+	n.freeze(false)
+	c.noteProcess("freeze by suspension", n, from, time.Now())
+	return err
 }
 
 // loseResponses cuts all nodes' connections at writes: before the database has seen them, or

@@ -27,25 +27,39 @@ type edit struct{ file, old, new string }
 var mutants = []mutant{
 	{
 		name: "no_fence", what: "an outcome is stored without a check of its token", kills: "stop K8,stop K9", faults: "none",
-		edits: []edit{{"dispatcher/store/dispatch_sql.go",
-			"fence = sameRun + ` AND r.token = b.token AND r.attempt = b.attempt AND r.live = b.yes`", "fence = sameRun"}},
+		edits: []edit{
+			{"dispatcher/store/dispatch_sql.go", "return ofBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`", "return ofBatch(f)"},
+			{"dispatcher/store/dispatch_record.go", "(b.token IN (SELECT token FROM f)) = b.yes", "(b.token IN (SELECT token FROM f) OR b.yes) = b.yes"},
+		},
 	},
 	{
-		name: "split_claim", what: "the trigger is advanced in one statement and the run inserted in another", kills: "K3", faults: "none",
+		name: "careless_unfold", what: "what is recorded of a claim is not looked for when the claim is unfolded", kills: "K6,K8,K9",
+		faults: "none",
+		edits: []edit{{"dispatcher/store/dispatch_unfold.go", "r.trigger_id = f.trigger_id AND r.kind = 1` + within",
+			"r.trigger_id = f.trigger_id AND r.kind = 9` + within"}},
+	},
+	{
+		name: "split_claim", what: "the trigger is advanced in one statement and the claim inserted in another", kills: "K3", faults: "none",
 		edits: []edit{
-			{"dispatcher/store/postgres.go", "	all.claim = write(claim + insertNewRuns)\n	all.claim.orElse = claim + insertRuns\n",
-				"	_ = claim\n	all.claim = write(p.rows(3, 5, claimExtra, advanceColumns...)+` `+advance+` AND $2::bigint <> 0`,\n" +
-					"		p.rows(3, 5, claimExtra, advanceColumns...)+chosen(`SELECT `+claimedRow+` FROM b JOIN triggers AS t ON t.id = b.id" +
-					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+insertRuns)\n"},
-			{"dispatcher/store/postgres.go", "	affected, err := p.query(ctx, hot.parts[0], args, scan)\n",
-				"	if len(hot.parts) > 1 {\n		if _, err := p.query(ctx, hot.parts[0], args, scan); err != nil {\n			return 0, err\n		}\n	}\n" +
-					"	affected, err := p.query(ctx, hot.parts[len(hot.parts)-1], args, scan)\n"},
+			{"dispatcher/store/postgres_statements.go", "	all.claim = write(won + fires)\n",
+				"	rows := p.rows(3, 5, claimExtra, claimColumns...)\n	all.claim = write(rows+` `+advance+` AND $2::bigint <> 0`,\n" +
+					"		rows+chosen(`SELECT `+claimedRow+`, b.live FROM b JOIN trigger_clock AS t ON t.id = b.id" +
+					" AND t.prev_fire_time = b.next AND $4::bigint >= 0`)+`, g AS (`+insertClaim(p)+`)`+fires)\n"},
+			{"dispatcher/store/postgres_statements.go", "		return p.runParts(ctx, hot, args, scan)\n",
+				"		for _, part := range hot.parts {\n			if affected, err = p.query(ctx, part, args, scan); err != nil {\n" +
+					"				break\n			}\n		}\n		return affected, err\n"},
 		},
 	},
 	{
 		name: "no_lease", what: "a node sends without a check of its lease", kills: "stop K5,stop K4", faults: "none",
 		args:  []string{"--claim-lead=200ms"}, // so that claimed runs wait for their time while the node freezes
-		edits: []edit{{"dispatcher/engine/membership.go", "	return time.Now().Before(f.leaseUntil)\n", "	return true\n"}},
+		edits: []edit{{"dispatcher/engine/membership.go", "	return f.holdsLease(time.Now())\n", "	return true\n"}},
+	},
+	{
+		name: "monotonic_lease", what: "a lease is measured by the clock that stands still while a machine is suspended", kills: "none",
+		faults: "suspend", args: []string{"--claim-lead=200ms"},
+		edits: []edit{{"dispatcher/engine/membership.go", "max(r.monotonic.Sub(earlier.monotonic), r.wall.Sub(earlier.wall))",
+			"r.monotonic.Sub(earlier.monotonic)"}},
 	},
 	{
 		name: "early", what: "a fire is not held until it is due", kills: "none", faults: "none",
@@ -53,7 +67,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "silent_settle", what: "missed fires leave no record", kills: "none", faults: "restart,disk",
-		edits: []edit{{"dispatcher/store/postgres.go", "`, m AS (` + insertDecisions + `)` + insertRuns", "insertRuns"}},
+		edits: []edit{{"dispatcher/store/postgres_statements.go", "\n		`, m AS (` + insertDecisions + `)` + insertCaughtUp", " insertCaughtUp"}},
 	},
 	{
 		name: "no_adoption", what: "the runs of a dead node are not adopted", kills: "K4,K6,K9", faults: "none",
@@ -83,7 +97,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "kept_slots", what: "the slot of a run lost with its node is not released", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/store/slots_decide.go", "case busy && slot.Token != runToken:", "case slot.Token != runToken:"}},
+		edits: []edit{{"dispatcher/store/slots_decide.go", "		case c.Busy:\n", "		case c.slotNode != 0:\n"}},
 	},
 	{
 		name: "hasty_retries", what: "a failed attempt is repeated at once", kills: "none", faults: "none",

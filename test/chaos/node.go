@@ -33,11 +33,12 @@ type node struct {
 	started *atomic.Int64 // processes of all nodes
 	network sync.Mutex    // of the rules in its network
 
-	mu      sync.Mutex
-	exec    *exec.Cmd
-	process int           // its number
-	exited  chan struct{} // closed when the current process has ended
-	frozen  bool
+	mu                  sync.Mutex
+	exec                *exec.Cmd
+	process             int           // its number
+	exited              chan struct{} // closed when the current process has ended
+	frozen              bool
+	shifted, stoodStill time.Duration // its clocks
 }
 
 func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
@@ -154,7 +155,26 @@ func (n *node) isFrozen() bool {
 
 // shift shifts the node's clock, now and for its later processes.
 func (n *node) shift(by time.Duration) error {
-	err := os.WriteFile(n.clock, []byte(by.String()), 0o600)
+	n.mu.Lock()
+	n.shifted = by
+	n.mu.Unlock()
+	return n.setClocks()
+}
+
+// suspended lets the node's monotonic clock have stood still for some more time, as that of a machine that was
+// suspended.
+func (n *node) suspended(more time.Duration) error {
+	n.mu.Lock()
+	n.stoodStill += more
+	n.mu.Unlock()
+	return n.setClocks()
+}
+
+func (n *node) setClocks() error {
+	n.mu.Lock()
+	text := n.shifted.String() + "\n" + n.stoodStill.String()
+	n.mu.Unlock()
+	err := os.WriteFile(n.clock, []byte(text), 0o600)
 	n.signal(syscall.SIGUSR2)
 	return err
 }

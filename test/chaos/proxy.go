@@ -104,7 +104,9 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 // writes recognizes the statements whose loss matters: claims, records, adoptions, and the end of
 // transactions.
 func writes(piece []byte) bool {
-	for _, sign := range []string{"UPDATE triggers AS t SET prev_fire_time", "UPDATE runs AS r SET", "commit"} {
+	for _, sign := range []string{
+		"UPDATE trigger_clock AS t SET prev_fire_time", "INSERT INTO runs (scheduled_at", "UPDATE live_runs AS r SET", "commit",
+	} {
 		if bytes.Contains(piece, []byte(sign)) {
 			return true
 		}

@@ -1,14 +1,16 @@
 WITH n AS MATERIALIZED (
   SELECT CASE
-      WHEN $5::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
-      ELSE $5 END AS now
+      WHEN $3::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $3 END AS now
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($8::text[], $9::text[]) AS u(name, labels)
+  FROM unnest($6::text[], $7::text[]) AS u(name, labels)
   CROSS JOIN n
+  WHERE (u.name = ANY (ARRAY[u.name])) IS NOT FALSE
+    AND (u.name = ANY (ARRAY[u.name, u.name])) IS NOT FALSE
 ),
-c AS (
+chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, CASE
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision THEN r.attempt - 1
       ELSE r.attempt END AS over, CASE
@@ -23,25 +25,29 @@ c AS (
     FROM nodes
     WHERE state = 'dead'
   ) AS gone
-  JOIN runs AS r ON r.node = gone.id
-    AND r.live
+  JOIN live_runs AS r ON r.node = gone.id
+    AND r.state <> 'retrying'
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state NOT IN ('running', 'retrying')
+  WHERE r.state <> 'running'
     AND j.app_id IN (
     SELECT id
     FROM apps
     WHERE enabled
-      AND ($7 = 0 OR name IN (SELECT name FROM b))
+      AND ($5 = 0 OR name IN (SELECT name FROM b))
   )
     AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
-    AND EXISTS (SELECT 1 FROM nodes WHERE id = $3 AND state = 'active')
-    AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-    AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-  ORDER BY r.scheduled_at, r.trigger_id
-  LIMIT $6
+    AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+  ORDER BY r.scheduled_at + 0, r.trigger_id
+  LIMIT $4
   FOR UPDATE OF r SKIP LOCKED
 ),
-l AS (
+c AS MATERIALIZED (
+  SELECT *
+  FROM chosen
+  WHERE (of_trigger = ANY (ARRAY[of_trigger])) IS NOT FALSE
+    AND (of_trigger = ANY (ARRAY[of_trigger, of_trigger])) IS NOT FALSE
+),
+e1 AS (
   INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
       http_status, state, class, error)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other',
@@ -50,14 +56,13 @@ l AS (
   WHERE c.dead > 0
   ON CONFLICT DO NOTHING
 )
-UPDATE runs AS r
-SET node = $3, token = $4, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
-    attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, http_status = 0,
-    class = '', error = ''
+UPDATE live_runs AS r
+SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
+    attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0,
+    http_status = 0, class = '', error = ''
 FROM c
-WHERE r.scheduled_at = c.of_at
+WHERE r.scheduled_at = ANY (ARRAY[c.of_at])
   AND r.trigger_id = c.of_trigger
   AND r.kind = c.of_kind
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until
+RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
+    claimed_at, TRUE

@@ -3,30 +3,24 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[],
-      $7::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[],
+      $5::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
   CROSS JOIN n
+  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
+    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
 ),
 c AS (
-  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
-      r.token AS of_token, b.now
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind,
+      b.token AS of_token, b.attempt AS over, b.now
   FROM b
-  JOIN runs AS r ON r.scheduled_at = b.scheduled_at
-    AND r.trigger_id = b.trigger_id
-    AND r.kind = b.kind
-    AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-    AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-    AND r.token = b.token
-    AND r.attempt = b.attempt
-    AND r.live = b.yes
 )
-UPDATE runs AS r
+UPDATE live_runs AS r
 SET state = 'running', started_at = COALESCE(r.started_at, c.now)
 FROM c
-WHERE r.scheduled_at = c.of_at
+WHERE r.scheduled_at = ANY (ARRAY[c.of_at])
   AND r.trigger_id = c.of_trigger
   AND r.kind = c.of_kind
   AND r.token = c.of_token
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until
+  AND r.attempt = c.over
+RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
+    claimed_at, TRUE

@@ -1,31 +1,33 @@
 WITH n AS MATERIALIZED (
   SELECT CASE
-      WHEN $2::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
-      ELSE $2 END AS now
+      WHEN $1::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $1 END AS now
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($7::text[]) AS u(name)
+  FROM unnest($10::bigint[], $11::text[]) AS u(app, labels)
   CROSS JOIN n
+  WHERE (u.app = ANY (ARRAY[u.app])) IS NOT FALSE
+    AND (u.app = ANY (ARRAY[u.app, u.app])) IS NOT FALSE
 )
-SELECT t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, t.start_at,
-    t.end_at, t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled, t.paused,
-    t.job_paused, t.state, t.error, t.prev_fire_time, t.next_fire_time, t.due_at, t.anchor_at,
-    t.jitter, t.fired, t.drift_hour, t.calendar, t.on_excluded, t.calendar_revision, t.app_id,
-    t.node_labels, coalesce(t.misfire_policy, 'fire_once'), t.catch_up_window, t.attempt_timeout
-FROM triggers AS t
-WHERE t.state = 'waiting'
-  AND NOT t.paused
-  AND NOT t.job_paused
+SELECT t.id, t.app_id, t.revision, t.calendar_revision, coalesce(t.prev_fire_time, -1),
+    coalesce(t.next_fire_time, -1), coalesce(t.due_at, -1), t.misfire_after,
+    coalesce(t.attempt_timeout, -1), t.node_labels
+FROM trigger_clock AS t
+WHERE t.off = 0
   AND t.due_at IS NOT NULL
-  AND t.due_at <= $1
+  AND t.due_at <= $2
   AND (t.due_at, t.id) > ($3, $4)
-  AND (t.app_id IN (
+  AND t.id >= $6
+  AND t.id <= $7
+  AND ($8 = 0 OR t.app_id IN (SELECT app FROM b))
+  AND ($9 = 0 OR t.node_labels IN (SELECT labels FROM b))
+  AND t.app_id NOT IN (
   SELECT id
   FROM apps
-  WHERE enabled
-    AND ($6 = 0 OR name IN (SELECT name FROM b))
-)) = TRUE
+  WHERE switched_to IS NOT NULL
+    AND NOT enabled
+)
   AND t.due_at + t.misfire_after >= (SELECT now FROM n)
 ORDER BY t.due_at, t.id
 LIMIT $5

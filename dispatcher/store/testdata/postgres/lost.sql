@@ -1,30 +1,40 @@
 WITH n AS MATERIALIZED (
   SELECT CASE
-      WHEN $3::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
-      ELSE $3 END AS now
+      WHEN $1::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $1 END AS now
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($5::bigint[]) AS u(id)
+  FROM unnest($3::bigint[]) AS u(id)
   CROSS JOIN n
+  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
+    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
 ),
-c AS (
-  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
+chosen AS MATERIALIZED (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
+      r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
+      'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
       r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why,
       n.now
   FROM n
   CROSS JOIN nodes AS gone
-  JOIN runs AS r ON r.node = gone.id
-    AND r.live
+  JOIN live_runs AS r ON r.node = gone.id
+    AND r.state <> 'retrying'
   WHERE gone.state = 'dead'
     AND r.state = 'running'
-    AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-    AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-  ORDER BY r.scheduled_at, r.trigger_id
-  LIMIT $4
+  ORDER BY r.scheduled_at + 0, r.trigger_id
+  LIMIT $2
   FOR UPDATE OF r SKIP LOCKED
 ),
-l AS (
+c AS MATERIALIZED (
+  SELECT *
+  FROM chosen
+  WHERE (of_trigger = ANY (ARRAY[of_trigger])) IS NOT FALSE
+    AND (of_trigger = ANY (ARRAY[of_trigger, of_trigger])) IS NOT FALSE
+),
+e1 AS (
   INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
       http_status, state, class, error)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other',
@@ -32,15 +42,32 @@ l AS (
   FROM c
   WHERE c.dead > 0
   ON CONFLICT DO NOTHING
+),
+e2 AS (
+  INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
+      started_ms, attempt, http_status, state, class, error)
+  SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
+      WHEN c.of_end - c.of_claimed BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_claimed END,
+      CASE
+      WHEN c.of_end - c.of_started BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_started END,
+      c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
+      NULLIF(c.of_error, '')
+  FROM c
+  WHERE 1 = 1
+  ON CONFLICT DO NOTHING
+),
+e3 AS (
+  UPDATE trigger_clock AS t
+  SET ended_at = c.of_end
+  FROM c
+  WHERE t.id = c.of_trigger
+    AND t.delayed
+    AND t.prev_fire_time = c.of_at
+    AND c.of_kind <> 2
+    AND 1 = 1
 )
-UPDATE runs AS r
-SET live = FALSE, state = 'lost', token = 0, ended_at = c.now, class = 'other',
-    error = 'the node died when the request may have been sent, and the job wants it at most once'
-FROM c
-WHERE r.scheduled_at = c.of_at
+DELETE FROM live_runs AS r USING c
+WHERE r.scheduled_at = ANY (ARRAY[c.of_at])
   AND r.trigger_id = c.of_trigger
   AND r.kind = c.of_kind
-  AND r.live
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until
+  AND 1 = 1

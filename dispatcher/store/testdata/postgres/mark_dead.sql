@@ -8,6 +8,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($3::bigint[], $4::bigint[]) AS u(id, heartbeat)
   CROSS JOIN n
+  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
+    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
 )
 UPDATE nodes AS o
 SET heartbeat_at = b.now
@@ -24,6 +26,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($3::bigint[], $4::bigint[]) AS u(id, heartbeat)
   CROSS JOIN n
+  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
+    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
 )
 DELETE FROM nodes
 WHERE id IN (
@@ -31,7 +35,13 @@ WHERE id IN (
   FROM b
   JOIN nodes AS o ON o.heartbeat_at < b.now - $2
   WHERE o.state = 'dead'
-    AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id)
+    AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE c.node = o.id)
+    AND NOT EXISTS (
+    SELECT 1
+    FROM live_runs AS r
+    WHERE r.node = o.id
+      AND r.state <> 'retrying'
+  )
   ORDER BY o.heartbeat_at
   LIMIT 100
 )
@@ -45,6 +55,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($3::bigint[], $4::bigint[]) AS u(id, heartbeat)
   CROSS JOIN n
+  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
+    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
 )
 UPDATE nodes AS o
 SET state = 'dead'

@@ -3,19 +3,18 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[],
-      $7::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[],
+      $5::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
   CROSS JOIN n
+  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
+    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
 )
-UPDATE runs AS r
+UPDATE live_runs AS r
 SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
     attempt = r.attempt - 1
 FROM b
-WHERE r.scheduled_at = b.scheduled_at
+WHERE r.scheduled_at = ANY (ARRAY[b.scheduled_at])
   AND r.trigger_id = b.trigger_id
   AND r.kind = b.kind
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
   AND r.token = b.token
   AND r.attempt = b.attempt
-  AND r.live = b.yes

@@ -7,28 +7,30 @@ b AS MATERIALIZED (
   SELECT u.*, CASE WHEN decision = 'fire_all' THEN 1 ELSE 3 END AS kind, 'waiting' AS waiting,
       n.now, TRUE AS yes, FALSE AS no
   FROM unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[],
-      $11::bigint[], $12::bigint[], $13::bigint[], $14::text[], $15::text[],
-      $16::bigint[]) AS u(id, revision, calendars, prev, next, upto, upto_due, to_at, missed,
-      decision, reason, run_at)
+      $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::text[],
+      $17::bigint[]) AS u(id, revision, calendars, prev, next, upto, upto_due, job_id, to_at,
+      missed, decision, reason, run_at)
   CROSS JOIN n
+  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
+    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
 ),
 c AS (
-  UPDATE triggers AS t
+  UPDATE trigger_clock AS t
   SET prev_fire_time = b.next, next_fire_time = b.upto, due_at = b.upto_due, state = CASE
-      WHEN b.upto IS NULL AND NOT t.delayed THEN 'complete' ELSE t.state END
+      WHEN b.upto IS NULL AND NOT t.delayed THEN 'complete' ELSE t.state END, ended_at = CASE
+      WHEN t.delayed AND b.run_at IS NULL THEN b.now END
   FROM b
   WHERE t.id = b.id
-    AND t.state = b.waiting
     AND t.revision = b.revision
     AND t.calendar_revision = b.calendars
     AND t.prev_fire_time IS NOT DISTINCT FROM b.prev
     AND t.next_fire_time = b.next
-    AND (t.paused OR t.job_paused) = b.no
+    AND (t.off = 0) = b.yes
     AND t.due_at <= b.now + $4
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  RETURNING t.id, t.job_id, t.revision, b.run_at, b.kind, b.now, b.next, b.to_at, b.missed,
-      b.decision, b.reason
+  RETURNING t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next, b.to_at,
+      b.missed, b.decision, b.reason
 ),
 m AS (
   INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, catch_up, node,
@@ -38,10 +40,11 @@ m AS (
   WHERE c.decision <> 'fire_all'
   ON CONFLICT DO NOTHING
 )
-INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-    attempt, live, state)
-SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, TRUE, 'claimed'
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
+    attempt, state)
+SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, 'claimed'
 FROM c
 WHERE c.run_at IS NOT NULL
 ON CONFLICT DO NOTHING
-RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until
+RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
+    claimed_at, TRUE

@@ -3,11 +3,12 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[],
-      $7::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::integer[], $6::bigint[],
+      $7::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, job_id)
   CROSS JOIN n
+  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
+    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
 )
-DELETE FROM slots AS r
-WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
+DELETE FROM slots
+WHERE (job_id, scheduled_at, trigger_id, kind) IN (SELECT job_id, scheduled_at, trigger_id,
+    kind FROM b)

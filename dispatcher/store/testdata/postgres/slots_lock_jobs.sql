@@ -5,9 +5,11 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::bigint[]) AS u(id)
   CROSS JOIN n
+  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
+    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
 )
 SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit
 FROM b
 JOIN jobs AS j ON j.id = b.id
 ORDER BY j.id
-FOR NO KEY UPDATE OF j
+FOR NO KEY UPDATE OF j SKIP LOCKED

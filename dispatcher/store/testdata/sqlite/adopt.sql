@@ -1,12 +1,12 @@
 -- Part 1 of 2, in one transaction
 WITH n AS MATERIALIZED (
-  SELECT CASE WHEN $5 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $5 END AS now
+  SELECT CASE WHEN $3 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $3 END AS now
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
     SELECT value ->> 0 AS name, value ->> 1 AS labels
-    FROM jsonb_each($8)
+    FROM jsonb_each($6)
   ) AS u
   CROSS JOIN n
 ),
@@ -25,20 +25,20 @@ c AS (
     FROM nodes
     WHERE state = 'dead'
   ) AS gone
-  JOIN runs AS r ON r.node = gone.id
-    AND r.live
+  JOIN live_runs AS r ON r.node = gone.id
+    AND r.state <> 'retrying'
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state NOT IN ('running', 'retrying')
+  WHERE r.state <> 'running'
     AND j.app_id IN (
     SELECT id
     FROM apps
     WHERE enabled
-      AND ($7 = 0 OR name IN (SELECT name FROM b))
+      AND ($5 = 0 OR name IN (SELECT name FROM b))
   )
     AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
-    AND EXISTS (SELECT 1 FROM nodes WHERE id = $3 AND state = 'active')
-  ORDER BY r.scheduled_at, r.trigger_id
-  LIMIT $6
+    AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+  ORDER BY r.scheduled_at + 0, r.trigger_id
+  LIMIT $4
 )
 INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
     http_status, state, class, error)
@@ -48,13 +48,13 @@ WHERE c.dead > 0
 ON CONFLICT DO NOTHING
 -- Part 2 of 2, in one transaction
 WITH n AS MATERIALIZED (
-  SELECT CASE WHEN $5 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $5 END AS now
+  SELECT CASE WHEN $3 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $3 END AS now
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
     SELECT value ->> 0 AS name, value ->> 1 AS labels
-    FROM jsonb_each($8)
+    FROM jsonb_each($6)
   ) AS u
   CROSS JOIN n
 ),
@@ -73,29 +73,28 @@ c AS (
     FROM nodes
     WHERE state = 'dead'
   ) AS gone
-  JOIN runs AS r ON r.node = gone.id
-    AND r.live
+  JOIN live_runs AS r ON r.node = gone.id
+    AND r.state <> 'retrying'
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state NOT IN ('running', 'retrying')
+  WHERE r.state <> 'running'
     AND j.app_id IN (
     SELECT id
     FROM apps
     WHERE enabled
-      AND ($7 = 0 OR name IN (SELECT name FROM b))
+      AND ($5 = 0 OR name IN (SELECT name FROM b))
   )
     AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
-    AND EXISTS (SELECT 1 FROM nodes WHERE id = $3 AND state = 'active')
-  ORDER BY r.scheduled_at, r.trigger_id
-  LIMIT $6
+    AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+  ORDER BY r.scheduled_at + 0, r.trigger_id
+  LIMIT $4
 )
-UPDATE runs AS r
-SET node = $3, token = $4, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
-    attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, http_status = 0,
-    class = '', error = ''
+UPDATE live_runs AS r
+SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
+    attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0,
+    http_status = 0, class = '', error = ''
 FROM c
 WHERE r.scheduled_at = c.of_at
   AND r.trigger_id = c.of_trigger
   AND r.kind = c.of_kind
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until
+RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
+    claimed_at, TRUE

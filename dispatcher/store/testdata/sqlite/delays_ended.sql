@@ -1,25 +1,15 @@
-SELECT t.id, t.job_id, t.revision, t.name, t.expression, t.dialect, t.timezone, t.start_at,
-    t.end_at, t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled, t.paused,
-    t.job_paused, t.state, t.error, t.prev_fire_time, t.next_fire_time, t.due_at, t.anchor_at,
-    t.jitter, t.fired, t.drift_hour, t.calendar, t.on_excluded, t.calendar_revision, t.app_id,
-    t.node_labels, coalesce(t.misfire_policy, 'fire_once'), t.catch_up_window,
-    t.attempt_timeout, coalesce(r.ended_at, m.decided_at)
-FROM triggers AS t
-JOIN jobs AS j ON j.id = t.job_id
-LEFT JOIN runs AS r ON r.scheduled_at = t.prev_fire_time
-  AND r.trigger_id = t.id
-  AND r.kind IN (1, 3)
-LEFT JOIN misfires AS m ON m.from_at = t.prev_fire_time
-  AND m.trigger_id = t.id
-  AND m.decision = 'skip'
-  AND m.node <> 0
-WHERE j.enabled
-  AND j.deleted_at IS NULL
-  AND (NOT r.live AND r.ended_at IS NOT NULL OR m.decided_at IS NOT NULL)
-  AND t.delayed
+SELECT d.id, d.job_id, d.app_id, d.revision, d.name, d.expression, d.dialect, d.timezone,
+    d.start_at, d.end_at, d.repeat_count, d.gap, d.overlap, d.misfire_after, d.enabled,
+    d.paused, d.job_paused, d.error, d.anchor_at, d.jitter, d.fired, d.drift_hour, d.calendar,
+    d.on_excluded, d.node_labels, d.misfire_policy, d.catch_up_window, d.attempt_timeout, t.id,
+    t.app_id, t.revision, t.calendar_revision, coalesce(t.prev_fire_time, -1),
+    coalesce(t.next_fire_time, -1), coalesce(t.due_at, -1), t.misfire_after,
+    coalesce(t.attempt_timeout, -1), t.node_labels, t.ended_at
+FROM trigger_clock AS t
+JOIN triggers AS d ON d.id = t.id
+WHERE t.delayed
   AND t.next_fire_time IS NULL
   AND t.state = 'waiting'
-  AND t.enabled
-  AND t.deleted_at IS NULL
+  AND t.ended_at IS NOT NULL
 ORDER BY t.id
 LIMIT $1

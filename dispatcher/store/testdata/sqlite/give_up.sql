@@ -1,36 +1,91 @@
+-- Part 1 of 3, in one transaction
 WITH n AS MATERIALIZED (
-  SELECT CASE WHEN $3 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $3 END AS now
+  SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM (SELECT value ->> 0 AS id FROM jsonb_each($5)) AS u
+  FROM (SELECT value ->> 0 AS id FROM jsonb_each($3)) AS u
   CROSS JOIN n
 ),
 c AS (
-  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
-      n.now
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
+      r.attempt AS over, r.http_status AS of_status, CASE WHEN r.class IN ('timeout',
+      'function_timeout') THEN 'timed_out' ELSE 'failed' END AS of_state, r.class AS of_class,
+      r.error AS of_error
   FROM n
-  CROSS JOIN runs AS r
+  CROSS JOIN live_runs AS r
   WHERE r.state = 'retrying'
-    AND r.next_attempt_at <= n.now
-    AND r.retry_until < n.now
-  ORDER BY r.scheduled_at, r.trigger_id
-  LIMIT $4
+    AND r.retry_until < (SELECT now FROM n)
+  ORDER BY r.scheduled_at + 0, r.trigger_id
+  LIMIT $2
 )
-UPDATE runs AS r
-SET live = FALSE, next_attempt_at = NULL, ended_at = c.now, state = COALESCE((
-  SELECT a.state
-  FROM attempts AS a
-  WHERE a.scheduled_at = c.of_at
-    AND a.trigger_id = c.of_trigger
-    AND a.kind = c.of_kind
-    AND a.attempt = c.over
-), 'failed')
+INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
+    started_ms, attempt, http_status, state, class, error)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
+    WHEN c.of_end - c.of_claimed BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_claimed END,
+    CASE
+    WHEN c.of_end - c.of_started BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_started END,
+    c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
+    NULLIF(c.of_error, '')
 FROM c
-WHERE r.scheduled_at = c.of_at
-  AND r.trigger_id = c.of_trigger
-  AND r.kind = c.of_kind
-  AND r.state = 'retrying'
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until
+WHERE 1 = 1
+ON CONFLICT DO NOTHING
+-- Part 2 of 3, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (SELECT value ->> 0 AS id FROM jsonb_each($3)) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
+      r.attempt AS over, r.http_status AS of_status, CASE WHEN r.class IN ('timeout',
+      'function_timeout') THEN 'timed_out' ELSE 'failed' END AS of_state, r.class AS of_class,
+      r.error AS of_error
+  FROM n
+  CROSS JOIN live_runs AS r
+  WHERE r.state = 'retrying'
+    AND r.retry_until < (SELECT now FROM n)
+  ORDER BY r.scheduled_at + 0, r.trigger_id
+  LIMIT $2
+)
+UPDATE trigger_clock AS t
+SET ended_at = c.of_end
+FROM c
+WHERE t.id = c.of_trigger
+  AND t.delayed
+  AND t.prev_fire_time = c.of_at
+  AND c.of_kind <> 2
+  AND 1 = 1
+-- Part 3 of 3, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (SELECT value ->> 0 AS id FROM jsonb_each($3)) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
+      r.attempt AS over, r.http_status AS of_status, CASE WHEN r.class IN ('timeout',
+      'function_timeout') THEN 'timed_out' ELSE 'failed' END AS of_state, r.class AS of_class,
+      r.error AS of_error
+  FROM n
+  CROSS JOIN live_runs AS r
+  WHERE r.state = 'retrying'
+    AND r.retry_until < (SELECT now FROM n)
+  ORDER BY r.scheduled_at + 0, r.trigger_id
+  LIMIT $2
+)
+DELETE FROM live_runs
+WHERE (scheduled_at, trigger_id, kind) IN (SELECT c.of_at, c.of_trigger,
+    c.of_kind FROM c WHERE 1 = 1)

@@ -33,7 +33,13 @@ WHERE id IN (
   FROM b
   JOIN nodes AS o ON o.heartbeat_at < b.now - $2
   WHERE o.state = 'dead'
-    AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.live AND r.node = o.id)
+    AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE c.node = o.id)
+    AND NOT EXISTS (
+    SELECT 1
+    FROM live_runs AS r
+    WHERE r.node = o.id
+      AND r.state <> 'retrying'
+  )
   ORDER BY o.heartbeat_at
   LIMIT 100
 )

@@ -1,3 +1,4 @@
+-- Part 1 of 2, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -7,20 +8,32 @@ b AS MATERIALIZED (
     SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
         value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
-        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
+),
+f AS (SELECT token FROM claims), c AS (
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+      b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
+      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
+      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error
+  FROM b
+  WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
-UPDATE runs AS r
-SET live = FALSE, state = b.state, started_at = b.started_at, ended_at = b.ended_at,
-    http_status = b.http_status, class = b.class, error = b.error
-FROM b
-WHERE r.scheduled_at = b.scheduled_at
-  AND r.trigger_id = b.trigger_id
-  AND r.kind = b.kind
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-  AND r.token = b.token
-  AND r.attempt = b.attempt
-  AND r.live = b.yes
+INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
+    started_ms, attempt, http_status, state, class, error)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
+    WHEN c.of_end - c.of_claimed BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_claimed END,
+    CASE
+    WHEN c.of_end - c.of_started BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_started END,
+    c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
+    NULLIF(c.of_error, '')
+FROM c
+WHERE 1 = 1
+ON CONFLICT DO NOTHING
+-- Part 2 of 2, in one transaction
+DELETE FROM claims
+WHERE token IN (SELECT value ->> 0 FROM jsonb_each($2))

@@ -1,4 +1,4 @@
--- Part 1 of 2, in one transaction
+-- Part 1 of 4, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -9,39 +9,35 @@ b AS MATERIALIZED (
         value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
         value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
-        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
-        value ->> 15 AS not_attempted, value ->> 16 AS stops
+        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at,
+        value ->> 15 AS next_at, value ->> 16 AS until_at, value ->> 17 AS counts,
+        value ->> 18 AS not_attempted, value ->> 19 AS stops
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
 ),
-c AS (
-  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
-      r.token AS of_token, b.attempt AS over, b.node, b.started_at, b.ended_at, b.http_status,
-      b.state, b.class, b.error, b.next_at, b.counts, b.not_attempted, CASE
-      WHEN b.stops = b.yes AND t.prev_fire_time > r.scheduled_at THEN 0
+f AS (SELECT token FROM claims), c AS (
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+      b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
+      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
+      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
   FROM b
-  JOIN runs AS r ON r.scheduled_at = b.scheduled_at
-    AND r.trigger_id = b.trigger_id
-    AND r.kind = b.kind
-    AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-    AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-    AND r.token = b.token
-    AND r.attempt = b.attempt
-    AND r.live = b.yes
-  LEFT JOIN triggers AS t ON t.id = r.trigger_id
+  LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
+  WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
 INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
     http_status, state, class, error)
-SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.node, c.started_at, c.ended_at, c.http_status,
-    c.state, c.class, c.error
+SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, c.of_started, c.of_end, c.of_status,
+    c.of_state, c.of_class, c.of_error
 FROM c
 WHERE c.not_attempted = 0
-  AND c.next_at <= c.until_at
+  AND (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING
--- Part 2 of 2, in one transaction
+-- Part 2 of 4, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -52,42 +48,77 @@ b AS MATERIALIZED (
         value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
         value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
-        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
-        value ->> 15 AS not_attempted, value ->> 16 AS stops
+        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at,
+        value ->> 15 AS next_at, value ->> 16 AS until_at, value ->> 17 AS counts,
+        value ->> 18 AS not_attempted, value ->> 19 AS stops
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
 ),
-c AS (
-  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
-      r.token AS of_token, b.attempt AS over, b.node, b.started_at, b.ended_at, b.http_status,
-      b.state, b.class, b.error, b.next_at, b.counts, b.not_attempted, CASE
-      WHEN b.stops = b.yes AND t.prev_fire_time > r.scheduled_at THEN 0
+f AS (SELECT token FROM claims), c AS (
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+      b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
+      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
+      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
   FROM b
-  JOIN runs AS r ON r.scheduled_at = b.scheduled_at
-    AND r.trigger_id = b.trigger_id
-    AND r.kind = b.kind
-    AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-    AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-    AND r.token = b.token
-    AND r.attempt = b.attempt
-    AND r.live = b.yes
-  LEFT JOIN triggers AS t ON t.id = r.trigger_id
+  LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
+  WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
-UPDATE runs AS r
-SET live = (c.next_at <= c.until_at), token = CASE WHEN c.next_at <= c.until_at THEN 0
-    ELSE r.token END, state = CASE WHEN c.next_at <= c.until_at THEN 'retrying'
-    ELSE c.state END, next_attempt_at = CASE WHEN c.next_at <= c.until_at THEN c.next_at END,
-    ended_at = CASE WHEN c.next_at <= c.until_at THEN NULL ELSE c.ended_at END, attempt = CASE
-    WHEN c.next_at <= c.until_at THEN c.over - c.not_attempted ELSE c.over END,
-    retry_until = c.until_at, failures = r.failures + c.counts, started_at = c.started_at,
-    http_status = c.http_status, class = c.class, error = c.error
+INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
+    started_ms, attempt, http_status, state, class, error)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
+    WHEN c.of_end - c.of_claimed BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_claimed END,
+    CASE
+    WHEN c.of_end - c.of_started BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_started END,
+    c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
+    NULLIF(c.of_error, '')
 FROM c
-WHERE r.scheduled_at = c.of_at
-  AND r.trigger_id = c.of_trigger
-  AND r.kind = c.of_kind
-  AND r.token = c.of_token
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
+WHERE NOT (c.next_at <= c.until_at)
+ON CONFLICT DO NOTHING
+-- Part 3 of 4, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at,
+        value ->> 15 AS next_at, value ->> 16 AS until_at, value ->> 17 AS counts,
+        value ->> 18 AS not_attempted, value ->> 19 AS stops
+    FROM jsonb_each($3)
+  ) AS u
+  CROSS JOIN n
+),
+f AS (SELECT token FROM claims), c AS (
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+      b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
+      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
+      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+  FROM b
+  LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
+  WHERE (b.token IN (SELECT token FROM f)) = b.yes
+)
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
+    started_at, next_attempt_at, retry_until, attempt, failures, http_status, state, class,
+    error)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed,
+    c.of_started, c.next_at, c.until_at, c.over - c.not_attempted, c.of_failures, c.of_status,
+    'retrying', c.of_class, c.of_error
+FROM c
+WHERE (c.next_at <= c.until_at)
+ON CONFLICT DO NOTHING
+-- Part 4 of 4, in one transaction
+DELETE FROM claims
+WHERE token IN (SELECT value ->> 0 FROM jsonb_each($2))

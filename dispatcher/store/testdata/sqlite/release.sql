@@ -6,19 +6,16 @@ b AS MATERIALIZED (
   FROM (
     SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
         value ->> 3 AS token, value ->> 4 AS attempt
-    FROM jsonb_each($3)
+    FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
 )
-UPDATE runs AS r
+UPDATE live_runs AS r
 SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
     attempt = r.attempt - 1
 FROM b
 WHERE r.scheduled_at = b.scheduled_at
   AND r.trigger_id = b.trigger_id
   AND r.kind = b.kind
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
   AND r.token = b.token
   AND r.attempt = b.attempt
-  AND r.live = b.yes

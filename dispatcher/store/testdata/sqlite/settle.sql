@@ -8,23 +8,23 @@ b AS MATERIALIZED (
   FROM (
     SELECT value ->> 0 AS id, value ->> 1 AS revision, value ->> 2 AS calendars,
         value ->> 3 AS prev, value ->> 4 AS next, value ->> 5 AS upto,
-        value ->> 6 AS upto_due, value ->> 7 AS to_at, value ->> 8 AS missed,
-        value ->> 9 AS decision, value ->> 10 AS reason, value ->> 11 AS run_at
+        value ->> 6 AS upto_due, value ->> 7 AS job_id, value ->> 8 AS to_at,
+        value ->> 9 AS missed, value ->> 10 AS decision, value ->> 11 AS reason,
+        value ->> 12 AS run_at
     FROM jsonb_each($5)
   ) AS u
   CROSS JOIN n
 ),
 c AS (
-  SELECT t.id, t.job_id, t.revision, b.run_at, b.kind, b.now, b.next, b.to_at, b.missed, b.decision,
-      b.reason
+  SELECT t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next, b.to_at,
+      b.missed, b.decision, b.reason
   FROM b
-  JOIN triggers AS t ON t.id = b.id
-    AND t.state = b.waiting
+  JOIN trigger_clock AS t ON t.id = b.id
     AND t.revision = b.revision
     AND t.calendar_revision = b.calendars
     AND t.prev_fire_time IS NOT DISTINCT FROM b.prev
     AND t.next_fire_time = b.next
-    AND (t.paused OR t.job_paused) = b.no
+    AND (t.off = 0) = b.yes
     AND t.due_at <= b.now + $4
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
@@ -45,34 +45,35 @@ b AS MATERIALIZED (
   FROM (
     SELECT value ->> 0 AS id, value ->> 1 AS revision, value ->> 2 AS calendars,
         value ->> 3 AS prev, value ->> 4 AS next, value ->> 5 AS upto,
-        value ->> 6 AS upto_due, value ->> 7 AS to_at, value ->> 8 AS missed,
-        value ->> 9 AS decision, value ->> 10 AS reason, value ->> 11 AS run_at
+        value ->> 6 AS upto_due, value ->> 7 AS job_id, value ->> 8 AS to_at,
+        value ->> 9 AS missed, value ->> 10 AS decision, value ->> 11 AS reason,
+        value ->> 12 AS run_at
     FROM jsonb_each($5)
   ) AS u
   CROSS JOIN n
 ),
 c AS (
-  SELECT t.id, t.job_id, t.revision, b.run_at, b.kind, b.now, b.next, b.to_at, b.missed, b.decision,
-      b.reason
+  SELECT t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next, b.to_at,
+      b.missed, b.decision, b.reason
   FROM b
-  JOIN triggers AS t ON t.id = b.id
-    AND t.state = b.waiting
+  JOIN trigger_clock AS t ON t.id = b.id
     AND t.revision = b.revision
     AND t.calendar_revision = b.calendars
     AND t.prev_fire_time IS NOT DISTINCT FROM b.prev
     AND t.next_fire_time = b.next
-    AND (t.paused OR t.job_paused) = b.no
+    AND (t.off = 0) = b.yes
     AND t.due_at <= b.now + $4
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
-INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-    attempt, live, state)
-SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, TRUE, 'claimed'
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
+    attempt, state)
+SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, 'claimed'
 FROM c
 WHERE c.run_at IS NOT NULL
 ON CONFLICT DO NOTHING
-RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until
+RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
+    claimed_at, TRUE
 -- Part 3 of 3, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN $3 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $3 END AS now
@@ -83,23 +84,24 @@ b AS MATERIALIZED (
   FROM (
     SELECT value ->> 0 AS id, value ->> 1 AS revision, value ->> 2 AS calendars,
         value ->> 3 AS prev, value ->> 4 AS next, value ->> 5 AS upto,
-        value ->> 6 AS upto_due, value ->> 7 AS to_at, value ->> 8 AS missed,
-        value ->> 9 AS decision, value ->> 10 AS reason, value ->> 11 AS run_at
+        value ->> 6 AS upto_due, value ->> 7 AS job_id, value ->> 8 AS to_at,
+        value ->> 9 AS missed, value ->> 10 AS decision, value ->> 11 AS reason,
+        value ->> 12 AS run_at
     FROM jsonb_each($5)
   ) AS u
   CROSS JOIN n
 )
-UPDATE triggers AS t
+UPDATE trigger_clock AS t
 SET prev_fire_time = b.next, next_fire_time = b.upto, due_at = b.upto_due, state = CASE
-    WHEN b.upto IS NULL AND NOT t.delayed THEN 'complete' ELSE t.state END
+    WHEN b.upto IS NULL AND NOT t.delayed THEN 'complete' ELSE t.state END, ended_at = CASE
+    WHEN t.delayed AND b.run_at IS NULL THEN b.now END
 FROM b
 WHERE t.id = b.id
-  AND t.state = b.waiting
   AND t.revision = b.revision
   AND t.calendar_revision = b.calendars
   AND t.prev_fire_time IS NOT DISTINCT FROM b.prev
   AND t.next_fire_time = b.next
-  AND (t.paused OR t.job_paused) = b.no
+  AND (t.off = 0) = b.yes
   AND t.due_at <= b.now + $4
   AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')

@@ -5,12 +5,12 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
     SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
-        value ->> 3 AS token, value ->> 4 AS attempt
-    FROM jsonb_each($3)
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS job_id
+    FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
 )
-DELETE FROM slots AS r
-WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
+DELETE FROM slots
+WHERE (job_id, scheduled_at, trigger_id, kind) IN (SELECT job_id, scheduled_at, trigger_id,
+    kind FROM b)

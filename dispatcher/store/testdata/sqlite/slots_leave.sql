@@ -5,17 +5,17 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
     SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
-        value ->> 3 AS token, value ->> 4 AS attempt
-    FROM jsonb_each($3)
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS job_id
+    FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
 )
-UPDATE slots AS r
+UPDATE slots AS s
 SET node = 0, token = 0
 FROM b
-WHERE r.scheduled_at = b.scheduled_at
-  AND r.trigger_id = b.trigger_id
-  AND r.kind = b.kind
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-  AND r.token = b.token
+WHERE s.job_id = b.job_id
+  AND s.scheduled_at = b.scheduled_at
+  AND s.trigger_id = b.trigger_id
+  AND s.kind = b.kind
+  AND s.token = b.token

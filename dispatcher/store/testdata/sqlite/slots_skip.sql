@@ -1,25 +1,100 @@
+-- Part 1 of 3, in one transaction
 WITH n AS MATERIALIZED (
-  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+  SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
     SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
         value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS error
-    FROM jsonb_each($3)
+    FROM jsonb_each($2)
   ) AS u
   CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end, CASE
+      WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END AS over, 0 AS of_status,
+      'skipped' AS of_state, '' AS of_class, b.error AS of_error
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
 )
-UPDATE runs AS r
-SET live = FALSE, state = 'skipped', token = 0, ended_at = b.now, error = b.error, attempt = CASE
-    WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END, node = CASE WHEN r.node = -1 THEN 0
-    ELSE r.node END
-FROM b
-WHERE r.scheduled_at = b.scheduled_at
-  AND r.trigger_id = b.trigger_id
-  AND r.kind = b.kind
-  AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
-  AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
-  AND r.token = b.token
-  AND r.attempt = b.attempt
-  AND r.live = b.yes
+INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
+    started_ms, attempt, http_status, state, class, error)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
+    WHEN c.of_end - c.of_claimed BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_claimed END,
+    CASE
+    WHEN c.of_end - c.of_started BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_started END,
+    c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
+    NULLIF(c.of_error, '')
+FROM c
+WHERE 1 = 1
+ON CONFLICT DO NOTHING
+-- Part 2 of 3, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS error
+    FROM jsonb_each($2)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end, CASE
+      WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END AS over, 0 AS of_status,
+      'skipped' AS of_state, '' AS of_class, b.error AS of_error
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+)
+UPDATE trigger_clock AS t
+SET ended_at = c.of_end
+FROM c
+WHERE t.id = c.of_trigger
+  AND t.delayed
+  AND t.prev_fire_time = c.of_at
+  AND c.of_kind <> 2
+  AND 1 = 1
+-- Part 3 of 3, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS error
+    FROM jsonb_each($2)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, r.started_at AS of_started, b.now AS of_end, CASE
+      WHEN r.node = -1 THEN r.attempt ELSE r.attempt - 1 END AS over, 0 AS of_status,
+      'skipped' AS of_state, '' AS of_class, b.error AS of_error
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+)
+DELETE FROM live_runs
+WHERE (scheduled_at, trigger_id, kind) IN (SELECT c.of_at, c.of_trigger,
+    c.of_kind FROM c WHERE 1 = 1)

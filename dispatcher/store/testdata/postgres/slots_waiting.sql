@@ -2,20 +2,15 @@ WITH n AS MATERIALIZED (
   SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) AS now
 ),
 b AS MATERIALIZED (
-  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  SELECT u.*, -1 AS waits, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::bigint[]) AS u(id)
   CROSS JOIN n
+  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
+    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
 )
 SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
-FROM (
-  SELECT 0 AS id
-  UNION ALL
-  SELECT -1
-  UNION ALL
-  SELECT id
-  FROM nodes
-) AS g
-CROSS JOIN b
-JOIN runs AS r ON r.node = g.id
+FROM b
+JOIN live_runs AS r ON r.node = b.waits
   AND r.job_id = b.id
-  AND r.live
+  AND (r.state <> 'retrying') = b.yes
+  AND r.state <> 'retrying'

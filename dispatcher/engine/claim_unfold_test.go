@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// A claim that grew old is unfolded while an attempt of it executes. The attempt ends as if nothing had happened.
+func TestSlowAttemptOutlivesItsClaim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("report", "rate(1s)", nil)
+	unfolded := 0
+	r.invoke = func(ctx context.Context, _ dispatcher.Call) dispatcher.Outcome {
+		n, err := r.store.UnfoldClaims(ctx, r.fleet.id(), 0, r.now.Add(time.Hour))
+		if err != nil {
+			r.t.Error(err)
+		}
+		unfolded += n
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	r.poll(time.Second)
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	if diff := cmp.Diff([]string{"1s schedule succeeded #1"}, offsets(r, r.settled())); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+	if unfolded != 1 || len(r.calls) != 1 {
+		t.Errorf("%d claims were unfolded during %d calls, want 1 and 1", unfolded, len(r.calls))
+	}
+}
+
+// A run whose job is locked asks again by itself; the others of its batch begin at once.
+func TestUndecidedRunsHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		locked := func(run dispatcher.HeldRun) bool { return run.JobID == 1 }
+		begun, rounds := time.Now(), 0
+		p := newPermits("acquire slots", func(_ context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+			var granted, undecided []dispatcher.HeldRun
+			for _, run := range runs {
+				if locked(run) && rounds < 5 {
+					rounds++
+					undecided = append(undecided, run)
+				} else {
+					granted = append(granted, run)
+				}
+			}
+			if len(undecided) > 0 {
+				return granted, &dispatcher.UndecidedError{Runs: undecided}
+			}
+			return granted, nil
+		}, 10, slog.New(slog.DiscardHandler))
+		ctx, end := context.WithCancel(t.Context())
+		stopped := make(chan struct{})
+		go func() { p.run(ctx); close(stopped) }()
+		waits := map[int64]time.Duration{}
+		done := make(chan int64)
+		for job := range int64(3) {
+			go func() {
+				if !p.request(ctx, dispatcher.HeldRun{JobID: job, RunKey: dispatcher.RunKey{TriggerID: job}}) {
+					t.Errorf("the run of job %d may not begin", job)
+				}
+				done <- job
+			}()
+		}
+		for range 3 {
+			waits[<-done] = time.Since(begun)
+		}
+		if waits[0] != 0 || waits[2] != 0 || waits[1] < 4*undecidedPause || waits[1] > 6*undecidedPause {
+			t.Errorf("waited %v, want none but that of the locked job, for some %s", waits, 5*undecidedPause)
+		}
+		end()
+		<-stopped
+	})
+}

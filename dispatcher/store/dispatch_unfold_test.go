@@ -1,0 +1,209 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// In these tests node 1 claims, and others take its claims from it.
+const claimer, taker = dispatcher.NodeID(1), dispatcher.NodeID(2)
+
+// ownClaims returns a store with node 1 and a job whose triggers fire every minute from may1 on.
+func ownClaims(t *testing.T, database string, triggers int) dispatcher.Store {
+	t.Helper()
+	s := open(t, database)
+	must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
+	change := dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)}
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	names := make([]string, triggers)
+	for i := range names {
+		names[i] = fmt.Sprintf("t%d", i)
+	}
+	_, _, err = s.PutJob(t.Context(), tick("job", "", may1, names...), change)
+	must(t, err)
+	return s
+}
+
+// claimDue claims what is due by one claim of a node.
+func claimDue(t *testing.T, s dispatcher.Store, node dispatcher.NodeID, token dispatcher.Token) []dispatcher.HeldRun {
+	t.Helper()
+	due, err := s.Due(t.Context(), dispatcher.DueQuery{Until: may1.Add(time.Hour), Now: may1, Limit: 1000})
+	must(t, err)
+	batch := dispatcher.ClaimBatch{Node: node, Token: token, Now: may1.Add(time.Hour)}
+	for _, d := range due {
+		batch.Advances = append(batch.Advances, dispatcher.Advance{
+			TriggerID: d.ID, JobID: dispatcher.JobID("app", "job"), Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime,
+			Then: d.NextFireTime.Add(time.Minute),
+		})
+	}
+	held, err := s.Claim(t.Context(), batch)
+	must(t, err)
+	return held
+}
+
+// succeeded are the records of runs that succeed.
+func succeeded(node dispatcher.NodeID, runs ...dispatcher.HeldRun) (all []dispatcher.Record) {
+	for _, run := range runs {
+		all = append(all, dispatcher.Record{
+			RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: node, Token: run.Token,
+			Attempt: run.Attempt, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1.Add(time.Second)},
+		})
+	}
+	return all
+}
+
+// onceEach fails unless each of some runs is in one table, and those that are live are of a node that lives.
+func onceEach(t *testing.T, s dispatcher.Store, want int64) {
+	t.Helper()
+	ended, live := count(t, s, `SELECT count(*) FROM runs`), count(t, s, `SELECT count(*) FROM live_runs`)
+	both := count(t, s, `SELECT count(*) FROM runs AS r JOIN live_runs AS l USING (scheduled_at, trigger_id, kind)`)
+	claims := count(t, s, `SELECT count(*) FROM claims`)
+	if ended+live != want || both != 0 || claims != 0 {
+		t.Errorf("%d runs are over and %d live, %d of them both, and there are %d claims; want %d runs once each", ended, live, both, claims, want)
+	}
+}
+
+// beside is a transaction of another node.
+func beside(t *testing.T, database string) pgx.Tx {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	must(t, err)
+	t.Cleanup(func() { must(t, conn.Close(context.WithoutCancel(t.Context()))) })
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	return tx
+}
+
+// whileItWaits calls do, waits until it waits for a lock, and calls meanwhile. It returns the error of do.
+func whileItWaits(t *testing.T, s dispatcher.Store, do func() error, meanwhile func()) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	const waiting = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	for count(t, s, waiting) == 0 {
+		select {
+		case err := <-done:
+			return errors.Join(err, errors.New("it did not wait"))
+		case <-t.Context().Done():
+			return t.Context().Err()
+		default:
+		}
+	}
+	meanwhile()
+	return <-done
+}
+
+// What a record stores while another node waits for its claim is not taken over.
+func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := ownClaims(t, database, 2)
+	held := claimDue(t, s, claimer, 11)
+	tx := beside(t, database)
+	for _, statement := range []string{
+		`SELECT token FROM claims FOR KEY SHARE`,
+		fmt.Sprintf(`INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, ended_at, attempt, http_status, kind)
+			VALUES (%d, %d, %d, 1, 1, %[1]d, 1, 200, 1)`, held[0].ScheduledAt.UnixMilli(), held[0].TriggerID, held[0].JobID),
+	} {
+		_, err := tx.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	must(t, whileItWaits(t, s, func() error {
+		_, err := s.CancelRun(t.Context(), held[1].String(), dispatcher.Change{Actor: "test", Now: may1})
+		return err
+	}, func() { must(t, tx.Commit(t.Context())) }))
+	onceEach(t, s, 2)
+	for i, want := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunCancelled} {
+		if run, err := s.Run(t.Context(), held[i].String()); err != nil || run.State != want {
+			t.Errorf("run %d is %s, %v, want %s", i, run.State, err, want)
+		}
+	}
+}
+
+// A record that waits while its claim is unfolded goes to the live run.
+func TestRecordSeesTheUnfoldingItWaitedFor(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := ownClaims(t, database, 2)
+	held := claimDue(t, s, claimer, 11)
+	tx := beside(t, database)
+	for _, statement := range []string{
+		`SELECT token FROM claims FOR UPDATE`,
+		`INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
+			SELECT u.at, u.trigger, 1, u.job, u.revision, node, token, claimed_at, 1, 'claimed'
+			FROM claims, unnest(trigger_ids, scheduled_at, job_ids, revisions) AS u(trigger, at, job, revision)`,
+		`DELETE FROM claims`,
+	} {
+		_, err := tx.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	must(t, whileItWaits(t, s, func() error { return s.Record(t.Context(), succeeded(claimer, held...)) },
+		func() { must(t, tx.Commit(t.Context())) }))
+	onceEach(t, s, 2)
+	if n := count(t, s, `SELECT count(*) FROM runs WHERE state IS NULL AND attempt = 1`); n != 2 {
+		t.Errorf("%d first attempts are recorded, want 2", n)
+	}
+}
+
+// Whichever of a node's record and the adoption of its claim comes first: each run is over or live, and never both.
+func TestRecordsAndAdoptionsRace(t *testing.T) {
+	t.Parallel()
+	const rounds, triggers, batch = 15, 24, 5
+	s := ownClaims(t, pgtest.New(t), triggers)
+	for round := range rounds {
+		from, to := claimer+2*dispatcher.NodeID(round+1), taker+2*dispatcher.NodeID(round+1)
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: from}, may1))
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: to}, may1))
+		held := claimDue(t, s, from, dispatcher.Token(100*round+1))
+		if len(held) != triggers {
+			t.Fatalf("claimed %d fires, want %d", len(held), triggers)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for part := range slices.Chunk(held, batch) {
+				if err := s.Record(t.Context(), succeeded(from, part...)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		var adopted []dispatcher.HeldRun
+		wg.Go(func() {
+			for range round % 5 { // so that they meet at different records
+				_, _ = s.Held(t.Context(), from, 0)
+			}
+			err := s.Deregister(t.Context(), from)
+			if err == nil {
+				adopted, err = adopt(t.Context(), s, dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 2), Limit: 100, Now: may1})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
+		for run := range slices.Values(adopted) {
+			if run.Attempt != 2 {
+				t.Errorf("adopted attempt %d of run %s, want the second", run.Attempt, run)
+			}
+		}
+		// What the adoption passed over, because it was recorded at that moment, is adopted later.
+		more, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 3), Limit: 100, Now: may1})
+		must(t, err)
+		onceEach(t, s, int64((round+1)*triggers))
+		must(t, s.Record(t.Context(), succeeded(to, append(adopted, more...)...)))
+		onceEach(t, s, int64((round+1)*triggers))
+		if live := count(t, s, `SELECT count(*) FROM live_runs`); live != 0 {
+			t.Fatalf("round %d: %d runs are live after all are recorded", round, live)
+		}
+	}
+}

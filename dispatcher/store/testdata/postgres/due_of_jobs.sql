@@ -1,0 +1,31 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE
+      WHEN $1::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($10::bigint[], $11::text[], $12::bigint[]) AS u(app, labels, job)
+  CROSS JOIN n
+  WHERE (u.app = ANY (ARRAY[u.app])) IS NOT FALSE
+    AND (u.app = ANY (ARRAY[u.app, u.app])) IS NOT FALSE
+),
+d AS MATERIALIZED (
+  SELECT g.id, b.yes, b.no
+  FROM b
+  JOIN triggers AS g ON g.job_id = b.job
+)
+SELECT t.id, t.app_id, t.revision, t.calendar_revision, coalesce(t.prev_fire_time, -1),
+    coalesce(t.next_fire_time, -1), coalesce(t.due_at, -1), t.misfire_after,
+    coalesce(t.attempt_timeout, -1), t.node_labels
+FROM d
+JOIN trigger_clock AS t ON t.id = d.id
+WHERE CASE WHEN t.off = 0 AND t.due_at <= $2 AND (t.due_at, t.id) > ($3,
+    $4) AND t.id >= $6 AND t.id <= $7 AND ($8 = 0 OR t.app_id IN (SELECT app FROM b)) AND ($9 = 0 OR t.node_labels IN (SELECT labels FROM b)) AND t.app_id NOT IN (
+  SELECT id
+  FROM apps
+  WHERE switched_to IS NOT NULL
+    AND NOT enabled
+) AND t.due_at + t.misfire_after >= (SELECT now FROM n) THEN d.yes ELSE d.no END
+ORDER BY t.due_at, t.id
+LIMIT $5

@@ -1,0 +1,18 @@
+WITH n AS MATERIALIZED (
+  SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[],
+      $5::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
+  CROSS JOIN n
+  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
+    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+)
+SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
+FROM b
+JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
+  AND r.trigger_id = b.trigger_id
+  AND r.kind = b.kind
+  AND r.token = b.token
+  AND r.attempt = b.attempt

@@ -1,0 +1,142 @@
+-- Part 1 of 4, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+)
+UPDATE slots AS s
+SET node = 0, token = 0
+FROM c
+WHERE s.job_id = c.of_job
+  AND s.scheduled_at = c.of_at
+  AND s.trigger_id = c.of_trigger
+  AND s.kind = c.of_kind
+  AND s.token = c.of_token
+-- Part 2 of 4, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+)
+INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
+    started_ms, attempt, http_status, state, class, error)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
+    WHEN c.of_end - c.of_claimed BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_claimed END,
+    CASE
+    WHEN c.of_end - c.of_started BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_started END,
+    c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
+    NULLIF(c.of_error, '')
+FROM c
+WHERE 1 = 1
+ON CONFLICT DO NOTHING
+-- Part 3 of 4, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+)
+UPDATE trigger_clock AS t
+SET ended_at = c.of_end
+FROM c
+WHERE t.id = c.of_trigger
+  AND t.delayed
+  AND t.prev_fire_time = c.of_at
+  AND c.of_kind <> 2
+  AND 1 = 1
+-- Part 4 of 4, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+)
+DELETE FROM live_runs
+WHERE (scheduled_at, trigger_id, kind) IN (SELECT c.of_at, c.of_trigger,
+    c.of_kind FROM c WHERE 1 = 1)

@@ -1,0 +1,254 @@
+-- Part 1 of 6, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
+        value ->> 15 AS not_attempted, value ->> 16 AS stops
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, r.failures + b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+  LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
+)
+INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
+    http_status, state, class, error)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, c.of_started, c.of_end, c.of_status,
+    c.of_state, c.of_class, c.of_error
+FROM c
+WHERE c.not_attempted = 0
+  AND (c.next_at <= c.until_at)
+ON CONFLICT DO NOTHING
+-- Part 2 of 6, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
+        value ->> 15 AS not_attempted, value ->> 16 AS stops
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, r.failures + b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+  LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
+)
+UPDATE slots AS s
+SET node = 0, token = 0
+FROM c
+WHERE s.job_id = c.of_job
+  AND s.scheduled_at = c.of_at
+  AND s.trigger_id = c.of_trigger
+  AND s.kind = c.of_kind
+  AND s.token = c.of_token
+-- Part 3 of 6, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
+        value ->> 15 AS not_attempted, value ->> 16 AS stops
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, r.failures + b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+  LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
+)
+INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
+    started_ms, attempt, http_status, state, class, error)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
+    WHEN c.of_end - c.of_claimed BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_claimed END,
+    CASE
+    WHEN c.of_end - c.of_started BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_started END,
+    c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
+    NULLIF(c.of_error, '')
+FROM c
+WHERE NOT (c.next_at <= c.until_at)
+ON CONFLICT DO NOTHING
+-- Part 4 of 6, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
+        value ->> 15 AS not_attempted, value ->> 16 AS stops
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, r.failures + b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+  LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
+)
+UPDATE trigger_clock AS t
+SET ended_at = c.of_end
+FROM c
+WHERE t.id = c.of_trigger
+  AND t.delayed
+  AND t.prev_fire_time = c.of_at
+  AND c.of_kind <> 2
+  AND NOT (c.next_at <= c.until_at)
+-- Part 5 of 6, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
+        value ->> 15 AS not_attempted, value ->> 16 AS stops
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, r.failures + b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+  LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
+)
+DELETE FROM live_runs
+WHERE (scheduled_at, trigger_id, kind) IN (
+  SELECT c.of_at, c.of_trigger, c.of_kind
+  FROM c
+  WHERE NOT (c.next_at <= c.until_at)
+)
+-- Part 6 of 6, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
+        value ->> 15 AS not_attempted, value ->> 16 AS stops
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, r.failures + b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+  LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
+)
+UPDATE live_runs AS r
+SET token = 0, state = 'retrying', next_attempt_at = c.next_at, attempt = c.over - c.not_attempted,
+    retry_until = c.until_at, failures = c.of_failures, started_at = c.of_started,
+    http_status = c.of_status, class = c.of_class, error = c.of_error
+FROM c
+WHERE r.scheduled_at = c.of_at
+  AND r.trigger_id = c.of_trigger
+  AND r.kind = c.of_kind
+  AND (c.next_at <= c.until_at)

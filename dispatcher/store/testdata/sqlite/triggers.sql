@@ -1,0 +1,15 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (SELECT value ->> 0 AS id FROM jsonb_each($1)) AS u
+  CROSS JOIN n
+)
+SELECT t.id, t.job_id, t.app_id, t.revision, t.name, t.expression, t.dialect, t.timezone,
+    t.start_at, t.end_at, t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled,
+    t.paused, t.job_paused, t.error, t.anchor_at, t.jitter, t.fired, t.drift_hour, t.calendar,
+    t.on_excluded, t.node_labels, t.misfire_policy, t.catch_up_window, t.attempt_timeout
+FROM b
+JOIN triggers AS t ON t.id = b.id
+WHERE (t.deleted_at IS NULL) = b.yes
