@@ -47,6 +47,7 @@ type planning struct {
 	floors    floors
 	labelSets labelSets
 	changes   *changes
+	ahead     *ahead
 }
 
 // definitions are caches of what is due: jobs, their triggers, the calendars of their apps, and the
@@ -109,7 +110,8 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	}
 	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
 	e.timeline = newTimeline()
-	e.timeline.refill = e.wakePoll
+	e.ahead = newAhead(e.wakePoll)
+	e.timeline.refill = e.ahead.wake
 	e.pool.OnFreed(e.hasRoom)
 	e.idle = &adoption{wake: e.wakeAdopt}
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries()}
@@ -142,7 +144,7 @@ func (e *Engine) Run(ctx context.Context) {
 	defer endHeartbeats()
 	var claiming, beating, recording sync.WaitGroup
 	for _, loop := range []func(context.Context){
-		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.claimLoop, e.unfoldLoop,
+		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.aheadLoop, e.claimLoop, e.unfoldLoop,
 		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.purgeLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })

@@ -76,7 +76,7 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 		name, help string
 		read       func() float64
 	}{
-		{"carillon_timeline_fires", "Fires planned in memory.", count(e.timeline.len)},
+		{"carillon_timeline_fires", "Fires planned in memory.", count(func() int { return e.timeline.len() + e.ahead.len() })},
 		{"carillon_timeline_waiting_fires",
 			"Planned fires that are due and have no place in the pool. The node is saturated if this stays above 0.", count(e.timeline.waiting)},
 		{"carillon_oldest_overdue_seconds", "How long the oldest due fire that no node has claimed waits, as this node sees it; 0 if none.",

@@ -71,8 +71,10 @@ func (e *Engine) oldestOverdue(now time.Time) time.Duration {
 		e.overdue.others.wait(now, 3*farSweep*e.opts.Grace, e.opts.Grace),
 		e.overdue.misses.wait(now, 3*e.opts.Handler, e.opts.Grace))
 	e.overdue.mu.Unlock()
-	if planned, ok := e.timeline.oldest(); ok && now.Sub(planned) >= e.opts.Grace {
-		wait = max(wait, now.Sub(planned))
+	for _, oldest := range []func() (time.Time, bool){e.timeline.oldest, e.ahead.head} {
+		if planned, ok := oldest(); ok && now.Sub(planned) >= e.opts.Grace {
+			wait = max(wait, now.Sub(planned))
+		}
 	}
 	return wait
 }

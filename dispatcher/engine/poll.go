@@ -144,7 +144,33 @@ func (e *Engine) plan(
 	return found, nil
 }
 
-// planShare plans one share. It returns false if the node may not fire, or its timeline is full.
+// planPage plans a page of fires: those that are due soon, and some more, in the timeline, and the others ahead of
+// it. It returns false if there is no room.
+func (e *Engine) planPage(ctx context.Context, page []dispatcher.DueTrigger, now time.Time, found *seen) (bool, error) {
+	later := page[min(len(page), max(mostAtOnce-found.planned, 0)):]
+	for len(later) > 0 && !later[0].DueAt.After(now.Add(soon)) && !e.timeline.isFull() {
+		later = later[1:]
+	}
+	due, err := e.evaluate(ctx, page[:len(page)-len(later)])
+	if err != nil {
+		return false, err
+	}
+	for _, d := range due {
+		if !e.timeline.add(d) && !e.ahead.add(d.DueTrigger) {
+			return false, nil
+		}
+		found.planned++
+	}
+	for _, d := range later {
+		if !e.ahead.add(d) {
+			return false, nil
+		}
+		found.planned++
+	}
+	return true, nil
+}
+
+// planShare plans one share. It returns false if the node may not fire, or there is no room.
 func (e *Engine) planShare(
 	ctx context.Context, query dispatcher.DueQuery, wanted func(dispatcher.DueTrigger) bool, found *seen,
 ) (bool, error) {
@@ -161,17 +187,10 @@ func (e *Engine) planShare(
 		found.page(page, e.opts.Labels)
 		last, more := page[len(page)-1], len(page) == query.Limit
 		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool {
-			return !e.opts.Labels.Have(d.NodeLabels) || !wanted(d) || e.timeline.has(d)
+			return !e.opts.Labels.Have(d.NodeLabels) || !wanted(d) || e.timeline.has(&d) || e.ahead.has(&d)
 		})
-		due, err := e.evaluate(ctx, page)
-		if err != nil {
+		if complete, err := e.planPage(ctx, page, query.Now, found); err != nil || !complete {
 			return false, err
-		}
-		for _, d := range due {
-			if !e.timeline.add(d) {
-				return false, nil
-			}
-			found.planned++
 		}
 		if !more {
 			return true, nil

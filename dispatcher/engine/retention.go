@@ -8,7 +8,7 @@ import (
 const (
 	// purgePause leaves the database to others between two calls of a long purge.
 	purgePause = time.Second
-	// busyPause is how long to wait while another node purges.
+	// busyPause is how long to wait while another node purges, or after a step that failed.
 	busyPause = time.Minute
 )
 
@@ -35,10 +35,10 @@ func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, err error)
 			"runs", removed.Runs, "misfires", removed.Misfires, "jobs", removed.Jobs, "audit_entries", removed.AuditEntries)
 	}
 	switch {
-	case removed.More: // of one step perhaps, while another failed
-		return purgePause, err
-	case err == nil && removed.Busy:
-		return min(spread(busyPause), spread(e.opts.PurgeInterval)), nil
+	case err == nil && removed.More:
+		return purgePause, nil
+	case removed.Busy, removed.More: // one step failed, and others go on
+		return min(spread(busyPause), spread(e.opts.PurgeInterval)), err
 	}
 	return spread(e.opts.PurgeInterval), err
 }

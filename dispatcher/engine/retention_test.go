@@ -23,10 +23,12 @@ type purged struct {
 func (s *purged) Purge(context.Context, dispatcher.NodeID, time.Time) (dispatcher.Purged, error) {
 	s.calls <- time.Now()
 	if len(s.responses) == 0 {
-		return dispatcher.Purged{More: true}, errors.New("no connection")
+		return dispatcher.Purged{}, errors.New("no connection")
 	}
 	response := s.responses[0]
-	s.responses = s.responses[1:]
+	if s.responses = s.responses[1:]; len(s.responses) == 0 {
+		return response, errors.New("one step failed")
+	}
 	return response, nil
 }
 
@@ -35,6 +37,7 @@ func TestPurgeRepeatsSoonOnlyWhileThereIsMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &purged{calls: make(chan time.Time), responses: []dispatcher.Purged{
 			{Partitions: 2, Runs: 500, More: true}, {Runs: 1, Misfires: 3, Jobs: 2, AuditEntries: 7}, {Busy: true},
+			{More: true},
 		}}
 		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
 		ctx, end := context.WithCancel(t.Context())
@@ -46,6 +49,7 @@ func TestPurgeRepeatsSoonOnlyWhileThereIsMore(t *testing.T) {
 			{purgePause, purgePause},             // there was more
 			{9 * time.Minute, 11 * time.Minute},  // there was not
 			{54 * time.Second, 66 * time.Second}, // another was at it
+			{54 * time.Second, 66 * time.Second}, // a step of it failed, and there was more
 			{9 * time.Minute, 11 * time.Minute},  // it failed
 		} {
 			at := <-s.calls

@@ -116,6 +116,9 @@ func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger))
 func (r *rig) poll(until time.Duration) int {
 	r.t.Helper()
 	n, err := r.pollOnce(r.t.Context(), r.now, r.now.Add(until))
+	for more := true; more && err == nil; {
+		more, err = r.planAhead(r.t.Context(), r.now.Add(until))
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}

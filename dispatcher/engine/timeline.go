@@ -20,7 +20,7 @@ type timeline struct {
 	onTime  int // of due, those that do not catch up
 	byID    map[int64]*entry
 	changed chan struct{} // the head may be earlier than before
-	full    bool          // a poll found no room
+	full    bool          // there was no room for a fire
 	refill  chan<- struct{}
 
 	// taken are the entries whose claims are under way, or were won during a poll: a trigger that
@@ -45,8 +45,8 @@ type entry struct {
 	stale bool // planned again since it became due
 }
 
-// mostPlanned bounds the timeline, and with it the jobs in memory. A poll that finds it full is woken when
-// half of it has been claimed.
+// mostPlanned bounds the timeline, and with it the jobs in memory. Further fires wait ahead of it, until half of
+// it has been claimed.
 const mostPlanned = 40_000
 
 func newTimeline() *timeline {
@@ -87,17 +87,26 @@ func (t *timeline) add(planned entry) bool {
 }
 
 // has reports whether a fire is planned or being claimed, or a newer one of its trigger is.
-func (t *timeline) has(due dispatcher.DueTrigger) bool {
+func (t *timeline) has(due *dispatcher.DueTrigger) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	read := entry{DueTrigger: due}
 	planned, isPlanned := t.byID[due.ID]
 	taken, isTaken := t.taken[due.ID]
-	return isPlanned && !read.supersedes(planned) || isTaken && !read.supersedes(taken)
+	return isPlanned && !supersedes(due, &planned.DueTrigger) || isTaken && !supersedes(due, &taken.DueTrigger)
+}
+
+// isFull reports whether there was no room for a fire, and half of the timeline has not been claimed since.
+func (t *timeline) isFull() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.full
 }
 
 // supersedes reports whether e is newer than what was planned for its trigger.
-func (e *entry) supersedes(old *entry) bool {
+func (e *entry) supersedes(old *entry) bool { return supersedes(&e.DueTrigger, &old.DueTrigger) }
+
+// supersedes reports whether one reading of a trigger is newer than another.
+func supersedes(e, old *dispatcher.DueTrigger) bool {
 	return cmp.Or(
 		cmp.Compare(e.Revision, old.Revision),
 		cmp.Compare(e.CalendarRevision, old.CalendarRevision),

@@ -98,7 +98,7 @@ func (o *openClaims) isOpen(r dispatcher.Record) bool {
 
 // tokens returns the claims of open fires in order: those that have more open fires, which stay, and those that
 // have not, which their record deletes.
-func (o *openClaims) tokens(records []dispatcher.Record) (stay, close []int64) {
+func (o *openClaims) tokens(records []dispatcher.Record) (stay, closed []int64) {
 	count := map[dispatcher.Token]int{}
 	for _, r := range records {
 		count[r.Token]++
@@ -107,14 +107,14 @@ func (o *openClaims) tokens(records []dispatcher.Record) (stay, close []int64) {
 	defer o.mu.Unlock()
 	for token, recorded := range count {
 		if claim := o.claims[token]; claim != nil && len(claim.fires) == recorded {
-			close = append(close, int64(token))
+			closed = append(closed, int64(token))
 		} else {
 			stay = append(stay, int64(token))
 		}
 	}
 	slices.Sort(stay)
-	slices.Sort(close)
-	return stay, close
+	slices.Sort(closed)
+	return stay, closed
 }
 
 // recorded notes that fires are recorded.

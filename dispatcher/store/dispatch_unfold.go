@@ -27,6 +27,7 @@ type unfoldStatements struct {
 	insert                 string // the same
 	held                   string // $1 node, $2 token, 0 for any
 	aged                   string // $1 node, $2 the latest claimed_at, $3 limit
+	forgotten              string // $1 the latest claimed_at, $2 limit
 	abandoned              string // $1 limit
 	listing                string // $1 scheduled instant, $2 trigger
 }
@@ -37,10 +38,10 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 	fires := ` FROM (` + f.claimedFires() + `) AS f`
 	// The limits keep PostgreSQL from joining whole tables: it looks for one fire after the other by its key.
 	open := fires + ` WHERE f.token` + f.in(3) + `
-		AND NOT (EXISTS (SELECT 1 FROM live_runs AS r
-				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1 LIMIT 1 OFFSET 0)
-			OR EXISTS (SELECT 1 FROM runs AS r
-				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1` + within + ` LIMIT 1 OFFSET 0))`
+		AND CASE WHEN EXISTS (SELECT 1 FROM live_runs AS r
+				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1 LIMIT 1 OFFSET 0) THEN FALSE
+			ELSE NOT EXISTS (SELECT 1 FROM runs AS r
+				WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id AND r.kind = 1` + within + ` LIMIT 1 OFFSET 0) END`
 	return unfoldStatements{
 		lock:     lock + f.lockRows(lockToDelete),
 		lockFree: lock + f.lockRows(lockToDelete+skipLocked),
@@ -50,8 +51,9 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 		insert: `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
 	SELECT f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.node, f.token, f.claimed_at, 1, 'claimed'` + open + `
 	ORDER BY f.scheduled_at, f.trigger_id ON CONFLICT DO NOTHING`,
-		held: `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0)` + byToken,
-		aged: `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2` + byToken + ` LIMIT $3`,
+		held:      `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0)` + byToken,
+		aged:      `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2` + byToken + ` LIMIT $3`,
+		forgotten: `SELECT token FROM claims WHERE claimed_at <= $1` + byToken + ` LIMIT $2`,
 		abandoned: `SELECT c.token FROM claims AS c WHERE NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = c.node AND o.state <> 'dead')
 	ORDER BY c.token LIMIT $1`,
 		listing: `SELECT f.token` + fires + ` WHERE f.scheduled_at = $1 AND f.trigger_id = $2 ORDER BY f.token`,
@@ -104,7 +106,8 @@ func (s *store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded
 	for some := range slices.Chunk(tokens, claimsAtOnce) {
 		var done []int64
 		var runs int64
-		err := s.change(ctx, dispatcher.Change{Now: unused}, func(ctx context.Context, t *tx) (err error) {
+		// Nothing in it depends on the time, which it need not ask the database for.
+		err := s.change(ctx, dispatcher.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *tx) (err error) {
 			done, runs, err = t.unfold(ctx, some, skip)
 			return err
 		})
@@ -116,9 +119,6 @@ func (s *store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded
 	}
 	return unfolded, made, nil
 }
-
-// unused is the time of changes that do not depend on it. It saves asking the database for its clock.
-var unused = time.Unix(1, 0)
 
 // unfoldRuns unfolds the claims of those of runs that may be in one, so that they have rows.
 func (s *store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error {
@@ -141,19 +141,39 @@ func (s *store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderT
 	if err != nil {
 		return 0, err
 	}
-	before, unfolded := now.Add(-olderThan), 0
+	before := now.Add(-olderThan)
+	unfolded, err := s.unfoldAll(ctx, s.hot.unfold.aged, int64(node), before.UnixMilli(), int64(claimsAtOnce))
+	if err == nil {
+		s.claims.forgetBefore(before)
+	}
+	return unfolded, err
+}
+
+// forgottenAfter is the age of claims whose nodes should have unfolded them long ago.
+const forgottenAfter = time.Hour
+
+// unfoldForgotten unfolds the claims of whatever nodes that are so old that what was recorded of them might be
+// removed from the history: it would then be taken for open. So the clean-up does this first, as after
+// days without any node.
+func (s *store) unfoldForgotten(ctx context.Context, now time.Time) error {
+	now, err := s.orClock(ctx, now)
+	if err == nil {
+		_, err = s.unfoldAll(ctx, s.hot.unfold.forgotten, now.Add(-forgottenAfter).UnixMilli(), int64(claimsAtOnce))
+	}
+	return err
+}
+
+// unfoldAll unfolds the claims that a query finds, in portions, and returns how many. It leaves out those of which
+// something is recorded just now.
+func (s *store) unfoldAll(ctx context.Context, find string, args ...any) (unfolded int, err error) {
 	for {
-		tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.aged, int64(node), before.UnixMilli(), int64(claimsAtOnce))
+		tokens, err := collect(ctx, s.read, scanInt, find, args...)
 		done := 0
 		if err == nil {
 			done, _, err = s.unfold(ctx, tokens, true)
 		}
-		if unfolded += done; err != nil {
+		if unfolded += done; err != nil || done < claimsAtOnce {
 			return unfolded, err
-		}
-		if done < claimsAtOnce {
-			s.claims.forgetBefore(before)
-			return unfolded, nil
 		}
 	}
 }

@@ -207,3 +207,25 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 		}
 	}
 }
+
+// What a claim was recorded of is in the history until the claim is unfolded, however long no node was there: it
+// would else be executed once more.
+func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
+		_, _, err := s.PutJob(t.Context(), tick("job", "", may1, "a", "b"), dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)})
+		must(t, err)
+		held := claimDue(t, s, claimer, 11)
+		must(t, s.Record(t.Context(), succeeded(claimer, held[0])))
+		must(t, s.Deregister(t.Context(), claimer))
+		later := may1.Add(days(400))
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, later))
+		for purge(t, s, later).More {
+		}
+		adopted, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: taker, Token: 12, Limit: 10, Now: later})
+		if err != nil || len(adopted) != 1 || adopted[0].RunKey != held[1].RunKey {
+			t.Errorf("adopted %v, %v, want only the run that was open, %s", adopted, err, held[1])
+		}
+	})
+}

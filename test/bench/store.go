@@ -60,6 +60,7 @@ func idleJobs(app string, triggers int) declaration {
 type claimers struct {
 	store dispatcher.Store
 	node  dispatcher.NodeID
+	jobs  map[int64]int64 // by trigger
 	own   []claimer
 }
 
@@ -69,7 +70,7 @@ type claimer struct {
 }
 
 func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
-	c := &claimers{node: dispatcher.NodeID(rand.Int64()), own: make([]claimer, 2)}
+	c := &claimers{node: dispatcher.NodeID(rand.Int64()), jobs: map[int64]int64{}, own: make([]claimer, 2)}
 	if s.pool == nil {
 		c.own = c.own[:1]
 	}
@@ -87,10 +88,18 @@ func newClaimers(ctx context.Context, s *space, app string) (*claimers, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range page {
+		ids := make([]int64, len(page))
+		for i, d := range page {
 			own := &c.own[n%len(c.own)]
-			own.due = append(own.due, d)
+			own.due, ids[i] = append(own.due, d), d.ID
 			n++
+		}
+		versions, err := c.store.TriggersByID(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range versions {
+			c.jobs[v.ID] = v.JobID
 		}
 		if len(page) < query.Limit {
 			return c, nil
@@ -125,7 +134,7 @@ func (c *claimers) claimAndRecord(ctx context.Context, due []dispatcher.DueTrigg
 		d := &due[i]
 		then := d.NextFireTime.Add(time.Second)
 		batch.Advances[i] = dispatcher.Advance{
-			TriggerID: d.ID, Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then, ThenDue: then,
+			TriggerID: d.ID, JobID: c.jobs[d.ID], Revision: d.Revision, Prev: d.PrevFireTime, Next: d.NextFireTime, Then: then, ThenDue: then,
 		}
 		if d.DueAt.After(batch.Now) {
 			batch.Now = d.DueAt
@@ -141,9 +150,12 @@ func (c *claimers) claimAndRecord(ctx context.Context, due []dispatcher.DueTrigg
 	}
 	records := make([]dispatcher.Record, len(held))
 	for i, run := range held {
-		records[i] = dispatcher.Record{RunKey: run.RunKey, Node: c.node, Token: run.Token, Attempt: run.Attempt, Outcome: dispatcher.Outcome{
-			State: dispatcher.RunSucceeded, StartedAt: run.ScheduledAt, EndedAt: run.ScheduledAt.Add(time.Millisecond), HTTPStatus: 200,
-		}}
+		records[i] = dispatcher.Record{
+			RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: c.node, Token: run.Token,
+			Attempt: run.Attempt, Outcome: dispatcher.Outcome{
+				State: dispatcher.RunSucceeded, StartedAt: run.ScheduledAt, EndedAt: run.ScheduledAt.Add(time.Millisecond), HTTPStatus: 200,
+			},
+		}
 	}
 	return c.store.Record(ctx, records)
 }

@@ -11,6 +11,21 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// claimTests are those of fires that are won.
+func claimTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a claim advances the trigger and inserts its run":    testClaim,
+		"concurrent claims win a fire once":                   testClaimRace,
+		"a claim that is out of date wins nothing":            testLostClaims,
+		"a claim is never early by the database's clock":      testClaimByDatabaseTime,
+		"claims agree with a model":                           testClaimModel,
+		"a claim uses one time throughout":                    testClaimAsTimePasses,
+		"a settlement uses one time throughout":               testSettleAsTimePasses,
+		"a node finds the runs that it holds":                 testHeld,
+		"a settlement records misfires and inserts catch-ups": testSettle,
+	}
+}
+
 func testClaim(t *testing.T, f *fixture) {
 	trigger := every(time.Minute, t0.Add(time.Minute))
 	trigger.RepeatCount = 2

@@ -44,16 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"concurrent nodes never share a lock":                             testLockRace,
 		"listeners are notified of changes":                               testListen,
 		"the window poll returns due triggers in order":                   testDue,
-		"a claim advances the trigger and inserts its run":                testClaim,
 		"a due trigger tells the timeout of its job":                      testDueTimeout,
-		"concurrent claims win a fire once":                               testClaimRace,
-		"a claim that is out of date wins nothing":                        testLostClaims,
-		"a claim is never early by the database's clock":                  testClaimByDatabaseTime,
-		"claims agree with a model":                                       testClaimModel,
-		"a claim uses one time throughout":                                testClaimAsTimePasses,
-		"a settlement uses one time throughout":                           testSettleAsTimePasses,
-		"a node finds the runs that it holds":                             testHeld,
-		"a settlement records misfires and inserts catch-ups":             testSettle,
 		"a quarantined trigger does not fire":                             testQuarantine,
 		"a record is fenced by token and idempotent":                      testRecord,
 		"responses are kept with their attempts":                          testResponses,
@@ -90,9 +81,11 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store) {
 		"fixed delays outlive the runs that they count from":              testRetentionOfDelays,
 		"completed jobs are deleted when their time is over":              testDeleteAfterCompletion,
 	}
+	maps.Copy(tests, claimTests())
 	maps.Copy(tests, retryTests())
 	maps.Copy(tests, misfireTests())
 	maps.Copy(tests, slotTests())
+	maps.Copy(tests, hostTests())
 	maps.Copy(tests, unfoldTests())
 	maps.Copy(tests, fleetTests())
 	maps.Copy(tests, switchTests())

@@ -9,14 +9,14 @@ FROM (
       scheduled_at, job_id, revision)
 ) AS f
 WHERE f.token = ANY ($3::bigint[])
-  AND NOT (EXISTS (
+  AND CASE WHEN EXISTS (
   SELECT 1
   FROM live_runs AS r
   WHERE r.scheduled_at = f.scheduled_at
     AND r.trigger_id = f.trigger_id
     AND r.kind = 1
   LIMIT 1 OFFSET 0
-) OR EXISTS (
+) THEN FALSE ELSE NOT EXISTS (
   SELECT 1
   FROM runs AS r
   WHERE r.scheduled_at = f.scheduled_at
@@ -25,6 +25,6 @@ WHERE f.token = ANY ($3::bigint[])
     AND (r.scheduled_at >= $1 OR r.scheduled_at > $1)
     AND (r.scheduled_at < $2 OR r.scheduled_at < $2 - 1)
   LIMIT 1 OFFSET 0
-))
+) END
 ORDER BY f.scheduled_at, f.trigger_id
 ON CONFLICT DO NOTHING
