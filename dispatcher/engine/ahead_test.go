@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
 func TestFiresAheadComeInOrderAndOnce(t *testing.T) {

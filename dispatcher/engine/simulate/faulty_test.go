@@ -37,6 +37,9 @@ type faulty struct {
 	thawed   chan struct{} // open while the node is frozen; nil if it is not
 	trap     func()        // is called once the next call of trapped has been executed
 	trapped  string
+
+	// How many calls there were, and how many runs they adopted or recorded.
+	calls, rows atomic.Int64
 }
 
 // fault is the way in which a call goes wrong.
@@ -161,6 +164,7 @@ func call[T any](ctx context.Context, f *faulty, method string, do func(context.
 	var none T
 	f.gate()
 	defer f.gate() // a frozen node does not see a response
+	f.calls.Add(1)
 	fate := f.fateOf(method)
 	switch fate.fault {
 	case overtaken:
@@ -317,6 +321,7 @@ func (f *faulty) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]
 func (f *faulty) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	return call(ctx, f, "Adopt", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
 		query.Now = f.present(query.Now)
+		f.rows.Add(int64(len(runs)))
 		return f.Store.Adopt(ctx, query, runs)
 	})
 }
@@ -334,6 +339,7 @@ func (f *faulty) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
 }
 
 func (f *faulty) Record(ctx context.Context, records []dispatcher.Record) error {
+	f.rows.Add(int64(len(records)))
 	return act(ctx, f, "Record", func(ctx context.Context) error { return f.Store.Record(ctx, records) })
 }
 
