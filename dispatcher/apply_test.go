@@ -270,7 +270,7 @@ func TestApplyContinuesRevisionOfDeletedJob(t *testing.T) {
 	}
 }
 
-// A node may claim a fire shortly before it is due. Whoever deletes the trigger and declares it again before that
+// A node may claim a fire shortly before it is due. Anyone who deletes the trigger and declares it again before that
 // must not get the fire twice.
 func TestApplyFiresAfterWhatADeletedTriggerHasFired(t *testing.T) {
 	t.Parallel()

@@ -155,7 +155,8 @@ func (f *fixture) fire(ctx context.Context) error {
 	batch := dispatcher.ClaimBatch{Node: node.ID, Token: 1, Lead: ahead, Now: now}
 	for _, t := range due {
 		batch.Advances = append(batch.Advances, dispatcher.Advance{
-			TriggerID: t.ID, JobID: jobs[t.ID], Revision: t.Revision, Prev: t.PrevFireTime, Next: t.NextFireTime, Then: t.NextFireTime.Add(24 * time.Hour),
+			TriggerID: t.ID, JobID: jobs[t.ID], Revision: t.Revision, Prev: t.PrevFireTime, Next: t.NextFireTime,
+			Then: t.NextFireTime.Add(24 * time.Hour),
 		})
 	}
 	won, err := f.store.Claim(ctx, batch)

@@ -87,8 +87,8 @@ func (p *permits) respond(ctx context.Context, batch []permitRequest) {
 	}
 }
 
-// undecidedPause is how long a run waits whose job is locked. Whoever has locked it, as a change of the
-// definition, mostly takes less.
+// undecidedPause is how long a run waits whose job is locked. A change of the definition, which may
+// have locked it, mostly takes less.
 const undecidedPause = 100 * time.Millisecond
 
 // repeat asks for a run again.

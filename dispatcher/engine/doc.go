@@ -10,8 +10,9 @@
 //	   |                                         |                       v
 //	   +-- planNext / scheduleNext               +---- adopt <--- retrying, queued, of dead nodes
 //
-// The poll reads the triggers that are due before the next poll into the timeline. The timeline is a
-// cache and never the truth. A little ahead of its time (the claim lead) a fire is claimed: one
+// The poll reads what moves of the triggers that are due before the next poll: their clocks. Their definitions
+// come from memory or, a moment before they are due, from the database; then they are in the timeline. The
+// timeline is a cache and never the truth. A little ahead of its time (the claim lead) a fire is claimed: one
 // statement per batch advances the triggers and inserts the runs, and the first node wins. Runs that
 // were won go to the pool, which attempts them when they are due by the database's clock. The recorder
 // stores their outcomes in batches. A record counts only under the token of its claim.
@@ -21,8 +22,9 @@
 // Each loop calls one step (pollOnce, claimOnce, handleOnce, ...), which tests call by hand.
 //
 //	loop        interval     does
-//	poll        5 s *        reads the window into the timeline
-//	sweep       1 s          plans fires that their preferred node left alone
+//	poll        5 s *        reads the window: of the node's own share of the triggers
+//	ahead       when soon    looks up the triggers of the window that are due soon
+//	sweep       1 s          plans fires that the nodes before this one left alone
 //	claim       when due     claims a batch of the timeline
 //	adopt       15 s *       adopts runs that nobody works on, schedules fixed delays
 //	retry       when due     adopts runs that are attempted again
@@ -30,7 +32,8 @@
 //	handler     15 s         steps for the fleet, see below
 //	purge       10 min       removes history past its retention
 //	heartbeat   5 s          renews the lease, reads which nodes are live
-//	listen                   receives notifications, which wake the loops marked *
+//	listen                   receives notifications, which say what changed and wake the loops marked *
+//	changes     1 s at least reads the jobs that changed, by id, or wakes the poll
 //	usage       1 s          samples how busy the pool is
 //
 // Notifications may be lost: every loop finds its work at its interval, too. Loops mark their progress, so
@@ -67,15 +70,19 @@
 //
 // # Nodes
 //
-// Any node can do anything; there is no leader. Nodes prefer disjoint triggers, by a rendezvous hash
-// over the live nodes, so that they rarely contend. After a grace any node takes a fire that its
-// preferred node left alone. Safety comes from the compare-and-swap alone.
+// Any node can do anything; there is no leader. Each node fires a range of the ids of triggers, which are
+// hashes: that of its place among the live nodes; see shares.go. So nodes rarely contend, and none reads what
+// is another's. After a grace the next in order takes a fire that its node left alone. Safety comes from the
+// compare-and-swap alone.
+//
+// A poll does not look at what was due before the earliest fire that is left; see floor.go.
 //
 // Long attempts, those that may outlast a drain, go to new nodes while a deployment starts them: see
 // protect.go.
 //
 // A node may act on its runs while its lease lasts: until the dead-after time has passed since it sent
-// its last successful heartbeat, less a second. Without a lease it begins no attempt, because other
+// its last successful heartbeat, less a second, by its monotonic clock or by its wall clock, whichever says so
+// first. The monotonic clock stands still while a machine is suspended. Without a lease it begins no attempt, because other
 // nodes may have taken its runs.
 //
 // # Time

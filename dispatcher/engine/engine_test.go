@@ -179,7 +179,8 @@ func TestRunUnknownToItsNodeIsReclaimedAfterAnInterval(t *testing.T) {
 	r.declare("unknown", "rate(1s)", nil)
 	r.atMostOnce("unknown") // the store knows the claims that it has made for its node
 	due := r.due(time.Second)
-	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{due.advanceTo(r.now.Add(time.Hour), r.now.Add(time.Hour))}}
+	next := due.advanceTo(r.now.Add(time.Hour), r.now.Add(time.Hour))
+	claim := dispatcher.ClaimBatch{Node: r.fleet.id(), Token: 7, Advances: []dispatcher.Advance{next}}
 	if held, err := r.store.Claim(t.Context(), claim); err != nil || len(held) != 1 {
 		t.Fatalf("claim = %v, %v, want one run", held, err)
 	}

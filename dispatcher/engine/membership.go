@@ -14,7 +14,7 @@ import (
 // fleet is what a node knows of itself and of the other nodes.
 type fleet struct {
 	deadAfter, drain time.Duration
-	keepShares       time.Duration // for which a node keeps its old share beside the new one
+	keepShares       time.Duration // for which a node keeps its old share in addition to the new one
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID

@@ -108,7 +108,7 @@ func (e *Engine) sweepOnce(ctx context.Context, now time.Time, far bool) error {
 // seen is what a reading of due triggers found.
 type seen struct {
 	planned  int
-	least    time.Time // the earliest time at which one of them was due, whoever fires it; zero: there is none
+	least    time.Time // the earliest time at which one of them was due, in whichever share; zero: there is none
 	oldest   time.Time // the same of those whose labels this node has
 	complete bool      // nothing was left out
 }

@@ -158,7 +158,7 @@ func TestEqualNodesReadDisjointEqualShares(t *testing.T) {
 	}
 }
 
-// A node that serves one app beside nodes that serve all takes its part of that app alone.
+// A node that serves one app, where others serve all, takes its part of that app alone.
 func TestNodesOfDifferentAppsShareWhatTheyHaveInCommon(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{{ID: 1}, {ID: 2}, {ID: 3, Apps: []string{"shop"}}, {ID: 4, Apps: []string{"shop"}}}

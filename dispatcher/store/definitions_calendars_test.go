@@ -158,7 +158,8 @@ func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 			}
 		}
 		must(t, store.Exec(ctx, s, `UPDATE trigger_clock SET calendar_revision = calendar_revision /
-			(CASE WHEN calendar_revision = 2 THEN 1 ELSE 0 END) WHERE id IN (SELECT id FROM triggers WHERE deleted_at IS NULL)`)) // divides by zero if one was passed over
+			(CASE WHEN calendar_revision = 2 THEN 1 ELSE 0 END)
+			WHERE id IN (SELECT id FROM triggers WHERE deleted_at IS NULL)`)) // divides by zero if one was passed over
 
 		// A plan for other calendars than those that are there is none at all.
 		closed := freeze

@@ -130,11 +130,13 @@ func (t *tx) switchSets(ctx context.Context, sets []labelSet) error {
 // statement that removes looks again once it has the lock.
 func (t *tx) dropUnused(ctx context.Context) error {
 	const unused = ` NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.node_labels = s.node_labels AND j.node_labels <> '')`
-	sets, err := collect(ctx, t, scanText, `SELECT s.node_labels FROM label_sets AS s WHERE`+unused+` ORDER BY s.node_labels`+lockOf(t.lock(), "s"))
+	find := `SELECT s.node_labels FROM label_sets AS s WHERE` + unused + ` ORDER BY s.node_labels` + lockOf(t.lock(), "s")
+	sets, err := collect(ctx, t, scanText, find)
 	if err != nil || len(sets) == 0 {
 		return err
 	}
-	drop := t.rows(0, 1, "", column{"labels", text}) + ` DELETE FROM label_sets AS s WHERE s.node_labels IN (SELECT labels FROM b) AND` + unused
+	drop := t.rows(0, 1, "", column{"labels", text}) + ` DELETE FROM label_sets AS s
+		WHERE s.node_labels IN (SELECT labels FROM b) AND` + unused
 	_, err = t.ExecContext(ctx, drop, t.batch(sets)...)
 	return err
 }

@@ -41,6 +41,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 		return map[string]int{"a poll": window, "a page of misfires": misfires, "the look for overdue apps": apps}
 	}
 	for read, pages := range cost() {
+		t.Logf("while they fire, %s reads %d pages", read, pages)
 		if pages < 500 && read != "a page of misfires" {
 			t.Errorf("while they fire, %s reads %d pages; this test does not see what it is about", read, pages)
 		}
@@ -53,6 +54,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 		must(t, err)
 	}
 	for read, pages := range cost() {
+		t.Logf("when all are off, %s reads %d pages", read, pages)
 		if pages > 40 {
 			t.Errorf("when all are off, %s reads %d pages, want hardly any", read, pages)
 		}
@@ -67,7 +69,37 @@ func overdueTriggers(t *testing.T, s dispatcher.Store, app, labels string, first
 			on_excluded, error, node_labels)
 		SELECT %[1]d + n, 1, a.id, 1, 60000, 0, 0, 0, 0, TRUE, FALSE, FALSE, FALSE, FALSE, '', '', '', '', '', '', '', '', '', '%[5]s'
 		FROM apps AS a CROSS JOIN generate_series(1, %[2]d) AS s (n) WHERE a.name = '%[3]s';
-		INSERT INTO trigger_clock (id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, off, delayed, state, node_labels)
+		INSERT INTO trigger_clock (id, app_id, revision, calendar_revision, next_fire_time, due_at, misfire_after, off, delayed, state,
+			node_labels)
 		SELECT id, app_id, 1, 0, %[4]d + id, %[4]d + id, 60000, 0, FALSE, 'waiting', node_labels FROM triggers WHERE id > %[1]d`,
 		first, count, app, may1.UnixMilli(), labels)))
+}
+
+// A set of labels goes with the last job that required it, once that has been removed.
+func TestLabelsThatNoJobRequiresAreForgotten(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+		sets := func() int64 {
+			t.Helper()
+			n, err := store.Count(t.Context(), s, `SELECT count(*) FROM label_sets`)
+			must(t, err)
+			return n
+		}
+		for _, name := range []string{"kept", "removed"} {
+			job := tick(name, "", may1, "tick")
+			job.NodeLabels = dispatcher.Labels{"for": name}
+			_, _, err := s.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: may1})
+			must(t, err)
+		}
+		must(t, s.DeleteJob(t.Context(), "app", "removed", dispatcher.Change{Actor: "test", Now: may1}))
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
+		if n := sets(); n != 2 {
+			t.Errorf("while the job is kept for its history there are %d sets, want 2", n)
+		}
+		must(t, store.Exec(t.Context(), s, `DELETE FROM jobs WHERE name = 'removed'`))
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: 2}, may1))
+		if n := sets(); n != 1 {
+			t.Errorf("after the job was removed there are %d sets, want 1", n)
+		}
+	})
 }

@@ -21,7 +21,8 @@ type recordStatements struct {
 func recordStatementsOf(f flavor) recordStatements {
 	batch := f.rows(0, 3, "", fireColumns...)
 	ended := f.steps(0, batch+f.claimFence(), chooseFires, "", 1, insertEnded(""))
-	ended.orElse = f.steps(0, batch+f.claimFence(), chooseFires, "", 1, insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`)).parts[0]
+	once := f.steps(0, batch+f.claimFence(), chooseFires, "", 1, insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))
+	ended.orElse = once.parts[0]
 	again := f.steps(0, f.rows(0, 3, "", fireAgainColumns...)+f.claimFence(), chooseFailedFires, "", 2,
 		insertFailed, noteWaits, insertEnded(` WHERE NOT `+goesOn+` ON CONFLICT DO NOTHING`), insertRetrying)
 	return recordStatements{
@@ -35,7 +36,8 @@ func recordStatementsOf(f flavor) recordStatements {
 }
 
 // firesOfBatch are the columns of c for fires of the batch, which the history has first.
-const firesOfBatch = ` b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job, b.revision AS of_revision,
+const firesOfBatch = ` b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+		b.revision AS of_revision,
 		b.node AS of_node, b.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
 		b.http_status AS of_status, b.state AS of_state, b.class AS of_class, b.error AS of_error`
 

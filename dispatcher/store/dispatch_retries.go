@@ -61,11 +61,11 @@ const notHeld = `(r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT 
 			OR j.enabled AND NOT j.paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))`
 
 // dueRetries chooses retrying runs that are due and not over. One that was never attempted is not over. The query for now
-// makes the database look only at what is due.
+// makes PostgreSQL look only at what is due, and CROSS JOIN keeps SQLite from beginning with the jobs.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger
 const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
-	FROM n CROSS JOIN live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n) AND (r.retry_until >= n.now OR r.attempt = 0)
+	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
+	WHERE j.id = r.job_id AND r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n) AND (r.retry_until >= n.now OR r.attempt = 0)
 		AND r.next_attempt_at >= $4 AND (r.next_attempt_at, r.scheduled_at, r.trigger_id) > ($4, $6, $7)
 		AND ` + mayRun + ` AND ` + notHeld + `
 	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $3`

@@ -70,12 +70,13 @@ func onceEach(t *testing.T, s dispatcher.Store, want int64) {
 	both := count(t, s, `SELECT count(*) FROM runs AS r JOIN live_runs AS l USING (scheduled_at, trigger_id, kind)`)
 	claims := count(t, s, `SELECT count(*) FROM claims`)
 	if ended+live != want || both != 0 || claims != 0 {
-		t.Errorf("%d runs are over and %d live, %d of them both, and there are %d claims; want %d runs once each", ended, live, both, claims, want)
+		t.Errorf("%d runs are over and %d live, %d of them both, and there are %d claims; want %d runs once each",
+			ended, live, both, claims, want)
 	}
 }
 
-// beside is a transaction of another node.
-func beside(t *testing.T, database string) pgx.Tx {
+// meanwhileIn is a transaction of another node.
+func meanwhileIn(t *testing.T, database string) pgx.Tx {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
 	must(t, err)
@@ -110,7 +111,7 @@ func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
 	database := pgtest.New(t)
 	s := ownClaims(t, database, 2)
 	held := claimDue(t, s, claimer, 11)
-	tx := beside(t, database)
+	tx := meanwhileIn(t, database)
 	for _, statement := range []string{
 		`SELECT token FROM claims FOR KEY SHARE`,
 		fmt.Sprintf(`INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, ended_at, attempt, http_status, kind)
@@ -137,7 +138,7 @@ func TestRecordSeesTheUnfoldingItWaitedFor(t *testing.T) {
 	database := pgtest.New(t)
 	s := ownClaims(t, database, 2)
 	held := claimDue(t, s, claimer, 11)
-	tx := beside(t, database)
+	tx := meanwhileIn(t, database)
 	for _, statement := range []string{
 		`SELECT token FROM claims FOR UPDATE`,
 		`INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
@@ -184,7 +185,8 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 			}
 			err := s.Deregister(t.Context(), from)
 			if err == nil {
-				adopted, err = adopt(t.Context(), s, dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 2), Limit: 100, Now: may1})
+				query := dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 2), Limit: 100, Now: may1}
+				adopted, err = s.Adopt(t.Context(), query)
 			}
 			if err != nil {
 				t.Error(err)

@@ -20,8 +20,8 @@ func DueBuffers(ctx context.Context, s dispatcher.Store, query dispatcher.DueQue
 // OverdueAppsBuffers is the same for the look for overdue apps, by a node without labels.
 func OverdueAppsBuffers(ctx context.Context, s dispatcher.Store, now time.Time) (int, error) {
 	own := s.(*store)
-	args := append([]any{now.UnixMilli(), int64(0)}, own.batch(dueListsOf(nil, nil, nil)...)...)
-	return own.buffers(ctx, own.rows(1, 3, "", dueLists...)+overdueApps, args)
+	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, own.batch(dueListsOf(nil, nil, nil)...)...)
+	return own.buffers(ctx, own.rows(1, 4, "", dueLists...)+overdueApps, args)
 }
 
 // touched is what EXPLAIN says first of pages: those of the whole statement.

@@ -33,7 +33,7 @@ func coalesced(all []dispatcher.Notification) []dispatcher.Notification {
 		kept = append(kept, dispatcher.Notification{})
 	}
 	for _, one := range all {
-		said := everything && one.Run == "" && !one.Nodes // whoever looks at everything finds this, too
+		said := everything && one.Run == "" && !one.Nodes // a node that looks at everything finds this, too
 		if !said && !slices.Contains(kept, one) {
 			kept = append(kept, one)
 		}

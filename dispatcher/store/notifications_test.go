@@ -67,11 +67,17 @@ func TestNotificationsOfOneChangeAreCoalesced(t *testing.T) {
 	}
 	cancelled := dispatcher.Notification{Run: "run", Token: 5, Attempt: 1}
 	for name, tt := range map[string]struct{ all, want []dispatcher.Notification }{
-		"nothing":            {nil, nil},
-		"equal ones":         {[]dispatcher.Notification{{JobID: 1}, {Adopt: true}, {JobID: 1}, {Adopt: true}}, []dispatcher.Notification{{JobID: 1}, {Adopt: true}}},
-		"some jobs":          {jobs(mostJobsNotified), jobs(mostJobsNotified)},
-		"many jobs":          {jobs(mostJobsNotified + 1), []dispatcher.Notification{{}}},
-		"anything, and more": {[]dispatcher.Notification{{JobID: 1}, cancelled, {Nodes: true}, {}}, []dispatcher.Notification{{}, cancelled, {Nodes: true}}},
+		"nothing": {nil, nil},
+		"equal ones": {
+			[]dispatcher.Notification{{JobID: 1}, {Adopt: true}, {JobID: 1}, {Adopt: true}},
+			[]dispatcher.Notification{{JobID: 1}, {Adopt: true}},
+		},
+		"some jobs": {jobs(mostJobsNotified), jobs(mostJobsNotified)},
+		"many jobs": {jobs(mostJobsNotified + 1), []dispatcher.Notification{{}}},
+		"anything, and more": {
+			[]dispatcher.Notification{{JobID: 1}, cancelled, {Nodes: true}, {}},
+			[]dispatcher.Notification{{}, cancelled, {Nodes: true}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

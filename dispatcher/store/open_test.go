@@ -186,13 +186,14 @@ func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded str
 	}
 }
 
-// The search for runs that nobody works on reads the live ones, and not the whole ledger.
+// The search for runs that nobody works on reads those of dead nodes and the queue, and neither the retrying ones nor
+// the history.
 func TestAbandonedRunsAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
-	for index, database := range map[string]string{"INDEX runs_live": newFile(t), "node_job_id_idx": pgtest.New(t)} {
+	for index, database := range map[string]string{"INDEX live_runs_node": newFile(t), "on live_runs_node": pgtest.New(t)} {
 		plan, err := store.ExplainAbandoned(t.Context(), open(t, database))
 		must(t, err)
-		if strings.Count(plan, index) < 2 || strings.Contains(plan, "PRIMARY KEY (scheduled_at>") || strings.Contains(plan, "Seq Scan on runs") {
+		if strings.Count(plan, index) < 2 || strings.Contains(plan, "PRIMARY KEY (scheduled_at>") || strings.Contains(plan, "Seq Scan on live_runs") {
 			t.Errorf("got a plan without %s:\n%s", index, plan)
 		}
 	}

@@ -24,7 +24,8 @@ import (
 
 // few is true. The planner guesses that each half of it is true for one row in 200.
 func few(column string) string {
-	return `(` + column + ` = ANY (ARRAY[` + column + `])) IS NOT FALSE AND (` + column + ` = ANY (ARRAY[` + column + `, ` + column + `])) IS NOT FALSE`
+	once, twice := `ARRAY[`+column+`]`, `ARRAY[`+column+`, `+column+`]`
+	return `(` + column + ` = ANY (` + once + `)) IS NOT FALSE AND (` + column + ` = ANY (` + twice + `)) IS NOT FALSE`
 }
 
 func (p *postgres) rows(now, first int, extra string, columns ...column) string {

@@ -14,14 +14,15 @@ import (
 // A dump, or another long snapshot, keeps the rows of runs that have ended from being removed, while statistics say
 // that there are none: PostgreSQL then thinks that to read the whole table costs less than to look for each run of a
 // batch.
-func TestLiveRunsAreFoundByKeyBesideALongSnapshot(t *testing.T) {
+func TestLiveRunsAreFoundByKeyDuringALongSnapshot(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	s := openWithout(t, database)
 	conn, err := pgx.Connect(t.Context(), database)
 	must(t, err)
 	defer conn.Close(t.Context())
-	const rows = `INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state, next_attempt_at, retry_until)
+	const rows = `INSERT INTO live_runs
+		(scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state, next_attempt_at, retry_until)
 		SELECT %[1]d + i, i, i %% 100, 1, 1, 1, 1, 1, CASE WHEN i %% 2 = 0 THEN 'claimed' ELSE 'retrying' END, %[1]d, %[1]d
 		FROM generate_series(1, 40000) AS i`
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(rows, may1.UnixMilli())))
@@ -31,7 +32,8 @@ func TestLiveRunsAreFoundByKeyBesideALongSnapshot(t *testing.T) {
 	must(t, err)
 	must(t, store.Exec(t.Context(), s, `DELETE FROM live_runs`))
 	must(t, store.Exec(t.Context(), s, `VACUUM live_runs`))
-	if got := count(t, s, `SELECT CASE WHEN reltuples = 0 AND relpages > 100 THEN 1 ELSE 0 END FROM pg_class WHERE relname = 'live_runs'`); got != 1 {
+	const misled = `SELECT count(*) FROM pg_class WHERE relname = 'live_runs' AND reltuples = 0 AND relpages > 100`
+	if count(t, s, misled) != 1 {
 		t.Fatal("the table has not become what this test is about")
 	}
 	for name, hot := range store.HotStatements("postgres", may1.UnixMilli()) {
@@ -60,7 +62,8 @@ func readsAll(plan string) string {
 			}
 		case strings.Contains(line, "Seq Scan"):
 			return line
-		case strings.Contains(line, "using live_runs_node"), strings.Contains(lines[i+1], "Index Cond"), strings.Contains(lines[i+1], "Recheck Cond"):
+		case strings.Contains(line, "using live_runs_node"):
+		case strings.Contains(lines[i+1], "Index Cond"), strings.Contains(lines[i+1], "Recheck Cond"):
 		default:
 			return line
 		}

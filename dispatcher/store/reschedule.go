@@ -87,8 +87,8 @@ func (t *tx) writeMoves(ctx context.Context, moves map[int64]move, calendars int
 	}
 	// $1 calendars, from $2 on: moveColumns
 	write := t.rows(0, 2, "", moveColumns...) + moveClocks
-	won, err = collect(ctx, t, scanInt, write, append([]any{calendars}, t.batch(ids, revision, known, prev, from, was, next, due, state)...)...)
-	if err != nil {
+	args := append([]any{calendars}, t.batch(ids, revision, known, prev, from, was, next, due, state)...)
+	if won, err = collect(ctx, t, scanInt, write, args...); err != nil {
 		return nil, err
 	}
 	slices.Sort(won)
@@ -115,7 +115,8 @@ func (t *tx) writeErrors(ctx context.Context, moves map[int64]move, won []int64)
 		return nil
 	}
 	// From $1 on: id, error
-	write := t.rows(0, 1, "", column{"id", bigint}, column{"error", text}) + ` UPDATE triggers AS t SET error = b.error FROM b WHERE t.id = b.id`
+	write := t.rows(0, 1, "", column{"id", bigint}, column{"error", text}) + ` UPDATE triggers AS t SET error = b.error
+		FROM b WHERE t.id = b.id`
 	_, err := t.ExecContext(ctx, write, t.batch(ids, problems)...)
 	return err
 }

@@ -35,10 +35,13 @@ func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
 			_, err = held.Exec(ctx, `LOCK TABLE `+test.lock+` IN EXCLUSIVE MODE`)
 			must(t, err)
 			record := func() error {
-				return s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
+				return s.Record(ctx, []dispatcher.Record{{
+					RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: firstNode,
+					Token: run.Token, Attempt: 1,
 					Outcome: dispatcher.Outcome{
 						State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1, Response: &dispatcher.Response{Body: "yes"},
-					}}})
+					},
+				}})
 			}
 			recorded := make(chan error, 1)
 			go func() { recorded <- record() }()

@@ -33,7 +33,7 @@ func heldSlots(f flavor) string {
 
 // waitingRuns are the live runs that wait for a slot, of which a job has as many as its queue_limit allows.
 const waitingRuns = ` SELECT` + contenderColumns + `
-	FROM b JOIN live_runs AS r ON r.node = b.waits AND r.job_id = b.id AND (r.state <> 'retrying') = b.yes AND r.state <> 'retrying'`
+	FROM b JOIN live_runs AS r ON r.node = b.waits AND r.job_id = b.id AND r.state <> 'retrying'`
 
 // From $1 on: slotColumns
 const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
@@ -41,7 +41,8 @@ const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, 
 	ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node, token = excluded.token`
 
 // From here on: from $1 on slotColumns
-const freeSlots = ` DELETE FROM slots WHERE (job_id, scheduled_at, trigger_id, kind) IN (SELECT job_id, scheduled_at, trigger_id, kind FROM b)`
+const freeSlots = ` DELETE FROM slots
+	WHERE (job_id, scheduled_at, trigger_id, kind) IN (SELECT job_id, scheduled_at, trigger_id, kind FROM b)`
 
 // An attempt that is over leaves the slot to its run, which may have others.
 const backSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM b WHERE s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at
@@ -119,7 +120,8 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 	if err := s.unfoldRuns(ctx, runs); err != nil {
 		return nil, err
 	}
-	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, some []dispatcher.HeldRun) (func(), error) {
+	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job,
+		some []dispatcher.HeldRun) (func(), error) {
 		began, err := s.arbitrate(ctx, t, jobs, some)
 		return func() { granted = append(granted, began...) }, err
 	})
@@ -131,7 +133,8 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 
 // ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
 func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
-	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, some []dispatcher.HeldRun) (func(), error) {
+	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job,
+		some []dispatcher.HeldRun) (func(), error) {
 		if _, err := t.ExecContext(ctx, t.hot.slots.leave, s.slotsOf(some)...); err != nil {
 			return nil, err
 		}

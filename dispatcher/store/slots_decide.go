@@ -34,7 +34,9 @@ type ending struct {
 
 // arbitrate decides about the slots of jobs that are locked, and writes its decisions. It returns the runs among
 // asking that may begin.
-func (s *store) arbitrate(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, asking []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (s *store) arbitrate(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, asking []dispatcher.HeldRun) (
+	[]dispatcher.HeldRun, error,
+) {
 	r := reading{t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[int64][]*contender{}, byKey: map[dispatcher.RunKey]*contender{}}
 	if err := r.read(ctx, jobs, asking); err != nil {
 		return nil, err
@@ -225,6 +227,14 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 // writeDecisions writes what was decided.
 func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error {
 	slots, now := t.hot.slots, t.now.UnixMilli()
+	if len(c.cancel)+len(c.skip) > 0 && t.by.Now.IsZero() {
+		// The jobs' locks may have been waited for, and the runs in whose favor others end came meanwhile.
+		at, err := t.clock(ctx, t)
+		if err != nil {
+			return err
+		}
+		now = at.UnixMilli()
+	}
 	for _, step := range []struct {
 		what  string
 		by    statement

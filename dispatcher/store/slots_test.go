@@ -38,7 +38,7 @@ func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
 	for i, name := range []string{"before", "locked", "after"} {
 		runs = append(runs, boundedJob(t, s, name, dispatcher.Token(20+i)))
 	}
-	tx := beside(t, database)
+	tx := meanwhileIn(t, database)
 	_, err := tx.Exec(t.Context(), `SELECT id FROM jobs WHERE name = 'locked' FOR UPDATE`)
 	must(t, err)
 	undecided := func(err error) {
@@ -73,7 +73,8 @@ func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
 		const waiting = 20_000
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 		first := boundedJob(t, s, "job", 20)
-		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state)
+		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`
+			INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state)
 			WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
 			SELECT %d + n, %d, %[3]d, 1, 0, 0, 0, 2, 'queued' FROM i`, waiting, may1.UnixMilli(), dispatcher.JobID("app", "job"))))
 		runs, err := store.Contenders(t.Context(), s, dispatcher.JobID("app", "job"), 3)

@@ -83,7 +83,8 @@ func (s *sqlite) thenClose(record statement) statement {
 }
 
 func (s *sqlite) deleteChosen(condition string) string {
-	return ` DELETE FROM live_runs WHERE (scheduled_at, trigger_id, kind) IN (SELECT c.of_at, c.of_trigger, c.of_kind FROM c WHERE ` + condition + `)`
+	return ` DELETE FROM live_runs
+	WHERE (scheduled_at, trigger_id, kind) IN (SELECT c.of_at, c.of_trigger, c.of_kind FROM c WHERE ` + condition + `)`
 }
 
 // edges finds keys first: SQLite has no LATERAL, but may look into a list that depends on b.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,13 +13,16 @@ import (
 // What a database has after years, and a young one lacks: jobs that were deleted long ago, and somebody who
 // reads for hours.
 
-// deletedJobs inserts jobs that were deleted beyond every retention, each with some triggers. The clean-up removes them,
-// each node as it starts, while nodes are killed.
-const deletedJobs = `WITH a AS (SELECT id FROM apps WHERE name = 'north'),
+// deletedJobs inserts an app, and jobs of it with some triggers, that were deleted beyond every retention. The clean-up
+// removes the jobs, while nodes are killed: each node cleans up as it starts, unless another is at it or has
+// died over it less than a minute ago.
+var deletedJobs = fmt.Sprintf(`WITH a AS (INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at,
+			deleted_at)
+		VALUES (1, 'deleted', '', FALSE, 1, 315360000000, 1, 0, 0, 1) RETURNING id),
 	j AS (INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority, node_labels, delivery, retry, concurrency_policy,
 			max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at, deleted_at)
 		SELECT n, a.id, 'deleted-' || n, '', TRUE, FALSE, 0, '', 'at_least_once', '{}', 'allow', 0, 0, '{}', '', '[]', 1, 0, n, n
-		FROM a CROSS JOIN generate_series(1, 500) AS n RETURNING id, app_id),
+		FROM a CROSS JOIN generate_series(1, %d) AS n RETURNING id, app_id),
 	t AS (INSERT INTO triggers (id, job_id, app_id, revision, misfire_after, anchor_at, jitter, repeat_count, fired, enabled, paused,
 			job_paused, delayed, drift_hour, name, expression, dialect, timezone, gap, overlap, calendar, on_excluded, error,
 			node_labels, deleted_at)
@@ -26,7 +30,7 @@ const deletedJobs = `WITH a AS (SELECT id FROM apps WHERE name = 'north'),
 			'', '', '', '', j.id
 		FROM j CROSS JOIN generate_series(0, 3) AS n RETURNING id, app_id)
 	INSERT INTO trigger_clock (id, app_id, revision, calendar_revision, misfire_after, off, delayed, state, node_labels)
-	SELECT id, app_id, 1, 0, 60000, 0, FALSE, 'complete', '' FROM t`
+	SELECT id, app_id, 1, 0, 60000, 0, FALSE, 'complete', '' FROM t`, history.DeletedJobs)
 
 // age makes the database as crowded as an old one.
 func (c *chaos) age(ctx context.Context) error {

@@ -91,6 +91,9 @@ func (c *chaos) run(ctx context.Context) error {
 	if err := c.database.watch(ctx); err != nil {
 		return err
 	}
+	if err := c.age(ctx); err != nil {
+		return err
+	}
 	for _, n := range c.nodes {
 		if err := n.start(""); err != nil {
 			return err
@@ -105,9 +108,6 @@ func (c *chaos) run(ctx context.Context) error {
 		return err
 	}
 	if err := c.declared.standing(ctx); err != nil {
-		return err
-	}
-	if err := c.age(ctx); err != nil {
 		return err
 	}
 	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))

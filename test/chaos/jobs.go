@@ -35,7 +35,7 @@ var (
 
 // standing declares the jobs that do not change during the run.
 func (d *declarer) standing(ctx context.Context) error {
-	for _, app := range []string{"north", "south", "noisy"} {
+	for _, app := range []string{"north", "south", history.Noisy} {
 		if _, err := d.send(ctx, http.MethodPut, "/v1/apps/"+app, "*", map[string]any{"enabled": true}, nil); err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func (d *declarer) standing(ctx context.Context) error {
 	several(1, job{app: "north", name: "sparse", path: "/ok", expression: "0/15 * * * * ?", timezone: "Europe/Berlin"})
 	several(1, job{app: "south", name: "sparse", path: "/ok", expression: "7,22,40 * * * * ?", timezone: "America/New_York"})
 	// A neighbor whose targets hang, or are out of order half of the time.
-	several(8, job{app: "noisy", name: "hanging", path: "/hang", expression: "rate(1s)"})
-	several(8, job{app: "noisy", name: "unavailable", path: "/unavailable", expression: "rate(1s)"})
+	several(8, job{app: history.Noisy, name: "hanging", path: "/hang", expression: "rate(1s)"})
+	several(8, job{app: history.Noisy, name: "unavailable", path: "/unavailable", expression: "rate(1s)"})
 	return all(ctx, append(jobs, d.bounded()...), func(ctx context.Context, j job) error { return d.put(ctx, j, true) })
 }
 
@@ -152,7 +152,7 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 	switch {
 	case of.Far:
 		url, timeout = d.receiver.far+of.Path, farTimeout
-	case of.App == "noisy":
+	case of.App == history.Noisy:
 		url, timeout = d.receiver.noisy+of.Path, noisyTimeout
 	}
 	return func(put int) any {

@@ -64,7 +64,7 @@ func (r *receiver) wait(q *http.Request, d time.Duration) bool {
 
 // ServeHTTP answers as the path says: /ok at once, /slow after up to a second, /long often after
 // more than its job fires, /flaky now and then with an error or not at all, /unavailable every other time
-// with an error, and /hang never.
+// with an error, and /hang every other time never.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	hit := history.Hit{At: time.Now(), Request: r.requests.Add(1)}
 	body, _ := io.ReadAll(q.Body) // a missing part shows in the payload's number
@@ -88,7 +88,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			takes += 4 * time.Second
 		}
 	case "/hang":
-		takes = time.Minute
+		if rand.IntN(2) == 0 { // more of them in a row would open the circuit of the host
+			takes = time.Minute
+		}
 	case "/unavailable":
 		if rand.IntN(2) == 0 {
 			status = http.StatusServiceUnavailable

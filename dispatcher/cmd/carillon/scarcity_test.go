@@ -92,7 +92,7 @@ func TestLongTableLockMarksNoNodeDead(t *testing.T) {
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	defer conn.Close(t.Context())
 	lock := must[pgx.Tx](t)(conn.Begin(t.Context()))
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE triggers, runs IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE trigger_clock, runs IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	locked := len(r.all())

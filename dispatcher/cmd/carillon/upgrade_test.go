@@ -26,7 +26,7 @@ const nextVersion = "9.0.0"
 func newer(t *testing.T) (program string) {
 	t.Helper()
 	const script = `-- +goose Up
-ALTER TABLE triggers ADD COLUMN later TEXT NOT NULL DEFAULT 'as it was';
+ALTER TABLE trigger_clock ADD COLUMN later TEXT NOT NULL DEFAULT 'as it was';
 ALTER TABLE runs ADD COLUMN later TEXT NOT NULL DEFAULT 'as it was';
 CREATE TABLE later (id BIGINT NOT NULL PRIMARY KEY);
 -- +goose Down
@@ -133,7 +133,7 @@ func rollFleet(t *testing.T, program string) {
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	defer conn.Close(t.Context())
 	dump := must[pgx.Tx](t)(conn.Begin(t.Context()))
-	if _, err := dump.Exec(t.Context(), `LOCK TABLE triggers, runs IN ACCESS SHARE MODE`); err != nil {
+	if _, err := dump.Exec(t.Context(), `LOCK TABLE trigger_clock, runs IN ACCESS SHARE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	migrated := make(chan error, 2)
@@ -146,7 +146,7 @@ func rollFleet(t *testing.T, program string) {
 		until(t, "the migration to wait for the dump", func() bool {
 			var waiting bool
 			err := dump.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
-				AND relation = CAST('triggers' AS regclass))`).Scan(&waiting)
+				AND relation = CAST('trigger_clock' AS regclass))`).Scan(&waiting)
 			return err == nil && waiting
 		})
 		if killed {

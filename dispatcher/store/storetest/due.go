@@ -132,7 +132,9 @@ func testDueByJobsAndLabels(t *testing.T, f *fixture) {
 		{"a job", dispatcher.DueQuery{JobIDs: []int64{jobs["book"]}}, []string{"book"}},
 		{"a paused job", dispatcher.DueQuery{JobIDs: []int64{jobs["paused"]}}, []string{}},
 		{"a job twice", dispatcher.DueQuery{JobIDs: []int64{jobs["book"], jobs["ssd"], jobs["book"]}}, []string{"book", "ssd"}},
-		{"jobs of an app", dispatcher.DueQuery{JobIDs: []int64{jobs["book"], jobs["ssd"]}, Apps: []string{"shop", "none", "off"}}, []string{"ssd"}},
+		{"jobs of an app", dispatcher.DueQuery{
+			JobIDs: []int64{jobs["book"], jobs["ssd"]}, Apps: []string{"shop", "none", "off"},
+		}, []string{"ssd"}},
 		{"jobs without labels", dispatcher.DueQuery{JobIDs: []int64{jobs["book"], jobs["ssd"]}, LabelSets: []string{""}}, []string{"book"}},
 		{"overdue jobs", dispatcher.DueQuery{
 			JobIDs: []int64{jobs["book"]}, Overdue: true, Now: minutes(9), Until: minutes(9),

@@ -104,7 +104,7 @@ func testDisableManyTriggers(t *testing.T, f *fixture) {
 		late := t0.Add(time.Hour)
 		overdue, err := f.Due(t.Context(), dispatcher.DueQuery{Until: late, Now: late, Overdue: true, Limit: 10})
 		f.must(err)
-		apps, err := f.OverdueApps(t.Context(), nil, nil, late)
+		apps, err := f.OverdueApps(t.Context(), nil, nil, time.Time{}, late)
 		f.must(err)
 		upcoming, err := f.Upcoming(t.Context(), nil, late, 10)
 		f.must(err)
@@ -180,7 +180,7 @@ func testPutJobWhileSwitched(t *testing.T, f *fixture) {
 	}
 }
 
-// A portion that fails, or a node that dies between two, leaves the rest to whoever comes next.
+// A portion that fails, or a node that dies between two, leaves the rest to the next node.
 func testInterruptedSwitch(t *testing.T, f *fixture) {
 	f.putMany(nil)
 	f.setApp(false)

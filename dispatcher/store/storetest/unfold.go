@@ -179,7 +179,8 @@ func testAdoptOpenFires(t *testing.T, f *fixture) {
 	// The first node was only slow. It has lost the whole claim.
 	f.must(f.Record(ctx, records(runs[2:]...)))
 	for _, run := range adopted {
-		if got := f.run(run.RunKey); got.State != dispatcher.RunClaimed || got.Attempts[0].State != dispatcher.RunLost || got.Attempts[0].Late == nil {
+		got := f.run(run.RunKey)
+		if lost := got.Attempts[0]; got.State != dispatcher.RunClaimed || lost.State != dispatcher.RunLost || lost.Late == nil {
 			t.Errorf("after a late result: %+v, want it with the second node", got)
 		}
 	}

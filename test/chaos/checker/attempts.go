@@ -84,13 +84,17 @@ func (j *judge) checkAttempts() {
 	}
 	for _, in := range claims {
 		for i := 1; i < len(in); i++ {
-			if in[i].began < in[i-1].began && !j.handedBack(in[i-1]) {
+			if in[i].began < in[i-1].began && !j.handedBack(in[i-1]) && !j.noisy(in[i].trigger) {
 				j.add(overlaps, "%s: claimed at %s, before the fire of %s was at %s", j.name(in[i].fire), instant(in[i].began),
 					instant(in[i-1].at), instant(in[i-1].began))
 			}
 		}
 	}
 }
+
+// noisy reports whether a trigger is the bad neighbor's, who gets what the others leave: its runs may wait, and
+// be handed back, however long.
+func (j *judge) noisy(trigger int64) bool { return j.triggersByID[trigger].app == history.Noisy }
 
 // handedBack reports whether a draining node may have handed a run back, a dead one may have left it unsent,
 // or it may have waited for a slot. The node that adopts it then counts the same attempt and claims it again.
@@ -193,7 +197,7 @@ func (j *judge) checkRequests() {
 		of[q.fire] = append(of[q.fire], q)
 		if ahead := q.ScheduledAt.Sub(q.At); ahead > 0 {
 			j.add(early, "%s: came %s early", j.name(q.fire), ahead)
-		} else if q.kindIs(scheduled) && j.bound(q.trigger).policy == "" {
+		} else if q.kindIs(scheduled) && j.bound(q.trigger).policy == "" && !j.noisy(q.trigger) {
 			j.lateness = append(j.lateness, (-ahead).Milliseconds())
 		}
 		if t := j.tryOf(q); t == nil {

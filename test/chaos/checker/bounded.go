@@ -153,8 +153,8 @@ func (j *judge) checkDisplaced(r run, bound boundOf, of []run) {
 		}
 	}
 	if found < wanted {
-		j.add(unexplained, "%s: %s at %s by policy %s, with %d other runs, not %d", j.name(r.fire), r.state, instant(at),
-			bound.policy, found, wanted)
+		j.add(unexplained, "%s: %s at %s by policy %s (%s), with %d other runs, not %d", j.name(r.fire), r.state, instant(at),
+			bound.policy, r.message, found, wanted)
 	}
 }
 

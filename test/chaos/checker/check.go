@@ -317,10 +317,11 @@ func (j *judge) checkFixedDelay(t trigger) {
 	}
 }
 
-// checkEnd requires that no run is live, no trigger overdue, and nothing left for the clean-up.
+// checkEnd requires that no run is live, no trigger overdue, and that the clean-up has begun: a node that dies over it
+// keeps others from it for a minute.
 func (j *judge) checkEnd() {
-	if j.deleted > 0 {
-		j.add(unrecovered, "%d jobs that were deleted long ago are still there", j.deleted)
+	if j.deleted >= history.DeletedJobs {
+		j.add(unrecovered, "all %d jobs that were deleted long ago are still there", j.deleted)
 	}
 	for _, r := range j.runs {
 		if r.live {

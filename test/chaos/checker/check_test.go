@@ -114,7 +114,7 @@ func TestBadHistoryIsFound(t *testing.T) {
 		"a claim that is left": {func(s *story) {
 			s.claims = append(s.claims, claim{fire{dense, ms(5 * second), scheduled}, 7, n2})
 		}, unrecovered},
-		"deleted jobs that are left":  {func(s *story) { s.deleted = 1 }, unrecovered},
+		"deleted jobs that are left":  {func(s *story) { s.deleted = history.DeletedJobs }, unrecovered},
 		"a run that never ended":      {func(s *story) { r := s.run(dense, 5*second); r.live, r.state = true, "claimed" }, unrecovered},
 		"a trigger that stands still": {func(s *story) { s.triggers[0].firing, s.triggers[0].due = true, at(20*second) }, unrecovered},
 		"a trigger in error":          {func(s *story) { s.triggers[0].state = "error" }, unrecovered},

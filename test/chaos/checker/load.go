@@ -58,7 +58,7 @@ type run struct {
 	attempt                 int
 	claimed, started, ended *int64
 	live                    bool
-	state, class            string
+	state, class, message   string
 }
 
 // claim is a fire that a row of claims holds.
@@ -122,10 +122,10 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	// A run is over, or it is live: the history holds the one, a small table the other.
 	if h.runs, err = rows(ctx, conn, func(r *run, row pgx.Rows) error {
 		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended,
-			&r.live, &r.state, &r.class)
+			&r.live, &r.state, &r.class, &r.message)
 	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, ended_at - claimed_ms, ended_at - started_ms, ended_at, FALSE,
-			coalesce(state, 'succeeded'), coalesce(class, '') FROM runs
-		UNION ALL SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, NULL, TRUE, state, class
+			coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, '') FROM runs
+		UNION ALL SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, NULL, TRUE, state, class, error
 			FROM live_runs
 		ORDER BY trigger_id, scheduled_at, kind`); err != nil {
 		return nil, err

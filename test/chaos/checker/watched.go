@@ -106,7 +106,7 @@ func (j *judge) checkRetries(r run, tries []try) {
 		case policy == nil:
 		case waited < least:
 			j.add(early, "%s: attempt %d followed %s after the one before, but had to wait %s", j.name(r.fire), t.number+1, waited, least)
-		case waited > most+maxRetryDelay && !j.anyFault(t.ended, tries[i+1].began):
+		case waited > most+maxRetryDelay && !j.noisy(r.trigger) && !j.anyFault(t.ended, tries[i+1].began):
 			j.add(unrecovered, "%s: attempt %d followed %s after the one before, but had to wait %s at most", j.name(r.fire),
 				t.number+1, waited, most)
 		}

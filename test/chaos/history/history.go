@@ -31,6 +31,12 @@ const (
 	Deploy         = "SIGTERM in a deploy" // the same, for a node that had replaced another of its name
 )
 
+// DeletedJobs is how many jobs the database begins with that were deleted long ago.
+const DeletedJobs = 500
+
+// Noisy is the app that is a bad neighbor: its targets hang or fail.
+const Noisy = "noisy"
+
 // Hit is one line of the receiver: a request, or the response to it. Both are on disk before the response
 // leaves.
 type Hit struct {

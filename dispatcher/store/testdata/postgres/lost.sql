@@ -20,9 +20,10 @@ chosen AS MATERIALIZED (
       n.now
   FROM n
   CROSS JOIN nodes AS gone
-  JOIN live_runs AS r ON r.node = gone.id
-    AND r.state <> 'retrying'
+  CROSS JOIN live_runs AS r
   WHERE gone.state = 'dead'
+    AND r.node = gone.id
+    AND r.state <> 'retrying'
     AND r.state = 'running'
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2

@@ -12,5 +12,4 @@ SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attemp
 FROM b
 JOIN live_runs AS r ON r.node = b.waits
   AND r.job_id = b.id
-  AND (r.state <> 'retrying') = b.yes
   AND r.state <> 'retrying'

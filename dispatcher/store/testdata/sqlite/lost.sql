@@ -17,9 +17,10 @@ c AS (
       n.now
   FROM n
   CROSS JOIN nodes AS gone
-  JOIN live_runs AS r ON r.node = gone.id
-    AND r.state <> 'retrying'
+  CROSS JOIN live_runs AS r
   WHERE gone.state = 'dead'
+    AND r.node = gone.id
+    AND r.state <> 'retrying'
     AND r.state = 'running'
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
@@ -49,9 +50,10 @@ c AS (
       n.now
   FROM n
   CROSS JOIN nodes AS gone
-  JOIN live_runs AS r ON r.node = gone.id
-    AND r.state <> 'retrying'
+  CROSS JOIN live_runs AS r
   WHERE gone.state = 'dead'
+    AND r.node = gone.id
+    AND r.state <> 'retrying'
     AND r.state = 'running'
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
@@ -86,9 +88,10 @@ c AS (
       n.now
   FROM n
   CROSS JOIN nodes AS gone
-  JOIN live_runs AS r ON r.node = gone.id
-    AND r.state <> 'retrying'
+  CROSS JOIN live_runs AS r
   WHERE gone.state = 'dead'
+    AND r.node = gone.id
+    AND r.state <> 'retrying'
     AND r.state = 'running'
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
@@ -120,9 +123,10 @@ c AS (
       n.now
   FROM n
   CROSS JOIN nodes AS gone
-  JOIN live_runs AS r ON r.node = gone.id
-    AND r.state <> 'retrying'
+  CROSS JOIN live_runs AS r
   WHERE gone.state = 'dead'
+    AND r.node = gone.id
+    AND r.state <> 'retrying'
     AND r.state = 'running'
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The change of an app's switch takes some thousand triggers along, and the handler the others, however many.
+func TestHandlerLetsAllTriggersFollowTheirAppsSwitch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	trigger := dispatcher.Trigger{}
+	trigger.SetDefaults()
+	trigger.Expression = "rate(1h)"
+	for i := range 33 {
+		job := dispatcher.Job{App: "app", Name: fmt.Sprint("job-", i), Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		for k := range 100 {
+			job.Triggers[fmt.Sprint("t", k)] = trigger
+		}
+		if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "app"}, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.handleOnce(t.Context(), r.now); err != nil {
+		t.Fatal(err)
+	}
+	if left, more, err := r.store.FollowSwitches(t.Context(), 10); err != nil || left != 0 || more {
+		t.Errorf("after a round of the handler %d triggers and more (%t) are left to follow, %v; want none", left, more, err)
+	}
+}
