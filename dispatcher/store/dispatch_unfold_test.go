@@ -186,7 +186,7 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 			err := s.Deregister(t.Context(), from)
 			if err == nil {
 				query := dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 2), Limit: 100, Now: may1}
-				adopted, err = s.Adopt(t.Context(), query)
+				adopted, err = adopt(t.Context(), s, query)
 			}
 			if err != nil {
 				t.Error(err)

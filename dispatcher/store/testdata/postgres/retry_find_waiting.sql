@@ -13,9 +13,10 @@ b AS MATERIALIZED (
 SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
 FROM n
 CROSS JOIN live_runs AS r
-JOIN jobs AS j ON j.id = r.job_id
+CROSS JOIN jobs AS j
 LEFT JOIN triggers AS t ON t.id = r.trigger_id
-WHERE r.waits_for = $4
+WHERE j.id = r.job_id
+  AND r.waits_for = $4
   AND r.waits_for <> 0
   AND r.scheduled_at >= $6
   AND r.trigger_id >= $7

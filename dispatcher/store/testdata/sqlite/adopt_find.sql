@@ -18,10 +18,12 @@ CROSS JOIN (
   FROM nodes
   WHERE state = 'dead'
 ) AS gone
-JOIN live_runs AS r ON r.node = gone.id
+CROSS JOIN live_runs AS r
+CROSS JOIN jobs AS j
+WHERE r.node = gone.id
   AND r.state <> 'retrying'
-JOIN jobs AS j ON j.id = r.job_id
-WHERE r.state <> 'running'
+  AND r.state <> 'running'
+  AND j.id = r.job_id
   AND r.scheduled_at + 0 >= $4
   AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7)
   AND j.app_id IN (
