@@ -20,7 +20,8 @@ type Retry struct {
 	// Delays are the waits, to the millisecond, in place of Base and its doubling; the last one
 	// repeats. There are fewer than MaxAttempts.
 	Delays []Duration `json:"delays,omitempty"`
-	// MaxAge is the time after the first attempt began, or was deferred, in which a run may be attempted.
+	// MaxAge is the time after the first attempt began, or was deferred, in which a run may be attempted. A run
+	// that was only deferred until then is attempted once more.
 	MaxAge Duration `json:"max_age"`
 	// StopAtNextFire ends the run instead of an attempt at or after the next fire of its trigger.
 	StopAtNextFire bool `json:"stop_at_next_fire"`
@@ -138,15 +139,19 @@ type NextAttempt struct {
 	NotAttempted bool
 	// StopAtNextFire ends the run if its trigger fires before At, or has fired since.
 	StopAtNextFire bool
+	// Wait is what the run waits for in place of At; nil: nothing. At Until it stops waiting.
+	Wait *HostWait
 }
 
 // Retries are runs in state retrying. No node holds them; any node adopts those that are due. See
 // AdoptQuery.
 type Retries interface {
-	// NextRetry returns when the first retry later than after is due; zero if there is none.
-	NextRetry(ctx context.Context, after time.Time) (time.Time, error)
-	// GiveUp ends the retrying runs that are past their time, with the outcome of their latest
-	// attempt, and returns how many.
+	HostWaits
+	// NextRetry returns when the first retry later than after is due, and when the next probe of a HostWait
+	// is or was due; zero if there is none.
+	NextRetry(ctx context.Context, after time.Time) (retry, probe time.Time, err error)
+	// GiveUp ends the retrying runs that are past their time, as their latest attempts ended, and returns how
+	// many. A run that was never attempted but only deferred is not given up: it stays due for a last attempt.
 	GiveUp(ctx context.Context, now time.Time) (int, error)
 	// Disable puts the trigger of a run into state error with a reason, and adds an entry to the audit log. It does so
 	// if the run ended with the outcome of that record, if the trigger is waiting, and if the job has not been changed

@@ -31,8 +31,10 @@ type Run struct {
 	ClaimedAt *time.Time `json:"claimed_at,omitempty"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	// NextAttemptAt is when a retrying run is attempted next. Class and Error say why.
+	// NextAttemptAt is when a retrying run is attempted next, nil if it waits for its host. Class and Error say why.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
+	// WaitsFor is the host that a retrying run waits for, because its circuit is open; empty: none.
+	WaitsFor string `json:"waits_for,omitempty"`
 	// HTTPStatus is the response's status, 0 if none came.
 	HTTPStatus int `json:"http_status,omitempty"`
 	// Class says how the attempt failed; empty if it did not.

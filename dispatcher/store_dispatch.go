@@ -9,6 +9,7 @@ import (
 
 // Dispatch is what the engine does for each fire: hot, batched, each write a compare-and-swap.
 type Dispatch interface {
+	Adoption
 	// Due reads one page of the window: of each trigger what moves with its fires.
 	Due(ctx context.Context, query DueQuery) ([]DueTrigger, error)
 	// TriggersByID returns the definitions of the triggers that still exist, in any order. A node asks for
@@ -43,10 +44,6 @@ type Dispatch interface {
 	// Settle advances triggers, inserts misfires and their runs in one statement, and
 	// returns the runs that were won. As with Claim, a lost fire is no error.
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)
-	// Adopt gives a node the runs that are queued or held by a dead node, oldest first, and
-	// increments their attempt. The attempt of a dead node is recorded as lost. Runs of a
-	// disabled app wait until it is enabled. Runs that were begun are left to FailLostRuns.
-	Adopt(ctx context.Context, query AdoptQuery) ([]HeldRun, error)
 	// Release hands back runs whose attempt was not begun: they are queued, and the number of the
 	// attempt is used again.
 	Release(ctx context.Context, runs []HeldRun) error
@@ -199,19 +196,6 @@ type SettleBatch struct {
 	Token       Token
 	Settlements []Settlement
 	Now         time.Time
-}
-
-// AdoptQuery selects runs that no live node works on, of jobs that require no other labels.
-type AdoptQuery struct {
-	Apps   []string // empty: all
-	Labels Labels   // of the node
-	Node   NodeID
-	Token  Token
-	Limit  int
-	Now    time.Time
-	// Retries selects instead retrying runs that are due, of jobs and triggers that are neither
-	// paused nor disabled.
-	Retries bool
 }
 
 // Record is the outcome of one attempt, to be stored against the token of its run.

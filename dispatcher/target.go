@@ -1,8 +1,10 @@
 package dispatcher
 
 import (
+	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -81,7 +83,9 @@ func (t Target) Validate() error {
 }
 
 // Host returns what the calls of t go to, and how many of them may be in flight at once on a node; 0: no
-// limit of its own. Limits, rates and circuits are kept for each host.
+// limit of its own. Limits, rates and circuits are kept for each host: of a webhook, the host of its URL,
+// however that is spelled; of a Lambda function, what answers for it, which is its account, its region and the
+// role that it is invoked as.
 func (t Target) Host() (name string, atOnce int) {
 	if one := t.one(); one != nil {
 		return one.host()
@@ -126,7 +130,8 @@ func (t Target) eachSecret(f func(path string, s Secret) Secret) Target {
 	return replaced
 }
 
-// hostOf returns the host of a URL with its port; empty if there is none. It is no part of a template.
+// hostOf returns the host of a URL, with its port unless that is the scheme's: the same for each way to write it.
+// It is empty if there is none. A host is no part of a template.
 func hostOf(text string) string {
 	if isTemplate(text) {
 		text = urlBeginning.FindString(text)
@@ -135,5 +140,15 @@ func hostOf(text string) string {
 	if err != nil {
 		return ""
 	}
-	return u.Host
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.Unmap().String()
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
+		return host
+	}
+	return host + ":" + port
 }

@@ -22,7 +22,7 @@ type Lambda struct {
 	ClientContext json.RawMessage `json:"client_context,omitempty"`
 	// AssumeRole is a role to invoke the function as; nil: the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
-	// Concurrency is how many attempts a node makes at once at most; 0: as many as to any host.
+	// Concurrency is how many attempts of the job a node makes at once at most; 0: as many as of any job.
 	Concurrency int `json:"concurrency,omitempty"`
 	// Timeout bounds one attempt. It should be longer than the function's own timeout: a function
 	// may go on after its attempt timed out.
@@ -186,8 +186,24 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 
 func (l *Lambda) kind() TargetKind { return TargetLambda }
 
+// host is lambda:ACCOUNT:REGION:ROLE. What the target leaves to the node is left out.
 func (l *Lambda) host() (name string, atOnce int) {
-	return "lambda:" + l.FunctionRegion() + ":" + l.Function, l.Concurrency
+	parts := []string{"lambda", l.account(), l.FunctionRegion()}
+	if l.AssumeRole != nil {
+		parts = append(parts, l.AssumeRole.RoleARN)
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ":"), l.Concurrency
+}
+
+// account returns the account that the target names; empty: that of the node or of the role.
+func (l *Lambda) account() string {
+	switch parts := strings.Split(l.Function, ":"); {
+	case parts[0] == "arn" && len(parts) > 4:
+		return parts[4]
+	case len(parts) > 2 && parts[1] == "function":
+		return parts[0]
+	}
+	return ""
 }
 
 // origin is empty: a function has no secrets.

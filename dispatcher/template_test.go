@@ -303,7 +303,7 @@ func TestTemplatesCannotChangeTheHost(t *testing.T) {
 	for _, text := range []string{"https://Example.com:8443/{{.Job}}", `https://Example.com:8443?x=%{{"41"}}`,
 		"https://Example.com:8443/a%20b/{{.Attempt}}"} {
 		w := templated(func(w *dispatcher.Webhook) { w.URL = text })
-		if host, _ := (dispatcher.Target{Webhook: &w}).Host(); host != "Example.com:8443" {
+		if host, _ := (dispatcher.Target{Webhook: &w}).Host(); host != "example.com:8443" {
 			t.Errorf("host of %s = %q", text, host)
 		}
 	}

@@ -128,7 +128,7 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 func (e *Engine) conclude(ctx context.Context, a *attempt) result {
 	e.metrics.attempts.WithLabelValues(string(a.outcome.State)).Inc()
 	outcome := e.inDatabaseTime(a.outcome)
-	e.record(ctx, a.run, outcome, e.planRetry(a.run, a.call, outcome))
+	e.record(ctx, a.run, outcome, e.planRetry(ctx, a.run, a.call, outcome))
 	if e.opts.OnOutcome != nil {
 		e.opts.OnOutcome(a.call, outcome)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"sync"
@@ -11,32 +10,73 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// hosts decides when a host may be called. There are two reasons to wait: the circuit of the host is
-// open because it failed too often in a row, or its rate is used up. Each node learns about hosts by
-// itself. Times are local.
+// hosts decides when a host may be called. There are two reasons to wait: the host failed too often, or its
+// rate is used up. Each node learns about hosts by itself. Times are local.
+//
+// A host has a circuit for each app, and in it each job that failed has a memory of its own:
+//   - After as many failures in a row as the threshold, of any of the app's jobs, the circuit is open. Then one
+//     request a second goes to the host, as a probe, until anything succeeds.
+//   - A job that fails while the circuit is open, or as often in a row as the threshold by itself, is blocked. One
+//     request of it goes as a probe after a pause, which each that fails doubles.
+//
+// So a job that fails for reasons of its own, such as its time-out, its certificates or its path, ends up
+// blocked alone: the first probe of any other job closes the circuit. The probes of a host that is down rotate
+// over its jobs, because each job has its own pause.
 type hosts struct {
-	threshold int           // failures in a row that open a circuit; less than 0: circuits never open
+	threshold int           // less than 0: circuits never open
 	interval  time.Duration // between two requests to one host; 0: no limit
 
 	failing  atomic.Int32 // hosts in circuits: while there are none, attempts do not wait for mu
 	mu       sync.Mutex
-	circuits map[string]*circuit // of hosts whose latest request failed
+	circuits map[hostOfApp]*circuit // of hosts of which some job's latest request failed
 	rates    map[string]time.Time
 	reserved map[dispatcher.RunKey]time.Time // the turns of runs that were deferred until then
+	probes   map[dispatcher.RunKey]time.Time // when the runs were adopted that may go as probes
 	swept    time.Time
 }
 
-// circuit is open until a time. Then one request is let through, and the others wait again, for twice
-// as long. A response to any request closes it.
+type hostOfApp struct{ app, host string }
+
+// circuit is what a node knows of a host that fails.
 type circuit struct {
-	failures int
-	pause    time.Duration // 0: it was never open
-	until    time.Time
+	failures int // in a row, of any job
+	jobs     map[int64]*jobFailures
+	probeAt  time.Time // while the circuit is open: when the next request may go
+	used     time.Time
+}
+
+// jobFailures is what a node knows of a job whose latest request failed.
+type jobFailures struct {
+	failures int           // in a row
+	pause    time.Duration // 0: it is not blocked
+	until    time.Time     // when the next probe may go
+	probing  bool          // one is in flight
+}
+
+// request is a request that is about to be made.
+type request struct {
+	host hostOfApp
+	job  int64
+	run  dispatcher.RunKey
+	// last tells that it is the last that the run may make, and the first that it makes: no circuit stops it.
+	last bool
+}
+
+// deferral is why and how long a request has to wait.
+type deferral struct {
+	wait  time.Duration
+	pause time.Duration // of a circuit
+	class dispatcher.Class
+	error
 }
 
 const (
 	firstPause = 5 * time.Second
 	mostPause  = 2 * time.Minute
+	// probePause is the time between two requests to a host while nothing has succeeded there.
+	probePause = time.Second
+	// circuitAge is how long a circuit is kept that no request asks for. It is longer than any pause.
+	circuitAge = 10 * time.Minute
 	// rateBurst is how much of a host's rate may be used at once.
 	rateBurst = 100 * time.Millisecond
 	// reservedSlack is how much the node's bound of the database's clock may move while a run waits.
@@ -45,7 +85,8 @@ const (
 
 func newHosts(threshold, rate int) *hosts {
 	h := &hosts{
-		threshold: threshold, circuits: map[string]*circuit{}, rates: map[string]time.Time{}, reserved: map[dispatcher.RunKey]time.Time{},
+		threshold: threshold, circuits: map[hostOfApp]*circuit{}, rates: map[string]time.Time{},
+		reserved: map[dispatcher.RunKey]time.Time{}, probes: map[dispatcher.RunKey]time.Time{},
 	}
 	if rate > 0 {
 		h.interval = time.Second / time.Duration(rate)
@@ -53,54 +94,68 @@ func newHosts(threshold, rate int) *hosts {
 	return h
 }
 
-// checkHost defers an attempt whose host may not be called now: it records that the attempt is made
-// later, and does not consume it. It is a step of an attempt.
-func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
-	now := time.Now()
-	wait, class, reason := e.hosts.admit(a.run.Queue.Host, a.run.RunKey, now)
-	if wait <= 0 {
-		return proceed
-	}
-	outcome := e.inDatabaseTime(notAttempted(dispatcher.RunFailed, class, reason, now))
-	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
-	next.At, next.NotAttempted = outcome.EndedAt.Add(wait).Truncate(time.Millisecond).Add(time.Millisecond), true
-	if next.At.After(next.Until) {
-		next = nil
-	} else {
-		e.metrics.retries.WithLabelValues(string(class)).Inc()
-	}
-	e.record(ctx, a.run, outcome, next)
-	return finished
-}
-
-// admit returns how long a run has to wait for its host, and why; 0: it may go on, and has taken its
-// turn.
-func (h *hosts) admit(host string, run dispatcher.RunKey, now time.Time) (wait time.Duration, class dispatcher.Class, reason error) {
+// admit returns why a request has to wait; nil: it may be made, and has taken its turn.
+func (h *hosts) admit(r request, now time.Time) *deferral {
 	if h.interval == 0 && h.failing.Load() == 0 {
-		return 0, "", nil
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c, ok := h.circuits[host]; ok && c.pause > 0 {
-		if wait := c.until.Sub(now); wait > 0 {
-			// Not all at once: if the first finds the host well again, the others may go on.
-			wait += randomBelow(c.pause / 2)
-			return wait, dispatcher.ClassCircuitOpen,
-				fmt.Errorf("host %s failed %d times in a row; its circuit is open for %s", host, c.failures, wait.Round(time.Second))
+	h.sweep(now)
+	c := h.circuits[r.host]
+	if _, ok := h.probes[r.run]; ok {
+		delete(h.probes, r.run) // it had its turns when it was adopted
+		return nil
+	}
+	if c != nil && !r.last {
+		if d := h.blocked(c, r, now); d != nil {
+			return d
 		}
-		c.pause = min(2*c.pause, mostPause)
-		c.until = now.Add(c.pause)
 	}
-	if h.interval == 0 {
-		return 0, "", nil
+	if h.interval > 0 {
+		if wait := h.turn(r.host.host, r.run, now); wait > 0 {
+			return &deferral{wait, 0, dispatcher.ClassHostRate, fmt.Errorf(
+				"this node makes at most %d requests per second to host %s; the run waits %s for its turn",
+				time.Second/h.interval, r.host.host, wait.Round(time.Millisecond))}
+		}
 	}
-	if wait = h.turn(host, run, now); wait > 0 {
-		return wait, dispatcher.ClassHostRate,
-			fmt.Errorf("this node makes at most %d requests per second to host %s; the run waits %s for its turn",
-				time.Second/h.interval, host, wait.Round(time.Millisecond))
+	if c != nil {
+		h.begin(c, r.job, now)
 	}
-	return 0, "", nil
+	return nil
 }
+
+// open reports whether nothing may go to a host except a probe.
+func (h *hosts) open(c *circuit) bool { return h.threshold > 0 && c.failures >= h.threshold }
+
+// blocked returns why a circuit does not let a request through now. h.mu is held.
+func (h *hosts) blocked(c *circuit, r request, now time.Time) *deferral {
+	c.used = now
+	if job := c.jobs[r.job]; job != nil && job.pause > 0 && now.Before(job.until) {
+		return &deferral{job.until.Sub(now), job.pause, dispatcher.ClassCircuitOpen, fmt.Errorf(
+			"host %s failed %d requests of the job in a row; the run waits until a request of the job succeeds",
+			r.host.host, job.failures)}
+	}
+	if h.open(c) && now.Before(c.probeAt) {
+		return &deferral{c.probeAt.Sub(now), probePause, dispatcher.ClassCircuitOpen, fmt.Errorf(
+			"host %s failed %d requests in a row; the run waits until a request to the host succeeds", r.host.host, c.failures)}
+	}
+	return nil
+}
+
+// begin notes a request to a host that fails. Until its outcome is known, or a pause has passed, no other goes.
+// h.mu is held.
+func (h *hosts) begin(c *circuit, id int64, now time.Time) {
+	if h.open(c) {
+		c.probeAt = now.Add(probePause)
+	}
+	if job := c.jobs[id]; job != nil && job.pause > 0 {
+		job.until, job.probing = now.Add(longer(job.pause)), true
+	}
+}
+
+// longer returns the pause after one that was not enough.
+func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPause), mostPause) }
 
 // turn takes the next turn at a host, and returns when it comes (the generic cell rate algorithm).
 // h.mu is held.
@@ -111,60 +166,150 @@ func (h *hosts) turn(host string, run dispatcher.RunKey, now time.Time) time.Dur
 			return 0
 		}
 	}
-	h.sweep(now)
-	next := later(now, h.rates[host])
-	h.rates[host] = next.Add(h.interval)
-	wait := next.Sub(now) - max(0, rateBurst-h.interval)
+	wait := h.untilTurn(host, now)
+	h.rates[host] = later(now, h.rates[host]).Add(h.interval)
 	if wait > 0 {
 		h.reserved[run] = now.Add(wait)
 	}
 	return wait
 }
 
-// sweep forgets the turns of runs that other nodes took, and idle hosts. h.mu is held.
+// untilTurn returns when the next turn at a host comes; 0 or less: now. h.mu is held.
+func (h *hosts) untilTurn(host string, now time.Time) time.Duration {
+	return later(now, h.rates[host]).Sub(now) - max(0, rateBurst-h.interval)
+}
+
+// sweep forgets the turns of runs that other nodes took, hosts that no request asks for, and with them
+// jobs that are gone. h.mu is held.
 func (h *hosts) sweep(now time.Time) {
 	if now.Sub(h.swept) < time.Minute {
 		return
 	}
 	h.swept = now
-	maps.DeleteFunc(h.reserved, func(_ dispatcher.RunKey, at time.Time) bool { return now.Sub(at) > time.Minute })
+	old := func(_ dispatcher.RunKey, at time.Time) bool { return now.Sub(at) > time.Minute }
+	maps.DeleteFunc(h.reserved, old)
+	maps.DeleteFunc(h.probes, old)
 	maps.DeleteFunc(h.rates, func(_ string, next time.Time) bool { return next.Before(now) })
+	for _, c := range h.circuits {
+		maps.DeleteFunc(c.jobs, func(_ int64, job *jobFailures) bool { return now.Sub(job.until) > circuitAge })
+	}
+	maps.DeleteFunc(h.circuits, func(_ hostOfApp, c *circuit) bool { return now.Sub(c.used) > circuitAge || len(c.jobs) == 0 })
+	h.failing.Store(int32(len(h.circuits)))
 }
 
-// report notes how a request to a host ended.
-func (h *hosts) report(host string, o dispatcher.Outcome, now time.Time) {
-	switch {
-	case h.threshold < 0, o.State == dispatcher.RunCancelled,
-		o.Class == dispatcher.ClassSecret, o.Class == dispatcher.ClassTemplate, o.Class == dispatcher.ClassEgressDenied:
-		return // it says nothing about the host
+// takeProbe lets a run that waits for a host go as a probe. Otherwise it returns for how long there must be none.
+func (h *hosts) takeProbe(of dispatcher.HostWait, host hostOfApp, now time.Time) (wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweep(now)
+	c, job := h.remember(host, of.JobID, now)
+	job.pause = max(job.pause, of.Pause)
+	if d := h.blocked(c, request{host: host, job: of.JobID}, now); d != nil {
+		return d.wait
 	}
+	if h.interval > 0 {
+		if wait = h.untilTurn(host.host, now); wait > 0 {
+			return wait // no request is made, so the pause stays as it is
+		}
+		h.rates[host.host] = later(now, h.rates[host.host]).Add(h.interval)
+	}
+	h.begin(c, of.JobID, now)
+	return 0
+}
+
+// adopted notes the runs that go as probes, so that they are admitted.
+func (h *hosts) adopted(probe dispatcher.RunKey, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.probes[probe] = now
+}
+
+// mayFlow reports whether all runs of a job may go that waited for a host.
+func (h *hosts) mayFlow(host hostOfApp, job int64, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.circuits[host]
+	return c == nil || h.blocked(c, request{host: host, job: job}, now) == nil
+}
+
+// remember returns what is known of a host that fails and of a job at that host. h.mu is held.
+func (h *hosts) remember(host hostOfApp, id int64, now time.Time) (*circuit, *jobFailures) {
+	c, ok := h.circuits[host]
+	if !ok {
+		c = &circuit{jobs: map[int64]*jobFailures{}}
+		h.circuits[host] = c
+		h.failing.Store(int32(len(h.circuits)))
+	}
+	job, ok := c.jobs[id]
+	if !ok {
+		job = &jobFailures{until: now}
+		c.jobs[id] = job
+	}
+	c.used = now
+	return c, job
+}
+
+// report notes how a request ended. It reports whether the job was blocked and is not any more.
+func (h *hosts) report(host hostOfApp, id int64, o dispatcher.Outcome, now time.Time) (responds bool) {
 	failed := o.Class.OfHost()
-	if !failed && h.failing.Load() == 0 {
-		return
+	if h.threshold < 0 || !failed && h.failing.Load() == 0 {
+		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer func() { h.failing.Store(int32(len(h.circuits))) }()
-	if !failed {
-		delete(h.circuits, host)
-		return
+	switch {
+	case o.State == dispatcher.RunCancelled,
+		o.Class == dispatcher.ClassSecret, o.Class == dispatcher.ClassTemplate, o.Class == dispatcher.ClassEgressDenied:
+		// It says nothing about the host, so the next may go as a probe.
+		if c, ok := h.circuits[host]; ok && c.jobs[id] != nil && c.jobs[id].probing {
+			c.jobs[id].probing, c.jobs[id].until = false, now
+		}
+		return false
+	case failed:
+		h.failed(host, id, now)
+		return false
 	}
 	c, ok := h.circuits[host]
 	if !ok {
-		c = &circuit{}
-		h.circuits[host] = c
+		return false
 	}
-	if c.failures++; c.failures >= h.threshold && c.pause == 0 {
-		c.pause, c.until = firstPause, now.Add(firstPause)
+	c.failures = 0
+	responds = c.jobs[id] != nil && c.jobs[id].pause > 0
+	if delete(c.jobs, id); len(c.jobs) == 0 {
+		delete(h.circuits, host)
+		h.failing.Store(int32(len(h.circuits)))
+	}
+	return responds
+}
+
+// failed notes a request that failed. h.mu is held.
+func (h *hosts) failed(host hostOfApp, id int64, now time.Time) {
+	c, job := h.remember(host, id, now)
+	c.failures++
+	job.failures++
+	switch {
+	case job.probing:
+		job.probing, job.pause = false, longer(job.pause)
+		job.until = now.Add(job.pause)
+	case job.pause > 0: // it was in flight when the job was blocked
+	case h.open(c) || job.failures >= h.threshold:
+		job.pause, job.until = firstPause, now.Add(firstPause)
+	default:
+		job.until = now
 	}
 }
 
-// open returns how many circuits are open.
-func (h *hosts) open() (n int) {
+// openCircuits returns at how many hosts some requests have to wait.
+func (h *hosts) openCircuits(now time.Time) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.sweep(now)
 	for _, c := range h.circuits {
-		if c.pause > 0 {
+		open := h.open(c)
+		for _, job := range c.jobs {
+			open = open || job.pause > 0
+		}
+		if open {
 			n++
 		}
 	}

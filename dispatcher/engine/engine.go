@@ -85,6 +85,7 @@ type signals struct {
 
 // rounds is what the handler remembers from one round to the next.
 type rounds struct {
+	idle    *adoption                     // of runs that no node works on
 	missing map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
 }
 
@@ -110,9 +111,11 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	}
 	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
 	e.clock.margin, e.fleet.margin = o.ClockMargin, o.ClockMargin
-	e.timeline = newTimeline(e.pool.IsSlow)
+	e.timeline = newTimeline()
 	e.ahead = newAhead(e.wakePoll)
 	e.timeline.refill = e.ahead.wake
+	e.pool.OnFreed(e.hasRoom)
+	e.idle = &adoption{wake: e.wakeAdopt}
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()}}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
@@ -144,7 +147,7 @@ func (e *Engine) Run(ctx context.Context) {
 	var claiming, beating, recording sync.WaitGroup
 	for _, loop := range []func(context.Context){
 		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.aheadLoop, e.claimLoop, e.unfoldLoop,
-		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.slowLoop, e.purgeLoop,
+		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.purgeLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })
 	}

@@ -40,7 +40,7 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	r.declare("patient", "rate(4s)", nil)
 	r.declare("impatient", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(2 * time.Second) })
 	r.now = r.now.Add(10 * time.Second) // two instants of each are past: 6 s and 2 s ago
-	if err := r.settle(t.Context(), nil, r.now); err != nil {
+	if err := r.settle(t.Context(), []string{"app"}, r.now); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(0)
@@ -87,8 +87,8 @@ func (l *lostResponse) Settle(ctx context.Context, b dispatcher.SettleBatch) (he
 	return held, err
 }
 
-func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery) (held []dispatcher.HeldRun, err error) {
-	held, err = l.Store.Adopt(ctx, q)
+func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable) (held []dispatcher.HeldRun, err error) {
+	held, err = l.Store.Adopt(ctx, q, runs)
 	l.adopt.Do(func() { held, err = nil, errLost })
 	return held, err
 }
@@ -135,9 +135,9 @@ func (s *stoppedNode) Settle(ctx context.Context, b dispatcher.SettleBatch) ([]d
 	return s.Store.Settle(ctx, b)
 }
 
-func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+func (s *stoppedNode) Adopt(ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	s.stop()
-	return s.Store.Adopt(ctx, q)
+	return s.Store.Adopt(ctx, q, runs)
 }
 
 // A statement that is cut off may still be committed later, and its runs are lost with the node.
@@ -286,7 +286,7 @@ func TestSettledMisfireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
-	if err := r.settle(t.Context(), nil, r.now.Add(5*time.Second)); err != nil {
+	if err := r.settle(t.Context(), []string{"app"}, r.now.Add(5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	select {

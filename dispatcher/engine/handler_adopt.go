@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -50,60 +51,182 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 			mine = append(mine, run)
 		}
 	}
-	if len(mine) > 0 {
-		e.log.WarnContext(ctx, "runs reclaimed", "reason", "claim_committed_late", "node", node.String(), "count", len(mine))
-		e.pool.Enqueue(e.heldBy(node, mine), pool.Reservation{})
-	}
+	e.submitMissed(ctx, node, mine, now)
 	return nil
 }
 
-// adopt adopts runs that nobody works on, as many as the pool has room for.
-func (e *Engine) adopt(ctx context.Context) error { return e.adoptAll(ctx, dispatcher.AdoptQuery{}) }
-
-// adoptAll adopts the runs that query asks for.
-func (e *Engine) adoptAll(ctx context.Context, query dispatcher.AdoptQuery) error {
-	query.Apps, query.Labels = e.opts.Apps, e.opts.Labels
-	for {
-		room := e.waitForRoom(ctx, e.opts.Batch, false)
-		if room.Places == 0 {
-			return nil
+// submitMissed submits runs that the node holds without knowing, as far as the pool has room for them. The others
+// stay missing.
+func (e *Engine) submitMissed(ctx context.Context, node dispatcher.NodeID, mine []dispatcher.HeldRun, now time.Time) {
+	var admitted []*heldRun
+	for _, run := range e.heldBy(node, mine) {
+		if e.pool.Admit(run.Queue) == pool.Admitted {
+			admitted = append(admitted, run)
+		} else {
+			e.missing[pool.KeyOf(run.HeldRun)] = now.Add(-e.opts.Handler)
 		}
-		query.Node, query.Token, query.Limit = e.fleet.id(), e.tokens.draw(), room.Places
-		held, err := e.store.Adopt(withoutCancel(ctx), query)
+	}
+	if len(admitted) > 0 {
+		e.log.WarnContext(ctx, "runs reclaimed", "reason", "claim_committed_late", "node", node.String(), "count", len(admitted))
+		e.pool.Submit(admitted)
+	}
+}
+
+// adopt adopts runs that nobody works on, as far as the pool has room for them.
+func (e *Engine) adopt(ctx context.Context) error { return e.adoptDue(ctx, e.idle, e.clock.now()) }
+
+// adoption is how far a node has looked for runs to adopt. A run without a place in the pool stays where it is. It
+// is then part of a backlog, which the node goes through in turns, a portion at a time, and after what has become due
+// since it last looked. So a backlog of one job delays neither the runs of others nor anything else that the node does.
+type adoption struct {
+	query   dispatcher.AdoptQuery
+	wake    chan<- struct{}
+	seen    time.Time            // what was due by then is part of the backlog
+	after   dispatcher.Adoptable // the last run of the backlog that was looked at
+	refused bool                 // some of it, up to there, had no place
+	backlog bool                 // some of it had none in the turn before
+	clogged atomic.Bool          // to be woken when the pool has room
+}
+
+// backlogPages is how many pages are looked through at once.
+const backlogPages = 10
+
+// adoptDue adopts the runs that are due by now.
+func (e *Engine) adoptDue(ctx context.Context, a *adoption, now time.Time) error {
+	if a.backlog || a.after != (dispatcher.Adoptable{}) {
+		fresh := dispatcher.Adoptable{DueAt: a.seen}
+		_, refused, err := e.adoptPages(ctx, a.query, &fresh)
 		if err != nil {
-			held = e.reconcile(ctx, query.Node, query.Token, err)
+			return err
 		}
-		if len(held) > 0 {
-			e.log.DebugContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held), "retries", query.Retries)
-			e.refresh(ctx, held)
-		}
-		e.pool.Enqueue(e.heldBy(query.Node, held), room)
-		e.tokens.close(query.Token)
-		if len(held) < room.Places {
-			return nil
-		}
+		a.backlog = a.backlog || refused
 	}
+	a.seen = now
+	end, refused, err := e.adoptPages(ctx, a.query, &a.after)
+	a.refused = a.refused || refused
+	a.clogged.Store(a.refused || a.backlog)
+	switch {
+	case err != nil:
+	case end:
+		a.after, a.backlog, a.refused = dispatcher.Adoptable{}, a.refused, false
+	case !refused:
+		wake(a.wake)
+	}
+	return err
 }
 
-// refresh reads the jobs of adopted runs again: they may have been changed or deleted since this
-// node cached them. If it fails, the attempt reads what the cache lacks.
-func (e *Engine) refresh(ctx context.Context, held []dispatcher.HeldRun) {
-	ids := map[int64]bool{}
-	for _, run := range held {
-		ids[run.JobID] = true
-	}
-	e.logIf(ctx, "read jobs of adopted runs", e.jobs.read(ctx, slices.Collect(maps.Keys(ids))))
-}
-
-// waitForRoom waits until the pool has places, limit at most, and reserves them; late: in its part
-// for catching up. The reservation is empty if the node may not claim.
-func (e *Engine) waitForRoom(ctx context.Context, limit int, late bool) pool.Reservation {
-	for ctx.Err() == nil && e.fleet.active() {
+// adoptPages adopts the runs of a query after one of them, page by page. It reports whether it came to the end, and
+// whether some had no place.
+func (e *Engine) adoptPages(ctx context.Context, query dispatcher.AdoptQuery, after *dispatcher.Adoptable) (end, refused bool, err error) {
+	for range backlogPages {
 		turned(ctx)
-		if room := e.pool.Reserve(limit, late); room.Places > 0 {
-			return room
+		if ctx.Err() != nil || !e.fleet.active() {
+			return true, refused, nil
 		}
-		sleep(ctx, leasePause)
+		query.After, query.Limit = *after, e.opts.Batch
+		page, err := e.look(ctx, &query)
+		if err != nil {
+			return false, refused, err
+		}
+		places, full := e.admitted(page)
+		e.adoptAdmitted(ctx, query, places)
+		refused = refused || len(places) < len(page)
+		if full || len(page) < query.Limit {
+			return !full, refused, nil
+		}
+		*after = page[len(page)-1].Adoptable
 	}
-	return pool.Reservation{}
+	return false, refused, nil
+}
+
+// admission is a run that may be adopted, and the queue in which it takes a place.
+type admission struct {
+	dispatcher.Adoptable
+	queue  pool.QueueKey
+	weight int
+}
+
+// look returns runs that the node may adopt, with the jobs as they are now.
+func (e *Engine) look(ctx context.Context, query *dispatcher.AdoptQuery) ([]admission, error) {
+	query.Apps, query.Labels, query.Node = e.opts.Apps, e.opts.Labels, e.fleet.id()
+	found, err := e.store.Adoptable(ctx, *query)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	wanted := make(map[int64]int64, len(found))
+	for _, run := range found {
+		wanted[run.JobID] = run.Revision
+	}
+	jobs, err := e.jobs.load(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	page := make([]admission, len(found))
+	for i, run := range found {
+		page[i] = admission{Adoptable: run, queue: pool.QueueKey{Job: run.JobID}}
+		if job, ok := jobs[run.JobID]; ok {
+			page[i].queue, page[i].weight = job.queue(), job.AppWeight
+		}
+		page[i].queue.Late = run.Kind == dispatcher.KindCatchUp
+	}
+	return page, nil
+}
+
+// admitted takes places for runs, and returns those that have one. full tells that the pool has none at all.
+func (e *Engine) admitted(page []admission) (places []admission, full bool) {
+	for _, run := range page {
+		switch e.pool.Admit(run.queue) {
+		case pool.Admitted:
+			places = append(places, run)
+		case pool.PoolFull:
+			return places, true
+		}
+	}
+	return places, false
+}
+
+// adoptAdmitted adopts runs that have places, and gives back the places of those that were not won.
+func (e *Engine) adoptAdmitted(ctx context.Context, query dispatcher.AdoptQuery, places []admission) {
+	if len(places) == 0 {
+		return
+	}
+	query.Token = e.tokens.draw()
+	defer e.tokens.close(query.Token)
+	runs, byKey := make([]dispatcher.Adoptable, len(places)), make(map[dispatcher.RunKey]admission, len(places))
+	for i, run := range places {
+		runs[i], byKey[run.RunKey] = run.Adoptable, run
+	}
+	held, err := e.store.Adopt(withoutCancel(ctx), query, runs)
+	if err != nil {
+		held = e.reconcile(ctx, query.Node, query.Token, err)
+	}
+	won := e.heldBy(query.Node, held)
+	for _, run := range won {
+		place := byKey[run.RunKey]
+		run.Queue, run.Weight = place.queue, place.weight
+		delete(byKey, run.RunKey)
+	}
+	if len(held) > 0 {
+		e.log.DebugContext(ctx, "runs adopted", "node", query.Node.String(), "count", len(held), "retries", query.Retries)
+	}
+	e.pool.Submit(won)
+	e.giveBack(slices.Collect(maps.Values(byKey)))
+}
+
+// giveBack gives back the places of runs that were not adopted.
+func (e *Engine) giveBack(places []admission) {
+	queues := make([]pool.QueueKey, len(places))
+	for i := range places {
+		queues[i] = places[i].queue
+	}
+	e.pool.Release(queues...)
+}
+
+// hasRoom is called when a pool that was full has places again.
+func (e *Engine) hasRoom() {
+	for _, a := range []*adoption{e.idle, e.retries.adoption} {
+		if a.clogged.Load() {
+			wake(a.wake)
+		}
+	}
 }

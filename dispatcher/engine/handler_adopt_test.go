@@ -21,8 +21,8 @@ func (l *late) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispat
 	return held, err
 }
 
-func (l *late) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
-	held, err := l.Store.Adopt(ctx, query)
+func (l *late) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+	held, err := l.Store.Adopt(ctx, query, runs)
 	l.rounds()
 	return held, err
 }
@@ -76,5 +76,72 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	}
 	if len(kinds) != 3 {
 		t.Errorf("executed were kinds %v, want one that was asked for, one scheduled and one caught up", kinds)
+	}
+}
+
+// A backlog of one app whose target hangs takes only the places that the app may have. The rest stays in the database,
+// and the runs of another app are adopted at once.
+func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	release := make(chan struct{})
+	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+		if call.Job == "hangs" {
+			<-release
+		}
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	}
+	change := dispatcher.Change{Actor: "test"}
+	if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "other", Enabled: true}, change); err != nil {
+		t.Fatal(err)
+	}
+	requested := map[string]string{}
+	request := func(app, name string, times int) {
+		job := dispatcher.Job{App: app, Name: name}
+		job.SetDefaults()
+		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
+			t.Fatal(err)
+		}
+		for range times {
+			run, err := r.store.RequestRun(t.Context(), app, name, change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			requested[app] = run.ID
+		}
+	}
+	request("app", "hangs", 300)
+	for range 20 {
+		if err := r.adopt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := r.pool.Held()
+	if held == 0 || held > 48 {
+		t.Errorf("%d of 300 runs of an app that hangs are held, want at most 48 of 64 places", held)
+	}
+	request("other", "well", 1)
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	done, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for r.read(requested["other"]).State != dispatcher.RunSucceeded {
+		select {
+		case <-r.pool.Freed():
+		case <-done.Done():
+			t.Fatalf("the run of another app is %s", r.read(requested["other"]).State)
+		default:
+		}
+	}
+	close(release)
+	for r.read(requested["app"]).State != dispatcher.RunSucceeded && done.Err() == nil {
+		if err := r.adopt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if last := r.read(requested["app"]); last.State != dispatcher.RunSucceeded {
+		t.Errorf("the last run of the backlog is %s", last.State)
 	}
 }

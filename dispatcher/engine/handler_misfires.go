@@ -3,10 +3,12 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -53,49 +55,101 @@ func (e *Engine) leastOnTime(version int) time.Time {
 	return e.floors.far.known(0)
 }
 
-// settle decides about every trigger of apps that is later than its threshold, by its policy. It
-// waits for places in the pool's part for catching up, so that fires on time find theirs. What it
-// does not reach within an interval is left to the next round, because the handler has other steps.
+// settle decides about every trigger of apps that is later than its threshold, by its policy. The apps take turns,
+// page by page. A trigger whose run finds no place in the pool waits, and delays no other. What is not reached within
+// an interval is left to the next round, because the handler has other steps.
 func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error {
 	waiting, cancel := context.WithTimeout(ctx, e.opts.Handler)
 	defer cancel()
-	query := dispatcher.DueQuery{Apps: apps, Until: now, Overdue: true, Now: now}
+	queries := make([]settling, len(apps))
+	for i, app := range apps {
+		queries[i].DueQuery = dispatcher.DueQuery{Apps: []string{app}, Until: now, Overdue: true, Now: now, Limit: settleBatch}
+	}
 	var oldest time.Time // of this round
-	for {
-		room := e.waitForRoom(waiting, settleBatch, true)
-		if room.Places == 0 {
-			return nil
+	for len(queries) > 0 && waiting.Err() == nil && e.fleet.active() {
+		turned(ctx)
+		settled, first := 0, time.Time{}
+		for i := range queries {
+			found, n, err := e.settlePage(waiting, &queries[i], now)
+			if err != nil {
+				return err
+			}
+			settled, first = settled+n, earlier(first, found)
 		}
-		query.Limit = room.Places
-		page, err := e.store.Due(ctx, query)
-		if found := e.oldestServed(page); err == nil && (oldest.IsZero() || len(page) == 0) {
-			oldest = found
+		if oldest.IsZero() {
+			oldest = first
 			e.overdue.settling(oldest, now)
 		}
-		if err != nil || len(page) == 0 {
-			e.pool.Enqueue(nil, room)
-			return err
+		queries = slices.DeleteFunc(queries, func(of settling) bool { return of.done })
+		if settled == 0 && len(queries) > 0 {
+			sleep(waiting, leasePause)
 		}
-		last := page[len(page)-1]
-		page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool { return !e.opts.Labels.Have(d.NodeLabels) })
-		missed, err := e.evaluate(ctx, page)
-		if err != nil {
-			e.pool.Enqueue(nil, room)
-			return err
-		}
-		runs, drawn := e.settlePage(ctx, missed, now)
-		e.pool.Enqueue(runs, room)
-		e.tokens.close(drawn...)
-		// The fires after the settled ones may be due before the next poll.
-		wake(e.wakePoll)
-		query.AfterTime, query.AfterID = last.DueAt, last.ID
 	}
+	if len(queries) == 0 {
+		e.overdue.settling(time.Time{}, now)
+	}
+	return nil
 }
 
-// settlePage decides about triggers that are too late. It returns the runs that were won, one of a
+// settling is how far the misfires of an app are settled. It is done at the end, if all had a place.
+type settling struct {
+	dispatcher.DueQuery
+	refused bool // some had no place
+	done    bool
+}
+
+// settlePage settles a page of an app's misfires. It returns when the first of them was due, and how many it settled.
+func (e *Engine) settlePage(ctx context.Context, of *settling, now time.Time) (first time.Time, settled int, err error) {
+	page, err := e.store.Due(ctx, of.DueQuery)
+	if err != nil {
+		return first, 0, err
+	}
+	first = e.oldestServed(page)
+	if len(page) < of.Limit {
+		of.AfterTime, of.AfterID = time.Time{}, 0
+		of.done = !of.refused
+		of.refused = false
+	} else {
+		last := page[len(page)-1]
+		of.AfterTime, of.AfterID = last.DueAt, last.ID
+	}
+	page = slices.DeleteFunc(page, func(d dispatcher.DueTrigger) bool { return !e.opts.Labels.Have(d.NodeLabels) })
+	missed, err := e.evaluate(ctx, page)
+	if err != nil {
+		return first, 0, err
+	}
+	places := map[int64]pool.QueueKey{}
+	missed = slices.DeleteFunc(missed, func(one entry) bool {
+		one.queue.Late = true
+		if one.misfirePolicy == dispatcher.Skip {
+			return false // no run follows
+		}
+		if e.pool.Admit(one.queue) != pool.Admitted {
+			of.refused, of.done = true, false
+			return true
+		}
+		places[one.ID] = one.queue
+		return false
+	})
+	if len(missed) == 0 {
+		return first, 0, nil
+	}
+	runs, drawn := e.settleMissed(ctx, missed, now)
+	for _, run := range runs {
+		run.Queue = places[run.TriggerID]
+		delete(places, run.TriggerID)
+	}
+	e.pool.Submit(runs)
+	e.pool.Release(slices.Collect(maps.Values(places))...)
+	e.tokens.close(drawn...)
+	wake(e.wakePoll) // the fires after the settled ones may be due before the next poll
+	return first, len(missed), nil
+}
+
+// settleMissed decides about triggers that are too late. It returns the runs that were won, one of a
 // trigger at most, and the tokens that they were won under. Each step is stored before the next: a
 // node that finds a trigger after a crash in between goes on from there.
-func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) (runs []*heldRun, drawn []dispatcher.Token) {
+func (e *Engine) settleMissed(ctx context.Context, missed []entry, now time.Time) (runs []*heldRun, drawn []dispatcher.Token) {
 	for len(missed) > 0 {
 		turned(ctx)
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: e.tokens.draw()}
@@ -117,7 +171,7 @@ func (e *Engine) settlePage(ctx context.Context, missed []entry, now time.Time) 
 		}
 		e.reportSettled(ctx, batch, missed, len(held))
 		for _, run := range e.heldBy(batch.Node, held) {
-			run.Due, run.Queue.Late, run.Detail.schedule = now, true, schedules[run.TriggerID] // its scheduled time is long past
+			run.Due, run.Detail.schedule = now, schedules[run.TriggerID] // its scheduled time is long past
 			if run.Kind == dispatcher.KindCatchUp {
 				run.Detail.missed = ranges[run.TriggerID]
 			}

@@ -22,7 +22,7 @@ func (r *rig) startAgo(ago time.Duration) { r.now = r.now.Add(-ago) }
 func (r *rig) work(now time.Time) {
 	r.t.Helper()
 	r.now = now
-	if err := errors.Join(r.settle(r.t.Context(), nil, now), r.adopt(r.t.Context())); err != nil {
+	if err := errors.Join(r.settle(r.t.Context(), []string{"app"}, now), r.adopt(r.t.Context())); err != nil {
 		r.t.Fatal(err)
 	}
 	r.poll(r.opts.Window)
@@ -289,7 +289,7 @@ func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 		for _, gap := range rapid.SliceOfN(rapid.SampledFrom([]int{1, 1, 1, 2, 5, 40, 300}), 1, 12).Draw(rt, "gaps") {
 			now = now.Add(time.Duration(gap) * time.Second)
 			if rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
-				r.timeline = newTimeline(r.pool.IsSlow)
+				r.timeline = newTimeline()
 			}
 			r.work(now)
 		}

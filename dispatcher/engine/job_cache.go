@@ -155,7 +155,7 @@ func prepare(v dispatcher.JobVersion) *preparedJob {
 
 // queue returns the queue in which fires and runs of the job wait.
 func (d *preparedJob) queue() pool.QueueKey {
-	return pool.QueueKey{App: d.App, Host: d.host, AtOnce: d.atOnce, Priority: d.Priority}
+	return pool.QueueKey{App: d.App, Host: d.host, Job: d.ID, AtOnce: d.atOnce, Priority: d.Priority}
 }
 
 // call returns what an attempt of run needs: by the job that it was claimed with or, for an adopted

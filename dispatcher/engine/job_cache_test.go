@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +42,7 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	change := dispatcher.Change{Actor: "test"}
 	began, end := make(chan struct{}, 8), make(chan struct{})
 	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
-		if call.Job == "busy" {
+		if strings.HasPrefix(call.Job, "busy") {
 			began <- struct{}{}
 			<-end
 		}
@@ -66,16 +68,18 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 		}
 		return stored
 	}
-	declare("busy", "http://127.0.0.1:1/")
-	for range 8 { // all workers
-		if _, err := r.store.RequestRun(t.Context(), "app", "busy", change); err != nil {
+	const workers = 6 // for one app
+	for i := range workers {
+		name := fmt.Sprint("busy", i)
+		declare(name, fmt.Sprintf("http://127.0.0.%d/", i))
+		if _, err := r.store.RequestRun(t.Context(), "app", name, change); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for range 8 {
+	for range workers {
 		<-began
 	}
 	old := declare("edited", "http://127.0.0.1:2/old")

@@ -35,14 +35,6 @@ func (e *Engine) every(
 	}
 }
 
-// slowLoop lets slow jobs recover.
-func (e *Engine) slowLoop(ctx context.Context) {
-	e.every(ctx, "slow jobs", time.Minute, nil, func(context.Context, time.Time) error {
-		e.pool.NextMinute()
-		return nil
-	})
-}
-
 // shortestPause keeps a flood of notifications from becoming a flood of queries.
 const shortestPause = 20 * time.Millisecond
 

@@ -87,11 +87,11 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 		{"carillon_lateness_max_seconds", "Largest lateness of the scheduled fires whose first attempt began in the last minute.",
 			func() float64 { return m.load.latest().Seconds() }},
 		{"carillon_pool_runs", "Runs that the node holds.", count(e.pool.Held)},
-		{"carillon_pool_slow_runs", "Runs that the node holds in the share of slow attempts and jobs.", count(e.pool.HeldSlow)},
 		{"carillon_pool_workers", "Workers of the pool.", count(e.pool.Workers)},
-		{"carillon_pool_use_ratio", "Part of the attempts that may be made at once which was in flight, from 0 to 1: of the fast or of " +
-			"the slow share, whichever is used more, as the mean of the last minute.", m.usage.mean},
-		{"carillon_circuits_open", "Hosts with an open circuit: they failed too often in a row.", count(e.hosts.open)},
+		{"carillon_pool_use_ratio", "Part of the attempts that may be made at once which was in flight, from 0 to 1, as the mean of the " +
+			"last minute.", m.usage.mean},
+		{"carillon_circuits_open", "Hosts, each of one app, at which some jobs have to wait because they failed too often in a row.",
+			func() float64 { return float64(e.hosts.openCircuits(time.Now())) }},
 		{"carillon_clock_offset_seconds", "How far the node's wall clock is ahead of the database's.",
 			func() float64 { return e.clock.offset().Seconds() }},
 		{"carillon_database_reachable", "1 if the node's latest heartbeat reached the database, else 0.",

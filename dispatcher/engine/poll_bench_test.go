@@ -38,7 +38,7 @@ func BenchmarkPoll(b *testing.B) {
 			}
 			now := start
 			poll := func() {
-				e.timeline, e.ahead = newTimeline(e.pool.IsSlow), newAhead(e.wakePoll)
+				e.timeline, e.ahead = newTimeline(), newAhead(e.wakePoll)
 				// As if all earlier fires had been claimed.
 				_, version := e.fleet.shares(nil, nil)
 				e.floors.window = floor{at: now, fullAt: now, lookedAt: now, version: version}

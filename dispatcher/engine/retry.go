@@ -18,12 +18,18 @@ type retries struct {
 	own   []time.Time // when the runs recorded here are due, earliest first
 	alarm *time.Timer
 	wake  chan struct{}
-	// gaveUpAt is when this node last looked for runs to give up; only retryOnce uses it.
-	gaveUpAt time.Time
+	// Only retryOnce uses what follows: how far it has looked, when it last looked for runs to give up, and when the
+	// next run that waits for a host may go; zero: none waits.
+	adoption          *adoption
+	gaveUpAt, probeAt time.Time
 }
+
+// mostAlarms is how many times are remembered. The look of each window finds what is beyond.
+const mostAlarms = 10_000
 
 func newRetries() *retries {
 	r := &retries{wake: make(chan struct{}, 1)}
+	r.adoption = &adoption{query: dispatcher.AdoptQuery{Retries: true}, wake: r.wake}
 	r.alarm = time.AfterFunc(time.Hour, func() { wake(r.wake) })
 	r.alarm.Stop()
 	return r
@@ -35,11 +41,17 @@ func (r *retries) recorded(records []dispatcher.Record, until func(time.Time) ti
 		if record.Next == nil {
 			continue
 		}
+		next := record.Next.At
+		if record.Next.Wait != nil {
+			next = record.Next.Wait.ProbeAt
+		}
 		r.mu.Lock()
-		at, _ := slices.BinarySearchFunc(r.own, record.Next.At, time.Time.Compare)
-		r.own = slices.Insert(r.own, at, record.Next.At)
+		at, known := slices.BinarySearchFunc(r.own, next, time.Time.Compare)
+		if !known && len(r.own) < mostAlarms {
+			r.own = slices.Insert(r.own, at, next)
+		}
 		if at == 0 {
-			r.alarm.Reset(until(record.Next.At))
+			r.alarm.Reset(until(next))
 		}
 		r.mu.Unlock()
 	}
@@ -68,7 +80,7 @@ func (e *Engine) retryLoop(ctx context.Context) {
 	e.every(ctx, "retry", e.opts.Window, e.retries.wake, e.retryOnce)
 }
 
-// retryOnce adopts the runs that are to be attempted again by now.
+// retryOnce adopts the runs that are to be attempted again by now, and lets runs go that wait for hosts.
 func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	e.letNewerAdopt(ctx, 2) // others look a grace after the time
 	e.retries.setAlarm(now, time.Time{}, e.clock.until)
@@ -82,18 +94,34 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 		}
 		e.retries.gaveUpAt = now
 	}
-	if err := e.adoptAll(ctx, dispatcher.AdoptQuery{Retries: true}); err != nil {
+	if err := e.adoptDue(ctx, e.retries.adoption, now); err != nil {
 		return err
 	}
-	others, err := e.store.NextRetry(ctx, now)
+	probe, err := e.probeHosts(ctx, now)
+	if err != nil {
+		return err
+	}
+	others, nextProbe, err := e.store.NextRetry(ctx, now)
 	if err != nil {
 		return err
 	}
 	if !others.IsZero() && !e.fleet.alone() {
 		others = others.Add(e.opts.Grace)
 	}
-	e.retries.setAlarm(now, others, e.clock.until)
+	if probe.IsZero() && !nextProbe.IsZero() {
+		probe = later(nextProbe, now.Add(roomPause)) // more are due than one look lets go
+	}
+	e.retries.probeAt = probe
+	e.retries.setAlarm(now, earlier(others, probe), e.clock.until)
 	return nil
+}
+
+// earlier returns the earlier of two times; the other if one is zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // retryFailed is the reason of retries that count as a failure; the others have their class as reason.
@@ -101,8 +129,10 @@ const retryFailed = "failed"
 
 // planRetry reports to the circuit breaker how an attempt ended, and returns when the run is attempted
 // again; nil: never.
-func (e *Engine) planRetry(run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
-	e.hosts.report(run.Queue.Host, o, time.Now())
+func (e *Engine) planRetry(ctx context.Context, run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
+	if e.hosts.report(hostOf(run), run.JobID, o, time.Now()) {
+		e.hostResponds(ctx, run)
+	}
 	if o.State == dispatcher.RunSucceeded {
 		return nil
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -292,64 +291,6 @@ func TestRetryDoesNotDependOnTheCache(t *testing.T) {
 	}
 }
 
-// After some failures nothing is sent to the host, no attempt is consumed, and other hosts are called.
-func TestFailingHostIsNotCalled(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	r.hosts.threshold = 2
-	healthy := false
-	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
-		if call.Job == "sick" && !healthy {
-			return broken()
-		}
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
-	}
-	once := func(j *dispatcher.Job) { j.Retry.MaxAttempts, j.Retry.Delays = 1, nil }
-	for range 2 {
-		r.request("sick", once)
-	}
-	id := r.request("sick", once)
-	run := r.read(id)
-	deferred := run.State == dispatcher.RunRetrying && run.Class == dispatcher.ClassCircuitOpen
-	if !deferred || run.Attempt != 0 || run.Error == "" || len(r.calls) != 2 {
-		t.Fatalf("run = %+v after %d calls, want it deferred with the reason", run, len(r.calls))
-	}
-	if wait := run.NextAttemptAt.Sub(r.clock.now()); wait <= 0 || wait > 2*firstPause {
-		t.Errorf("deferred for %s, want some seconds", wait)
-	}
-	if other := r.read(r.request("well", once)); other.State != dispatcher.RunSucceeded {
-		t.Errorf("run at another host = %+v, want success", other)
-	}
-	// An operator need not wait. While the circuit is open, a retry would be deferred again.
-	r.hosts.circuits["sick"].until = time.Now()
-	healthy = true
-	if _, err := r.store.RetryRun(t.Context(), id, dispatcher.Change{Actor: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.adopt(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.settled()
-	if run := r.read(id); run.State != dispatcher.RunSucceeded || run.Attempt != 1 || r.hosts.open() != 0 {
-		t.Errorf("run = %+v with %d circuits open, want success at attempt 1 and none", run, r.hosts.open())
-	}
-}
-
-func TestRunDeferredForTooLongFails(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	r.hosts.threshold = 1
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome { return broken() }
-	short := func(j *dispatcher.Job) {
-		j.Retry.MaxAttempts, j.Retry.Delays, j.Retry.MaxAge = 1, nil, dispatcher.Duration(time.Second)
-	}
-	r.request("sick", short)
-	run := r.read(r.request("sick", short))
-	if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(r.calls) != 1 {
-		t.Errorf("run = %+v after %d calls, want it failed without a call", run, len(r.calls))
-	}
-}
-
 // A fixed delay counts from the end of its run, and a run that retries has not ended.
 func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	t.Parallel()
@@ -392,76 +333,5 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	fail = false
 	if run := r.retry(id); run.State != dispatcher.RunSucceeded || !scheduled() {
 		t.Errorf("run = %+v, want success, and the next fire scheduled", run)
-	}
-}
-
-func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
-	t.Parallel()
-	g, now := newHosts(3, 0), time.Now()
-	run := dispatcher.RunKey{TriggerID: 1}
-	waits := func() bool { wait, _, _ := g.admit("h", run, now); return wait > 0 }
-	var got []string
-	note := func(what string) { got = append(got, fmt.Sprintf("%s: waits %v", what, waits())) }
-	for range 2 {
-		g.report("h", broken(), now)
-	}
-	note("two failures")
-	g.report("h", dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP4xx}, now)
-	for range 2 {
-		g.report("h", broken(), now)
-	}
-	note("two more after a response")
-	g.report("h", broken(), now)
-	note("three in a row")
-	g.report("h", broken(), now.Add(time.Second))
-	now = now.Add(firstPause)
-	note("the first after the pause")
-	note("the second")
-	g.report("h", broken(), now)
-	now = now.Add(2*firstPause - 1)
-	note("just before twice the pause")
-	now = now.Add(1)
-	note("after it")
-	g.report("h", dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled}, now)
-	note("cancelled")
-	for _, class := range []dispatcher.Class{dispatcher.ClassSecret, dispatcher.ClassTemplate, dispatcher.ClassEgressDenied} {
-		g.report("h", dispatcher.Outcome{State: dispatcher.RunFailed, Class: class}, now)
-	}
-	note("nothing sent")
-	g.report("h", dispatcher.Outcome{State: dispatcher.RunSucceeded}, now)
-	note("a success")
-	want := []string{
-		"two failures: waits false", "two more after a response: waits false", "three in a row: waits true",
-		"the first after the pause: waits false", "the second: waits true", "just before twice the pause: waits true",
-		"after it: waits false", "cancelled: waits true", "nothing sent: waits true", "a success: waits false",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestRateOfAHostIsKept(t *testing.T) {
-	t.Parallel()
-	const rate = 10
-	g, begin := newHosts(-1, rate), time.Now()
-	turns := map[time.Duration]int{} // by the second in which a request is made
-	for i := range 100 {
-		run := dispatcher.RunKey{TriggerID: int64(i)}
-		now := begin
-		for wait, class, reason := g.admit("h", run, now); wait > 0; wait, _, _ = g.admit("h", run, now) {
-			if class != dispatcher.ClassHostRate || reason == nil {
-				t.Fatalf("class %s, reason %v", class, reason)
-			}
-			now = now.Add(wait)
-		}
-		turns[now.Sub(begin)/time.Second]++
-	}
-	for second, n := range turns {
-		if n > rate+1 { // and one more that falls on the edge of the burst
-			t.Errorf("%d requests in second %d, want %d", n, second, rate)
-		}
-	}
-	if len(turns) < 9 || len(g.reserved) != 0 {
-		t.Errorf("100 requests took %d s and left %d reserved turns, want 10 s and none", len(turns), len(g.reserved))
 	}
 }

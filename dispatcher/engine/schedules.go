@@ -99,8 +99,7 @@ func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*he
 		if job, ok := e.jobs.get(run.JobID, 0); ok {
 			held[i].Queue, held[i].Weight = job.queue(), job.AppWeight
 		}
-		in := &held[i].Queue
-		in.Slow, in.Late = in.MayBeSlow() && e.pool.IsSlow(run.JobID), run.Kind == dispatcher.KindCatchUp
+		held[i].Queue.Job, held[i].Queue.Late = run.JobID, run.Kind == dispatcher.KindCatchUp
 	}
 	return held
 }

@@ -14,8 +14,6 @@ import (
 // of those that are due and wait for a place in the pool. It is a cache: an entry that is out of date
 // loses its claim and is dropped. It is safe for concurrent use.
 type timeline struct {
-	slow func(job int64) bool // reports whether a job is slow now
-
 	mu      sync.Mutex
 	heap    entries
 	due     *pool.FairQueue[*entry]
@@ -51,9 +49,9 @@ type entry struct {
 // it has been claimed.
 const mostPlanned = 40_000
 
-func newTimeline(slow func(job int64) bool) *timeline {
+func newTimeline() *timeline {
 	return &timeline{
-		slow: slow, due: pool.NewFairQueue[*entry](), byID: map[int64]*entry{}, taken: map[int64]*entry{}, changed: make(chan struct{}, 1),
+		due: pool.NewFairQueue[*entry](), byID: map[int64]*entry{}, taken: map[int64]*entry{}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -118,12 +116,12 @@ func supersedes(e, old *dispatcher.DueTrigger) bool {
 
 // take removes and returns fires due by until, at most limit, in fair order. It asks admit for a
 // place in the queue of each, and releases the places of fires that were planned again.
-func (t *timeline) take(until time.Time, limit int, admit func(pool.QueueKey) bool, release func(...pool.QueueKey)) []*entry {
+func (t *timeline) take(until time.Time, limit int, admit func(pool.QueueKey) pool.Admission, release func(...pool.QueueKey)) []*entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for len(t.heap) > 0 && !t.heap[0].DueAt.After(until) {
 		e := heap.Pop(&t.heap).(*entry)
-		e.index, e.queue.Slow, e.queue.Late = -1, e.queue.MayBeSlow() && t.slow(e.JobID), e.late()
+		e.index, e.queue.Late = -1, e.late()
 		if !e.queue.Late {
 			t.onTime++
 		}

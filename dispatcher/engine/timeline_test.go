@@ -17,16 +17,16 @@ func planned(id, revision int64, next time.Time) entry {
 	}
 }
 
-func anyQueue(pool.QueueKey) bool { return true }
+func anyQueue(pool.QueueKey) pool.Admission { return pool.Admitted }
+
+func noPlace(pool.QueueKey) pool.Admission { return pool.PoolFull }
 
 func keep(...pool.QueueKey) {}
-
-func noneSlow(int64) bool { return false }
 
 func TestTimelineReturnsTheEarliestFireFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		line, base := newTimeline(noneSlow), time.Unix(1_000_000, 0)
+		line, base := newTimeline(), time.Unix(1_000_000, 0)
 		offsets := rapid.SliceOfN(rapid.IntRange(0, 100), 0, 50).Draw(t, "offsets")
 		for i, offset := range offsets {
 			line.add(planned(int64(i), 1, base.Add(time.Duration(offset)*time.Second)))
@@ -67,7 +67,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line := newTimeline(noneSlow)
+			line := newTimeline()
 			line.add(tt.first)
 			line.add(tt.second)
 			got := line.take(now.Add(time.Hour), 10, anyQueue, keep)
@@ -80,7 +80,7 @@ func TestTimelineKeepsTheNewestOfATrigger(t *testing.T) {
 
 func TestTimelineWakesOnlyForAnEarlierHead(t *testing.T) {
 	t.Parallel()
-	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
+	line, now := newTimeline(), time.Unix(1_000_000, 0)
 	woken := func() bool {
 		select {
 		case <-line.changed:
@@ -106,10 +106,10 @@ func TestTimelineWakesOnlyForAnEarlierHead(t *testing.T) {
 // It is planned like the rest: again when it changes, and once.
 func TestDueFireWaitingForAPlaceIsReplaced(t *testing.T) {
 	t.Parallel()
-	line, now := newTimeline(noneSlow), time.Unix(1_000_000, 0)
+	line, now := newTimeline(), time.Unix(1_000_000, 0)
 	line.add(planned(1, 1, now))
 	line.add(planned(2, 1, now))
-	if got := line.take(now, 10, func(pool.QueueKey) bool { return false }, keep); len(got) != 0 || line.waiting() != 2 {
+	if got := line.take(now, 10, noPlace, keep); len(got) != 0 || line.waiting() != 2 {
 		t.Fatalf("%d fires were taken without a place, or none waits", len(got))
 	}
 	line.add(planned(1, 1, now)) // read again by a poll
@@ -141,7 +141,7 @@ func TestTimelineDropsFiresReadBeforeTheirClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line := newTimeline(noneSlow)
+			line := newTimeline()
 			line.add(planned(1, 1, now))
 			done := line.reading()
 			taken := take(line)
@@ -166,27 +166,10 @@ func TestTimelineDropsFiresReadBeforeTheirClaim(t *testing.T) {
 	}
 }
 
-// A fire whose job became slow after it was planned waits in a slow queue.
-func TestTimelineQueuesByTheSpeedAtDueTime(t *testing.T) {
-	t.Parallel()
-	slow := map[int64]bool{}
-	line, now := newTimeline(func(job int64) bool { return slow[job] }), time.Unix(1_000_000, 0)
-	for job := range int64(2) {
-		e := planned(job, 1, now)
-		e.JobID = job
-		line.add(e)
-	}
-	slow[1] = true
-	fast := line.take(now, 2, func(in pool.QueueKey) bool { return !in.Slow }, keep)
-	if len(fast) != 1 || fast[0].JobID != 0 {
-		t.Errorf("got %d fires in the fast share, want that of the job that is not slow", len(fast))
-	}
-}
-
 func TestTimelineReportsOverdueFires(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	line := newTimeline(noneSlow)
+	line := newTimeline()
 	line.add(planned(1, 1, now))
 	if line.overdue(now) {
 		t.Error("overdue at its instant")
@@ -194,7 +177,7 @@ func TestTimelineReportsOverdueFires(t *testing.T) {
 	if !line.overdue(now.Add(time.Millisecond)) {
 		t.Error("not overdue after its instant")
 	}
-	line.take(now, 1, func(pool.QueueKey) bool { return false }, keep)
+	line.take(now, 1, noPlace, keep)
 	if !line.overdue(now) {
 		t.Error("not overdue while it waits for a place")
 	}

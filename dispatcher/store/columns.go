@@ -50,7 +50,9 @@ var (
 	recordColumns = append(keyColumns[:5:5],
 		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
 		column{"state", text}, column{"class", text}, column{"error", text})
-	nextColumns  = []column{{"next_at", bigint}, {"until_at", bigint}, {"counts", integer}, {"not_attempted", integer}, {"stops", boolean}}
+	// The last five are those of a HostWait.
+	nextColumns = []column{{"next_at", bigint}, {"until_at", bigint}, {"counts", integer}, {"not_attempted", integer}, {"stops", boolean},
+		{"waits_for", bigint}, {"wait_app", bigint}, {"wait_host", text}, {"wait_pause", bigint}, {"wait_probe", bigint}}
 	againColumns = append(recordColumns[:12:12], nextColumns...)
 	// What the rows of live runs know and claims do not comes with the records of fires.
 	fireColumns      = append(recordColumns[:12:12], column{"job_id", bigint}, column{"revision", bigint}, column{"claimed_at", bigint})
@@ -71,7 +73,9 @@ var (
 	nameColumns = []column{{"name", text}}
 	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
 	// Two lists side by side, the shorter filled up with empty texts.
-	adoptColumns = []column{{"name", text}, {"labels", text}}
+	lookColumns = []column{{"name", text}, {"labels", text}}
+	// Which runs are adopted, and what they wait for.
+	adoptColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"waits_for", bigint}}
 )
 
 // length returns how many rows a batch has.

@@ -159,7 +159,10 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 			t.Errorf("the run came as %+v, was %+v", is, was)
 		}
 		must(t, m.new.Register(t.Context(), dispatcher.Node{ID: 2}, m.now))
-		again, err := m.new.Adopt(t.Context(), dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Retries: true, Now: m.now.Add(time.Minute)})
+		query := dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Retries: true, Now: m.now.Add(time.Minute)}
+		due, err := m.new.Adoptable(t.Context(), query)
+		must(t, err)
+		again, err := m.new.Adopt(t.Context(), query, due)
 		if err != nil || len(again) != 1 || again[0].Attempt != 2 || again[0].Failures != 1 {
 			t.Errorf("retried are %+v, %v, want the second attempt", again, err)
 		}

@@ -30,51 +30,103 @@ func adoptRuns(f flavor) string {
 	FROM c WHERE` + ofChosen(f) + ` RETURNING ` + heldColumns
 }
 
-// adoptOf is a statement that adopts what choose chooses, after other steps. What another node is adopting is
-// passed over.
-// $1 node, $2 token, $3 now, $4 limit, $5 number of apps, from $6 on: adoptColumns
-func adoptOf(f flavor, choose string, before ...string) statement {
-	return f.steps(3, f.rows(3, 6, "", adoptColumns...), choose, skipLocked, 1, append(before, adoptRuns(f))...)
+// adoptOf is a statement that adopts what is chosen of the batch, by columns and the conditions behind its join to the
+// live runs r, after other steps. What another node is adopting is passed over.
+// $1 node, $2 token, $3 now, from $4 on: adoptColumns
+func adoptOf(f flavor, columns, conditions string, before ...string) statement {
+	choose := columns + ` FROM b JOIN live_runs AS r ON` + ofBatch(f) + conditions
+	return f.steps(3, f.rows(3, 4, "", adoptColumns...), choose, skipLocked, 1, append(before, adoptRuns(f))...)
 }
 
-// adoptable chooses runs that no node works on. Its order lets none starve; the sum in it keeps PostgreSQL from
+// stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
+// $1 node
+const stillMay = ` AND j.app_id IN (SELECT id FROM apps WHERE enabled) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
+
+// lookFor is a statement that looks for runs to adopt.
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, from $8 on: lookColumns
+func lookFor(f flavor, choose string) statement {
+	return read(f.rows(2, 8, "", lookColumns...) + choose)
+}
+
+// idleRuns chooses runs that no node works on. Its order lets none starve; the sums in it keep PostgreSQL from
 // reading the primary key in that order. Runs of a disabled app
 // wait until the app is enabled, and runs of a job that requires labels wait for a node with them.
-// A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
-// then the node would have begun it first. The number of an attempt that was not made is used again.
-// $1 node, $4 limit, $5 number of apps
-const adoptable = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
-		CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
-		CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
-		'the node died' AS why, j.revision AS job_revision, n.now
+const idleRuns = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
 	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 		CROSS JOIN live_runs AS r CROSS JOIN jobs AS j
-	WHERE r.node = gone.id AND r.state <> 'retrying' AND r.state <> 'running' AND j.id = r.job_id AND ` + mayRun + `
-	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $4`
+	WHERE r.node = gone.id AND r.state <> 'retrying' AND r.state <> 'running' AND j.id = r.job_id AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7) AND ` + mayRun + `
+	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $3`
 
-// Adopt gives a node runs that nobody works on, or retries that are due.
-func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+// takeIdle chooses those of the batch that no node works on now.
+// A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
+// then the node would have begun it first. The number of an attempt that was not made is used again.
+const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
+		CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
+		CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
+		'the node died' AS why, j.revision AS job_revision, b.now`
+
+// whichIdle is behind the join of b to r.
+const whichIdle = ` JOIN jobs AS j ON j.id = r.job_id
+	WHERE r.state NOT IN ('running', 'retrying') AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))` + stillMay
+
+// Adoptable looks for runs that nobody works on, retries that are due, or runs that wait for a host.
+func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
 	names, served, err := s.adoptLists(ctx, query.Apps, query.Labels)
-	if err == nil && !query.Retries {
+	if err == nil && !query.Retries && query.WaitsFor == 0 {
 		err = s.unfoldAbandoned(ctx, query.Limit)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("adopt runs: %w", err)
+		return nil, fmt.Errorf("look for runs to adopt: %w", err)
 	}
-	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now), int64(query.Limit), int64(len(query.Apps))},
-		s.batch(names, served)...)
+	look, fourth := s.hot.idle, orZero(query.After.DueAt)
+	switch {
+	case query.WaitsFor != 0:
+		look, fourth = s.hot.waiting, query.WaitsFor
+	case query.Retries:
+		look = s.hot.dueRetries
+	}
+	args := append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps)),
+		orZero(query.After.ScheduledAt), query.After.TriggerID}, s.batch(names, served)...)
+	var found []dispatcher.Adoptable
+	_, err = s.run(ctx, look, args, func(row scanner) error {
+		var one dispatcher.Adoptable
+		err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.Kind), &one.JobID, &one.Revision,
+			instantColumn(&one.DueAt))
+		found = append(found, one)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for runs to adopt: %w", err)
+	}
+	return found, nil
+}
+
+// Adopt gives a node those of runs that it may still adopt.
+func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
 	adopt := s.hot.adopt
-	if query.Retries {
-		adopt = s.hot.dueRetries
+	if query.Retries || query.WaitsFor != 0 {
+		adopt = s.hot.retry
 	}
+	var at, trigger, wait []int64
+	var kind []int32
+	for _, run := range sortedBy(runs, func(r dispatcher.Adoptable) dispatcher.RunKey { return r.RunKey }) {
+		at, trigger = append(at, run.ScheduledAt.UnixMilli()), append(trigger, run.TriggerID)
+		kind, wait = append(kind, int32(run.Kind.Code())), append(wait, query.WaitsFor)
+	}
+	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now)}, s.batch(at, trigger, kind, wait)...)
 	held, err := s.heldRuns(ctx, otherTimeout, adopt, args)
 	if err != nil {
-		return nil, fmt.Errorf("adopt runs: %w", err)
+		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
 	}
 	return held, nil
 }
 
-// adoptLists returns adoptColumns for a node of these apps and labels.
+// adoptLists returns lookColumns for a node of these apps and labels.
 func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher.Labels) (names, served []string, err error) {
 	if served, err = s.servedLabels(ctx, labels); err != nil {
 		return nil, nil, err

@@ -24,14 +24,14 @@ func recordStatementsOf(f flavor) recordStatements {
 	once := f.steps(0, batch+f.claimFence(), chooseFires, "", 1, insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))
 	ended.orElse = once.parts[0]
 	again := f.steps(0, f.rows(0, 3, "", fireAgainColumns...)+f.claimFence(), chooseFailedFires, "", 2,
-		insertFailed, insertEnded(` WHERE NOT `+goesOn+` ON CONFLICT DO NOTHING`), insertRetrying)
+		insertFailed, noteWaits, insertEnded(` WHERE NOT `+goesOn+` ON CONFLICT DO NOTHING`), insertRetrying)
 	return recordStatements{
 		ended: f.thenClose(ended),
 		again: f.thenClose(again),
 		liveEnded: f.steps(0, f.rows(0, 1, "", recordColumns...), chooseEnded(f), lockToDelete, 1,
 			append([]string{leaveSlots}, endSteps(f, "")...)...),
 		liveAgain: f.steps(0, f.rows(0, 1, "", againColumns...), chooseFailed(f), lockToDelete, 2,
-			append(append([]string{insertFailed, leaveSlots}, endSteps(f, `NOT `+goesOn)...), retryRuns(f))...),
+			append(append([]string{insertFailed, noteWaits, leaveSlots}, endSteps(f, `NOT `+goesOn)...), retryRuns(f))...),
 	}
 }
 

@@ -14,10 +14,14 @@ import (
 // claimed already, at once.
 const until = `CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
 			WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-			ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token`
+			ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+		b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe`
 
 // goesOn tells whether a run c is attempted again.
 const goesOn = `(c.next_at <= c.until_at)`
+
+// nextAt is when a run c is attempted again. One that waits for its host does so until its time is over.
+const nextAt = `CASE WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END`
 
 // chooseFailedFires chooses the fires of the batch whose claim is still there.
 const chooseFailedFires = `SELECT` + firesOfBatch + `, b.counts AS of_failures, ` + until + `
@@ -38,39 +42,48 @@ const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, att
 
 // insertRetrying makes live runs of the fires that go on. No other fire of their claims is touched.
 const insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, started_at,
-	next_attempt_at, retry_until, attempt, failures, http_status, state, class, error)
-	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started, c.next_at, c.until_at,
+	next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state, class, error)
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started, ` + nextAt + `, c.of_wait, c.until_at,
 		c.over - c.not_attempted, c.of_failures, c.of_status, 'retrying', c.of_class, c.of_error
 	FROM c WHERE ` + goesOn + ` ON CONFLICT DO NOTHING`
 
 // retryRuns sets the live runs that go on to retrying.
 func retryRuns(f flavor) string {
-	return ` UPDATE live_runs AS r SET token = 0, state = 'retrying', next_attempt_at = c.next_at, attempt = c.over - c.not_attempted,
+	return ` UPDATE live_runs AS r SET token = 0, state = 'retrying', next_attempt_at = ` + nextAt + `, waits_for = c.of_wait, attempt = c.over - c.not_attempted,
 		retry_until = c.until_at, failures = c.of_failures, started_at = c.of_started, http_status = c.of_status, class = c.of_class,
 		error = c.of_error
 	FROM c WHERE` + ofChosen(f) + ` AND ` + goesOn
 }
 
-// dueRetries chooses retrying runs that are due and not over. A pause, or a switch, of the job or
-// trigger holds them, as it holds fires, but not what was asked for by hand. Those whose job or
-// trigger is gone end at their next attempt. The query for now makes PostgreSQL look only at what is due, and
-// CROSS JOIN and the sum keep SQLite from beginning with the jobs or with when they end.
-// $1 node, $4 limit, $5 number of apps
-const dueRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
-		j.revision AS job_revision, n.now
-	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE j.id = r.job_id AND r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)
-		AND r.retry_until + 0 >= n.now AND ` + mayRun + `
-		AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL
-			OR j.enabled AND NOT j.paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))
-	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $4`
+// notHeld tells the retrying runs r that no pause holds. A pause, or a switch, of the job or trigger holds them, as it
+// holds fires, but not what was asked for by hand. Those whose job or trigger is gone end at their next attempt.
+const notHeld = `(r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL
+			OR j.enabled AND NOT j.paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))`
 
-// expiredRetries chooses retrying runs whose time is over. They end as their latest attempts ended, which the class
-// tells. $2 limit
+// dueRetries chooses retrying runs that are due and not over. One that was never attempted is not over. The query for now
+// makes PostgreSQL look only at what is due, and CROSS JOIN keeps SQLite from beginning with the jobs.
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger
+const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
+	WHERE j.id = r.job_id AND r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n) AND (r.retry_until >= n.now OR r.attempt = 0)
+		AND r.next_attempt_at >= $4 AND (r.next_attempt_at, r.scheduled_at, r.trigger_id) > ($4, $6, $7)
+		AND ` + mayRun + ` AND ` + notHeld + `
+	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $3`
+
+// takeRetries chooses those of the batch that are still as they were found.
+const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
+		j.revision AS job_revision, b.now`
+
+// whichRetries is behind the join of b to r. How it compares the state keeps PostgreSQL from the indexes of retrying runs.
+const whichRetries = ` JOIN jobs AS j ON j.id = r.job_id
+	WHERE (r.state = 'retrying') = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)` + stillMay
+
+// expiredRetries chooses retrying runs whose time is over, if they were ever attempted. They end as their latest attempts
+// ended, which the class tells. $2 limit
 var expiredRetries = ` SELECT` + chosenEnd(end{
 	state: `CASE WHEN r.class IN ('timeout', 'function_timeout') THEN 'timed_out' ELSE 'failed' END`,
 }) + `
-	FROM n CROSS JOIN live_runs AS r WHERE r.state = 'retrying' AND r.retry_until < (SELECT now FROM n)
+	FROM n CROSS JOIN live_runs AS r WHERE r.state = 'retrying' AND r.retry_until < (SELECT now FROM n) AND r.attempt > 0
 	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
 
 // partRetries parts records into those that end their runs and those that do not.
@@ -93,12 +106,20 @@ func nextAttempts(records []dispatcher.Record) []any {
 	var at, until []int64
 	var counts, notAttempted []int32
 	var stops []bool
+	var wait, app, pause, probe []int64
+	var host []string
 	for _, r := range records {
 		at, until = append(at, r.Next.At.UnixMilli()), append(until, r.Next.Until.UnixMilli())
 		counts, notAttempted = append(counts, number(r.Next.CountsAsFailure)), append(notAttempted, number(r.Next.NotAttempted))
 		stops = append(stops, r.Next.StopAtNextFire)
+		w, probeAt := dispatcher.HostWait{}, int64(0)
+		if r.Next.Wait != nil {
+			w, probeAt = *r.Next.Wait, r.Next.Wait.ProbeAt.UnixMilli()
+		}
+		wait, app, host = append(wait, w.ID), append(app, w.AppID), append(host, w.Host)
+		pause, probe = append(pause, w.Pause.Milliseconds()), append(probe, probeAt)
 	}
-	return []any{at, until, counts, notAttempted, stops}
+	return []any{at, until, counts, notAttempted, stops, wait, app, host, pause, probe}
 }
 
 // number is 1 for true.
@@ -109,14 +130,21 @@ func number(yes bool) int32 {
 	return 0
 }
 
-// NextRetry returns when the first retry after an instant is due; zero: there is none.
-func (s *store) NextRetry(ctx context.Context, after time.Time) (time.Time, error) {
+// NextRetry returns when the first retry after an instant is due, and the first probe of a host; zero: there is none.
+func (s *store) NextRetry(ctx context.Context, after time.Time) (retry, probe time.Time, err error) {
 	// $1 after
-	const earliest = `SELECT next_attempt_at FROM live_runs WHERE state = 'retrying' AND waits_for = 0 AND next_attempt_at > $1
-		ORDER BY next_attempt_at LIMIT 1`
-	at, found, err := first(ctx, s.read, scanInt, earliest, after.UnixMilli())
-	if err != nil || !found {
-		return time.Time{}, err
+	const earliest = `SELECT (SELECT next_attempt_at FROM live_runs WHERE state = 'retrying' AND waits_for = 0 AND next_attempt_at > $1
+			ORDER BY next_attempt_at LIMIT 1),
+		(SELECT min(w.probe_at) FROM host_waits AS w` + probed + `)`
+	at, _, err := first(ctx, s.read, func(row scanner) (at [2]*int64, err error) {
+		err = row.Scan(&at[0], &at[1])
+		return at, err
+	}, earliest, after.UnixMilli())
+	if at[0] != nil {
+		retry = instant(*at[0])
 	}
-	return instant(at), nil
+	if at[1] != nil {
+		probe = instant(*at[1])
+	}
+	return retry, probe, err
 }

@@ -30,7 +30,7 @@ func (s statement) counts(part int) bool {
 
 // statements are the hot statements.
 type statements struct {
-	claim, claimLive, settle, held, release, begin, adopt, failLost, late, responses,
+	claim, claimLive, settle, held, release, begin, idle, adopt, waiting, retry, failLost, late, responses,
 	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip statement
 
 	due                            dueStatements
@@ -99,8 +99,11 @@ func common(f flavor) statements {
 		ended:        read(anyEnded),
 		endedOf:      read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
 		scheduleNext: scheduleNextOn(f),
-		adopt:        adoptOf(f, adoptable, insertLost),
-		dueRetries:   adoptOf(f, dueRetries),
+		idle:         lookFor(f, idleRuns),
+		dueRetries:   lookFor(f, dueRetries),
+		waiting:      lookFor(f, hostWaiters),
+		adopt:        adoptOf(f, takeIdle, whichIdle, insertLost),
+		retry:        adoptOf(f, takeRetries, whichRetries),
 		failLost:     endingOf(f, begunByDeadNodes, insertLost),
 		giveUp:       endingOf(f, expiredRetries),
 		rollbackSkip: endingOf(f, skippableRuns, insertLost),

@@ -186,7 +186,7 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 			err := s.Deregister(t.Context(), from)
 			if err == nil {
 				query := dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 2), Limit: 100, Now: may1}
-				adopted, err = s.Adopt(t.Context(), query)
+				adopted, err = adopt(t.Context(), s, query)
 			}
 			if err != nil {
 				t.Error(err)
@@ -199,7 +199,7 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 			}
 		}
 		// What the adoption passed over, because it was recorded at that moment, is adopted later.
-		more, err := s.Adopt(t.Context(), dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 3), Limit: 100, Now: may1})
+		more, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: to, Token: dispatcher.Token(100*round + 3), Limit: 100, Now: may1})
 		must(t, err)
 		onceEach(t, s, int64((round+1)*triggers))
 		must(t, s.Record(t.Context(), succeeded(to, append(adopted, more...)...)))
@@ -225,7 +225,7 @@ func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, later))
 		for purge(t, s, later).More {
 		}
-		adopted, err := s.Adopt(t.Context(), dispatcher.AdoptQuery{Node: taker, Token: 12, Limit: 10, Now: later})
+		adopted, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: taker, Token: 12, Limit: 10, Now: later})
 		if err != nil || len(adopted) != 1 || adopted[0].RunKey != held[1].RunKey {
 			t.Errorf("adopted %v, %v, want only the run that was open, %s", adopted, err, held[1])
 		}

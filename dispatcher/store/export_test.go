@@ -186,7 +186,8 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	days := []any{day(at), day(at) + dayMillis}
 	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}
 	claim := []any{node, token, at, zero}
-	adopt, ends, tokens := []any{node, token, at, many, zero}, []any{at, many}, []int64{1, 2, 3}
+	adopt, look := []any{node, token, at}, []any{node, at, many, zero, zero, zero, zero}
+	ends, tokens := []any{at, many}, []int64{1, 2, 3}
 	shown := map[string]HotStatement{}
 	add := func(name string, hot statement, args []any, columns ...column) {
 		for _, c := range columns {
@@ -212,8 +213,11 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("record_responses", all.responses, nil, responseColumns...)
 	add("unfold", write(all.unfold.insert), append(days[:2:2], tokens))
 	add("unfold_find", read(all.unfold.abandoned), []any{many})
+	add("adopt_find", all.idle, look, lookColumns...)
 	add("adopt", all.adopt, adopt, adoptColumns...)
-	add("retry", all.dueRetries, adopt, adoptColumns...)
+	add("retry_find", all.dueRetries, look, lookColumns...)
+	add("retry_find_waiting", all.waiting, []any{node, at, many, node, zero, zero, zero}, lookColumns...)
+	add("retry", all.retry, adopt, adoptColumns...)
 	add("lost", all.failLost, ends, idColumns...)
 	add("give_up", all.giveUp, ends, idColumns...)
 	add("rollback_skip", all.rollbackSkip, ends, idColumns...)

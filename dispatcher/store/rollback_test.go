@@ -119,7 +119,8 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 				_, err = s.RetryRun(ctx, run.String(), dispatcher.Change{})
 			}
 			if err == nil {
-				_, err = s.Adopt(ctx, dispatcher.AdoptQuery{Node: firstNode, Token: 8, Limit: 10})
+				query := dispatcher.AdoptQuery{Node: firstNode, Token: 8, Limit: 10}
+				_, err = adopt(ctx, s, query)
 			}
 			return err
 		}},

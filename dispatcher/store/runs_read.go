@@ -15,11 +15,13 @@ import (
 const (
 	endedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, coalesce(r.state, 'succeeded') AS state,
 		r.attempt, r.node, r.ended_at - r.claimed_ms AS claimed_at, r.ended_at - r.started_ms AS started_at, r.ended_at,
-		CAST(NULL AS BIGINT) AS next_attempt_at, r.http_status, coalesce(r.class, '') AS class, coalesce(r.error, '') AS error
+		CAST(NULL AS BIGINT) AS next_attempt_at, r.http_status, coalesce(r.class, '') AS class, coalesce(r.error, '') AS error,
+		'' AS waits_for
 		FROM runs AS r`
 
 	unendedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, r.state, r.attempt, r.node, r.claimed_at,
-		r.started_at, CAST(NULL AS BIGINT) AS ended_at, r.next_attempt_at, r.http_status, r.class, r.error
+		r.started_at, CAST(NULL AS BIGINT) AS ended_at, CASE WHEN r.waits_for = 0 THEN r.next_attempt_at END AS next_attempt_at,
+		r.http_status, r.class, r.error, coalesce((SELECT h.host FROM host_waits AS h WHERE h.id = r.waits_for), '') AS waits_for
 		FROM live_runs AS r`
 )
 
@@ -28,7 +30,7 @@ const (
 func claimedRuns(f flavor) string {
 	return `SELECT f.scheduled_at, f.trigger_id, CAST(1 AS SMALLINT) AS kind, f.job_id, f.revision, 'claimed' AS state,
 		1 AS attempt, f.node, f.claimed_at, CAST(NULL AS BIGINT) AS started_at, CAST(NULL AS BIGINT) AS ended_at,
-		CAST(NULL AS BIGINT) AS next_attempt_at, CAST(0 AS SMALLINT) AS http_status, '' AS class, '' AS error
+		CAST(NULL AS BIGINT) AS next_attempt_at, CAST(0 AS SMALLINT) AS http_status, '' AS class, '' AS error, '' AS waits_for
 		FROM (` + f.claimedFires() + `) AS f
 		WHERE NOT EXISTS (SELECT 1 FROM runs AS o
 				WHERE o.scheduled_at = f.scheduled_at AND o.trigger_id = f.trigger_id AND o.kind = 1)
@@ -41,8 +43,9 @@ const latestRuns = ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DES
 
 // runQuery completes a query for rows of runs, named r, to one for runs with their names.
 func runQuery(picked string) string {
-	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.name, j.name, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state,
-			r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at, r.next_attempt_at, r.http_status, r.class, r.error, m.from_at,
+	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.name, j.name, coalesce(t.name, ''),
+			r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
+			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for, m.from_at,
 			m.to_at, m.count
 		FROM (` + picked + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
@@ -60,7 +63,7 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
 		kindColumn(&key.Kind), &run.Revision, &run.State, &run.Attempt, &node, optionalColumn(&run.ClaimedAt),
 		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt), optionalColumn(&run.NextAttemptAt), &run.HTTPStatus,
-		&run.Class, &run.Error, &from, &to, &missed)
+		&run.Class, &run.Error, &run.WaitsFor, &from, &to, &missed)
 	if err != nil {
 		return run, err
 	}

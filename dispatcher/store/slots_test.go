@@ -21,7 +21,7 @@ func boundedJob(t *testing.T, s dispatcher.Store, name string, token dispatcher.
 	must(t, err)
 	_, err = s.RequestRun(t.Context(), "app", name, change)
 	must(t, err)
-	held, err := s.Adopt(t.Context(), dispatcher.AdoptQuery{Node: claimer, Token: token, Limit: 10, Now: may1})
+	held, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: claimer, Token: token, Limit: 10, Now: may1})
 	must(t, err)
 	if len(held) != 1 {
 		t.Fatalf("adopted %d runs, want 1", len(held))
@@ -86,7 +86,7 @@ func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
 		if err != nil || len(granted) != 1 {
 			t.Fatalf("granted %v, %v, want the first run", granted, err)
 		}
-		held, err := s.Adopt(t.Context(), dispatcher.AdoptQuery{Node: claimer, Token: 21, Limit: 3, Now: may1.Add(time.Hour)})
+		held, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: claimer, Token: 21, Limit: 3, Now: may1.Add(time.Hour)})
 		must(t, err)
 		granted, err = s.Acquire(t.Context(), held)
 		if err != nil || len(granted) != 0 {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
@@ -51,4 +52,13 @@ func openAs(t testing.TB, database string, o store.Options) dispatcher.Store {
 		}
 	})
 	return s
+}
+
+// adopt adopts what query selects, as a node does that has a place for everything.
+func adopt(ctx context.Context, s dispatcher.Adoption, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+	found, err := s.Adoptable(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.Adopt(ctx, query, found)
 }

@@ -189,7 +189,7 @@ CREATE TABLE live_runs (
   started_at   BIGINT,
   next_attempt_at BIGINT,                 -- of a retrying run
   retry_until  BIGINT,                    -- when a run that failed or was deferred is given up
-  waits_for    BIGINT   NOT NULL DEFAULT 0, -- of a retrying run: id of the host (host_waits) that it waits for; 0: none
+  waits_for    BIGINT   NOT NULL DEFAULT 0, -- of a retrying run: what it waits for (host_waits), until next_attempt_at; 0: nothing
   attempt      INTEGER  NOT NULL,
   failures     INTEGER  NOT NULL DEFAULT 0, -- attempts that count against the job's retries
   http_status  SMALLINT NOT NULL DEFAULT 0,
@@ -203,16 +203,18 @@ CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state <> 'retrying
 CREATE INDEX live_runs_job ON live_runs (job_id, (scheduled_at + 0));
 CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state = 'retrying' AND waits_for = 0;
 CREATE INDEX live_runs_expiring ON live_runs (retry_until) WHERE state = 'retrying';
-CREATE INDEX live_runs_waiting ON live_runs (waits_for, next_attempt_at) WHERE waits_for <> 0;
+CREATE INDEX live_runs_waiting ON live_runs (waits_for, attempt, next_attempt_at) WHERE waits_for <> 0;
 
--- The hosts, each of one app, whose runs wait because the host's circuit is open: a row while there are any.
+-- The jobs whose runs wait for the job's host, because its circuit does not let them through: a row while there
+-- are any. Jobs wait apart: what fails for a reason of one job's own does not keep the others, and the probes
+-- of a host that is down rotate over its jobs by probe_at.
 CREATE TABLE host_waits (
-  id       BIGINT NOT NULL PRIMARY KEY,   -- hash of app and host
+  id       BIGINT NOT NULL PRIMARY KEY,   -- hash of app, job and host
   app_id   BIGINT NOT NULL,
+  job_id   BIGINT NOT NULL,
   host     TEXT   NOT NULL,
-  pause    BIGINT NOT NULL,               -- milliseconds until the next probe, doubled by each that fails
-  probe_at BIGINT NOT NULL,               -- when the next node may let a run through
-  last_job BIGINT NOT NULL                -- the job of the latest probe: the next is another's
+  pause    BIGINT NOT NULL,               -- milliseconds between probes, doubled by each; 0: it responded, all may go
+  probe_at BIGINT NOT NULL                -- when the next node may let a run through
 );
 
 -- HOT. The history: the runs that are over, each inserted once, as it ends, and never changed by a fire. What most

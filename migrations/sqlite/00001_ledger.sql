@@ -173,15 +173,15 @@ CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state <> 'retrying
 CREATE INDEX live_runs_job ON live_runs (job_id, scheduled_at + 0);
 CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state = 'retrying' AND waits_for = 0;
 CREATE INDEX live_runs_expiring ON live_runs (retry_until) WHERE state = 'retrying';
-CREATE INDEX live_runs_waiting ON live_runs (waits_for, next_attempt_at) WHERE waits_for <> 0;
+CREATE INDEX live_runs_waiting ON live_runs (waits_for, attempt, next_attempt_at) WHERE waits_for <> 0;
 
 CREATE TABLE host_waits (
   id INTEGER NOT NULL PRIMARY KEY,
   app_id INTEGER NOT NULL,
+  job_id INTEGER NOT NULL,
   host TEXT NOT NULL,
   pause INTEGER NOT NULL,
-  probe_at INTEGER NOT NULL,
-  last_job INTEGER NOT NULL
+  probe_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Rows lie in the order of this key (WITHOUT ROWID), so a record appends and needs no second tree.

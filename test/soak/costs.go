@@ -144,7 +144,11 @@ func (b *bench) retry(ctx context.Context) error {
 
 // adopt takes runs as a node does.
 func (b *bench) adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
-	return b.store.Adopt(ctx, query)
+	runs, err := b.store.Adoptable(ctx, query)
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	return b.store.Adopt(ctx, query, runs)
 }
 
 // emptyAdoption looks for runs that nobody works on, or for retries that are due, and finds none.

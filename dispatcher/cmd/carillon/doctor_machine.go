@@ -144,7 +144,7 @@ func (e *examination) checkFiles(context.Context) {
 		return
 	}
 	const others = 100 // database, API, log
-	wanted := uint64(max(0, 3*e.Workers)) + others
+	wanted := uint64(max(0, e.Workers)) + others
 	detail := fmt.Sprintf("%d may be open; %d workers with as many connections need up to %d", limit.Cur, e.Workers, wanted)
 	if limit.Cur < wanted {
 		e.add(check, healthWarn, detail, "raise LimitNOFILE or ulimit -n, or lower --workers")

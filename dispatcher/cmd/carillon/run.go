@@ -51,6 +51,10 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	if run.NextAttemptAt != nil {
 		line("next attempt at", dispatcher.FormatInstant(*run.NextAttemptAt))
 	}
+	line("waits for host", run.WaitsFor)
+	if run.State == dispatcher.RunRetrying {
+		line("because", run.Error)
+	}
 	for _, a := range run.Attempts {
 		fmt.Fprintln(table)
 		line(fmt.Sprint("attempt ", a.Attempt), string(a.State))

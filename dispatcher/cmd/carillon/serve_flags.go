@@ -153,10 +153,10 @@ func (f intervalFlags) check() error {
 
 // poolFlags bound the attempts in flight.
 type poolFlags struct {
-	Workers     int `env:"CARILLON_WORKERS" default:"512" help:"Attempts at once, 1 to 10000. Attempts that take longer than 500ms, and jobs whose attempts often do, move to a separate share of twice as many."`
+	Workers     int `env:"CARILLON_WORKERS" default:"1024" help:"Attempts at once, 1 to 10000."`
 	MinWorkers  int `env:"CARILLON_MIN_WORKERS" placeholder:"N" help:"Workers that never stop. Default: 16."`
-	AppWorkers  int `env:"CARILLON_APP_WORKERS" placeholder:"N" help:"Attempts at once for one app. Default: three quarters of --workers."`
-	HostWorkers int `env:"CARILLON_HOST_WORKERS" placeholder:"N" help:"Attempts at once to one host. Default: half of --workers."`
+	AppWorkers  int `env:"CARILLON_APP_WORKERS" placeholder:"N" help:"Attempts at once for one app while the others make none. Default: three quarters of --workers."`
+	HostWorkers int `env:"CARILLON_HOST_WORKERS" placeholder:"N" help:"The same for one host of an app. Default: half of --workers."`
 	Queue       int `env:"CARILLON_QUEUE" default:"2048" help:"Claimed runs that may wait for a worker, 1 to 100000."`
 }
 

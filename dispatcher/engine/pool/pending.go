@@ -22,7 +22,7 @@ func (p *Pool[T]) queueDue() {
 			p.pending.timer.Reset(wait)
 			break
 		}
-		p.pushInOrder(heap.Pop(&p.pending).(*Run[T]))
+		p.enqueue(heap.Pop(&p.pending).(*Run[T]))
 	}
 	p.dispatch()
 }

@@ -12,21 +12,21 @@ import (
 
 // Options tunes a Pool. The zero value works.
 type Options struct {
-	// Workers is how many fast attempts are in flight at most; default 512. Slow attempts have
-	// a share of twice as many.
+	// Workers is how many attempts are in flight at most; default 1024.
 	Workers int
 	// MinWorkers is how many workers stay when there is nothing to do; default 16.
 	MinWorkers int
-	// AppWorkers is how many attempts are in flight for one app; default three quarters of Workers.
+	// AppWorkers is how many attempts are in flight for one app while the others make none; default
+	// three quarters of Workers.
 	AppWorkers int
-	// HostWorkers is how many attempts are in flight to one host; default half of Workers.
+	// HostWorkers is how many of them go to one host; default half of Workers.
 	HostWorkers int
 	// Queue is how many claimed runs may wait for a worker; default 2048.
 	Queue int
 }
 
 func (o Options) withDefaults() Options {
-	o.Workers = cmp.Or(o.Workers, 512)
+	o.Workers = cmp.Or(o.Workers, 1024)
 	o.MinWorkers = cmp.Or(o.MinWorkers, min(16, o.Workers))
 	o.AppWorkers = cmp.Or(o.AppWorkers, max(o.Workers*3/4, 1))
 	o.HostWorkers = cmp.Or(o.HostWorkers, max(o.Workers/2, 1))
@@ -43,7 +43,7 @@ type Run[T any] struct {
 	Weight int // of its app
 	Detail T
 
-	slow   bool               // its attempt has taken longer than slowAfter
+	share  *share             // of its job
 	cancel context.CancelFunc // while a worker has it
 }
 
@@ -78,15 +78,15 @@ type Work[T any] struct {
 
 // Pool executes runs. It is safe for concurrent use.
 type Pool[T any] struct {
-	work  Work[T]
-	slow  *slowJobs
-	freed chan struct{}
+	work    Work[T]
+	freed   chan struct{}
+	onFreed func() // see OnFreed
 
 	mu      sync.Mutex
-	places  places
+	shares  *shares
 	pending pending[T] // runs that are not due yet
 	queue   *FairQueue[*Run[T]]
-	order   map[int64]*queuedTrigger // by trigger, those that have runs in queue
+	late    map[int64]int // by trigger, its runs in queue that catch up
 	workers workers[T]
 	running map[AttemptKey]*Run[T]
 	owned   map[AttemptKey]bool // submitted, and neither recorded nor handed back
@@ -97,9 +97,9 @@ type Pool[T any] struct {
 func New[T any](options Options, work Work[T]) *Pool[T] {
 	o := options.withDefaults()
 	p := &Pool[T]{
-		work: work, slow: newSlowJobs(), freed: make(chan struct{}, 1),
-		places: newPlaces(o), queue: NewFairQueue[*Run[T]](), order: map[int64]*queuedTrigger{},
-		workers: workers[T]{least: o.MinWorkers, allowed: o.MinWorkers, most: o.Workers + slowShare*o.Workers},
+		work: work, freed: make(chan struct{}, 1), onFreed: func() {},
+		shares: newShares(o), queue: NewFairQueue[*Run[T]](), late: map[int64]int{},
+		workers: workers[T]{least: o.MinWorkers, allowed: o.MinWorkers, most: o.Workers},
 		running: map[AttemptKey]*Run[T]{}, owned: map[AttemptKey]bool{},
 		closing: closing{stop: make(chan struct{})},
 	}
@@ -124,50 +124,36 @@ func (p *Pool[T]) Start(ctx context.Context) {
 // Freed receives when a pool that was full has places again.
 func (p *Pool[T]) Freed() <-chan struct{} { return p.freed }
 
-// Admit takes a place for a fire that is about to be claimed, if its queue has one.
-func (p *Pool[T]) Admit(in QueueKey) bool {
+// OnFreed sets what is called when a pool that had no place for a run has places again. It must not wait.
+// Call it before Start.
+func (p *Pool[T]) OnFreed(do func()) { p.onFreed = do }
+
+// Admit takes a place for a run that is about to be claimed or adopted, if its queue has one. A place is
+// redeemed by Submit or given back by Release.
+func (p *Pool[T]) Admit(in QueueKey) Admission {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.closing.closed && p.places.claimed.admit(in)
+	if p.closing.closed {
+		return PoolFull
+	}
+	return p.shares.admit(in, claimed)
 }
 
-// Release gives back the places of fires that were not won.
+// Release gives back the places of runs that were not won.
 func (p *Pool[T]) Release(queues ...QueueKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range queues {
-		p.releaseClaimed(in)
+		p.releaseClaimed(p.shares.of(in), in.Late)
 	}
 }
 
 // releaseClaimed gives back the place of a claimed run. p.mu is held.
-func (p *Pool[T]) releaseClaimed(in QueueKey) {
-	if p.places.claimed.release(in) {
+func (p *Pool[T]) releaseClaimed(job *share, late bool) {
+	if p.shares.release(job, late, claimed) || p.shares.all.taken[claimed] == 0 {
 		notify(p.freed)
+		p.onFreed()
 	}
-}
-
-// Reserve sets places aside for a caller that does not know the queues yet, limit at most. The
-// caller redeems the reservation with Enqueue. It has no places while the pool is nearly full.
-func (p *Pool[T]) Reserve(limit int, late bool) Reservation {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing.closed {
-		return Reservation{}
-	}
-	return p.places.reserve(limit, late)
-}
-
-// Enqueue redeems a reservation for the runs that were won on it, and submits them. It takes a
-// place for every run, even beyond the limits.
-func (p *Pool[T]) Enqueue(runs []*Run[T], reservation Reservation) {
-	p.mu.Lock()
-	p.places.redeem(reservation)
-	for _, run := range runs {
-		p.places.claimed.force(run.Queue)
-	}
-	p.mu.Unlock()
-	p.Submit(runs)
 }
 
 // Submit takes over runs that have their places.
@@ -175,32 +161,26 @@ func (p *Pool[T]) Submit(runs []*Run[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, run := range runs {
+		run.share = p.shares.of(run.Queue)
 		p.owned[KeyOf(run.HeldRun)] = true
 		heap.Push(&p.pending, run)
 	}
 	p.queueDue()
 }
 
-// Held returns how many runs the pool has.
+// Held returns how many places are taken: by the runs that the pool has, and by those that are about
+// to be claimed.
 func (p *Pool[T]) Held() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.places.claimed.total()
+	return p.shares.all.taken[claimed]
 }
 
-// HeldSlow returns how many of them are in the slow share.
-func (p *Pool[T]) HeldSlow() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.places.claimed.slow.total.n
-}
-
-// Use returns which part of the attempts that the pool may make at once is in flight, from 0 to 1: of
-// the fast or of the slow share, whichever is used more, because neither can use the other's places.
+// Use returns which part of the attempts that the pool may make at once is in flight, from 0 to 1.
 func (p *Pool[T]) Use() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(p.places.attempted.fast.total.use(), p.places.attempted.slow.total.use())
+	return float64(p.shares.all.taken[attempted]) / p.shares.most[attempted]
 }
 
 // Busy reports whether attempts are in flight besides one that has just ended.
@@ -254,14 +234,44 @@ func (p *Pool[T]) Cancel(attempt AttemptKey) {
 // takeWaiting removes and returns the runs that match and are not given to a worker. p.mu is held.
 func (p *Pool[T]) takeWaiting(match func(*Run[T]) bool) []*Run[T] {
 	queued := p.queue.Remove(match)
-	p.dequeued(queued...)
+	p.dequeued(queued)
 	return append(queued, p.pending.remove(match)...)
 }
 
 // drop forgets a run that was not begun. p.mu is held.
 func (p *Pool[T]) drop(run *Run[T]) {
 	delete(p.owned, KeyOf(run.HeldRun))
-	p.releaseClaimed(run.Queue)
+	p.releaseClaimed(run.share, run.Queue.Late)
+}
+
+// enqueue queues a run that is due. A run on time goes before those that catch up, but not before those of
+// its own trigger, so it takes these along. p.mu is held.
+func (p *Pool[T]) enqueue(run *Run[T]) {
+	switch {
+	case run.Queue.Late:
+		p.late[run.TriggerID]++
+	case p.late[run.TriggerID] > 0:
+		behind := p.queue.Remove(func(one *Run[T]) bool { return one.TriggerID == run.TriggerID && one.Queue.Late })
+		p.dequeued(behind)
+		for _, one := range behind {
+			one.Queue.Late = false
+			p.shares.late.taken[claimed]--
+			p.queue.Push(one, one.Queue, one.Weight)
+		}
+	}
+	p.queue.Push(run, run.Queue, run.Weight)
+}
+
+// dequeued notes that runs have left the queue. p.mu is held.
+func (p *Pool[T]) dequeued(runs []*Run[T]) {
+	for _, run := range runs {
+		if !run.Queue.Late {
+			continue
+		}
+		if p.late[run.TriggerID]--; p.late[run.TriggerID] == 0 {
+			delete(p.late, run.TriggerID)
+		}
+	}
 }
 
 // notify sends without blocking. One pending notification is enough.

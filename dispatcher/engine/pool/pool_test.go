@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,16 +27,31 @@ func runs(n int) []dispatcher.HeldRun {
 }
 
 // testPool is a pool whose runs carry nothing.
-type testPool = Pool[struct{}]
+type testPool struct{ *Pool[struct{}] }
 
 type testRun = Run[struct{}]
 
+// held returns runs of as many jobs.
 func held(runs []dispatcher.HeldRun) []*testRun {
 	all := make([]*testRun, len(runs))
 	for i, run := range runs {
-		all[i] = &testRun{HeldRun: run, Node: 1}
+		all[i] = &testRun{HeldRun: run, Node: 1, Queue: QueueKey{Job: run.TriggerID}}
 	}
 	return all
+}
+
+// submit submits runs that find a place, and returns the others.
+func (p *testPool) submit(runs []*testRun) (refused []*testRun) {
+	var admitted []*testRun
+	for _, run := range runs {
+		if p.Admit(run.Queue) == Admitted {
+			admitted = append(admitted, run)
+		} else {
+			refused = append(refused, run)
+		}
+	}
+	p.Submit(admitted)
+	return refused
 }
 
 // startPool returns a started pool whose runs begin at once and last as long as attempt says.
@@ -49,7 +63,7 @@ func startPool(t *testing.T, o Options, attempt func(context.Context, testRun)) 
 
 // newPool is startPool without the start.
 func newPool(o Options, attempt func(context.Context, testRun)) *testPool {
-	return New(o, Work[struct{}]{
+	return &testPool{New(o, Work[struct{}]{
 		WaitUntilDue: func(ctx context.Context, _ testRun, stop <-chan struct{}) bool {
 			select {
 			case <-stop:
@@ -60,7 +74,7 @@ func newPool(o Options, attempt func(context.Context, testRun)) *testPool {
 		},
 		Attempt: attempt,
 		Until:   time.Until,
-	})
+	})}
 }
 
 // fixed is the size of a pool that neither grows nor limits an app or host.
@@ -85,10 +99,7 @@ func TestPoolKeepsRunsSubmittedBeforeItsStart(t *testing.T) {
 		p := newPool(fixed(2, 2), attempt)
 		early := held(runs(3))
 		early[2].Due = time.Now().Add(time.Minute)
-		for _, run := range early {
-			p.Admit(run.Queue)
-		}
-		p.Submit(early)
+		p.submit(early)
 		p.Start(t.Context())
 		synctest.Wait()
 		if n := size(began); n != 2 {
@@ -109,31 +120,30 @@ func size(m *sync.Map) (n int) {
 	return n
 }
 
-func TestPoolReservesOnlyTheRoomItHas(t *testing.T) {
+func TestPoolTakesOnlyWhatItHasRoomFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p := startPool(t, fixed(8, 8), func(context.Context, testRun) { <-release })
-		if got := p.Reserve(100, false).Places; got != 16 {
-			t.Errorf("room = %d in an empty pool, want 16", got)
-		}
-		p.Enqueue(held(runs(16)), Reservation{Places: 16})
-		synctest.Wait()
-		if got := p.Reserve(100, false).Places; got != 0 {
-			t.Errorf("room = %d in a full pool, want 0", got)
+		refused := p.submit(held(runs(100)))
+		if len(refused) != 84 || p.Held() != 16 {
+			t.Errorf("%d of 100 runs were refused and %d are held, want 84 and 16", len(refused), p.Held())
 		}
 		close(release)
 		synctest.Wait()
 		select {
-		case <-p.freed:
+		case <-p.Freed():
 		default:
 			t.Error("the pool did not announce that it has room again")
 		}
-		if got := p.Reserve(5, false).Places; got != 5 {
-			t.Errorf("room = %d, want the limit of 5", got)
+		if refused = p.submit(refused[:16]); len(refused) > 0 {
+			t.Errorf("%d of 16 runs were refused by an empty pool", len(refused))
 		}
 		p.TakeNotAttempted()
 		p.Drain(time.Second)
+		if p.Admit(QueueKey{}) != PoolFull {
+			t.Error("a closed pool gave a place")
+		}
 	})
 }
 
@@ -142,7 +152,7 @@ func TestClosedPoolReturnsRunsNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempt, began := counted(func(context.Context) { time.Sleep(5 * time.Second) })
 		p := startPool(t, fixed(4, 10), attempt)
-		p.Enqueue(held(runs(10)), Reservation{})
+		p.submit(held(runs(10)))
 		synctest.Wait()
 		notAttempted := p.TakeNotAttempted()
 		if len(notAttempted) != 6 || size(began) != 4 {
@@ -159,7 +169,7 @@ func TestDrainCutsOffLongAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
 		p := startPool(t, fixed(1, 1), func(ctx context.Context, _ testRun) { <-ctx.Done(); cause = context.Cause(ctx) })
-		p.Enqueue(held(runs(1)), Reservation{})
+		p.submit(held(runs(1)))
 		synctest.Wait()
 		p.TakeNotAttempted()
 		if cut, _ := p.Drain(time.Second); cut != 1 || !errors.Is(cause, ErrCutOff) {
@@ -175,7 +185,7 @@ func TestCancelledWaitingRunIsNeverBegun(t *testing.T) {
 		attempt, began := counted(func(context.Context) { <-release })
 		p := startPool(t, fixed(1, 4), attempt)
 		three := runs(3)
-		p.Enqueue(held(three), Reservation{})
+		p.submit(held(three))
 		synctest.Wait()
 		p.Cancel(KeyOf(three[1]))
 		close(release)
@@ -185,22 +195,6 @@ func TestCancelledWaitingRunIsNeverBegun(t *testing.T) {
 		}
 		p.TakeNotAttempted()
 		p.Drain(time.Second)
-	})
-}
-
-func TestOverfullPoolStillDrains(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := startPool(t, fixed(2, 2), func(ctx context.Context, _ testRun) { <-ctx.Done() })
-		p.Enqueue(held(runs(50)), Reservation{Places: 4})
-		synctest.Wait()
-		if got := p.Reserve(1, false).Places; got != 0 {
-			t.Errorf("%d places were reserved in an overfull pool", got)
-		}
-		notAttempted := p.TakeNotAttempted()
-		if cut, _ := p.Drain(time.Second); len(notAttempted) != 48 || cut != 2 {
-			t.Errorf("%d runs handed back and %d cut off, want 48 and 2", len(notAttempted), cut)
-		}
 	})
 }
 
@@ -220,7 +214,7 @@ func TestLateCancelDoesNotReachTheNextAttempt(t *testing.T) {
 		first.Token, first.Attempt = 5, 1
 		next := first
 		next.Token, next.Attempt = 6, 2
-		p.Enqueue(held([]dispatcher.HeldRun{next}), Reservation{})
+		p.submit(held([]dispatcher.HeldRun{next}))
 		synctest.Wait()
 		p.Cancel(KeyOf(first))
 		synctest.Wait()
@@ -247,7 +241,7 @@ func TestCancelEndsOneRunOnly(t *testing.T) {
 			}
 		})
 		both := runs(2)
-		p.Enqueue(held(both), Reservation{})
+		p.submit(held(both))
 		synctest.Wait()
 		p.Cancel(KeyOf(both[0]))
 		synctest.Wait()
@@ -266,7 +260,7 @@ func TestPoolGrowsUnderLoadAndShrinksWhenIdle(t *testing.T) {
 		o := fixed(64, 64)
 		o.MinWorkers = 2
 		p := startPool(t, o, func(context.Context, testRun) { <-release })
-		p.Enqueue(held(runs(64)), Reservation{})
+		p.submit(held(runs(64)))
 		synctest.Wait()
 		if got := p.Workers(); got != 2 {
 			t.Errorf("%d workers at once, want the least, 2", got)
@@ -282,139 +276,34 @@ func TestPoolGrowsUnderLoadAndShrinksWhenIdle(t *testing.T) {
 				t.Errorf("%d workers when idle for long, want 2; %d runs are held", got, p.Held())
 			}
 			// The workers that waited without end get a run, and an idle time again, before there are more.
-			p.Enqueue(held(runs(16)), Reservation{})
+			p.submit(held(runs(16)))
 		}
 		p.TakeNotAttempted()
 		p.Drain(time.Second)
 	})
 }
 
-// A run that hangs moves to the slow share, and so do later runs of its job.
-func TestHangingRunsLeaveRoomForOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var done sync.Map
-		p := startPool(t, fixed(4, 4), func(ctx context.Context, run testRun) {
-			if run.JobID == 1 {
-				time.Sleep(30 * time.Second)
-			}
-			done.Store(run.TriggerID, true)
-		})
-		hanging := held(runs(4))
-		for _, run := range hanging {
-			run.JobID = 1
-		}
-		p.Enqueue(hanging, Reservation{})
-		good := held(runs(8)[4:])
-		p.Enqueue(good, Reservation{})
-		time.Sleep(slowAfter + 100*time.Millisecond)
-		if got := size(&done); got != 4 {
-			t.Errorf("%d good runs are done while 4 hang, want all 4", got)
-		}
-		if !p.IsSlow(1) || p.IsSlow(0) {
-			t.Errorf("job 1 counts as slow: %v, job 0: %v; want the one that hangs", p.IsSlow(1), p.IsSlow(0))
-		}
-		time.Sleep(time.Minute)
-		if p.Held() != 0 || p.IsSlow(1) {
-			t.Errorf("%d runs are held at the end; job 1 counts as slow: %v", p.Held(), p.IsSlow(1))
-		}
-		p.TakeNotAttempted()
-		p.Drain(time.Second)
-	})
-}
-
-func TestUseIsThatOfTheShareThatIsUsedMore(t *testing.T) {
+func TestUseIsThePartOfTheWorkersInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		p := startPool(t, fixed(4, 4), func(context.Context, testRun) { <-release })
-		want := func(use float64, when string) {
-			t.Helper()
-			if got := p.Use(); got != use {
-				t.Errorf("%s, the use is %v, want %v", when, got, use)
+		all := held(runs(8))
+		for step, want := range []float64{0.75, 1} {
+			p.submit(all[:3+step*5][step*3:])
+			time.Sleep(100 * time.Millisecond)
+			if got := p.Use(); got != want {
+				t.Errorf("with %d of 4 attempts the use is %v, want %v", 3+step*5, got, want)
 			}
 		}
-		want(0, "without a run")
-		all := held(runs(9))
-		p.Enqueue(all[:3], Reservation{})
-		time.Sleep(100 * time.Millisecond)
-		want(0.75, "with 3 of 4 quick attempts")
-		time.Sleep(slowAfter)
-		want(0.375, "when these are 3 of 8 slow attempts")
-		p.Enqueue(all[3:], Reservation{})
-		time.Sleep(100 * time.Millisecond)
-		want(1, "with 4 quick attempts and 2 runs that wait for a worker")
 		close(release)
 		synctest.Wait()
-		want(0, "when all have ended")
+		if got := p.Use(); got != 0 {
+			t.Errorf("when all have ended, the use is %v, want 0", got)
+		}
 		p.TakeNotAttempted()
 		p.Drain(time.Second)
 	})
-}
-
-func TestJobIsSlowUntilAMinuteWithoutManySlowAttempts(t *testing.T) {
-	t.Parallel()
-	p := newPool(fixed(1, 1), nil)
-	for range slowAttempts + 1 {
-		if p.IsSlow(7) {
-			t.Error("the job counts as slow too early")
-		}
-		p.slow.began(7)
-		p.slow.ended(7)
-	}
-	for minute, want := range []bool{true, true, false} {
-		if p.IsSlow(7) != want {
-			t.Errorf("after %d minutes the job counts as slow: %v, want %v", minute, !want, want)
-		}
-		p.NextMinute()
-	}
-}
-
-// Queues overtake each other, but the runs of a trigger must not.
-func TestRunsStayInOrderWhenTheirJobBecomesSlowOrRecovers(t *testing.T) {
-	t.Parallel()
-	for name, firstIsSlow := range map[string]bool{"becomes slow": false, "recovers": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var mu sync.Mutex
-				var order []int64
-				p := startPool(t, fixed(1, 20), func(_ context.Context, run testRun) {
-					mu.Lock()
-					order = append(order, run.ScheduledAt.Unix())
-					mu.Unlock()
-					time.Sleep(100 * time.Millisecond)
-				})
-				all := held(runs(5))
-				// Keep the share busy in which the next run waits; the slow share has two workers.
-				busy := 1
-				if firstIsSlow {
-					busy = 2
-				}
-				for i, run := range all {
-					run.ScheduledAt = time.Unix(int64(i), 0)
-					if i >= busy {
-						run.TriggerID = 7
-					}
-					run.Queue.Slow = (i <= busy) == firstIsSlow
-				}
-				for _, run := range all {
-					p.Enqueue([]*testRun{run}, Reservation{})
-				}
-				time.Sleep(time.Second)
-				mu.Lock()
-				defer mu.Unlock()
-				if !slices.IsSorted(order) || len(order) != len(all) {
-					t.Errorf("begun in the order %v", order)
-				}
-				p.TakeNotAttempted()
-				p.Drain(time.Second)
-				if p.places.claimed.total() != 0 || len(p.order) != 0 {
-					t.Errorf("%d places and %d queued triggers are left", p.places.claimed.total(), len(p.order))
-				}
-			})
-		})
-	}
 }
 
 // A run on time overtakes the late runs of other triggers, but none of its own.
@@ -431,20 +320,20 @@ func TestCatchUpIsOvertakenOnlyByOtherTriggers(t *testing.T) {
 			trigger int64
 			late    bool
 		}{{1, false}, {2, true}, {3, true}, {3, false}, {4, false}, {3, true}} {
-			all[i].TriggerID, all[i].Queue.Late = of.trigger, of.late
+			all[i].TriggerID, all[i].Queue.Job, all[i].Queue.Late = of.trigger, of.trigger, of.late
 			all[i].ScheduledAt = time.Unix(int64(i), 0)
-			p.Enqueue([]*testRun{all[i]}, Reservation{})
+			p.submit([]*testRun{all[i]})
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		want := []int64{0, 2, 3, 4, 5, 1}
+		want := []int64{0, 2, 3, 4, 1, 5}
 		if diff := cmp.Diff(want, order); diff != "" {
 			t.Errorf("begun (-want +got):\n%s", diff)
 		}
 		p.TakeNotAttempted()
 		p.Drain(time.Second)
-		if p.places.claimed.total() != 0 || p.places.claimed.fast.late.n != 0 {
-			t.Errorf("%d places are still taken, %d of them late", p.places.claimed.total(), p.places.claimed.fast.late.n)
+		if p.Held() != 0 || p.shares.late.taken != [uses]int{} || len(p.late) != 0 {
+			t.Errorf("%d places are still taken, %d of them late; %d triggers are late", p.Held(), p.shares.late.taken, len(p.late))
 		}
 	})
 }

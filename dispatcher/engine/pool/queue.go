@@ -1,87 +1,104 @@
 package pool
 
 import (
+	"container/heap"
 	"iter"
-	"slices"
 )
 
 // FairQueue orders what waits to be claimed, or for a worker. Apps take turns by weight. Within an
 // app, items on time go before items that catch up, then a higher priority goes first, and items of
-// one priority leave in the order in which they came. Items of one queue never overtake each other.
-// It is not safe for concurrent use.
+// one priority leave in the order in which they came. Items of one job that are all on time, or all
+// late, never overtake each other. It is not safe for concurrent use.
+//
+// It is a tree of heaps, of apps, of their hosts, and of the jobs at each host, so that whatever is full is
+// passed over at once, however much of it waits.
 type FairQueue[T any] struct {
-	queues map[QueueKey]*queue[T]
-	turns  map[string]*turn[T] // by app, those with something waiting
-	moved  float64             // how far the app that had the last turn has moved
-	count  int
-	seen   int64
+	nodes map[line]*node[T]
+	root  node[T]
+	moved float64 // how far the app that had the last turn has moved
+	seen  int64
 }
 
-// QueueKey names a queue: items that have all of it in common wait in one line.
+// QueueKey says where a run waits and whose places it takes.
 type QueueKey struct {
 	App, Host string
-	Priority  int // higher goes first
-	AtOnce    int // the job's own bound of attempts in flight to the host; 0: none
-	Slow      bool
+	Job       int64
+	Priority  int  // higher goes first
+	AtOnce    int  // the job's own bound of attempts in flight; 0: none
 	Late      bool // it catches up
 }
 
-// MayBeSlow reports whether slow attempts may move to the slow share. A job with a bound of its own
-// takes no more places than that, and would have it twice.
-func (k QueueKey) MayBeSlow() bool { return k.AtOnce == 0 }
-
-// queue is what waits under one key, in the order in which it came.
-type queue[T any] struct {
-	QueueKey
-	entries []queueEntry[T]
-	closed  bool // for the rest of one Take
+// line names a node. A job has two, for its items on time and for those that are late.
+type line struct {
+	path
+	late bool
 }
 
-// queueEntry is an item and when it came.
-type queueEntry[T any] struct {
+// node is what waits of an app, a host or a job.
+type node[T any] struct {
+	line
+	parent   *node[T]
+	children children[T] // those that may go, the next first
+	index    int         // among the children of parent; -1: it may not go now
+	waiting  int         // in it and all below it
+	entries  []entry[T]  // of a job, in the order in which they came
+
+	// An app moves on with each item that leaves, by the inverse of its weight, and the app that has
+	// moved least is next (stride scheduling).
+	moved, weight float64
+}
+
+// entry is an item and when it came.
+type entry[T any] struct {
 	item T
+	key  QueueKey
 	at   int64
 }
 
-// turn is an app's place among the apps. Each item that leaves moves its app on by the inverse of
-// its weight, and the app that has moved least is next (stride scheduling).
-type turn[T any] struct {
-	weight float64
-	moved  float64
-	queues []*queue[T]
-}
-
 // NewFairQueue returns an empty queue.
-func NewFairQueue[T any]() *FairQueue[T] {
-	return &FairQueue[T]{queues: map[QueueKey]*queue[T]{}, turns: map[string]*turn[T]{}}
-}
+func NewFairQueue[T any]() *FairQueue[T] { return &FairQueue[T]{nodes: map[line]*node[T]{}} }
+
+// Len returns how many items wait.
+func (f *FairQueue[T]) Len() int { return f.root.waiting }
 
 // Push queues an item. weight is its app's; less than 1 counts as 1.
 func (f *FairQueue[T]) Push(item T, in QueueKey, weight int) {
-	q, ok := f.queues[in]
-	if !ok {
-		q = &queue[T]{QueueKey: in}
-		f.queues[in] = q
-		t, ok := f.turns[in.App]
-		if !ok {
-			// An app that had nothing waiting has saved no turns up.
-			t = &turn[T]{moved: f.moved}
-			f.turns[in.App] = t
-		}
-		t.queues = append(t.queues, q)
-	}
-	f.turns[in.App].weight = float64(max(weight, 1))
-	f.count++
+	job := f.find(line{path{ofJob, in.App, in.Host, in.Job}, in.Late})
+	job.parent.parent.weight = float64(max(weight, 1))
 	f.seen++
-	q.entries = append(q.entries, queueEntry[T]{item, f.seen})
+	job.entries = append(job.entries, entry[T]{item, in, f.seen})
+	job.count(1)
+	if job.index < 0 {
+		job.attach()
+	}
+}
+
+// find returns a node, which it makes if there is none.
+func (f *FairQueue[T]) find(at line) *node[T] {
+	if at.level == ofPool {
+		return &f.root
+	}
+	if found, ok := f.nodes[at]; ok {
+		return found
+	}
+	made := &node[T]{line: at, index: -1}
+	parent := line{path: path{level: at.level - 1, app: at.app}}
+	if at.level == ofJob {
+		parent.host = at.host
+	}
+	if made.parent = f.find(parent); at.level == ofApp {
+		made.moved = f.moved // an app that had nothing waiting has saved no turns up
+	}
+	f.nodes[at] = made
+	return made
 }
 
 // All yields what waits, in no order.
 func (f *FairQueue[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for _, q := range f.queues {
-			for _, entry := range q.entries {
-				if !yield(entry.item) {
+		for _, n := range f.nodes {
+			for _, one := range n.entries {
+				if !yield(one.item) {
 					return
 				}
 			}
@@ -89,110 +106,154 @@ func (f *FairQueue[T]) All() iter.Seq[T] {
 	}
 }
 
-// Take removes and returns up to limit items, the next first. It asks admit before each. When admit
-// refuses, the rest of that queue stays.
-func (f *FairQueue[T]) Take(limit int, admit func(QueueKey) bool) []T {
+// Take removes and returns up to limit items, the next first. It asks admit for a place for each. What
+// admit finds full stays.
+func (f *FairQueue[T]) Take(limit int, admit func(QueueKey) Admission) []T {
 	var taken []T
-	var closed []*queue[T]
-	for len(taken) < limit {
-		q, t := f.next()
-		if q == nil {
+	var full []*node[T]
+	for len(taken) < limit && len(f.root.children) > 0 {
+		job := f.root.head()
+		admission := admit(job.entries[0].key)
+		if admission == PoolFull {
 			break
 		}
-		if !admit(q.QueueKey) {
-			q.closed = true
-			closed = append(closed, q)
+		if admission == Admitted {
+			app := job.parent.parent
+			app.moved += 1 / app.weight
+			f.moved = app.moved
+			taken = append(taken, f.pop(job))
 			continue
 		}
-		taken = append(taken, q.entries[0].item)
-		q.entries[0] = queueEntry[T]{}
-		q.entries = q.entries[1:]
-		f.count--
-		t.moved += 1 / t.weight
-		f.moved = t.moved
-		if len(q.entries) == 0 {
-			f.drop(q)
+		at := job
+		for range admission - JobFull {
+			at = at.parent
 		}
+		at.detach()
+		full = append(full, at)
 	}
-	for _, q := range closed {
-		q.closed = false
+	for _, n := range full {
+		n.attach()
 	}
 	return taken
 }
 
-// next returns the queue whose head is next, or nil if none may go.
-func (f *FairQueue[T]) next() (next *queue[T], of *turn[T]) {
-	for _, t := range f.turns {
-		if of != nil && t.moved > of.moved {
-			continue
-		}
-		best := t.best()
-		// Two apps that have moved equally far go in the order in which they came: a map has none.
-		if best == nil || of != nil && t.moved == of.moved && best.entries[0].at > next.entries[0].at {
-			continue
-		}
-		next, of = best, t
-	}
-	return next, of
+// pop removes the first item of a job.
+func (f *FairQueue[T]) pop(job *node[T]) T {
+	first := job.entries[0].item
+	job.entries[0] = entry[T]{}
+	job.entries = job.entries[1:]
+	job.count(-1)
+	f.changed(job)
+	return first
 }
 
-// best returns the queue of an app whose head is next, or nil if none may go.
-func (t *turn[T]) best() (best *queue[T]) {
-	for _, q := range t.queues {
-		if q.closed {
-			continue
-		}
-		if best == nil || q.before(best) {
-			best = q
-		}
+// changed moves a job to where its first item belongs, and forgets it if it has none.
+func (f *FairQueue[T]) changed(job *node[T]) {
+	if len(job.entries) > 0 {
+		job.attach()
+		return
 	}
-	return best
-}
-
-// before reports whether the head of q goes before that of another queue of the app.
-func (q *queue[T]) before(other *queue[T]) bool {
-	switch {
-	case q.Late != other.Late:
-		return other.Late
-	case q.Priority != other.Priority:
-		return q.Priority > other.Priority
+	job.detach()
+	for n := job; n.parent != nil && n.waiting == 0; n = n.parent {
+		delete(f.nodes, n.line)
 	}
-	return q.entries[0].at < other.entries[0].at
 }
 
 // Remove takes out the items that match, wherever they stand.
 func (f *FairQueue[T]) Remove(match func(T) bool) []T {
 	var removed []T
-	for _, q := range f.queues {
-		kept := q.entries[:0:0]
-		for _, e := range q.entries {
-			if match(e.item) {
-				removed = append(removed, e.item)
+	for _, n := range f.nodes {
+		kept := n.entries[:0:0]
+		for _, one := range n.entries {
+			if match(one.item) {
+				removed = append(removed, one.item)
 			} else {
-				kept = append(kept, e)
+				kept = append(kept, one)
 			}
 		}
-		f.count -= len(q.entries) - len(kept)
-		if q.entries = kept; len(kept) == 0 {
-			f.drop(q)
+		if gone := len(n.entries) - len(kept); gone > 0 {
+			n.entries = kept
+			n.count(-gone)
+			f.changed(n)
 		}
 	}
 	return removed
 }
 
-// drop forgets a queue that is empty.
-func (f *FairQueue[T]) drop(q *queue[T]) {
-	delete(f.queues, q.QueueKey)
-	t := f.turns[q.App]
-	if i := slices.Index(t.queues, q); i >= 0 {
-		last := len(t.queues) - 1
-		t.queues[i], t.queues[last] = t.queues[last], nil
-		t.queues = t.queues[:last]
+// head returns the job whose first item is next.
+func (n *node[T]) head() *node[T] {
+	for n.level < ofJob {
+		n = n.children[0]
 	}
-	if len(t.queues) == 0 {
-		delete(f.turns, q.App)
+	return n
+}
+
+// count adds to what waits.
+func (n *node[T]) count(more int) {
+	for ; n != nil; n = n.parent {
+		n.waiting += more
 	}
 }
 
-// Len returns how many items wait.
-func (f *FairQueue[T]) Len() int { return f.count }
+// attach puts a node, and what it is a part of, where its first item belongs.
+func (n *node[T]) attach() {
+	for ; n.parent != nil; n = n.parent {
+		if n.index < 0 {
+			heap.Push(&n.parent.children, n)
+		} else {
+			heap.Fix(&n.parent.children, n.index)
+		}
+	}
+}
+
+// detach takes a node out of the order, and what it is a part of if nothing else in that may go.
+func (n *node[T]) detach() {
+	heap.Remove(&n.parent.children, n.index)
+	switch parent := n.parent; {
+	case len(parent.children) > 0:
+		parent.attach()
+	case parent.parent != nil:
+		parent.detach()
+	}
+}
+
+// before reports whether the first item of n goes before that of other, which has the same parent.
+func (n *node[T]) before(other *node[T]) bool {
+	if n.moved != other.moved {
+		return n.moved < other.moved
+	}
+	a, b := &n.head().entries[0], &other.head().entries[0]
+	switch {
+	case n.level == ofApp: // apps that have moved equally far go in the order in which they came
+	case a.key.Late != b.key.Late:
+		return b.key.Late
+	case a.key.Priority != b.key.Priority:
+		return a.key.Priority > b.key.Priority
+	}
+	return a.at < b.at
+}
+
+// children is a heap of nodes.
+type children[T any] []*node[T]
+
+func (c children[T]) Len() int           { return len(c) }
+func (c children[T]) Less(i, j int) bool { return c[i].before(c[j]) }
+
+func (c children[T]) Swap(i, j int) {
+	c[i], c[j] = c[j], c[i]
+	c[i].index, c[j].index = i, j
+}
+
+func (c *children[T]) Push(x any) {
+	n := x.(*node[T])
+	n.index = len(*c)
+	*c = append(*c, n)
+}
+
+func (c *children[T]) Pop() any {
+	last := len(*c) - 1
+	n := (*c)[last]
+	(*c)[last], n.index = nil, -1
+	*c = (*c)[:last]
+	return n
+}

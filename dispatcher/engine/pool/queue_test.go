@@ -7,8 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
+func all(QueueKey) Admission { return Admitted }
+
 func takeAll(q *FairQueue[string], limit int) []string {
-	return q.Take(limit, func(QueueKey) bool { return true })
+	return q.Take(limit, all)
 }
 
 func TestAppsTakeTurnsByWeight(t *testing.T) {
@@ -54,28 +56,46 @@ func TestPriorityThenOrderWithinAnApp(t *testing.T) {
 	t.Parallel()
 	q := NewFairQueue[string]()
 	q.Push("first", QueueKey{App: "a", Host: "x"}, 1)
-	q.Push("urgent", QueueKey{App: "a", Host: "x", Priority: 5}, 1)
+	q.Push("urgent", QueueKey{App: "a", Host: "x", Job: 2, Priority: 5}, 1)
 	q.Push("second", QueueKey{App: "a", Host: "y"}, 1)
 	q.Push("third", QueueKey{App: "a", Host: "x"}, 1)
 	if diff := cmp.Diff([]string{"urgent", "first", "second", "third"}, takeAll(q, 10)); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
-	if len(q.queues) != 0 || len(q.turns) != 0 || q.Len() != 0 {
-		t.Errorf("an empty queue keeps %d lines, %d turns and counts %d", len(q.queues), len(q.turns), q.Len())
+	if len(q.nodes) != 0 || len(q.root.children) != 0 || q.Len() != 0 {
+		t.Errorf("an empty queue keeps %d nodes, %d apps and counts %d", len(q.nodes), len(q.root.children), q.Len())
 	}
 }
 
-func TestRefusedQueueDelaysNoOther(t *testing.T) {
+// Whatever is full, an app, a host or a job, what is not part of it goes on, and it goes first when it can.
+func TestWhatIsFullDelaysNothingElse(t *testing.T) {
 	t.Parallel()
-	q := NewFairQueue[string]()
-	q.Push("hangs", QueueKey{App: "a", Host: "down", Priority: 9}, 1)
-	q.Push("works", QueueKey{App: "a", Host: "up"}, 1)
-	up := func(in QueueKey) bool { return in.Host == "up" }
-	if diff := cmp.Diff([]string{"works"}, q.Take(5, up)); diff != "" {
-		t.Errorf("taken (-want +got):\n%s", diff)
+	all := map[string]QueueKey{
+		"its job":       {App: "a", Host: "down", Job: 1, Priority: 9},
+		"its host":      {App: "a", Host: "down", Job: 2, Priority: 8},
+		"its app":       {App: "a", Host: "up", Job: 3},
+		"another app's": {App: "b", Host: "down", Job: 4},
 	}
-	if diff := cmp.Diff([]string{"hangs"}, takeAll(q, 5)); diff != "" {
-		t.Errorf("taken later (-want +got):\n%s", diff)
+	for full, want := range map[Admission][]string{
+		JobFull: {"its host", "another app's", "its app"}, HostFull: {"its app", "another app's"},
+		AppFull: {"another app's"}, PoolFull: nil,
+	} {
+		q := NewFairQueue[string]()
+		for _, name := range []string{"its job", "its host", "its app", "another app's"} {
+			q.Push(name, all[name], 1)
+		}
+		got := q.Take(5, func(in QueueKey) Admission {
+			if in.Job == 1 {
+				return full
+			}
+			return Admitted
+		})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("when %d is full, taken (-want +got):\n%s", full, diff)
+		}
+		if rest := takeAll(q, 5); rest[0] != "its job" || len(rest)+len(want) != 4 {
+			t.Errorf("when %d is full, taken later: %v", full, rest)
+		}
 	}
 }
 
@@ -91,7 +111,7 @@ func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 		queues := rapid.Custom(func(t *rapid.T) QueueKey {
 			return QueueKey{
 				App: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "app"), Host: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "host"),
-				Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
+				Job: rapid.Int64Range(0, 3).Draw(t, "job"), Late: rapid.Bool().Draw(t, "late"),
 			}
 		})
 		pushed, out := 0, map[QueueKey][]int{}
@@ -105,7 +125,13 @@ func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
 				refused := queues.Draw(t, "refused")
-				note(q.Take(rapid.IntRange(0, 5).Draw(t, "limit"), func(in QueueKey) bool { return in != refused }))
+				full := Admission(rapid.IntRange(int(JobFull), int(PoolFull)).Draw(t, "full"))
+				note(q.Take(rapid.IntRange(0, 5).Draw(t, "limit"), func(in QueueKey) Admission {
+					if in == refused {
+						return full
+					}
+					return Admitted
+				}))
 			case 1:
 				gone := rapid.IntRange(0, 60).Draw(t, "removed")
 				removed += len(q.Remove(func(i item) bool { return i.n == gone }))
@@ -115,7 +141,7 @@ func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 				pushed++
 			}
 		}
-		note(q.Take(1000, func(QueueKey) bool { return true }))
+		note(q.Take(1000, all))
 		total := removed
 		for in, numbers := range out {
 			total += len(numbers)
@@ -125,7 +151,7 @@ func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 				}
 			}
 		}
-		if total != pushed || q.Len() != 0 {
+		if total != pushed || q.Len() != 0 || len(q.nodes) != 0 {
 			t.Fatalf("%d of %d left, %d remain", total, pushed, q.Len())
 		}
 	})
@@ -134,10 +160,10 @@ func TestFairQueueLosesNothingAndKeepsEachQueueInOrder(t *testing.T) {
 func TestCatchUpGoesBehindFiresOnTime(t *testing.T) {
 	t.Parallel()
 	q := NewFairQueue[string]()
-	q.Push("late and urgent", QueueKey{App: "a", Priority: 9, Late: true}, 1)
+	q.Push("late and urgent", QueueKey{App: "a", Job: 2, Priority: 9, Late: true}, 1)
 	q.Push("late", QueueKey{App: "a", Late: true}, 1)
 	q.Push("on time", QueueKey{App: "a"}, 1)
-	q.Push("on time and urgent", QueueKey{App: "a", Priority: 5}, 1)
+	q.Push("on time and urgent", QueueKey{App: "a", Job: 2, Priority: 5}, 1)
 	want := []string{"on time and urgent", "on time", "late and urgent", "late"}
 	if diff := cmp.Diff(want, takeAll(q, 4)); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

@@ -19,8 +19,6 @@ type workers[T any] struct {
 // worker makes one attempt after the other.
 type worker[T any] struct {
 	runs chan *Run[T] // the run to do next, one at most
-	run  *Run[T]      // the run that it does, or did last
-	slow *time.Timer  // fires when its attempt has become slow
 }
 
 const (
@@ -34,28 +32,38 @@ const (
 func (p *Pool[T]) dispatch() {
 	w := &p.workers
 	for p.queue.Len() > 0 && !p.closing.closed {
-		if len(w.idle) == 0 && w.count >= w.allowed {
+		free := len(w.idle) + max(w.allowed-w.count, 0)
+		if free == 0 {
 			p.growSoon()
 			return
 		}
-		next := p.queue.Take(1, p.places.attempted.admit)
-		if len(next) == 0 {
-			return // an attempt that ends makes room
+		next := p.queue.Take(free, p.admitAttempt)
+		p.dequeued(next)
+		for _, run := range next {
+			p.running[KeyOf(run.HeldRun)] = run
+			p.give(run)
 		}
-		p.dequeued(next...)
-		run := next[0]
-		p.running[KeyOf(run.HeldRun)] = run
-		if n := len(w.idle); n > 0 {
-			// Take the worker that worked last: its stack is warm, and the others can leave.
-			last := w.idle[n-1]
-			w.idle = w.idle[:n-1]
-			last.runs <- run
-			continue
+		if len(next) < free {
+			break // an attempt that ends makes room for the others
 		}
-		w.count++
-		w.spawn(run)
 	}
 	w.growing = false
+}
+
+func (p *Pool[T]) admitAttempt(in QueueKey) Admission { return p.shares.admit(in, attempted) }
+
+// give gives a run to a worker. It prefers the one that worked last: its stack is warm, and the others can
+// leave. p.mu is held.
+func (p *Pool[T]) give(run *Run[T]) {
+	w := &p.workers
+	if n := len(w.idle); n > 0 {
+		last := w.idle[n-1]
+		w.idle = w.idle[:n-1]
+		last.runs <- run
+		return
+	}
+	w.count++
+	w.spawn(run)
 }
 
 // growSoon allows half as many workers again once runs have waited for one. p.mu is held.
@@ -83,7 +91,7 @@ func (p *Pool[T]) workLoop(ctx context.Context, run *Run[T]) {
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
 	for run != nil {
-		p.execute(ctx, w, run)
+		p.execute(ctx, run)
 		p.mu.Lock()
 		if p.closing.closed {
 			p.workers.count--
@@ -127,16 +135,15 @@ func (p *Pool[T]) nextRun(w *worker[T], idle *time.Timer) *Run[T] {
 }
 
 // execute makes one attempt and gives its places back.
-func (p *Pool[T]) execute(ctx context.Context, w *worker[T], run *Run[T]) {
+func (p *Pool[T]) execute(ctx context.Context, run *Run[T]) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.mu.Lock()
 	run.cancel = cancel
-	attempt := *run // run itself may move to the slow share meanwhile
 	p.closing.undecided++
 	p.mu.Unlock()
 
-	may := p.work.WaitUntilDue(ctx, attempt, p.closing.stop)
+	may := p.work.WaitUntilDue(ctx, *run, p.closing.stop)
 	p.mu.Lock()
 	p.closing.undecided--
 	p.closing.decided.Broadcast()
@@ -148,57 +155,11 @@ func (p *Pool[T]) execute(ctx context.Context, w *worker[T], run *Run[T]) {
 	}
 	p.mu.Unlock()
 	if may {
-		w.startTimer(p, run)
-		p.work.Attempt(ctx, attempt)
-		w.slow.Stop()
+		p.work.Attempt(ctx, *run)
 	}
-	p.finish(run)
-}
-
-// startTimer starts the timer that moves a slow attempt to the slow share.
-func (w *worker[T]) startTimer(p *Pool[T], run *Run[T]) {
-	p.mu.Lock()
-	w.run = run
-	p.mu.Unlock()
-	if w.slow == nil {
-		w.slow = time.AfterFunc(slowAfter, func() { p.becameSlow(w) })
-		return
-	}
-	w.slow.Reset(slowAfter)
-}
-
-// becameSlow notes that the attempt of a worker has become slow. If the slow share has room, the
-// attempt moves there and leaves its place to others.
-func (p *Pool[T]) becameSlow(w *worker[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	run := w.run
-	if run == nil || p.running[KeyOf(run.HeldRun)] != run || run.slow {
-		return // it ended as the timer fired
-	}
-	run.slow = true
-	p.slow.began(run.JobID)
-	to := run.Queue
-	to.Slow = true
-	if run.Queue.Slow || !run.Queue.MayBeSlow() || !p.places.attempted.admit(to) {
-		return
-	}
-	p.places.attempted.release(run.Queue)
-	p.move(run, to)
-	p.workers.allowed = min(p.workers.allowed+1, p.workers.most)
-	p.dispatch()
-}
-
-// finish gives back the places of a run that is over.
-func (p *Pool[T]) finish(run *Run[T]) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if run.slow {
-		p.slow.ended(run.JobID)
-	}
 	delete(p.running, KeyOf(run.HeldRun))
-	p.places.attempted.release(run.Queue)
-	if p.places.claimed.release(run.Queue) || p.places.claimed.total() == 0 {
-		notify(p.freed)
-	}
+	p.shares.release(run.share, run.Queue.Late, attempted)
+	p.releaseClaimed(run.share, run.Queue.Late)
 }

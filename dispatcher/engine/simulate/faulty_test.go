@@ -37,6 +37,9 @@ type faulty struct {
 	thawed   chan struct{} // open while the node is frozen; nil if it is not
 	trap     func()        // is called once the next call of trapped has been executed
 	trapped  string
+
+	// How many calls there were, and how many runs they adopted or recorded.
+	calls, rows atomic.Int64
 }
 
 // fault is the way in which a call goes wrong.
@@ -161,6 +164,7 @@ func call[T any](ctx context.Context, f *faulty, method string, do func(context.
 	var none T
 	f.gate()
 	defer f.gate() // a frozen node does not see a response
+	f.calls.Add(1)
 	fate := f.fateOf(method)
 	switch fate.fault {
 	case overtaken:
@@ -309,10 +313,18 @@ func (f *faulty) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]di
 	})
 }
 
-func (f *faulty) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+func (f *faulty) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
+	return call(ctx, f, "Adoptable", func(ctx context.Context) ([]dispatcher.Adoptable, error) {
+		query.Now = f.present(query.Now)
+		return f.Store.Adoptable(ctx, query)
+	})
+}
+
+func (f *faulty) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	return call(ctx, f, "Adopt", func(ctx context.Context) ([]dispatcher.HeldRun, error) {
 		query.Now = f.present(query.Now)
-		return f.Store.Adopt(ctx, query)
+		f.rows.Add(int64(len(runs)))
+		return f.Store.Adopt(ctx, query, runs)
 	})
 }
 
@@ -329,6 +341,7 @@ func (f *faulty) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
 }
 
 func (f *faulty) Record(ctx context.Context, records []dispatcher.Record) error {
+	f.rows.Add(int64(len(records)))
 	return act(ctx, f, "Record", func(ctx context.Context) error { return f.Store.Record(ctx, records) })
 }
 
@@ -370,8 +383,30 @@ func (f *faulty) GrantWaiting(ctx context.Context) error {
 	return act(ctx, f, "GrantWaiting", func(ctx context.Context) error { return f.Store.GrantWaiting(ctx) })
 }
 
-func (f *faulty) NextRetry(ctx context.Context, now time.Time) (time.Time, error) {
-	return call(ctx, f, "NextRetry", func(ctx context.Context) (time.Time, error) { return f.Store.NextRetry(ctx, now) })
+func (f *faulty) NextRetry(ctx context.Context, now time.Time) (retry, probe time.Time, err error) {
+	next, err := call(ctx, f, "NextRetry", func(ctx context.Context) (next [2]time.Time, err error) {
+		next[0], next[1], err = f.Store.NextRetry(ctx, now)
+		return next, err
+	})
+	return next[0], next[1], err
+}
+
+func (f *faulty) DueHosts(ctx context.Context, apps []string, now time.Time) ([]dispatcher.HostWait, error) {
+	return call(ctx, f, "DueHosts", func(ctx context.Context) ([]dispatcher.HostWait, error) {
+		return f.Store.DueHosts(ctx, apps, f.present(now))
+	})
+}
+
+func (f *faulty) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {
+	return call(ctx, f, "TakeProbe", func(ctx context.Context) (bool, error) { return f.Store.TakeProbe(ctx, wait, pause, next) })
+}
+
+func (f *faulty) HostResponded(ctx context.Context, id int64, now time.Time) error {
+	return act(ctx, f, "HostResponded", func(ctx context.Context) error { return f.Store.HostResponded(ctx, id, f.present(now)) })
+}
+
+func (f *faulty) DropHostWait(ctx context.Context, id int64) (bool, error) {
+	return call(ctx, f, "DropHostWait", func(ctx context.Context) (bool, error) { return f.Store.DropHostWait(ctx, id) })
 }
 
 func (f *faulty) GiveUp(ctx context.Context, now time.Time) (int, error) {

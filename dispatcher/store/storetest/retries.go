@@ -123,11 +123,11 @@ func testFailedRunRetries(t *testing.T, f *fixture) {
 func testNextRetry(t *testing.T, f *fixture) {
 	_, _, due := f.failOnce()
 	for _, after := range []time.Time{t0, due.Add(-time.Millisecond)} {
-		at, err := f.NextRetry(t.Context(), after)
+		at, _, err := f.NextRetry(t.Context(), after)
 		f.must(err)
 		wantDiff(t, fmt.Sprintf("the next retry after %s", after), due, at)
 	}
-	at, err := f.NextRetry(t.Context(), due)
+	at, _, err := f.NextRetry(t.Context(), due)
 	f.must(err)
 	wantDiff(t, "the next retry after the last", time.Time{}, at)
 }
@@ -256,7 +256,7 @@ func testStopAtNextFire(t *testing.T, f *fixture) {
 	}
 }
 
-// A run whose time is over ends as its latest attempt did, anyone who notices.
+// A run whose time is over ends as its latest attempt did. One that was only deferred has one more attempt.
 func testGiveUp(t *testing.T, f *fixture) {
 	ctx, start := t.Context(), t0.Add(time.Minute)
 	held, off := f.claimOne("tick"), f.claimOne("off")
@@ -269,15 +269,16 @@ func testGiveUp(t *testing.T, f *fixture) {
 		t.Errorf("in time: gave up %d, %v", n, err)
 	}
 	over := next.Until.Add(time.Millisecond)
-	if n, err := f.GiveUp(ctx, over); err != nil || n != 2 {
-		t.Errorf("gave up %d, %v, want 2", n, err)
+	if n, err := f.GiveUp(ctx, over); err != nil || n != 1 {
+		t.Errorf("gave up %d, %v, want 1", n, err)
 	}
 	if run := f.run(held.RunKey); run.State != dispatcher.RunTimedOut || !run.EndedAt.Equal(over) ||
 		len(run.Attempts) != 1 || run.Class != dispatcher.ClassTimeout {
 		t.Errorf("given up: got %+v, want the outcome of its attempt", run)
 	}
-	if run := f.run(off.RunKey); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassCircuitOpen || len(run.Attempts) != 0 {
-		t.Errorf("defers for too long: got %+v, want failed with the reason", run)
+	adopted := f.adoptRetries(over.Add(time.Hour))
+	if len(adopted) != 1 || adopted[0].RunKey != off.RunKey || adopted[0].Attempt != 1 || !adopted[0].RetryUntil.Equal(next.Until) {
+		t.Errorf("deferred for too long: adopted %+v, want its first attempt", adopted)
 	}
 }
 

@@ -4,6 +4,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,6 +91,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 	maps.Copy(tests, retryTests())
 	maps.Copy(tests, misfireTests())
 	maps.Copy(tests, slotTests())
+	maps.Copy(tests, hostTests())
 	maps.Copy(tests, unfoldTests())
 	maps.Copy(tests, fleetTests())
 	maps.Copy(tests, switchTests())
@@ -314,4 +316,13 @@ func (f *fixture) run(key dispatcher.RunKey) dispatcher.Run {
 	run, err := f.Store.Run(f.Context(), key.String())
 	f.must(err)
 	return run
+}
+
+// Adopt adopts what query selects, as a node does that has a place for everything.
+func (f *fixture) Adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.HeldRun, error) {
+	found, err := f.Adoptable(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return f.Store.Adopt(ctx, query, found)
 }

@@ -5,10 +5,11 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($6::text[], $7::text[]) AS u(name, labels)
+  FROM unnest($4::bigint[], $5::bigint[], $6::integer[], $7::bigint[]) AS u(scheduled_at,
+      trigger_id, kind, waits_for)
   CROSS JOIN n
-  WHERE (u.name = ANY (ARRAY[u.name])) IS NOT FALSE
-    AND (u.name = ANY (ARRAY[u.name, u.name])) IS NOT FALSE
+  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
+    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, CASE
@@ -16,31 +17,16 @@ chosen AS MATERIALIZED (
       ELSE r.attempt END AS over, CASE
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision THEN 0
       ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why,
-      j.revision AS job_revision, n.now
-  FROM n
-  CROSS JOIN (
-    SELECT 0 AS id
-    UNION ALL
-    SELECT id
-    FROM nodes
-    WHERE state = 'dead'
-  ) AS gone
-  CROSS JOIN live_runs AS r
-  CROSS JOIN jobs AS j
-  WHERE r.node = gone.id
-    AND r.state <> 'retrying'
-    AND r.state <> 'running'
-    AND j.id = r.job_id
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE enabled
-      AND ($5 = 0 OR name IN (SELECT name FROM b))
-  )
-    AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+      j.revision AS job_revision, b.now
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+  JOIN jobs AS j ON j.id = r.job_id
+  WHERE r.state NOT IN ('running', 'retrying')
+    AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
+    AND j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  ORDER BY r.scheduled_at + 0, r.trigger_id
-  LIMIT $4
   FOR UPDATE OF r SKIP LOCKED
 ),
 c AS MATERIALIZED (

@@ -21,6 +21,7 @@ chosen AS MATERIALIZED (
   CROSS JOIN live_runs AS r
   WHERE r.state = 'retrying'
     AND r.retry_until < (SELECT now FROM n)
+    AND r.attempt > 0
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
   FOR UPDATE OF r SKIP LOCKED

@@ -5,10 +5,11 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::integer[], $6::bigint[],
       $7::bigint[], $8::bigint[], $9::integer[], $10::text[], $11::text[], $12::text[],
-      $13::bigint[], $14::bigint[], $15::integer[], $16::integer[],
-      $17::boolean[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, started_at,
+      $13::bigint[], $14::bigint[], $15::integer[], $16::integer[], $17::boolean[],
+      $18::bigint[], $19::bigint[], $20::text[], $21::bigint[],
+      $22::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, started_at,
       ended_at, http_status, state, class, error, next_at, until_at, counts, not_attempted,
-      stops)
+      stops, waits_for, wait_app, wait_host, wait_pause, wait_probe)
   CROSS JOIN n
   WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
     AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
@@ -21,7 +22,8 @@ chosen AS MATERIALIZED (
       b.error AS of_error, r.failures + b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
     AND r.trigger_id = b.trigger_id
@@ -48,6 +50,19 @@ e1 AS (
   ON CONFLICT DO NOTHING
 ),
 e2 AS (
+  INSERT INTO host_waits (id, app_id, job_id, host, pause, probe_at)
+  SELECT c.of_wait, min(c.wait_app), min(c.of_job), min(c.wait_host), max(c.wait_pause),
+      max(c.wait_probe)
+  FROM c
+  WHERE c.of_wait <> 0
+    AND (c.next_at <= c.until_at) GROUP BY c.of_wait
+  ORDER BY c.of_wait
+  ON CONFLICT (id) DO UPDATE SET pause = CASE
+      WHEN excluded.pause > host_waits.pause THEN excluded.pause ELSE host_waits.pause END,
+      probe_at = CASE WHEN excluded.probe_at > host_waits.probe_at THEN excluded.probe_at
+      ELSE host_waits.probe_at END
+),
+e3 AS (
   UPDATE slots AS s
   SET node = 0, token = 0
   FROM c
@@ -57,7 +72,7 @@ e2 AS (
     AND s.kind = c.of_kind
     AND s.token = c.of_token
 ),
-e3 AS (
+e4 AS (
   INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
       started_ms, attempt, http_status, state, class, error)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
@@ -70,7 +85,7 @@ e3 AS (
   WHERE NOT (c.next_at <= c.until_at)
   ON CONFLICT DO NOTHING
 ),
-e4 AS (
+e5 AS (
   UPDATE trigger_clock AS t
   SET ended_at = c.of_end
   FROM c
@@ -80,19 +95,19 @@ e4 AS (
     AND c.of_kind <> 2
     AND NOT (c.next_at <= c.until_at)
 ),
-e5 AS (
+e6 AS (
   DELETE FROM live_runs AS r USING c
   WHERE r.scheduled_at = ANY (ARRAY[c.of_at])
     AND r.trigger_id = c.of_trigger
     AND r.kind = c.of_kind
     AND NOT (c.next_at <= c.until_at)
 ),
-e6 AS (
+e7 AS (
   UPDATE live_runs AS r
-  SET token = 0, state = 'retrying', next_attempt_at = c.next_at,
-      attempt = c.over - c.not_attempted, retry_until = c.until_at, failures = c.of_failures,
-      started_at = c.of_started, http_status = c.of_status, class = c.of_class,
-      error = c.of_error
+  SET token = 0, state = 'retrying', next_attempt_at = CASE WHEN c.of_wait <> 0 THEN c.until_at
+      ELSE c.next_at END, waits_for = c.of_wait, attempt = c.over - c.not_attempted,
+      retry_until = c.until_at, failures = c.of_failures, started_at = c.of_started,
+      http_status = c.of_status, class = c.of_class, error = c.of_error
   FROM c
   WHERE r.scheduled_at = ANY (ARRAY[c.of_at])
     AND r.trigger_id = c.of_trigger

@@ -6,9 +6,11 @@ b AS MATERIALIZED (
   FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::integer[], $8::bigint[],
       $9::bigint[], $10::bigint[], $11::integer[], $12::text[], $13::text[], $14::text[],
       $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
-      $20::integer[], $21::integer[], $22::boolean[]) AS u(scheduled_at, trigger_id, kind,
-      token, attempt, node, started_at, ended_at, http_status, state, class, error, job_id,
-      revision, claimed_at, next_at, until_at, counts, not_attempted, stops)
+      $20::integer[], $21::integer[], $22::boolean[], $23::bigint[], $24::bigint[],
+      $25::text[], $26::bigint[], $27::bigint[]) AS u(scheduled_at, trigger_id, kind, token,
+      attempt, node, started_at, ended_at, http_status, state, class, error, job_id, revision,
+      claimed_at, next_at, until_at, counts, not_attempted, stops, waits_for, wait_app,
+      wait_host, wait_pause, wait_probe)
   CROSS JOIN n
   WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
     AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
@@ -33,7 +35,8 @@ f AS (SELECT token FROM k UNION ALL SELECT token FROM d), c AS (
       b.error AS of_error, b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
   FROM b
   LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
@@ -49,6 +52,19 @@ e1 AS (
   ON CONFLICT DO NOTHING
 ),
 e2 AS (
+  INSERT INTO host_waits (id, app_id, job_id, host, pause, probe_at)
+  SELECT c.of_wait, min(c.wait_app), min(c.of_job), min(c.wait_host), max(c.wait_pause),
+      max(c.wait_probe)
+  FROM c
+  WHERE c.of_wait <> 0
+    AND (c.next_at <= c.until_at) GROUP BY c.of_wait
+  ORDER BY c.of_wait
+  ON CONFLICT (id) DO UPDATE SET pause = CASE
+      WHEN excluded.pause > host_waits.pause THEN excluded.pause ELSE host_waits.pause END,
+      probe_at = CASE WHEN excluded.probe_at > host_waits.probe_at THEN excluded.probe_at
+      ELSE host_waits.probe_at END
+),
+e3 AS (
   INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
       started_ms, attempt, http_status, state, class, error)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
@@ -61,13 +77,14 @@ e2 AS (
   WHERE NOT (c.next_at <= c.until_at)
   ON CONFLICT DO NOTHING
 ),
-e3 AS (
+e4 AS (
   INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-      started_at, next_attempt_at, retry_until, attempt, failures, http_status, state, class,
-      error)
+      started_at, next_attempt_at, waits_for, retry_until, attempt, failures, http_status,
+      state, class, error)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed,
-      c.of_started, c.next_at, c.until_at, c.over - c.not_attempted, c.of_failures,
-      c.of_status, 'retrying', c.of_class, c.of_error
+      c.of_started, CASE WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END, c.of_wait,
+      c.until_at, c.over - c.not_attempted, c.of_failures, c.of_status, 'retrying',
+      c.of_class, c.of_error
   FROM c
   WHERE (c.next_at <= c.until_at)
   ON CONFLICT DO NOTHING

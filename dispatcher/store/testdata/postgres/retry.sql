@@ -5,35 +5,25 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($6::text[], $7::text[]) AS u(name, labels)
+  FROM unnest($4::bigint[], $5::bigint[], $6::integer[], $7::bigint[]) AS u(scheduled_at,
+      trigger_id, kind, waits_for)
   CROSS JOIN n
-  WHERE (u.name = ANY (ARRAY[u.name])) IS NOT FALSE
-    AND (u.name = ANY (ARRAY[u.name, u.name])) IS NOT FALSE
+  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
+    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
-      j.revision AS job_revision, n.now
-  FROM n
-  CROSS JOIN live_runs AS r
-  CROSS JOIN jobs AS j
-  LEFT JOIN triggers AS t ON t.id = r.trigger_id
-  WHERE j.id = r.job_id
-    AND r.state = 'retrying'
-    AND r.waits_for = 0
-    AND r.next_attempt_at <= (SELECT now FROM n)
-    AND r.retry_until + 0 >= n.now
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE enabled
-      AND ($5 = 0 OR name IN (SELECT name FROM b))
-  )
-    AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+      j.revision AS job_revision, b.now
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+  JOIN jobs AS j ON j.id = r.job_id
+  WHERE (r.state = 'retrying') = b.yes
+    AND r.waits_for = b.waits_for
+    AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
+    AND j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-    AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND COALESCE(t.enabled,
-        TRUE) AND NOT COALESCE(t.paused, FALSE))
-  ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id
-  LIMIT $4
   FOR UPDATE OF r SKIP LOCKED
 ),
 c AS MATERIALIZED (

@@ -5,8 +5,9 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS name, value ->> 1 AS labels
-    FROM jsonb_each($6)
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS waits_for
+    FROM jsonb_each($4)
   ) AS u
   CROSS JOIN n
 ),
@@ -16,31 +17,16 @@ c AS (
       ELSE r.attempt END AS over, CASE
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision THEN 0
       ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why,
-      j.revision AS job_revision, n.now
-  FROM n
-  CROSS JOIN (
-    SELECT 0 AS id
-    UNION ALL
-    SELECT id
-    FROM nodes
-    WHERE state = 'dead'
-  ) AS gone
-  CROSS JOIN live_runs AS r
-  CROSS JOIN jobs AS j
-  WHERE r.node = gone.id
-    AND r.state <> 'retrying'
-    AND r.state <> 'running'
-    AND j.id = r.job_id
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE enabled
-      AND ($5 = 0 OR name IN (SELECT name FROM b))
-  )
-    AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+      j.revision AS job_revision, b.now
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+  JOIN jobs AS j ON j.id = r.job_id
+  WHERE r.state NOT IN ('running', 'retrying')
+    AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
+    AND j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  ORDER BY r.scheduled_at + 0, r.trigger_id
-  LIMIT $4
 )
 INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
     http_status, state, class, error)
@@ -55,8 +41,9 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS name, value ->> 1 AS labels
-    FROM jsonb_each($6)
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS waits_for
+    FROM jsonb_each($4)
   ) AS u
   CROSS JOIN n
 ),
@@ -66,31 +53,16 @@ c AS (
       ELSE r.attempt END AS over, CASE
       WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision THEN 0
       ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why,
-      j.revision AS job_revision, n.now
-  FROM n
-  CROSS JOIN (
-    SELECT 0 AS id
-    UNION ALL
-    SELECT id
-    FROM nodes
-    WHERE state = 'dead'
-  ) AS gone
-  CROSS JOIN live_runs AS r
-  CROSS JOIN jobs AS j
-  WHERE r.node = gone.id
-    AND r.state <> 'retrying'
-    AND r.state <> 'running'
-    AND j.id = r.job_id
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE enabled
-      AND ($5 = 0 OR name IN (SELECT name FROM b))
-  )
-    AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+      j.revision AS job_revision, b.now
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+  JOIN jobs AS j ON j.id = r.job_id
+  WHERE r.state NOT IN ('running', 'retrying')
+    AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
+    AND j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  ORDER BY r.scheduled_at + 0, r.trigger_id
-  LIMIT $4
 )
 UPDATE live_runs AS r
 SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,

@@ -18,6 +18,7 @@ c AS (
   CROSS JOIN live_runs AS r
   WHERE r.state = 'retrying'
     AND r.retry_until < (SELECT now FROM n)
+    AND r.attempt > 0
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
 )
@@ -52,6 +53,7 @@ c AS (
   CROSS JOIN live_runs AS r
   WHERE r.state = 'retrying'
     AND r.retry_until < (SELECT now FROM n)
+    AND r.attempt > 0
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
 )
@@ -83,6 +85,7 @@ c AS (
   CROSS JOIN live_runs AS r
   WHERE r.state = 'retrying'
     AND r.retry_until < (SELECT now FROM n)
+    AND r.attempt > 0
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
 )

@@ -1,4 +1,4 @@
--- Part 1 of 6, in one transaction
+-- Part 1 of 7, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -10,7 +10,9 @@ b AS MATERIALIZED (
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
         value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
-        value ->> 15 AS not_attempted, value ->> 16 AS stops
+        value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
+        value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
+        value ->> 21 AS wait_probe
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -23,7 +25,8 @@ c AS (
       b.error AS of_error, r.failures + b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -40,7 +43,7 @@ FROM c
 WHERE c.not_attempted = 0
   AND (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING
--- Part 2 of 6, in one transaction
+-- Part 2 of 7, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -52,7 +55,9 @@ b AS MATERIALIZED (
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
         value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
-        value ->> 15 AS not_attempted, value ->> 16 AS stops
+        value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
+        value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
+        value ->> 21 AS wait_probe
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -65,7 +70,56 @@ c AS (
       b.error AS of_error, r.failures + b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+  FROM b
+  JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
+    AND r.trigger_id = b.trigger_id
+    AND r.kind = b.kind
+    AND r.token = b.token
+    AND r.attempt = b.attempt
+  LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
+)
+INSERT INTO host_waits (id, app_id, job_id, host, pause, probe_at)
+SELECT c.of_wait, min(c.wait_app), min(c.of_job), min(c.wait_host), max(c.wait_pause),
+    max(c.wait_probe)
+FROM c
+WHERE c.of_wait <> 0
+  AND (c.next_at <= c.until_at) GROUP BY c.of_wait
+ORDER BY c.of_wait
+ON CONFLICT (id) DO UPDATE SET pause = CASE
+    WHEN excluded.pause > host_waits.pause THEN excluded.pause ELSE host_waits.pause END,
+    probe_at = CASE WHEN excluded.probe_at > host_waits.probe_at THEN excluded.probe_at
+    ELSE host_waits.probe_at END
+-- Part 3 of 7, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
+        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
+        value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
+        value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
+        value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
+        value ->> 21 AS wait_probe
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end,
+      r.attempt AS over, b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
+      b.error AS of_error, r.failures + b.counts AS of_failures, CASE
+      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -82,7 +136,7 @@ WHERE s.job_id = c.of_job
   AND s.trigger_id = c.of_trigger
   AND s.kind = c.of_kind
   AND s.token = c.of_token
--- Part 3 of 6, in one transaction
+-- Part 4 of 7, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -94,7 +148,9 @@ b AS MATERIALIZED (
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
         value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
-        value ->> 15 AS not_attempted, value ->> 16 AS stops
+        value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
+        value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
+        value ->> 21 AS wait_probe
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -107,7 +163,8 @@ c AS (
       b.error AS of_error, r.failures + b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -127,7 +184,7 @@ SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.o
 FROM c
 WHERE NOT (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING
--- Part 4 of 6, in one transaction
+-- Part 5 of 7, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -139,7 +196,9 @@ b AS MATERIALIZED (
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
         value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
-        value ->> 15 AS not_attempted, value ->> 16 AS stops
+        value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
+        value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
+        value ->> 21 AS wait_probe
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -152,7 +211,8 @@ c AS (
       b.error AS of_error, r.failures + b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -169,7 +229,7 @@ WHERE t.id = c.of_trigger
   AND t.prev_fire_time = c.of_at
   AND c.of_kind <> 2
   AND NOT (c.next_at <= c.until_at)
--- Part 5 of 6, in one transaction
+-- Part 6 of 7, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -181,7 +241,9 @@ b AS MATERIALIZED (
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
         value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
-        value ->> 15 AS not_attempted, value ->> 16 AS stops
+        value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
+        value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
+        value ->> 21 AS wait_probe
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -194,7 +256,8 @@ c AS (
       b.error AS of_error, r.failures + b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -209,7 +272,7 @@ WHERE (scheduled_at, trigger_id, kind) IN (
   FROM c
   WHERE NOT (c.next_at <= c.until_at)
 )
--- Part 6 of 6, in one transaction
+-- Part 7 of 7, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
 ),
@@ -221,7 +284,9 @@ b AS MATERIALIZED (
         value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
         value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
-        value ->> 15 AS not_attempted, value ->> 16 AS stops
+        value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
+        value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
+        value ->> 21 AS wait_probe
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -234,7 +299,8 @@ c AS (
       b.error AS of_error, r.failures + b.counts AS of_failures, CASE
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
-      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token
+      ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -244,7 +310,8 @@ c AS (
   LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
 )
 UPDATE live_runs AS r
-SET token = 0, state = 'retrying', next_attempt_at = c.next_at, attempt = c.over - c.not_attempted,
+SET token = 0, state = 'retrying', next_attempt_at = CASE WHEN c.of_wait <> 0 THEN c.until_at
+    ELSE c.next_at END, waits_for = c.of_wait, attempt = c.over - c.not_attempted,
     retry_until = c.until_at, failures = c.of_failures, started_at = c.of_started,
     http_status = c.of_status, class = c.of_class, error = c.of_error
 FROM c

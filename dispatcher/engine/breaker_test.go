@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// theHost is the host of most tests.
+var theHost = hostOfApp{"app", "h"}
+
+// sends asks for a request of a job, and reports how it ended if it may be made.
+func (h *hosts) sends(job int64, o dispatcher.Outcome, now time.Time) (sent bool) {
+	if h.admit(request{host: theHost, job: job, run: dispatcher.RunKey{TriggerID: job}}, now) != nil {
+		return false
+	}
+	h.report(theHost, job, o, now)
+	return true
+}
+
+func well() dispatcher.Outcome {
+	return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+}
+
+func TestCircuitOpensClosesAndWaitsLonger(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(3, 0), time.Now()
+	fails := func(class dispatcher.Class) dispatcher.Outcome {
+		return dispatcher.Outcome{State: dispatcher.RunFailed, Class: class}
+	}
+	var got []string
+	for _, step := range []struct {
+		what  string
+		after time.Duration
+		ends  dispatcher.Outcome
+	}{
+		{"the first", 0, broken()},
+		{"the second", 0, broken()},
+		{"a response", 0, fails(dispatcher.ClassHTTP4xx)},
+		{"one of three in a row", 0, broken()},
+		{"two of three", 0, broken()},
+		{"three of three", 0, broken()},
+		{"one while the job is blocked", firstPause - 1, broken()},
+		{"a probe that fails", 1, broken()},
+		{"one before twice the pause", 2*firstPause - 1, broken()},
+		{"a cancelled probe", 1, dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled}},
+		{"a probe without its secret", probePause, fails(dispatcher.ClassSecret)},
+		{"a probe without its template", probePause, fails(dispatcher.ClassTemplate)},
+		{"a probe to a forbidden address", probePause, fails(dispatcher.ClassEgressDenied)},
+		{"a probe that succeeds", probePause, well()},
+		{"one right after", 0, well()},
+	} {
+		now = now.Add(step.after)
+		got = append(got, fmt.Sprintf("%s: sent %v", step.what, h.sends(1, step.ends, now)))
+	}
+	want := []string{
+		"the first: sent true", "the second: sent true", "a response: sent true",
+		"one of three in a row: sent true", "two of three: sent true", "three of three: sent true",
+		"one while the job is blocked: sent false", "a probe that fails: sent true", "one before twice the pause: sent false",
+		"a cancelled probe: sent true", "a probe without its secret: sent true", "a probe without its template: sent true",
+		"a probe to a forbidden address: sent true", "a probe that succeeds: sent true", "one right after: sent true",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := h.openCircuits(now); n != 0 || len(h.circuits) != 0 {
+		t.Errorf("%d circuits are open and %d kept, want none", n, len(h.circuits))
+	}
+}
+
+func TestPauseOfAJobGrowsToItsMost(t *testing.T) {
+	t.Parallel()
+	h, begin := newHosts(1, 0), time.Now()
+	sent := 0
+	for s := range 3600 {
+		if h.sends(1, broken(), begin.Add(time.Duration(s)*time.Second)) {
+			sent++
+		}
+	}
+	// 0, 5, 15, 35, 75 and 155 s, and then every 120 s.
+	if want := 6 + (3599-155)/120; sent != want {
+		t.Errorf("a job whose host is down sent %d requests in an hour, want %d", sent, want)
+	}
+}
+
+// The job that fails may not fail for the host's sake: its time-out, its certificates and its path are its own.
+func TestJobThatAlwaysFailsBlocksNoOther(t *testing.T) {
+	t.Parallel()
+	for _, class := range []dispatcher.Class{dispatcher.ClassTimeout, dispatcher.ClassTLS, dispatcher.ClassHTTP5xx} {
+		h, begin := newHosts(20, 0), time.Now()
+		fails := dispatcher.Outcome{State: dispatcher.RunFailed, Class: class}
+		waits := map[int64]time.Duration{}
+		for s := range 7200 {
+			now := begin.Add(time.Duration(s) * time.Second)
+			h.sends(1, fails, now)
+			for job := int64(100); job < 120; job++ {
+				first := time.Duration(s/3600) * time.Hour
+				if _, done := waits[job]; s >= 3600 && !done && h.sends(job, well(), now) {
+					waits[job] = now.Sub(begin) - first
+				}
+			}
+		}
+		for job, waited := range waits {
+			if waited > 2*time.Second {
+				t.Errorf("job %d waited %s for a host at which another job fails with %s, want seconds at most", job, waited, class)
+			}
+		}
+		if len(waits) != 20 {
+			t.Errorf("%d of 20 healthy jobs were sent, beside one that fails with %s", len(waits), class)
+		}
+	}
+}
+
+func TestCircuitsOfAppsAreApart(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(2, 0), time.Now()
+	for job := range int64(5) {
+		h.sends(job, broken(), now)
+	}
+	other := request{host: hostOfApp{"other", "h"}, job: 9}
+	if d := h.admit(other, now); d != nil {
+		t.Errorf("a job of another app has to wait for the same host: %v", d)
+	}
+}
+
+// A host that is down gets one request a second at most, and each of its jobs has its turn.
+func TestProbesOfADeadHostRotate(t *testing.T) {
+	t.Parallel()
+	h, begin := newHosts(20, 0), time.Now()
+	sent, second := map[int64]int{}, map[int]int{}
+	for s := range 600 {
+		for tenth := range 10 {
+			now := begin.Add(time.Duration(s)*time.Second + time.Duration(tenth)*100*time.Millisecond)
+			for job := range int64(50) {
+				if h.sends(job, broken(), now) {
+					sent[job]++
+					second[s]++
+				}
+			}
+		}
+	}
+	for s, n := range second {
+		if n > 1 && s > 0 {
+			t.Errorf("%d requests went to a dead host in second %d, want 1 at most", n, s)
+		}
+	}
+	for job := range int64(50) {
+		if n := sent[job]; n < 3 || n > 12 {
+			t.Errorf("job %d sent %d requests in ten minutes, want a share like the others'", job, n)
+		}
+	}
+}
+
+// With a rate, a probe that has to wait for its turn has not been made, so the pause stays as it is.
+func TestProbeThatTheRateDefersDoesNotLengthenThePause(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(1, 1), time.Now()
+	h.sends(1, broken(), now)
+	now = now.Add(firstPause)
+	for other := int64(50); h.turn("h", dispatcher.RunKey{TriggerID: other}, now) <= 0; other++ { // another app uses the rate up
+		continue
+	}
+	d := h.admit(request{host: theHost, job: 1, run: dispatcher.RunKey{TriggerID: 1}}, now)
+	if d == nil || d.class != dispatcher.ClassHostRate {
+		t.Fatalf("the probe has to wait for %+v, want for its turn", d)
+	}
+	if wait := h.takeProbe(dispatcher.HostWait{JobID: 1, Pause: firstPause}, theHost, now); wait <= 0 {
+		t.Error("a run that waits for the host may go as a probe although the rate is used up")
+	}
+	if job := h.circuits[theHost].jobs[1]; job.pause != firstPause || job.until.After(now) {
+		t.Errorf("the pause is %s until %s from now, want %s, over", job.pause, job.until.Sub(now), firstPause)
+	}
+	now = now.Add(10 * time.Second)
+	if !h.sends(1, broken(), now) {
+		t.Error("the probe was not sent when its turn had come")
+	}
+	if job := h.circuits[theHost].jobs[1]; job.pause != 2*firstPause {
+		t.Errorf("after a probe that failed the pause is %s, want %s", job.pause, 2*firstPause)
+	}
+}
+
+func TestCircuitsOfHostsThatAreNotCalledAreForgotten(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(1, 0), time.Now()
+	for i := range 1000 {
+		host := hostOfApp{"app", fmt.Sprint(i)}
+		h.report(host, int64(i), broken(), now)
+	}
+	if n := h.openCircuits(now); n != 1000 {
+		t.Errorf("%d circuits are open, want 1000", n)
+	}
+	if n := h.openCircuits(now.Add(2 * circuitAge)); n != 0 || len(h.circuits) != 0 || h.failing.Load() != 0 {
+		t.Errorf("when no host was called for long, %d circuits are open and %d kept, want none", n, len(h.circuits))
+	}
+}
+
+func TestRateOfAHostIsKept(t *testing.T) {
+	t.Parallel()
+	const rate = 10
+	h, begin := newHosts(-1, rate), time.Now()
+	turns := map[time.Duration]int{} // by the second in which a request is made
+	for i := range 100 {
+		one := request{host: theHost, job: 1, run: dispatcher.RunKey{TriggerID: int64(i)}}
+		now := begin
+		for d := h.admit(one, now); d != nil; d = h.admit(one, now) {
+			if d.class != dispatcher.ClassHostRate || d.error == nil {
+				t.Fatalf("class %s, reason %v", d.class, d.error)
+			}
+			now = now.Add(d.wait)
+		}
+		turns[now.Sub(begin)/time.Second]++
+	}
+	for second, n := range turns {
+		if n > rate+1 { // and one more that falls on the edge of the burst
+			t.Errorf("%d requests in second %d, want %d", n, second, rate)
+		}
+	}
+	if len(turns) < 9 || len(h.reserved) != 0 {
+		t.Errorf("100 requests took %d s and left %d reserved turns, want 10 s and none", len(turns), len(h.reserved))
+	}
+}

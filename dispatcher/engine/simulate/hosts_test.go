@@ -1,0 +1,128 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+)
+
+// first returns when the first request of a fire of a job was made; zero: none was.
+func (w *world) first(app, job string, at time.Time) (sent time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := dispatcher.RunKey{TriggerID: dispatcher.TriggerID(app, job, "t"), ScheduledAt: at, Kind: dispatcher.KindSchedule}
+	return w.requests[attempt{key, 1}]
+}
+
+// One job that always fails, however often it fires, delays the jobs that call the same host by seconds, in its own
+// app, and not at all in others.
+func TestBrokenJobDelaysNoHealthyJobOnItsHost(t *testing.T) {
+	t.Parallel()
+	for _, every := range []string{"rate(5s)", "rate(1m)"} {
+		t.Run(every, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour})
+				w.response = func(job string, _ *rand.Rand) (time.Duration, int) {
+					if job == "broken" {
+						return 10 * time.Millisecond, http.StatusServiceUnavailable
+					}
+					return 50 * time.Millisecond, http.StatusOK
+				}
+				other := dispatcher.App{Name: "other", Enabled: true, Weight: 1, Retention: dispatcher.Duration(24 * time.Hour)}
+				if _, _, err := w.store.PutApp(t.Context(), other, byTest); err != nil {
+					t.Fatal(err)
+				}
+				w.declare("broken", every, nil)
+				for i := range 20 {
+					w.declare(fmt.Sprint("healthy", i), "0 0 * * * ?", func(j *dispatcher.Job, _ *dispatcher.Trigger) {
+						j.App = []string{"app", "other"}[i%2]
+					})
+				}
+				n := w.add("n", 0)
+				hour := time.Now().UTC().Truncate(time.Hour).Add(time.Hour)
+				time.Sleep(time.Until(hour) + time.Minute)
+				for i := range 20 {
+					app, most := "app", 5*time.Second
+					if i%2 == 1 {
+						app, most = "other", time.Second
+					}
+					sent := w.first(app, fmt.Sprint("healthy", i), hour)
+					if late := sent.Sub(hour); sent.IsZero() || late > most {
+						t.Errorf("the fire of healthy job %d of %s was sent %s late (sent: %v), want %s at most", i, app, late, !sent.IsZero(), most)
+					}
+				}
+				n.drain()
+			})
+		})
+	}
+}
+
+// A thousand runs that wait for a host cost the database next to nothing, are all sent when it is back, and none is
+// given up.
+func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour})
+		down := true
+		w.response = func(string, *rand.Rand) (time.Duration, int) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if down {
+				return 10 * time.Millisecond, http.StatusServiceUnavailable
+			}
+			return 10 * time.Millisecond, http.StatusOK
+		}
+		const runs = 1000
+		w.declare("calls", "0 0 0 1 1 ?", func(j *dispatcher.Job, _ *dispatcher.Trigger) {
+			j.Retry.SetDefaults()
+			j.Retry.MaxAttempts = 100
+		})
+		n := w.add("n", 0)
+		time.Sleep(time.Minute)
+		calls := n.store.calls.Load()
+		const spell = 15 * time.Minute
+		time.Sleep(spell)
+		idle := n.store.calls.Load() - calls
+		var ids []string
+		for range runs {
+			run, err := w.store.RequestRun(t.Context(), "app", "calls", byTest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, run.ID)
+		}
+		calls, rows := n.store.calls.Load(), n.store.rows.Load()
+		time.Sleep(spell)
+		calls, rows = n.store.calls.Load()-calls-idle, n.store.rows.Load()-rows
+		t.Logf("%s of an idle node: %d calls; with %d runs that wait: %d more calls, %d runs adopted or recorded", spell, idle, runs, calls, rows)
+		if calls > 500 || rows > 5*runs/2 {
+			t.Errorf("%d runs that wait for %s took %d calls to the store and %d adoptions and records, want 500 and %d at most",
+				runs, spell, calls, rows, 5*runs/2)
+		}
+		w.mu.Lock()
+		down = false
+		w.mu.Unlock()
+		time.Sleep(3 * time.Minute)
+		for _, id := range ids {
+			run, err := w.store.Run(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if run.State != dispatcher.RunSucceeded {
+				t.Errorf("run %s is %s (%s) three minutes after its host is back", id, run.State, run.Error)
+				break
+			}
+		}
+		if _, probe, err := w.store.NextRetry(t.Context(), w.clock()); err != nil || !probe.IsZero() {
+			t.Errorf("when no run waits, the next probe is at %s, %v", probe, err)
+		}
+		n.drain()
+	})
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// noteWaits keeps, for the runs c that wait for their host, what they wait for. What several nodes know of a host's pauses
+// comes together here: the longest counts. It locks the row, so that nobody drops it before the runs are there.
+const noteWaits = ` INSERT INTO host_waits (id, app_id, job_id, host, pause, probe_at)
+	SELECT c.of_wait, min(c.wait_app), min(c.of_job), min(c.wait_host), max(c.wait_pause), max(c.wait_probe)
+	FROM c WHERE c.of_wait <> 0 AND ` + goesOn + ` GROUP BY c.of_wait ORDER BY c.of_wait
+	ON CONFLICT (id) DO UPDATE SET pause = CASE WHEN excluded.pause > host_waits.pause THEN excluded.pause ELSE host_waits.pause END,
+		probe_at = CASE WHEN excluded.probe_at > host_waits.probe_at THEN excluded.probe_at ELSE host_waits.probe_at END`
+
+// hostWaiters chooses runs that wait for a host: those that were never attempted first, then those with the fewest attempts.
+// $1 node, $2 now, $3 limit, $4 what they wait for, $5 number of apps, $6 and $7 say nothing
+const hostWaiters = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
+	WHERE j.id = r.job_id AND r.waits_for = $4 AND r.waits_for <> 0 AND r.scheduled_at >= $6 AND r.trigger_id >= $7 AND ` + mayRun + ` AND ` + notHeld + `
+	ORDER BY r.attempt, r.next_attempt_at LIMIT $3`
+
+// probed leaves out the waits w whose runs no node may adopt now, because of a switch of their app or job.
+const probed = ` JOIN jobs AS j ON j.id = w.job_id JOIN apps AS a ON a.id = w.app_id
+	WHERE a.enabled AND (j.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused)`
+
+// Bounds of DueHosts: of one host, and of all. What it leaves out comes when these have had their probes.
+const (
+	dueOfHost = "20"
+	dueHosts  = "500"
+)
+
+// DueHosts reads the waits whose next probe is due. It ends the wait of their runs whose time is over and that were never
+// attempted: these may call their host once, whatever its circuit says. GiveUp ends the others.
+func (s *store) DueHosts(ctx context.Context, apps []string, now time.Time) ([]dispatcher.HostWait, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	now, err := s.orClock(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]int64, len(apps))
+	for i, app := range apps {
+		ids[i] = dispatcher.AppID(app)
+	}
+	// $1 now, $2 apps, $3 how many these are
+	due := `SELECT id, app_id, job_id, host, pause, probe_at FROM (
+		SELECT w.*, row_number() OVER (PARTITION BY w.app_id, w.host ORDER BY w.probe_at, w.id) AS nth FROM host_waits AS w` + probed + `
+			AND w.probe_at <= $1 AND ($3 = 0 OR w.app_id` + s.in(2) + `)
+		) AS w WHERE nth <= ` + dueOfHost + ` ORDER BY probe_at, id LIMIT ` + dueHosts
+	waits, err := collect(ctx, s.read, scanHostWait, due, now.UnixMilli(), s.list(ids), int64(len(ids)))
+	if err != nil || len(waits) == 0 {
+		return nil, err
+	}
+	all := make([]int64, len(waits))
+	for i, wait := range waits {
+		all[i] = wait.ID
+	}
+	// $1 now, $2 waits
+	release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.in(2) + `
+		AND attempt = 0 AND next_attempt_at <= $1`
+	if _, err := affect(ctx, s.write, release, now.UnixMilli(), s.list(all)); err != nil {
+		return nil, fmt.Errorf("end waits for hosts: %w", err)
+	}
+	return waits, nil
+}
+
+func scanHostWait(row scanner) (wait dispatcher.HostWait, err error) {
+	var pause int64
+	err = row.Scan(&wait.ID, &wait.AppID, &wait.JobID, &wait.Host, &pause, instantColumn(&wait.ProbeAt))
+	wait.Pause = time.Duration(pause) * time.Millisecond
+	return wait, err
+}
+
+// TakeProbe takes the next probe of a wait, unless somebody else did.
+func (s *store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 wait, $2 when its probe was due, $3 pause, $4 when the next is
+	const take = `UPDATE host_waits SET pause = $3, probe_at = $4 WHERE id = $1 AND probe_at = $2`
+	n, err := affect(ctx, s.write, take, wait.ID, wait.ProbeAt.UnixMilli(), pause.Milliseconds(), next.UnixMilli())
+	return n == 1, err
+}
+
+// HostResponded lets all runs of a wait go.
+func (s *store) HostResponded(ctx context.Context, id int64, now time.Time) error {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	now, err := s.orClock(ctx, now)
+	if err != nil {
+		return err
+	}
+	// $1 wait, $2 now
+	const let = `UPDATE host_waits SET pause = 0, probe_at = $2 WHERE id = $1`
+	_, err = affect(ctx, s.write, let, id, now.UnixMilli())
+	return err
+}
+
+// DropHostWait removes a wait without runs. It looks for them by a statement of its own, whose snapshot has the runs of
+// whoever held the lock before.
+func (s *store) DropHostWait(ctx context.Context, id int64) (dropped bool, err error) {
+	err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		if _, err := t.ExecContext(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.lockRows(lockToDelete), id); err != nil {
+			return err
+		}
+		const drop = `DELETE FROM host_waits WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM live_runs WHERE waits_for = $1 AND waits_for <> 0)`
+		n, err := t.execute(ctx, drop, id)
+		dropped = n == 1
+		return err
+	})
+	return dropped, err
+}

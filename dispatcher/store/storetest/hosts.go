@@ -1,0 +1,234 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// hostTests are about runs that wait for their host.
+func hostTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"runs that wait for a host are out of the way":          testWaitForHost,
+		"one node takes the probe of a host":                    testTakeProbe,
+		"a host that responded lets all runs go":                testHostResponded,
+		"probes prefer runs that were never attempted":          testProbesPreferNew,
+		"a run that only waited has a last attempt":             testLastAttemptOfWaiting,
+		"a wait goes when no run is left, and not before":       testDropHostWait,
+		"what nodes know of a host's pauses comes together":     testPausesOfHost,
+		"switches hold the probes of a host":                    testSwitchedHost,
+		"few waits of one host do not hide those of the others": testHostsTakeTurns,
+	}
+}
+
+// waitOf is the wait of a job's runs, a minute after they began.
+func waitOf(name, host string) dispatcher.HostWait {
+	return dispatcher.HostWait{
+		ID: dispatcher.HostWaitID("shop", name, host), AppID: dispatcher.AppID("shop"), JobID: dispatcher.JobID("shop", name), Host: host,
+		Pause: 5 * time.Second, ProbeAt: t0.Add(2 * time.Minute),
+	}
+}
+
+// waits records that a run waits for a host, until an hour later.
+func (f *fixture) waits(held dispatcher.HeldRun, wait dispatcher.HostWait) {
+	f.Helper()
+	start := t0.Add(time.Minute)
+	f.again(held, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: start, Class: dispatcher.ClassCircuitOpen,
+		Error: "the host is down"}, dispatcher.NextAttempt{At: start, Until: start.Add(time.Hour), NotAttempted: true, Wait: &wait})
+}
+
+// waitingFor returns the runs that wait, in the order in which they go.
+func (f *fixture) waitingFor(wait dispatcher.HostWait, now time.Time) []dispatcher.Adoptable {
+	f.Helper()
+	found, err := f.Adoptable(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Limit: 10, Now: now, WaitsFor: wait.ID})
+	f.must(err)
+	return found
+}
+
+// dueHosts returns the waits that are due.
+func (f *fixture) dueHosts(now time.Time) []dispatcher.HostWait {
+	f.Helper()
+	due, err := f.DueHosts(f.Context(), nil, now)
+	f.must(err)
+	return due
+}
+
+func testWaitForHost(t *testing.T, f *fixture) {
+	held, wait := f.claimOne("tick"), waitOf("tick", "down.example.com")
+	f.waits(held, wait)
+	run := f.run(held.RunKey)
+	if run.State != dispatcher.RunRetrying || run.WaitsFor != wait.Host || run.NextAttemptAt != nil || run.Attempt != 0 ||
+		run.Error != "the host is down" || run.Class != dispatcher.ClassCircuitOpen {
+		t.Errorf("run = %+v, want it to wait for %s, with the reason", run, wait.Host)
+	}
+	wantDiff(t, "retries that are due", 0, len(f.adoptRetries(t0.Add(30*time.Minute))))
+	retry, probe, err := f.NextRetry(t.Context(), t0)
+	f.must(err)
+	wantDiff(t, "the next retry", time.Time{}, retry)
+	wantDiff(t, "the next probe", wait.ProbeAt, probe)
+	wantDiff(t, "waits before the probe is due", 0, len(f.dueHosts(wait.ProbeAt.Add(-time.Millisecond))))
+	wantDiff(t, "waits when it is due", []dispatcher.HostWait{wait}, f.dueHosts(wait.ProbeAt))
+	found := f.waitingFor(wait, wait.ProbeAt)
+	query := dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 1, Now: wait.ProbeAt, WaitsFor: wait.ID}
+	adopted, err := f.Store.Adopt(t.Context(), query, found)
+	f.must(err)
+	if len(adopted) != 1 || adopted[0].RunKey != held.RunKey || adopted[0].Attempt != 1 || adopted[0].Token != token2 {
+		t.Fatalf("adopted %+v, want the run, in its first attempt", adopted)
+	}
+	if run := f.run(held.RunKey); run.State != dispatcher.RunClaimed || run.WaitsFor != "" {
+		t.Errorf("the adopted run = %+v, want it claimed", run)
+	}
+	again, err := f.Store.Adopt(t.Context(), query, found)
+	f.must(err)
+	wantDiff(t, "runs adopted twice", 0, len(again))
+}
+
+func testTakeProbe(t *testing.T, f *fixture) {
+	wait := waitOf("tick", "down.example.com")
+	f.waits(f.claimOne("tick"), wait)
+	next := wait.ProbeAt.Add(10 * time.Second)
+	for n, want := range []bool{true, false} {
+		won, err := f.TakeProbe(t.Context(), wait, 10*time.Second, next)
+		f.must(err)
+		if won != want {
+			t.Errorf("try %d to take the probe: %v, want %v", n+1, won, want)
+		}
+	}
+	wait.Pause, wait.ProbeAt = 10*time.Second, next
+	wantDiff(t, "waits before the next probe", 0, len(f.dueHosts(next.Add(-time.Millisecond))))
+	wantDiff(t, "waits at the next probe", []dispatcher.HostWait{wait}, f.dueHosts(next))
+}
+
+func testHostResponded(t *testing.T, f *fixture) {
+	wait := waitOf("tick", "down.example.com")
+	f.waits(f.claimOne("tick"), wait)
+	now := t0.Add(90 * time.Second)
+	f.must(f.HostResponded(t.Context(), wait.ID, now))
+	wait.Pause, wait.ProbeAt = 0, now
+	wantDiff(t, "waits that are due", []dispatcher.HostWait{wait}, f.dueHosts(now))
+	f.must(f.HostResponded(t.Context(), 12345, now)) // nothing waits
+}
+
+func testProbesPreferNew(t *testing.T, f *fixture) {
+	wait := waitOf("tick", "down.example.com")
+	attempted := f.claimOne("tick")
+	f.again(attempted, failure(t0.Add(time.Minute)), failedUntil(t0.Add(time.Minute)))
+	again := f.adoptRetries(t0.Add(time.Minute))
+	if len(again) != 1 {
+		t.Fatalf("adopted %d runs, want 1", len(again))
+	}
+	f.waits(again[0], wait)
+	key := f.requested("tick")
+	manual := f.adoptIdle(nodeA, t0.Add(3*time.Minute))
+	if len(manual) != 1 {
+		t.Fatalf("adopted %d requested runs, want 1", len(manual))
+	}
+	f.waits(manual[0], wait)
+	var order []dispatcher.RunKey
+	for _, run := range f.waitingFor(wait, wait.ProbeAt) {
+		order = append(order, run.RunKey)
+	}
+	wantDiff(t, "order of the probes", []dispatcher.RunKey{key, attempted.RunKey}, order)
+}
+
+// requested queues a manual run.
+func (f *fixture) requested(job string) dispatcher.RunKey {
+	f.Helper()
+	run, err := f.RequestRun(f.Context(), "shop", job, dispatcher.Change{Actor: "test", Now: t0.Add(3 * time.Minute)})
+	f.must(err)
+	key, err := dispatcher.ParseRunKey(run.ID)
+	f.must(err)
+	return key
+}
+
+func testLastAttemptOfWaiting(t *testing.T, f *fixture) {
+	wait := waitOf("tick", "down.example.com")
+	held := f.claimOne("tick")
+	f.waits(held, wait)
+	over := t0.Add(time.Minute + time.Hour)
+	given, err := f.GiveUp(t.Context(), over.Add(time.Second))
+	f.must(err)
+	wantDiff(t, "runs given up that were never attempted", 0, given)
+	f.dueHosts(over.Add(-time.Millisecond))
+	wantDiff(t, "runs due before their time is over", 0, len(f.adoptRetries(over.Add(-time.Millisecond))))
+	f.dueHosts(over)
+	adopted := f.adoptRetries(over)
+	if len(adopted) != 1 || adopted[0].RunKey != held.RunKey || !adopted[0].RetryUntil.Equal(over) || adopted[0].Attempt != 1 {
+		t.Errorf("adopted %+v, want the run for its first attempt, which is the last", adopted)
+	}
+}
+
+func testDropHostWait(t *testing.T, f *fixture) {
+	wait := waitOf("tick", "down.example.com")
+	held := f.claimOne("tick")
+	f.waits(held, wait)
+	for _, want := range []bool{false, true, false} {
+		dropped, err := f.DropHostWait(t.Context(), wait.ID)
+		f.must(err)
+		if dropped != want {
+			t.Errorf("dropped: %v, want %v", dropped, want)
+		}
+		if !want {
+			_, err = f.CancelRun(t.Context(), held.String(), dispatcher.Change{Actor: "test"})
+			if err != nil && f.run(held.RunKey).EndedAt == nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, probe, err := f.NextRetry(t.Context(), t0)
+	f.must(err)
+	wantDiff(t, "the next probe", time.Time{}, probe)
+}
+
+func testPausesOfHost(t *testing.T, f *fixture) {
+	wait := waitOf("tick", "down.example.com")
+	f.waits(f.claimOne("tick"), wait)
+	longer, shorter := wait, wait
+	longer.Pause, longer.ProbeAt = time.Minute, wait.ProbeAt.Add(time.Minute)
+	shorter.Pause, shorter.ProbeAt = time.Second, wait.ProbeAt.Add(-time.Minute)
+	for _, one := range []dispatcher.HostWait{longer, shorter} {
+		f.requested("tick")
+		f.waits(f.adoptIdle(nodeA, t0.Add(3*time.Minute))[0], one)
+	}
+	wantDiff(t, "the wait", []dispatcher.HostWait{longer}, f.dueHosts(longer.ProbeAt))
+	wantDiff(t, "runs that wait", 3, len(f.waitingFor(wait, longer.ProbeAt)))
+}
+
+func testSwitchedHost(t *testing.T, f *fixture) {
+	wait := waitOf("tick", "down.example.com")
+	f.waits(f.claimOne("tick"), wait)
+	for _, pause := range []bool{true, false} {
+		_, err := f.PauseJob(t.Context(), "shop", "tick", "", pause, dispatcher.Change{Actor: "test", Now: t0.Add(time.Minute)})
+		f.must(err)
+		want := 1
+		if pause {
+			want = 0
+		}
+		wantDiff(t, "waits that are due", want, len(f.dueHosts(wait.ProbeAt)))
+		wantDiff(t, "runs that may go", want, len(f.waitingFor(wait, wait.ProbeAt)))
+	}
+	due, err := f.DueHosts(t.Context(), []string{"other"}, wait.ProbeAt)
+	f.must(err)
+	wantDiff(t, "waits of an app that the node does not serve", 0, len(due))
+}
+
+func testHostsTakeTurns(t *testing.T, f *fixture) {
+	for i := range 30 {
+		name := "crowd" + string(rune('a'+i%26)) + string(rune('a'+i/26))
+		if i == 29 {
+			name = "alone"
+		}
+		wait := waitOf(name, "crowd.example.com")
+		if name == "alone" {
+			wait.Host, wait.ProbeAt = "alone.example.com", wait.ProbeAt.Add(time.Minute)
+			wait.ID = dispatcher.HostWaitID("shop", name, wait.Host)
+		}
+		f.waits(f.claimOne(name), wait)
+	}
+	of := map[string]int{}
+	for _, wait := range f.dueHosts(t0.Add(time.Hour / 2)) {
+		of[wait.Host]++
+	}
+	wantDiff(t, "waits by host", map[string]int{"crowd.example.com": 20, "alone.example.com": 1}, of)
+}

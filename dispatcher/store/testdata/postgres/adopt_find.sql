@@ -1,0 +1,39 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE
+      WHEN $2::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $2 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($8::text[], $9::text[]) AS u(name, labels)
+  CROSS JOIN n
+  WHERE (u.name = ANY (ARRAY[u.name])) IS NOT FALSE
+    AND (u.name = ANY (ARRAY[u.name, u.name])) IS NOT FALSE
+)
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
+FROM n
+CROSS JOIN (
+  SELECT 0 AS id
+  UNION ALL
+  SELECT id
+  FROM nodes
+  WHERE state = 'dead'
+) AS gone
+CROSS JOIN live_runs AS r
+CROSS JOIN jobs AS j
+WHERE r.node = gone.id
+  AND r.state <> 'retrying'
+  AND r.state <> 'running'
+  AND j.id = r.job_id
+  AND r.scheduled_at + 0 >= $4
+  AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7)
+  AND j.app_id IN (
+  SELECT id
+  FROM apps
+  WHERE enabled
+    AND ($5 = 0 OR name IN (SELECT name FROM b))
+)
+  AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+  AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+ORDER BY r.scheduled_at + 0, r.trigger_id
+LIMIT $3

@@ -1,0 +1,34 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE
+      WHEN $2::bigint = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $2 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($8::text[], $9::text[]) AS u(name, labels)
+  CROSS JOIN n
+  WHERE (u.name = ANY (ARRAY[u.name])) IS NOT FALSE
+    AND (u.name = ANY (ARRAY[u.name, u.name])) IS NOT FALSE
+)
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+FROM n
+CROSS JOIN live_runs AS r
+CROSS JOIN jobs AS j
+LEFT JOIN triggers AS t ON t.id = r.trigger_id
+WHERE j.id = r.job_id
+  AND r.waits_for = $4
+  AND r.waits_for <> 0
+  AND r.scheduled_at >= $6
+  AND r.trigger_id >= $7
+  AND j.app_id IN (
+  SELECT id
+  FROM apps
+  WHERE enabled
+    AND ($5 = 0 OR name IN (SELECT name FROM b))
+)
+  AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+  AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+  AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND COALESCE(t.enabled,
+      TRUE) AND NOT COALESCE(t.paused, FALSE))
+ORDER BY r.attempt, r.next_attempt_at
+LIMIT $3

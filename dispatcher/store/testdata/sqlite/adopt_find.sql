@@ -1,0 +1,38 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN $2 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $2 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS name, value ->> 1 AS labels
+    FROM jsonb_each($8)
+  ) AS u
+  CROSS JOIN n
+)
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
+FROM n
+CROSS JOIN (
+  SELECT 0 AS id
+  UNION ALL
+  SELECT id
+  FROM nodes
+  WHERE state = 'dead'
+) AS gone
+CROSS JOIN live_runs AS r
+CROSS JOIN jobs AS j
+WHERE r.node = gone.id
+  AND r.state <> 'retrying'
+  AND r.state <> 'running'
+  AND j.id = r.job_id
+  AND r.scheduled_at + 0 >= $4
+  AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7)
+  AND j.app_id IN (
+  SELECT id
+  FROM apps
+  WHERE enabled
+    AND ($5 = 0 OR name IN (SELECT name FROM b))
+)
+  AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+  AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+ORDER BY r.scheduled_at + 0, r.trigger_id
+LIMIT $3

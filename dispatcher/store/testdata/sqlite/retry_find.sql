@@ -1,0 +1,35 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN $2 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $2 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS name, value ->> 1 AS labels
+    FROM jsonb_each($8)
+  ) AS u
+  CROSS JOIN n
+)
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+FROM n
+CROSS JOIN live_runs AS r
+CROSS JOIN jobs AS j
+LEFT JOIN triggers AS t ON t.id = r.trigger_id
+WHERE j.id = r.job_id
+  AND r.state = 'retrying'
+  AND r.waits_for = 0
+  AND r.next_attempt_at <= (SELECT now FROM n)
+  AND (r.retry_until >= n.now OR r.attempt = 0)
+  AND r.next_attempt_at >= $4
+  AND (r.next_attempt_at, r.scheduled_at, r.trigger_id) > ($4, $6, $7)
+  AND j.app_id IN (
+  SELECT id
+  FROM apps
+  WHERE enabled
+    AND ($5 = 0 OR name IN (SELECT name FROM b))
+)
+  AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+  AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+  AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND COALESCE(t.enabled,
+      TRUE) AND NOT COALESCE(t.paused, FALSE))
+ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id
+LIMIT $3

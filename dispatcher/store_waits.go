@@ -1,0 +1,78 @@
+package dispatcher
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Adoption is how a node takes over runs that no live node works on. It looks first, takes a place for each
+// run that it has room for, and then adopts these and no others: what has no place stays in the database,
+// where all nodes see it.
+type Adoption interface {
+	// Adoptable returns runs that a node may adopt, at most Limit, in order of DueAt: those that are queued or
+	// held by a dead node or, with Retries, retrying runs that are due, of jobs and triggers that are neither
+	// paused nor disabled. Runs of a disabled app wait until it is enabled. Runs that were begun are left to
+	// FailLostRuns.
+	Adoptable(ctx context.Context, query AdoptQuery) ([]Adoptable, error)
+	// Adopt gives a node those of runs that it may still adopt, and increments their attempt. The attempt of a
+	// dead node is recorded as lost.
+	Adopt(ctx context.Context, query AdoptQuery, runs []Adoptable) ([]HeldRun, error)
+}
+
+// AdoptQuery selects runs that no live node works on, of jobs that require no other labels.
+type AdoptQuery struct {
+	Apps   []string // empty: all
+	Labels Labels   // of the node
+	Node   NodeID
+	Token  Token
+	Limit  int
+	Now    time.Time
+	// Retries selects instead retrying runs that are due, and with WaitsFor those that wait for a host,
+	// whether they are due or not.
+	Retries  bool
+	WaitsFor int64
+	// After is the last run of the previous page. One with nothing but DueAt selects what is due then or later.
+	After Adoptable
+}
+
+// Adoptable is a run that a node may adopt.
+type Adoptable struct {
+	RunKey
+	JobID, Revision int64 // of the job, as it is now
+	// DueAt is when a retrying run is attempted again, and else its scheduled time.
+	DueAt time.Time
+}
+
+// HostWait is the runs of a job that wait because the job's host does not respond as it should. A run waits for
+// its host as a row that no node holds and no retry touches. There is one HostWait for all of them, so they cost
+// one probe from time to time, however many they are.
+type HostWait struct {
+	ID           int64 // see HostWaitID
+	AppID, JobID int64
+	Host         string
+	// Pause is the time between two probes, which each that fails doubles. 0: the host responded, and all
+	// may go.
+	Pause time.Duration
+	// ProbeAt is when the next run may go, as a probe.
+	ProbeAt time.Time
+}
+
+// HostWaitID returns the key of the runs of a job that wait for a host; see AppID.
+func HostWaitID(app, job, host string) int64 {
+	return hashID("host", app, job, strings.ReplaceAll(host, "/", "%2F"))
+}
+
+// HostWaits are what waits for hosts.
+type HostWaits interface {
+	// DueHosts returns waits whose next probe is due, of apps among apps, empty: all, the longest due first:
+	// at most a few of one host, so that none hides the others.
+	DueHosts(ctx context.Context, apps []string, now time.Time) ([]HostWait, error)
+	// TakeProbe sets the pause of a wait and when its next probe is due. It reports whether the wait still was
+	// as given: then the caller, and no other node, may let one of its runs go.
+	TakeProbe(ctx context.Context, wait HostWait, pause time.Duration, next time.Time) (bool, error)
+	// HostResponded lets all runs of a wait go: its Pause is 0, and it is due.
+	HostResponded(ctx context.Context, id int64, now time.Time) error
+	// DropHostWait removes a wait if no run waits for it, and reports whether it did.
+	DropHostWait(ctx context.Context, id int64) (bool, error)
+}

@@ -1,0 +1,44 @@
+package dispatcher_test
+
+import (
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// However a URL is written, its host has one name, or its limits, rates and circuits could be evaded.
+func TestHostHasOneName(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"https://api.example.com/a":             "api.example.com",
+		"https://API.Example.com:443/b?c=d":     "api.example.com",
+		"https://api.example.com./":             "api.example.com",
+		"http://api.example.com:80":             "api.example.com",
+		"http://api.example.com:443/":           "api.example.com:443",
+		"https://api.example.com:8443/{{.Job}}": "api.example.com:8443",
+		"http://[0:0:0:0:0:0:0:1]:8080/":        "[::1]:8080",
+		"http://[::ffff:192.0.2.1]/":            "192.0.2.1",
+	} {
+		if got, _ := (dispatcher.Target{Webhook: &dispatcher.Webhook{URL: text}}).Host(); got != want {
+			t.Errorf("host of %s = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestHostOfAFunctionIsWhatAnswersForIt(t *testing.T) {
+	t.Parallel()
+	const arn, role = "arn:aws:lambda:eu-central-1:123456789012:function:f:live", "arn:aws:iam::210987654321:role/invoker"
+	assume := &dispatcher.AssumeRole{RoleARN: role}
+	for want, l := range map[string]dispatcher.Lambda{
+		"lambda":                                   {Function: "f"},
+		"lambda:eu-west-1":                         {Function: "f:live", Region: "eu-west-1"},
+		"lambda:123456789012":                      {Function: "123456789012:function:f"},
+		"lambda:123456789012:eu-central-1":         {Function: arn, Concurrency: 7},
+		"lambda:123456789012:eu-central-1:" + role: {Function: arn, AssumeRole: assume},
+		"lambda:" + role:                           {Function: "g", AssumeRole: assume},
+	} {
+		if got, atOnce := (dispatcher.Target{Lambda: &l}).Host(); got != want || atOnce != l.Concurrency {
+			t.Errorf("host of %s = %q, %d at once; want %q, %d", l.Function, got, atOnce, want, l.Concurrency)
+		}
+	}
+}
