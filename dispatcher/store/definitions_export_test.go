@@ -160,9 +160,9 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 		}
 		must(t, m.new.Register(t.Context(), dispatcher.Node{ID: 2}, m.now))
 		query := dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Retries: true, Now: m.now.Add(time.Minute)}
-		due, err := m.new.Adoptable(t.Context(), query)
+		found, err := m.new.Adoptable(t.Context(), query)
 		must(t, err)
-		again, err := m.new.Adopt(t.Context(), query, due)
+		again, err := m.new.Adopt(t.Context(), query, found)
 		if err != nil || len(again) != 1 || again[0].Attempt != 2 || again[0].Failures != 1 {
 			t.Errorf("retried are %+v, %v, want the second attempt", again, err)
 		}
