@@ -28,7 +28,8 @@ type unfoldStatements struct {
 	held                   string // $1 node, $2 token, 0 for any
 	aged                   string // $1 node, $2 the latest claimed_at, $3 limit
 	forgotten              string // $1 the latest claimed_at, $2 limit
-	abandoned              string // $1 limit
+	dead                   string
+	abandoned              string // $1 nodes, $2 limit
 	listing                string // $1 scheduled instant, $2 trigger
 }
 
@@ -51,11 +52,11 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 		insert: `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
 	SELECT f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.node, f.token, f.claimed_at, 1, 'claimed'` + open + `
 	ORDER BY f.scheduled_at, f.trigger_id ON CONFLICT DO NOTHING`,
-		held:      `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0)` + byToken,
-		aged:      `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2` + byToken + ` LIMIT $3`,
+		held:      `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0) ORDER BY token + 0`,
+		aged:      `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2 ORDER BY token + 0 LIMIT $3`,
 		forgotten: `SELECT token FROM claims WHERE claimed_at <= $1` + byToken + ` LIMIT $2`,
-		abandoned: `SELECT c.token FROM claims AS c WHERE NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = c.node AND o.state <> 'dead')
-	ORDER BY c.token LIMIT $1`,
+		dead:      `SELECT id FROM nodes WHERE state = 'dead' ORDER BY id`,
+		abandoned: `SELECT token FROM claims WHERE node` + f.in(1) + ` ORDER BY token + 0 LIMIT $2`,
 		listing: `SELECT f.token` + fires + ` WHERE f.scheduled_at = $1 AND f.trigger_id = $2 ORDER BY f.token`,
 	}
 }
@@ -180,8 +181,12 @@ func (s *store) unfoldAll(ctx context.Context, find string, args ...any) (unfold
 
 // unfoldAbandoned unfolds claims of nodes that are dead, until that has made some live runs or there are no more.
 func (s *store) unfoldAbandoned(ctx context.Context, enough int) error {
+	dead, err := collect(ctx, s.read, scanInt, s.hot.unfold.dead)
+	if err != nil || len(dead) == 0 {
+		return err
+	}
 	for {
-		tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.abandoned, int64(claimsAtOnce))
+		tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.abandoned, s.batch(dead)[0], int64(claimsAtOnce))
 		if err != nil || len(tokens) == 0 {
 			return err
 		}

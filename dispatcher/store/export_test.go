@@ -212,7 +212,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("record_late", all.late, days, lateColumns...)
 	add("record_responses", all.responses, nil, responseColumns...)
 	add("unfold", write(all.unfold.insert), append(days[:2:2], tokens))
-	add("unfold_find", read(all.unfold.abandoned), []any{many})
+	add("unfold_find", read(all.unfold.abandoned), []any{tokens, many})
 	add("adopt_find", all.idle, look, lookColumns...)
 	add("adopt", all.adopt, adopt, adoptColumns...)
 	add("retry_find", all.dueRetries, look, lookColumns...)

@@ -169,6 +169,8 @@ CREATE TABLE claims (
   job_ids      BIGINT[] NOT NULL,
   revisions    BIGINT[] NOT NULL          -- the jobs' when claimed
 );
+-- What a dead node has left is found by it, without a look at the claims of others.
+CREATE INDEX claims_node ON claims (node);
 
 -- The runs that are not over and not in a claim: manual ones and catch-ups, those that wait for a slot, for a
 -- host or for their next attempt, those of jobs that bound their concurrency or want a request at most once, of fixed

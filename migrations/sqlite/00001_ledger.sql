@@ -146,6 +146,7 @@ CREATE TABLE claims (
   claimed_at INTEGER NOT NULL,
   fires TEXT NOT NULL -- JSON: [trigger id, scheduled_at, job id, revision] of each
 ) STRICT;
+CREATE INDEX claims_node ON claims (node);
 
 CREATE TABLE live_runs (
   scheduled_at INTEGER NOT NULL,
