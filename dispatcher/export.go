@@ -87,7 +87,8 @@ type Exports interface {
 func (e Export) Validate() error {
 	var problems Problems
 	if e.Format != ExportFormat {
-		problems.Add("/format", CodeEnum, "format %d is not %d, which this version reads; import with the version that exported it, or a later one",
+		problems.Add("/format", CodeEnum,
+			"format %d is not %d, which this version reads; import with the version that exported it, or a later one",
 			e.Format, ExportFormat)
 		return problems
 	}
@@ -102,14 +103,16 @@ func (e Export) Validate() error {
 	for i, one := range e.Jobs {
 		at := Pointer("jobs", strconv.Itoa(i))
 		if one.Job.App != e.App.Name || jobs[one.Job.Name] {
-			problems.Add(at+"/job/name", CodeNameMismatch, "job %s is of another app than %s, or given twice", Echo(one.Job.App+"/"+one.Job.Name), Echo(e.App.Name))
+			problems.Add(at+"/job/name", CodeNameMismatch, "job %s is of another app than %s, or given twice",
+				Echo(one.Job.App+"/"+one.Job.Name), Echo(e.App.Name))
 		}
 		jobs[one.Job.Name] = true
 		problems.AddError(at+"/job", one.Job.Validate())
 	}
 	for i, run := range e.Waiting {
 		if at := Pointer("waiting_runs", strconv.Itoa(i)); !jobs[run.Job] || run.State != RunQueued && run.State != RunRetrying {
-			problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export", Echo(run.Job), Echo(string(run.State)))
+			problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export",
+				Echo(run.Job), Echo(string(run.State)))
 		}
 	}
 	return problems.Err()
@@ -126,7 +129,8 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, now time.Time) (J
 		at := Pointer("triggers", name)
 		state, there := e.Triggers[name]
 		if !there {
-			problems.Add(at, CodeRequired, "the export does not say where trigger %s stands; take the file as carillon app export wrote it", Echo(name))
+			problems.Add(at, CodeRequired,
+				"the export does not say where trigger %s stands; take the file as carillon app export wrote it", Echo(name))
 			continue
 		}
 		t, err := job.Triggers[name].restore(state, Identity(job.App, job.Name, name), calendars)

@@ -83,7 +83,8 @@ func TestRunDataSourceReadsAttempts(t *testing.T) {
 		}
 		now := time.Now().UTC()
 		return f.store.Record(ctx, []dispatcher.Record{{
-			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt, Node: 1, Token: held[0].Token, Attempt: held[0].Attempt,
+			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt,
+			Node: 1, Token: held[0].Token, Attempt: held[0].Attempt,
 			Outcome: dispatcher.Outcome{
 				State: dispatcher.RunFailed, StartedAt: now, EndedAt: now,
 				HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "the target responded with 500",

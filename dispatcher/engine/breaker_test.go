@@ -110,7 +110,7 @@ func TestJobThatAlwaysFailsBlocksNoOther(t *testing.T) {
 			}
 		}
 		if len(waits) != 20 {
-			t.Errorf("%d of 20 healthy jobs were sent, beside one that fails with %s", len(waits), class)
+			t.Errorf("%d of 20 healthy jobs were sent, next to one that fails with %s", len(waits), class)
 		}
 	}
 }

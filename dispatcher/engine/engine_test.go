@@ -87,7 +87,9 @@ func (l *lostResponse) Settle(ctx context.Context, b dispatcher.SettleBatch) (he
 	return held, err
 }
 
-func (l *lostResponse) Adopt(ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable) (held []dispatcher.HeldRun, err error) {
+func (l *lostResponse) Adopt(
+	ctx context.Context, q dispatcher.AdoptQuery, runs []dispatcher.Adoptable,
+) (held []dispatcher.HeldRun, err error) {
 	held, err = l.Store.Adopt(ctx, q, runs)
 	l.adopt.Do(func() { held, err = nil, errLost })
 	return held, err

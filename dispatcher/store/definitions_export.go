@@ -24,7 +24,8 @@ func inFlight(f flavor) string {
 }
 
 // waitingRuns are the runs of an app that wait. $1 app
-const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at, r.state, r.attempt, r.failures, r.next_attempt_at, r.retry_until
+const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at, r.state, r.attempt, r.failures,
+		r.next_attempt_at, r.retry_until
 	FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 	WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying') ORDER BY r.scheduled_at, r.trigger_id, r.kind`
 
@@ -173,7 +174,8 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 func (t *tx) importApp(ctx context.Context, export dispatcher.Export) (dispatcher.App, error) {
 	// $1 id, $2 name, $3 description, $4 enabled, $5 weight, $6 retention, $7 revision, $8 now, $9 beginning of the
 	// history, $10 installation
-	const put = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at, history_from, installation)
+	const put = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at,
+		updated_at, history_from, installation)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10)
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled, weight = excluded.weight,
 			retention = excluded.retention, created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL,
@@ -296,12 +298,14 @@ func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
 		revisions[one.Job.Name] = one.Revision
 	}
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until
-	const put = `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, failures, state, next_attempt_at,
+	const put = `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, failures, state,
+		next_attempt_at,
 			retry_until)
 		VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10)`
 	for _, run := range export.Waiting {
 		key := run.Key(export.App.Name)
-		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(), dispatcher.JobID(export.App.Name, run.Job),
+		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(),
+			dispatcher.JobID(export.App.Name, run.Job),
 			revisions[run.Job], run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil)); err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}

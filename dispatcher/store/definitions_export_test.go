@@ -30,7 +30,8 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := moving{t: t, old: stores[0](t), new: stores[1](t), now: time.Now().UTC().Truncate(time.Second)}
-			_, _, err := m.old.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true, Weight: 3, Retention: dispatcher.Duration(days(7))}, m.at(-time.Hour))
+			app := dispatcher.App{Name: "app", Enabled: true, Weight: 3, Retention: dispatcher.Duration(days(7))}
+			_, _, err := m.old.PutApp(t.Context(), app, m.at(-time.Hour))
 			must(t, err)
 			test(t, m)
 		})
@@ -84,7 +85,8 @@ func (m moving) move() dispatcher.Export {
 func TestImportedAppStandsWhereItStood(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
-		_, _, err := m.old.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze", Timezone: "Europe/Berlin"}, m.at(-2*time.Hour))
+		freeze := dispatcher.Calendar{App: "app", Name: "freeze", Timezone: "Europe/Berlin"}
+		_, _, err := m.old.PutCalendar(t.Context(), freeze, m.at(-2*time.Hour))
 		must(t, err)
 		m.declare("due", nil) // its fire of 50 minutes ago has not come
 		m.declare("calendar", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Calendar = "freeze" })
@@ -111,7 +113,8 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 		if len(due) == 0 || !due[0].NextFireTime.Equal(m.now.Add(-50*time.Minute)) {
 			t.Errorf("due are %+v, want first what was owed 50 minutes ago", due)
 		}
-		if old, err := m.old.Due(t.Context(), dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10}); err != nil || len(old) > 0 {
+		query := dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10}
+		if old, err := m.old.Due(t.Context(), query); err != nil || len(old) > 0 {
 			t.Errorf("where it was, %+v, %v are due; want nothing", old, err)
 		}
 	})
@@ -155,7 +158,8 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 		must(t, err)
 		is, err := m.new.Run(t.Context(), held[0].RunKey.String())
 		must(t, err)
-		if is.State != dispatcher.RunRetrying || is.Attempt != was.Attempt || !is.NextAttemptAt.Equal(*was.NextAttemptAt) || is.EventID != was.EventID {
+		if is.State != dispatcher.RunRetrying || is.Attempt != was.Attempt ||
+			!is.NextAttemptAt.Equal(*was.NextAttemptAt) || is.EventID != was.EventID {
 			t.Errorf("the run came as %+v, was %+v", is, was)
 		}
 		must(t, m.new.Register(t.Context(), dispatcher.Node{ID: 2}, m.now))

@@ -54,7 +54,8 @@ func lookFor(f flavor, choose string) statement {
 const idleRuns = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
 	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
 		CROSS JOIN live_runs AS r CROSS JOIN jobs AS j
-	WHERE r.node = gone.id AND r.state <> 'retrying' AND r.state <> 'running' AND j.id = r.job_id AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7) AND ` + mayRun + `
+	WHERE r.node = gone.id AND r.state <> 'retrying' AND r.state <> 'running' AND j.id = r.job_id
+		AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7) AND ` + mayRun + `
 	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $3`
 
 // takeIdle chooses those of the batch that no node works on now.
@@ -147,4 +148,5 @@ var begunByDeadNodes = ` SELECT` + chosenEnd(end{
 	message: `'the node died when the request may have been sent, and the job wants it at most once'`,
 }) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
 	FROM n CROSS JOIN nodes AS gone CROSS JOIN live_runs AS r
-	WHERE gone.state = 'dead' AND r.node = gone.id AND r.state <> 'retrying' AND r.state = 'running' ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
+	WHERE gone.state = 'dead' AND r.node = gone.id AND r.state <> 'retrying' AND r.state = 'running'
+	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`

@@ -20,7 +20,8 @@ const noteWaits = ` INSERT INTO host_waits (id, app_id, job_id, host, pause, pro
 // $1 node, $2 now, $3 limit, $4 what they wait for, $5 number of apps, $6 and $7 say nothing
 const hostWaiters = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
 	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE j.id = r.job_id AND r.waits_for = $4 AND r.waits_for <> 0 AND r.scheduled_at >= $6 AND r.trigger_id >= $7 AND ` + mayRun + ` AND ` + notHeld + `
+	WHERE j.id = r.job_id AND r.waits_for = $4 AND r.waits_for <> 0 AND r.scheduled_at >= $6 AND r.trigger_id >= $7
+		AND ` + mayRun + ` AND ` + notHeld + `
 	ORDER BY r.attempt, r.next_attempt_at LIMIT $3`
 
 // probed leaves out the waits w whose runs no node may adopt now, because of a switch of their app or job.
@@ -100,7 +101,7 @@ func (s *store) HostResponded(ctx context.Context, id int64, now time.Time) erro
 }
 
 // DropHostWait removes a wait without runs. It looks for them by a statement of its own, whose snapshot has the runs of
-// whoever held the lock before.
+// the node that held the lock before.
 func (s *store) DropHostWait(ctx context.Context, id int64) (dropped bool, err error) {
 	err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		if _, err := t.ExecContext(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.lockRows(lockToDelete), id); err != nil {

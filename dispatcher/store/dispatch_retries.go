@@ -43,13 +43,15 @@ const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, att
 // insertRetrying makes live runs of the fires that go on. No other fire of their claims is touched.
 const insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, started_at,
 	next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state, class, error)
-	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started, ` + nextAt + `, c.of_wait, c.until_at,
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started, ` + nextAt + `,
+		c.of_wait, c.until_at,
 		c.over - c.not_attempted, c.of_failures, c.of_status, 'retrying', c.of_class, c.of_error
 	FROM c WHERE ` + goesOn + ` ON CONFLICT DO NOTHING`
 
 // retryRuns sets the live runs that go on to retrying.
 func retryRuns(f flavor) string {
-	return ` UPDATE live_runs AS r SET token = 0, state = 'retrying', next_attempt_at = ` + nextAt + `, waits_for = c.of_wait, attempt = c.over - c.not_attempted,
+	return ` UPDATE live_runs AS r SET token = 0, state = 'retrying', next_attempt_at = ` + nextAt + `,
+		waits_for = c.of_wait, attempt = c.over - c.not_attempted,
 		retry_until = c.until_at, failures = c.of_failures, started_at = c.of_started, http_status = c.of_status, class = c.of_class,
 		error = c.of_error
 	FROM c WHERE` + ofChosen(f) + ` AND ` + goesOn
@@ -65,7 +67,8 @@ const notHeld = `(r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT 
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger
 const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
 	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE j.id = r.job_id AND r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n) AND (r.retry_until >= n.now OR r.attempt = 0)
+	WHERE j.id = r.job_id AND r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)
+		AND (r.retry_until >= n.now OR r.attempt = 0)
 		AND r.next_attempt_at >= $4 AND (r.next_attempt_at, r.scheduled_at, r.trigger_id) > ($4, $6, $7)
 		AND ` + mayRun + ` AND ` + notHeld + `
 	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $3`

@@ -57,7 +57,7 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 		forgotten: `SELECT token FROM claims WHERE claimed_at <= $1` + byToken + ` LIMIT $2`,
 		dead:      `SELECT id FROM nodes WHERE state = 'dead' ORDER BY id`,
 		abandoned: `SELECT token FROM claims WHERE node` + f.in(1) + ` ORDER BY token + 0 LIMIT $2`,
-		listing: `SELECT f.token` + fires + ` WHERE f.scheduled_at = $1 AND f.trigger_id = $2 ORDER BY f.token`,
+		listing:   `SELECT f.token` + fires + ` WHERE f.scheduled_at = $1 AND f.trigger_id = $2 ORDER BY f.token`,
 	}
 }
 

@@ -54,7 +54,8 @@ func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
 
 // ExplainRun returns the plan of finding a run by its key.
 func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) (string, error) {
-	return s.(*store).explain(ctx, runQuery(oneRun(s.(*store).flavor)), []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
+	return s.(*store).explain(ctx, runQuery(oneRun(s.(*store).flavor)),
+		[]any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
 
 // ExplainRunsOfApp returns the plan of a look at the runs of an app between two instants.

@@ -193,7 +193,8 @@ func TestAbandonedRunsAreFoundByAnIndex(t *testing.T) {
 	for index, database := range map[string]string{"INDEX live_runs_node": newFile(t), "on live_runs_node": pgtest.New(t)} {
 		plan, err := store.ExplainAbandoned(t.Context(), open(t, database))
 		must(t, err)
-		if strings.Count(plan, index) < 2 || strings.Contains(plan, "PRIMARY KEY (scheduled_at>") || strings.Contains(plan, "Seq Scan on live_runs") {
+		if strings.Count(plan, index) < 2 || strings.Contains(plan, "PRIMARY KEY (scheduled_at>") ||
+			strings.Contains(plan, "Seq Scan on live_runs") {
 			t.Errorf("got a plan without %s:\n%s", index, plan)
 		}
 	}

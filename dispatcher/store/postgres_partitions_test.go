@@ -298,8 +298,9 @@ func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 			}
 		}
 	}()
-	advance := dispatcher.Advance{TriggerID: dispatcher.TriggerID("app", "job", "tick"), JobID: dispatcher.JobID("app", "job"), Revision: j.Revision,
-		Next: *j.Triggers["tick"].NextFireTime}
+	advance := dispatcher.Advance{TriggerID: dispatcher.TriggerID("app", "job", "tick"), JobID: dispatcher.JobID("app", "job"),
+		Revision: j.Revision,
+		Next:     *j.Triggers["tick"].NextFireTime}
 	for n := range fires {
 		advance.Then = advance.Next.Add(time.Hour)
 		held, err := s.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: 7, Advances: []dispatcher.Advance{advance}, Now: advance.Next})

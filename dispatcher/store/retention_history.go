@@ -184,7 +184,9 @@ func (t *purge) expiredOfJob() string {
 }
 
 // removeOf removes expired history of the first of some jobs, and returns those that may have more.
-func (t *purge) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, from, before int64, size int) (removed int, left []int64, err error) {
+func (t *purge) removeOf(
+	ctx context.Context, tx *sql.Tx, jobs []int64, from, before int64, size int,
+) (removed int, left []int64, err error) {
 	var keys []expiredKey
 	misfires := 0
 	for left = jobs; len(left) > 0; left = left[1:] {

@@ -121,7 +121,8 @@ func testPurgeOfDeletedJobs(t *testing.T, s dispatcher.Store) {
 	for more := true; more; {
 		more = purge(t, s, may1.Add(days(13))).More
 	}
-	if jobs, triggers := count(t, s, `SELECT count(*) FROM jobs`), count(t, s, `SELECT count(*) FROM triggers`); jobs != 2 || triggers != others+1 {
+	jobs, triggers := count(t, s, `SELECT count(*) FROM jobs`), count(t, s, `SELECT count(*) FROM triggers`)
+	if jobs != 2 || triggers != others+1 {
 		t.Errorf("%d jobs and %d triggers are left, want 2 and %d", jobs, triggers, others+1)
 	}
 }

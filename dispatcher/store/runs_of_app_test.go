@@ -14,7 +14,8 @@ func TestRunsOfAnAppAreFoundByItsJobs(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		testRunsOfAppPlan(t, open(t, newFile(t)), "USING INDEX runs_job (job_id=? AND scheduled_at>? AND scheduled_at<?)", "SEARCH runs USING PRIMARY KEY")
+		testRunsOfAppPlan(t, open(t, newFile(t)), "USING INDEX runs_job (job_id=? AND scheduled_at>? AND scheduled_at<?)",
+			"SEARCH runs USING PRIMARY KEY")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
@@ -67,8 +68,8 @@ func TestListOfASmallAppReadsNothingOfOthers(t *testing.T) {
 		insertRuns(t, s, large, may1.Add(days(n)), 10_000, false)
 	}
 	crowded := read()
-	t.Logf("%d pages of a history of its own, %d beside 50,000 runs of another app", alone, crowded)
+	t.Logf("%d pages of a history of its own, %d next to 50,000 runs of another app", alone, crowded)
 	if crowded > 2*alone+20 {
-		t.Errorf("the list of an app reads %d pages beside another app's history, and %d without", crowded, alone)
+		t.Errorf("the list of an app reads %d pages next to another app's history, and %d without", crowded, alone)
 	}
 }

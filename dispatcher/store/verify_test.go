@@ -38,10 +38,11 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 	minute := func(n int) time.Time { return may1.Add(time.Duration(n) * time.Minute) }
 	prev := time.Time{}
 	for n := 1; n <= 6; n++ {
-		held, err := s.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: dispatcher.Token(n), Now: minute(n), Advances: []dispatcher.Advance{
-			{TriggerID: dispatcher.TriggerID("app", "job", "tick"), JobID: dispatcher.JobID("app", "job"), Revision: 1,
-				Prev: prev, Next: minute(n), Then: minute(n + 1)},
-		}})
+		held, err := s.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: dispatcher.Token(n), Now: minute(n),
+			Advances: []dispatcher.Advance{
+				{TriggerID: dispatcher.TriggerID("app", "job", "tick"), JobID: dispatcher.JobID("app", "job"), Revision: 1,
+					Prev: prev, Next: minute(n), Then: minute(n + 1)},
+			}})
 		must(t, err)
 		if n%3 != 0 { // some are in the history, others only in a claim
 			must(t, s.Record(t.Context(), []dispatcher.Record{{RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: 1, Node: 1,

@@ -13,7 +13,8 @@ import (
 // What a database has after years, and a young one lacks: jobs that were deleted long ago, and somebody who
 // reads for hours.
 
-// deletedJobs returns a statement that inserts an app, and jobs of it with some triggers, that were deleted beyond every retention. The clean-up
+// deletedJobs returns a statement that inserts an app, and jobs of it with some triggers, that were deleted beyond every retention.
+// The clean-up
 // removes the jobs, while nodes are killed: each node cleans up as it starts, unless another is at it or has
 // died over it less than a minute ago.
 func deletedJobs() string {

@@ -29,7 +29,8 @@ var mutants = []mutant{
 		name: "no_fence", what: "an outcome is stored without a check of its token", kills: "stop K8,stop K9", faults: "none",
 		edits: []edit{
 			{"dispatcher/store/dispatch_sql.go", "return ofBatch(f) + ` AND r.token = b.token AND r.attempt = b.attempt`", "return ofBatch(f)"},
-			{"dispatcher/store/dispatch_record.go", "(b.token IN (SELECT token FROM f)) = b.yes", "(b.token IN (SELECT token FROM f) OR b.yes) = b.yes"},
+			{"dispatcher/store/dispatch_record.go", "(b.token IN (SELECT token FROM f)) = b.yes",
+				"(b.token IN (SELECT token FROM f) OR b.yes) = b.yes"},
 		},
 	},
 	{

@@ -63,7 +63,8 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 	for _, one := range export.Jobs {
 		for path, secret := range one.Job.Target.Secrets() {
 			if secret.Stored {
-				fmt.Fprintf(c.err, "job %s: the value of the secret at target%s is left out: replace \"stored\": true by \"value\": \"...\"\n", one.Job.Name, path)
+				fmt.Fprintf(c.err, "job %s: the value of the secret at target%s is left out: replace \"stored\": true by \"value\": \"...\"\n",
+					one.Job.Name, path)
 			}
 		}
 	}

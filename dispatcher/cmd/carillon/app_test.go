@@ -37,7 +37,8 @@ func TestAppMovesWithoutAFireLostOrDoubled(t *testing.T) {
 	cell := startNode(t, to, newToken(t, to), quick()...)
 	must[dispatcher.App](t)(old.PutApp(t.Context(), dispatcher.App{Name: "mover", Enabled: true, Weight: 7}, client.Condition{}))
 	for _, name := range []string{"a", "b", "c"} {
-		must[dispatcher.Job](t)(old.PutJob(t.Context(), webhookJob("mover", name, r.URL+"/"+name, map[string]string{"t": "rate(1s)"}), client.Condition{}))
+		job := webhookJob("mover", name, r.URL+"/"+name, map[string]string{"t": "rate(1s)"})
+		must[dispatcher.Job](t)(old.PutJob(t.Context(), job, client.Condition{}))
 	}
 	r.awaitFires(t, "fires before the move", 9)
 

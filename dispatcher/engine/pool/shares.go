@@ -6,7 +6,7 @@ type shares struct {
 	most   [uses]float64   // places of the whole pool
 	part   [levels]float64 // of what a share has and what is left to its parent
 	all    share           // the whole pool
-	late   share           // runs that catch up, a share beside those of the apps
+	late   share           // runs that catch up, a share next to those of the apps
 	byPath map[path]*share
 	// refused tells that a run found no place when this much was left of the pool.
 	refused   bool

@@ -55,7 +55,7 @@ func TestShareAloneTakesItsPartOfThePool(t *testing.T) {
 
 // However many apps hold all that they get, the next finds places, and so do the next host and the next
 // job of an app of which all others hang.
-func TestNewcomerFindsPlacesBesideAnyNumberThatHang(t *testing.T) {
+func TestNewcomerFindsPlacesNextToAnyNumberThatHang(t *testing.T) {
 	t.Parallel()
 	for name, hanging := range map[string]func(i int) QueueKey{
 		"apps":  func(i int) QueueKey { return QueueKey{App: fmt.Sprint("hangs", i)} },
@@ -70,7 +70,7 @@ func TestNewcomerFindsPlacesBesideAnyNumberThatHang(t *testing.T) {
 			}
 		}
 		if n := s.fill(QueueKey{App: "a", Host: "x", Job: 99}, claimed); n < 32 {
-			t.Errorf("beside 8 %s that hang, a newcomer gets %d places, want 32 at least", name, n)
+			t.Errorf("next to 8 %s that hang, a newcomer gets %d places, want 32 at least", name, n)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestPlacesThatOthersGiveBackAreAnnounced(t *testing.T) {
 		opened = s.release(s.of(leaves), false, claimed) || opened
 	}
 	if more := s.fill(hangs, claimed); !opened || more == 0 {
-		t.Errorf("opened: %v; %d places beside the first %d", opened, more, few)
+		t.Errorf("opened: %v; %d places next to the first %d", opened, more, few)
 	}
 }
 

@@ -352,7 +352,8 @@ func testRetentionFromTheEnd(t *testing.T, f *fixture) {
 	if got := f.run(held.RunKey); got.State != dispatcher.RunRetrying || len(got.Attempts) != 1 || got.Attempts[0].Response == nil {
 		t.Errorf("while it waits: got %+v, want it with its attempt and response", got)
 	}
-	adopted, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: shopEnd.Add(-48 * time.Hour), Retries: true})
+	query := dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: shopEnd.Add(-48 * time.Hour), Retries: true}
+	adopted, err := f.Adopt(t.Context(), query)
 	f.must(err)
 	if len(adopted) != 1 {
 		t.Fatalf("%d runs were adopted, want the one that waits", len(adopted))

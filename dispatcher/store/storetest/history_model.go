@@ -114,7 +114,8 @@ func (l *life) next(lead time.Duration) (a dispatcher.Advance, found bool) {
 // fire claims the next fire, a little ahead of its instant perhaps.
 func (l *life) fire(lead time.Duration) {
 	if a, found := l.next(lead); found {
-		l.must(l.Claim(l.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: l.token(), Lead: lead, Advances: []dispatcher.Advance{a}, Now: l.now}))
+		batch := dispatcher.ClaimBatch{Node: nodeA, Token: l.token(), Lead: lead, Advances: []dispatcher.Advance{a}, Now: l.now}
+		l.must(l.Claim(l.Context(), batch))
 	}
 }
 

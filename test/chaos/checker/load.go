@@ -152,7 +152,8 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return row.Scan(&t.id, &t.app, &t.job, &t.name, &t.state, &t.due, &t.firing, &t.once)
 	}, `SELECT t.id, a.name, j.name, t.name, c.state, c.due_at,
 			t.enabled AND j.enabled AND a.enabled AND NOT t.paused AND NOT t.job_paused AND t.deleted_at IS NULL, j.delivery = 'at_most_once'
-		FROM triggers t JOIN trigger_clock c ON c.id = t.id JOIN jobs j ON j.id = t.job_id JOIN apps a ON a.id = t.app_id ORDER BY t.id`); err != nil {
+		FROM triggers t JOIN trigger_clock c ON c.id = t.id JOIN jobs j ON j.id = t.job_id JOIN apps a ON a.id = t.app_id
+		ORDER BY t.id`); err != nil {
 		return nil, err
 	}
 	if h.nodes, err = rows(ctx, conn, func(n *node, row pgx.Rows) error { return row.Scan(&n.id, &n.name, &n.started, &n.process) },
@@ -166,7 +167,8 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return nil, err
 	}
 	// Nobody deletes a job more than a day before the run.
-	err = conn.QueryRow(ctx, `SELECT count(*) FROM jobs WHERE deleted_at < extract(epoch FROM now() - INTERVAL '1 day') * 1000`).Scan(&h.deleted)
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM jobs
+		WHERE deleted_at < extract(epoch FROM now() - INTERVAL '1 day') * 1000`).Scan(&h.deleted)
 	if err != nil {
 		return nil, err
 	}
