@@ -80,7 +80,7 @@ var mutants = []mutant{
 		edits: []edit{
 			{"dispatcher/engine/claim.go", "	// A shutdown does not end it at once,",
 				"	if node != 0 {\n\t\treturn nil\n\t}\n	// A shutdown does not end it at once,"},
-			{"dispatcher/engine/handler_adopt.go", "	if len(mine) > 0 {\n", "	if len(mine) > 0 && node == 0 {\n"},
+			{"dispatcher/engine/handler_adopt.go", "	e.submitMissed(ctx, node, mine, now)\n", "	e.submitMissed(ctx, node, mine[:0], now)\n"},
 		},
 	},
 	{
