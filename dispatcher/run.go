@@ -154,6 +154,8 @@ type Outcome struct {
 	Error      string    `json:"error,omitempty"`
 	// RetryAfter is the wait that the target asks for, nil if it does not.
 	RetryAfter *time.Duration `json:"-"`
+	// NotSent says of a cancelled attempt that certainly no byte of its request was sent.
+	NotSent bool `json:"-"`
 	// Response is the stored part of the response, nil if nothing is stored.
 	Response *Response `json:"response,omitempty"`
 }

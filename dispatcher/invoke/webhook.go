@@ -67,6 +67,7 @@ func (h *webhooks) attempt(
 	var outcome dispatcher.Outcome
 	if err != nil {
 		outcome = classify(ctx, bounded, err, w.Timeout)
+		outcome.NotSent = outcome.State == dispatcher.RunCancelled && !watch.sent()
 		if outcome.Class == dispatcher.ClassTimeout && watch.unconnected() {
 			// The timeout of the attempt ended before the timeout of the dial. Nothing was sent.
 			outcome = failed(dispatcher.ClassConnectTimeout, fmt.Sprintf("no connection within %s", w.Timeout))
