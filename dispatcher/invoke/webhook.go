@@ -43,7 +43,9 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 	defer cancel()
 	r, err := h.build(bounded, w, call, started)
 	if err != nil {
-		return notAttempted(err)
+		outcome := notAttempted(err)
+		outcome.NotSent = true
+		return outcome
 	}
 	return h.attempt(ctx, bounded, w, r, started)
 }
