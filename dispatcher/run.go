@@ -156,6 +156,9 @@ type Outcome struct {
 	Error      string    `json:"error,omitempty"`
 	// RetryAfter is the wait that the target asks for, nil if it does not.
 	RetryAfter *time.Duration `json:"-"`
+	// NotSent says that certainly no byte of the request was sent, because the attempt was cancelled
+	// before that or its request could not be made. Without it, the request may have been sent.
+	NotSent bool `json:"-"`
 	// Response is the stored part of the response, nil if nothing is stored.
 	Response *Response `json:"response,omitempty"`
 }

@@ -108,7 +108,8 @@ func (e *Engine) checkLease(ctx context.Context, a *attempt) result {
 }
 
 // invoke calls the target. It does not record an attempt that the end of the drain cut off: the
-// node that adopts the run records it as lost.
+// node that adopts the run records it as lost. If the attempt was cut off before anything was sent,
+// as while it connected, the run is handed back instead.
 func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	late := -e.clock.until(a.run.Due)
 	first := a.run.Kind == dispatcher.KindSchedule && a.run.Attempt == 1
@@ -119,6 +120,9 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	a.outcome = e.invoker.Invoke(ctx, a.call)
 	failpoint.Hit(failpoint.AfterResponse)
 	if errors.Is(context.Cause(ctx), pool.ErrCutOff) {
+		if a.outcome.NotSent {
+			return refused
+		}
 		return finished
 	}
 	return proceed

@@ -65,3 +65,33 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 		}
 	}
 }
+
+// An attempt that is cut off while it connects was not sent, so another node makes it. One that is cut
+// off later may have been sent, and stays with the node until it is adopted as lost.
+func TestDrainReleasesAttemptsThatWereNotSent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	begun := make(chan struct{}, 2)
+	r.invoke = func(ctx context.Context, call dispatcher.Call) dispatcher.Outcome {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return dispatcher.Outcome{State: dispatcher.RunCancelled, Class: dispatcher.ClassCancelled, NotSent: call.Job == "connecting"}
+	}
+	for _, job := range []string{"connecting", "sent"} {
+		r.declare(job, "rate(5s)", nil)
+	}
+	r.now = r.now.Add(5 * time.Second)
+	r.poll(0)
+	r.claimOnce(t.Context(), r.now)
+	<-begun
+	<-begun
+	r.opts.Drain = 50 * time.Millisecond
+	r.drain(t.Context(), func() {})
+	want := map[string]dispatcher.RunState{"connecting": dispatcher.RunQueued, "sent": dispatcher.RunClaimed}
+	for job, state := range want {
+		runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: dispatcher.Page{Limit: 10}})
+		if err != nil || len(runs) != 1 || runs[0].State != state {
+			t.Errorf("runs of %s = %+v, %v; want one that is %s", job, runs, err, state)
+		}
+	}
+}

@@ -71,7 +71,7 @@ func TestSecretsInvalidInHeadersAreNotSent(t *testing.T) {
 	for name, secret := range map[string]dispatcher.Secret{"two lines": secretFile("token"), "no key for it": {Stored: true}} {
 		call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secret}}
 		o := i.Invoke(t.Context(), call)
-		if o.Class != dispatcher.ClassSecret || len(requests) != 0 || strings.Contains(o.Error, "hunter2") ||
+		if o.Class != dispatcher.ClassSecret || !o.NotSent || len(requests) != 0 || strings.Contains(o.Error, "hunter2") ||
 			!strings.Contains(o.Error, "bearer token") {
 			t.Errorf("%s: outcome = %+v after %d requests, want class secret before any", name, o, len(requests))
 		}

@@ -106,7 +106,8 @@ func classOf(err error) dispatcher.Class {
 		return dispatcher.ClassHeaderTooLarge
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF),
-		says("server closed idle connection", "stream error", "GOAWAY", "http2: client conn"):
+		says("server closed idle connection", "stream error", "GOAWAY", "http2: client conn",
+			"after connection loss"): // the transport would have repeated the request, whose body cannot be read again
 		return dispatcher.ClassReset
 	case errors.Is(err, context.DeadlineExceeded):
 		return dispatcher.ClassTimeout

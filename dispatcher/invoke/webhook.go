@@ -43,7 +43,9 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 	defer cancel()
 	r, err := h.build(bounded, w, call, started)
 	if err != nil {
-		return notAttempted(err)
+		outcome := notAttempted(err)
+		outcome.NotSent = true
+		return outcome
 	}
 	return h.attempt(ctx, bounded, w, r, started)
 }
@@ -67,6 +69,7 @@ func (h *webhooks) attempt(
 	var outcome dispatcher.Outcome
 	if err != nil {
 		outcome = classify(ctx, bounded, err, w.Timeout)
+		outcome.NotSent = outcome.State == dispatcher.RunCancelled && !watch.sent()
 		if outcome.Class == dispatcher.ClassTimeout && watch.unconnected() {
 			// The timeout of the attempt ended before the timeout of the dial. Nothing was sent.
 			outcome = failed(dispatcher.ClassConnectTimeout, fmt.Sprintf("no connection within %s", w.Timeout))

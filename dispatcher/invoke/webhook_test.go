@@ -182,8 +182,22 @@ func TestCancelledAttemptIsCancelledNotTimedOut(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	if o := newInvoker(t).Invoke(ctx, callTo(server.URL, "POST", 30*time.Second)); o.State != dispatcher.RunCancelled {
-		t.Errorf("outcome = %+v, want cancelled", o)
+	o := newInvoker(t).Invoke(ctx, callTo(server.URL, "POST", 30*time.Second))
+	if o.State != dispatcher.RunCancelled || o.NotSent {
+		t.Errorf("outcome = %+v, want cancelled after the request was sent", o)
+	}
+}
+
+func TestAttemptCancelledWhileItConnectsWasNotSent(t *testing.T) {
+	t.Parallel()
+	address := fullListener(t)
+	for _, method := range []string{http.MethodPost, http.MethodGet} { // on kept and on new connections
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		o := newInvoker(t).Invoke(ctx, callTo("http://"+address, method, 30*time.Second))
+		if o.State != dispatcher.RunCancelled || !o.NotSent {
+			t.Errorf("outcome of %s = %+v, want cancelled before anything was sent", method, o)
+		}
 	}
 }
 
