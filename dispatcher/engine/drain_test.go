@@ -86,7 +86,7 @@ func TestDrainReleasesAttemptsThatWereNotSent(t *testing.T) {
 	<-begun
 	<-begun
 	r.opts.Drain = 50 * time.Millisecond
-	r.drain(t.Context(), func() {})
+	r.drain(t.Context(), time.Now(), func() {})
 	want := map[string]dispatcher.RunState{"connecting": dispatcher.RunQueued, "sent": dispatcher.RunClaimed}
 	for job, state := range want {
 		runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: dispatcher.Page{Limit: 10}})
