@@ -22,15 +22,18 @@
 // previous and next fire time it expects (compare-and-swap), so exactly one of
 // any number of nodes succeeds.
 //
-// A claim is one statement (on SQLite, one transaction): it advances the trigger and inserts
-// the run, or does neither, so a crash cannot lose a fire. The run holds the claim's token, and a
-// node must present it to record an outcome. A node that was marked dead, and whose runs another
-// node adopted, presents an old token: its result is kept next to the run and never overwrites it.
+// A claim is one statement (on SQLite, one transaction): it advances triggers and stores their
+// fires under a token, or does neither, so a crash cannot lose a fire. A run that a node has won is in
+// one place at a time: in its claim, among the live runs if it needs more than one attempt or a
+// permission, or, once it is over, in the history. A node must present the token to record an
+// outcome. A node that was marked dead, and whose runs another node adopted, presents an old token:
+// its result is kept next to the run and never overwrites it.
 //
-// A run whose attempt failed may be "retrying": it is live but has no token, so no node can record an
-// outcome until one adopts it when it is due. The statement that records the failure sets this state.
+// A run whose attempt failed may be "retrying": it is a live run without a token, so no node can record
+// an outcome until one adopts it when it is due. The statement that records the failure sets this state.
 //
-// The operator's intent (enabled, paused) has its own columns, which no scheduler writes.
+// The operator's intent (enabled, paused) has its own columns, which no scheduler writes. A trigger that
+// must not fire is off, and costs a poll nothing.
 //
 // # Identity
 //

@@ -13,9 +13,10 @@
 // The poll reads what moves of the triggers that are due before the next poll: their clocks. Their definitions
 // come from memory or, a moment before they are due, from the database; then they are in the timeline. The
 // timeline is a cache and never the truth. A little ahead of its time (the claim lead) a fire is claimed: one
-// statement per batch advances the triggers and inserts the runs, and the first node wins. Runs that
-// were won go to the pool, which attempts them when they are due by the database's clock. The recorder
-// stores their outcomes in batches. A record counts only under the token of its claim.
+// statement per batch advances the clocks of the triggers and stores one claim with their fires, and the first
+// node wins. Runs that were won go to the pool, which attempts them when they are due by the database's clock.
+// The recorder stores their outcomes in batches: only then do runs enter the history. A record counts only
+// under the token of its claim.
 //
 // # Loops
 //
@@ -27,7 +28,8 @@
 //	sweep       1 s          plans fires that the nodes before this one left alone
 //	claim       when due     claims a batch of the timeline
 //	adopt       15 s *       adopts runs that nobody works on, schedules fixed delays
-//	retry       when due     adopts runs that are attempted again
+//	retry       when due     adopts runs that are attempted again, and probes hosts for those that wait
+//	unfold      5 s          unfolds the node's claims that are older than 30 s
 //	delay       when ended   schedules the next fire of fixed delays
 //	handler     15 s         steps for the fleet, see below
 //	purge       10 min       removes history past its retention
@@ -45,7 +47,7 @@
 //
 //	resolve      finds what to call                              call.go
 //	takeSlot     waits for a slot of a job that limits its runs  slots.go
-//	checkHost    defers the run while its host may not be called breaker.go
+//	checkHost    defers the run while its host may not be called hosts.go, breaker.go
 //	protect      asks for protection if it may outlast a drain   protect.go
 //	begin        commits that an at_most_once request is sent    begin.go
 //	checkLease   looks again whether the run is still its own    attempt.go
@@ -58,12 +60,14 @@
 //
 // A failed attempt is recorded together with the time of the next, if there is one. The run is then
 // retrying and belongs to no node. The node that recorded it adopts it to the millisecond; the others
-// look a grace later.
+// look a grace later. A run that the circuit of its host defers waits for the host, where no look for retries
+// sees it; see hosts.go.
 //
 // # Handler
 //
 // Every 15 s, give or take a tenth, the handler declares nodes dead whose heartbeats stayed out, takes
-// over from them, settles misfires, and counts the fires to come. These steps run under locks, one for
+// over from them, lets triggers follow the switches of their apps and labels, settles misfires, rolls up the
+// states of jobs, and counts the fires to come. These steps run under locks, one for
 // the fleet and one for each app that needs it, so that one node does the work of a window. Every write
 // is a compare-and-swap as well, so a node that freezes under a lock does no harm. For itself, each node
 // reclaims runs that the database gives to it and that it does not have.
@@ -82,8 +86,8 @@
 //
 // A node may act on its runs while its lease lasts: until the dead-after time has passed since it sent
 // its last successful heartbeat, less a second, by its monotonic clock or by its wall clock, whichever says so
-// first. The monotonic clock stands still while a machine is suspended. Without a lease it begins no attempt, because other
-// nodes may have taken its runs.
+// first. The monotonic clock stands still while a machine is suspended. Without a lease it begins no attempt,
+// because other nodes may have taken its runs.
 //
 // # Time
 //

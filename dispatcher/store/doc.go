@@ -8,8 +8,8 @@
 //
 // # The hot path
 //
-// Due, Claim, Settle, Adopt, Record, Release, Held, EndedDelays and ScheduleNext take batches. Each batch becomes a common
-// table expression "b". On PostgreSQL one statement then does all of the work, so that a crash
+// Due, Claim, Settle, Adopt, Record, Release, Held, EndedDelays and ScheduleNext take batches. Each batch
+// becomes a common table expression "b". On PostgreSQL one statement then does all of the work, so that a crash
 // leaves either everything or nothing behind. SQLite cannot update inside a query, so there the
 // same parts run one after the other in a transaction that nobody can interleave with, and with
 // one present, so that each chooses the same rows.
@@ -19,20 +19,31 @@
 // planner, misled by old statistics, begin with the table and not with the batch: on a young
 // table that was measured to be twenty times slower.
 //
+// # Where a run is
+//
+// A run that was won is in one of three tables, each of which leads to the next:
+//
+//	claims     the first attempts of fires, one row for each claim     dispatch_claim.go
+//	live_runs  whatever needs a row of its own until it is over        dispatch_unfold.go
+//	runs       the history: inserted once, by the end of the run       dispatch_record.go, dispatch_end.go
+//
+// A claim only ever loses its whole row. Who must change one of its runs unfolds it first. No hot statement
+// looks at the history, except to unfold a claim, which finds the claim's own fires by their keys.
+//
 // # Days
 //
-// On PostgreSQL runs and attempts are partitioned by the UTC day of the scheduled instant. A
-// statement that knows its runs bounds the day by parameters, because the planner, who plans each
+// On PostgreSQL runs, attempts and responses are partitioned by the UTC day of the scheduled instant. A
+// statement that looks for runs there bounds the day by parameters, because the planner, who plans each
 // batch again, takes longer the more partitions it sees. Purge makes the partitions of the days
 // to come and drops those past retention; what cannot go by days (the history of apps that keep
-// less than others, days with live runs, the default partitions, all of SQLite) it deletes in
-// small batches. It asks for locks only for as long as claims can wait without being late.
+// less than others, the default partitions, all of SQLite) it deletes in small batches. It asks for locks
+// only for as long as claims can wait without being late.
 //
-// # What was
+// # Definitions over time
 //
-// Each change of a definition or calendar leaves a row that says what the trigger was from then
-// on, and which instants it owes (trigger_revisions, calendar_revisions). Fires never write there. From these and
-// the ledger package dispatcher explains single instants and audits all of them.
+// Each change of a definition or calendar leaves a row that says what the trigger was from then on, and which
+// instants it owes (trigger_revisions, calendar_revisions). Fires never write there. From these and the ledger,
+// package verify explains single instants and compares all of them.
 //
 // # Losing is not an error
 //

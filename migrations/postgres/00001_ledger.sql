@@ -158,8 +158,8 @@ CREATE INDEX label_sets_switched ON label_sets (node_labels) WHERE switched_to I
 
 -- HOT. One row per claim: the fires that a node has won by one statement, in their first attempt. The row goes
 -- when the last of them has entered runs or live_runs. What a claim holds is what its arrays list, without what is
--- in those tables. The row is also the fence of its runs: who records one of them locks it, and who takes a
--- claim from its node deletes it.
+-- in those tables. The row is also the fence of its runs: a record of one of them locks it, and a node that
+-- takes a claim from another deletes it.
 CREATE TABLE claims (
   token        BIGINT   NOT NULL PRIMARY KEY,
   node         BIGINT   NOT NULL,
