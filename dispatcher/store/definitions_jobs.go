@@ -357,7 +357,7 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatch
 	})
 }
 
-// removeJob deletes a job; action is what the audit calls it.
+// removeJob deletes a job; action is what the audit log calls it.
 func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) error {
 	id := dispatcher.JobID(job.App, job.Name)
 	// $1 now, $2 id

@@ -11,9 +11,9 @@ import (
 // The sets of labels that jobs require are few, however many jobs there are. Each has a row that says whether a
 // live node has them: the triggers of a set that no node has are off, and nobody looks for their runs.
 //
-// A set's served is written under the lock of the installation's row, by who then reads the nodes: of two
-// that do it at once, the later sees what the earlier saw. Only the first job of a set writes it without; that
-// is provisional, and followLabels looks again.
+// A set's served is written under the lock of the installation's row, after a look at the nodes: of two
+// transactions that do it at once, the later sees what the earlier saw. Only the first job of a set writes it
+// without the lock; that is provisional, and followLabels looks again.
 
 // requireLabels notes that a job requires labels, and returns whether a live node has them, which stays so until
 // the transaction ends.
@@ -25,7 +25,10 @@ func (t *tx) requireLabels(ctx context.Context, labels dispatcher.Labels) (serve
 	const known = `SELECT served FROM label_sets WHERE node_labels = $1`
 	// $1 labels, $2 served
 	const add = `INSERT INTO label_sets (node_labels, served, switched_to) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`
-	scan := func(row scanner) (served bool, err error) { return served, row.Scan(&served) }
+	scan := func(row scanner) (served bool, err error) {
+		err = row.Scan(&served)
+		return served, err
+	}
 	for range 5 {
 		served, found, err := first(ctx, t, scan, known+t.shareLock(), labels.String())
 		if err != nil || found {
@@ -48,7 +51,8 @@ func (t *tx) requireLabels(ctx context.Context, labels dispatcher.Labels) (serve
 func (t *tx) liveLabels(ctx context.Context) ([]dispatcher.Labels, error) {
 	const live = `SELECT DISTINCT labels FROM nodes WHERE state <> 'dead'`
 	return collect(ctx, t, func(row scanner) (l dispatcher.Labels, err error) {
-		return l, row.Scan(labelsColumn(&l))
+		err = row.Scan(labelsColumn(&l))
+		return l, err
 	}, live)
 }
 
@@ -71,7 +75,8 @@ type labelSet struct {
 }
 
 func scanLabelSet(row scanner) (l labelSet, err error) {
-	return l, row.Scan(&l.labels, &l.served)
+	err = row.Scan(&l.labels, &l.served)
+	return l, err
 }
 
 // noteServed notes which sets of labels the live nodes have, after nodes have come or gone, and lets clocks follow:
@@ -165,7 +170,8 @@ func (t *tx) followLabels(ctx context.Context, labels string, limit int) (follow
 		at     int64
 	}
 	from, found, err := first(ctx, t, func(row scanner) (c cursor, err error) {
-		return c, row.Scan(&c.served, &c.at)
+		err = row.Scan(&c.served, &c.at)
+		return c, err
 	}, pending+t.lock(), labels)
 	if err != nil || !found {
 		return 0, err

@@ -20,7 +20,8 @@ type sealedRow struct {
 const sealedColumns = `s.job_id, s.path, s.key_id, s.data_key, s.ciphertext`
 
 func scanSealed(row scanner) (r sealedRow, err error) {
-	return r, row.Scan(&r.jobID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
+	err = row.Scan(&r.jobID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
+	return r, err
 }
 
 // sealedFor is what a secret is bound to: its job, its field, and where it is sent. Without a key, even

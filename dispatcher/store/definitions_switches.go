@@ -70,7 +70,8 @@ func (t *tx) followApp(ctx context.Context, app int64, limit int) (followed int,
 		at      int64
 	}
 	from, found, err := first(ctx, t, func(row scanner) (c cursor, err error) {
-		return c, row.Scan(&c.enabled, &c.at)
+		err = row.Scan(&c.enabled, &c.at)
+		return c, err
 	}, pending+t.lock(), app)
 	if err != nil || !found {
 		return 0, err
@@ -130,7 +131,8 @@ func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 		name string
 	}
 	switched, err := collect(ctx, s.read, func(row scanner) (a app, err error) {
-		return a, row.Scan(&a.id, &a.name)
+		err = row.Scan(&a.id, &a.name)
+		return a, err
 	}, apps, pendingMost)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for switched apps: %w", err)

@@ -27,13 +27,13 @@
 //	live_runs  whatever needs a row of its own until it is over        dispatch_unfold.go
 //	runs       the history: inserted once, by the end of the run       dispatch_record.go, dispatch_end.go
 //
-// A claim only ever loses its whole row. Who must change one of its runs unfolds it first. No hot statement
+// A claim only ever loses its whole row. Anyone who must change one of its runs unfolds it first. No hot statement
 // looks at the history, except to unfold a claim, which finds the claim's own fires by their keys.
 //
 // # Days
 //
 // On PostgreSQL runs, attempts and responses are partitioned by the UTC day of the scheduled instant. A
-// statement that looks for runs there bounds the day by parameters, because the planner, who plans each
+// statement that looks for runs there bounds the day by parameters, because the planner, which plans each
 // batch again, takes longer the more partitions it sees. Purge makes the partitions of the days
 // to come and drops those past retention; what cannot go by days (the history of apps that keep
 // less than others, the default partitions, all of SQLite) it deletes in small batches. It asks for locks

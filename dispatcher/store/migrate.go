@@ -108,7 +108,7 @@ func migrator(ctx context.Context, a address, without Capabilities) (*sql.DB, []
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	nameNothing(config.ConnConfig) // for the few statements of a migration it is not worth to ask whether that is needed
+	nameNothing(config.ConnConfig) // to find out whether that is needed is not worth it for a few statements
 	db := stdlib.OpenDB(*config.ConnConfig, stdlib.OptionBeforeConnect(config.BeforeConnect),
 		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
 			if without.Has(SessionSettings) {
@@ -121,7 +121,7 @@ func migrator(ctx context.Context, a address, without Capabilities) (*sql.DB, []
 		}))
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLockTimeout(200*time.Millisecond, 1500),
-		// Who starts after a node that was killed in the middle waits for the end of its lease.
+		// A node that starts after another was killed in the middle waits for the end of its lease.
 		lock.WithTableLeaseDuration(5*time.Second),
 		lock.WithTableHeartbeatInterval(time.Second),
 		lock.WithTableUnlockTimeout(200*time.Millisecond, 50),

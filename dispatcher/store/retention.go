@@ -29,8 +29,8 @@ type cleaner struct {
 	now  time.Time // zero: the database's clock
 }
 
-// cleanUpTime is how long a call may clean up. Who froze beyond it finds that it writes nothing
-// any more.
+// cleanUpTime is how long a call may clean up. A node that froze for longer has lost the lock, and its
+// transactions write nothing any more.
 const cleanUpTime = time.Minute
 
 // cleaner takes the lock; nil: another node has it.
@@ -97,7 +97,7 @@ func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time
 	return t.result, nil
 }
 
-// purge returns a call of Purge by who has the lock.
+// purge returns a call of Purge for the holder of the lock.
 func (s *store) purge(c *cleaner) *purge {
 	t := &purge{cleaner: *c, size: purgeRows}
 	if s.single() {

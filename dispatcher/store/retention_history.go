@@ -254,10 +254,10 @@ func (t *purge) removeMisfires(ctx context.Context, tx *sql.Tx, query string, ar
 	return int(n), err
 }
 
-// Purge removes these, besides the ledger, once they are older than all of the ledger that is kept.
+// Purge also removes revisions and the audit log, once they are older than all of the ledger that is kept.
 
-// removeRevisions removes the definitions that ceased to be before all that is kept. Of no
-// retention in particular: there are few of them.
+// removeRevisions removes the revisions that ended before all that is kept. They are few, so the longest
+// retention counts for all.
 func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit
 	for _, statement := range []string{
@@ -275,8 +275,8 @@ func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64, s
 	return removed, nil
 }
 
-// purgeAuditLog removes the audit before an instant, but for what says since when an app is enabled or
-// disabled: explain needs it for as long as that is so.
+// purgeAuditLog removes the entries of the audit log before an instant, except those that say since when an app
+// is enabled or disabled: explain needs them for as long as that is so.
 func (t *purge) purgeAuditLog(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit
 	const remove = `DELETE FROM audit_log WHERE (at, id) IN (SELECT a.at, a.id FROM audit_log AS a WHERE a.at < $1
