@@ -46,17 +46,19 @@ var (
 	claimColumns  = append(advanceColumns[:8:8], column{"live", boolean})
 	settleColumns = append(advanceColumns[:8:8],
 		column{"to_at", bigint}, column{"missed", bigint}, column{"decision", text}, column{"reason", text}, column{"run_at", bigint})
-	keyColumns    = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", integer}}
-	recordColumns = append(keyColumns[:5:5],
-		column{"node", bigint}, column{"started_at", bigint}, column{"ended_at", bigint}, column{"http_status", integer},
-		column{"state", text}, column{"class", text}, column{"error", text})
+	keyColumns     = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", integer}}
+	outcomeColumns = []column{{"node", bigint}, {"started_at", bigint}, {"ended_at", bigint}, {"http_status", integer},
+		{"state", text}, {"class", text}, {"error", text}}
+	recordColumns = append(keyColumns[:5:5], outcomeColumns...)
 	// The last five are those of a HostWait.
 	nextColumns = []column{{"next_at", bigint}, {"until_at", bigint}, {"counts", integer}, {"not_attempted", integer}, {"stops", boolean},
 		{"waits_for", bigint}, {"wait_app", bigint}, {"wait_host", text}, {"wait_pause", bigint}, {"wait_probe", bigint}}
 	againColumns = append(recordColumns[:12:12], nextColumns...)
-	// What the rows of live runs know and claims do not comes with the records of fires.
-	fireColumns      = append(recordColumns[:12:12], column{"job_id", bigint}, column{"revision", bigint}, column{"claimed_at", bigint})
-	fireAgainColumns = append(fireColumns[:15:15], nextColumns...)
+	// What the rows of live runs know and claims do not comes with the records of fires. All of these are first
+	// attempts of scheduled fires.
+	fireColumns = append([]column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"token", bigint}, {"job_id", bigint},
+		{"revision", bigint}, {"claimed_at", bigint}}, outcomeColumns...)
+	fireAgainColumns = append(fireColumns[:13:13], nextColumns...)
 	responseColumns  = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer},
 		{"attempt", integer}, {"response", text}}
 	lateColumns         = append(recordColumns[:12:12], column{"late", text})
@@ -97,6 +99,9 @@ func appendJSON(b []byte, column any, i int) []byte {
 	case []*bool:
 		return appendOptional(b, c, i)
 	case []string:
+		if c == nil {
+			return append(b, "null"...)
+		}
 		text, err := json.Marshal(c[i])
 		if err != nil {
 			panic(err) // a string always marshals
@@ -120,6 +125,12 @@ type keys struct {
 	kind, attempt      []int32
 }
 
+func newKeys(n int) keys {
+	return keys{
+		at: make([]int64, 0, n), trigger: make([]int64, 0, n), token: make([]int64, 0, n), kind: make([]int32, 0, n), attempt: make([]int32, 0, n),
+	}
+}
+
 func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 	k.at = append(k.at, key.ScheduledAt.UnixMilli())
 	k.trigger = append(k.trigger, key.TriggerID)
@@ -132,7 +143,7 @@ func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 func (s *store) keysOf(runs []dispatcher.HeldRun) []any { return keysIn(s.flavor, runs) }
 
 func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
-	var k keys
+	k := newKeys(len(runs))
 	for _, run := range sortedBy(runs, heldKey) {
 		k.add(run.RunKey, run.Token, run.Attempt)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -36,9 +37,9 @@ func recordStatementsOf(f flavor) recordStatements {
 }
 
 // firesOfBatch are the columns of c for fires of the batch, which the history has first.
-const firesOfBatch = ` b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+const firesOfBatch = ` b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
 		b.revision AS of_revision,
-		b.node AS of_node, b.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
+		b.node AS of_node, b.claimed_at AS of_claimed, b.started_at AS of_started, b.ended_at AS of_end, 1 AS over,
 		b.http_status AS of_status, b.state AS of_state, b.class AS of_class, b.error AS of_error`
 
 // heldByClaim lets only fires pass whose claim is still there; f are the claims that are locked. It is no join, for which
@@ -105,12 +106,7 @@ func (s *store) recordFires(ctx context.Context, by statement, records []dispatc
 		return nil, nil
 	}
 	stay, closed := s.claims.tokens(records)
-	columns := outcomes(records)
-	var job, revision, claimed []int64
-	for _, r := range records {
-		job, revision, claimed = append(job, r.JobID), append(revision, r.Revision), append(claimed, r.ClaimedAt.UnixMilli())
-	}
-	columns = append(columns, job, revision, claimed)
+	columns := fires(records)
 	if records[0].Next != nil {
 		columns = append(columns, nextAttempts(records)...)
 	}
@@ -155,10 +151,10 @@ func (s *store) recordRows(ctx context.Context, records []dispatcher.Record) (al
 	ended, again := partRetries(records)
 	var recorded int64
 	if len(ended) > 0 {
-		recorded, err = s.exec(ctx, s.hot.record.liveEnded, s.batch(outcomes(ended)...))
+		recorded, err = s.exec(ctx, s.hot.record.liveEnded, s.batch(attempts(ended)...))
 	}
 	if len(again) > 0 {
-		n, againErr := s.exec(ctx, s.hot.record.liveAgain, s.batch(append(outcomes(again), nextAttempts(again)...)...))
+		n, againErr := s.exec(ctx, s.hot.record.liveAgain, s.batch(append(attempts(again), nextAttempts(again)...)...))
 		recorded, err = recorded+n, errors.Join(err, againErr)
 	}
 	return int(recorded) == len(records), err
@@ -170,20 +166,69 @@ func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 }
 
-// outcomes returns the columns of a batch of records.
-func outcomes(records []dispatcher.Record) []any {
-	var k keys
-	var node, started, ended []int64
-	var status []int32
-	var state, class, message []string
-	for _, r := range records {
-		k.add(r.RunKey, r.Token, r.Attempt)
-		o := r.Outcome
-		node, status = append(node, int64(r.Node)), append(status, int32(o.HTTPStatus))
-		started, ended = append(started, o.StartedAt.UnixMilli()), append(ended, o.EndedAt.UnixMilli())
-		state, class, message = append(state, string(o.State)), append(class, string(o.Class)), append(message, o.Error)
+// outcomes are the columns of a batch of outcomes.
+type outcomes struct {
+	node, started, ended  []int64
+	status                []int32
+	state, class, message []string
+}
+
+func outcomesOf(records []dispatcher.Record) outcomes {
+	n := len(records)
+	o := outcomes{
+		node: make([]int64, n), started: make([]int64, n), ended: make([]int64, n), status: make([]int32, n),
+		state: make([]string, n), class: make([]string, n), message: make([]string, n),
 	}
-	return []any{k.at, k.trigger, k.kind, k.token, k.attempt, node, started, ended, status, state, class, message}
+	for i := range records {
+		r := &records[i]
+		o.node[i], o.status[i] = int64(r.Node), int32(r.Outcome.HTTPStatus)
+		o.started[i], o.ended[i] = r.Outcome.StartedAt.UnixMilli(), r.Outcome.EndedAt.UnixMilli()
+		o.state[i], o.class[i], o.message[i] = string(r.Outcome.State), string(r.Outcome.Class), r.Outcome.Error
+	}
+	return o
+}
+
+func (o *outcomes) columns() []any {
+	return []any{o.node, o.started, o.ended, o.status, o.state, o.class, o.message}
+}
+
+// leaveOutUsual replaces columns of texts by NULL if they say of each run what the history says by NULL. The database then has no
+// texts to read, most of the time.
+func (o *outcomes) leaveOutUsual() {
+	for _, column := range []struct {
+		texts *[]string
+		usual string
+	}{{&o.state, string(dispatcher.RunSucceeded)}, {&o.class, ""}, {&o.message, ""}} {
+		if !slices.ContainsFunc(*column.texts, func(text string) bool { return text != column.usual }) {
+			*column.texts = nil
+		}
+	}
+}
+
+// attempts returns the columns of a batch of records of live runs, recordColumns.
+func attempts(records []dispatcher.Record) []any {
+	k, o := newKeys(len(records)), outcomesOf(records)
+	for i := range records {
+		k.add(records[i].RunKey, records[i].Token, records[i].Attempt)
+	}
+	return append([]any{k.at, k.trigger, k.kind, k.token, k.attempt}, o.columns()...)
+}
+
+// fires returns the columns of a batch of records of claimed fires, fireColumns.
+func fires(records []dispatcher.Record) []any {
+	n := len(records)
+	at, trigger, token := make([]int64, n), make([]int64, n), make([]int64, n)
+	job, revision, claimed := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i := range records {
+		r := &records[i]
+		at[i], trigger[i], token[i] = r.ScheduledAt.UnixMilli(), r.TriggerID, int64(r.Token)
+		job[i], revision[i], claimed[i] = r.JobID, r.Revision, r.ClaimedAt.UnixMilli()
+	}
+	o := outcomesOf(records)
+	if records[0].Next == nil {
+		o.leaveOutUsual()
+	}
+	return append([]any{at, trigger, token, job, revision, claimed}, o.columns()...)
 }
 
 // recordLate keeps the results of those of records whose attempt was taken from their node.
@@ -197,7 +242,7 @@ func (s *store) recordLate(ctx context.Context, records []dispatcher.Record) err
 		}
 		late[i] = string(outcome)
 	}
-	_, err := s.exec(ctx, s.hot.late, s.dated(append(outcomes(records), late)...))
+	_, err := s.exec(ctx, s.hot.late, s.dated(append(attempts(records), late)...))
 	return err
 }
 

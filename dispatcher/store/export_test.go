@@ -98,7 +98,7 @@ func ExplainRemoveJobs(ctx context.Context, s dispatcher.Store) (string, error) 
 // ExplainRecord returns the plan of recording.
 func ExplainRecord(ctx context.Context, s dispatcher.Store, records []dispatcher.Record) (string, error) {
 	own := s.(*store)
-	return own.explain(ctx, own.hot.record.liveEnded.parts[0], own.batch(outcomes(records)...))
+	return own.explain(ctx, own.hot.record.liveEnded.parts[0], own.batch(attempts(records)...))
 }
 
 // Partitions returns the names of the partitions of PostgreSQL, by day.

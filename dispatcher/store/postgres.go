@@ -21,6 +21,7 @@ type postgres struct {
 	notify           *pgxpool.Config // by which notifications are heard
 	rollbacks        *rollbackDetector
 	has              Capabilities
+	mode             pgx.QueryExecMode // of hot statements
 	db               *sql.DB // of pool
 }
 
@@ -32,9 +33,12 @@ const channel = "carillon"
 // caller gave up, and no machine that is suspended in the middle of a transaction keeps its locks. A batch
 // is always small compared to the table that it is joined to, so it probes an index: up to some 30,000
 // triggers the planner would rather hash the whole table, which made a claim of 500 six times as slow.
-// Compiling plans of statements this short never pays.
+// Compiling plans of statements this short never pays. A statement that is prepared by name is parsed once, and planned
+// each time for the tables as they are: a plan kept from when a table was empty costs more than planning once per
+// batch.
 const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '10s';
-	SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off`
+	SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
+	SET plan_cache_mode = force_custom_plan`
 
 func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	config, err := poolConfig(a)
@@ -46,7 +50,10 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{notify: config.Copy(), has: has}
+	p := &postgres{notify: config.Copy(), has: has, mode: config.ConnConfig.DefaultQueryExecMode}
+	if p.mode == pgx.QueryExecModeCacheStatement && !has.Has(SessionSettings) {
+		p.mode = pgx.QueryExecModeCacheDescribe // which is planned each time
+	}
 	p.rollbacks = &rollbackDetector{database: p, anonymous: !has.Has(Identity)}
 	if o.Notify != "" {
 		if p.notify, err = poolConfig(address{url: o.Notify, login: a.login}); err != nil {

@@ -23,9 +23,12 @@ import (
 //   - An order that the primary key has, too, is by a sum, for the same reason.
 
 // few is true. The planner guesses that each half of it is true for one row in 200.
-func few(column string) string {
-	once, twice := `ARRAY[`+column+`]`, `ARRAY[`+column+`, `+column+`]`
-	return `(` + column + ` = ANY (` + once + `)) IS NOT FALSE AND (` + column + ` = ANY (` + twice + `)) IS NOT FALSE`
+func few(name string, typ columnType) string {
+	same, again := name+` + 0`, name+` - 0`
+	if typ == text {
+		same, again = name+` || ''`, `'' || `+name
+	}
+	return `(` + name + ` = ` + same + `) IS NOT FALSE AND (` + name + ` = ` + again + `) IS NOT FALSE`
 }
 
 func (p *postgres) rows(now, first int, extra string, columns ...column) string {
@@ -45,7 +48,7 @@ func (p *postgres) rows(now, first int, extra string, columns ...column) string 
 	return `WITH n AS MATERIALIZED (SELECT ` + present + ` AS now),
 		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
 			FROM unnest(` + strings.Join(arrays, ", ") + `) AS u(` + names(columns) + `) CROSS JOIN n
-			WHERE ` + few(`u.`+columns[0].name) + `)`
+			WHERE ` + few(`u.`+columns[0].name, columns[0].typ) + `)`
 }
 
 func (p *postgres) batch(columns ...any) []any { return columns }
@@ -104,7 +107,7 @@ func (p *postgres) steps(_ int, with, choose, lock string, counted int, effects 
 	text, last := with+chosen(choose), len(effects)-1
 	if lock != "" {
 		text = with + `, chosen AS MATERIALIZED (` + choose + ` FOR UPDATE OF r` + strings.TrimPrefix(p.lockRows(lock), lockToDelete) + `),
-		c AS MATERIALIZED (SELECT * FROM chosen WHERE ` + few("of_trigger") + `)`
+		c AS MATERIALIZED (SELECT * FROM chosen WHERE ` + few("of_trigger", bigint) + `)`
 	}
 	if counted > 1 {
 		effects = append(effects, ` SELECT 1 FROM c`)
@@ -128,8 +131,6 @@ func (p *postgres) statements() statements {
 	return all
 }
 
-// run uses unnamed statements, which are planned for the tables as they are: a plan kept from
-// when a table was empty costs more than planning once per batch. It also suits poolers.
 func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (affected int64, err error) {
 	if len(hot.parts) > 1 {
 		return p.runParts(ctx, hot, args, scan)
@@ -147,7 +148,7 @@ func (p *postgres) runParts(ctx context.Context, hot statement, args []any, scan
 	err = pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
 		affected = 0
 		for i, part := range hot.parts {
-			rows, err := tx.Query(ctx, part, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
+			rows, err := tx.Query(ctx, part, slices.Concat([]any{p.mode}, args)...)
 			if err != nil {
 				return err
 			}
@@ -166,7 +167,7 @@ func (p *postgres) runParts(ctx context.Context, hot statement, args []any, scan
 
 func (p *postgres) query(ctx context.Context, statement string, args []any, scan func(scanner) error) (int64, error) {
 	rows, err := patiently(ctx, func() (pgx.Rows, error) {
-		return p.pool.Query(ctx, statement, slices.Concat([]any{pgx.QueryExecModeCacheDescribe}, args)...)
+		return p.pool.Query(ctx, statement, slices.Concat([]any{p.mode}, args)...)
 	})
 	if err != nil {
 		return 0, err

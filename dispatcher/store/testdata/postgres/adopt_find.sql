@@ -7,8 +7,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($8::text[], $9::text[]) AS u(name, labels)
   CROSS JOIN n
-  WHERE (u.name = ANY (ARRAY[u.name])) IS NOT FALSE
-    AND (u.name = ANY (ARRAY[u.name, u.name])) IS NOT FALSE
+  WHERE (u.name = u.name || '') IS NOT FALSE
+    AND (u.name = '' || u.name) IS NOT FALSE
 )
 SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
 FROM n

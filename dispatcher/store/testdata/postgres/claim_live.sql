@@ -9,8 +9,8 @@ b AS MATERIALIZED (
       $11::bigint[], $12::bigint[], $13::boolean[]) AS u(id, revision, calendars, prev, next,
       upto, upto_due, job_id, live)
   CROSS JOIN n
-  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
-    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
+  WHERE (u.id = u.id + 0) IS NOT FALSE
+    AND (u.id = u.id - 0) IS NOT FALSE
 ),
 c AS (
   UPDATE trigger_clock AS t

@@ -5,8 +5,8 @@ b AS MATERIALIZED (
   SELECT u.*, 'waiting' AS waiting, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($2::bigint[]) AS u(id)
   CROSS JOIN n
-  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
-    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
+  WHERE (u.id = u.id + 0) IS NOT FALSE
+    AND (u.id = u.id - 0) IS NOT FALSE
 )
 SELECT d.id, d.job_id, d.app_id, d.revision, d.name, d.expression, d.dialect, d.timezone,
     d.start_at, d.end_at, d.repeat_count, d.gap, d.overlap, d.misfire_after, d.enabled,

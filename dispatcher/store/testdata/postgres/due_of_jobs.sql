@@ -7,8 +7,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($10::bigint[], $11::text[], $12::bigint[]) AS u(app, labels, job)
   CROSS JOIN n
-  WHERE (u.app = ANY (ARRAY[u.app])) IS NOT FALSE
-    AND (u.app = ANY (ARRAY[u.app, u.app])) IS NOT FALSE
+  WHERE (u.app = u.app + 0) IS NOT FALSE
+    AND (u.app = u.app - 0) IS NOT FALSE
 ),
 d AS MATERIALIZED (
   SELECT g.id, b.yes, b.no

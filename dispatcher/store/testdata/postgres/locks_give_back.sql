@@ -5,8 +5,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS u(name, holder, fence)
   CROSS JOIN n
-  WHERE (u.name = ANY (ARRAY[u.name])) IS NOT FALSE
-    AND (u.name = ANY (ARRAY[u.name, u.name])) IS NOT FALSE
+  WHERE (u.name = u.name || '') IS NOT FALSE
+    AND (u.name = '' || u.name) IS NOT FALSE
 )
 UPDATE locks AS l
 SET locked_until = l.free_at

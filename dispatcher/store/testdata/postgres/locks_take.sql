@@ -7,8 +7,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($5::text[]) AS u(name)
   CROSS JOIN n
-  WHERE (u.name = ANY (ARRAY[u.name])) IS NOT FALSE
-    AND (u.name = ANY (ARRAY[u.name, u.name])) IS NOT FALSE
+  WHERE (u.name = u.name || '') IS NOT FALSE
+    AND (u.name = '' || u.name) IS NOT FALSE
 )
 INSERT INTO locks AS l (name, holder, fence, locked_until, free_at)
 SELECT b.name, $2, 1, b.now + $3, b.now + $4

@@ -7,8 +7,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($10::bigint[], $11::text[]) AS u(app, labels)
   CROSS JOIN n
-  WHERE (u.app = ANY (ARRAY[u.app])) IS NOT FALSE
-    AND (u.app = ANY (ARRAY[u.app, u.app])) IS NOT FALSE
+  WHERE (u.app = u.app + 0) IS NOT FALSE
+    AND (u.app = u.app - 0) IS NOT FALSE
 )
 SELECT t.id, t.app_id, t.revision, t.calendar_revision, coalesce(t.prev_fire_time, -1),
     coalesce(t.next_fire_time, -1), coalesce(t.due_at, -1), t.misfire_after,

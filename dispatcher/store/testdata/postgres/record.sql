@@ -3,14 +3,13 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::integer[], $8::bigint[],
-      $9::bigint[], $10::bigint[], $11::integer[], $12::text[], $13::text[], $14::text[],
-      $15::bigint[], $16::bigint[], $17::bigint[]) AS u(scheduled_at, trigger_id, kind, token,
-      attempt, node, started_at, ended_at, http_status, state, class, error, job_id, revision,
-      claimed_at)
+  FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+      $9::bigint[], $10::bigint[], $11::bigint[], $12::integer[], $13::text[], $14::text[],
+      $15::text[]) AS u(scheduled_at, trigger_id, token, job_id, revision, claimed_at, node,
+      started_at, ended_at, http_status, state, class, error)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 ),
 k AS MATERIALIZED (
   SELECT token
@@ -25,11 +24,10 @@ d AS (
   RETURNING token
 ),
 f AS (SELECT token FROM k UNION ALL SELECT token FROM d), c AS (
-  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
-      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
-      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error
+      b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
+      b.state AS of_state, b.class AS of_class, b.error AS of_error
   FROM b
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
@@ -48,14 +46,13 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::integer[], $8::bigint[],
-      $9::bigint[], $10::bigint[], $11::integer[], $12::text[], $13::text[], $14::text[],
-      $15::bigint[], $16::bigint[], $17::bigint[]) AS u(scheduled_at, trigger_id, kind, token,
-      attempt, node, started_at, ended_at, http_status, state, class, error, job_id, revision,
-      claimed_at)
+  FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+      $9::bigint[], $10::bigint[], $11::bigint[], $12::integer[], $13::text[], $14::text[],
+      $15::text[]) AS u(scheduled_at, trigger_id, token, job_id, revision, claimed_at, node,
+      started_at, ended_at, http_status, state, class, error)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 ),
 k AS MATERIALIZED (
   SELECT token
@@ -70,11 +67,10 @@ d AS (
   RETURNING token
 ),
 f AS (SELECT token FROM k UNION ALL SELECT token FROM d), c AS (
-  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
-      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
-      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error
+      b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
+      b.state AS of_state, b.class AS of_class, b.error AS of_error
   FROM b
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )

@@ -8,8 +8,8 @@ b AS MATERIALIZED (
       $15::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, started_at,
       ended_at, http_status, state, class, error, late)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 )
 UPDATE attempts AS r
 SET late_result = b.late

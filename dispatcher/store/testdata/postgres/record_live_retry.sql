@@ -11,8 +11,8 @@ b AS MATERIALIZED (
       ended_at, http_status, state, class, error, next_at, until_at, counts, not_attempted,
       stops, waits_for, wait_app, wait_host, wait_pause, wait_probe)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
@@ -36,8 +36,8 @@ chosen AS MATERIALIZED (
 c AS MATERIALIZED (
   SELECT *
   FROM chosen
-  WHERE (of_trigger = ANY (ARRAY[of_trigger])) IS NOT FALSE
-    AND (of_trigger = ANY (ARRAY[of_trigger, of_trigger])) IS NOT FALSE
+  WHERE (of_trigger = of_trigger + 0) IS NOT FALSE
+    AND (of_trigger = of_trigger - 0) IS NOT FALSE
 ),
 e1 AS (
   INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,

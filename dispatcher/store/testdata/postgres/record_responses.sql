@@ -6,8 +6,8 @@ b AS MATERIALIZED (
   FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::integer[],
       $5::text[]) AS u(scheduled_at, trigger_id, kind, attempt, response)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 )
 INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
 SELECT b.scheduled_at, b.trigger_id, b.kind, b.attempt, b.response

@@ -3,17 +3,16 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::integer[], $8::bigint[],
-      $9::bigint[], $10::bigint[], $11::integer[], $12::text[], $13::text[], $14::text[],
-      $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
-      $20::integer[], $21::integer[], $22::boolean[], $23::bigint[], $24::bigint[],
-      $25::text[], $26::bigint[], $27::bigint[]) AS u(scheduled_at, trigger_id, kind, token,
-      attempt, node, started_at, ended_at, http_status, state, class, error, job_id, revision,
-      claimed_at, next_at, until_at, counts, not_attempted, stops, waits_for, wait_app,
-      wait_host, wait_pause, wait_probe)
+  FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+      $9::bigint[], $10::bigint[], $11::bigint[], $12::integer[], $13::text[], $14::text[],
+      $15::text[], $16::bigint[], $17::bigint[], $18::integer[], $19::integer[],
+      $20::boolean[], $21::bigint[], $22::bigint[], $23::text[], $24::bigint[],
+      $25::bigint[]) AS u(scheduled_at, trigger_id, token, job_id, revision, claimed_at, node,
+      started_at, ended_at, http_status, state, class, error, next_at, until_at, counts,
+      not_attempted, stops, waits_for, wait_app, wait_host, wait_pause, wait_probe)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 ),
 k AS MATERIALIZED (
   SELECT token
@@ -28,12 +27,11 @@ d AS (
   RETURNING token
 ),
 f AS (SELECT token FROM k UNION ALL SELECT token FROM d), c AS (
-  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
-      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
-      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error, b.counts AS of_failures, CASE
-      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
+      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe

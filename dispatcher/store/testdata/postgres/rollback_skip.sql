@@ -7,8 +7,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($3::bigint[]) AS u(id)
   CROSS JOIN n
-  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
-    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
+  WHERE (u.id = u.id + 0) IS NOT FALSE
+    AND (u.id = u.id - 0) IS NOT FALSE
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
@@ -29,8 +29,8 @@ chosen AS MATERIALIZED (
 c AS MATERIALIZED (
   SELECT *
   FROM chosen
-  WHERE (of_trigger = ANY (ARRAY[of_trigger])) IS NOT FALSE
-    AND (of_trigger = ANY (ARRAY[of_trigger, of_trigger])) IS NOT FALSE
+  WHERE (of_trigger = of_trigger + 0) IS NOT FALSE
+    AND (of_trigger = of_trigger - 0) IS NOT FALSE
 ),
 e1 AS (
   INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,

@@ -11,8 +11,8 @@ b AS MATERIALIZED (
       $17::bigint[]) AS u(id, revision, calendars, prev, next, upto, upto_due, job_id, to_at,
       missed, decision, reason, run_at)
   CROSS JOIN n
-  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
-    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
+  WHERE (u.id = u.id + 0) IS NOT FALSE
+    AND (u.id = u.id - 0) IS NOT FALSE
 ),
 c AS (
   UPDATE trigger_clock AS t

@@ -8,8 +8,8 @@ b AS MATERIALIZED (
   FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::bigint[], $6::integer[],
       $7::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, error)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
@@ -30,8 +30,8 @@ chosen AS MATERIALIZED (
 c AS MATERIALIZED (
   SELECT *
   FROM chosen
-  WHERE (of_trigger = ANY (ARRAY[of_trigger])) IS NOT FALSE
-    AND (of_trigger = ANY (ARRAY[of_trigger, of_trigger])) IS NOT FALSE
+  WHERE (of_trigger = of_trigger + 0) IS NOT FALSE
+    AND (of_trigger = of_trigger - 0) IS NOT FALSE
 ),
 e1 AS (
   INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,

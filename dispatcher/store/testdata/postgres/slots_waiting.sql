@@ -5,8 +5,8 @@ b AS MATERIALIZED (
   SELECT u.*, -1 AS waits, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::bigint[]) AS u(id)
   CROSS JOIN n
-  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
-    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
+  WHERE (u.id = u.id + 0) IS NOT FALSE
+    AND (u.id = u.id - 0) IS NOT FALSE
 )
 SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
 FROM b

@@ -6,8 +6,8 @@ b AS MATERIALIZED (
   FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[],
       $5::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 )
 UPDATE live_runs AS r
 SET node = 0

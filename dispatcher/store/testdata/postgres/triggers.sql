@@ -5,8 +5,8 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::bigint[]) AS u(id)
   CROSS JOIN n
-  WHERE (u.id = ANY (ARRAY[u.id])) IS NOT FALSE
-    AND (u.id = ANY (ARRAY[u.id, u.id])) IS NOT FALSE
+  WHERE (u.id = u.id + 0) IS NOT FALSE
+    AND (u.id = u.id - 0) IS NOT FALSE
 )
 SELECT t.id, t.job_id, t.app_id, t.revision, t.name, t.expression, t.dialect, t.timezone,
     t.start_at, t.end_at, t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled,

@@ -5,21 +5,20 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
-        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
-        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
-        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
-        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS token,
+        value ->> 3 AS job_id, value ->> 4 AS revision, value ->> 5 AS claimed_at,
+        value ->> 6 AS node, value ->> 7 AS started_at, value ->> 8 AS ended_at,
+        value ->> 9 AS http_status, value ->> 10 AS state, value ->> 11 AS class,
+        value ->> 12 AS error
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
 ),
 f AS (SELECT token FROM claims), c AS (
-  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
-      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
-      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error
+      b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
+      b.state AS of_state, b.class AS of_class, b.error AS of_error
   FROM b
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )

@@ -5,26 +5,24 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
-        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
-        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
-        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
-        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at,
-        value ->> 15 AS next_at, value ->> 16 AS until_at, value ->> 17 AS counts,
-        value ->> 18 AS not_attempted, value ->> 19 AS stops, value ->> 20 AS waits_for,
-        value ->> 21 AS wait_app, value ->> 22 AS wait_host, value ->> 23 AS wait_pause,
-        value ->> 24 AS wait_probe
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS token,
+        value ->> 3 AS job_id, value ->> 4 AS revision, value ->> 5 AS claimed_at,
+        value ->> 6 AS node, value ->> 7 AS started_at, value ->> 8 AS ended_at,
+        value ->> 9 AS http_status, value ->> 10 AS state, value ->> 11 AS class,
+        value ->> 12 AS error, value ->> 13 AS next_at, value ->> 14 AS until_at,
+        value ->> 15 AS counts, value ->> 16 AS not_attempted, value ->> 17 AS stops,
+        value ->> 18 AS waits_for, value ->> 19 AS wait_app, value ->> 20 AS wait_host,
+        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
 ),
 f AS (SELECT token FROM claims), c AS (
-  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
-      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
-      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error, b.counts AS of_failures, CASE
-      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
+      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
@@ -47,26 +45,24 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
-        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
-        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
-        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
-        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at,
-        value ->> 15 AS next_at, value ->> 16 AS until_at, value ->> 17 AS counts,
-        value ->> 18 AS not_attempted, value ->> 19 AS stops, value ->> 20 AS waits_for,
-        value ->> 21 AS wait_app, value ->> 22 AS wait_host, value ->> 23 AS wait_pause,
-        value ->> 24 AS wait_probe
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS token,
+        value ->> 3 AS job_id, value ->> 4 AS revision, value ->> 5 AS claimed_at,
+        value ->> 6 AS node, value ->> 7 AS started_at, value ->> 8 AS ended_at,
+        value ->> 9 AS http_status, value ->> 10 AS state, value ->> 11 AS class,
+        value ->> 12 AS error, value ->> 13 AS next_at, value ->> 14 AS until_at,
+        value ->> 15 AS counts, value ->> 16 AS not_attempted, value ->> 17 AS stops,
+        value ->> 18 AS waits_for, value ->> 19 AS wait_app, value ->> 20 AS wait_host,
+        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
 ),
 f AS (SELECT token FROM claims), c AS (
-  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
-      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
-      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error, b.counts AS of_failures, CASE
-      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
+      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
@@ -92,26 +88,24 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
-        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
-        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
-        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
-        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at,
-        value ->> 15 AS next_at, value ->> 16 AS until_at, value ->> 17 AS counts,
-        value ->> 18 AS not_attempted, value ->> 19 AS stops, value ->> 20 AS waits_for,
-        value ->> 21 AS wait_app, value ->> 22 AS wait_host, value ->> 23 AS wait_pause,
-        value ->> 24 AS wait_probe
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS token,
+        value ->> 3 AS job_id, value ->> 4 AS revision, value ->> 5 AS claimed_at,
+        value ->> 6 AS node, value ->> 7 AS started_at, value ->> 8 AS ended_at,
+        value ->> 9 AS http_status, value ->> 10 AS state, value ->> 11 AS class,
+        value ->> 12 AS error, value ->> 13 AS next_at, value ->> 14 AS until_at,
+        value ->> 15 AS counts, value ->> 16 AS not_attempted, value ->> 17 AS stops,
+        value ->> 18 AS waits_for, value ->> 19 AS wait_app, value ->> 20 AS wait_host,
+        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
 ),
 f AS (SELECT token FROM claims), c AS (
-  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
-      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
-      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error, b.counts AS of_failures, CASE
-      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
+      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
@@ -137,26 +131,24 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
-        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
-        value ->> 6 AS started_at, value ->> 7 AS ended_at, value ->> 8 AS http_status,
-        value ->> 9 AS state, value ->> 10 AS class, value ->> 11 AS error,
-        value ->> 12 AS job_id, value ->> 13 AS revision, value ->> 14 AS claimed_at,
-        value ->> 15 AS next_at, value ->> 16 AS until_at, value ->> 17 AS counts,
-        value ->> 18 AS not_attempted, value ->> 19 AS stops, value ->> 20 AS waits_for,
-        value ->> 21 AS wait_app, value ->> 22 AS wait_host, value ->> 23 AS wait_pause,
-        value ->> 24 AS wait_probe
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS token,
+        value ->> 3 AS job_id, value ->> 4 AS revision, value ->> 5 AS claimed_at,
+        value ->> 6 AS node, value ->> 7 AS started_at, value ->> 8 AS ended_at,
+        value ->> 9 AS http_status, value ->> 10 AS state, value ->> 11 AS class,
+        value ->> 12 AS error, value ->> 13 AS next_at, value ->> 14 AS until_at,
+        value ->> 15 AS counts, value ->> 16 AS not_attempted, value ->> 17 AS stops,
+        value ->> 18 AS waits_for, value ->> 19 AS wait_app, value ->> 20 AS wait_host,
+        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
 ),
 f AS (SELECT token FROM claims), c AS (
-  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind, b.job_id AS of_job,
+  SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, 1 AS of_kind, b.job_id AS of_job,
       b.revision AS of_revision, b.node AS of_node, b.claimed_at AS of_claimed,
-      b.started_at AS of_started, b.ended_at AS of_end, b.attempt AS over,
-      b.http_status AS of_status, b.state AS of_state, b.class AS of_class,
-      b.error AS of_error, b.counts AS of_failures, CASE
-      WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
+      b.started_at AS of_started, b.ended_at AS of_end, 1 AS over, b.http_status AS of_status,
+      b.state AS of_state, b.class AS of_class, b.error AS of_error, b.counts AS of_failures,
+      CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
       b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
