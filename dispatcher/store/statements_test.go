@@ -152,6 +152,38 @@ func TestHotStatementsLeaveTheHistoryAlone(t *testing.T) {
 	}
 }
 
+// changed is a change of a table in a statement.
+var changed = regexp.MustCompile(`(?:(INSERT) INTO|UPDATE|DELETE FROM) ([a-z_]+)\s+(?:AS |SET |\(|WHERE )`)
+
+// Some databases refuse a statement that updates or deletes rows of one table in two places. docs/reference/databases.md
+// names the one that does.
+func TestHotStatementsChangeEachTableOnce(t *testing.T) {
+	t.Parallel()
+	var twice []string
+	for name, hot := range store.HotStatements("postgres", may1.UnixMilli()) {
+		for _, part := range hot.Parts {
+			count := map[string]int{}
+			for _, found := range changed.FindAllStringSubmatch(part, -1) {
+				if found[1] == "" || strings.Contains(part, "ON CONFLICT") {
+					count[found[2]]++
+				}
+			}
+			if len(count) == 0 && (name == "claim" || name == "record_live") {
+				t.Errorf("%s changes nothing, so this test does not understand it:\n%s", name, part)
+			}
+			for table, n := range count {
+				if n > 1 {
+					twice = append(twice, name+" "+table)
+				}
+			}
+		}
+	}
+	slices.Sort(twice)
+	if diff := cmp.Diff([]string{"record_live_retry live_runs"}, twice); diff != "" {
+		t.Errorf("statements that change a table twice (-want +got):\n%s", diff)
+	}
+}
+
 // The plans are those of a small database, on the version of PostgreSQL that Debian has. Those of others differ in
 // what does not matter; TestHotStatementsLeaveTheHistoryAlone tells what does.
 func TestHotStatementsKeepTheirPlans(t *testing.T) {
