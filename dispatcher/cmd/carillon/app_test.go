@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,6 +156,51 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 	}
 	cell.checkVerify("mover")
 	old.checkVerify("mover")
+}
+
+// An export that fails leaves the app enabled: also if only the response of its first step was lost.
+func TestExportThatFailsLeavesTheAppEnabled(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fails func(*http.Request) bool // a request whose response is lost
+		want  string
+	}{
+		"the response is lost": {
+			fails: func(r *http.Request) bool { return r.Method == http.MethodPatch },
+			want:  "EOF",
+		},
+		"a run does not end": {want: "gave up after 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			release := make(chan struct{})
+			r := newReceiver(t, func(http.ResponseWriter, arrival) { <-release })
+			t.Cleanup(func() { close(release) })
+			database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+			n := startNode(t, database, newToken(t, database), quick()...)
+			mover(t, n, r)
+			r.awaitFires(t, "a run that hangs", 1)
+			var patched atomic.Int32
+			proxy := httputil.NewSingleHostReverseProxy(must[*url.URL](t)(url.Parse(n.endpoint)))
+			proxy.ModifyResponse = func(response *http.Response) error {
+				if test.fails != nil && test.fails(response.Request) && patched.Add(1) == 1 {
+					panic(http.ErrAbortHandler)
+				}
+				return nil
+			}
+			front := httptest.NewServer(proxy)
+			t.Cleanup(front.Close)
+			through := *n
+			through.endpoint = front.URL
+			out, errs, code := through.commandWith("", "app", "export", "mover", "--timeout=1s")
+			if code != 1 || out != "" || !strings.Contains(errs, test.want) {
+				t.Errorf("export: exit %d, %s%s; want an error that says %q", code, out, errs, test.want)
+			}
+			if app := must[dispatcher.App](t)(n.App(t.Context(), "mover")); !app.Enabled {
+				t.Error("the app stayed disabled")
+			}
+		})
+	}
 }
 
 // settledAfter tells that each job has fired for some seconds after an instant, and that the manual runs have come.
