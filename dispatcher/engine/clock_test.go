@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,7 +88,7 @@ func TestClockIsAheadOfNoServer(t *testing.T) {
 		c := newClock(nil)
 		c.margin = margin
 		ahead, behind := func() time.Time { return time.Now().Add(margin) }, time.Now
-		for _, server := range []func() time.Time{behind, ahead, behind, behind, ahead} {
+		for _, server := range []func() time.Time{behind, ahead, behind, ahead, behind} {
 			c.add(sample{local: time.Now(), database: server()})
 			if bound := c.now(); bound.After(behind()) {
 				t.Errorf("the bound is %s ahead of a server's clock: fires would be early", bound.Sub(behind()))
@@ -105,7 +107,7 @@ func TestClockIsAheadOfNoServer(t *testing.T) {
 func TestLeaseEndsBeforeAnyServerCountsItsNodeAsDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const margin = 2 * time.Second
+		const margin, slow = 2500 * time.Millisecond, 100 * time.Millisecond // the most that --dead-after allows
 		f := newFleet(10*time.Second, 25*time.Second, 0)
 		f.margin = margin
 		sent := time.Now()
@@ -115,13 +117,55 @@ func TestLeaseEndsBeforeAnyServerCountsItsNodeAsDead(t *testing.T) {
 		if until := sent.Add(f.lease()); !until.Before(dead) {
 			t.Errorf("the lease ends %s after the node may count as dead", until.Sub(dead))
 		}
-		// Heartbeats that other servers stamp are no leap of the clock.
+		// Heartbeats that other servers stamp are no leap of the clock, also if the response takes its time.
 		for _, off := range []time.Duration{margin, 0, margin} {
 			time.Sleep(2 * time.Second)
-			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now().Add(off)}, time.Now())
+			stamped := time.Now().Add(off)
+			if off == 0 {
+				stamped = stamped.Add(-slow)
+			}
+			f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: stamped}, time.Now())
 		}
 		if _, may := f.mayMarkDead(); !may {
 			t.Error("the node takes the clocks of several servers for a clock that leaps")
+		}
+	})
+}
+
+// judging is a store that notes after how long nodes are marked dead.
+type judging struct {
+	lockedOnce
+	after time.Duration
+}
+
+func (j *judging) MarkDead(_ context.Context, _ dispatcher.NodeID, _ time.Time, after time.Duration, _ time.Time) (int, error) {
+	j.after = after
+	return 0, nil
+}
+
+func (j *judging) FailLostRuns(context.Context, time.Time) (int, error) { return 0, nil }
+func (j *judging) GrantWaiting(context.Context) error                   { return nil }
+
+// A node of an engine with a margin claims later, trusts its lease for less and waits longer for others.
+func TestEngineAppliesTheClockMargin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &judging{}
+		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler), DeadAfter: 10 * time.Second, ClockMargin: 2 * time.Second})
+		e.fleet.joined(1, dispatcher.NodeActive, time.Now())
+		for range 3 {
+			time.Sleep(time.Second)
+			e.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, time.Now())
+		}
+		if err := e.markDeadNodes(t.Context(), time.Time{}); err != nil || s.after != 12*time.Second {
+			t.Errorf("others are marked dead after %s, %v; want 10s and the margin of 2s", s.after, err)
+		}
+		if got := e.fleet.lease(); got != 7*time.Second {
+			t.Errorf("the lease is %s, want 10s less a second and the margin of 2s", got)
+		}
+		e.clock.add(sample{local: time.Now(), database: time.Now()})
+		if got := e.clock.until(time.Now().Add(time.Minute)); got != 62*time.Second {
+			t.Errorf("a fire in a minute is due in %s, want the margin of 2s later", got)
 		}
 	})
 }

@@ -16,18 +16,29 @@ import (
 // either is in the snapshot or no longer matches. As long as the app stays disabled, nothing of it fires here.
 // ImportApp writes the same clocks, so that what was owed is owed there.
 
+// left tells that a run r is claimed by a dead node. While its app is disabled no node adopts it, so it waits as queued
+// runs do.
+const left = `r.state = 'claimed' AND r.node IN (SELECT id FROM nodes WHERE state = 'dead')`
+
 // inFlight are the runs of an app that a node works on. $1 app
 func inFlight(f flavor) string {
 	return `SELECT r.scheduled_at FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
-			WHERE j.app_id = $1 AND r.state NOT IN ('queued', 'retrying')
+			WHERE j.app_id = $1 AND r.state NOT IN ('queued', 'retrying') AND NOT (` + left + `)
 		UNION ALL SELECT r.scheduled_at FROM (` + claimedRuns(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
 }
 
-// waitingRuns are the runs of an app that wait. $1 app
-const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at, r.state, r.attempt, r.failures,
-		r.next_attempt_at, r.retry_until
-	FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying') ORDER BY r.scheduled_at, r.trigger_id, r.kind`
+// waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it, and a
+// run that waits for its host finds out over there whether the host responds. Runs of a job or trigger that is deleted
+// would end at their next attempt, so they stay.
+// $1 app, $2 now
+const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at,
+		CASE WHEN r.state = 'claimed' THEN 'queued' ELSE r.state END,
+		CASE WHEN r.state = 'claimed' AND ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END, r.failures,
+		CASE WHEN r.waits_for <> 0 THEN $2 ELSE r.next_attempt_at END, r.retry_until
+	FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id AND t.deleted_at IS NULL
+	WHERE j.app_id = $1 AND j.deleted_at IS NULL AND (r.kind = 2 OR t.id IS NOT NULL)
+		AND (r.state IN ('queued', 'retrying') OR ` + left + `)
+	ORDER BY r.scheduled_at, r.trigger_id, r.kind`
 
 // ExportApp returns a disabled app with all that belongs to it.
 func (s *store) ExportApp(ctx context.Context, name string) (export dispatcher.Export, err error) {
@@ -76,7 +87,7 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 	export.Waiting, err = collect(ctx, tx, func(row scanner) (r dispatcher.ExportedRun, err error) {
 		return r, row.Scan(&r.Job, &r.Trigger, kindColumn(&r.Kind), instantColumn(&r.ScheduledAt), &r.State, &r.Attempt, &r.Failures,
 			optionalColumn(&r.NextAttemptAt), optionalColumn(&r.RetryUntil))
-	}, waitingRunsOfApp, dispatcher.AppID(name))
+	}, waitingRunsOfApp, dispatcher.AppID(name), export.ExportedAt.UnixMilli())
 	return export, err
 }
 

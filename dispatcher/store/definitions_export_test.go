@@ -173,6 +173,116 @@ func TestExportRefusesWhatMayStillMove(t *testing.T) {
 	})
 }
 
+// claim registers a node, which claims the fire that is due.
+func (m moving) claim(node dispatcher.NodeID) dispatcher.HeldRun {
+	m.t.Helper()
+	ctx := m.t.Context()
+	must(m.t, m.old.Register(ctx, dispatcher.Node{ID: node}, m.now))
+	due, err := m.old.Due(ctx, dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10})
+	must(m.t, err)
+	if len(due) != 1 {
+		m.t.Fatalf("%d triggers are due, want 1", len(due))
+	}
+	job, err := m.old.TriggersByID(ctx, []int64{due[0].ID})
+	must(m.t, err)
+	held, err := m.old.Claim(ctx, dispatcher.ClaimBatch{Node: node, Token: 5, Now: m.now, Advances: []dispatcher.Advance{{
+		TriggerID: due[0].ID, JobID: job[0].JobID, Revision: due[0].Revision, Next: due[0].NextFireTime, Then: m.now.Add(10 * time.Minute),
+	}}})
+	must(m.t, err)
+	if len(held) != 1 {
+		m.t.Fatalf("%d fires were claimed, want 1", len(held))
+	}
+	return held[0]
+}
+
+// fail records that the first attempt of a run failed, or was not made because its host does not respond.
+func (m moving) fail(run dispatcher.HeldRun, next dispatcher.NextAttempt) {
+	m.t.Helper()
+	must(m.t, m.old.Record(m.t.Context(), []dispatcher.Record{{
+		RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, Node: 1, Token: run.Token, Attempt: 1, ClaimedAt: m.now,
+		Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now}, Next: &next,
+	}}))
+}
+
+// goOn returns what a node of the other installation adopts of what is to go on at an instant.
+func (m moving) goOn(retries bool, now time.Time) []dispatcher.HeldRun {
+	m.t.Helper()
+	must(m.t, m.new.Register(m.t.Context(), dispatcher.Node{ID: 2}, now))
+	runs, err := adopt(m.t.Context(), m.new, dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Retries: retries, Now: now})
+	must(m.t, err)
+	return runs
+}
+
+// No node adopts runs of a disabled app, so those of a dead node would keep the app from moving for ever. They move, and
+// are attempted as after an adoption.
+func TestRunsOfADeadNodeMoveWithTheirApp(t *testing.T) {
+	t.Parallel()
+	for delivery, attempt := range map[dispatcher.Delivery]int{dispatcher.AtLeastOnce: 2, dispatcher.AtMostOnce: 1} {
+		t.Run(string(delivery), func(t *testing.T) {
+			t.Parallel()
+			onMoves(t, func(t *testing.T, m moving) {
+				m.declare("job", func(j *dispatcher.Job, _ *dispatcher.Trigger) { j.Delivery = delivery })
+				held := m.claim(1)
+				must(t, m.old.Deregister(t.Context(), 1))
+				m.disable()
+				must(t, m.old.Register(t.Context(), dispatcher.Node{ID: 3}, m.now))
+				query := dispatcher.AdoptQuery{Node: 3, Token: 7, Limit: 10, Now: m.now}
+				if found, err := m.old.Adoptable(t.Context(), query); err != nil || len(found) > 0 {
+					t.Errorf("adoptable are %+v, %v; want nothing of a disabled app", found, err)
+				}
+				m.move()
+				if runs := m.goOn(false, m.now); len(runs) != 1 || runs[0].RunKey != held.RunKey || runs[0].Attempt != attempt {
+					t.Errorf("%+v goes on, want run %s with attempt %d", runs, held.RunKey, attempt)
+				}
+			})
+		})
+	}
+}
+
+// A run that waits for its host does so until its time is over. Over there nobody knows of the host, so it is
+// attempted at once.
+func TestRunThatWaitsForItsHostIsAttemptedAfterTheMove(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("job", nil)
+		held := m.claim(1)
+		m.fail(held, dispatcher.NextAttempt{At: m.now.Add(time.Second), Until: m.now.Add(time.Hour), CountsAsFailure: true,
+			Wait: &dispatcher.HostWait{ID: 77, AppID: dispatcher.AppID("app"), JobID: held.JobID, Host: "127.0.0.1",
+				Pause: time.Second, ProbeAt: m.now.Add(time.Second)}})
+		m.move()
+		if runs := m.goOn(true, m.now.Add(time.Minute)); len(runs) != 1 || runs[0].Attempt != 2 {
+			t.Errorf("%+v goes on, want the second attempt", runs)
+		}
+	})
+}
+
+// A run whose job is deleted, or whose trigger is removed, ends at its next attempt. It does not keep its app from moving.
+func TestRunsOfDeletedJobsAndTriggersStay(t *testing.T) {
+	t.Parallel()
+	for name, remove := range map[string]func(m moving, job dispatcher.Job) error{
+		"deleted job": func(m moving, job dispatcher.Job) error {
+			return m.old.DeleteJob(m.t.Context(), "app", job.Name, m.at(0))
+		},
+		"removed trigger": func(m moving, job dispatcher.Job) error {
+			job.Triggers = map[string]dispatcher.Trigger{"other": job.Triggers["t"]}
+			_, _, err := m.old.PutJob(m.t.Context(), job, m.at(0))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onMoves(t, func(t *testing.T, m moving) {
+				job := m.declare("job", nil)
+				m.fail(m.claim(1), dispatcher.NextAttempt{At: m.now.Add(time.Second), Until: m.now.Add(time.Hour), CountsAsFailure: true})
+				must(t, remove(m, job))
+				if export := m.move(); len(export.Waiting) != 0 {
+					t.Errorf("%+v moved, want no run", export.Waiting)
+				}
+			})
+		})
+	}
+}
+
 // An import that is refused leaves nothing behind, and says all that is wrong.
 func TestImportIsAllOrNothing(t *testing.T) {
 	t.Parallel()

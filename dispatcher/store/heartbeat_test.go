@@ -80,3 +80,32 @@ func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 		}
 	})
 }
+
+// A heartbeat that another server has stamped may lie in the future by the margin. One beyond it is of no clock.
+func TestHeartbeatOfAServerThatIsAheadStands(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ margin, ahead, want time.Duration }{
+		"one clock":         {ahead: 300 * time.Millisecond},
+		"within the margin": {margin: 500 * time.Millisecond, ahead: 300 * time.Millisecond, want: 300 * time.Millisecond},
+		"beyond the margin": {margin: 500 * time.Millisecond, ahead: 700 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, s := t.Context(), openAs(t, pgtest.New(t), store.Options{ClockMargin: test.margin})
+			for _, node := range []dispatcher.NodeID{firstNode, secondNode} {
+				must(t, s.Register(ctx, dispatcher.Node{ID: node, Name: node.String()}, may1))
+			}
+			_, err := s.Heartbeat(ctx, firstNode, dispatcher.NodeReport{}, may1.Add(test.ahead))
+			must(t, err)
+			_, err = s.MarkDead(ctx, secondNode, may1, time.Minute, may1)
+			must(t, err)
+			nodes, err := s.Nodes(ctx)
+			must(t, err)
+			for _, node := range nodes {
+				if node.ID == firstNode && node.HeartbeatAt.Sub(may1) != test.want {
+					t.Errorf("the heartbeat is %s ahead, want %s", node.HeartbeatAt.Sub(may1), test.want)
+				}
+			}
+		})
+	}
+}

@@ -20,15 +20,16 @@ import (
 const firstNode, secondNode dispatcher.NodeID = 0x77, 0x78
 
 // registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
-func registered(t *testing.T, database string) (dispatcher.Store, dispatcher.HeldRun) {
+func registered(t *testing.T, database string, without ...store.Capability) (dispatcher.Store, dispatcher.HeldRun) {
 	t.Helper()
-	return registeredAndClaimed(t, database, time.Now())
+	return registeredAndClaimed(t, database, time.Now(), without...)
 }
 
 // registeredAndClaimed is registered with a fire of about that instant.
-func registeredAndClaimed(t *testing.T, database string, of time.Time) (dispatcher.Store, dispatcher.HeldRun) {
+func registeredAndClaimed(t *testing.T, database string, of time.Time,
+	without ...store.Capability) (dispatcher.Store, dispatcher.HeldRun) {
 	t.Helper()
-	ctx, s := t.Context(), open(t, database)
+	ctx, s := t.Context(), openAs(t, database, store.Options{Without: without})
 	now := of.UTC().Truncate(time.Second)
 	change := dispatcher.Change{Actor: "test", Now: now.Add(-time.Hour)}
 	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
@@ -127,30 +128,43 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, database := t.Context(), pgtest.New(t)
-			s, run := registered(t, database)
-			if test.do != nil {
-				must(t, test.do(ctx, s, run))
-			}
-			conn, err := pgx.Connect(ctx, database)
-			must(t, err)
-			defer conn.Close(ctx)
-			if test.lose != "" {
-				_, err = conn.Exec(ctx, test.lose)
-				must(t, err)
-			}
-			_, err = conn.Exec(ctx,
-				`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-			must(t, err)
-			var rollback *dispatcher.Rollback
-			response(t, func() (err error) {
-				rollback, err = s.Rollback(ctx)
-				return err
-			})
-			if got := reason(rollback); test.want == "" && got != "" || !strings.Contains(got, test.want) {
-				t.Errorf("the reason is %q, want one that says %q", got, test.want)
-			}
+			lost(t, test.lose, test.do, test.want)
 		})
+		// Nothing of that needs to know which server it is.
+		t.Run(name+", without identity", func(t *testing.T) {
+			t.Parallel()
+			lost(t, test.lose, test.do, test.want, store.Identity)
+		})
+	}
+}
+
+// lost lets a node do something, then the database lose something and the connections. It wants a rollback for a reason,
+// or none.
+func lost(t *testing.T, lose string, do func(context.Context, dispatcher.Store, dispatcher.HeldRun) error, want string,
+	without ...store.Capability) {
+	t.Helper()
+	ctx, database := t.Context(), pgtest.New(t)
+	s, run := registered(t, database, without...)
+	if do != nil {
+		must(t, do(ctx, s, run))
+	}
+	conn, err := pgx.Connect(ctx, database)
+	must(t, err)
+	defer conn.Close(ctx)
+	if lose != "" {
+		_, err = conn.Exec(ctx, lose)
+		must(t, err)
+	}
+	_, err = conn.Exec(ctx,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	must(t, err)
+	var rollback *dispatcher.Rollback
+	response(t, func() (err error) {
+		rollback, err = s.Rollback(ctx)
+		return err
+	})
+	if got := reason(rollback); want == "" && got != "" || !strings.Contains(got, want) {
+		t.Errorf("the reason is %q, want one that says %q", got, want)
 	}
 }
 
@@ -305,22 +319,7 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	}
 	must(t, s.Close())
 
-	u, err := url.Parse(database)
-	must(t, err)
-	name := strings.TrimPrefix(u.Path, "/")
-	u.Path = "/postgres"
-	admin, err := pgx.Connect(ctx, u.String())
-	must(t, err)
-	defer admin.Close(ctx)
-	_, err = admin.Exec(ctx, fmt.Sprintf(`CREATE DATABASE %s_copy TEMPLATE %s`, name, name))
-	must(t, err)
-	u.Path = "/" + name + "_copy"
-	copied := open(t, u.String())
-	defer func() {
-		must(t, copied.Close())
-		_, err := admin.Exec(context.WithoutCancel(ctx), fmt.Sprintf(`DROP DATABASE %s_copy WITH (FORCE)`, name))
-		must(t, err)
-	}()
+	copied := openCopy(t, database, store.Options{})
 	const third dispatcher.NodeID = 0x79
 	if err := copied.Register(ctx, dispatcher.Node{ID: third}, time.Time{}); err == nil ||
 		!strings.Contains(err.Error(), "have not said yet") {
@@ -343,6 +342,46 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	must(t, copied.Register(ctx, dispatcher.Node{ID: third + 1}, later))
 	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {
 		t.Errorf("once it is settled: got %+v, %v; want no rollback", rollback, err)
+	}
+}
+
+// openCopy opens a copy of a database that is closed, as if a dump of it had been restored.
+func openCopy(t *testing.T, database string, o store.Options) dispatcher.Store {
+	t.Helper()
+	u, err := url.Parse(database)
+	must(t, err)
+	name := strings.TrimPrefix(u.Path, "/")
+	u.Path = "/postgres"
+	admin, err := pgx.Connect(t.Context(), u.String())
+	must(t, err)
+	_, err = admin.Exec(t.Context(), fmt.Sprintf(`CREATE DATABASE %s_copy TEMPLATE %s`, name, name))
+	must(t, err)
+	u.Path = "/" + name + "_copy"
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		_, err := admin.Exec(ctx, fmt.Sprintf(`DROP DATABASE %s_copy WITH (FORCE)`, name))
+		must(t, errors.Join(err, admin.Close(ctx)))
+	})
+	return openAs(t, u.String(), o) // it is closed before that
+}
+
+// Where no identity can be read, a restore while no node was at work stays unnoticed until somebody declares it.
+func TestRestoreWithoutIdentityIsDeclared(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s, _ := registered(t, database, store.Identity)
+	must(t, s.Close())
+	copied := openCopy(t, database, store.Options{Without: store.Capabilities{store.Identity}})
+	later := time.Now().Add(time.Minute)
+	must(t, copied.Register(ctx, dispatcher.Node{ID: secondNode}, later))
+	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {
+		t.Errorf("got %+v, %v; want no rollback, because nothing tells the copy from the database", rollback, err)
+	}
+	_, err := copied.DeclareRollback(ctx, "restored", dispatcher.Change{})
+	must(t, err)
+	heartbeat, err := copied.Heartbeat(ctx, secondNode, dispatcher.NodeReport{}, later)
+	if err != nil || heartbeat.State != dispatcher.NodePaused || !heartbeat.RolledBack {
+		t.Errorf("the node is told %+v, %v; want paused by a rollback", heartbeat, err)
 	}
 }
 

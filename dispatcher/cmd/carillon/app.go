@@ -36,12 +36,7 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	if app.Enabled {
-		if _, err := api.PatchApp(ctx, e.App, false, client.Condition{}); err != nil {
-			return err
-		}
-	}
-	export, err := e.export(ctx, api)
+	export, err := e.disabled(ctx, api, app)
 	if err == nil {
 		export.App.Enabled = app.Enabled // as it is to be over there
 		encoder := json.NewEncoder(c.out)
@@ -50,8 +45,7 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 		err = encoder.Encode(export)
 	}
 	if err != nil && app.Enabled {
-		_, again := api.PatchApp(context.WithoutCancel(ctx), e.App, true, client.Condition{})
-		return errors.Join(err, again)
+		return errors.Join(err, e.enable(context.WithoutCancel(ctx), api))
 	}
 	if err != nil {
 		return err
@@ -67,6 +61,28 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 					one.Job.Name, path)
 			}
 		}
+	}
+	return nil
+}
+
+// disabled disables the app, and exports it.
+func (e *appExportCommand) disabled(ctx context.Context, api *client.Client, app dispatcher.App) (dispatcher.Export, error) {
+	if app.Enabled {
+		if _, err := api.PatchApp(ctx, e.App, false, client.Condition{}); err != nil {
+			return dispatcher.Export{}, err
+		}
+	}
+	return e.export(ctx, api)
+}
+
+// enable undoes disabled, whose request may have failed on its way there or back.
+func (e *appExportCommand) enable(ctx context.Context, api *client.Client) error {
+	app, err := api.App(ctx, e.App)
+	if err == nil && !app.Enabled {
+		_, err = api.PatchApp(ctx, e.App, true, client.Condition{})
+	}
+	if err != nil {
+		return fmt.Errorf("app %s may still be disabled, so enable it: %w", e.App, err)
 	}
 	return nil
 }

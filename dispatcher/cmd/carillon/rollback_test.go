@@ -111,12 +111,26 @@ func events(all []arrival) map[string]int {
 // under the ids it had; nothing is missing then.
 func TestFailoverThatLostCommitsWaitsForAChoice(t *testing.T) {
 	t.Parallel()
+	for name, without := range map[string]string{
+		"the servers have identities":             "",
+		"nothing tells the servers apart":         "identity",
+		"they have what any database has at most": "identity,notifications,skip-locked,session-settings",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failOverWithLoss(t, "--database-without="+without)
+		})
+	}
+}
+
+func failOverWithLoss(t *testing.T, without string) {
+	settings := append(quick(), without)
 	primary, standby := startServers(t)
 	token := newToken(t, primary.URL("carillon"))
 	g, database := newGate(t, primary.URL("carillon"))
 	g.open()
 	r := newReceiver(t, nil)
-	one, two := startNode(t, database, token, quick()...), startNode(t, database, token, quick()...)
+	one, two := startNode(t, database, token, settings...), startNode(t, database, token, settings...)
 	must[dispatcher.App](t)(one.PutApp(t.Context(), dispatcher.App{Name: "tail", Enabled: true}, client.Condition{}))
 	must[dispatcher.Job](t)(one.PutJob(t.Context(),
 		webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
@@ -139,7 +153,7 @@ func TestFailoverThatLostCommitsWaitsForAChoice(t *testing.T) {
 		rollback, err := one.Rollback(t.Context())
 		return err == nil && rollback.Reason != ""
 	})
-	startNode(t, database, token, quick()...) // it waits with the others
+	startNode(t, database, token, settings...) // it waits with the others
 	checkPaused(t, two, r)
 	out, errs, code := carillon(t, nil, "rollback", "replay", "--database", database)
 	if code != 0 || !strings.Contains(out, "replay was chosen") {
