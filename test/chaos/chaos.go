@@ -53,7 +53,7 @@ func newChaos(ctx context.Context, o options) (c *chaos, err error) {
 	if o.separate {
 		near, far = nearAddress+":0", farAddress+":0"
 	}
-	if c.receiver, err = startReceiver(ctx, o.dir, near, near, far); err != nil {
+	if c.receiver, err = startReceiver(ctx, o.dir, near, far); err != nil {
 		return nil, err
 	}
 	if c.database, err = startDatabase(ctx, o.dir); err != nil {

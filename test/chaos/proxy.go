@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,17 +71,19 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	}
 	defer p.forget(server)
 	p.remember(server)
-	// A write whose response is to be withheld is under way.
-	var withheld atomic.Bool
+	// A write whose response is to be withheld is under way, or a transaction.
+	var withheld, inside atomic.Bool
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
 		p.pipe(server, client, func(piece []byte) bool {
-			if !withheld.Load() {
+			// The database writes one of these last, the first once it has committed.
+			committed := bytes.HasSuffix(piece, []byte("Z\x00\x00\x00\x05I"))
+			switch {
+			case !withheld.Load():
+				inside.Store(!committed && (inside.Load() || bytes.HasSuffix(piece, []byte("Z\x00\x00\x00\x05T"))))
 				return true
-			}
-			// The database writes this last, once it has committed.
-			if bytes.HasSuffix(piece, []byte("Z\x00\x00\x00\x05I")) {
+			case committed:
 				p.reset(client, server)
 			}
 			return false
@@ -88,7 +91,7 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	}()
 	p.pipe(client, server, func(piece []byte) bool {
 		switch {
-		case !writes(piece):
+		case !writes(piece, inside.Load()):
 		case take(&p.requests):
 			p.reset(client, server)
 			return false
@@ -101,17 +104,19 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	<-answered
 }
 
-// writes recognizes the statements whose loss matters: claims, records, adoptions, and the end of
-// transactions.
-func writes(piece []byte) bool {
-	for _, sign := range []string{
-		"UPDATE trigger_clock AS t SET prev_fire_time", "INSERT INTO runs (scheduled_at", "UPDATE live_runs AS r SET", "commit",
-	} {
-		if bytes.Contains(piece, []byte(sign)) {
-			return true
-		}
+// signs are parts of the statements whose loss matters: claims, records, adoptions, and the next fires of fixed delays.
+var signs = [][]byte{
+	[]byte("UPDATE trigger_clock AS t SET prev_fire_time"), []byte("INSERT INTO runs (scheduled_at"),
+	[]byte("UPDATE live_runs AS r SET"), []byte("UPDATE trigger_clock AS t SET next_fire_time"),
+}
+
+// writes recognizes these statements and, inside a transaction, its end: nothing before it is committed, so the
+// loss of a response there tells nothing.
+func writes(piece []byte, inside bool) bool {
+	if inside {
+		return bytes.Contains(piece, []byte("commit"))
 	}
-	return false
+	return slices.ContainsFunc(signs, func(sign []byte) bool { return bytes.Contains(piece, sign) })
 }
 
 func take(n *atomic.Int32) bool {

@@ -15,24 +15,24 @@ import (
 	"github.com/carillon-dev/carillon/test/chaos/history"
 )
 
-// receiver is the target of all jobs, at three addresses. A request is on the disk before it is answered, and so
+// receiver is the target of all jobs, at two addresses. A request is on the disk before it is answered, and so
 // is the response before it leaves.
 type receiver struct {
-	url, noisy, far string
-	server          *http.Server
-	log             *history.Log
-	requests        atomic.Int64
-	hurried         chan struct{} // closed when every response is to be immediate
+	url, far string
+	server   *http.Server
+	log      *history.Log
+	requests atomic.Int64
+	hurried  chan struct{} // closed when every response is to be immediate
 }
 
-// startReceiver starts a receiver at the address of most jobs, that of the noisy neighbor, and the far one.
+// startReceiver starts a receiver at the address of most jobs and at the far one.
 func startReceiver(ctx context.Context, dir string, addresses ...string) (*receiver, error) {
 	log, err := history.Create(dir, history.Hits, true)
 	if err != nil {
 		return nil, err
 	}
 	r := &receiver{log: log, hurried: make(chan struct{})}
-	urls := []*string{&r.url, &r.noisy, &r.far}
+	urls := []*string{&r.url, &r.far}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	for i, address := range addresses {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -88,7 +88,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			takes += 4 * time.Second
 		}
 	case "/hang":
-		if rand.IntN(2) == 0 { // more of them in a row would open the circuit of the host
+		if rand.IntN(2) == 0 { // more of them in a row would block the job, and its runs would not end in time
 			takes = time.Minute
 		}
 	case "/unavailable":

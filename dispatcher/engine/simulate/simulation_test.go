@@ -109,6 +109,7 @@ func simulate(t *testing.T, seed uint64, years float64) {
 		w.fenced, w.longest, w.response = true, 2*time.Hour, responses
 		w.skew = time.Duration(r.Int64N(int64(400 * 24 * time.Hour)))
 		w.declareAll()
+		w.crowd()
 		a := newAuditor(w)
 		for i := range simulated {
 			w.add(fmt.Sprintf("n%d", i), 20)
@@ -117,6 +118,9 @@ func simulate(t *testing.T, seed uint64, years float64) {
 		span, steps := time.Duration(years/simulated*365.25*24*float64(time.Hour)), 0
 		for at := time.Duration(0); at < span && !t.Failed(); steps++ {
 			w.happen(r)
+			if steps%4 == 0 {
+				w.declareAgain(true)
+			}
 			at += time.Duration(r.ExpFloat64() * float64(12*time.Hour))
 			time.Sleep(time.Until(w.begun.Add(at)))
 			w.markDead()
@@ -124,12 +128,14 @@ func simulate(t *testing.T, seed uint64, years float64) {
 			a.tables()
 		}
 		w.recover()
+		w.enable(noisy, false)
 		// Dead after 18 h, handler 6 h, window 3 h, and the resulting misfires.
 		time.Sleep(3 * 24 * time.Hour)
 		if behind := a.account(); behind > 6*time.Hour {
 			t.Errorf("three days after the last fault a trigger is %s behind", behind)
 		}
 		a.ended(3 * 24 * time.Hour)
+		a.purged()
 		for _, n := range w.nodes {
 			n.drain()
 		}
@@ -145,6 +151,9 @@ func simulate(t *testing.T, seed uint64, years float64) {
 
 // responses draws how the targets of declareAll respond: within minutes, some after hours, some badly.
 func responses(job string, r *rand.Rand) (takes time.Duration, status int) {
+	if takes, status, noisy := noisyResponse(job, r); noisy {
+		return takes, status
+	}
 	mean, status := 3*time.Minute, http.StatusOK
 	switch job {
 	case "skipped", "queued", "replaced":
