@@ -20,6 +20,7 @@ type postgres struct {
 	pool, heartbeats *pgxpool.Pool
 	notify           *pgxpool.Config // by which notifications are heard
 	rollbacks        *rollbackDetector
+	claims           *openClaims
 	has              Capabilities
 	db               *sql.DB // of pool
 }
@@ -46,7 +47,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{notify: config.Copy(), has: has}
+	p := &postgres{notify: config.Copy(), has: has, claims: newOpenClaims()}
 	p.rollbacks = &rollbackDetector{database: p, anonymous: !has.Has(Identity)}
 	if o.Notify != "" {
 		if p.notify, err = poolConfig(address{url: o.Notify, login: a.login}); err != nil {
@@ -59,6 +60,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 				return err
 			}
 		}
+		p.claims.forgetPartial()
 		return p.rollbacks.connected(ctx, conn)
 	}
 	statements := newStatementCounter()
@@ -81,7 +83,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	db.SetMaxOpenConns(max(1, int(config.MaxConns)-hotConns))
 	p.db = db
 	return &store{
-		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks,
+		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks, claims: p.claims,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
 	}, nil
 }
