@@ -208,7 +208,24 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export) (dispatche
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
 	}
+	if err == nil {
+		err = t.endLeftRuns(ctx, a.Name)
+	}
 	return app, err
+}
+
+// endLeftRuns ends what waits of an app that was deleted here, as its nodes would: it went elsewhere with the app, and
+// may be done there. What comes back with the app comes after that.
+func (t *tx) endLeftRuns(ctx context.Context, app string) error {
+	// $1 now, from $2 on: the app
+	left := t.steps(1, t.rows(1, 2, "", idColumns...), `SELECT`+chosenEnd(end{
+		state: `'cancelled'`, class: `'job_deleted'`, message: `'the app was deleted before this attempt began'`,
+	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id JOIN live_runs AS r ON r.job_id = j.id
+	ORDER BY r.scheduled_at + 0, r.trigger_id`, lockToDelete, 1, endSteps(t.flavor, "")...)
+	if err := t.take(ctx, left, append([]any{t.now.UnixMilli()}, t.batch([]int64{dispatcher.AppID(app)})...)...); err != nil {
+		return fmt.Errorf("end runs from before the app was deleted: %w", err)
+	}
+	return nil
 }
 
 func orDefaultRetention(d dispatcher.Duration) dispatcher.Duration {
@@ -313,8 +330,13 @@ func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
 		next_attempt_at,
 			retry_until)
 		VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10)`
+	// $1 scheduled instant, $2 trigger, $3 kind. It may have ended here because the app was deleted; see endLeftRuns.
+	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	for _, run := range export.Waiting {
 		key := run.Key(export.App.Name)
+		if _, err := t.ExecContext(ctx, forget, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code()); err != nil {
+			return fmt.Errorf("run %s: %w", key, err)
+		}
 		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(),
 			dispatcher.JobID(export.App.Name, run.Job),
 			revisions[run.Job], run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil)); err != nil {

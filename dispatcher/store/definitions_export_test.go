@@ -312,3 +312,72 @@ func TestImportIsAllOrNothing(t *testing.T) {
 		must(t, err)
 	})
 }
+
+// A run that waited for its host goes on over there, where nothing is known of the host.
+func TestRunThatWaitsForItsHostGoesOnAfterAMove(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("calls", nil)
+		wait := m.wait("calls")
+		export := m.move()
+		if len(export.Waiting) != 1 || !export.Waiting[0].NextAttemptAt.Equal(wait.ProbeAt) {
+			t.Errorf("waiting runs = %+v, want one that is attempted at %s", export.Waiting, wait.ProbeAt)
+		}
+		must(t, m.new.Register(t.Context(), dispatcher.Node{ID: secondNode}, time.Time{}))
+		found, err := m.new.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: secondNode, Limit: 10, Retries: true, Now: wait.ProbeAt})
+		must(t, err)
+		if len(found) != 1 {
+			t.Errorf("%d runs may be adopted when the probe of the host was due, want 1", len(found))
+		}
+	})
+}
+
+// wait claims a fire of a job, whose run then waits for its host for a day.
+func (m moving) wait(name string) dispatcher.HostWait {
+	m.t.Helper()
+	ctx := m.t.Context()
+	must(m.t, m.old.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
+	due, err := m.old.Due(ctx, dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-50 * time.Minute), Limit: 1})
+	must(m.t, err)
+	if len(due) != 1 {
+		m.t.Fatalf("%d triggers are due, want 1", len(due))
+	}
+	held, err := m.old.Claim(ctx, dispatcher.ClaimBatch{Node: firstNode, Token: 5, Now: m.now, Advances: []dispatcher.Advance{{
+		TriggerID: due[0].ID, JobID: dispatcher.JobID("app", name), Revision: due[0].Revision, Next: due[0].NextFireTime,
+		Then: m.now.Add(time.Hour), ThenDue: m.now.Add(time.Hour),
+	}}})
+	must(m.t, err)
+	if len(held) != 1 {
+		m.t.Fatalf("%d fires were claimed, want 1", len(held))
+	}
+	wait := dispatcher.HostWait{
+		ID: dispatcher.HostWaitID("app", name, "down"), AppID: dispatcher.AppID("app"), JobID: held[0].JobID, Host: "down",
+		Pause: 5 * time.Second, ProbeAt: m.now.Add(time.Minute),
+	}
+	must(m.t, m.old.Record(ctx, []dispatcher.Record{{
+		RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt,
+		Node: firstNode, Token: held[0].Token, Attempt: 1,
+		Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now, Class: dispatcher.ClassCircuitOpen},
+		Next:    &dispatcher.NextAttempt{At: m.now, Until: m.now.Add(24 * time.Hour), NotAttempted: true, Wait: &wait},
+	}}))
+	return wait
+}
+
+// An app that was moved away, and deleted where it came from, may come back.
+func TestAppMovesAwayAndBack(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("calls", nil)
+		m.wait("calls")
+		m.move()
+		must(t, m.old.DeleteJob(t.Context(), "app", "calls", m.at(2*time.Second)))
+		must(t, m.old.DeleteApp(t.Context(), "app", m.at(2*time.Second)))
+		back := moving{t: t, old: m.new, new: m.old, now: m.now.Add(3 * time.Second)}
+		back.move()
+		run, err := m.old.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+		must(t, err)
+		if len(run) != 1 || run[0].State != dispatcher.RunRetrying || run[0].WaitsFor != "" {
+			t.Errorf("runs = %+v, want the one that was moved, which waits for no host", run)
+		}
+	})
+}

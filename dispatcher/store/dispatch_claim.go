@@ -67,7 +67,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	if err != nil {
 		return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
 	}
-	s.claims.add(held)
+	s.claims.add(held, false)
 	s.rollbacks.claimed(batch.Node, held)
 	return held, nil
 }

@@ -13,8 +13,9 @@ import (
 // and deletes it.
 //
 // They are a memory, never the truth. A record whose outcome is unknown, or which the database did not take in
-// full, makes the process forget its claims. What is recorded of a claim that is forgotten unfolds it first, and
-// a claim that is never deleted is unfolded after a while.
+// full, makes the process forget its claims. So does a new connection, if something of them is recorded: it may lead to a
+// server that has lost these records, and to delete the claim would lose the fires. What is recorded of a claim that
+// is forgotten unfolds it first, and a claim that is never deleted is unfolded after a while.
 type openClaims struct {
 	mu     sync.Mutex
 	claims map[dispatcher.Token]*openClaim
@@ -23,12 +24,14 @@ type openClaims struct {
 type openClaim struct {
 	at    time.Time
 	fires map[int64]time.Time // scheduled times, by trigger
+	// partial tells that the claim has other fires, which are recorded.
+	partial bool
 }
 
 func newOpenClaims() *openClaims { return &openClaims{claims: map[dispatcher.Token]*openClaim{}} }
 
-// add notes the fires of claims among runs that were won.
-func (o *openClaims) add(held []dispatcher.HeldRun) {
+// add notes the fires of claims among runs that were won. partial tells that the claims may have others.
+func (o *openClaims) add(held []dispatcher.HeldRun, partial bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, run := range held {
@@ -37,7 +40,7 @@ func (o *openClaims) add(held []dispatcher.HeldRun) {
 		}
 		claim := o.claims[run.Token]
 		if claim == nil {
-			claim = &openClaim{at: run.ClaimedAt, fires: make(map[int64]time.Time, len(held))}
+			claim = &openClaim{at: run.ClaimedAt, fires: make(map[int64]time.Time, len(held)), partial: partial}
 			o.claims[run.Token] = claim
 		}
 		claim.fires[run.TriggerID] = run.ScheduledAt
@@ -57,6 +60,17 @@ func (o *openClaims) forget(tokens ...int64) {
 	defer o.mu.Unlock()
 	for _, token := range tokens {
 		delete(o.claims, dispatcher.Token(token))
+	}
+}
+
+// forgetPartial forgets the claims of which something is recorded.
+func (o *openClaims) forgetPartial() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for token, claim := range o.claims {
+		if claim.partial {
+			delete(o.claims, token)
+		}
 	}
 }
 
@@ -126,6 +140,7 @@ func (o *openClaims) recorded(records []dispatcher.Record) {
 		if claim == nil {
 			continue
 		}
+		claim.partial = true
 		if delete(claim.fires, r.TriggerID); len(claim.fires) == 0 {
 			delete(o.claims, r.Token)
 		}

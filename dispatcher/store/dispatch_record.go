@@ -105,6 +105,14 @@ func (s *store) recordFires(ctx context.Context, by statement, records []dispatc
 	if len(records) == 0 {
 		return nil, nil
 	}
+	ctx, cancel := bound(ctx, recordTimeout)
+	defer cancel()
+	// What the process knows of the claims must not be from before the connection.
+	ctx, release, err := s.onOneConnection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	stay, closed := s.claims.tokens(records)
 	columns := fires(records)
 	if records[0].Next != nil {

@@ -213,7 +213,7 @@ func (s *store) heldInClaims(ctx context.Context, node dispatcher.NodeID, token 
 	}
 	held, err := collect(ctx, s.read, scanHeld, s.hot.unfold.open, args...)
 	if err == nil && token != 0 {
-		s.claims.add(held)
+		s.claims.add(held, true)
 	}
 	return held, err
 }

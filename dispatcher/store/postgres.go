@@ -20,6 +20,7 @@ type postgres struct {
 	pool, heartbeats *pgxpool.Pool
 	notify           *pgxpool.Config // by which notifications are heard
 	rollbacks        *rollbackDetector
+	claims           *openClaims
 	has              Capabilities
 	mode             pgx.QueryExecMode // of hot statements
 	db               *sql.DB // of pool
@@ -50,7 +51,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &postgres{notify: config.Copy(), has: has, mode: config.ConnConfig.DefaultQueryExecMode}
+	p := &postgres{notify: config.Copy(), has: has, mode: config.ConnConfig.DefaultQueryExecMode, claims: newOpenClaims()}
 	if p.mode == pgx.QueryExecModeCacheStatement && !has.Has(SessionSettings) {
 		p.mode = pgx.QueryExecModeCacheDescribe // which is planned each time
 	}
@@ -66,6 +67,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 				return err
 			}
 		}
+		p.claims.forgetPartial()
 		return p.rollbacks.connected(ctx, conn)
 	}
 	statements := newStatementCounter()
@@ -88,7 +90,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	db.SetMaxOpenConns(max(1, int(config.MaxConns)-hotConns))
 	p.db = db
 	return &store{
-		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks,
+		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks, claims: p.claims,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
 	}, nil
 }

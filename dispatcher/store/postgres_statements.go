@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // What PostgreSQL's planner must be told. The live runs and claims come and go, so its statistics often say that the
@@ -166,13 +167,28 @@ func (p *postgres) runParts(ctx context.Context, hot statement, args []any, scan
 }
 
 func (p *postgres) query(ctx context.Context, statement string, args []any, scan func(scanner) error) (int64, error) {
+	args = slices.Concat([]any{p.mode}, args)
 	rows, err := patiently(ctx, func() (pgx.Rows, error) {
-		return p.pool.Query(ctx, statement, slices.Concat([]any{p.mode}, args)...)
+		if conn, ok := ctx.Value(oneConnection{}).(*pgxpool.Conn); ok {
+			return conn.Query(ctx, statement, args...)
+		}
+		return p.pool.Query(ctx, statement, args...)
 	})
 	if err != nil {
 		return 0, err
 	}
 	return scanRows(rows, scan)
+}
+
+// oneConnection is the key of the connection in a context.
+type oneConnection struct{}
+
+func (p *postgres) onOneConnection(ctx context.Context) (on context.Context, release func(), err error) {
+	conn, err := patiently(ctx, func() (*pgxpool.Conn, error) { return p.pool.Acquire(ctx) })
+	if err != nil {
+		return nil, nil, err
+	}
+	return context.WithValue(ctx, oneConnection{}, conn), conn.Release, nil
 }
 
 // scanRows calls scan, which may be nil, for each row, and returns how many rows there were, or were affected.

@@ -68,7 +68,7 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	read.SetMaxIdleConns(4) // to open one takes longer than to read
 	flavor := &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
 	rollbacks := &rollbackDetector{database: flavor, mark: flavor.mark}
-	return &store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor}, nil
+	return &store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor, claims: newOpenClaims()}, nil
 }
 
 // sqliteMillis is the clock of this machine.

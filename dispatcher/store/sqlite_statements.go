@@ -167,6 +167,11 @@ func (s *sqlite) run(ctx context.Context, hot statement, args []any, scan func(s
 	return affected, tx.Commit()
 }
 
+// onOneConnection has nothing to do: the connection that writes is one, and lasts as long as the process.
+func (s *sqlite) onOneConnection(ctx context.Context) (on context.Context, release func(), err error) {
+	return ctx, func() {}, nil
+}
+
 // prepare returns the parts of a statement, which each connection parses once: for a few rows, as
 // most batches have, that took longer than to execute them. It is for before a transaction, which
 // would keep the only connection.

@@ -81,7 +81,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot, s.keys, s.margin, s.claims = s.statements(), o.Keys, o.ClockMargin, newOpenClaims()
+	s.hot, s.keys, s.margin = s.statements(), o.Keys, o.ClockMargin
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)
@@ -161,6 +161,8 @@ type flavor interface {
 	// run runs a hot statement and calls scan for each row of its result; scan may be nil if
 	// there is none. It returns the number of rows that the last part affected.
 	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
+	// onOneConnection returns a context with which hot statements run on one connection, until release.
+	onOneConnection(ctx context.Context) (on context.Context, release func(), err error)
 	// sendNotifications notifies all nodes, at the latest when tx has been committed.
 	sendNotifications(ctx context.Context, tx *sql.Tx, notifications []dispatcher.Notification) error
 	// committed is called when a transaction with notifications has been committed.

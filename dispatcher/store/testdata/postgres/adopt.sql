@@ -25,7 +25,11 @@ chosen AS MATERIALIZED (
   JOIN jobs AS j ON j.id = r.job_id
   WHERE r.state NOT IN ('running', 'retrying')
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
-    AND j.app_id IN (SELECT id FROM apps WHERE enabled)
+    AND j.app_id IN (
+    SELECT id
+    FROM apps
+    WHERE (enabled OR deleted_at IS NOT NULL)
+  )
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
   FOR UPDATE OF r SKIP LOCKED
 ),

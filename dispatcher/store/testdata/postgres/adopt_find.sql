@@ -30,10 +30,10 @@ WHERE r.node = gone.id
   AND j.app_id IN (
   SELECT id
   FROM apps
-  WHERE enabled
+  WHERE (enabled OR deleted_at IS NOT NULL)
     AND ($5 = 0 OR name IN (SELECT name FROM b))
 )
-  AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+  AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 ORDER BY r.scheduled_at + 0, r.trigger_id
 LIMIT $3

@@ -22,7 +22,11 @@ chosen AS MATERIALIZED (
   WHERE (r.state = 'retrying') = b.yes
     AND r.waits_for = b.waits_for
     AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
-    AND j.app_id IN (SELECT id FROM apps WHERE enabled)
+    AND j.app_id IN (
+    SELECT id
+    FROM apps
+    WHERE (enabled OR deleted_at IS NOT NULL)
+  )
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
   FOR UPDATE OF r SKIP LOCKED
 ),

@@ -25,10 +25,10 @@ WHERE j.id = r.job_id
   AND j.app_id IN (
   SELECT id
   FROM apps
-  WHERE enabled
+  WHERE (enabled OR deleted_at IS NOT NULL)
     AND ($5 = 0 OR name IN (SELECT name FROM b))
 )
-  AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+  AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
   AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND COALESCE(t.enabled,
       TRUE) AND NOT COALESCE(t.paused, FALSE))
