@@ -30,17 +30,17 @@ func adoptRuns(f flavor) string {
 	FROM c WHERE` + ofChosen(f) + ` RETURNING ` + heldColumns
 }
 
-// adoptOf is a statement that adopts what is chosen of the batch, by columns and the conditions behind its join to the
-// live runs r, after other steps. What another node is adopting is passed over.
+// adoptOf is a statement that adopts those live runs r of the batch that meet conditions, after other steps. What another
+// node is adopting is passed over.
 // $1 node, $2 token, $3 now, from $4 on: adoptColumns
 func adoptOf(f flavor, columns, conditions string, before ...string) statement {
-	choose := columns + ` FROM b JOIN live_runs AS r ON` + ofBatch(f) + conditions
-	return f.steps(3, f.rows(3, 4, "", adoptColumns...), choose, skipLocked, 1, append(before, adoptRuns(f))...)
+	choose := columns + ` FROM b` + f.eachRun(conditions) + ` JOIN jobs AS j ON j.id = r.job_id WHERE` + stillMay
+	return f.steps(3, f.rows(3, 4, "", adoptColumns...), choose, lockedThere, 1, append(before, adoptRuns(f))...)
 }
 
 // stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
 // $1 node
-const stillMay = ` AND j.app_id IN (SELECT id FROM apps WHERE enabled) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
+const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE enabled) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // lookFor is a statement that looks for runs to adopt.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, from $8 on: lookColumns
@@ -66,9 +66,7 @@ const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r
 		CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
 		'the node died' AS why, j.revision AS job_revision, b.now`
 
-// whichIdle is behind the join of b to r.
-const whichIdle = ` JOIN jobs AS j ON j.id = r.job_id
-	WHERE r.state NOT IN ('running', 'retrying') AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))` + stillMay
+const whichIdle = `r.state NOT IN ('running', 'retrying') AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))`
 
 // Adoptable looks for runs that nobody works on, retries that are due, or runs that wait for a host.
 func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
@@ -81,17 +79,15 @@ func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
 	}
-	look, fourth := s.hot.idle, orZero(query.After.DueAt)
+	look := s.hot.idle
 	switch {
 	case query.WaitsFor != 0:
-		look, fourth = s.hot.waiting, query.WaitsFor
+		look = s.hot.waiting
 	case query.Retries:
 		look = s.hot.dueRetries
 	}
-	args := append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps)),
-		orZero(query.After.ScheduledAt), query.After.TriggerID}, s.batch(names, served)...)
 	var found []dispatcher.Adoptable
-	_, err = s.run(ctx, look, args, func(row scanner) error {
+	_, err = s.run(ctx, look, s.lookArgs(query, names, served), func(row scanner) error {
 		var one dispatcher.Adoptable
 		err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.Kind), &one.JobID, &one.Revision,
 			instantColumn(&one.DueAt))
@@ -102,6 +98,16 @@ func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
 	}
 	return found, nil
+}
+
+// lookArgs are the parameters of lookFor.
+func (s *store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []any {
+	fourth := orZero(query.After.DueAt)
+	if query.WaitsFor != 0 {
+		fourth = query.WaitsFor
+	}
+	return append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps)),
+		orZero(query.After.ScheduledAt), query.After.TriggerID}, s.batch(names, served)...)
 }
 
 // Adopt gives a node those of runs that it may still adopt.

@@ -65,10 +65,11 @@ func fence(f flavor) string {
 }
 
 // How rows are locked, where databases do: lockToDelete waits for those that somebody else has locked, and skipLocked
-// leaves them out.
+// leaves them out. lockedThere says that the query for them has locked them.
 const (
 	lockToDelete = " FOR UPDATE"
 	skipLocked   = " SKIP LOCKED"
+	lockedThere  = " LOCKED"
 )
 
 // chosen makes a common table expression c of a query or a statement that returns rows.

@@ -19,15 +19,19 @@ chosen AS MATERIALIZED (
       ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why,
       j.revision AS job_revision, b.now
   FROM b
-  JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
-    AND r.trigger_id = b.trigger_id
-    AND r.kind = b.kind
+  CROSS JOIN LATERAL (
+    SELECT r.*
+    FROM live_runs AS r
+    WHERE r.scheduled_at = ANY (ARRAY[b.scheduled_at])
+      AND r.trigger_id = b.trigger_id
+      AND r.kind = b.kind
+      AND r.state NOT IN ('running', 'retrying')
+      AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
+    FOR UPDATE SKIP LOCKED
+  ) AS r
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state NOT IN ('running', 'retrying')
-    AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
-    AND j.app_id IN (SELECT id FROM apps WHERE enabled)
+  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  FOR UPDATE OF r SKIP LOCKED
 ),
 c AS MATERIALIZED (
   SELECT *

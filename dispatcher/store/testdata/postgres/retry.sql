@@ -15,16 +15,20 @@ chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
       j.revision AS job_revision, b.now
   FROM b
-  JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
-    AND r.trigger_id = b.trigger_id
-    AND r.kind = b.kind
+  CROSS JOIN LATERAL (
+    SELECT r.*
+    FROM live_runs AS r
+    WHERE r.scheduled_at = ANY (ARRAY[b.scheduled_at])
+      AND r.trigger_id = b.trigger_id
+      AND r.kind = b.kind
+      AND (r.state = 'retrying') = b.yes
+      AND r.waits_for = b.waits_for
+      AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
+    FOR UPDATE SKIP LOCKED
+  ) AS r
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE (r.state = 'retrying') = b.yes
-    AND r.waits_for = b.waits_for
-    AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
-    AND j.app_id IN (SELECT id FROM apps WHERE enabled)
+  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  FOR UPDATE OF r SKIP LOCKED
 ),
 c AS MATERIALIZED (
   SELECT *
