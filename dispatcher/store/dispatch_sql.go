@@ -31,7 +31,7 @@ func (s statement) counts(part int) bool {
 // statements are the hot statements.
 type statements struct {
 	claim, claimLive, settle, held, release, begin, idle, adopt, waiting, retry, failLost, late, responses,
-	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip statement
+	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip, noteEmpty statement
 
 	due                            dueStatements
 	record                         recordStatements
@@ -100,12 +100,13 @@ func common(f flavor) statements {
 		ended:        read(anyEnded),
 		endedOf:      read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
 		scheduleNext: scheduleNextOn(f),
-		idle:         lookFor(f, idleRuns),
+		idle:         lookFor(f, idleRuns(f)),
 		dueRetries:   lookFor(f, dueRetries),
 		waiting:      lookFor(f, hostWaiters),
 		adopt:        adoptOf(f, takeIdle, whichIdle, insertLost),
 		retry:        adoptOf(f, takeRetries, whichRetries),
-		failLost:     endingOf(f, begunByDeadNodes, insertLost),
+		noteEmpty:    write(f.rows(1, 2, "", idColumns...) + noteEmpty(f)),
+		failLost:     endingOf(f, begunByDeadNodes(f), insertLost),
 		giveUp:       endingOf(f, expiredRetries),
 		rollbackSkip: endingOf(f, skippableRuns, insertLost),
 		slots:        slotStatementsOf(f),

@@ -213,6 +213,8 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("record_responses", all.responses, nil, responseColumns...)
 	add("unfold", write(all.unfold.insert), append(days[:2:2], tokens))
 	add("unfold_find", read(all.unfold.abandoned), []any{tokens, many})
+	add("nodes_dead", read(all.unfold.dead), []any{at}, idColumns...)
+	add("nodes_empty", all.noteEmpty, []any{at}, idColumns...)
 	add("adopt_find", all.idle, look, lookColumns...)
 	add("adopt", all.adopt, adopt, adoptColumns...)
 	add("retry_find", all.dueRetries, look, lookColumns...)

@@ -56,6 +56,12 @@ func (p *postgres) sameRun(r, at, trigger, kind string) string {
 	return ` ` + r + `.scheduled_at = ANY (ARRAY[` + at + `]) AND ` + r + `.trigger_id = ` + trigger + ` AND ` + r + `.kind = ` + kind
 }
 
+// runsOf is a query of its own for the same reason as eachRun: cut keeps it so.
+func (p *postgres) runsOf(node, conditions, cut string) string {
+	return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE r.node = ` + node + ` AND r.state <> 'retrying' AND ` +
+		conditions + cut + `) AS r`
+}
+
 // eachRun is a query of its own, which PostgreSQL does not mix with what is around it because it locks its rows. It
 // would else begin with the live runs, and go from their jobs to the batch, when it thinks that there are none.
 func (p *postgres) eachRun(conditions string) string {

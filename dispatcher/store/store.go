@@ -128,6 +128,9 @@ type flavor interface {
 	// sameRun is the condition that joins the rows r of runs by their key, from left to right: what else is in
 	// the query comes first.
 	sameRun(r, at, trigger, kind string) string
+	// runsOf joins the live runs r of a node that are not retrying and meet conditions to what comes before: of each node
+	// all, or what cut leaves.
+	runsOf(node, conditions, cut string) string
 	// eachRun joins b to those of its live runs r that meet conditions, one after the other, before it joins anything
 	// else. It locks them, and passes over what is locked.
 	eachRun(conditions string) string

@@ -25,7 +25,7 @@ chosen AS MATERIALIZED (
     WHERE r.scheduled_at = ANY (ARRAY[b.scheduled_at])
       AND r.trigger_id = b.trigger_id
       AND r.kind = b.kind
-      AND r.state NOT IN ('running', 'retrying')
+      AND (r.state IN ('running', 'retrying')) = b.no
       AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
     FOR UPDATE SKIP LOCKED
   ) AS r

@@ -22,7 +22,7 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
     AND r.kind = b.kind
-    AND r.state NOT IN ('running', 'retrying')
+    AND (r.state IN ('running', 'retrying')) = b.no
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
   JOIN jobs AS j ON j.id = r.job_id
   WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
@@ -58,7 +58,7 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
     AND r.kind = b.kind
-    AND r.state NOT IN ('running', 'retrying')
+    AND (r.state IN ('running', 'retrying')) = b.no
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
   JOIN jobs AS j ON j.id = r.job_id
   WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
