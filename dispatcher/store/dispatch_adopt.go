@@ -33,17 +33,17 @@ func adoptRuns(f flavor) string {
 	FROM c WHERE` + ofChosen(f) + ` RETURNING ` + heldColumns
 }
 
-// adoptOf is a statement that adopts what is chosen of the batch, by columns and the conditions behind its join to the
-// live runs r, after other steps. What another node is adopting is passed over.
+// adoptOf is a statement that adopts those live runs r of the batch that meet conditions, after other steps. What another
+// node is adopting is passed over.
 // $1 node, $2 token, $3 now, from $4 on: adoptColumns
 func adoptOf(f flavor, columns, conditions string, before ...string) statement {
-	choose := columns + ` FROM b JOIN live_runs AS r ON` + ofBatch(f) + conditions
-	return f.steps(3, f.rows(3, 4, "", adoptColumns...), choose, skipLocked, 1, append(before, adoptRuns(f))...)
+	choose := columns + ` FROM b` + f.eachRun(conditions) + ` JOIN jobs AS j ON j.id = r.job_id WHERE` + stillMay
+	return f.steps(3, f.rows(3, 4, "", adoptColumns...), choose, lockedThere, 1, append(before, adoptRuns(f))...)
 }
 
 // stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
 // $1 node
-const stillMay = ` AND j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
+const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // lookFor is a statement that looks for runs to adopt.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, from $8 on: lookColumns
@@ -54,12 +54,13 @@ func lookFor(f flavor, choose string) statement {
 // idleRuns chooses runs that no node works on. Its order lets none starve; the sums in it keep PostgreSQL from
 // reading the primary key in that order. Runs of a disabled app
 // wait until the app is enabled, and runs of a job that requires labels wait for a node with them.
-const idleRuns = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
-	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT id FROM nodes WHERE state = 'dead') AS gone
-		CROSS JOIN live_runs AS r CROSS JOIN jobs AS j
-	WHERE r.node = gone.id AND r.state <> 'retrying' AND r.state <> 'running' AND j.id = r.job_id
-		AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7) AND ` + mayRun + `
+func idleRuns(f flavor) string {
+	return ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
+	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT o.id FROM nodes AS o WHERE ` + mayHaveLeft + `) AS gone
+		` + f.runsOf(`gone.id`, `r.state <> 'running'`, ` OFFSET 0`) + ` CROSS JOIN jobs AS j
+	WHERE j.id = r.job_id AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7) AND ` + mayRun + `
 	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $3`
+}
 
 // takeIdle chooses those of the batch that no node works on now.
 // A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
@@ -69,42 +70,53 @@ const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r
 		CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
 		'the node died' AS why, j.revision AS job_revision, b.now`
 
-// whichIdle is behind the join of b to r.
-const whichIdle = ` JOIN jobs AS j ON j.id = r.job_id
-	WHERE r.state NOT IN ('running', 'retrying') AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))` + stillMay
+// How whichIdle compares the state keeps PostgreSQL from the index of all that nodes have.
+const whichIdle = `(r.state IN ('running', 'retrying')) = b.no AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))`
 
 // Adoptable looks for runs that nobody works on, retries that are due, or runs that wait for a host.
 func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	names, served, err := s.adoptLists(ctx, query.Apps, query.Labels)
-	if err == nil && !query.Retries && query.WaitsFor == 0 {
-		err = s.unfoldAbandoned(ctx, query.Limit)
+	idle, dead := !query.Retries && query.WaitsFor == 0, []int64(nil)
+	if err == nil && idle {
+		dead, err = s.unfoldAbandoned(ctx, query.Limit, query.Now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
 	}
-	look, fourth := s.hot.idle, orZero(query.After.DueAt)
+	look := s.hot.idle
 	switch {
 	case query.WaitsFor != 0:
-		look, fourth = s.hot.waiting, query.WaitsFor
+		look = s.hot.waiting
 	case query.Retries:
 		look = s.hot.dueRetries
 	}
-	args := append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps)),
-		orZero(query.After.ScheduledAt), query.After.TriggerID}, s.batch(names, served)...)
 	var found []dispatcher.Adoptable
-	_, err = s.run(ctx, look, args, func(row scanner) error {
+	_, err = s.run(ctx, look, s.lookArgs(query, names, served), func(row scanner) error {
 		var one dispatcher.Adoptable
 		err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.Kind), &one.JobID, &one.Revision,
 			instantColumn(&one.DueAt))
 		found = append(found, one)
 		return err
 	})
+	if err == nil && len(found) == 0 && len(dead) > 0 {
+		_, err = s.exec(ctx, s.hot.noteEmpty, append([]any{orZero(query.Now)}, s.batch(dead)...))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
 	}
 	return found, nil
+}
+
+// lookArgs are the parameters of lookFor.
+func (s *store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []any {
+	fourth := orZero(query.After.DueAt)
+	if query.WaitsFor != 0 {
+		fourth = query.WaitsFor
+	}
+	return append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps)),
+		orZero(query.After.ScheduledAt), query.After.TriggerID}, s.batch(names, served)...)
 }
 
 // Adopt gives a node those of runs that it may still adopt.
@@ -145,11 +157,38 @@ func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher
 	return names, served, nil
 }
 
+// A dead node of which nothing is left is not looked at each time: next to a long snapshot that would cost as much as
+// all it ever had. But a transaction that it began when it lived may commit whenever the database gets to it. So it is
+// looked at again when it has been dead for twice as long as the last time, and after emptyFor at the latest. In
+// case the clock was wrong, a look in the future does not count.
+const (
+	mayHaveLeft = `o.state = 'dead' AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n)
+			OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= ` + emptyFor + `)`
+	emptyFor = `300000`
+)
+
+// deadNodes are those of which something may be left. $1 now, $2 says nothing
+const deadNodes = ` SELECT o.id FROM nodes AS o WHERE ` + mayHaveLeft + ` ORDER BY o.id`
+
+// hasNothing tells that a node o has neither claims nor live runs, whoever may adopt them. The limits keep PostgreSQL from
+// joining whole tables. It comes behind a CASE that reads b: PostgreSQL would else ask it of each node.
+const hasNothing = `NOT EXISTS (SELECT 1 FROM claims AS k WHERE k.node = o.id LIMIT 1 OFFSET 0)
+			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND r.state <> 'retrying' LIMIT 1 OFFSET 0)`
+
+// noteEmpty notes of which of some dead nodes nothing is left.
+// $1 now, from $2 on: idColumns
+func noteEmpty(f flavor) string {
+	return ` UPDATE nodes SET empty_at = (SELECT now FROM n) WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.id = b.id
+		WHERE CASE WHEN o.state = 'dead' AND b.yes THEN ` + hasNothing + ` ELSE b.no END
+		ORDER BY o.id` + f.lockRows(lockToDelete+skipLocked) + `)`
+}
+
 // begunByDeadNodes chooses the begun runs of dead nodes. $2 limit
-var begunByDeadNodes = ` SELECT` + chosenEnd(end{
-	status: `0`, state: `'lost'`, class: `'other'`,
-	message: `'the node died when the request may have been sent, and the job wants it at most once'`,
-}) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
-	FROM n CROSS JOIN nodes AS gone CROSS JOIN live_runs AS r
-	WHERE gone.state = 'dead' AND r.node = gone.id AND r.state <> 'retrying' AND r.state = 'running'
-	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
+func begunByDeadNodes(f flavor) string {
+	return ` SELECT` + chosenEnd(end{
+		status: `0`, state: `'lost'`, class: `'other'`,
+		message: `'the node died when the request may have been sent, and the job wants it at most once'`,
+	}) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why, n.now
+	FROM n CROSS JOIN nodes AS o` + f.runsOf(`o.id`, `r.state = 'running'`, ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`) + `
+	WHERE ` + mayHaveLeft + ` ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
+}

@@ -77,9 +77,8 @@ const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.re
 const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
 		j.revision AS job_revision, b.now`
 
-// whichRetries is behind the join of b to r. How it compares the state keeps PostgreSQL from the indexes of retrying runs.
-const whichRetries = ` JOIN jobs AS j ON j.id = r.job_id
-	WHERE (r.state = 'retrying') = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)` + stillMay
+// How whichRetries compares the state keeps PostgreSQL from the indexes of retrying runs.
+const whichRetries = `(r.state = 'retrying') = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)`
 
 // expiredRetries chooses retrying runs whose time is over, if they were ever attempted. They end as their latest attempts
 // ended, which the class tells. $2 limit

@@ -15,11 +15,11 @@ func TestRetriesAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		testRetryPlan(t, open(t, newFile(t)), "SEARCH r USING INDEX live_runs_retrying (next_attempt_at<?")
+		testRetryPlan(t, open(t, newFile(t)), "SEARCH r USING INDEX live_runs_retrying (next_attempt_at>? AND next_attempt_at<?)")
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		testRetryPlan(t, open(t, pgtest.New(t)), "Index Cond: (next_attempt_at <= ")
+		testRetryPlan(t, open(t, pgtest.New(t)), "Index Cond: ((next_attempt_at <= ")
 	})
 }
 

@@ -31,7 +31,7 @@ func (s statement) counts(part int) bool {
 // statements are the hot statements.
 type statements struct {
 	claim, claimLive, settle, held, release, begin, idle, adopt, waiting, retry, failLost, late, responses,
-	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip statement
+	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip, noteEmpty statement
 
 	due                            dueStatements
 	record                         recordStatements
@@ -65,10 +65,11 @@ func fence(f flavor) string {
 }
 
 // How rows are locked, where databases do: lockToDelete waits for those that somebody else has locked, and skipLocked
-// leaves them out.
+// leaves them out. lockedThere says that the query for them has locked them.
 const (
 	lockToDelete = " FOR UPDATE"
 	skipLocked   = " SKIP LOCKED"
+	lockedThere  = " LOCKED"
 )
 
 // chosen makes a common table expression c of a query or a statement that returns rows.
@@ -99,12 +100,13 @@ func common(f flavor) statements {
 		ended:        read(anyEnded),
 		endedOf:      read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
 		scheduleNext: scheduleNextOn(f),
-		idle:         lookFor(f, idleRuns),
+		idle:         lookFor(f, idleRuns(f)),
 		dueRetries:   lookFor(f, dueRetries),
 		waiting:      lookFor(f, hostWaiters),
 		adopt:        adoptOf(f, takeIdle, whichIdle, insertLost),
 		retry:        adoptOf(f, takeRetries, whichRetries),
-		failLost:     endingOf(f, begunByDeadNodes, insertLost),
+		noteEmpty:    write(f.rows(1, 2, "", idColumns...) + noteEmpty(f)),
+		failLost:     endingOf(f, begunByDeadNodes(f), insertLost),
 		giveUp:       endingOf(f, expiredRetries),
 		rollbackSkip: endingOf(f, skippableRuns, insertLost),
 		slots:        slotStatementsOf(f),

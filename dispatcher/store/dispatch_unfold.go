@@ -28,7 +28,7 @@ type unfoldStatements struct {
 	held                   string // $1 node, $2 token, 0 for any
 	aged                   string // $1 node, $2 the latest claimed_at, $3 limit
 	forgotten              string // $1 the latest claimed_at, $2 limit
-	dead                   string
+	dead                   string // $1 now, from $2 on: idColumns, which say nothing
 	abandoned              string // $1 nodes, $2 limit
 	listing                string // $1 scheduled instant, $2 trigger
 }
@@ -55,7 +55,7 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 		held:      `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0) ORDER BY token + 0`,
 		aged:      `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2 ORDER BY token + 0 LIMIT $3`,
 		forgotten: `SELECT token FROM claims WHERE claimed_at <= $1` + byToken + ` LIMIT $2`,
-		dead:      `SELECT id FROM nodes WHERE state = 'dead' ORDER BY id`,
+		dead:      f.rows(1, 2, "", idColumns...) + deadNodes,
 		abandoned: `SELECT token FROM claims WHERE node` + f.in(1) + ` ORDER BY token + 0 LIMIT $2`,
 		listing:   `SELECT f.token` + fires + ` WHERE f.scheduled_at = $1 AND f.trigger_id = $2 ORDER BY f.token`,
 	}
@@ -179,20 +179,21 @@ func (s *store) unfoldAll(ctx context.Context, find string, args ...any) (unfold
 	}
 }
 
-// unfoldAbandoned unfolds claims of nodes that are dead, until that has made some live runs or there are no more.
-func (s *store) unfoldAbandoned(ctx context.Context, enough int) error {
-	dead, err := collect(ctx, s.read, scanInt, s.hot.unfold.dead)
+// unfoldAbandoned unfolds claims of nodes that are dead, until that has made some live runs or there are no more. It
+// returns the dead nodes of which something may be left.
+func (s *store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) (dead []int64, err error) {
+	dead, err = collect(ctx, s.read, scanInt, s.hot.unfold.dead, append([]any{orZero(now)}, s.batch([]int64{0})...)...)
 	if err != nil || len(dead) == 0 {
-		return err
+		return nil, err
 	}
 	for {
 		tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.abandoned, s.batch(dead)[0], int64(claimsAtOnce))
 		if err != nil || len(tokens) == 0 {
-			return err
+			return dead, err
 		}
 		done, made, err := s.unfold(ctx, tokens, true)
 		if err != nil || done == 0 || int(made) >= enough {
-			return err // or another node is at it
+			return dead, err // or another node is at it
 		}
 	}
 }

@@ -24,6 +24,41 @@ func OverdueAppsBuffers(ctx context.Context, s dispatcher.Store, now time.Time) 
 	return own.buffers(ctx, own.rows(1, 4, "", dueLists...)+overdueApps, args)
 }
 
+// AdoptionBuffers is the same for a look for runs that nobody works on.
+func AdoptionBuffers(ctx context.Context, s dispatcher.Store, now time.Time) (pages int, err error) {
+	own := s.(*store)
+	none := own.batch([]int64{0})
+	dead := append([]any{now.UnixMilli()}, none...)
+	ids, err := collect(ctx, own.read, scanInt, own.hot.unfold.dead, dead...)
+	if err != nil {
+		return 0, err
+	}
+	look := own.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now}, []string{""}, []string{""})
+	for query, args := range map[string][]any{
+		own.hot.unfold.dead:       dead,
+		own.hot.unfold.abandoned:  {ids, int64(claimsAtOnce)},
+		own.hot.idle.parts[0]:     look,
+		own.hot.failLost.parts[0]: append([]any{now.UnixMilli(), int64(500)}, none...),
+	} {
+		if query == own.hot.unfold.abandoned && len(ids) == 0 {
+			continue
+		}
+		n, err := own.buffers(ctx, query, args)
+		if err != nil {
+			return 0, err
+		}
+		pages += n
+	}
+	return pages, nil
+}
+
+// RetriesBuffers is the same for a look for retries that are due at some time or later.
+func RetriesBuffers(ctx context.Context, s dispatcher.Store, from, now time.Time) (int, error) {
+	own := s.(*store)
+	query := dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now, Retries: true, After: dispatcher.Adoptable{DueAt: from}}
+	return own.buffers(ctx, own.hot.dueRetries.parts[0], own.lookArgs(query, []string{""}, []string{""}))
+}
+
 // touched is what EXPLAIN says first of pages: those of the whole statement.
 var touched = regexp.MustCompile(`Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?`)
 

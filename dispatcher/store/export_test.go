@@ -32,24 +32,23 @@ func ExplainEnded(ctx context.Context, s dispatcher.Store) (string, error) {
 	return own.explain(ctx, own.hot.ended.parts[0], []any{int64(500)})
 }
 
-// ExplainRetries returns the plan of the adoption of retrying runs that are due at now.
+// ExplainRetries returns the plan of the look for retrying runs that are due at now.
 func ExplainRetries(ctx context.Context, s dispatcher.Store, now int64) (string, error) {
 	own := s.(*store)
-	args := []any{int64(1), int64(1), now, int64(500), int64(0)}
-	return own.explain(ctx, own.hot.dueRetries.parts[0], append(args, own.batch([]string{""}, []string{""})...))
+	args := own.lookArgs(dispatcher.AdoptQuery{Node: 1, Now: instant(now), Limit: 500, Retries: true}, []string{""}, []string{""})
+	return own.explain(ctx, own.hot.dueRetries.parts[0], args)
 }
 
-// ExplainAbandoned returns the plans of the adoption of runs that nobody works on, and of the end of those that
+// ExplainAbandoned returns the plans of the look for runs that nobody works on, and of the end of those that
 // dead nodes have begun.
-func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (string, error) {
+func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (look, failLost string, err error) {
 	own := s.(*store)
-	args := append([]any{int64(1), int64(1), int64(0), int64(500), int64(0)}, own.batch([]string{""}, []string{""})...)
-	adopt, err := own.explain(ctx, own.hot.adopt.parts[0], args)
-	if err != nil {
-		return "", err
+	args := own.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500}, []string{""}, []string{""})
+	if look, err = own.explain(ctx, own.hot.idle.parts[0], args); err != nil {
+		return "", "", err
 	}
-	failLost, err := own.explain(ctx, own.hot.failLost.parts[0], append([]any{int64(0), int64(500)}, own.batch([]int64{0})...))
-	return adopt + failLost, err
+	failLost, err = own.explain(ctx, own.hot.failLost.parts[0], append([]any{int64(0), int64(500)}, own.batch([]int64{0})...))
+	return look, failLost, err
 }
 
 // ExplainRun returns the plan of finding a run by its key.
@@ -214,6 +213,8 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("record_responses", all.responses, nil, responseColumns...)
 	add("unfold", write(all.unfold.insert), append(days[:2:2], tokens))
 	add("unfold_find", read(all.unfold.abandoned), []any{tokens, many})
+	add("nodes_dead", read(all.unfold.dead), []any{at}, idColumns...)
+	add("nodes_empty", all.noteEmpty, []any{at}, idColumns...)
 	add("adopt_find", all.idle, look, lookColumns...)
 	add("adopt", all.adopt, adopt, adoptColumns...)
 	add("retry_find", all.dueRetries, look, lookColumns...)

@@ -195,8 +195,7 @@ const (
 	// A node that holds claims or live runs stays, for they are found by it. 100 at a time keep the
 	// transaction short.
 	purgeNodes = ` DELETE FROM nodes WHERE id IN (SELECT o.id FROM b JOIN nodes AS o ON o.heartbeat_at < b.now - $2
-		WHERE o.state = 'dead' AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE c.node = o.id)
-			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND r.state <> 'retrying')
+		WHERE CASE WHEN o.state = 'dead' AND o.heartbeat_at < b.now - $2 THEN ` + hasNothing + ` ELSE b.no END
 		ORDER BY o.heartbeat_at LIMIT 100)`
 
 	markDeadNodes = ` UPDATE nodes AS o SET state = 'dead' FROM b JOIN nodes AS me ON me.id = b.id

@@ -191,11 +191,13 @@ func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded str
 func TestAbandonedRunsAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	for index, database := range map[string]string{"INDEX live_runs_node": newFile(t), "on live_runs_node": pgtest.New(t)} {
-		plan, err := store.ExplainAbandoned(t.Context(), open(t, database))
+		look, failLost, err := store.ExplainAbandoned(t.Context(), open(t, database))
 		must(t, err)
-		if strings.Count(plan, index) < 2 || strings.Contains(plan, "PRIMARY KEY (scheduled_at>") ||
-			strings.Contains(plan, "Seq Scan on live_runs") {
-			t.Errorf("got a plan without %s:\n%s", index, plan)
+		for _, plan := range []string{look, failLost} {
+			if !strings.Contains(plan, index) || strings.Contains(plan, "PRIMARY KEY (scheduled_at>") ||
+				strings.Contains(plan, "Seq Scan on live_runs") {
+				t.Errorf("got a plan without %s:\n%s", index, plan)
+			}
 		}
 	}
 }

@@ -60,6 +60,19 @@ func (p *postgres) sameRun(r, at, trigger, kind string) string {
 	return ` ` + r + `.scheduled_at = ANY (ARRAY[` + at + `]) AND ` + r + `.trigger_id = ` + trigger + ` AND ` + r + `.kind = ` + kind
 }
 
+// runsOf is a query of its own for the same reason as eachRun: cut keeps it so.
+func (p *postgres) runsOf(node, conditions, cut string) string {
+	return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE r.node = ` + node + ` AND r.state <> 'retrying' AND ` +
+		conditions + cut + `) AS r`
+}
+
+// eachRun is a query of its own, which PostgreSQL does not mix with what is around it because it locks its rows. It
+// would else begin with the live runs, and go from their jobs to the batch, when it thinks that there are none.
+func (p *postgres) eachRun(conditions string) string {
+	return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE` + ofBatch(p) + ` AND ` + conditions +
+		p.lockRows(lockToDelete+skipLocked) + `) AS r`
+}
+
 // lock leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
 // job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
 func (p *postgres) lock() string { return " FOR NO KEY UPDATE" }
@@ -107,7 +120,10 @@ func (p *postgres) edges() string {
 func (p *postgres) steps(_ int, with, choose, lock string, counted int, effects ...string) statement {
 	text, last := with+chosen(choose), len(effects)-1
 	if lock != "" {
-		text = with + `, chosen AS MATERIALIZED (` + choose + ` FOR UPDATE OF r` + strings.TrimPrefix(p.lockRows(lock), lockToDelete) + `),
+		if lock != lockedThere {
+			choose += ` FOR UPDATE OF r` + strings.TrimPrefix(p.lockRows(lock), lockToDelete)
+		}
+		text = with + `, chosen AS MATERIALIZED (` + choose + `),
 		c AS MATERIALIZED (SELECT * FROM chosen WHERE ` + few("of_trigger", bigint) + `)`
 	}
 	if counted > 1 {

@@ -62,7 +62,6 @@ func readsAll(plan string) string {
 			}
 		case strings.Contains(line, "Seq Scan"):
 			return line
-		case strings.Contains(line, "using live_runs_node"):
 		case strings.Contains(lines[i+1], "Index Cond"), strings.Contains(lines[i+1], "Recheck Cond"):
 		default:
 			return line

@@ -33,8 +33,9 @@ func heldSlots(f flavor) string {
 }
 
 // waitingRuns are the live runs that wait for a slot, of which a job has as many as its queue_limit allows.
-const waitingRuns = ` SELECT` + contenderColumns + `
-	FROM b JOIN live_runs AS r ON r.node = b.waits AND r.job_id = b.id AND r.state <> 'retrying'`
+func waitingRuns(f flavor) string {
+	return ` SELECT` + contenderColumns + ` FROM b` + f.runsOf(`b.waits`, `r.job_id = b.id`, ` OFFSET 0`)
+}
 
 // From $1 on: slotColumns
 const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
@@ -100,7 +101,7 @@ func slotStatementsOf(f flavor) slotStatements {
 		lockJobs:  jobs + lockBounds + lockOf(f.lock(), "j") + f.lockRows(skipLocked),
 		held:      jobs + heldSlots(f),
 		asking:    keys + ` SELECT` + contenderColumns + ` FROM b JOIN live_runs AS r ON` + fence(f),
-		waiting:   f.rows(0, 1, "-1 AS waits", idColumns...) + waitingRuns,
+		waiting:   f.rows(0, 1, "-1 AS waits", idColumns...) + waitingRuns(f),
 		edges:     f.edges(),
 		free:      slots + freeSlots, leave: slots + backSlots,
 		wait: keys + waitRuns + fence(f), wake: keys + wakeRuns + ofBatch(f) + ` AND r.node = -1`,

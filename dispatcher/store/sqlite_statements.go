@@ -54,6 +54,14 @@ func (s *sqlite) sameRun(r, at, trigger, kind string) string {
 	return ` ` + r + `.scheduled_at = ` + at + ` AND ` + r + `.trigger_id = ` + trigger + ` AND ` + r + `.kind = ` + kind
 }
 
+func (s *sqlite) runsOf(node, conditions, _ string) string {
+	return ` CROSS JOIN live_runs AS r ON r.node = ` + node + ` AND r.state <> 'retrying' AND ` + conditions
+}
+
+func (s *sqlite) eachRun(conditions string) string {
+	return ` JOIN live_runs AS r ON` + ofBatch(s) + ` AND ` + conditions
+}
+
 func (s *sqlite) lockRows(string) string { return "" }
 
 func (s *sqlite) claimColumns() string { return `fires` }

@@ -128,6 +128,12 @@ type flavor interface {
 	// sameRun is the condition that joins the rows r of runs by their key, from left to right: what else is in
 	// the query comes first.
 	sameRun(r, at, trigger, kind string) string
+	// runsOf joins the live runs r of a node that are not retrying and meet conditions to what comes before: of each node
+	// all, or what cut leaves.
+	runsOf(node, conditions, cut string) string
+	// eachRun joins b to those of its live runs r that meet conditions, one after the other, before it joins anything
+	// else. It locks them, and passes over what is locked.
+	eachRun(conditions string) string
 	// claimColumns are the columns of claims that list fires, and claimValues what goes there of the fires c.
 	claimColumns() string
 	claimValues() string
@@ -139,7 +145,7 @@ type flavor interface {
 	claimFence() string
 	thenClose(statement) statement
 	// steps returns a statement that chooses live runs r as c and then takes steps with them, each a statement with
-	// c. The last counted of them affect all that is chosen. lock is lockToDelete, skipLocked or empty, now the
+	// c. The last counted of them affect all that is chosen. lock is lockToDelete, skipLocked, lockedThere or empty, now the
 	// number of the parameter that holds now.
 	steps(now int, with, choose, lock string, counted int, effects ...string) statement
 	// edges is a query for the first and the last live runs of each of some jobs, as contenders.

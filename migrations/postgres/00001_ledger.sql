@@ -328,6 +328,7 @@ CREATE TABLE nodes (
   lag          BIGINT  NOT NULL,           -- milliseconds
   clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
   long_since   BIGINT,                     -- when its spell of attempts longer than its drain began; NULL: none
+  empty_at     BIGINT,                     -- when nothing was left of it, at the latest look after its death; NULL: none yet
   heartbeats BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats
   paused_by_rollback BOOLEAN NOT NULL DEFAULT FALSE -- paused by a rollback alone
 ) WITH (fillfactor = 50);

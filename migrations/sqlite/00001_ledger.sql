@@ -274,6 +274,7 @@ CREATE TABLE nodes (
   lag INTEGER NOT NULL,
   clock_offset INTEGER NOT NULL,
   long_since INTEGER,
+  empty_at INTEGER,
   heartbeats INTEGER NOT NULL DEFAULT 0,
   paused_by_rollback INTEGER NOT NULL DEFAULT 0
 ) STRICT;

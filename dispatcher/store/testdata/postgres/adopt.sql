@@ -8,8 +8,8 @@ b AS MATERIALIZED (
   FROM unnest($4::bigint[], $5::bigint[], $6::integer[], $7::bigint[]) AS u(scheduled_at,
       trigger_id, kind, waits_for)
   CROSS JOIN n
-  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
-    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
+  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
+    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, CASE
@@ -19,25 +19,25 @@ chosen AS MATERIALIZED (
       ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why,
       j.revision AS job_revision, b.now
   FROM b
-  JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
-    AND r.trigger_id = b.trigger_id
-    AND r.kind = b.kind
+  CROSS JOIN LATERAL (
+    SELECT r.*
+    FROM live_runs AS r
+    WHERE r.scheduled_at = ANY (ARRAY[b.scheduled_at])
+      AND r.trigger_id = b.trigger_id
+      AND r.kind = b.kind
+      AND (r.state IN ('running', 'retrying')) = b.no
+      AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
+    FOR UPDATE SKIP LOCKED
+  ) AS r
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state NOT IN ('running', 'retrying')
-    AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-  )
+  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  FOR UPDATE OF r SKIP LOCKED
 ),
 c AS MATERIALIZED (
   SELECT *
   FROM chosen
-  WHERE (of_trigger = of_trigger + 0) IS NOT FALSE
-    AND (of_trigger = of_trigger - 0) IS NOT FALSE
+  WHERE (of_trigger = ANY (ARRAY[of_trigger])) IS NOT FALSE
+    AND (of_trigger = ANY (ARRAY[of_trigger, of_trigger])) IS NOT FALSE
 ),
 e1 AS (
   INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,

@@ -15,16 +15,20 @@ FROM n
 CROSS JOIN (
   SELECT 0 AS id
   UNION ALL
-  SELECT id
-  FROM nodes
-  WHERE state = 'dead'
+  SELECT o.id
+  FROM nodes AS o
+  WHERE o.state = 'dead'
+    AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
 ) AS gone
-CROSS JOIN live_runs AS r
+CROSS JOIN LATERAL (
+  SELECT r.*
+  FROM live_runs AS r
+  WHERE r.node = gone.id
+    AND r.state <> 'retrying'
+    AND r.state <> 'running' OFFSET 0
+) AS r
 CROSS JOIN jobs AS j
-WHERE r.node = gone.id
-  AND r.state <> 'retrying'
-  AND r.state <> 'running'
-  AND j.id = r.job_id
+WHERE j.id = r.job_id
   AND r.scheduled_at + 0 >= $4
   AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7)
   AND j.app_id IN (

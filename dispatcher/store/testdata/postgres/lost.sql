@@ -19,12 +19,18 @@ chosen AS MATERIALIZED (
       r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why,
       n.now
   FROM n
-  CROSS JOIN nodes AS gone
-  CROSS JOIN live_runs AS r
-  WHERE gone.state = 'dead'
-    AND r.node = gone.id
-    AND r.state <> 'retrying'
-    AND r.state = 'running'
+  CROSS JOIN nodes AS o
+  CROSS JOIN LATERAL (
+    SELECT r.*
+    FROM live_runs AS r
+    WHERE r.node = o.id
+      AND r.state <> 'retrying'
+      AND r.state = 'running'
+    ORDER BY r.scheduled_at + 0, r.trigger_id
+    LIMIT $2
+  ) AS r
+  WHERE o.state = 'dead'
+    AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
   ORDER BY r.scheduled_at + 0, r.trigger_id
   LIMIT $2
   FOR UPDATE OF r SKIP LOCKED

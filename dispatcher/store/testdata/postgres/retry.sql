@@ -8,33 +8,33 @@ b AS MATERIALIZED (
   FROM unnest($4::bigint[], $5::bigint[], $6::integer[], $7::bigint[]) AS u(scheduled_at,
       trigger_id, kind, waits_for)
   CROSS JOIN n
-  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
-    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
+  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
+    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
       j.revision AS job_revision, b.now
   FROM b
-  JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
-    AND r.trigger_id = b.trigger_id
-    AND r.kind = b.kind
+  CROSS JOIN LATERAL (
+    SELECT r.*
+    FROM live_runs AS r
+    WHERE r.scheduled_at = ANY (ARRAY[b.scheduled_at])
+      AND r.trigger_id = b.trigger_id
+      AND r.kind = b.kind
+      AND (r.state = 'retrying') = b.yes
+      AND r.waits_for = b.waits_for
+      AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
+    FOR UPDATE SKIP LOCKED
+  ) AS r
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE (r.state = 'retrying') = b.yes
-    AND r.waits_for = b.waits_for
-    AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-  )
+  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  FOR UPDATE OF r SKIP LOCKED
 ),
 c AS MATERIALIZED (
   SELECT *
   FROM chosen
-  WHERE (of_trigger = of_trigger + 0) IS NOT FALSE
-    AND (of_trigger = of_trigger - 0) IS NOT FALSE
+  WHERE (of_trigger = ANY (ARRAY[of_trigger])) IS NOT FALSE
+    AND (of_trigger = ANY (ARRAY[of_trigger, of_trigger])) IS NOT FALSE
 )
 UPDATE live_runs AS r
 SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,

@@ -10,6 +10,10 @@ b AS MATERIALIZED (
 )
 SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
 FROM b
-JOIN live_runs AS r ON r.node = b.waits
-  AND r.job_id = b.id
-  AND r.state <> 'retrying'
+CROSS JOIN LATERAL (
+  SELECT r.*
+  FROM live_runs AS r
+  WHERE r.node = b.waits
+    AND r.state <> 'retrying'
+    AND r.job_id = b.id OFFSET 0
+) AS r

@@ -22,14 +22,10 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
     AND r.kind = b.kind
-  JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state NOT IN ('running', 'retrying')
+    AND (r.state IN ('running', 'retrying')) = b.no
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-  )
+  JOIN jobs AS j ON j.id = r.job_id
+  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
 INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
@@ -62,14 +58,10 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
     AND r.kind = b.kind
-  JOIN jobs AS j ON j.id = r.job_id
-  WHERE r.state NOT IN ('running', 'retrying')
+    AND (r.state IN ('running', 'retrying')) = b.no
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-  )
+  JOIN jobs AS j ON j.id = r.job_id
+  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
 UPDATE live_runs AS r

@@ -14,16 +14,16 @@ FROM n
 CROSS JOIN (
   SELECT 0 AS id
   UNION ALL
-  SELECT id
-  FROM nodes
-  WHERE state = 'dead'
+  SELECT o.id
+  FROM nodes AS o
+  WHERE o.state = 'dead'
+    AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
 ) AS gone
-CROSS JOIN live_runs AS r
-CROSS JOIN jobs AS j
-WHERE r.node = gone.id
+CROSS JOIN live_runs AS r ON r.node = gone.id
   AND r.state <> 'retrying'
   AND r.state <> 'running'
-  AND j.id = r.job_id
+CROSS JOIN jobs AS j
+WHERE j.id = r.job_id
   AND r.scheduled_at + 0 >= $4
   AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7)
   AND j.app_id IN (

@@ -32,14 +32,18 @@ WHERE id IN (
   SELECT o.id
   FROM b
   JOIN nodes AS o ON o.heartbeat_at < b.now - $2
-  WHERE o.state = 'dead'
-    AND NOT EXISTS (SELECT 1 FROM claims AS c WHERE c.node = o.id)
-    AND NOT EXISTS (
+  WHERE CASE WHEN o.state = 'dead' AND o.heartbeat_at < b.now - $2 THEN NOT EXISTS (
+    SELECT 1
+    FROM claims AS k
+    WHERE k.node = o.id
+    LIMIT 1 OFFSET 0
+  ) AND NOT EXISTS (
     SELECT 1
     FROM live_runs AS r
     WHERE r.node = o.id
       AND r.state <> 'retrying'
-  )
+    LIMIT 1 OFFSET 0
+  ) ELSE b.no END
   ORDER BY o.heartbeat_at
   LIMIT 100
 )

@@ -17,15 +17,11 @@ c AS (
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
     AND r.kind = b.kind
-  JOIN jobs AS j ON j.id = r.job_id
-  WHERE (r.state = 'retrying') = b.yes
+    AND (r.state = 'retrying') = b.yes
     AND r.waits_for = b.waits_for
     AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
-    AND j.app_id IN (
-    SELECT id
-    FROM apps
-    WHERE (enabled OR deleted_at IS NOT NULL)
-  )
+  JOIN jobs AS j ON j.id = r.job_id
+  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
 UPDATE live_runs AS r

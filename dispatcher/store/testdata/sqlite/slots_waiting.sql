@@ -8,6 +8,6 @@ b AS MATERIALIZED (
 )
 SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
 FROM b
-JOIN live_runs AS r ON r.node = b.waits
-  AND r.job_id = b.id
+CROSS JOIN live_runs AS r ON r.node = b.waits
   AND r.state <> 'retrying'
+  AND r.job_id = b.id

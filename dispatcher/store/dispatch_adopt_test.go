@@ -1,0 +1,127 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// openSnapshot keeps what is removed from a database, as a dump does.
+func openSnapshot(t *testing.T, database string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	must(t, err)
+	t.Cleanup(func() { must(t, conn.Close(context.WithoutCancel(t.Context()))) })
+	snapshot, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	must(t, err)
+	_, err = snapshot.Exec(t.Context(), `SELECT count(*) FROM live_runs`)
+	must(t, err)
+}
+
+// idle looks for runs that nobody works on, as node 2 does.
+func idle(t *testing.T, s dispatcher.Store, now time.Time) []dispatcher.Adoptable {
+	t.Helper()
+	found, err := s.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: taker, Limit: 500, Now: now})
+	must(t, err)
+	return found
+}
+
+// What dead nodes once had is visited by one look, and not by each, however much of it a long snapshot keeps.
+func TestEmptyDeadNodesCostAnAdoptionNothing(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := ownClaims(t, database, 1)
+	must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
+	must(t, s.Deregister(t.Context(), claimer))
+	idle(t, s, may1.Add(time.Minute))
+	young, err := store.AdoptionBuffers(t.Context(), s, may1.Add(90*time.Second))
+	must(t, err)
+	openSnapshot(t, database)
+	for _, statement := range []string{
+		`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state)
+			SELECT i, i, i, 1, 1, 1, 1, 1, 'claimed' FROM generate_series(1, 20000) AS i`,
+		`INSERT INTO claims (token, node, claimed_at, trigger_ids, scheduled_at, job_ids, revisions)
+			SELECT i, 1, 1, '{1}', '{1}', '{1}', '{1}' FROM generate_series(1, 20000) AS i`,
+		`DELETE FROM live_runs`, `DELETE FROM claims`, `VACUUM live_runs`, `VACUUM claims`,
+	} {
+		must(t, store.Exec(t.Context(), s, statement))
+	}
+	again := may1.Add(2 * time.Minute) // it has been dead for twice as long
+	full, err := store.AdoptionBuffers(t.Context(), s, again)
+	must(t, err)
+	if full < 10*young {
+		t.Errorf("a look at what the dead node had touches %d pages, want many more than the %d of a young database", full, young)
+	}
+	if found := idle(t, s, again); len(found) != 0 {
+		t.Fatalf("found %v, want nothing", found)
+	}
+	old, err := store.AdoptionBuffers(t.Context(), s, again.Add(time.Minute))
+	must(t, err)
+	if old > young*3/2 {
+		t.Errorf("an empty adoption touches %d pages, and %d in a young database", old, young)
+	}
+}
+
+// A node may have begun to claim before it was marked dead. When the claim commits after an adoption has found nothing
+// of the node, a later one finds the claim: when the node has been dead for twice as long, or some minutes later.
+func TestClaimThatCommitsAfterAnEmptyAdoptionIsAdopted(t *testing.T) {
+	t.Parallel()
+	for dead, again := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: 5 * time.Minute} {
+		t.Run(fmt.Sprintf("dead for %s", dead), func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.New(t)
+			s := ownClaims(t, database, 1)
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
+			tx := meanwhileIn(t, database)
+			_, err := tx.Exec(t.Context(), `INSERT INTO claims (token, node, claimed_at, trigger_ids, scheduled_at, job_ids, revisions)
+				SELECT 11, o.id, $1::bigint, array[t.id], array[$1::bigint], array[$2::bigint], array[1] FROM nodes AS o, trigger_clock AS t
+				WHERE o.id = $3 AND o.state = 'active'`, may1.UnixMilli(), dispatcher.JobID("app", "job"), int64(claimer))
+			must(t, err)
+			must(t, s.Deregister(t.Context(), claimer))
+			empty := may1.Add(dead)
+			if found := idle(t, s, empty); len(found) != 0 {
+				t.Fatalf("found %v before the claim committed", found)
+			}
+			must(t, tx.Commit(t.Context()))
+			if found := idle(t, s, empty.Add(again-time.Millisecond)); len(found) != 0 {
+				t.Errorf("found %v; the node was to be left out a little longer", found)
+			}
+			if found := idle(t, s, empty.Add(again)); len(found) != 1 {
+				t.Errorf("found %v, want the run of the claim", found)
+			}
+		})
+	}
+}
+
+// What is left of a dead node and may not be adopted now, because its app is disabled, is adopted when it may.
+func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+		change := dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)}
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
+		_, _, err := s.PutJob(t.Context(), tick("job", "", may1, "a"), change)
+		must(t, err)
+		claimDue(t, s, claimer, 11)
+		_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "app"}, change)
+		must(t, err)
+		must(t, s.Deregister(t.Context(), claimer))
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
+		for _, after := range []time.Duration{time.Minute, 3 * time.Minute} {
+			if found := idle(t, s, may1.Add(after)); len(found) != 0 {
+				t.Errorf("found %v of a disabled app", found)
+			}
+		}
+		_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+		must(t, err)
+		if found := idle(t, s, may1.Add(3*time.Minute+time.Second)); len(found) != 1 {
+			t.Errorf("found %v, want the run that the dead node left", found)
+		}
+	})
+}
