@@ -120,6 +120,11 @@ type keys struct {
 	kind, attempt      []int32
 }
 
+func newKeys(rows int) keys {
+	ids, codes := func() []int64 { return make([]int64, 0, rows) }, func() []int32 { return make([]int32, 0, rows) }
+	return keys{at: ids(), trigger: ids(), token: ids(), kind: codes(), attempt: codes()}
+}
+
 func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 	k.at = append(k.at, key.ScheduledAt.UnixMilli())
 	k.trigger = append(k.trigger, key.TriggerID)
@@ -132,7 +137,7 @@ func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 func (s *store) keysOf(runs []dispatcher.HeldRun) []any { return keysIn(s.flavor, runs) }
 
 func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
-	var k keys
+	k := newKeys(len(runs))
 	for _, run := range sortedBy(runs, heldKey) {
 		k.add(run.RunKey, run.Token, run.Attempt)
 	}
@@ -154,7 +159,14 @@ func (s *store) dated(columns ...any) []any {
 
 // sortedBy returns items in the order of their runs, in which all statements lock them.
 func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
-	return slices.SortedFunc(slices.Values(items), func(x, y T) int {
+	sorted := slices.Clone(items)
+	sortBy(sorted, key)
+	return sorted
+}
+
+// sortBy sorts items as sortedBy does.
+func sortBy[T any](items []T, key func(T) dispatcher.RunKey) {
+	slices.SortFunc(items, func(x, y T) int {
 		a, b := key(x), key(y)
 		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID))
 	})
@@ -163,7 +175,9 @@ func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
 // byTrigger returns items in the order of their triggers, so that two nodes that write the same
 // ones cannot deadlock.
 func byTrigger[T any](items []T, id func(T) int64) []T {
-	return slices.SortedFunc(slices.Values(items), func(a, b T) int { return cmp.Compare(id(a), id(b)) })
+	sorted := slices.Clone(items)
+	slices.SortFunc(sorted, func(a, b T) int { return cmp.Compare(id(a), id(b)) })
+	return sorted
 }
 
 // sortedKeys returns the keys of a map in order; none are not nil.

@@ -106,9 +106,10 @@ func (s *store) recordFires(ctx context.Context, by statement, records []dispatc
 	}
 	stay, closed := s.claims.tokens(records)
 	columns := outcomes(records)
-	var job, revision, claimed []int64
-	for _, r := range records {
-		job, revision, claimed = append(job, r.JobID), append(revision, r.Revision), append(claimed, r.ClaimedAt.UnixMilli())
+	job, revision, claimed := make([]int64, len(records)), make([]int64, len(records)), make([]int64, len(records))
+	for i := range records {
+		r := &records[i]
+		job[i], revision[i], claimed[i] = r.JobID, r.Revision, r.ClaimedAt.UnixMilli()
 	}
 	columns = append(columns, job, revision, claimed)
 	if records[0].Next != nil {
@@ -172,16 +173,16 @@ func storable(text string) string {
 
 // outcomes returns the columns of a batch of records.
 func outcomes(records []dispatcher.Record) []any {
-	var k keys
-	var node, started, ended []int64
-	var status []int32
-	var state, class, message []string
-	for _, r := range records {
+	n := len(records)
+	k := newKeys(n)
+	node, started, ended, status := make([]int64, n), make([]int64, n), make([]int64, n), make([]int32, n)
+	state, class, message := make([]string, n), make([]string, n), make([]string, n)
+	for i := range records {
+		r := &records[i]
 		k.add(r.RunKey, r.Token, r.Attempt)
-		o := r.Outcome
-		node, status = append(node, int64(r.Node)), append(status, int32(o.HTTPStatus))
-		started, ended = append(started, o.StartedAt.UnixMilli()), append(ended, o.EndedAt.UnixMilli())
-		state, class, message = append(state, string(o.State)), append(class, string(o.Class)), append(message, o.Error)
+		o := &r.Outcome
+		node[i], status[i], started[i], ended[i] = int64(r.Node), int32(o.HTTPStatus), o.StartedAt.UnixMilli(), o.EndedAt.UnixMilli()
+		state[i], class[i], message[i] = string(o.State), string(o.Class), o.Error
 	}
 	return []any{k.at, k.trigger, k.kind, k.token, k.attempt, node, started, ended, status, state, class, message}
 }

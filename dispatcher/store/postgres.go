@@ -59,6 +59,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 				return err
 			}
 		}
+		encodeArrays(conn.TypeMap())
 		return p.rollbacks.connected(ctx, conn)
 	}
 	statements := newStatementCounter()
