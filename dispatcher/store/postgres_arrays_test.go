@@ -63,7 +63,6 @@ func readsBack[T any](t *testing.T, oid uint32, column []T, equal func(a, b []T)
 func BenchmarkArrays(b *testing.B) {
 	types := pgtype.NewMap()
 	encodeArrays(types)
-
 	ids, texts := make([]int64, 500), make([]string, 500)
 	for i := range ids {
 		ids[i], texts[i] = math.MaxInt64-int64(i), "succeeded"
