@@ -78,10 +78,13 @@ func ParseRunKey(id string) (RunKey, error) {
 // instant and the kind, equal on every attempt and after a restore of the database, so that
 // receivers can drop duplicates. It holds no ".", which Standard Webhooks reserves.
 func EventID(installation, app, job, trigger string, at time.Time, kind RunKind) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{
-		installation, app, job, trigger, strconv.FormatInt(at.UnixMilli(), 10), string(kind),
-	}, "/")))
-	return "evt_" + idEncoding.EncodeToString(sum[:16])
+	text := make([]byte, 0, 128)
+	for _, part := range [...]string{installation, app, job, trigger} {
+		text = append(append(text, part...), '/')
+	}
+	text = append(strconv.AppendInt(text, at.UnixMilli(), 10), '/')
+	sum := sha256.Sum256(append(text, kind...))
+	return string(idEncoding.AppendEncode(append(text[:0], "evt_"...), sum[:16]))
 }
 
 // NodeID identifies one start of one node (an incarnation); 0 means no node.

@@ -171,8 +171,7 @@ const leasePause = 200 * time.Millisecond
 // returns false when stop or ctx ends first, or when the node was marked dead meanwhile: then the
 // run is another node's.
 func (e *Engine) waitUntilDue(ctx context.Context, run heldRun, stop <-chan struct{}) bool {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	var timer *time.Timer // most runs need none
 	for {
 		select {
 		case <-stop:
@@ -189,7 +188,12 @@ func (e *Engine) waitUntilDue(ctx context.Context, run heldRun, stop <-chan stru
 		default:
 			wait = leasePause
 		}
-		timer.Reset(wait)
+		if timer == nil {
+			timer = time.NewTimer(wait)
+			defer timer.Stop()
+		} else {
+			timer.Reset(wait)
+		}
 		select {
 		case <-timer.C:
 		case <-stop:

@@ -68,7 +68,7 @@ func (e *Engine) hear(n dispatcher.Notification) {
 	switch {
 	case n.Run != "":
 		if run, err := dispatcher.ParseRunKey(n.Run); err == nil {
-			e.pool.Cancel(pool.AttemptKey{RunKey: run, Token: n.Token, Number: n.Attempt})
+			e.pool.Cancel(pool.Attempt(run, n.Token, n.Attempt))
 		}
 	case n.Adopt:
 		wake(e.wakeAdopt)

@@ -125,10 +125,9 @@ type keys struct {
 	kind, attempt      []int32
 }
 
-func newKeys(n int) keys {
-	return keys{
-		at: make([]int64, 0, n), trigger: make([]int64, 0, n), token: make([]int64, 0, n), kind: make([]int32, 0, n), attempt: make([]int32, 0, n),
-	}
+func newKeys(rows int) keys {
+	ids, codes := func() []int64 { return make([]int64, 0, rows) }, func() []int32 { return make([]int32, 0, rows) }
+	return keys{at: ids(), trigger: ids(), token: ids(), kind: codes(), attempt: codes()}
 }
 
 func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
@@ -165,7 +164,14 @@ func (s *store) dated(columns ...any) []any {
 
 // sortedBy returns items in the order of their runs, in which all statements lock them.
 func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
-	return slices.SortedFunc(slices.Values(items), func(x, y T) int {
+	sorted := slices.Clone(items)
+	sortBy(sorted, key)
+	return sorted
+}
+
+// sortBy sorts items as sortedBy does.
+func sortBy[T any](items []T, key func(T) dispatcher.RunKey) {
+	slices.SortFunc(items, func(x, y T) int {
 		a, b := key(x), key(y)
 		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID))
 	})
@@ -174,7 +180,9 @@ func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
 // byTrigger returns items in the order of their triggers, so that two nodes that write the same
 // ones cannot deadlock.
 func byTrigger[T any](items []T, id func(T) int64) []T {
-	return slices.SortedFunc(slices.Values(items), func(a, b T) int { return cmp.Compare(id(a), id(b)) })
+	sorted := slices.Clone(items)
+	slices.SortFunc(sorted, func(a, b T) int { return cmp.Compare(id(a), id(b)) })
+	return sorted
 }
 
 // sortedKeys returns the keys of a map in order; none are not nil.

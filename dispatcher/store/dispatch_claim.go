@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
@@ -52,7 +54,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	if len(batch.Advances) == 0 {
 		return nil, nil
 	}
-	var a advances
+	a := newAdvances(len(batch.Advances))
 	live, claim := make([]bool, 0, len(batch.Advances)), s.hot.claim
 	for _, one := range byTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
 		a.add(one)
@@ -76,6 +78,13 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 type advances struct {
 	id, revision, calendars, next, job []int64
 	prev, then, thenDue                []*int64
+}
+
+func newAdvances(rows int) *advances {
+	ids, times := func() []int64 { return make([]int64, 0, rows) }, func() []*int64 { return make([]*int64, 0, rows) }
+	return &advances{
+		id: ids(), revision: ids(), calendars: ids(), next: ids(), job: ids(), prev: times(), then: times(), thenDue: times(),
+	}
 }
 
 func (a *advances) add(one dispatcher.Advance) {
@@ -105,26 +114,48 @@ func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement,
 	ctx, cancel := bound(ctx, most)
 	defer cancel()
 	var held []dispatcher.HeldRun
+	into := newHeldRow()
 	err := retry(ctx, s.transient, func() error {
-		held = nil
+		held = held[:0]
 		_, err := s.run(ctx, hot, args, func(row scanner) error {
-			run, err := scanHeld(row)
+			run, err := into.scan(row)
 			held = append(held, run)
 			return err
 		})
 		return err
 	})
-	return sortedBy(held, heldKey), err
+	sortBy(held, heldKey)
+	return held, err
 }
 
-func scanHeld(row scanner) (run dispatcher.HeldRun, err error) {
-	var at int64
-	var until, claimed *int64
-	var kind int16
-	err = row.Scan(&at, &run.TriggerID, &kind, &run.JobID, &run.Revision, &run.Token, &run.Attempt, &run.Failures, &until, &claimed,
-		&run.Live)
-	run.ScheduledAt, run.RetryUntil, run.ClaimedAt = instant(at), zeroable(optional(until)), zeroable(optional(claimed))
-	run.Kind = kindOf(byte(kind))
+// heldRow is where heldColumns of one row after the other are read into, as dueRow.
+type heldRow struct {
+	run            dispatcher.HeldRun
+	at             int64
+	kind           int16
+	until, claimed pgtype.Int8
+	refs           []any
+}
+
+func newHeldRow() *heldRow {
+	r := &heldRow{}
+	run := &r.run
+	r.refs = []any{&r.at, &run.TriggerID, &r.kind, &run.JobID, &run.Revision, &run.Token, &run.Attempt, &run.Failures, &r.until, &r.claimed,
+		&run.Live}
+	return r
+}
+
+// scan reads heldColumns.
+func (r *heldRow) scan(row scanner) (dispatcher.HeldRun, error) {
+	err := row.Scan(r.refs...)
+	run := r.run
+	run.ScheduledAt, run.Kind = instant(r.at), kindOf(byte(r.kind))
+	if r.until.Valid {
+		run.RetryUntil = instant(r.until.Int64)
+	}
+	if r.claimed.Valid {
+		run.ClaimedAt = instant(r.claimed.Int64)
+	}
 	return run, err
 }
 
@@ -187,7 +218,7 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 	if len(batch.Settlements) == 0 {
 		return nil, nil
 	}
-	var a advances
+	a := newAdvances(len(batch.Settlements))
 	var to, missed []int64
 	var decision, reason []string
 	var catchUp []*int64

@@ -23,7 +23,7 @@ type openClaims struct {
 
 type openClaim struct {
 	at    time.Time
-	fires map[int64]time.Time // scheduled times, by trigger
+	fires map[int64]int64 // scheduled times, by trigger
 	// partial tells that the claim has other fires, which are recorded.
 	partial bool
 }
@@ -40,10 +40,10 @@ func (o *openClaims) add(held []dispatcher.HeldRun, partial bool) {
 		}
 		claim := o.claims[run.Token]
 		if claim == nil {
-			claim = &openClaim{at: run.ClaimedAt, fires: make(map[int64]time.Time, len(held)), partial: partial}
+			claim = &openClaim{at: run.ClaimedAt, fires: make(map[int64]int64, len(held)), partial: partial}
 			o.claims[run.Token] = claim
 		}
-		claim.fires[run.TriggerID] = run.ScheduledAt
+		claim.fires[run.TriggerID] = run.ScheduledAt.UnixMilli()
 	}
 }
 
@@ -90,24 +90,33 @@ func (o *openClaims) forgetBefore(at time.Time) {
 func (o *openClaims) split(records []dispatcher.Record) (open, others []dispatcher.Record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i, r := range records {
+	isOpen := func(i int) bool {
+		r := &records[i]
 		twice := i > 0 && records[i-1].RunKey == r.RunKey
-		if r.Kind == dispatcher.KindSchedule && r.Attempt == 1 && !twice && o.isOpen(r) {
-			open = append(open, r)
+		return r.Kind == dispatcher.KindSchedule && r.Attempt == 1 && !twice && o.isOpen(r)
+	}
+	all := 0 // so many are open, mostly all
+	for all < len(records) && isOpen(all) {
+		all++
+	}
+	open = records[:all:all]
+	for i := all; i < len(records); i++ {
+		if isOpen(i) {
+			open = append(open, records[i])
 		} else {
-			others = append(others, r)
+			others = append(others, records[i])
 		}
 	}
 	return open, others
 }
 
-func (o *openClaims) isOpen(r dispatcher.Record) bool {
+func (o *openClaims) isOpen(r *dispatcher.Record) bool {
 	claim := o.claims[r.Token]
 	if claim == nil {
 		return false
 	}
 	at, open := claim.fires[r.TriggerID]
-	return open && at.Equal(r.ScheduledAt)
+	return open && at == r.ScheduledAt.UnixMilli()
 }
 
 // tokens returns the claims of open fires in order: those that have more open fires, which stay, and those that

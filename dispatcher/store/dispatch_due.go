@@ -14,15 +14,30 @@ import (
 const dueColumns = `t.id, t.app_id, t.revision, t.calendar_revision, coalesce(t.prev_fire_time, -1), coalesce(t.next_fire_time, -1),
 	coalesce(t.due_at, -1), t.misfire_after, coalesce(t.attempt_timeout, -1), t.node_labels`
 
-// scanDue reads dueColumns. It allocates little: the poll calls it for every fire.
-func scanDue(row scanner) (t dispatcher.DueTrigger, err error) {
-	var prev, next, due, misfireAfter, timeout int64
-	var labels string
-	err = row.Scan(&t.ID, &t.AppID, &t.Revision, &t.CalendarRevision, &prev, &next, &due, &misfireAfter, &timeout, &labels)
-	t.PrevFireTime, t.NextFireTime, t.DueAt = orNever(prev), orNever(next), orNever(due)
-	t.MisfireAfter, t.NodeLabels = millis(misfireAfter).Std(), dispatcher.ParseLabels(labels)
-	if t.Timeout = dispatcher.DefaultTimeout.Std(); timeout >= 0 {
-		t.Timeout = millis(timeout).Std()
+// dueRow is where dueColumns of one row after the other are read into. A poll reads a row for every fire, and a row
+// of its own for each would cost an allocation a column.
+type dueRow struct {
+	trigger                                dispatcher.DueTrigger
+	prev, next, due, misfireAfter, timeout int64
+	labels                                 string
+	refs                                   []any
+}
+
+func newDueRow() *dueRow {
+	r := &dueRow{}
+	t := &r.trigger
+	r.refs = []any{&t.ID, &t.AppID, &t.Revision, &t.CalendarRevision, &r.prev, &r.next, &r.due, &r.misfireAfter, &r.timeout, &r.labels}
+	return r
+}
+
+// scan reads dueColumns.
+func (r *dueRow) scan(row scanner) (dispatcher.DueTrigger, error) {
+	err := row.Scan(r.refs...)
+	t := r.trigger
+	t.PrevFireTime, t.NextFireTime, t.DueAt = orNever(r.prev), orNever(r.next), orNever(r.due)
+	t.MisfireAfter, t.NodeLabels = millis(r.misfireAfter).Std(), dispatcher.ParseLabels(r.labels)
+	if t.Timeout = dispatcher.DefaultTimeout.Std(); r.timeout >= 0 {
+		t.Timeout = millis(r.timeout).Std()
 	}
 	return t, err
 }
@@ -100,8 +115,9 @@ func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatche
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	var due []dispatcher.DueTrigger
+	into := newDueRow()
 	_, err := s.run(ctx, s.hot.due.of(query), s.dueArgs(query), func(row scanner) error {
-		t, err := scanDue(row)
+		t, err := into.scan(row)
 		due = append(due, t)
 		return err
 	})

@@ -58,7 +58,7 @@ func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]disp
 	_, err := s.run(ctx, find, args, func(row scanner) error {
 		var t triggerRow
 		var ended int64
-		due, err := scanDue(widerRow{scanner: row, before: triggerRead.refs(&t), after: []any{&ended}})
+		due, err := newDueRow().scan(widerRow{scanner: row, before: triggerRead.refs(&t), after: []any{&ended}})
 		one := dispatcher.EndedDelay{DueTrigger: due, TriggerVersion: t.version(), EndedAt: instant(ended), Fired: t.Fired}
 		one.Spec.Anchor = one.EndedAt
 		all = append(all, one)

@@ -23,7 +23,7 @@ type postgres struct {
 	claims           *openClaims
 	has              Capabilities
 	mode             pgx.QueryExecMode // of hot statements
-	db               *sql.DB // of pool
+	db               *sql.DB           // of pool
 }
 
 // channel is where notifications go. They are heard in one database only.
@@ -68,6 +68,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 			}
 		}
 		p.claims.forgetPartial()
+		encodeArrays(conn.TypeMap())
 		return p.rollbacks.connected(ctx, conn)
 	}
 	statements := newStatementCounter()

@@ -23,6 +23,8 @@ type Options struct {
 	History int
 	// Unsigned lets webhook and lateness send requests without signatures.
 	Unsigned bool
+	// Profile is the directory into which throughput benchmarks write profiles; empty: none.
+	Profile string
 	// Program is this program: a benchmark of several nodes runs each as a process of its own,
 	// as "Program as-node".
 	Program string

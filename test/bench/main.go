@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -58,6 +59,7 @@ type measureCommand struct {
 	Rounds   int      `default:"5" help:"How often throughput and ceilings are measured in turn, 1 to 100. The medians count."`
 	PeerCmd  string   `placeholder:"COMMAND" help:"${peer}"`
 	History  int      `default:"1000000" help:"Old runs that the retention benchmark creates, 10000 to 100000000."`
+	Profile  string   `placeholder:"DIR" type:"existingdir" help:"Write profiles of the CPU and the allocations of the last round of fires into this directory."`
 	Unsigned bool     `help:"Send the requests of webhook and lateness without signatures. Use it in --peer-cmd to see what signatures cost."`
 
 	Version kong.VersionFlag `help:"Print the version."`
@@ -149,6 +151,9 @@ func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
 	if m.JSON {
 		report = jsonReport(out)
 	}
+	if m.Profile != "" {
+		runtime.MemProfileRate = sampleEvery
+	}
 	names := m.Bench
 	if len(names) == 0 {
 		names = benchNames()
@@ -156,7 +161,7 @@ func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
 	for _, name := range names {
 		err := runBench(ctx, name, Options{
 			Database: m.Database, Time: time.Duration(m.Seconds) * time.Second, Rounds: m.Rounds, Peer: m.PeerCmd,
-			History: m.History, Unsigned: m.Unsigned, Program: program, Report: report,
+			History: m.History, Unsigned: m.Unsigned, Profile: m.Profile, Program: program, Report: report,
 		})
 		if err != nil {
 			return err

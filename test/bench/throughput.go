@@ -73,8 +73,9 @@ const backlogTriggers = 20_000
 // backlog is triggers that are so late that a node always has more to fire than it can.
 type backlog struct {
 	*space
-	sends bool
-	spent usage // over all rounds
+	sends    bool
+	profiles string // directory of profiles; empty: none
+	spent    usage  // over all rounds
 }
 
 // newBacklog declares triggers in the future and moves them into the past, as if no node had
@@ -85,7 +86,7 @@ func (b *bench) newBacklog(ctx context.Context, url string, sends bool) (*backlo
 	if err := declare(ctx, b.database, d); err != nil {
 		return nil, err
 	}
-	return &backlog{space: b.space, sends: sends}, b.shift(ctx, -25*time.Hour)
+	return &backlog{space: b.space, sends: sends, profiles: b.Profile}, b.shift(ctx, -25*time.Hour)
 }
 
 // measure runs a node for so long, once it is at work.
@@ -95,8 +96,11 @@ func (l *backlog) measure(ctx context.Context, span time.Duration) (float64, err
 		return 0, err
 	}
 	defer func() { _ = n.stop() }() // a second call says the same
-	// By then the pool has grown and the caches are filled.
-	if err := n.await(ctx, 5000); err != nil {
+	if err := l.warmUp(ctx, n); err != nil {
+		return 0, err
+	}
+	endProfile, err := profile(l.profiles, "fires")
+	if err != nil {
 		return 0, err
 	}
 	before, err := l.usage(ctx, n)
@@ -112,9 +116,28 @@ func (l *backlog) measure(ctx context.Context, span time.Duration) (float64, err
 	if err != nil {
 		return 0, err
 	}
+	if err := endProfile(); err != nil {
+		return 0, err
+	}
 	spent := after.minus(before)
 	l.spent = l.spent.plus(spent)
 	return spent.fires / took.Seconds(), n.stop()
+}
+
+// warmUp waits until the pool of a node has grown and its first poll has read all triggers into its caches.
+func (l *backlog) warmUp(ctx context.Context, n *node) error {
+	if err := n.await(ctx, 5000); err != nil {
+		return err
+	}
+	for {
+		t, err := n.totals()
+		if err != nil || t.polls > 0 {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 // usage is what fires have cost.

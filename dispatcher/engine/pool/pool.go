@@ -48,21 +48,26 @@ type Run[T any] struct {
 }
 
 // AttemptKey identifies an attempt of a run. A cancelled attempt may still be in flight when the
-// next one begins.
+// next one begins. It holds numbers only, so that maps by it are quick to look up and cost the garbage collector
+// nothing.
 type AttemptKey struct {
-	dispatcher.RunKey
-	Token  dispatcher.Token
-	Number int
+	trigger, at int64 // milliseconds
+	kind        byte
+	number      int
+	token       dispatcher.Token
+}
+
+// Attempt returns the key of an attempt of a run under a token.
+func Attempt(run dispatcher.RunKey, token dispatcher.Token, number int) AttemptKey {
+	return AttemptKey{run.TriggerID, run.ScheduledAt.UnixMilli(), run.Kind.Code(), number, token}
 }
 
 // KeyOf returns the key of the attempt that a run is held for.
-func KeyOf(run dispatcher.HeldRun) AttemptKey {
-	return AttemptKey{run.RunKey, run.Token, run.Attempt}
-}
+func KeyOf(run dispatcher.HeldRun) AttemptKey { return Attempt(run.RunKey, run.Token, run.Attempt) }
 
 // RecordKey returns the key of the attempt that a record is about.
 func RecordKey(record dispatcher.Record) AttemptKey {
-	return AttemptKey{record.RunKey, record.Token, record.Attempt}
+	return Attempt(record.RunKey, record.Token, record.Attempt)
 }
 
 // Work is what a pool does with a run.
@@ -88,7 +93,7 @@ type Pool[T any] struct {
 	queue   *FairQueue[*Run[T]]
 	late    map[int64]int // by trigger, its runs in queue that catch up
 	workers workers[T]
-	running map[AttemptKey]*Run[T]
+	running map[*Run[T]]bool
 	owned   map[AttemptKey]bool // submitted, and neither recorded nor handed back
 	closing closing
 }
@@ -100,7 +105,7 @@ func New[T any](options Options, work Work[T]) *Pool[T] {
 		work: work, freed: make(chan struct{}, 1), onFreed: func() {},
 		shares: newShares(o), queue: NewFairQueue[*Run[T]](), late: map[int64]int{},
 		workers: workers[T]{least: o.MinWorkers, allowed: o.MinWorkers, most: o.Workers},
-		running: map[AttemptKey]*Run[T]{}, owned: map[AttemptKey]bool{},
+		running: map[*Run[T]]bool{}, owned: map[AttemptKey]bool{},
 		closing: closing{stop: make(chan struct{})},
 	}
 	p.closing.decided = sync.NewCond(&p.mu)
@@ -218,15 +223,19 @@ func (p *Pool[T]) Disown(attempts ...AttemptKey) {
 func (p *Pool[T]) Cancel(attempt AttemptKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	is := func(key AttemptKey) bool {
-		return key.RunKey == attempt.RunKey && key.Token == attempt.Token && (attempt.Number == 0 || key.Number == attempt.Number)
+	is := func(one *Run[T]) bool {
+		key := KeyOf(one.HeldRun)
+		if attempt.number == 0 {
+			key.number = 0
+		}
+		return key == attempt
 	}
-	for key, one := range p.running {
-		if is(key) && one.cancel != nil {
+	for one := range p.running {
+		if is(one) && one.cancel != nil {
 			one.cancel()
 		}
 	}
-	for _, one := range p.takeWaiting(func(one *Run[T]) bool { return is(KeyOf(one.HeldRun)) }) {
+	for _, one := range p.takeWaiting(is) {
 		p.drop(one)
 	}
 }

@@ -221,10 +221,37 @@ func TestLateCancelDoesNotReachTheNextAttempt(t *testing.T) {
 		if cut.Load() != 0 || p.Held() != 1 {
 			t.Errorf("a cancellation of attempt 1 cut off %d attempts, and %d are left; want attempt 2 to go on", cut.Load(), p.Held())
 		}
-		p.Cancel(AttemptKey{RunKey: next.RunKey, Token: next.Token})
+		p.Cancel(Attempt(next.RunKey, next.Token, 0))
 		synctest.Wait()
 		if cut.Load() != 1 || p.Held() != 0 {
 			t.Errorf("a cancellation of attempt 2 cut off %d attempts, and %d are left; want it cut off", cut.Load(), p.Held())
+		}
+		p.TakeNotAttempted()
+		p.Drain(time.Second)
+	})
+}
+
+// A worker makes its attempts under one context as long as none of them is cancelled.
+func TestCancelDoesNotReachTheNextRunOfTheWorker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var began, cut atomic.Int32
+		p := startPool(t, fixed(1, 2), func(ctx context.Context, _ testRun) {
+			began.Add(1)
+			select {
+			case <-ctx.Done():
+				cut.Add(1)
+			case <-time.After(time.Minute):
+			}
+		})
+		three := runs(3)
+		p.submit(held(three))
+		for n := range three {
+			synctest.Wait()
+			if began.Load() != int32(n+1) || cut.Load() != int32(n) {
+				t.Errorf("%d attempts began and %d were cut off, want %d and %d", began.Load(), cut.Load(), n+1, n)
+			}
+			p.Cancel(KeyOf(three[n]))
 		}
 		p.TakeNotAttempted()
 		p.Drain(time.Second)

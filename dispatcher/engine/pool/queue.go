@@ -15,9 +15,13 @@ import (
 type FairQueue[T any] struct {
 	nodes map[line]*node[T]
 	root  node[T]
-	moved float64 // how far the app that had the last turn has moved
+	free  []*node[T] // to be used again: most jobs have one item at a time
+	moved float64    // how far the app that had the last turn has moved
 	seen  int64
 }
+
+// mostFree bounds the nodes that are kept to be used again.
+const mostFree = 4096
 
 // QueueKey says where a run waits and whose places it takes.
 type QueueKey struct {
@@ -81,7 +85,7 @@ func (f *FairQueue[T]) find(at line) *node[T] {
 	if found, ok := f.nodes[at]; ok {
 		return found
 	}
-	made := &node[T]{line: at, index: -1}
+	made := f.node(at)
 	parent := line{path: path{level: at.level - 1, app: at.app}}
 	if at.level == ofJob {
 		parent.host = at.host
@@ -90,6 +94,18 @@ func (f *FairQueue[T]) find(at line) *node[T] {
 		made.moved = f.moved // an app that had nothing waiting has saved no turns up
 	}
 	f.nodes[at] = made
+	return made
+}
+
+// node returns a node with nothing in it.
+func (f *FairQueue[T]) node(at line) *node[T] {
+	last := len(f.free) - 1
+	if last < 0 {
+		return &node[T]{line: at, index: -1}
+	}
+	made := f.free[last]
+	f.free = f.free[:last]
+	*made = node[T]{line: at, index: -1, children: made.children[:0], entries: made.entries[:0]}
 	return made
 }
 
@@ -141,7 +157,11 @@ func (f *FairQueue[T]) Take(limit int, admit func(QueueKey) Admission) []T {
 func (f *FairQueue[T]) pop(job *node[T]) T {
 	first := job.entries[0].item
 	job.entries[0] = entry[T]{}
-	job.entries = job.entries[1:]
+	if len(job.entries) > 1 {
+		job.entries = job.entries[1:]
+	} else {
+		job.entries = job.entries[:0]
+	}
 	job.count(-1)
 	f.changed(job)
 	return first
@@ -156,6 +176,9 @@ func (f *FairQueue[T]) changed(job *node[T]) {
 	job.detach()
 	for n := job; n.parent != nil && n.waiting == 0; n = n.parent {
 		delete(f.nodes, n.line)
+		if len(f.free) < mostFree {
+			f.free = append(f.free, n)
+		}
 	}
 }
 

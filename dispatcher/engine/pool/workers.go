@@ -40,7 +40,7 @@ func (p *Pool[T]) dispatch() {
 		next := p.queue.Take(free, p.admitAttempt)
 		p.dequeued(next)
 		for _, run := range next {
-			p.running[KeyOf(run.HeldRun)] = run
+			p.running[run] = true
 			p.give(run)
 		}
 		if len(next) < free {
@@ -85,24 +85,38 @@ func (p *Pool[T]) growSoon() {
 	})
 }
 
-// workLoop executes a run and those that follow, until none has come for a while.
+// workLoop executes a run and those that follow, until none has come for a while. A worker that finds its next run
+// at the end of one takes it at once: under load, each run takes the lock twice.
 func (p *Pool[T]) workLoop(ctx context.Context, run *Run[T]) {
 	w := &worker[T]{runs: make(chan *Run[T], 1)}
 	idle := time.NewTimer(idleAfter)
 	defer idle.Stop()
+	// The context of one attempt serves the next one, unless it was cancelled.
+	attempt, cancel := context.WithCancel(ctx)
+	defer func() { cancel() }()
+	p.mu.Lock()
 	for run != nil {
-		p.execute(ctx, run)
-		p.mu.Lock()
+		if attempt.Err() != nil {
+			attempt, cancel = context.WithCancel(ctx)
+		}
+		run.cancel = cancel
+		p.execute(attempt, run)
+		run = nil
 		if p.closing.closed {
 			p.workers.count--
-			p.mu.Unlock()
-			return
+			break
 		}
 		p.workers.idle = append(p.workers.idle, w)
 		p.dispatch()
-		p.mu.Unlock()
-		run = p.nextRun(w, idle)
+		select {
+		case run = <-w.runs:
+		default:
+			p.mu.Unlock()
+			run = p.nextRun(w, idle)
+			p.mu.Lock()
+		}
 	}
+	p.mu.Unlock()
 }
 
 // nextRun returns the next run of a worker, or nil when the worker should leave. A worker that was
@@ -134,32 +148,25 @@ func (p *Pool[T]) nextRun(w *worker[T], idle *time.Timer) *Run[T] {
 	}
 }
 
-// execute makes one attempt and gives its places back.
+// execute makes one attempt and gives its places back. p.mu is held, but not while it waits and attempts.
 func (p *Pool[T]) execute(ctx context.Context, run *Run[T]) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	p.mu.Lock()
-	run.cancel = cancel
 	p.closing.undecided++
 	p.mu.Unlock()
-
 	may := p.work.WaitUntilDue(ctx, *run, p.closing.stop)
 	p.mu.Lock()
 	p.closing.undecided--
 	p.closing.decided.Broadcast()
-	if !may {
+	if may {
+		p.mu.Unlock()
+		p.work.Attempt(ctx, *run)
+		p.mu.Lock()
+	} else {
 		delete(p.owned, KeyOf(run.HeldRun))
 		if p.closing.closed {
 			p.closing.notAttempted = append(p.closing.notAttempted, run.HeldRun)
 		}
 	}
-	p.mu.Unlock()
-	if may {
-		p.work.Attempt(ctx, *run)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.running, KeyOf(run.HeldRun))
+	delete(p.running, run)
 	p.shares.release(run.share, run.Queue.Late, attempted)
 	p.releaseClaimed(run.share, run.Queue.Late)
 }
