@@ -8,8 +8,8 @@ b AS MATERIALIZED (
   FROM unnest($4::bigint[], $5::bigint[], $6::integer[], $7::bigint[]) AS u(scheduled_at,
       trigger_id, kind, waits_for)
   CROSS JOIN n
-  WHERE (u.scheduled_at = ANY (ARRAY[u.scheduled_at])) IS NOT FALSE
-    AND (u.scheduled_at = ANY (ARRAY[u.scheduled_at, u.scheduled_at])) IS NOT FALSE
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 ),
 chosen AS MATERIALIZED (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
@@ -27,14 +27,18 @@ chosen AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
   ) AS r
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
+  WHERE j.app_id IN (
+    SELECT id
+    FROM apps
+    WHERE (enabled OR deleted_at IS NOT NULL)
+  )
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 ),
 c AS MATERIALIZED (
   SELECT *
   FROM chosen
-  WHERE (of_trigger = ANY (ARRAY[of_trigger])) IS NOT FALSE
-    AND (of_trigger = ANY (ARRAY[of_trigger, of_trigger])) IS NOT FALSE
+  WHERE (of_trigger = of_trigger + 0) IS NOT FALSE
+    AND (of_trigger = of_trigger - 0) IS NOT FALSE
 )
 UPDATE live_runs AS r
 SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,

@@ -25,7 +25,11 @@ c AS (
     AND (r.state IN ('running', 'retrying')) = b.no
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
+  WHERE j.app_id IN (
+    SELECT id
+    FROM apps
+    WHERE (enabled OR deleted_at IS NOT NULL)
+  )
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
 INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
@@ -61,7 +65,11 @@ c AS (
     AND (r.state IN ('running', 'retrying')) = b.no
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
+  WHERE j.app_id IN (
+    SELECT id
+    FROM apps
+    WHERE (enabled OR deleted_at IS NOT NULL)
+  )
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
 UPDATE live_runs AS r

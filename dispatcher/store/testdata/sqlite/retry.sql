@@ -21,7 +21,11 @@ c AS (
     AND r.waits_for = b.waits_for
     AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
   JOIN jobs AS j ON j.id = r.job_id
-  WHERE j.app_id IN (SELECT id FROM apps WHERE enabled)
+  WHERE j.app_id IN (
+    SELECT id
+    FROM apps
+    WHERE (enabled OR deleted_at IS NOT NULL)
+  )
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
 UPDATE live_runs AS r
