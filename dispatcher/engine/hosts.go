@@ -41,6 +41,9 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	case next.At.After(next.Until) && next.Wait == nil:
 		next.Until = next.At // it waits for its turn and is attempted then
 		fallthrough
+	case next.At.After(next.Until): // the circuit is open for longer than the run may wait, which decides
+		next.At = next.Until
+		fallthrough
 	default:
 		e.metrics.retries.WithLabelValues(string(d.class)).Inc()
 	}
@@ -99,7 +102,10 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 		}
 		return e.opts.Window, nil // runs that this node may not adopt, or that wait because their trigger is paused
 	}
-	host := hostOfApp{page[0].queue.App, wait.Host}
+	host := hostOfApp{page[0].queue.App, page[0].queue.Host}
+	if !flows && moved(host, wait) {
+		return flowPause, e.store.HostResponded(ctx, wait.ID, time.Time{})
+	}
 	if flows && !e.hosts.mayFlow(host, wait.JobID, time.Now()) {
 		flows, page = false, page[:1] // it fails again
 	}
@@ -125,6 +131,13 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 		return flowPause, nil
 	}
 	return 0, nil
+}
+
+// moved reports whether a job calls another host by now than its runs wait for, or is deleted. Then nothing keeps them:
+// they wait for the other host, if at all. Of a job that this node cannot read, it does not know the host.
+func moved(now hostOfApp, wait dispatcher.HostWait) bool {
+	deleted, unread := now.app == "", now.host == ""
+	return deleted || !unread && now.host != wait.Host
 }
 
 const (

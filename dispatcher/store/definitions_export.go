@@ -27,15 +27,15 @@ func inFlight(f flavor) string {
 		UNION ALL SELECT r.scheduled_at FROM (` + claimedRuns(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
 }
 
-// waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it, and a
-// run that waits for its host finds out over there whether the host responds. Runs of a job or trigger that is deleted
-// would end at their next attempt, so they stay.
-// $1 app, $2 now
+// waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it. A run
+// that waits for its host is attempted over there when the host's next probe is due here. Runs of a job or trigger that is
+// deleted would end at their next attempt, so they stay. $1 app
 const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at,
 		CASE WHEN r.state = 'claimed' THEN 'queued' ELSE r.state END,
 		CASE WHEN r.state = 'claimed' AND ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END, r.failures,
-		CASE WHEN r.waits_for <> 0 THEN $2 ELSE r.next_attempt_at END, r.retry_until
+		coalesce(w.probe_at, r.next_attempt_at), r.retry_until
 	FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id AND t.deleted_at IS NULL
+		LEFT JOIN host_waits AS w ON w.id = r.waits_for AND r.waits_for <> 0
 	WHERE j.app_id = $1 AND j.deleted_at IS NULL AND (r.kind = 2 OR t.id IS NOT NULL)
 		AND (r.state IN ('queued', 'retrying') OR ` + left + `)
 	ORDER BY r.scheduled_at, r.trigger_id, r.kind`
@@ -87,7 +87,7 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 	export.Waiting, err = collect(ctx, tx, func(row scanner) (r dispatcher.ExportedRun, err error) {
 		return r, row.Scan(&r.Job, &r.Trigger, kindColumn(&r.Kind), instantColumn(&r.ScheduledAt), &r.State, &r.Attempt, &r.Failures,
 			optionalColumn(&r.NextAttemptAt), optionalColumn(&r.RetryUntil))
-	}, waitingRunsOfApp, dispatcher.AppID(name), export.ExportedAt.UnixMilli())
+	}, waitingRunsOfApp, dispatcher.AppID(name))
 	return export, err
 }
 
@@ -208,7 +208,24 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export) (dispatche
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
 	}
+	if err == nil {
+		err = t.endLeftRuns(ctx, a.Name)
+	}
 	return app, err
+}
+
+// endLeftRuns ends what waits of an app that was deleted here, as its nodes would: it went elsewhere with the app, and
+// may be done there. What comes back with the app comes after that.
+func (t *tx) endLeftRuns(ctx context.Context, app string) error {
+	// $1 now, from $2 on: the app
+	left := t.steps(1, t.rows(1, 2, "", idColumns...), `SELECT`+chosenEnd(end{
+		state: `'cancelled'`, class: `'job_deleted'`, message: `'the app was deleted before this attempt began'`,
+	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id JOIN live_runs AS r ON r.job_id = j.id
+	ORDER BY r.scheduled_at + 0, r.trigger_id`, lockToDelete, 1, endSteps(t.flavor, "")...)
+	if err := t.take(ctx, left, append([]any{t.now.UnixMilli()}, t.batch([]int64{dispatcher.AppID(app)})...)...); err != nil {
+		return fmt.Errorf("end runs from before the app was deleted: %w", err)
+	}
+	return nil
 }
 
 func orDefaultRetention(d dispatcher.Duration) dispatcher.Duration {
@@ -313,8 +330,13 @@ func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
 		next_attempt_at,
 			retry_until)
 		VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10)`
+	// $1 scheduled instant, $2 trigger, $3 kind. It may have ended here because the app was deleted; see endLeftRuns.
+	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	for _, run := range export.Waiting {
 		key := run.Key(export.App.Name)
+		if _, err := t.ExecContext(ctx, forget, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code()); err != nil {
+			return fmt.Errorf("run %s: %w", key, err)
+		}
 		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(),
 			dispatcher.JobID(export.App.Name, run.Job),
 			revisions[run.Job], run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil)); err != nil {

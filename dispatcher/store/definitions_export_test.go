@@ -195,7 +195,7 @@ func (m moving) claim(node dispatcher.NodeID) dispatcher.HeldRun {
 	return held[0]
 }
 
-// fail records that the first attempt of a run failed, or was not made because its host does not respond.
+// fail records that the first attempt of a run failed.
 func (m moving) fail(run dispatcher.HeldRun, next dispatcher.NextAttempt) {
 	m.t.Helper()
 	must(m.t, m.old.Record(m.t.Context(), []dispatcher.Record{{
@@ -205,10 +205,10 @@ func (m moving) fail(run dispatcher.HeldRun, next dispatcher.NextAttempt) {
 }
 
 // goOn returns what a node of the other installation adopts of what is to go on at an instant.
-func (m moving) goOn(retries bool, now time.Time) []dispatcher.HeldRun {
+func (m moving) goOn(now time.Time) []dispatcher.HeldRun {
 	m.t.Helper()
 	must(m.t, m.new.Register(m.t.Context(), dispatcher.Node{ID: 2}, now))
-	runs, err := adopt(m.t.Context(), m.new, dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Retries: retries, Now: now})
+	runs, err := adopt(m.t.Context(), m.new, dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Now: now})
 	must(m.t, err)
 	return runs
 }
@@ -231,29 +231,12 @@ func TestRunsOfADeadNodeMoveWithTheirApp(t *testing.T) {
 					t.Errorf("adoptable are %+v, %v; want nothing of a disabled app", found, err)
 				}
 				m.move()
-				if runs := m.goOn(false, m.now); len(runs) != 1 || runs[0].RunKey != held.RunKey || runs[0].Attempt != attempt {
+				if runs := m.goOn(m.now); len(runs) != 1 || runs[0].RunKey != held.RunKey || runs[0].Attempt != attempt {
 					t.Errorf("%+v goes on, want run %s with attempt %d", runs, held.RunKey, attempt)
 				}
 			})
 		})
 	}
-}
-
-// A run that waits for its host does so until its time is over. Over there nobody knows of the host, so it is
-// attempted at once.
-func TestRunThatWaitsForItsHostIsAttemptedAfterTheMove(t *testing.T) {
-	t.Parallel()
-	onMoves(t, func(t *testing.T, m moving) {
-		m.declare("job", nil)
-		held := m.claim(1)
-		m.fail(held, dispatcher.NextAttempt{At: m.now.Add(time.Second), Until: m.now.Add(time.Hour), CountsAsFailure: true,
-			Wait: &dispatcher.HostWait{ID: 77, AppID: dispatcher.AppID("app"), JobID: held.JobID, Host: "127.0.0.1",
-				Pause: time.Second, ProbeAt: m.now.Add(time.Second)}})
-		m.move()
-		if runs := m.goOn(true, m.now.Add(time.Minute)); len(runs) != 1 || runs[0].Attempt != 2 {
-			t.Errorf("%+v goes on, want the second attempt", runs)
-		}
-	})
 }
 
 // A run whose job is deleted, or whose trigger is removed, ends at its next attempt. It does not keep its app from moving.
@@ -310,5 +293,74 @@ func TestImportIsAllOrNothing(t *testing.T) {
 		}
 		_, err = m.new.ImportApp(t.Context(), export, m.at(0))
 		must(t, err)
+	})
+}
+
+// A run that waited for its host goes on over there, where nothing is known of the host.
+func TestRunThatWaitsForItsHostGoesOnAfterAMove(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("calls", nil)
+		wait := m.wait("calls")
+		export := m.move()
+		if len(export.Waiting) != 1 || !export.Waiting[0].NextAttemptAt.Equal(wait.ProbeAt) {
+			t.Errorf("waiting runs = %+v, want one that is attempted at %s", export.Waiting, wait.ProbeAt)
+		}
+		must(t, m.new.Register(t.Context(), dispatcher.Node{ID: secondNode}, time.Time{}))
+		found, err := m.new.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: secondNode, Limit: 10, Retries: true, Now: wait.ProbeAt})
+		must(t, err)
+		if len(found) != 1 {
+			t.Errorf("%d runs may be adopted when the probe of the host was due, want 1", len(found))
+		}
+	})
+}
+
+// wait claims a fire of a job, whose run then waits for its host for a day.
+func (m moving) wait(name string) dispatcher.HostWait {
+	m.t.Helper()
+	ctx := m.t.Context()
+	must(m.t, m.old.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
+	due, err := m.old.Due(ctx, dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-50 * time.Minute), Limit: 1})
+	must(m.t, err)
+	if len(due) != 1 {
+		m.t.Fatalf("%d triggers are due, want 1", len(due))
+	}
+	held, err := m.old.Claim(ctx, dispatcher.ClaimBatch{Node: firstNode, Token: 5, Now: m.now, Advances: []dispatcher.Advance{{
+		TriggerID: due[0].ID, JobID: dispatcher.JobID("app", name), Revision: due[0].Revision, Next: due[0].NextFireTime,
+		Then: m.now.Add(time.Hour), ThenDue: m.now.Add(time.Hour),
+	}}})
+	must(m.t, err)
+	if len(held) != 1 {
+		m.t.Fatalf("%d fires were claimed, want 1", len(held))
+	}
+	wait := dispatcher.HostWait{
+		ID: dispatcher.HostWaitID("app", name, "down"), AppID: dispatcher.AppID("app"), JobID: held[0].JobID, Host: "down",
+		Pause: 5 * time.Second, ProbeAt: m.now.Add(time.Minute),
+	}
+	must(m.t, m.old.Record(ctx, []dispatcher.Record{{
+		RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt,
+		Node: firstNode, Token: held[0].Token, Attempt: 1,
+		Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now, Class: dispatcher.ClassCircuitOpen},
+		Next:    &dispatcher.NextAttempt{At: m.now, Until: m.now.Add(24 * time.Hour), NotAttempted: true, Wait: &wait},
+	}}))
+	return wait
+}
+
+// An app that was moved away, and deleted where it came from, may come back.
+func TestAppMovesAwayAndBack(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("calls", nil)
+		m.wait("calls")
+		m.move()
+		must(t, m.old.DeleteJob(t.Context(), "app", "calls", m.at(2*time.Second)))
+		must(t, m.old.DeleteApp(t.Context(), "app", m.at(2*time.Second)))
+		back := moving{t: t, old: m.new, new: m.old, now: m.now.Add(3 * time.Second)}
+		back.move()
+		run, err := m.old.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+		must(t, err)
+		if len(run) != 1 || run[0].State != dispatcher.RunRetrying || run[0].WaitsFor != "" {
+			t.Errorf("runs = %+v, want the one that was moved, which waits for no host", run)
+		}
 	})
 }

@@ -7,10 +7,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// mayRun tells the runs r, of job j, that a node may adopt.
+// goesOnIn tells the apps whose runs go on. Those of a deleted app end, whatever its switch was.
+const goesOnIn = `(enabled OR deleted_at IS NOT NULL)`
+
+// mayRun tells the runs r, of job j, that a node may adopt. Those of a deleted job end on any node.
 // $1 node, $5 number of apps
-const mayRun = `j.app_id IN (SELECT id FROM apps WHERE enabled AND ($5 = 0 OR name IN (SELECT name FROM b)))
-		AND (j.node_labels = '' OR j.node_labels IN (SELECT labels FROM b))
+const mayRun = `j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + ` AND ($5 = 0 OR name IN (SELECT name FROM b)))
+		AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // unsent selects the runs of dead nodes that were surely not sent: their node knew the job as it is.
@@ -40,7 +43,7 @@ func adoptOf(f flavor, columns, conditions string, before ...string) statement {
 
 // stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
 // $1 node
-const stillMay = ` AND j.app_id IN (SELECT id FROM apps WHERE enabled) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
+const stillMay = ` AND j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // lookFor is a statement that looks for runs to adopt.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, from $8 on: lookColumns

@@ -26,7 +26,7 @@ const hostWaiters = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.r
 
 // probed leaves out the waits w whose runs no node may adopt now, because of a switch of their app or job.
 const probed = ` JOIN jobs AS j ON j.id = w.job_id JOIN apps AS a ON a.id = w.app_id
-	WHERE a.enabled AND (j.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused)`
+	WHERE (a.enabled OR a.deleted_at IS NOT NULL) AND (j.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused)`
 
 // Bounds of DueHosts: of one host, and of all. What it leaves out comes when these have had their probes.
 const (

@@ -126,3 +126,94 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 		n.drain()
 	})
 }
+
+// waitForDownHost makes a world whose job calls a host that is down, and requests runs of it, which wait for the host or
+// have failed.
+func waitForDownHost(t *testing.T, runs int, change func(*dispatcher.Job)) (w *world, n *node, ids []string, back func()) {
+	t.Helper()
+	w = newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour})
+	down := true
+	w.response = func(string, *rand.Rand) (time.Duration, int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if down {
+			return 10 * time.Millisecond, http.StatusServiceUnavailable
+		}
+		return 10 * time.Millisecond, http.StatusOK
+	}
+	w.declare("calls", "0 0 0 1 1 ?", func(j *dispatcher.Job, _ *dispatcher.Trigger) { change(j) })
+	n = w.add("n", 0)
+	time.Sleep(time.Minute)
+	for range runs {
+		run, err := w.store.RequestRun(t.Context(), "app", "calls", byTest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, run.ID)
+	}
+	return w, n, ids, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		down = false
+	}
+}
+
+// Who gives a job another host, because its host is down, need not wait for that host.
+func TestWaitingRunsGoWhenTheirJobCallsAnotherHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		retries := func(j *dispatcher.Job) {
+			j.Retry.SetDefaults()
+			j.Retry.MaxAttempts = 100
+		}
+		w, n, ids, back := waitForDownHost(t, 300, retries)
+		time.Sleep(15 * time.Minute)
+		back() // the other host is there
+		w.declare("calls", "0 0 0 1 1 ?", func(j *dispatcher.Job, _ *dispatcher.Trigger) {
+			retries(j)
+			j.Target.Webhook.URL = "http://127.0.0.2/"
+		})
+		time.Sleep(3 * time.Minute)
+		waiting := 0
+		for _, id := range ids {
+			run, err := w.store.Run(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if run.State != dispatcher.RunSucceeded {
+				waiting++
+			}
+		}
+		if waiting > 0 {
+			t.Errorf("%d of %d runs have not succeeded three minutes after their job calls another host", waiting, len(ids))
+		}
+		n.drain()
+	})
+}
+
+// A run that was never attempted is attempted once, also if its job retries for a shorter time than the host's circuit is open.
+func TestRunOfAJobWithAShortMaxAgeIsAttempted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, n, _, back := waitForDownHost(t, 60, func(j *dispatcher.Job) {
+			j.Retry.SetDefaults()
+			j.Retry.MaxAge = dispatcher.Duration(time.Second)
+		})
+		time.Sleep(time.Second)
+		last, err := w.store.RequestRun(t.Context(), "app", "calls", byTest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		back()
+		time.Sleep(5 * time.Minute)
+		run, err := w.store.Run(t.Context(), last.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.State != dispatcher.RunSucceeded {
+			t.Errorf("the run is %s in attempt %d (%s), want it sent to the host that is back", run.State, run.Attempt, run.Error)
+		}
+		n.drain()
+	})
+}

@@ -25,6 +25,7 @@ func switchTests() map[string]func(*testing.T, *fixture) {
 		"labels that many jobs require follow in portions":           testLabelsInPortions,
 		"a trigger that is declared again fires once":                testDeclaredAgain,
 		"an instant that is declared again fires once":               testInstantDeclaredAgain,
+		"what is left of a deleted app ends on any node":             testRunsOfDeletedApp,
 	}
 }
 
@@ -405,4 +406,25 @@ func testInstantDeclaredAgain(t *testing.T, f *fixture) {
 	if got := stored.Triggers["tick"]; got.State != dispatcher.TriggerComplete || got.NextFireTime != nil {
 		t.Errorf("declared again: state %s, next fire %v; want it complete", got.State, got.NextFireTime)
 	}
+}
+
+func testRunsOfDeletedApp(t *testing.T, f *fixture) {
+	labelled := job("labelled", nil)
+	labelled.NodeLabels = dispatcher.Labels{"zone": "nowhere"}
+	f.put(labelled, t0)
+	queued := f.requested("labelled")
+	held, wait := f.claimOne("tick"), waitOf("tick", "down.example.com")
+	f.waits(held, wait)
+	f.setApp(false)
+	for _, name := range []string{"labelled", "tick"} {
+		f.must(f.DeleteJob(t.Context(), "shop", name, at(t0)))
+	}
+	now := wait.ProbeAt
+	wantDiff(t, "runs of a disabled app", 0, len(f.adoptIdle(nodeA, now))+len(f.dueHosts(now)))
+	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
+	if got := f.adoptIdle(nodeA, now); len(got) != 1 || got[0].RunKey != queued {
+		t.Errorf("adopted %+v, want the queued run, so that its node ends it", got)
+	}
+	wantDiff(t, "waits for hosts that are due", 1, len(f.dueHosts(now)))
+	wantDiff(t, "runs that wait for a host and may go", 1, len(f.waitingFor(wait, now)))
 }
