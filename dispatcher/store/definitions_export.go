@@ -27,15 +27,15 @@ func inFlight(f flavor) string {
 		UNION ALL SELECT r.scheduled_at FROM (` + claimedRuns(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
 }
 
-// waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it, and a
-// run that waits for its host finds out over there whether the host responds. Runs of a job or trigger that is deleted
-// would end at their next attempt, so they stay.
-// $1 app, $2 now
+// waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it. A run
+// that waits for its host is attempted over there when the host's next probe is due here. Runs of a job or trigger that is
+// deleted would end at their next attempt, so they stay. $1 app
 const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at,
 		CASE WHEN r.state = 'claimed' THEN 'queued' ELSE r.state END,
 		CASE WHEN r.state = 'claimed' AND ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END, r.failures,
-		CASE WHEN r.waits_for <> 0 THEN $2 ELSE r.next_attempt_at END, r.retry_until
+		coalesce(w.probe_at, r.next_attempt_at), r.retry_until
 	FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id AND t.deleted_at IS NULL
+		LEFT JOIN host_waits AS w ON w.id = r.waits_for AND r.waits_for <> 0
 	WHERE j.app_id = $1 AND j.deleted_at IS NULL AND (r.kind = 2 OR t.id IS NOT NULL)
 		AND (r.state IN ('queued', 'retrying') OR ` + left + `)
 	ORDER BY r.scheduled_at, r.trigger_id, r.kind`
@@ -87,7 +87,7 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 	export.Waiting, err = collect(ctx, tx, func(row scanner) (r dispatcher.ExportedRun, err error) {
 		return r, row.Scan(&r.Job, &r.Trigger, kindColumn(&r.Kind), instantColumn(&r.ScheduledAt), &r.State, &r.Attempt, &r.Failures,
 			optionalColumn(&r.NextAttemptAt), optionalColumn(&r.RetryUntil))
-	}, waitingRunsOfApp, dispatcher.AppID(name), export.ExportedAt.UnixMilli())
+	}, waitingRunsOfApp, dispatcher.AppID(name))
 	return export, err
 }
 

@@ -195,7 +195,7 @@ func (m moving) claim(node dispatcher.NodeID) dispatcher.HeldRun {
 	return held[0]
 }
 
-// fail records that the first attempt of a run failed, or was not made because its host does not respond.
+// fail records that the first attempt of a run failed.
 func (m moving) fail(run dispatcher.HeldRun, next dispatcher.NextAttempt) {
 	m.t.Helper()
 	must(m.t, m.old.Record(m.t.Context(), []dispatcher.Record{{
@@ -205,10 +205,10 @@ func (m moving) fail(run dispatcher.HeldRun, next dispatcher.NextAttempt) {
 }
 
 // goOn returns what a node of the other installation adopts of what is to go on at an instant.
-func (m moving) goOn(retries bool, now time.Time) []dispatcher.HeldRun {
+func (m moving) goOn(now time.Time) []dispatcher.HeldRun {
 	m.t.Helper()
 	must(m.t, m.new.Register(m.t.Context(), dispatcher.Node{ID: 2}, now))
-	runs, err := adopt(m.t.Context(), m.new, dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Retries: retries, Now: now})
+	runs, err := adopt(m.t.Context(), m.new, dispatcher.AdoptQuery{Node: 2, Token: 6, Limit: 10, Now: now})
 	must(m.t, err)
 	return runs
 }
@@ -231,29 +231,12 @@ func TestRunsOfADeadNodeMoveWithTheirApp(t *testing.T) {
 					t.Errorf("adoptable are %+v, %v; want nothing of a disabled app", found, err)
 				}
 				m.move()
-				if runs := m.goOn(false, m.now); len(runs) != 1 || runs[0].RunKey != held.RunKey || runs[0].Attempt != attempt {
+				if runs := m.goOn(m.now); len(runs) != 1 || runs[0].RunKey != held.RunKey || runs[0].Attempt != attempt {
 					t.Errorf("%+v goes on, want run %s with attempt %d", runs, held.RunKey, attempt)
 				}
 			})
 		})
 	}
-}
-
-// A run that waits for its host does so until its time is over. Over there nobody knows of the host, so it is
-// attempted at once.
-func TestRunThatWaitsForItsHostIsAttemptedAfterTheMove(t *testing.T) {
-	t.Parallel()
-	onMoves(t, func(t *testing.T, m moving) {
-		m.declare("job", nil)
-		held := m.claim(1)
-		m.fail(held, dispatcher.NextAttempt{At: m.now.Add(time.Second), Until: m.now.Add(time.Hour), CountsAsFailure: true,
-			Wait: &dispatcher.HostWait{ID: 77, AppID: dispatcher.AppID("app"), JobID: held.JobID, Host: "127.0.0.1",
-				Pause: time.Second, ProbeAt: m.now.Add(time.Second)}})
-		m.move()
-		if runs := m.goOn(true, m.now.Add(time.Minute)); len(runs) != 1 || runs[0].Attempt != 2 {
-			t.Errorf("%+v goes on, want the second attempt", runs)
-		}
-	})
 }
 
 // A run whose job is deleted, or whose trigger is removed, ends at its next attempt. It does not keep its app from moving.

@@ -1,0 +1,199 @@
+package store_test
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// lacking stands before a PostgreSQL and makes it a database that has less: it refuses statements, or delivers no
+// notifications.
+type lacking struct {
+	refuse string // part of the statements that are refused
+	code   string // how
+	deaf   bool   // notifications are swallowed
+}
+
+// before returns the URL of a database as l has it.
+func (l lacking) before(t *testing.T, database string) string {
+	t.Helper()
+	config, err := pgx.ParseConfig(database)
+	must(t, err)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	var relays sync.WaitGroup
+	relays.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			relays.Go(func() {
+				defer client.Close()
+				network, address := pgconn.NetworkAddress(config.Host, config.Port)
+				server, err := net.Dial(network, address)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer server.Close()
+				l.relay(client, server)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		relays.Wait() // the store has closed its connections
+	})
+	u := url.URL{
+		Scheme: "postgres", User: url.User(config.User), Host: listener.Addr().String(), Path: config.Database, RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// relay passes on what a client and a server say until one of them ends.
+func (l lacking) relay(client, server net.Conn) {
+	backend, frontend := pgproto3.NewBackend(client, client), pgproto3.NewFrontend(server, server)
+	startup, err := backend.ReceiveStartupMessage()
+	if err != nil {
+		return
+	}
+	first, err := startup.Encode(nil)
+	if err != nil {
+		return
+	}
+	if _, err := server.Write(first); err != nil {
+		return
+	}
+	var sending sync.Mutex
+	send := func(messages ...pgproto3.BackendMessage) error {
+		sending.Lock()
+		defer sending.Unlock()
+		for _, m := range messages {
+			backend.Send(m)
+		}
+		return backend.Flush()
+	}
+	responded := make(chan struct{})
+	go func() {
+		defer close(responded)
+		defer client.Close()
+		for {
+			m, err := frontend.Receive()
+			if err != nil {
+				return
+			}
+			if _, heard := m.(*pgproto3.NotificationResponse); heard && l.deaf {
+				continue
+			}
+			if send(m) != nil {
+				return
+			}
+		}
+	}()
+	l.requests(backend, server, send)
+	_ = server.Close()
+	<-responded
+}
+
+// requests passes on what a client asks, and answers what is refused.
+func (l lacking) requests(backend *pgproto3.Backend, server net.Conn, send func(...pgproto3.BackendMessage) error) {
+	refused := &pgproto3.ErrorResponse{Severity: "ERROR", Code: l.code, Message: "there is no " + l.refuse}
+	skip := false // until the client synchronizes
+	for {
+		m, err := backend.Receive()
+		if err != nil {
+			return
+		}
+		switch m := m.(type) {
+		case *pgproto3.Query:
+			if l.refuses(m.String) {
+				err = send(refused, &pgproto3.ReadyForQuery{TxStatus: 'I'})
+				if err != nil {
+					return
+				}
+				continue
+			}
+		case *pgproto3.Parse:
+			skip = skip || l.refuses(m.Query)
+		case *pgproto3.Sync:
+			if skip {
+				skip = false
+				if send(refused, &pgproto3.ReadyForQuery{TxStatus: 'I'}) != nil {
+					return
+				}
+				continue
+			}
+		}
+		if skip {
+			continue
+		}
+		text, err := m.Encode(nil)
+		if err != nil {
+			return
+		}
+		if _, err := server.Write(text); err != nil {
+			return
+		}
+	}
+}
+
+func (l lacking) refuses(statement string) bool {
+	return l.refuse != "" && strings.Contains(statement, l.refuse)
+}
+
+// A database that lacks something is found out by trying, and used without that.
+func TestProbeFindsWhatADatabaseLacks(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("DATABASE_URL") != "" {
+		t.Skip("SKIPPED: this test reads what is said to the server, which TLS hides") // also with CI=true
+	}
+	for name, test := range map[string]struct {
+		lacking
+		want store.Capabilities
+	}{
+		"nothing": {},
+		"LISTEN is refused": {
+			lacking: lacking{refuse: "LISTEN", code: "0A000"}, want: store.Capabilities{store.Notifications},
+		},
+		"LISTEN is no statement": {
+			lacking: lacking{refuse: "LISTEN", code: "42601"}, want: store.Capabilities{store.Notifications},
+		},
+		"notifications are never heard": {lacking: lacking{deaf: true}, want: store.Capabilities{store.Notifications}},
+		"SKIP LOCKED is no clause": {
+			lacking: lacking{refuse: "SKIP LOCKED", code: "42601"}, want: store.Capabilities{store.SkipLocked},
+		},
+		"a setting is not known": {
+			lacking: lacking{refuse: "enable_hashjoin", code: "42704"}, want: store.Capabilities{store.SessionSettings},
+		},
+		"tables have no ids": {
+			lacking: lacking{refuse: "regclass AS oid", code: "42704"}, want: store.Capabilities{store.Identity},
+		},
+		"only the server hides what it is": {lacking: lacking{refuse: "pg_control_system", code: "42501"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, test.before(t, pgtest.New(t)))
+			if diff := cmp.Diff(test.want.String(), store.AllCapabilities().Without(store.CapabilitiesOf(s)).String()); diff != "" {
+				t.Errorf("lacks (-want +got):\n%s", diff)
+			}
+			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test"})
+			must(t, err)
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: firstNode}, may1))
+			_, err = adopt(t.Context(), s, dispatcher.AdoptQuery{Node: firstNode, Token: 1, Limit: 10})
+			must(t, err)
+		})
+	}
+}
