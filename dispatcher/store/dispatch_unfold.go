@@ -155,13 +155,18 @@ const forgottenAfter = time.Hour
 
 // unfoldForgotten unfolds the claims of whatever nodes that are so old that what was recorded of them might be
 // removed from the history: it would then be taken for open. So the clean-up does this first, as after
-// days without any node.
-func (s *store) unfoldForgotten(ctx context.Context, now time.Time) error {
-	now, err := s.orClock(ctx, now)
-	if err == nil {
-		_, err = s.unfoldAll(ctx, s.hot.unfold.forgotten, now.Add(-forgottenAfter).UnixMilli(), int64(claimsAtOnce))
+// days without any node. left tells that somebody else has locked one of them.
+func (s *store) unfoldForgotten(ctx context.Context, now time.Time) (left bool, err error) {
+	now, err = s.orClock(ctx, now)
+	if err != nil {
+		return false, err
 	}
-	return err
+	before := now.Add(-forgottenAfter).UnixMilli()
+	if _, err = s.unfoldAll(ctx, s.hot.unfold.forgotten, before, int64(claimsAtOnce)); err != nil {
+		return false, err
+	}
+	_, left, err = first(ctx, s.read, scanInt, s.hot.unfold.forgotten, before, int64(1))
+	return left, err
 }
 
 // unfoldAll unfolds the claims that a query finds, in portions, and returns how many. It leaves out those of which

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -230,4 +231,61 @@ func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 			t.Errorf("adopted %v, %v, want only the run that was open, %s", adopted, err, held[1])
 		}
 	})
+}
+
+// The history keeps what tells that a fire of a claim has ended, for as long as there is the claim: else a node that
+// comes after weeks would take the fire for open.
+func TestPurgeKeepsWhatClaimsNeed(t *testing.T) {
+	t.Parallel()
+	for name, database := range map[string]func(*testing.T) string{
+		"PostgreSQL": func(t *testing.T) string { return pgtest.New(t) }, "SQLite": func(t *testing.T) string { return newFile(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := ownClaims(t, database(t), 2)
+			held := claimDue(t, s, claimer, 5)
+			must(t, s.Record(t.Context(), succeeded(claimer, held[0])))
+			must(t, s.Deregister(t.Context(), claimer)) // as if it had died
+			later := may1.Add(days(100))
+			must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, later))
+			purgeAll(t, s, later)
+			adopted, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: taker, Token: 6, Limit: 10, Now: later})
+			must(t, err)
+			if len(adopted) != 1 || adopted[0].RunKey != held[1].RunKey {
+				t.Errorf("adopted %+v, want only the fire that has not ended", adopted)
+			}
+		})
+	}
+}
+
+// A claim that somebody has locked cannot be unfolded, so the clean-up waits.
+func TestPurgeWaitsForAClaimThatIsLocked(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := ownClaims(t, database, 2)
+	held := claimDue(t, s, claimer, 5)
+	must(t, s.Record(t.Context(), succeeded(claimer, held[0])))
+	end, err := store.Freeze(t.Context(), open(t, database), `SELECT token FROM claims FOR UPDATE`)
+	must(t, err)
+	defer end()
+	purged, err := s.Purge(t.Context(), taker, may1.Add(days(100)))
+	must(t, err)
+	if !purged.Busy || purged.Runs > 0 || purged.Partitions > 0 {
+		t.Errorf("purged %+v, want nothing while a claim is locked", purged)
+	}
+	if _, err := s.Run(t.Context(), held[0].String()); err != nil {
+		t.Errorf("read the run that has ended: %v", err)
+	}
+}
+
+// purgeAll purges until there is no more to purge.
+func purgeAll(t *testing.T, s dispatcher.Store, now time.Time) {
+	t.Helper()
+	for {
+		purged, err := s.Purge(t.Context(), taker, now)
+		must(t, err)
+		if !purged.More {
+			return
+		}
+	}
 }

@@ -79,15 +79,15 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 
 // Purge removes what is older than its retention, a bounded part of it at a time.
 func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
-	err := s.unfoldForgotten(ctx, now)
+	left, err := s.unfoldForgotten(ctx, now)
 	var c *cleaner
-	if err == nil {
+	if err == nil && !left {
 		c, err = s.cleaner(ctx, node, now)
 	}
 	if err != nil {
 		return dispatcher.Purged{}, fmt.Errorf("purge history: %w", err)
 	}
-	if c == nil {
+	if c == nil { // others have the lock, or an old claim
 		return dispatcher.Purged{Busy: true}, nil
 	}
 	t := s.purge(c)
