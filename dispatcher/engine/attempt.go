@@ -56,11 +56,14 @@ func allowed(may bool) result {
 // attempt makes one attempt and hands its outcome to the recorder. The lease is checked last,
 // immediately before the first byte.
 func (e *Engine) attempt(ctx context.Context, run heldRun) {
-	a := &attempt{run: run}
+	a := e.attempts.Get().(*attempt)
+	a.run = run
 	defer func() {
 		if a.release != nil {
 			a.release()
 		}
+		*a = attempt{}
+		e.attempts.Put(a)
 	}()
 	for _, step := range []func(context.Context, *attempt) result{
 		e.resolve, e.takeSlot, e.checkHost, e.protect, e.begin, e.checkLease, e.invoke, e.conclude,

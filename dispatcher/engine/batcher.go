@@ -11,8 +11,10 @@ type batcher[T any] struct {
 	inbox chan T
 	most  int // in one batch
 	// busy reports whether more is to come soon, so that a batch waits for it; nil: no batch waits.
-	busy   func() bool
+	busy func() bool
+	// handle handles a batch. It must not keep the slice, which is used again.
 	handle func(ctx context.Context, batch []T)
+	batch  []T
 }
 
 // batchWait is how long a batch may fill. If the node dies meanwhile, its requests are repeated, so
@@ -26,14 +28,19 @@ func (b *batcher[T]) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case first := <-b.inbox:
-			b.handle(ctx, b.fill(ctx, first))
+			batch := b.fill(ctx, first)
+			b.handle(ctx, batch)
+			clear(batch)
 		}
 	}
 }
 
 // fill returns a batch that begins with first.
 func (b *batcher[T]) fill(ctx context.Context, first T) []T {
-	batch := append(make([]T, 0, b.most), first)
+	if b.batch == nil {
+		b.batch = make([]T, 0, b.most)
+	}
+	batch := append(b.batch, first)
 	if b.busy == nil || !b.busy() && len(b.inbox) == 0 {
 		for len(batch) < b.most && len(b.inbox) > 0 {
 			batch = append(batch, <-b.inbox)

@@ -65,6 +65,8 @@ type gates struct {
 	hosts  *hosts
 	begins *permits // of at_most_once jobs
 	long   *longAttempts
+	// attempts that ended, to be used again: one is some 800 bytes.
+	attempts sync.Pool
 }
 
 // outcomes is what follows an attempt.
@@ -104,6 +106,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		gates: gates{
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
 			begins: newPermits("begin runs", store.Begin, o.Batch, o.Logger), long: &longAttempts{protection: o.Protection},
+			attempts: sync.Pool{New: func() any { return &attempt{} }},
 		},
 		signals: signals{
 			wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1), wakeHeartbeat: make(chan struct{}, 1),

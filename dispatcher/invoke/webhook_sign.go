@@ -5,10 +5,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -17,40 +15,40 @@ import (
 // sign returns the header webhook-signature of Standard Webhooks: one signature for each secret, in
 // the order of their names.
 func (h *webhooks) sign(r *request, s *dispatcher.Signing, id string, at time.Time) (string, error) {
-	var b strings.Builder
-	head := id + "." + strconv.FormatInt(at.Unix(), 10) + "."
-	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
+	names := make([]string, 0, len(s.Secrets))
+	for name := range s.Secrets {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	head := append(strconv.AppendInt(append(make([]byte, 0, 64), id+"."...), at.Unix(), 10), '.')
+	header := make([]byte, 0, 64)
+	for _, name := range names {
 		text, err := h.reveal(r, "signing "+name, s.Secrets[name], at)
 		if err != nil {
 			return "", err
 		}
-		if b.Len() > 0 {
-			b.WriteByte(' ')
+		if len(header) > 0 {
+			header = append(header, ' ')
 		}
-		if err := appendSignature(&b, text, head, r.body); err != nil {
+		if header, err = appendSignature(header, text, head, r.body); err != nil {
 			return "", badSecret("signing "+name, err)
 		}
 	}
-	return b.String(), nil
+	return string(header), nil
 }
 
 // appendSignature appends the signature of head and body by one secret.
-func appendSignature(b *strings.Builder, secret, head string, body []byte) error {
+func appendSignature(header []byte, secret string, head, body []byte) ([]byte, error) {
 	key, err := dispatcher.ParseSigningKey(secret)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var signature []byte
 	if key.Private != nil {
-		b.WriteString("v1a,")
-		signature = ed25519.Sign(key.Private, append([]byte(head), body...))
-	} else {
-		b.WriteString("v1,")
-		mac := hmac.New(sha256.New, key.HMAC)
-		mac.Write([]byte(head))
-		mac.Write(body)
-		signature = mac.Sum(nil)
+		signature := ed25519.Sign(key.Private, slices.Concat(head, body))
+		return base64.StdEncoding.AppendEncode(append(header, "v1a,"...), signature), nil
 	}
-	b.WriteString(base64.StdEncoding.EncodeToString(signature))
-	return nil
+	mac := hmac.New(sha256.New, key.HMAC)
+	mac.Write(head)
+	mac.Write(body)
+	return base64.StdEncoding.AppendEncode(append(header, "v1,"...), mac.Sum(nil)), nil
 }

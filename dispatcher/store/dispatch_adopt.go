@@ -135,7 +135,7 @@ func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 		kind, wait = append(kind, int32(run.Kind.Code())), append(wait, query.WaitsFor)
 	}
 	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now)}, s.batch(at, trigger, kind, wait)...)
-	held, err := s.heldRuns(ctx, otherTimeout, adopt, args)
+	held, err := s.heldRuns(ctx, otherTimeout, 0, adopt, args)
 	if err != nil {
 		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
 	}

@@ -24,7 +24,7 @@ func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 	if err := s.unfoldRuns(ctx, runs); err != nil {
 		return nil, err
 	}
-	begun, err := s.heldRuns(ctx, claimTimeout, s.hot.begin, s.keysOf(runs))
+	begun, err := s.heldRuns(ctx, claimTimeout, len(runs), s.hot.begin, s.keysOf(runs))
 	if err != nil {
 		return nil, fmt.Errorf("begin %d runs: %w", len(runs), err)
 	}

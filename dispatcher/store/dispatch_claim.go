@@ -65,7 +65,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), batch.Lead.Milliseconds()},
 		s.batch(a.columns(live)...)...)
 	failpoint.During(failpoint.DuringClaim)
-	held, err := s.heldRuns(ctx, claimTimeout, claim, args)
+	held, err := s.heldRuns(ctx, claimTimeout, len(batch.Advances), claim, args)
 	if err != nil {
 		return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
 	}
@@ -109,11 +109,11 @@ const heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, at
 // heldFire are those of a fire f of a claim.
 const heldFire = `f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.token, 1, 0, CAST(NULL AS BIGINT), f.claimed_at, FALSE`
 
-// heldRuns runs a hot statement that returns runs, the latest last.
-func (s *store) heldRuns(ctx context.Context, most time.Duration, hot statement, args []any) ([]dispatcher.HeldRun, error) {
+// heldRuns runs a hot statement that returns runs, mostly so many, the latest last.
+func (s *store) heldRuns(ctx context.Context, most time.Duration, rows int, hot statement, args []any) ([]dispatcher.HeldRun, error) {
 	ctx, cancel := bound(ctx, most)
 	defer cancel()
-	var held []dispatcher.HeldRun
+	held := make([]dispatcher.HeldRun, 0, rows)
 	into := newHeldRow()
 	err := retry(ctx, s.transient, func() error {
 		held = held[:0]
@@ -174,7 +174,7 @@ func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatch
 	claimed, err := s.heldInClaims(ctx, node, token)
 	var held []dispatcher.HeldRun
 	if err == nil {
-		held, err = s.heldRuns(ctx, claimTimeout, s.hot.held, []any{int64(node), int64(token)})
+		held, err = s.heldRuns(ctx, claimTimeout, 0, s.hot.held, []any{int64(node), int64(token)})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read held runs: %w", err)
@@ -230,7 +230,7 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), int64(0)},
 		s.batch(a.columns(to, missed, decision, reason, catchUp)...)...)
-	held, err := s.heldRuns(ctx, otherTimeout, s.hot.settle, args)
+	held, err := s.heldRuns(ctx, otherTimeout, len(batch.Settlements), s.hot.settle, args)
 	if err != nil {
 		return nil, fmt.Errorf("settle %d triggers: %w", len(batch.Settlements), err)
 	}

@@ -27,6 +27,10 @@ func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value an
 			if element == pgtype.Int4OID {
 				return arrayPlan[int32]{element, 4, appendInteger}
 			}
+		case []bool:
+			if element == pgtype.BoolOID {
+				return arrayPlan[bool]{element, 1, appendBoolean}
+			}
 		case []string:
 			if element == pgtype.TextOID {
 				return arrayPlan[string]{element, 0, appendText}
@@ -38,7 +42,7 @@ func (c arrayCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value an
 
 // encodeArrays makes a connection encode the columns of batches by arrayCodec.
 func encodeArrays(types *pgtype.Map) {
-	for _, oid := range []uint32{pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.TextArrayOID} {
+	for _, oid := range []uint32{pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.BoolArrayOID, pgtype.TextArrayOID} {
 		if array, ok := types.TypeForOID(oid); ok {
 			if codec, ok := array.Codec.(*pgtype.ArrayCodec); ok {
 				types.RegisterType(&pgtype.Type{Name: array.Name, OID: oid, Codec: arrayCodec{codec}})
@@ -63,7 +67,7 @@ func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 	}
 	const header, length = 20, 4
 	if need := header + len(elements)*(length+p.size); cap(buf)-len(buf) < need {
-		buf = append(make([]byte, 0, max(2*cap(buf), len(buf)+need)), buf...)
+		buf = append(make([]byte, 0, 4*(len(buf)+need)), buf...) // other columns follow
 	}
 	dimensions := min(1, len(elements))
 	buf = binary.BigEndian.AppendUint32(buf, uint32(dimensions))
@@ -93,6 +97,14 @@ func appendOptionalBigint(buf []byte, n *int64) []byte {
 
 func appendInteger(buf []byte, n int32) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(buf, 4), uint32(n))
+}
+
+func appendBoolean(buf []byte, yes bool) []byte {
+	value := byte(0)
+	if yes {
+		value = 1
+	}
+	return append(binary.BigEndian.AppendUint32(buf, 1), value)
 }
 
 func appendText(buf []byte, text string) []byte {

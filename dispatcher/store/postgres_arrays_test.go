@@ -23,6 +23,9 @@ func TestArraysAreReadAsTheyWereEncoded(t *testing.T) {
 	t.Run("integer", func(t *testing.T) {
 		readsBack(t, pgtype.Int4ArrayOID, []int32{0, 1, -1, math.MinInt32, math.MaxInt32}, slices.Equal)
 	})
+	t.Run("boolean", func(t *testing.T) {
+		readsBack(t, pgtype.BoolArrayOID, []bool{true, false, true}, slices.Equal)
+	})
 	t.Run("text", func(t *testing.T) {
 		readsBack(t, pgtype.TextArrayOID, []string{"", "a", `{"b",NULL}`, "Grüße"}, slices.Equal)
 	})

@@ -1,0 +1,71 @@
+package invoke
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// BenchmarkWebhook measures what a node spends on a signed request and its response. The server next to it allocates
+// nothing.
+func BenchmarkWebhook(b *testing.B) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go respond(connection)
+		}
+	}()
+	invoker := New(Options{Egress: Egress{Loopback: true}})
+	defer invoker.Close()
+	target := dispatcher.Target{Webhook: &dispatcher.Webhook{}}
+	target.Webhook.SetDefaults()
+	target.Webhook.URL = "http://" + listener.Addr().String() + "/hook"
+	target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
+		"main": {Value: dispatcher.NewSensitive("whsec_bm90IGEgc2VjcmV0OiBpdCBzaWducyBmb3Igbm9ib2R5")},
+	}}
+	call := dispatcher.Call{
+		App: "shop", Job: "report", Trigger: "daily", EventID: "evt_1", Attempt: 1, Target: target, Payload: []byte(`{"text":"x"}`),
+		Key: dispatcher.RunKey{TriggerID: 5, ScheduledAt: time.Unix(1_800_000_000, 0).UTC(), Kind: dispatcher.KindSchedule},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if outcome := invoker.Invoke(b.Context(), call); outcome.State != dispatcher.RunSucceeded {
+			b.Fatal(outcome)
+		}
+	}
+}
+
+// respond responds to each request of a connection whose body ends as the benchmark's does.
+func respond(connection net.Conn) {
+	defer connection.Close()
+	in := bufio.NewReader(connection)
+	response, end := []byte("HTTP/1.1 204 No Content\r\n\r\n"), []byte("\r\n")
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(line, end) {
+			continue
+		}
+		if _, err := io.CopyN(io.Discard, in, int64(len(`{"text":"x"}`))); err != nil {
+			return
+		}
+		if _, err := connection.Write(response); err != nil {
+			return
+		}
+	}
+}
