@@ -55,6 +55,23 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// reclaimInterval is how often a node looks for runs to reclaim without a reason to.
+const reclaimInterval = time.Minute
+
+// reclaimInDoubt is reclaim, if there may be something to reclaim: a claim had no response a while ago, or the round
+// before missed a run.
+func (e *Engine) reclaimInDoubt(ctx context.Context, now time.Time) error {
+	doubt := now.Sub(time.UnixMilli(e.doubt.Load())) < e.opts.DeadAfter+2*e.opts.Handler
+	if !doubt && len(e.missing) == 0 && !passed(e.reclaimAt, now, reclaimInterval) {
+		return nil
+	}
+	err := e.reclaim(ctx, now)
+	if err == nil {
+		e.reclaimAt = now
+	}
+	return err
+}
+
 // submitMissed submits runs that the node holds without knowing, as far as the pool has room for them. The others
 // stay missing.
 func (e *Engine) submitMissed(ctx context.Context, node dispatcher.NodeID, mine []dispatcher.HeldRun, now time.Time) {
