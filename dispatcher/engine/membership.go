@@ -354,6 +354,9 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	if rolledBack != heartbeat.RolledBack {
 		e.forget()
 	}
+	if activated {
+		e.floors.reset() // it may not have heard of changes
+	}
 	if activated || moved {
 		wake(e.wakePoll)
 	}

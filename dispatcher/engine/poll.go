@@ -80,7 +80,9 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 		}
 		round++
 		if round%farSweep == 0 {
-			return e.sweepAll(ctx, now)
+			if mine, _ := e.fleet.turn(now, farSweep*e.opts.Grace, 0, turnSweep); mine || e.overdue.sawOthers() {
+				return e.sweepAll(ctx, now)
+			}
 		}
 		return e.sweepNear(ctx, now)
 	})

@@ -78,15 +78,7 @@ func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Dur
 // nodes that are gone, in turns with the other nodes.
 func (e *Engine) retryLoop(ctx context.Context) {
 	defer e.retries.alarm.Stop()
-	e.everyTurn(ctx, "retry", e.opts.Window, e.retries.wake, e.turnToRetry, e.retryOnce)
-}
-
-// turnRetry is how many nodes take turns to look for runs of nodes that are gone.
-const turnRetry = 3
-
-func (e *Engine) turnToRetry(now time.Time) bool {
-	mine, _ := e.fleet.turn(now, e.opts.Window, 0, turnRetry)
-	return mine
+	e.everyTurn(ctx, "retry", e.opts.Window, e.retries.wake, e.turnToAdopt(e.opts.Window), e.retryOnce)
 }
 
 // retryOnce adopts the runs that are to be attempted again by now, and lets runs go that wait for hosts.
