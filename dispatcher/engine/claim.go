@@ -179,6 +179,7 @@ func (e *Engine) planNext(d entry, claimed dispatcher.Advance, now time.Time, wo
 // A poll finds again what was not won.
 func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token, cause error) []dispatcher.HeldRun {
 	e.log.WarnContext(ctx, "response of a claim was lost; reading which runs it won", "node", node.String(), "err", cause)
+	e.doubt.Store(e.clock.now().UnixMilli())
 	// A shutdown does not end it at once, because the runs that were won should be handed back.
 	asking := withoutCancel(ctx)
 	var held []dispatcher.HeldRun

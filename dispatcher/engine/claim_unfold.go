@@ -12,8 +12,8 @@ const oldClaim = 30 * time.Second
 
 // unfoldLoop unfolds this node's old claims, once a window.
 func (e *Engine) unfoldLoop(ctx context.Context) {
-	e.every(ctx, "unfold claims", e.opts.Window, nil, func(ctx context.Context, _ time.Time) error {
-		unfolded, err := e.store.UnfoldClaims(ctx, e.fleet.id(), oldClaim, time.Time{})
+	e.every(ctx, "unfold claims", e.opts.Window, nil, func(ctx context.Context, now time.Time) error {
+		unfolded, err := e.store.UnfoldClaims(ctx, e.fleet.id(), oldClaim, now)
 		if unfolded > 0 {
 			e.log.DebugContext(ctx, "claims unfolded", "node", e.fleet.id().String(), "count", unfolded)
 		}

@@ -22,6 +22,8 @@ type clock struct {
 	mu      sync.RWMutex
 	samples []sample // at most keepSamples, oldest first
 	base    sample   // the best of them
+
+	heartbeats int // so far
 }
 
 // sample says that at a local instant the database's clock was at or past a time, by the round trip
@@ -32,6 +34,25 @@ type sample struct {
 	// offset is how far the wall clock was ahead of the database's, if the response took half of
 	// the round trip.
 	offset time.Duration
+}
+
+// replied takes the time of a heartbeat, which was sent at the local instant sent, as a sample. It is worse than one of
+// its own, because the response also waits for the commit, but it costs no statement.
+func (c *clock) replied(sent time.Time, database time.Time) {
+	now := time.Now()
+	took := now.Sub(sent) + time.Millisecond // the time is cut off to the millisecond
+	c.add(sample{local: now, database: database, roundTrip: took, offset: now.Round(0).Sub(database.Add(took / 2))})
+}
+
+// sampleInterval is of how many heartbeats one asks for the time by itself. Those of the start all do.
+const sampleInterval = 4
+
+// sampleNow reports whether the next heartbeat is to ask for the time.
+func (c *clock) sampleNow() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heartbeats++
+	return c.heartbeats <= sampleInterval || c.heartbeats%sampleInterval == 0
 }
 
 // keepSamples is some heartbeats long, so that the bound follows a slowly drifting clock.

@@ -9,8 +9,16 @@ import (
 // A poll need not look at what was due before the earliest fire that is left: the database may still hold many
 // traces of such fires, because somebody reads an old snapshot, and walks through all of them. The due time of a
 // trigger only grows, so nothing appears before the least one of a share, except by a change of a definition, a
-// switch or a share. Nodes hear of these, and look again at everything. In case they don't hear, they look back
-// once in a minute, and at everything now and then.
+// switch or a share. Nodes hear of these, and look again at everything; a node that may not have heard, because its
+// connection to listen was lost or its lease ran out, does so, too.
+//
+// In case a notification gets lost without anybody's notice, nodes look back once in a minute, and at everything
+// each quarter of an hour. That is enough: a change schedules fires from its own time on, so a minute finds all that
+// became visible within 25 s of being due. What it does not find was due for longer when a switch or a resume made it
+// visible, and every node lost the notification: a single one that heard it fires it by its sweep. If it is too
+// late by then, the handler settles it within five minutes; only if its misfire_after is longer than 90 s may it
+// wait the quarter of an hour, and is on time then. A look at everything each minute would not be free: next to a dump
+// of an hour it walks through millions of traces, on each node.
 
 const (
 	// lookBackInterval is how often a look goes back by lookBack.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -29,7 +30,7 @@ func (e *Engine) handlerLoop(ctx context.Context) {
 }
 
 // handleOnce makes one round. Steps for the fleet or for an app take a lock, so that one node does
-// them in a window. Every write is a compare-and-swap, so a node that froze under a lock and wakes
+// them in a window. The others find out in one statement that there is nothing for them to do. Every write is a compare-and-swap, so a node that froze under a lock and wakes
 // when another node has it does no harm.
 func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 	var errs []error
@@ -37,13 +38,11 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		name string
 		do   func(context.Context, time.Time) error
 	}{
-		{"mark dead nodes", e.markDeadNodes},
+		{"work for the fleet", e.workForFleet},
 		{"skip after a rollback", e.handleRollback},
-		{"follow switches", e.followSwitches},
 		{"reschedule for time zones", e.rescheduleForZones},
 		{"settle misfires", e.settleMisfires},
-		{"reclaim runs", e.reclaim},
-		{"roll up job states", e.rollUpStates},
+		{"reclaim runs", e.reclaimInDoubt},
 		{"count upcoming fires", e.countUpcoming},
 	} {
 		turned(ctx)
@@ -93,25 +92,46 @@ func (e *Engine) withLock(ctx context.Context, name string, do func(context.Cont
 	return e.withLocks(ctx, []string{name}, func(ctx context.Context, _ []string) error { return do(ctx) })
 }
 
-// markDeadNodes declares nodes dead whose heartbeats stayed out, and takes over from them. A node
-// that may not judge others leaves the lock to those that may.
-func (e *Engine) markDeadNodes(ctx context.Context, _ time.Time) error {
+// workForFleet does what one node does for all in a window: it marks nodes dead and takes over from them, rolls up
+// the states of jobs, and looks whether triggers have switches to follow. It asks for the locks of all that at once. A
+// node that may not judge others leaves their lock to those that may, and takes over from the dead without it.
+func (e *Engine) workForFleet(ctx context.Context, _ time.Time) error {
+	names := []string{dispatcher.LockStates, dispatcher.LockSwitches}
 	heartbeat, may := e.fleet.mayMarkDead()
-	if !may {
-		return e.takeOver(ctx)
+	var err error
+	if may {
+		names = append(names, dispatcher.LockFleet)
+	} else {
+		err = e.takeOver(ctx)
 	}
-	return e.withLock(ctx, dispatcher.LockFleet, func(ctx context.Context) error {
-		dead, err := e.store.MarkDead(ctx, e.fleet.id(), heartbeat, e.opts.DeadAfter+e.opts.ClockMargin, time.Time{})
-		if err != nil {
-			return fmt.Errorf("declare nodes dead: %w", err)
+	return errors.Join(err, e.withLocks(ctx, names, func(ctx context.Context, won []string) error {
+		var errs []error
+		if slices.Contains(won, dispatcher.LockFleet) {
+			errs = append(errs, e.markDeadNodes(ctx, heartbeat))
 		}
-		if dead > 0 {
-			e.log.WarnContext(ctx, "nodes marked dead", "count", dead)
-			wake(e.wakeAdopt)
+		if slices.Contains(won, dispatcher.LockStates) {
+			errs = append(errs, e.rollUpStates(ctx))
 		}
-		failpoint.Hit(failpoint.UnderLock)
-		return e.takeOver(ctx)
-	})
+		if slices.Contains(won, dispatcher.LockSwitches) {
+			errs = append(errs, e.followSwitches(ctx))
+		}
+		return errors.Join(errs...)
+	}))
+}
+
+// markDeadNodes declares nodes dead whose heartbeats stayed out, and takes over from them. heartbeat is the latest of
+// this node.
+func (e *Engine) markDeadNodes(ctx context.Context, heartbeat time.Time) error {
+	dead, err := e.store.MarkDead(ctx, e.fleet.id(), heartbeat, e.opts.DeadAfter+e.opts.ClockMargin, time.Time{})
+	if err != nil {
+		return fmt.Errorf("declare nodes dead: %w", err)
+	}
+	if dead > 0 {
+		e.log.WarnContext(ctx, "nodes marked dead", "count", dead)
+		wake(e.wakeAdopt)
+	}
+	failpoint.Hit(failpoint.UnderLock)
+	return e.takeOver(ctx)
 }
 
 // takeOver ends the runs of dead nodes that may have been sent and must not be repeated, and passes
@@ -131,6 +151,10 @@ func (e *Engine) takeOver(ctx context.Context) error {
 // handleRollback reports a rollback of the database that no operator has resolved, and carries out a
 // skip. Paused nodes do it, too, because a rollback pauses all nodes.
 func (e *Engine) handleRollback(ctx context.Context, _ time.Time) error {
+	if !e.fleet.awaitsRollbackChoice() { // as the latest heartbeat says
+		e.metrics.rolledBack(false)
+		return nil
+	}
 	rollback, err := e.store.Rollback(ctx)
 	if err != nil {
 		return err
@@ -160,13 +184,23 @@ func (e *Engine) handleRollback(ctx context.Context, _ time.Time) error {
 	})
 }
 
+// zonesInterval is how often a node looks whether other time zone data are in use. They change with programs.
+const zonesInterval = time.Minute
+
 // rescheduleForZones works out again the fire times that another version of the time zone database
 // may have given, for example after an upgrade of the fleet. Fires go on meanwhile: each change is a
 // compare-and-swap against the claim of the trigger.
-func (e *Engine) rescheduleForZones(ctx context.Context, _ time.Time) error {
+func (e *Engine) rescheduleForZones(ctx context.Context, now time.Time) error {
+	if !passed(e.zonesAt, now, zonesInterval) {
+		return nil
+	}
 	changed, err := e.store.ZonesChanged(ctx)
-	if err != nil || !changed {
+	if err != nil {
 		return err
+	}
+	if !changed {
+		e.zonesAt = now
+		return nil
 	}
 	return e.withLock(ctx, dispatcher.LockZones, func(ctx context.Context) error {
 		moved := 0
@@ -188,21 +222,19 @@ func (e *Engine) rescheduleForZones(ctx context.Context, _ time.Time) error {
 const rollUpPages = 5
 
 // rollUpStates keeps the states of jobs up to date. A round begins where the one before ended, on whichever node.
-func (e *Engine) rollUpStates(ctx context.Context, _ time.Time) error {
-	return e.withLock(ctx, dispatcher.LockStates, func(ctx context.Context) error {
-		for range rollUpPages {
-			turned(ctx)
-			rolled, err := e.store.RollUp(ctx, handlerPage)
-			if err != nil {
-				return err
-			}
-			if rolled.Changed > 0 {
-				e.log.DebugContext(ctx, "job states changed", "count", rolled.Changed)
-			}
-			if !rolled.More {
-				return nil
-			}
+func (e *Engine) rollUpStates(ctx context.Context) error {
+	for range rollUpPages {
+		turned(ctx)
+		rolled, err := e.store.RollUp(ctx, handlerPage)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		if rolled.Changed > 0 {
+			e.log.DebugContext(ctx, "job states changed", "count", rolled.Changed)
+		}
+		if !rolled.More {
+			return nil
+		}
+	}
+	return nil
 }

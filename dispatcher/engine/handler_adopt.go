@@ -13,12 +13,23 @@ import (
 )
 
 // adoptLoop adopts runs that nobody works on, and schedules the next fire of fixed delays whose run
-// ended without this node's knowledge. A notification wakes it at once.
+// ended without this node's knowledge. A notification wakes it at once; without one, nodes take turns.
 func (e *Engine) adoptLoop(ctx context.Context) {
-	e.every(ctx, "adopt", e.opts.Handler, e.wakeAdopt, func(ctx context.Context, now time.Time) error {
+	e.everyTurn(ctx, "adopt", e.opts.Handler, e.wakeAdopt, e.turnToAdopt(e.opts.Handler), func(ctx context.Context, now time.Time) error {
 		e.letNewerAdopt(ctx, 1)
 		return errors.Join(e.adopt(ctx), e.scheduleNext(ctx, nil, now))
 	})
+}
+
+// turnAdopt is how many nodes take turns to look for runs that no notification told of.
+const turnAdopt = 3
+
+// turnToAdopt returns whether it is this node's turn in an interval.
+func (e *Engine) turnToAdopt(interval time.Duration) func(time.Time) bool {
+	return func(now time.Time) bool {
+		mine, _ := e.fleet.turn(now, interval, 0, turnAdopt)
+		return mine
+	}
 }
 
 // reclaim executes runs that the database gives to this node and that the node does not have: their
@@ -53,6 +64,23 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 	}
 	e.submitMissed(ctx, node, mine, now)
 	return nil
+}
+
+// reclaimInterval is how often a node looks for runs to reclaim without a reason to.
+const reclaimInterval = time.Minute
+
+// reclaimInDoubt is reclaim, if there may be something to reclaim: a claim had no response a while ago, or the round
+// before missed a run.
+func (e *Engine) reclaimInDoubt(ctx context.Context, now time.Time) error {
+	doubt := now.Sub(time.UnixMilli(e.doubt.Load())) < e.opts.DeadAfter+2*e.opts.Handler
+	if !doubt && len(e.missing) == 0 && !passed(e.reclaimAt, now, reclaimInterval) {
+		return nil
+	}
+	err := e.reclaim(ctx, now)
+	if err == nil {
+		e.reclaimAt = now
+	}
+	return err
 }
 
 // submitMissed submits runs that the node holds without knowing, as far as the pool has room for them. The others

@@ -3,27 +3,24 @@ package engine
 import (
 	"context"
 	"time"
-
-	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // followSwitches lets triggers follow the switch of their app, and whether a node has the labels that their job
 // requires. The change itself took some thousand along; the others follow here, a page at a time, each in a
-// transaction of its own. A round that ends in between is continued by the next, of whichever node.
-func (e *Engine) followSwitches(ctx context.Context, _ time.Time) error {
-	return e.withLock(ctx, dispatcher.LockSwitches, func(ctx context.Context) error {
-		total := 0
-		for more := true; more; {
-			turned(ctx)
-			followed, left, err := e.store.FollowSwitches(ctx, handlerPage)
-			if err != nil {
-				return err
-			}
-			total, more = total+followed, left
+// transaction of its own. After half of an interval it leaves the rest to the next round, of whichever node, because
+// the handler has other steps, and other nodes wait for its locks.
+func (e *Engine) followSwitches(ctx context.Context) error {
+	total, begun := 0, time.Now()
+	for more := true; more && time.Since(begun) < e.opts.Handler/2; {
+		turned(ctx)
+		followed, left, err := e.store.FollowSwitches(ctx, handlerPage)
+		if err != nil {
+			return err
 		}
-		if total > 0 {
-			e.log.InfoContext(ctx, "triggers follow switches", "node", e.fleet.id().String(), "triggers", total)
-		}
-		return nil
-	})
+		total, more = total+followed, left
+	}
+	if total > 0 {
+		e.log.InfoContext(ctx, "triggers follow switches", "node", e.fleet.id().String(), "triggers", total)
+	}
+	return nil
 }

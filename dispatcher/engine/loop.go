@@ -15,6 +15,14 @@ import (
 func (e *Engine) every(
 	ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, step func(context.Context, time.Time) error,
 ) {
+	e.everyTurn(ctx, name, interval, wake, func(time.Time) bool { return true }, step)
+}
+
+// everyTurn is every for a step of which an interval passes that is not this node's turn.
+func (e *Engine) everyTurn(
+	ctx context.Context, name string, interval time.Duration, wake <-chan struct{}, mine func(time.Time) bool,
+	step func(context.Context, time.Time) error,
+) {
 	ctx, end := e.progress.watch(ctx, name, interval)
 	defer end()
 	ticker := time.NewTicker(interval)
@@ -27,10 +35,14 @@ func (e *Engine) every(
 			pause += jittered(min(interval, time.Second)) / 2 // nodes do not all come back at once
 		}
 		sleep(ctx, pause)
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		case <-wake:
+		for asked := false; !asked && ctx.Err() == nil; turned(ctx) {
+			select {
+			case <-ctx.Done():
+			case <-ticker.C:
+				asked = mine(e.clock.now())
+			case <-wake:
+				asked = true
+			}
 		}
 	}
 }

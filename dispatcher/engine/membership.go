@@ -332,8 +332,10 @@ func (e *Engine) holds(run heldRun) bool { return run.Node == e.fleet.id() && e.
 // heartbeatOnce renews the lease and reads which nodes are live. A node that was marked dead
 // registers again: its old runs belong to others now.
 func (e *Engine) heartbeatOnce(ctx context.Context) error {
-	if err := e.clock.sample(ctx); err != nil {
-		return err
+	if e.clock.sampleNow() {
+		if err := e.clock.sample(ctx); err != nil {
+			return err
+		}
 	}
 	e.warnOfSkew(ctx)
 	failpoint.Hit(failpoint.InHeartbeat)
@@ -346,10 +348,14 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.clock.replied(sent, heartbeat.At)
 	rolledBack := e.fleet.awaitsRollbackChoice()
 	activated, moved := e.fleet.heartbeat(heartbeat, sent)
 	if rolledBack != heartbeat.RolledBack {
 		e.forget()
+	}
+	if activated {
+		e.floors.reset() // it may not have heard of changes
 	}
 	if activated || moved {
 		wake(e.wakePoll)

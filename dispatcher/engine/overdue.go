@@ -34,6 +34,13 @@ func (o *overdue) swept(due, now time.Time) {
 	o.others = sighting{due, now}
 }
 
+// sawOthers reports whether the latest sweep of all nodes found a fire. It is taken to wait until the next finds none.
+func (o *overdue) sawOthers() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.others.due.IsZero()
+}
+
 // settling notes the oldest fire that is still to be settled by this node; zero: none.
 func (o *overdue) settling(due, now time.Time) {
 	o.mu.Lock()

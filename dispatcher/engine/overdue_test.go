@@ -107,7 +107,7 @@ func TestOldestOverdueCountsFiresOfOtherNodes(t *testing.T) {
 	r.fleet.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: others}, time.Now())
 	sweep := func(after time.Duration) {
 		t.Helper()
-		if err := r.sweepOnce(t.Context(), r.now.Add(after), true); err != nil {
+		if err := r.sweepAll(t.Context(), r.now.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 	}

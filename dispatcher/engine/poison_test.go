@@ -44,6 +44,9 @@ func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if err := r.rollUpStates(t.Context()); err != nil { // as the round of the next window
+				t.Fatal(err)
+			}
 			r.poll(0)
 			r.claimOnce(t.Context(), r.now)
 			fired := map[string]bool{}

@@ -54,16 +54,19 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time) (int, error
 }
 
 const (
-	// nearSweep is how many nodes before this one a sweep covers.
+	// nearSweep is how many nodes before this one a sweep covers where nodes are not alike, and turnSweep where they
+	// take turns.
 	nearSweep = 3
+	turnSweep = 10
 	// farSweep is after how many sweeps one covers all nodes.
 	farSweep = 10
 )
 
-// sweepLoop plans, after the grace, the fires that the nodes before this one left alone. The next in rank goes
-// first, and so on, because nodes that contend lose most of what they try. A node that is late with its own
-// fires takes none: if the whole fleet is late, helping would make it later. The loop also wakes the poll when
-// own fires were lost.
+// sweepLoop plans, after the grace, the fires that the nodes before this one left alone. So that a large fleet does
+// not ask the same questions a hundred times a second, nodes that are alike take turns: each second every
+// trigger is swept by one node that is not its own. Otherwise the next in rank goes first, and so on, because nodes
+// that contend lose most of what they try. A node that is late with its own fires takes none: if the whole fleet is
+// late, helping would make it later. The loop also wakes the poll when own fires were lost.
 func (e *Engine) sweepLoop(ctx context.Context) {
 	round := 0
 	e.every(ctx, "sweep", e.opts.Grace, nil, func(ctx context.Context, now time.Time) error {
@@ -76,33 +79,57 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 			return nil
 		}
 		round++
-		return e.sweepOnce(ctx, now, round%farSweep == 0)
+		if round%farSweep == 0 {
+			if mine, _ := e.fleet.turn(now, farSweep*e.opts.Grace, 0, turnSweep); mine || e.overdue.sawOthers() {
+				return e.sweepAll(ctx, now)
+			}
+		}
+		return e.sweepNear(ctx, now)
 	})
 }
 
-// sweepOnce plans fires that other nodes left alone: those of the nodes shortly before this one or, far, of all.
-// A fire whose job requires a set of labels that the nodes did not know yet is found by a far sweep, too.
-func (e *Engine) sweepOnce(ctx context.Context, now time.Time, far bool) error {
-	shares, version := e.fleet.neighbours(e.opts.Apps, e.labelSets.get(), nearSweep)
-	floor := &e.floors.near
-	if far {
-		shares, version, floor = everything(e.opts.Apps), 0, &e.floors.far
+// sweepNear plans fires that the nodes shortly before this one left alone, if it is this node's turn.
+func (e *Engine) sweepNear(ctx context.Context, now time.Time) error {
+	mine, reach := e.fleet.turn(now, e.opts.Grace, nearSweep, turnSweep)
+	if !mine {
+		return nil
 	}
+	shares, version := e.fleet.neighbours(e.opts.Apps, e.labelSets.get(), reach)
+	ranked := !e.fleet.alike() // or nobody else covers them now
+	_, err := e.sweep(ctx, now, &e.floors.near, shares, version, func(d dispatcher.DueTrigger) bool {
+		return !ranked || e.ranked(d, now)
+	})
+	return err
+}
+
+// sweepAll plans fires that any nodes left alone. A fire whose job requires a set of labels that the nodes did not
+// know yet is found by it, too.
+func (e *Engine) sweepAll(ctx context.Context, now time.Time) error {
+	found, err := e.sweep(ctx, now, &e.floors.far, everything(e.opts.Apps), 0, func(d dispatcher.DueTrigger) bool {
+		return e.ranked(d, now)
+	})
+	if err == nil {
+		e.overdue.swept(found.oldest, now)
+	}
+	return err
+}
+
+// ranked reports whether a fire has been due for so long that all nodes which come before this one had their time.
+func (e *Engine) ranked(d dispatcher.DueTrigger, now time.Time) bool {
+	return now.Sub(d.DueAt) >= time.Duration(e.fleet.rank(d))*e.opts.Grace
+}
+
+// sweep plans the fires in shares that are wanted and due for longer than the grace.
+func (e *Engine) sweep(
+	ctx context.Context, now time.Time, floor *floor, shares []share, version int, wanted func(dispatcher.DueTrigger) bool,
+) (seen, error) {
 	look := floor.begin(now, version)
 	query := dispatcher.DueQuery{From: look.from, Until: now.Add(-e.opts.Grace), Now: now}
-	seen, err := e.plan(ctx, query, shares, func(d dispatcher.DueTrigger) bool {
-		return now.Sub(d.DueAt) >= time.Duration(e.fleet.rank(d))*e.opts.Grace
-	})
-	if err != nil {
-		return err
+	found, err := e.plan(ctx, query, shares, wanted)
+	if err == nil && found.complete {
+		floor.end(look, found.least, query.Until.Add(-e.opts.Grace))
 	}
-	if far {
-		e.overdue.swept(seen.oldest, now)
-	}
-	if seen.complete {
-		floor.end(look, seen.least, query.Until.Add(-e.opts.Grace))
-	}
-	return nil
+	return found, err
 }
 
 // seen is what a reading of due triggers found.

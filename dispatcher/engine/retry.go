@@ -22,6 +22,7 @@ type retries struct {
 	// next run that waits for a host may go; zero: none waits.
 	adoption          *adoption
 	gaveUpAt, probeAt time.Time
+	none              bool // the latest look found no retry and no run that waits for a host
 }
 
 // mostAlarms is how many times are remembered. The look of each window finds what is beyond.
@@ -73,17 +74,20 @@ func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Dur
 	}
 }
 
-// retryLoop adopts runs that are to be attempted again, when they are due. It also looks once a
-// window, for the runs of nodes that are gone.
+// retryLoop adopts runs that are to be attempted again, when they are due. Once a window, it also looks for the runs of
+// nodes that are gone, in turns with the other nodes.
 func (e *Engine) retryLoop(ctx context.Context) {
 	defer e.retries.alarm.Stop()
-	e.every(ctx, "retry", e.opts.Window, e.retries.wake, e.retryOnce)
+	e.everyTurn(ctx, "retry", e.opts.Window, e.retries.wake, e.turnToAdopt(e.opts.Window), e.retryOnce)
 }
 
 // retryOnce adopts the runs that are to be attempted again by now, and lets runs go that wait for hosts.
 func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	e.letNewerAdopt(ctx, 2) // others look a grace after the time
 	e.retries.setAlarm(now, time.Time{}, e.clock.until)
+	if none, err := e.noRetries(ctx, now); none || err != nil {
+		return err
+	}
 	if now.Sub(e.retries.gaveUpAt) >= e.opts.Window {
 		count, err := e.store.GiveUp(ctx, time.Time{})
 		if err != nil {
@@ -105,6 +109,7 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	e.retries.none = others.IsZero() && nextProbe.IsZero()
 	if !others.IsZero() && !e.fleet.alone() {
 		others = others.Add(e.opts.Grace)
 	}
@@ -114,6 +119,20 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	e.retries.probeAt = probe
 	e.retries.setAlarm(now, earlier(others, probe), e.clock.until)
 	return nil
+}
+
+// giveUpInterval is how often a node looks for runs to give up even if it knows of no retry.
+const giveUpInterval = time.Minute
+
+// noRetries reports whether no run at all is to be attempted again. It asks only if there was none last time, as is
+// usual where targets work, and saves the other questions then.
+func (e *Engine) noRetries(ctx context.Context, now time.Time) (bool, error) {
+	if !e.retries.none || now.Sub(e.retries.gaveUpAt) >= giveUpInterval {
+		return false, nil
+	}
+	retry, probe, err := e.store.NextRetry(ctx, time.Time{})
+	e.retries.none = err == nil && retry.IsZero() && probe.IsZero()
+	return e.retries.none, err
 }
 
 // earlier returns the earlier of two times; the other if one is zero.

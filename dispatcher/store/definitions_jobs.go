@@ -149,13 +149,15 @@ func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 	// From $1 on: the ids
 	query := s.rows(0, 1, "", column{"id", bigint}) + ` SELECT ` + jobColumns +
 		` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id WHERE j.deleted_at IS NULL`
-	rows, err := collect(ctx, s.read, scanJob, query, s.batch(ids)...)
+	versions := make([]dispatcher.JobVersion, 0, len(ids))
+	// As a hot statement, because a node reads some hundred at once a moment before they are due.
+	_, err := s.run(ctx, read(query), s.batch(ids), func(row scanner) error {
+		job, err := scanJob(row)
+		versions = append(versions, job.JobVersion)
+		return err
+	})
 	if err != nil {
 		return nil, err
-	}
-	versions := make([]dispatcher.JobVersion, len(rows))
-	for i := range rows {
-		versions[i] = rows[i].JobVersion
 	}
 	return versions, s.openSecrets(ctx, s.read, versions)
 }

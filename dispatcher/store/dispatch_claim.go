@@ -67,6 +67,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	failpoint.During(failpoint.DuringClaim)
 	held, err := s.heldRuns(ctx, claimTimeout, len(batch.Advances), claim, args)
 	if err != nil {
+		s.claims.doubted()
 		return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
 	}
 	s.claims.add(held, false)

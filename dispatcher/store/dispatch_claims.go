@@ -19,6 +19,7 @@ import (
 type openClaims struct {
 	mu     sync.Mutex
 	claims map[dispatcher.Token]*openClaim
+	doubt  time.Time // when the database may last have had a claim that is not among claims; local
 }
 
 type openClaim struct {
@@ -26,9 +27,36 @@ type openClaim struct {
 	fires map[int64]int64 // scheduled times, by trigger
 	// partial tells that the claim has other fires, which are recorded.
 	partial bool
+	ends    bool // its last record is on its way, and deletes it
 }
 
-func newOpenClaims() *openClaims { return &openClaims{claims: map[dispatcher.Token]*openClaim{}} }
+func newOpenClaims() *openClaims {
+	return &openClaims{claims: map[dispatcher.Token]*openClaim{}, doubt: wallClock()}
+}
+
+// doubted notes that the database may have a claim that is not remembered.
+func (o *openClaims) doubted() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.doubt = wallClock()
+}
+
+// anyBefore tells whether the database may have claims of this process up to a time. A claim whose response was lost
+// may be committed as late as a statement may run, and is then as old as any when it is unfolded.
+func (o *openClaims) anyBefore(at time.Time, age time.Duration) bool {
+	const late = 2 * time.Minute
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if wallClock().Sub(o.doubt) < age+late {
+		return true
+	}
+	for _, claim := range o.claims {
+		if !claim.at.After(at) {
+			return true
+		}
+	}
+	return false
+}
 
 // add notes the fires of claims among runs that were won. partial tells that the claims may have others.
 func (o *openClaims) add(held []dispatcher.HeldRun, partial bool) {
@@ -58,6 +86,9 @@ func (o *openClaims) knows(token dispatcher.Token) bool {
 func (o *openClaims) forget(tokens ...int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(tokens) > 0 {
+		o.doubt = wallClock()
+	}
 	for _, token := range tokens {
 		delete(o.claims, dispatcher.Token(token))
 	}
@@ -70,6 +101,7 @@ func (o *openClaims) forgetPartial() {
 	for token, claim := range o.claims {
 		if claim.partial {
 			delete(o.claims, token)
+			o.doubt = wallClock()
 		}
 	}
 }
@@ -130,7 +162,7 @@ func (o *openClaims) tokens(records []dispatcher.Record) (stay, closed []int64) 
 	defer o.mu.Unlock()
 	for token, recorded := range count {
 		if claim := o.claims[token]; claim != nil && len(claim.fires) == recorded {
-			closed = append(closed, int64(token))
+			closed, claim.ends = append(closed, int64(token)), true
 		} else {
 			stay = append(stay, int64(token))
 		}
@@ -152,6 +184,9 @@ func (o *openClaims) recorded(records []dispatcher.Record) {
 		claim.partial = true
 		if delete(claim.fires, r.TriggerID); len(claim.fires) == 0 {
 			delete(o.claims, r.Token)
+			if !claim.ends { // two records at once, of which neither was the last
+				o.doubt = wallClock()
+			}
 		}
 	}
 }

@@ -33,12 +33,13 @@ type statements struct {
 	claim, claimLive, settle, held, release, begin, idle, adopt, waiting, retry, failLost, late, responses,
 	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip, noteEmpty statement
 
-	due                            dueStatements
-	record                         recordStatements
-	unfold                         unfoldStatements
-	slots                          slotStatements
-	heartbeat, takeLocks, giveBack string
-	markDead                       [3]string // run in this order
+	due                 dueStatements
+	record              recordStatements
+	unfold              unfoldStatements
+	slots               slotStatements
+	heartbeat           statement
+	takeLocks, giveBack string
+	markDead            [3]string // run in this order
 }
 
 // within bounds the attempts r by the days of the batch, so that the planner leaves the
@@ -110,7 +111,6 @@ func common(f flavor) statements {
 		giveUp:       endingOf(f, expiredRetries),
 		rollbackSkip: endingOf(f, skippableRuns, insertLost),
 		slots:        slotStatementsOf(f),
-		heartbeat:    renewHeartbeat,
 		takeLocks:    f.rows(1, 5, "", nameColumns...) + takeLocks,
 		giveBack:     f.rows(0, 1, "", lockColumns...) + freeLocks,
 		markDead:     [3]string{asker + clampHeartbeats, asker + purgeNodes, asker + markDeadNodes},

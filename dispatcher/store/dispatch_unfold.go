@@ -134,7 +134,8 @@ func (s *store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error
 }
 
 // UnfoldClaims unfolds the claims that a node made longer ago than olderThan, except those of which it records
-// something just now. So no claim grows old because of one slow attempt.
+// something just now. So no claim grows old because of one slow attempt. While this process remembers all claims that
+// it made, and none is that old, it sends nothing.
 func (s *store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderThan time.Duration, now time.Time) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -143,6 +144,9 @@ func (s *store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderT
 		return 0, err
 	}
 	before := now.Add(-olderThan)
+	if !s.claims.anyBefore(before, olderThan) {
+		return 0, nil
+	}
 	unfolded, err := s.unfoldAll(ctx, s.hot.unfold.aged, int64(node), before.UnixMilli(), int64(claimsAtOnce))
 	if err == nil {
 		s.claims.forgetBefore(before)

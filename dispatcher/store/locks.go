@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// The statements of locks. Now is when the statement began. One that waits for another's statement
+// The statements of locks. Each is a transaction by itself, because every node asks for locks all the time. Now is when the statement began. One that waits for another's statement
 // judges by an earlier time, which errs on the safe side.
 const (
 	// What is held is not touched at all: a row that is locked in vain is written, too. What is held
@@ -39,8 +39,10 @@ func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks
 	// In order, so that two nodes that ask for the same cannot deadlock.
 	names := slices.Compact(slices.Sorted(slices.Values(request.Names)))
 	args := append([]any{orZero(request.Now), request.Node, request.AtMost.Milliseconds(), request.AtLeast.Milliseconds()}, s.batch(names)...)
-	err = s.change(ctx, dispatcher.Change{Now: request.Now}, func(ctx context.Context, t *tx) error {
-		locks, err = collect(ctx, t, func(row scanner) (dispatcher.Lock, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	err = retry(ctx, s.transient, func() error {
+		locks, err = collect(ctx, s.write, func(row scanner) (dispatcher.Lock, error) {
 			lock := dispatcher.Lock{Node: request.Node}
 			return lock, row.Scan(&lock.Name, &lock.Fence)
 		}, s.hot.takeLocks, args...)
@@ -62,8 +64,10 @@ func (s *store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	for _, lock := range slices.SortedFunc(slices.Values(locks), func(a, b dispatcher.Lock) int { return cmp.Compare(a.Name, b.Name) }) {
 		names, holders, fences = append(names, lock.Name), append(holders, int64(lock.Node)), append(fences, lock.Fence)
 	}
-	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-		_, err := t.ExecContext(ctx, s.hot.giveBack, s.batch(names, holders, fences)...)
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	err := retry(ctx, s.transient, func() error {
+		_, err := s.write.ExecContext(ctx, s.hot.giveBack, s.batch(names, holders, fences)...)
 		return err
 	})
 	if err != nil {

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,57 +116,92 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	return s.noteServed(ctx)
 }
 
-// renewHeartbeat renews the row of a node.
-// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 now, $7 long since
-var renewHeartbeat = `UPDATE nodes SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5,
-	long_since = $7, heartbeats = heartbeats + 1
+// The statements of a heartbeat. Their rows are nodes, each with what only the node itself needs: how many heartbeats
+// it has sent, whether a rollback paused it, whether one waits to be resolved, and when the latest was settled.
+// $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 long since, $7 now, 0 for the
+// database's clock
+func renewHeartbeat(now string) string {
+	return `UPDATE nodes SET heartbeat_at = CASE WHEN CAST($7 AS bigint) = 0 THEN ` + now + ` ELSE $7 END, in_flight = $2, fires = $3, lag = $4,
+	clock_offset = $5, long_since = $6, heartbeats = heartbeats + 1
 	WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
-	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL), (SELECT rollback_settled_at FROM installation)`
+	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL) AS rolled_back,
+	(SELECT rollback_settled_at FROM installation) AS settled`
+}
+
+// $1 id
+var otherNodes = `SELECT ` + nodeColumns + `, 0, FALSE, FALSE, 0 FROM nodes WHERE state = 'active' AND id <> $1`
+
+// renewedNode is a row of these statements.
+type renewedNode struct {
+	dispatcher.Node
+	heartbeats, settled          int64
+	pausedByRollback, rolledBack bool
+}
+
+func scanRenewed(row scanner) (n renewedNode, err error) {
+	n.Node, err = scanNode(widerRow{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
+	return n, err
+}
 
 // Heartbeat renews the row of a node, and returns its state and the live nodes.
 func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport,
 	now time.Time) (dispatcher.HeartbeatReply, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
-	if now.IsZero() {
-		var err error
-		if now, err = s.clock(ctx, s.heartbeat); err != nil {
-			return dispatcher.HeartbeatReply{}, err
-		}
-	}
-	type renewed struct {
-		dispatcher.Node
-		heartbeats, settled          int64
-		pausedByRollback, rolledBack bool
-	}
-	node, found, err := first(ctx, s.heartbeat, func(row scanner) (n renewed, err error) {
-		n.Node, err = scanNode(widerRow{scanner: row, after: []any{&n.heartbeats, &n.pausedByRollback, &n.rolledBack, &n.settled}})
-		return n, err
-	}, renewHeartbeat, id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(),
-		report.ClockOffset.Std().Milliseconds(), now.UnixMilli(), orNullAt(report.LongSince))
+	all, err := s.renew(ctx, id, report, now)
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}
-	if !found {
+	mine := slices.IndexFunc(all, func(n renewedNode) bool { return n.ID == id })
+	if mine < 0 {
 		if err := s.rollbacks.unknownNode(ctx, s, id, now); err != nil {
 			return dispatcher.HeartbeatReply{}, err
 		}
 		return dispatcher.HeartbeatReply{}, fmt.Errorf("node %s: %w", id, dispatcher.ErrNodeDead)
 	}
+	node := all[mine]
 	lost, err := s.rollbacks.heartbeat(ctx, s, id, node.heartbeats, node.settled, now)
 	if err != nil {
 		return dispatcher.HeartbeatReply{}, err
 	}
-	if lost {
+	if lost { // and so all nodes are paused now
 		node.pausedByRollback, node.rolledBack = node.pausedByRollback || node.State == dispatcher.NodeActive, true
-		node.State = dispatcher.NodePaused
+		node.State, all = dispatcher.NodePaused, nil
 	}
-	asked := node.State
+	reply := dispatcher.HeartbeatReply{
+		State: node.State, OperatorState: node.State, At: node.HeartbeatAt, RolledBack: node.rolledBack,
+	}
 	if node.pausedByRollback {
-		asked = dispatcher.NodeActive
+		reply.OperatorState = dispatcher.NodeActive
 	}
-	live, err := collect(ctx, s.heartbeat, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'active' ORDER BY id`)
-	return dispatcher.HeartbeatReply{State: node.State, OperatorState: asked, At: now, Live: live, RolledBack: node.rolledBack}, err
+	slices.SortFunc(all, func(a, b renewedNode) int { return cmp.Compare(a.ID, b.ID) })
+	for _, one := range all {
+		if one.State == dispatcher.NodeActive {
+			reply.Live = append(reply.Live, one.Node)
+		}
+	}
+	return reply, nil
+}
+
+// renew renews the row of a node, and returns it and those of the other live nodes; none if the node is dead.
+func (s *store) renew(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (
+	all []renewedNode, err error,
+) {
+	if now.IsZero() && s.hot.heartbeat.now != 0 {
+		if now, err = s.clock(ctx, s.heartbeat); err != nil {
+			return nil, err
+		}
+	}
+	args := []any{id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(),
+		orNullAt(report.LongSince), orZero(now)}
+	for _, part := range s.hot.heartbeat.parts {
+		some, err := collect(ctx, s.heartbeat, scanRenewed, part, args...)
+		if err != nil || len(some) == 0 && len(all) == 0 {
+			return nil, err
+		}
+		all, args = append(all, some...), args[:1]
+	}
+	return all, nil
 }
 
 // Deregister takes a node out of the fleet.
@@ -203,9 +240,20 @@ const (
 		AND o.heartbeat_at < b.now - $2 AND o.state <> 'dead'`
 )
 
+// unwellNodes finds out whether there is anything to do for the statements of MarkDead, which is rare.
+// $1 now, in milliseconds $2 the margin of clocks, $3 when a dead node is purged, $4 when a node is dead
+const unwellNodes = ` SELECT 1 FROM b CROSS JOIN nodes AS o
+	WHERE o.state <> 'dead' AND (o.heartbeat_at > b.now + $2 OR o.heartbeat_at < b.now - $4)
+		OR o.state = 'dead' AND o.heartbeat_at < b.now - $3 LIMIT 1`
+
 // MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
 func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration,
 	now time.Time) (dead int, err error) {
+	args := append([]any{orZero(now), s.margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()}, s.batch([]int64{0})...)
+	_, found, err := first(ctx, s.read, scanInt, s.rows(1, 5, "", idColumns...)+unwellNodes, args...)
+	if err != nil || !found {
+		return 0, err
+	}
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must

@@ -40,11 +40,10 @@ func (p *postgres) rows(now, first int, extra string, columns ...column) string 
 	if extra != "" {
 		extra += ", "
 	}
-	const clock = `CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)`
-	present := clock
+	present := postgresMillis
 	if now != 0 {
 		n := strconv.Itoa(now)
-		present = `CASE WHEN $` + n + `::bigint = 0 THEN ` + clock + ` ELSE $` + n + ` END`
+		present = `CASE WHEN $` + n + `::bigint = 0 THEN ` + postgresMillis + ` ELSE $` + n + ` END`
 	}
 	return `WITH n AS MATERIALIZED (SELECT ` + present + ` AS now),
 		b AS MATERIALIZED (SELECT u.*, ` + extra + `n.now, TRUE AS yes, FALSE AS no
@@ -138,6 +137,8 @@ func (p *postgres) steps(_ int, with, choose, lock string, counted int, effects 
 
 func (p *postgres) statements() statements {
 	all := common(p)
+	all.heartbeat = write(`WITH me AS (` + renewHeartbeat(postgresMillis) + `)
+		SELECT * FROM me UNION ALL ` + otherNodes + ` AND EXISTS (SELECT 1 FROM me)`)
 	won := p.rows(3, 5, claimExtra, claimColumns...) + chosen(advance+` RETURNING `+claimedRow+`, b.live`) + `, g AS (` + insertClaim(p) + `)`
 	const fires = ` SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, CAST($2 AS bigint), 1, 0, CAST(NULL AS bigint), c.now, FALSE FROM c`
 	all.claim = write(won + fires)

@@ -117,6 +117,7 @@ func (s *sqlite) steps(now int, with, choose, _ string, counted int, effects ...
 
 func (s *sqlite) statements() statements {
 	all := common(s)
+	all.heartbeat = writeAt(7, renewHeartbeat(sqliteMillis), otherNodes)
 	claim, settle := s.rows(3, 5, claimExtra, claimColumns...), s.rows(3, 5, settleExtra, settleColumns...)
 	const matching = ` FROM b JOIN trigger_clock AS t ON` + advanceMatches
 	won := claim + chosen(`SELECT `+claimedRow+`, b.live`+matching)

@@ -130,12 +130,13 @@ func TestNodesAreProcesses(t *testing.T) {
 	database := pgtest.New(t)
 	options, results := brief(t, database, 5*time.Second)
 	err := runIn(t.Context(), options, func(b *bench, ctx context.Context) error {
-		if err := declare(ctx, b.database, idleJobs("fleet", nodesRate)); err != nil {
+		if err := declare(ctx, b.database, idleJobs("fleet", fleetRate)); err != nil {
 			return err
 		}
-		for _, fleet := range [][2]int{{2, 2}, {4, 1}} {
-			r, err := b.nodesOf(ctx, fleet[0], fleet[1])
+		for _, f := range []fleet{{2, 2, fleetRate}, {4, 1, fleetRate}} {
+			r, err := b.nodesOf(ctx, f, "fleet")
 			if err == nil {
+				r.Bench = "nodes"
 				err = b.Report(r)
 			}
 			if err != nil {

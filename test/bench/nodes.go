@@ -3,103 +3,135 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 )
 
 const (
-	// nodesRate is how many fires a second several nodes share.
-	nodesRate = 10_000
+	// fleetRate is how many fires a second several nodes share in the first reading, at any number of nodes.
+	fleetRate = 10_000
 	// settling is the time nodes need to know each other: a heartbeat, and some time to start.
 	settling = 7 * time.Second
 	// missing is how long the others are observed after a node was killed.
 	missing = 8 * time.Second
 )
 
-// fleets are the numbers of nodes that are measured, and in how many processes they live. A hundred nodes are real
-// nodes, too, but those of one process share its store, or this machine would be busy with processes and PostgreSQL
-// with a thousand connections.
-var fleets = []struct{ nodes, processes int }{{1, 1}, {2, 2}, {4, 4}, {100, 4}}
+// fleet is some nodes that are measured, how many processes they live in, and how many fires a second they have. A
+// hundred nodes are real nodes, too, but those of one process share its store, or this machine would be busy with
+// processes and PostgreSQL with a thousand connections.
+type fleet struct{ nodes, processes, rate int }
 
-// nodes measures 1, 2, 4 and 100 nodes at the same load: triggers that fire at each whole second, as nearly all
-// schedules do. At the end one process of several is killed.
+// readings are two ways to ask what more nodes cost, each compared with its first fleet.
+//
+// "nodes, same load" divides one load among ever more nodes. Its statements per fire must grow: a node claims what is
+// its own and records it, in two statements at least for each second in which something is due. One node sends 20 of
+// each for 10,000 fires a second in batches of 500; a hundred nodes send at least 100 of each, five times as many, for
+// 100 fires each. The batches of a hundred nodes are full, and the ratio can be 1, from 50,000 fires a second on.
+//
+// "nodes, same load each" adds the load of a node with each node, as people do who add nodes because they have
+// more to do. It shows what nodes send only because there are others. The loads are such that two cores can carry a
+// hundred nodes, and 20 fires a second each are so few that what nodes send besides weighs most.
+var readings = []struct {
+	name   string
+	fleets []fleet
+}{
+	{"nodes, same load", []fleet{{1, 1, fleetRate}, {2, 2, fleetRate}, {4, 4, fleetRate}, {100, 4, fleetRate}}},
+	{"nodes, same load each", []fleet{{1, 1, 2000}, {4, 4, 4 * 2000}}},
+	{"nodes, same load each", []fleet{{1, 1, 20}, {100, 4, 100 * 20}}},
+}
+
+// nodes measures fleets by triggers that fire at each whole second, as nearly all schedules do. At the end one process
+// of several is killed.
 func (b *bench) nodes(ctx context.Context) error {
 	if b.pool == nil {
 		return errors.New("SQLite has one node; give a PostgreSQL database")
 	}
-	d := idleJobs("fleet", nodesRate)
-	if err := declare(ctx, b.database, d); err != nil {
-		return err
-	}
-	var one Result
-	for _, f := range fleets {
-		r, err := b.nodesOf(ctx, f.nodes, f.processes)
-		if err != nil {
-			return err
-		}
-		if f.nodes == 1 {
-			one = r
-		}
-		r.StatementsRatio, r.RowsRatio = some(*r.Statements / *one.Statements), some(*r.Rows / *one.Rows)
-		if err := b.Report(r); err != nil {
+	for i, reading := range readings {
+		if err := b.read(ctx, fmt.Sprintf("fleet-%d", i), reading.name, reading.fleets); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nodesOf measures a fleet of that many nodes in processes.
-func (b *bench) nodesOf(ctx context.Context, count, processes int) (r Result, err error) {
+// read measures fleets and reports each, compared with the first. Fleets of one rate have the same triggers.
+func (b *bench) read(ctx context.Context, prefix, name string, fleets []fleet) error {
+	var one Result
+	app := ""
+	for i, f := range fleets {
+		if next := fmt.Sprintf("%s-%d", prefix, f.rate); next != app {
+			if err := errors.Join(b.silence(ctx, app), declare(ctx, b.database, idleJobs(next, f.rate))); err != nil {
+				return err
+			}
+			app = next
+		}
+		r, err := b.nodesOf(ctx, f, app)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			one = r
+		}
+		r.Bench, r.StatementsRatio, r.RowsRatio = name, some(*r.Statements / *one.Statements), some(*r.Rows / *one.Rows)
+		if err := b.Report(r); err != nil {
+			return err
+		}
+	}
+	return b.silence(ctx, app)
+}
+
+// nodesOf measures a fleet whose triggers are those of app.
+func (b *bench) nodesOf(ctx context.Context, f fleet, app string) (r Result, err error) {
 	// Nothing is due until the nodes know each other; no fire is left over from the fleet before.
 	start := nextSecond(settling)
-	if count > processes {
+	if f.nodes > f.processes {
 		start = start.Add(3 * settling) // each that joins moves the shares of the others, and the old ones stay for a while
 	}
-	if err := b.makeDue(ctx, "fleet", start); err != nil {
+	if err := b.makeDue(ctx, app, start); err != nil {
 		return r, err
 	}
-	var fleet []*process
+	var all []*process
 	defer func() {
-		for _, p := range fleet {
+		for _, p := range all {
 			err = errors.Join(err, p.end())
 		}
 	}()
-	for range processes {
-		p, err := b.startProcess(ctx, count/processes)
+	for range f.processes {
+		p, err := b.startProcess(ctx, f.nodes/f.processes)
 		if err != nil {
 			return r, err
 		}
-		fleet = append(fleet, p)
+		all = append(all, p)
 	}
 	if err := pause(ctx, time.Until(start.Add(time.Second))); err != nil {
 		return r, err
 	}
-	all, rows, err := b.during(ctx, fleet, b.Time/5)
+	done, rows, err := b.during(ctx, all, b.Time/5)
 	if err != nil {
 		return r, err
 	}
-	won := 0.0
-	for _, one := range all {
-		won += one.Won
+	r = summary(done)
+	if r.Value == 0 {
+		return r, fmt.Errorf("%d nodes fired nothing", f.nodes)
 	}
-	r = summary(all)
-	r.Bench, r.Database, r.Nodes, r.Triggers, r.Unit = "nodes", b.kind, some(count), some(nodesRate), "fires/s"
-	r.Value, r.Processes, r.Rows = r.Value/(b.Time/5).Seconds(), some(processes), some(rows/max(1, won))
+	r.Database, r.Nodes, r.Triggers, r.Unit, r.Rows = b.kind, some(f.nodes), some(f.rate), "fires/s", some(rows/r.Value)
+	r.Value, r.Processes = r.Value/(b.Time/5).Seconds(), some(f.processes)
 	if r.Connections, err = b.connections(ctx); err != nil {
 		return r, err
 	}
-	if count < 4 || processes < 2 {
+	if f.nodes < 4 || f.processes < 2 {
 		return r, nil
 	}
-	if err := fleet[0].kill(); err != nil {
+	if err := all[0].kill(); err != nil {
 		return r, err
 	}
-	fleet = fleet[1:]
+	all = all[1:]
 	if err := pause(ctx, missing); err != nil {
 		return r, err
 	}
-	survivors, err := reports(fleet)
+	survivors, err := reports(all)
 	if err != nil {
 		return r, err
 	}

@@ -1,12 +1,24 @@
-UPDATE nodes
-SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, long_since = $7,
-    heartbeats = heartbeats + 1
-WHERE id = $1
-  AND state <> 'dead'
-RETURNING id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag,
-    clock_offset, long_since, heartbeats, paused_by_rollback, EXISTS (
-  SELECT 1
-  FROM installation
-  WHERE rolled_back_at IS NOT NULL
-),
-(SELECT rollback_settled_at FROM installation)
+WITH me AS (
+  UPDATE nodes
+  SET heartbeat_at = CASE
+      WHEN CAST($7 AS bigint) = 0 THEN CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint)
+      ELSE $7 END, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, long_since = $6,
+      heartbeats = heartbeats + 1
+  WHERE id = $1
+    AND state <> 'dead'
+  RETURNING id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires,
+      lag, clock_offset, long_since, heartbeats, paused_by_rollback, EXISTS (
+    SELECT 1
+    FROM installation
+    WHERE rolled_back_at IS NOT NULL
+  ) AS rolled_back, (SELECT rollback_settled_at FROM installation) AS settled
+)
+SELECT *
+FROM me
+UNION ALL
+SELECT id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag,
+    clock_offset, long_since, 0, FALSE, FALSE, 0
+FROM nodes
+WHERE state = 'active'
+  AND id <> $1
+  AND EXISTS (SELECT 1 FROM me)

@@ -1,5 +1,8 @@
+-- Part 1 of 2, in one transaction
 UPDATE nodes
-SET heartbeat_at = $6, in_flight = $2, fires = $3, lag = $4, clock_offset = $5, long_since = $7,
+SET heartbeat_at = CASE
+    WHEN CAST($7 AS bigint) = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $7 END,
+    in_flight = $2, fires = $3, lag = $4, clock_offset = $5, long_since = $6,
     heartbeats = heartbeats + 1
 WHERE id = $1
   AND state <> 'dead'
@@ -8,5 +11,10 @@ RETURNING id, name, version, state, apps, labels, started_at, heartbeat_at, in_f
   SELECT 1
   FROM installation
   WHERE rolled_back_at IS NOT NULL
-),
-(SELECT rollback_settled_at FROM installation)
+) AS rolled_back, (SELECT rollback_settled_at FROM installation) AS settled
+-- Part 2 of 2, in one transaction
+SELECT id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag,
+    clock_offset, long_since, 0, FALSE, FALSE, 0
+FROM nodes
+WHERE state = 'active'
+  AND id <> $1

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// A fleet of a hundred nodes must not keep its database busy by asking whether there is something to do. The intervals
+// are a tenth of the defaults, so that a second is ten.
+func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	const nodes, tenth = 4, 10
+	registry := prometheus.NewRegistry()
+	s, err := store.Open(t.Context(), database, store.Options{Metrics: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	over := make(chan struct{}, nodes)
+	for range nodes {
+		e := New(s, nil, Options{
+			Logger: slog.New(slog.DiscardHandler), Window: 5 * time.Second / tenth, Handler: 15 * time.Second / tenth,
+			Heartbeat: 5 * time.Second / tenth, DeadAfter: 60 * time.Second / tenth, Grace: time.Second / tenth, Drain: -1,
+		})
+		go func() { e.Run(ctx); over <- struct{}{} }()
+	}
+	// The last rounds count, when all nodes know each other and what they asked for at the start is known.
+	measured := 0.0
+	const span = 30 * time.Second / tenth
+	ticker := time.NewTicker(2 * span)
+	defer ticker.Stop()
+	<-ticker.C
+	before := statementsOf(t, registry)
+	ticker.Reset(span)
+	<-ticker.C
+	measured = (statementsOf(t, registry) - before) / nodes / (span * tenth).Seconds()
+	end()
+	for range nodes {
+		<-over
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%.2f statements a node and second", measured)
+	if measured > mostIdle {
+		t.Errorf("a node without fires sends %.2f statements a second, want %.2f at most", measured, mostIdle)
+	}
+}
+
+// mostIdle is more than a node of four was seen to send, 1.7: heartbeats 0.25, polls 0.2, its turns to sweep 0.55, a
+// quarter of the fleet's work 0.3, and 0.2 for old claims in the first minutes.
+const mostIdle = 2.0
+
+// statementsOf returns how many statements a store has sent.
+func statementsOf(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "carillon_database_statements_total" {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("the store does not count its statements")
+	return 0
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// A node asks for old claims only while it may have some: of which it remembers one, or of which it cannot be sure.
+func TestOldClaimsAreLookedForOnlyIfThereMayBeSome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const age = 30 * time.Second
+		o := newOpenClaims()
+		want := func(want bool, when string) {
+			t.Helper()
+			if got := o.anyBefore(time.Now().Add(-age), age); got != want {
+				t.Errorf("%s: there may be old claims: %t, want %t", when, got, want)
+			}
+		}
+		fire := func(trigger int64) dispatcher.HeldRun {
+			run := dispatcher.HeldRun{Token: 7, ClaimedAt: time.Now()}
+			run.TriggerID, run.ScheduledAt, run.Kind, run.Attempt = trigger, time.Unix(1, 0), dispatcher.KindSchedule, 1
+			return run
+		}
+		record := func(run dispatcher.HeldRun) []dispatcher.Record {
+			return []dispatcher.Record{{RunKey: run.RunKey, Token: run.Token, Attempt: 1}}
+		}
+		want(true, "at the start")
+		time.Sleep(time.Hour)
+		want(false, "an hour later")
+		first, second := fire(1), fire(2)
+		o.add([]dispatcher.HeldRun{first, second}, false)
+		want(false, "with a young claim")
+		time.Sleep(time.Minute)
+		want(true, "with an old claim")
+		o.tokens(record(first))
+		o.recorded(record(first))
+		o.tokens(record(second))
+		o.recorded(record(second))
+		want(false, "when it is recorded and deleted")
+		o.add([]dispatcher.HeldRun{first, second}, false)
+		o.tokens(record(first)) // neither knows of the other
+		o.tokens(record(second))
+		o.recorded(record(first))
+		o.recorded(record(second))
+		want(true, "when neither of two records at once deleted it")
+		time.Sleep(time.Hour)
+		o.doubted()
+		time.Sleep(time.Minute)
+		want(true, "a minute after a claim without a response")
+		time.Sleep(time.Minute + age)
+		want(false, "when that must be over")
+	})
+}
