@@ -94,22 +94,26 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 		}
 		e.retries.gaveUpAt = now
 	}
-	if err := e.adoptDue(ctx, e.retries.adoption, now); err != nil {
+	_, version := e.fleet.shares(nil, nil)
+	look := e.floors.retries.begin(now, version)
+	if err := e.adoptDue(ctx, e.retries.adoption, look.from, now); err != nil {
 		return err
 	}
 	probe, err := e.probeHosts(ctx, now)
 	if err != nil {
 		return err
 	}
-	others, nextProbe, err := e.store.NextRetry(ctx, now)
+	next, err := e.store.NextRetry(ctx, look.from, now)
 	if err != nil {
 		return err
 	}
+	e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
+	others := next.Next
 	if !others.IsZero() && !e.fleet.alone() {
 		others = others.Add(e.opts.Grace)
 	}
-	if probe.IsZero() && !nextProbe.IsZero() {
-		probe = later(nextProbe, now.Add(roomPause)) // more are due than one look lets go
+	if probe.IsZero() && !next.Probe.IsZero() {
+		probe = later(next.Probe, now.Add(roomPause)) // more are due than one look lets go
 	}
 	e.retries.probeAt = probe
 	e.retries.setAlarm(now, earlier(others, probe), e.clock.until)
