@@ -25,7 +25,10 @@ func (t *tx) requireLabels(ctx context.Context, labels dispatcher.Labels) (serve
 	const known = `SELECT served FROM label_sets WHERE node_labels = $1`
 	// $1 labels, $2 served
 	const add = `INSERT INTO label_sets (node_labels, served, switched_to) VALUES ($1, $2, 0) ON CONFLICT DO NOTHING`
-	scan := func(row scanner) (served bool, err error) { return served, row.Scan(&served) }
+	scan := func(row scanner) (served bool, err error) {
+		err = row.Scan(&served)
+		return served, err
+	}
 	for range 5 {
 		served, found, err := first(ctx, t, scan, known+t.shareLock(), labels.String())
 		if err != nil || found {
