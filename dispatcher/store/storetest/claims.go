@@ -36,9 +36,11 @@ func testAdvanceWithoutJob(t *testing.T, f *fixture) {
 	whole := f.advance(due[0])
 	without := whole
 	without.JobID = 0
-	_, claimed := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Now: minutes(1), Advances: []dispatcher.Advance{without}})
-	_, settled := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: minutes(2), Settlements: []dispatcher.Settlement{
-		{Advance: without, To: without.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}}})
+	_, claimed := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Now: minutes(1),
+		Advances: []dispatcher.Advance{without}})
+	skip := dispatcher.Settlement{Advance: without, To: without.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}
+	_, settled := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: minutes(2),
+		Settlements: []dispatcher.Settlement{skip}})
 	for _, err := range []error{claimed, settled} {
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("trigger %d: JobID is 0", without.TriggerID)) {
 			t.Errorf("got error %v, want one that names the trigger and says that JobID is 0", err)
