@@ -143,13 +143,19 @@ type NextAttempt struct {
 	Wait *HostWait
 }
 
+// RetryTimes are times at which something is to be done for runs that are attempted again; zero: there is none.
+type RetryTimes struct {
+	Least time.Time // when the first of them is or was due, whether a node may adopt it or not
+	Next  time.Time // when the next is due
+	Probe time.Time // when the next probe of a HostWait is or was due
+}
+
 // Retries are runs in state retrying. No node holds them; any node adopts those that are due. See
 // AdoptQuery.
 type Retries interface {
 	HostWaits
-	// NextRetry returns when the first retry later than after is due, and when the next probe of a HostWait
-	// is or was due; zero if there is none.
-	NextRetry(ctx context.Context, after time.Time) (retry, probe time.Time, err error)
+	// NextRetry returns when the first retries are due: of those from from on, and of those later than after.
+	NextRetry(ctx context.Context, from, after time.Time) (RetryTimes, error)
 	// GiveUp ends the retrying runs that are past their time, as their latest attempts ended, and returns how
 	// many. A run that was never attempted but only deferred is not given up: it stays due for a last attempt.
 	GiveUp(ctx context.Context, now time.Time) (int, error)

@@ -40,7 +40,7 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	r.declare("patient", "rate(4s)", nil)
 	r.declare("impatient", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(2 * time.Second) })
 	r.now = r.now.Add(10 * time.Second) // two instants of each are past: 6 s and 2 s ago
-	if err := r.settle(t.Context(), []string{"app"}, r.now); err != nil {
+	if err := r.settle(t.Context(), []string{"app"}, time.Time{}, r.now); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(0)
@@ -154,7 +154,7 @@ func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 	}
 	r.now = r.now.Add(7 * time.Second)
 	for step, do := range map[string]func(context.Context){
-		"settle": func(ctx context.Context) { _ = r.settle(ctx, []string{"app"}, r.now) }, // its later reads are cut off
+		"settle": func(ctx context.Context) { _ = r.settle(ctx, []string{"app"}, time.Time{}, r.now) }, // its later reads are cut off
 		"adopt":  func(ctx context.Context) { _ = r.adopt(ctx) },
 		"claim": func(ctx context.Context) {
 			r.poll(0)
@@ -288,7 +288,7 @@ func TestSettledMisfireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
-	if err := r.settle(t.Context(), []string{"app"}, r.now.Add(5*time.Second)); err != nil {
+	if err := r.settle(t.Context(), []string{"app"}, time.Time{}, r.now.Add(5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"sync"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // A poll need not look at what was due before the earliest fire that is left: the database may still hold many
@@ -30,14 +32,19 @@ const (
 	fullInterval = 15 * time.Minute
 	// missesInterval is the same for what is overdue.
 	missesInterval = 5 * time.Minute
+	// retriesInterval is the same for retries, and retriesMargin how long after a retry is due the record that plans it
+	// may commit, and be found by a node that has not made it before the next look without bound.
+	retriesInterval = time.Minute
+	retriesMargin   = 30 * time.Second
 )
 
 // floors are the lower bounds of what this node reads: for its window, for its sweeps of the nodes shortly before
-// it and of all, and for what is overdue.
-type floors struct{ window, near, far, misses floor }
+// it and of all, for what is overdue, and for retries.
+type floors struct{ window, near, far, misses, retries floor }
 
 func newFloors() floors {
-	return floors{near: floor{never: true}, far: floor{never: true}, misses: floor{never: true, every: missesInterval}}
+	return floors{near: floor{never: true}, far: floor{never: true}, misses: floor{never: true, every: missesInterval},
+		retries: floor{never: true, every: retriesInterval}}
 }
 
 // floor is the time before which nothing is left in what its looks cover.
@@ -134,7 +141,17 @@ func (f *floor) reset() {
 
 // reset makes the next look of each kind go back without bound.
 func (f *floors) reset() {
-	for _, one := range []*floor{&f.window, &f.near, &f.far, &f.misses} {
+	for _, one := range []*floor{&f.window, &f.near, &f.far, &f.misses, &f.retries} {
 		one.reset()
+	}
+}
+
+// recorded notes the retries among records that were due a while ago when they were stored: other looks may have passed
+// them. What is due later is above every floor.
+func (f *floors) recorded(records []dispatcher.Record, now time.Time) {
+	for _, record := range records {
+		if next := record.Next; next != nil && next.Wait == nil && next.At.Before(now.Add(-retriesMargin/2)) {
+			f.retries.lower(next.At)
+		}
 	}
 }

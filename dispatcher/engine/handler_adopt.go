@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -101,7 +102,9 @@ func (e *Engine) submitMissed(ctx context.Context, node dispatcher.NodeID, mine 
 }
 
 // adopt adopts runs that nobody works on, as far as the pool has room for them.
-func (e *Engine) adopt(ctx context.Context) error { return e.adoptDue(ctx, e.idle, e.clock.now()) }
+func (e *Engine) adopt(ctx context.Context) error {
+	return e.adoptDue(ctx, e.idle, time.Time{}, e.clock.now())
+}
 
 // adoption is how far a node has looked for runs to adopt. A run without a place in the pool stays where it is. It
 // is then part of a backlog, which the node goes through in turns, a portion at a time, and after what has become due
@@ -119,8 +122,8 @@ type adoption struct {
 // backlogPages is how many pages are looked through at once.
 const backlogPages = 10
 
-// adoptDue adopts the runs that are due by now.
-func (e *Engine) adoptDue(ctx context.Context, a *adoption, now time.Time) error {
+// adoptDue adopts the runs that are due by now. Nothing is due before from; zero: that is not known.
+func (e *Engine) adoptDue(ctx context.Context, a *adoption, from, now time.Time) error {
 	if a.backlog || a.after != (dispatcher.Adoptable{}) {
 		fresh := dispatcher.Adoptable{DueAt: a.seen}
 		_, refused, err := e.adoptPages(ctx, a.query, &fresh)
@@ -130,7 +133,12 @@ func (e *Engine) adoptDue(ctx context.Context, a *adoption, now time.Time) error
 		a.backlog = a.backlog || refused
 	}
 	a.seen = now
-	end, refused, err := e.adoptPages(ctx, a.query, &a.after)
+	first := dispatcher.Adoptable{DueAt: from}
+	after := cmp.Or(a.after, first)
+	end, refused, err := e.adoptPages(ctx, a.query, &after)
+	if after != first {
+		a.after = after
+	}
 	a.refused = a.refused || refused
 	a.clogged.Store(a.refused || a.backlog)
 	switch {

@@ -57,7 +57,7 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(10 * time.Second)
-	if err := r.settle(t.Context(), []string{"app"}, r.now); err != nil {
+	if err := r.settle(t.Context(), []string{"app"}, time.Time{}, r.now); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(0)

@@ -41,7 +41,7 @@ func (e *Engine) settleMisfires(ctx context.Context, now time.Time) error {
 	}
 	return e.withLocks(ctx, locks, func(ctx context.Context, won []string) error {
 		mine := slices.DeleteFunc(apps, func(app string) bool { return !slices.Contains(won, dispatcher.LockApp(app)) })
-		return e.settle(ctx, mine, now)
+		return e.settle(ctx, mine, look.from, now)
 	})
 }
 
@@ -57,13 +57,14 @@ func (e *Engine) leastOnTime(version int) time.Time {
 
 // settle decides about every trigger of apps that is later than its threshold, by its policy. The apps take turns,
 // page by page. A trigger whose run finds no place in the pool waits, and delays no other. What is not reached within
-// an interval is left to the next round, because the handler has other steps.
-func (e *Engine) settle(ctx context.Context, apps []string, now time.Time) error {
+// an interval is left to the next round, because the handler has other steps. Nothing is overdue that was due before from,
+// which is the bound by which the apps were found; zero: that is not known.
+func (e *Engine) settle(ctx context.Context, apps []string, from, now time.Time) error {
 	waiting, cancel := context.WithTimeout(ctx, e.opts.Handler)
 	defer cancel()
 	queries := make([]settling, len(apps))
 	for i, app := range apps {
-		queries[i].DueQuery = dispatcher.DueQuery{Apps: []string{app}, Until: now, Overdue: true, Now: now, Limit: settleBatch}
+		queries[i].DueQuery = dispatcher.DueQuery{Apps: []string{app}, From: from, Until: now, Overdue: true, Now: now, Limit: settleBatch}
 	}
 	var oldest time.Time // of this round
 	for len(queries) > 0 && waiting.Err() == nil && e.fleet.active() {

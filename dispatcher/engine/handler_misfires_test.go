@@ -22,7 +22,7 @@ func (r *rig) startAgo(ago time.Duration) { r.now = r.now.Add(-ago) }
 func (r *rig) work(now time.Time) {
 	r.t.Helper()
 	r.now = now
-	if err := errors.Join(r.settle(r.t.Context(), []string{"app"}, now), r.adopt(r.t.Context())); err != nil {
+	if err := errors.Join(r.settle(r.t.Context(), []string{"app"}, time.Time{}, now), r.adopt(r.t.Context())); err != nil {
 		r.t.Fatal(err)
 	}
 	r.poll(r.opts.Window)
@@ -348,5 +348,35 @@ func (r *rig) verify(t *rapid.T, name string, begin, now time.Time) {
 	}
 	if late := now.Sub(*trigger.DueAt); late > trigger.MisfireAfter.Std()+time.Second {
 		t.Fatalf("the next fire is %s late after a round of the handler", late)
+	}
+}
+
+// overdueFrom is a store that notes from when on overdue triggers are read.
+type overdueFrom struct {
+	Store
+	from []time.Time
+}
+
+func (o *overdueFrom) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
+	if query.Overdue {
+		o.from = append(o.from, query.From)
+	}
+	return o.Store.Due(ctx, query)
+}
+
+// Next to a long snapshot all that was ever due would be visited once more.
+func TestMisfiresAreReadFromTheBoundByWhichTheirAppsWereFound(t *testing.T) {
+	t.Parallel()
+	o := &overdueFrom{}
+	r := newRig(t, func(s Store) Store { o.Store = s; return o })
+	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = dispatcher.Duration(time.Second) })
+	now, bound := r.now.Add(10*time.Second), r.now.Add(-time.Minute)
+	_, version := r.fleet.shares(nil, nil)
+	r.floors.misses.end(look{now: now, version: version}, time.Time{}, bound)
+	if err := r.settleMisfires(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.from) == 0 || !o.from[0].Equal(bound) {
+		t.Errorf("overdue triggers were read from %v on, want %v", o.from, bound)
 	}
 }

@@ -213,7 +213,7 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	}
 	work := func() (runs int) {
 		planned := r.poll(5 * time.Second)
-		if err := errors.Join(r.settle(t.Context(), []string{"app"}, r.now.Add(10*time.Second)), r.adopt(t.Context())); err != nil {
+		if err := errors.Join(r.settle(t.Context(), []string{"app"}, time.Time{}, r.now.Add(10*time.Second)), r.adopt(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		r.settled()

@@ -110,6 +110,7 @@ func (e *Engine) recorded(records []dispatcher.Record) {
 	e.pool.Disown(attempts...)
 	e.delays.recorded(records)
 	e.retries.recorded(records, e.clock.until)
+	e.floors.recorded(records, e.clock.now())
 	e.slots.recorded(records)
 	e.gone.recorded(records)
 }

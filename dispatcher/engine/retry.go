@@ -98,23 +98,27 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 		}
 		e.retries.gaveUpAt = now
 	}
-	if err := e.adoptDue(ctx, e.retries.adoption, now); err != nil {
+	_, version := e.fleet.shares(nil, nil)
+	look := e.floors.retries.begin(now, version)
+	if err := e.adoptDue(ctx, e.retries.adoption, look.from, now); err != nil {
 		return err
 	}
 	probe, err := e.probeHosts(ctx, now)
 	if err != nil {
 		return err
 	}
-	others, nextProbe, err := e.store.NextRetry(ctx, now)
+	next, err := e.store.NextRetry(ctx, look.from, now)
 	if err != nil {
 		return err
 	}
-	e.retries.none = others.IsZero() && nextProbe.IsZero()
+	e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
+	e.retries.none = next.Least.IsZero() && next.Probe.IsZero()
+	others := next.Next
 	if !others.IsZero() && !e.fleet.alone() {
 		others = others.Add(e.opts.Grace)
 	}
-	if probe.IsZero() && !nextProbe.IsZero() {
-		probe = later(nextProbe, now.Add(roomPause)) // more are due than one look lets go
+	if probe.IsZero() && !next.Probe.IsZero() {
+		probe = later(next.Probe, now.Add(roomPause)) // more are due than one look lets go
 	}
 	e.retries.probeAt = probe
 	e.retries.setAlarm(now, earlier(others, probe), e.clock.until)
@@ -130,8 +134,13 @@ func (e *Engine) noRetries(ctx context.Context, now time.Time) (bool, error) {
 	if !e.retries.none || now.Sub(e.retries.gaveUpAt) >= giveUpInterval {
 		return false, nil
 	}
-	retry, probe, err := e.store.NextRetry(ctx, time.Time{})
-	e.retries.none = err == nil && retry.IsZero() && probe.IsZero()
+	_, version := e.fleet.shares(nil, nil)
+	look := e.floors.retries.begin(now, version)
+	next, err := e.store.NextRetry(ctx, look.from, now)
+	e.retries.none = err == nil && next.Least.IsZero() && next.Probe.IsZero()
+	if e.retries.none {
+		e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
+	}
 	return e.retries.none, err
 }
 

@@ -155,6 +155,125 @@ func TestRetryRecordedByADeadNodeIsFound(t *testing.T) {
 	}
 }
 
+// looked is a store that notes from when on retries are looked for.
+type looked struct {
+	Store
+	from []time.Time
+}
+
+func (l *looked) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
+	if query.Retries {
+		l.from = append(l.from, query.After.DueAt)
+	}
+	return l.Store.Adoptable(ctx, query)
+}
+
+// retryAt looks for retries at a time, and returns from when on.
+func (r *rig) retryAt(l *looked, now time.Time) time.Time {
+	r.t.Helper()
+	l.from = nil
+	if err := r.retryOnce(r.t.Context(), now); err != nil {
+		r.t.Fatal(err)
+	}
+	r.settled()
+	return l.from[0]
+}
+
+// failsOnce is a target that fails once, at a time; zero: now.
+func failsOnce(at time.Time) func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	var calls atomic.Int32
+	return func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		if calls.Add(1) > 1 {
+			return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		}
+		failed := broken()
+		failed.StartedAt, failed.EndedAt = at, at
+		return failed
+	}
+}
+
+// What a long snapshot keeps of the retries that were made is not read by each look.
+func TestLookForRetriesBeginsAtTheFirstThatIsLeft(t *testing.T) {
+	t.Parallel()
+	l := &looked{}
+	r := newRig(t, func(s Store) Store { l.Store = s; return l })
+	now := r.clock.now()
+	for i, step := range []struct {
+		after time.Duration
+		want  time.Time
+	}{
+		{0, time.Time{}},
+		{time.Second, now.Add(-retriesMargin)},
+		{50 * time.Second, now.Add(time.Second - retriesMargin)},
+		{time.Minute, time.Time{}},
+		{61 * time.Second, now.Add(time.Minute - retriesMargin)},
+		{30 * time.Second, time.Time{}}, // the clock was set back
+	} {
+		if from := r.retryAt(l, now.Add(step.after)); !from.Equal(step.want) {
+			t.Errorf("look %d begins at %v, want %v", i, from, step.want)
+		}
+	}
+	// A retry that no node may make is left, however long.
+	r.invoke = failsOnce(time.Time{})
+	id := r.request("held", nil)
+	due := *r.read(id).NextAttemptAt
+	enable := func(enabled bool) {
+		if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: enabled}, dispatcher.Change{Actor: "test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enable(false)
+	for _, after := range []time.Duration{5 * time.Minute, 5*time.Minute + time.Second} {
+		r.retryAt(l, now.Add(after))
+	}
+	if from := r.retryAt(l, now.Add(5*time.Minute+2*time.Second)); !from.Equal(due) {
+		t.Errorf("next to a retry of a disabled app, a look begins at %v, want %v, when it is due", from, due)
+	}
+	enable(true)
+	r.retryAt(l, now.Add(5*time.Minute+3*time.Second))
+	if run := r.read(id); run.State != dispatcher.RunSucceeded {
+		t.Errorf("after the app is enabled the run is %s, want it attempted again at the next look", run.State)
+	}
+}
+
+// A record may be stored long after its retry was due, as after an outage of the database.
+func TestRetryThatIsRecordedLateIsMadeAtTheNextLook(t *testing.T) {
+	t.Parallel()
+	l := &looked{}
+	r := newRig(t, func(s Store) Store { l.Store = s; return l })
+	now := r.clock.now()
+	r.retryAt(l, now)
+	r.invoke = failsOnce(now.Add(-10 * time.Minute))
+	id := r.request("late", nil)
+	if from := r.retryAt(l, now.Add(time.Second)); from.IsZero() {
+		t.Error("the look went back without bound")
+	}
+	if run := r.read(id); run.State != dispatcher.RunSucceeded {
+		t.Errorf("the run is %s, want it attempted again at the next look", run.State)
+	}
+}
+
+// The node that recorded it may have no place for it.
+func TestRetryThatAnotherNodeRecordsLateIsFoundWithinAMinute(t *testing.T) {
+	t.Parallel()
+	l := &looked{}
+	r := newRig(t, func(s Store) Store { l.Store = s; return l })
+	now := r.clock.now()
+	r.retryAt(l, now)
+	floor := r.floors.retries.at
+	r.invoke = failsOnce(now.Add(-10 * time.Minute))
+	id := r.request("late", nil)
+	r.floors.retries.at = floor // this node knows nothing of it
+	r.retryAt(l, now.Add(59*time.Second))
+	if run := r.read(id); run.State != dispatcher.RunRetrying {
+		t.Errorf("the run is %s before the node looks at everything", run.State)
+	}
+	r.retryAt(l, now.Add(time.Minute))
+	if run := r.read(id); run.State != dispatcher.RunSucceeded {
+		t.Errorf("the run is %s a minute later, want it attempted again", run.State)
+	}
+}
+
 func TestNextAttemptFollowsThePolicy(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)

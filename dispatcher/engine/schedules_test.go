@@ -68,7 +68,7 @@ func TestJitterIsNotLateness(t *testing.T) {
 		late time.Duration
 		want int
 	}{{time.Second, 0}, {time.Second + time.Millisecond, 1}} {
-		if err := r.settle(t.Context(), []string{"app"}, due.Add(tt.late)); err != nil {
+		if err := r.settle(t.Context(), []string{"app"}, time.Time{}, due.Add(tt.late)); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(r.settled()); got != tt.want {

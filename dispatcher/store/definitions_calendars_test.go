@@ -135,7 +135,7 @@ func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 		_, err := store.PutCalendarMeanwhile(ctx, s, freeze, change, func() {
 			id := dispatcher.TriggerID("app", "claimed", "tick")
 			held, err := s.Claim(ctx, dispatcher.ClaimBatch{Node: 1, Token: 1, Now: now, Advances: []dispatcher.Advance{{
-				TriggerID: id, Revision: 1, CalendarRevision: 1, Next: now, Then: now.Add(time.Minute),
+				TriggerID: id, JobID: dispatcher.JobID("app", "claimed"), Revision: 1, CalendarRevision: 1, Next: now, Then: now.Add(time.Minute),
 			}}})
 			if err != nil || len(held) != 1 {
 				t.Fatalf("claim: won %v, %v, want 1", held, err)

@@ -170,8 +170,8 @@ const (
 // deadNodes are those of which something may be left. $1 now, $2 says nothing
 const deadNodes = ` SELECT o.id FROM nodes AS o WHERE ` + mayHaveLeft + ` ORDER BY o.id`
 
-// hasNothing tells that a node o has neither claims nor live runs, whoever may adopt them. The limits keep PostgreSQL from
-// joining whole tables. It comes behind a CASE that reads b: PostgreSQL would else ask it of each node.
+// hasNothing tells that a node o has neither claims nor live runs, also such as this node may not adopt. The limits
+// keep PostgreSQL from joining whole tables. It comes behind a CASE that reads b: PostgreSQL would else ask it of each node.
 const hasNothing = `NOT EXISTS (SELECT 1 FROM claims AS k WHERE k.node = o.id LIMIT 1 OFFSET 0)
 			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND r.state <> 'retrying' LIMIT 1 OFFSET 0)`
 

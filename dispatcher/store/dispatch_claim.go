@@ -57,6 +57,9 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	a := newAdvances(len(batch.Advances))
 	live, claim := make([]bool, 0, len(batch.Advances)), s.hot.claim
 	for _, one := range byTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
+		if err := checkAdvance(one); err != nil {
+			return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
+		}
 		a.add(one)
 		if live = append(live, one.Live); one.Live {
 			claim = s.hot.claimLive
@@ -224,6 +227,9 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 	var decision, reason []string
 	var catchUp []*int64
 	for _, one := range byTrigger(batch.Settlements, func(s dispatcher.Settlement) int64 { return s.TriggerID }) {
+		if err := checkAdvance(one.Advance); err != nil {
+			return nil, fmt.Errorf("settle %d triggers: %w", len(batch.Settlements), err)
+		}
 		a.add(one.Advance)
 		to, missed = append(to, one.To.UnixMilli()), append(missed, int64(one.Count))
 		decision, reason = append(decision, string(one.Decision)), append(reason, one.Reason)

@@ -132,21 +132,19 @@ func number(yes bool) int32 {
 	return 0
 }
 
-// NextRetry returns when the first retry after an instant is due, and the first probe of a host; zero: there is none.
-func (s *store) NextRetry(ctx context.Context, after time.Time) (retry, probe time.Time, err error) {
-	// $1 after
-	const earliest = `SELECT (SELECT next_attempt_at FROM live_runs WHERE state = 'retrying' AND waits_for = 0 AND next_attempt_at > $1
-			ORDER BY next_attempt_at LIMIT 1),
+// NextRetry returns when the first retries are due, and the first probe of a host.
+func (s *store) NextRetry(ctx context.Context, from, after time.Time) (dispatcher.RetryTimes, error) {
+	const retry = `(SELECT next_attempt_at FROM live_runs WHERE state = 'retrying' AND waits_for = 0 AND next_attempt_at `
+	// $1 from, $2 after
+	const earliest = `SELECT ` + retry + `>= $1 ORDER BY next_attempt_at LIMIT 1),
+		` + retry + `> $2 ORDER BY next_attempt_at LIMIT 1),
 		(SELECT min(w.probe_at) FROM host_waits AS w` + probed + `)`
-	at, _, err := first(ctx, s.read, func(row scanner) (at [2]*int64, err error) {
-		err = row.Scan(&at[0], &at[1])
-		return at, err
-	}, earliest, after.UnixMilli())
-	if at[0] != nil {
-		retry = instant(*at[0])
-	}
-	if at[1] != nil {
-		probe = instant(*at[1])
-	}
-	return retry, probe, err
+	times, _, err := first(ctx, s.read, func(row scanner) (dispatcher.RetryTimes, error) {
+		var least, next, probe *int64
+		err := row.Scan(&least, &next, &probe)
+		return dispatcher.RetryTimes{
+			Least: zeroable(optional(least)), Next: zeroable(optional(next)), Probe: zeroable(optional(probe)),
+		}, err
+	}, earliest, orZero(from), after.UnixMilli())
+	return times, err
 }

@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -36,5 +38,26 @@ func testRetryPlan(t *testing.T, s dispatcher.Store, want string) {
 		if plan, err := store.ExplainRetries(t.Context(), s, 1000); err != nil || !strings.Contains(plan, want) {
 			t.Errorf("statistics %s: %v, got plan\n%s", statistics, err, plan)
 		}
+	}
+}
+
+// A look from the first retry that is left does not visit those that were made, however many a long snapshot keeps.
+func TestLookForRetriesFromABoundReadsNoOldOnes(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	s := ownClaims(t, database, 1)
+	openSnapshot(t, database)
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO live_runs
+		(scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state, next_attempt_at)
+		SELECT i, i, 1, 1, 1, 1, 1, 1, 'retrying', %d + i FROM generate_series(1, 20000) AS i`, may1.UnixMilli())))
+	must(t, store.Exec(t.Context(), s, `DELETE FROM live_runs`))
+	must(t, store.Exec(t.Context(), s, `VACUUM live_runs`))
+	now := may1.Add(time.Hour)
+	all, err := store.RetriesBuffers(t.Context(), s, time.Time{}, now)
+	must(t, err)
+	some, err := store.RetriesBuffers(t.Context(), s, now.Add(-time.Minute), now)
+	must(t, err)
+	if all < 100 || some > 10 {
+		t.Errorf("a look touches %d pages, and %d from the bound on; want more than 100, and 10 at most", all, some)
 	}
 }

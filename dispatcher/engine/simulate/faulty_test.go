@@ -383,12 +383,10 @@ func (f *faulty) GrantWaiting(ctx context.Context) error {
 	return act(ctx, f, "GrantWaiting", func(ctx context.Context) error { return f.Store.GrantWaiting(ctx) })
 }
 
-func (f *faulty) NextRetry(ctx context.Context, now time.Time) (retry, probe time.Time, err error) {
-	next, err := call(ctx, f, "NextRetry", func(ctx context.Context) (next [2]time.Time, err error) {
-		next[0], next[1], err = f.Store.NextRetry(ctx, now)
-		return next, err
+func (f *faulty) NextRetry(ctx context.Context, from, after time.Time) (dispatcher.RetryTimes, error) {
+	return call(ctx, f, "NextRetry", func(ctx context.Context) (dispatcher.RetryTimes, error) {
+		return f.Store.NextRetry(ctx, from, after)
 	})
-	return next[0], next[1], err
 }
 
 func (f *faulty) DueHosts(ctx context.Context, apps []string, now time.Time) ([]dispatcher.HostWait, error) {

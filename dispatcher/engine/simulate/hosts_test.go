@@ -124,8 +124,8 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 				break
 			}
 		}
-		if _, probe, err := w.store.NextRetry(t.Context(), w.clock()); err != nil || !probe.IsZero() {
-			t.Errorf("when no run waits, the next probe is at %s, %v", probe, err)
+		if next, err := w.store.NextRetry(t.Context(), w.clock(), w.clock()); err != nil || !next.Probe.IsZero() {
+			t.Errorf("when no run waits, the next probe is at %s, %v", next.Probe, err)
 		}
 		n.drain()
 	})

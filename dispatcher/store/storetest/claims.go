@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 // claimTests are those of fires that are won.
 func claimTests() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
+		"a fire without its job is refused":                   testAdvanceWithoutJob,
 		"a claim advances the trigger and inserts its run":    testClaim,
 		"concurrent claims win a fire once":                   testClaimRace,
 		"a claim that is out of date wins nothing":            testLostClaims,
@@ -23,6 +26,28 @@ func claimTests() map[string]func(*testing.T, *fixture) {
 		"a settlement uses one time throughout":               testSettleAsTimePasses,
 		"a node finds the runs that it holds":                 testHeld,
 		"a settlement records misfires and inserts catch-ups": testSettle,
+	}
+}
+
+// testAdvanceWithoutJob claims and settles a fire without saying which job it is of. Nothing happens but an error.
+func testAdvanceWithoutJob(t *testing.T, f *fixture) {
+	f.put(job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))}), t0)
+	due := f.dueAll(minutes(1))
+	whole := f.advance(due[0])
+	without := whole
+	without.JobID = 0
+	_, claimed := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Now: minutes(1),
+		Advances: []dispatcher.Advance{without}})
+	skip := dispatcher.Settlement{Advance: without, To: without.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}
+	_, settled := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: minutes(2),
+		Settlements: []dispatcher.Settlement{skip}})
+	for _, err := range []error{claimed, settled} {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("trigger %d: JobID is 0", without.TriggerID)) {
+			t.Errorf("got error %v, want one that names the trigger and says that JobID is 0", err)
+		}
+	}
+	if held := f.claim(whole); len(held) != 1 || held[0].JobID != whole.JobID {
+		t.Errorf("afterwards the fire with its job is claimed as %v, want 1 run of job %d", held, whole.JobID)
 	}
 }
 

@@ -134,7 +134,7 @@ func testJitter(t *testing.T, f *fixture) {
 	}
 	a := f.nextAdvance()
 	a.Then, a.ThenDue = t0.Add(2*time.Minute), t0.Add(2*time.Minute+20*time.Second)
-	f.claim(dispatcher.Advance{TriggerID: a.TriggerID, Revision: a.Revision, Next: a.Next.Add(time.Second)}) // no such fire
+	f.claim(dispatcher.Advance{TriggerID: a.TriggerID, JobID: a.JobID, Revision: a.Revision, Next: a.Next.Add(time.Second)}) // no such fire
 	now := *stored.DueAt
 	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: f.token(),
 		Advances: []dispatcher.Advance{a}, Now: now.Add(-time.Millisecond)})

@@ -63,10 +63,9 @@ func testWaitForHost(t *testing.T, f *fixture) {
 		t.Errorf("run = %+v, want it to wait for %s, with the reason", run, wait.Host)
 	}
 	wantDiff(t, "retries that are due", 0, len(f.adoptRetries(t0.Add(30*time.Minute))))
-	retry, probe, err := f.NextRetry(t.Context(), t0)
+	next, err := f.NextRetry(t.Context(), time.Time{}, t0)
 	f.must(err)
-	wantDiff(t, "the next retry", time.Time{}, retry)
-	wantDiff(t, "the next probe", wait.ProbeAt, probe)
+	wantDiff(t, "the next retries and the next probe", dispatcher.RetryTimes{Probe: wait.ProbeAt}, next)
 	wantDiff(t, "waits before the probe is due", 0, len(f.dueHosts(wait.ProbeAt.Add(-time.Millisecond))))
 	wantDiff(t, "waits when it is due", []dispatcher.HostWait{wait}, f.dueHosts(wait.ProbeAt))
 	found := f.waitingFor(wait, wait.ProbeAt)
@@ -176,9 +175,9 @@ func testDropHostWait(t *testing.T, f *fixture) {
 			}
 		}
 	}
-	_, probe, err := f.NextRetry(t.Context(), t0)
+	next, err := f.NextRetry(t.Context(), t0, t0)
 	f.must(err)
-	wantDiff(t, "the next probe", time.Time{}, probe)
+	wantDiff(t, "the next probe", time.Time{}, next.Probe)
 }
 
 func testPausesOfHost(t *testing.T, f *fixture) {

@@ -99,6 +99,7 @@ func retryTests() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
 		"a failed run retries":                       testFailedRunRetries,
 		"the next retry is found by time":            testNextRetry,
+		"retries are found from a bound on":          testRetriesFromABound,
 		"a retry is adopted when due, once":          testRetryIsAdoptedWhenDue,
 		"a repeated record does not disturb a retry": testRetryIsFenced,
 	}
@@ -123,13 +124,40 @@ func testFailedRunRetries(t *testing.T, f *fixture) {
 func testNextRetry(t *testing.T, f *fixture) {
 	_, _, due := f.failOnce()
 	for _, after := range []time.Time{t0, due.Add(-time.Millisecond)} {
-		at, _, err := f.NextRetry(t.Context(), after)
+		at, err := f.NextRetry(t.Context(), time.Time{}, after)
 		f.must(err)
-		wantDiff(t, fmt.Sprintf("the next retry after %s", after), due, at)
+		wantDiff(t, fmt.Sprintf("the next retry after %s", after), dispatcher.RetryTimes{Least: due, Next: due}, at)
 	}
-	at, _, err := f.NextRetry(t.Context(), due)
+	at, err := f.NextRetry(t.Context(), due, due)
 	f.must(err)
-	wantDiff(t, "the next retry after the last", time.Time{}, at)
+	wantDiff(t, "from the last retry on, and after it", dispatcher.RetryTimes{Least: due}, at)
+	at, err = f.NextRetry(t.Context(), due.Add(time.Millisecond), due)
+	f.must(err)
+	wantDiff(t, "later than the last retry", dispatcher.RetryTimes{}, at)
+}
+
+// testRetriesFromABound looks for retries that are due at some time or later.
+func testRetriesFromABound(t *testing.T, f *fixture) {
+	held, _, due := f.failOnce()
+	now := due.Add(time.Minute)
+	look := func(from time.Time) (keys []dispatcher.RunKey) {
+		found, err := f.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Limit: 10, Now: now, Retries: true,
+			After: dispatcher.Adoptable{DueAt: from}})
+		f.must(err)
+		for _, run := range found {
+			keys = append(keys, run.RunKey)
+		}
+		return keys
+	}
+	wantDiff(t, "due at the bound", []dispatcher.RunKey{held.RunKey}, look(due))
+	wantDiff(t, "due before the bound", []dispatcher.RunKey(nil), look(due.Add(time.Millisecond)))
+	wantDiff(t, "without a bound", []dispatcher.RunKey{held.RunKey}, look(time.Time{}))
+	// What a pause holds counts for the least: it is due when the pause ends.
+	f.must(f.PauseJob(t.Context(), "shop", "tick", "", true, at(now)))
+	wantDiff(t, "due during a pause", []dispatcher.RunKey(nil), look(time.Time{}))
+	times, err := f.NextRetry(t.Context(), time.Time{}, now)
+	f.must(err)
+	wantDiff(t, "the least of retries that a pause holds", due, times.Least)
 }
 
 func testRetryIsAdoptedWhenDue(t *testing.T, f *fixture) {

@@ -96,7 +96,7 @@ func testDisableManyTriggers(t *testing.T, f *fixture) {
 	var advances []dispatcher.Advance
 	for _, d := range due {
 		advances = append(advances, dispatcher.Advance{
-			TriggerID: d.ID, Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Minute),
+			TriggerID: d.ID, JobID: f.version(d.ID).JobID, Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Minute),
 		})
 	}
 	f.setApp(false)
