@@ -20,7 +20,7 @@ import (
 func inFlight(f flavor) string {
 	return `SELECT r.scheduled_at FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 			WHERE j.app_id = $1 AND r.state NOT IN ('queued', 'retrying')
-		UNION ALL SELECT r.scheduled_at FROM (` + claimedRuns(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
+		UNION ALL SELECT r.scheduled_at FROM (` + anyClaim(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
 }
 
 // waitingRuns are the runs of an app that wait. $1 app
