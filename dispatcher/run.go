@@ -35,6 +35,9 @@ type Run struct {
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	// WaitsFor is the host that a retrying run waits for, because its circuit is open; empty: none.
 	WaitsFor string `json:"waits_for,omitempty"`
+	// ProbeAt is when the next of the runs of the job that wait for the host goes, as a probe. It is nil if the run
+	// waits for none, or if the host responds again and all of them go.
+	ProbeAt *time.Time `json:"probe_at,omitempty"`
 	// HTTPStatus is the response's status, 0 if none came.
 	HTTPStatus int `json:"http_status,omitempty"`
 	// Class says how the attempt failed; empty if it did not.
@@ -46,6 +49,21 @@ type Run struct {
 	Missed *MissedRange `json:"missed,omitempty"`
 	// Attempts is set when a single run is read.
 	Attempts []Attempt `json:"attempts,omitempty"`
+}
+
+// Waiting says what a retrying run waits for, in words that follow its name; empty for other runs.
+func (r *Run) Waiting() string {
+	switch {
+	case r.State != RunRetrying:
+		return ""
+	case r.WaitsFor != "" && r.ProbeAt == nil:
+		return "waits for host " + r.WaitsFor + ", which responds again"
+	case r.WaitsFor != "":
+		return "waits for host " + r.WaitsFor + ", whose circuit is open; the next probe is at " + FormatInstant(*r.ProbeAt)
+	case r.NextAttemptAt != nil:
+		return "waits for its next attempt at " + FormatInstant(*r.NextAttemptAt)
+	}
+	return ""
 }
 
 // Attempt is one try of a run.

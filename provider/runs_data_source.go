@@ -46,6 +46,8 @@ type runModel struct {
 	StartedAt   timetypes.RFC3339 `tfsdk:"started_at"`
 	EndedAt     timetypes.RFC3339 `tfsdk:"ended_at"`
 	NextAttempt timetypes.RFC3339 `tfsdk:"next_attempt_at"`
+	WaitsFor    types.String      `tfsdk:"waits_for"`
+	ProbeAt     timetypes.RFC3339 `tfsdk:"probe_at"`
 	Revision    types.Int64       `tfsdk:"revision"`
 	EventID     types.String      `tfsdk:"event_id"`
 	Attempt     types.Int64       `tfsdk:"attempt"`
@@ -120,13 +122,16 @@ func runAttributes(states []string) map[string]schema.Attribute {
 		"scheduled_at":    computedTime("Scheduled time of the fire that the run executes."),
 		"started_at":      computedTime("When the latest attempt began; null before the first one."),
 		"ended_at":        computedTime("When the latest attempt ended; null while it is in progress."),
-		"next_attempt_at": computedTime("When a retrying run is attempted next; null in all other states."),
-		"revision":        computedInt("Revision of the job when the run was claimed."),
-		"event_id":        computedString("The `webhook-id` that the receiver gets, the same for every attempt."),
-		"attempt":         computedInt("Number of the latest attempt, from 1; 0 while no node has claimed the run."),
-		"http_status":     computedInt("Status of the response; null without a response."),
-		"class":           computedString("How the latest attempt failed, such as `timeout` or `http_5xx`; null if it did not fail."),
-		"error":           computedString("The failure in words; null if there was none."),
+		"next_attempt_at": computedTime("When a retrying run is attempted next; null in all other states, and while it waits for its host."),
+		"waits_for":       computedString("The host that a retrying run waits for, because its circuit is open; null if it waits for none."),
+		"probe_at": computedTime("When the next of the runs that wait for the host goes, as a probe; " +
+			"null without such a wait, and once the host responds again."),
+		"revision":    computedInt("Revision of the job when the run was claimed."),
+		"event_id":    computedString("The `webhook-id` that the receiver gets, the same for every attempt."),
+		"attempt":     computedInt("Number of the latest attempt, from 1; 0 while no node has claimed the run."),
+		"http_status": computedInt("Status of the response; null without a response."),
+		"class":       computedString("How the latest attempt failed, such as `timeout` or `http_5xx`; null if it did not fail."),
+		"error":       computedString("The failure in words; null if there was none."),
 	}
 }
 
@@ -216,6 +221,8 @@ func flattenRun(run dispatcher.Run) runModel {
 		StartedAt:   timetypes.NewRFC3339TimePointerValue(run.StartedAt),
 		EndedAt:     timetypes.NewRFC3339TimePointerValue(run.EndedAt),
 		NextAttempt: timetypes.NewRFC3339TimePointerValue(run.NextAttemptAt),
+		WaitsFor:    flattenOptional(run.WaitsFor),
+		ProbeAt:     timetypes.NewRFC3339TimePointerValue(run.ProbeAt),
 		Revision:    types.Int64Value(run.Revision),
 		EventID:     types.StringValue(run.EventID),
 		Attempt:     types.Int64Value(int64(run.Attempt)),

@@ -198,6 +198,28 @@ func TestCircuitsOfHostsThatAreNotCalledAreForgotten(t *testing.T) {
 	}
 }
 
+// A node makes so many requests a second to a host, whatever apps they belong to: the host cannot tell them apart.
+func TestRateOfAHostCountsOverAllApps(t *testing.T) {
+	t.Parallel()
+	const rate = 10
+	h, now := newHosts(-1, rate), time.Now()
+	made := func(host string) (n int) {
+		for i := range 20 {
+			of := hostOfApp{fmt.Sprint("app", i), host}
+			if h.admit(request{host: of, job: int64(i), run: dispatcher.RunKey{TriggerID: int64(i)}}, now) == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := made("h"); n != 1 {
+		t.Errorf("%d of 20 apps send a request at once, want 1: the rate is %d a second", n, rate)
+	}
+	if n := made("another"); n != 1 {
+		t.Errorf("%d requests go at once to a host that has not been called, want 1", n)
+	}
+}
+
 func TestRateOfAHostIsKept(t *testing.T) {
 	t.Parallel()
 	const rate = 10

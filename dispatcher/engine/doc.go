@@ -13,9 +13,10 @@
 // The poll reads what moves of the triggers that are due before the next poll: their clocks. Their definitions
 // come from memory or, a moment before they are due, from the database; then they are in the timeline. The
 // timeline is a cache and never the truth. A little ahead of its time (the claim lead) a fire is claimed: one
-// statement per batch advances the clocks of the triggers and stores one claim with their fires, and the first
-// node wins. Runs that were won go to the pool, which attempts them when they are due by the database's clock.
-// The recorder stores their outcomes in batches: only then do runs enter the history. A record counts only
+// statement per batch advances the clocks of the triggers and inserts one row, the claim, with the fires that were won;
+// the first node wins. Fires that need a row of their own, such as those at most once or with slots, become live
+// runs in the same statement. Runs that were won go to the pool, which attempts them when they are due by the
+// database's clock. The recorder stores their outcomes in batches, as rows of the history. A record counts only
 // under the token of its claim.
 //
 // # Loops
@@ -62,6 +63,20 @@
 // retrying and belongs to no node. The node that recorded it adopts it to the millisecond; the others
 // look a grace later. A run that the circuit of its host defers waits for the host, where no look for retries
 // sees it; see hosts.go.
+//
+// # Hosts
+//
+// A node learns about hosts by itself, from how requests end. A circuit belongs to an app and a host, and in it each
+// job has a memory of its own, so no job is held up for long by what another does wrong; see breaker.go. A rate is that
+// of a host, over all apps.
+//
+// A run that may not go because of a rate is retried at its turn. One that a circuit holds up waits for the host: its
+// row is retrying, belongs to no node, and no retry looks at it. All runs of a job that wait for a host share one
+// row in the database (dispatcher.HostWait), which says when the next probe is due. Whichever node takes the probe,
+// by compare-and-swap, adopts one of the runs, one that was never attempted first. If it fails, the pause
+// doubles. If a request of the job succeeds on any node, the runs go in portions, as many as the pools have room for,
+// and the row is removed with the last of them. A run that was never attempted is attempted when its time is over,
+// whatever the circuit says: none is given up only because it waited. See hosts.go.
 //
 // # Handler
 //

@@ -214,8 +214,10 @@ func (e *Engine) Ready() error {
 // Node returns the node's id, 0 before it is registered.
 func (e *Engine) Node() dispatcher.NodeID { return e.fleet.id() }
 
+// logIf logs the error of a step. A step that a shutdown cut off has not failed.
 func (e *Engine) logIf(ctx context.Context, step string, err error) {
-	if err != nil {
+	cutOff := ctx.Err() != nil && errors.Is(err, context.Canceled)
+	if err != nil && !cutOff {
 		e.log.ErrorContext(ctx, "step failed", "step", step, "node", e.fleet.id().String(), "err", err)
 	}
 }

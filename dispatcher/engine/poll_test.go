@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -223,11 +222,7 @@ func TestFireThatIsKnownIsNotReadAgain(t *testing.T) {
 // They change no trigger, and begin at once.
 func TestManualRunsCauseNoPolls(t *testing.T) {
 	t.Parallel()
-	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	if err := store.Migrate(t.Context(), database); err != nil {
-		t.Fatal(err)
-	}
-	below, err := store.Open(t.Context(), database, store.Options{})
+	below, err := store.Open(t.Context(), newDatabase(t), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

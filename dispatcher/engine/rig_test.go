@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,14 +52,31 @@ func (r *rig) Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outco
 	return outcome
 }
 
+// newDatabase returns the URL of an empty database, which is in memory if the machine has room there: no test of the
+// engine needs its data to outlive a crash, and each commit would wait for the disk.
+func newDatabase(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "carillon-engine-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	database := "sqlite:" + filepath.Join(dir, "carillon.db")
+	if err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	return database
+}
+
 // newRig returns a registered engine whose pool and recorder run, but none of its loops. wrap puts
 // faults around the store; nil: none.
 func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	t.Helper()
-	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	if err := store.Migrate(t.Context(), database); err != nil {
-		t.Fatal(err)
-	}
+	database := newDatabase(t)
 	s, err := store.Open(t.Context(), database, store.Options{})
 	if err != nil {
 		t.Fatal(err)

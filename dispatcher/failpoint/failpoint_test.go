@@ -12,7 +12,7 @@ func TestProgramWithoutTheTagHasNoFailpoints(t *testing.T) {
 	t.Parallel()
 	for tags, want := range map[string]bool{"": false, "chaos": true} {
 		program := filepath.Join(t.TempDir(), "carillon")
-		build := exec.Command("go", "build", "-buildvcs=false", "-tags", tags, "-o", program,
+		build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-w", "-tags", tags, "-o", program,
 			"github.com/carillon-dev/carillon/dispatcher/cmd/carillon")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build: %v: %s", err, out)

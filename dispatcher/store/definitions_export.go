@@ -24,7 +24,7 @@ const left = `r.state = 'claimed' AND r.node IN (SELECT id FROM nodes WHERE stat
 func inFlight(f flavor) string {
 	return `SELECT r.scheduled_at FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 			WHERE j.app_id = $1 AND r.state NOT IN ('queued', 'retrying') AND NOT (` + left + `)
-		UNION ALL SELECT r.scheduled_at FROM (` + claimedRuns(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
+		UNION ALL SELECT r.scheduled_at FROM (` + anyClaim(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
 }
 
 // waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it. A run

@@ -59,20 +59,31 @@ func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) 
 
 // ExplainRunsOfApp returns the plan of a look at the runs of an app between two instants.
 func ExplainRunsOfApp(ctx context.Context, s dispatcher.Store, app string, from, to time.Time) (string, error) {
-	query, args := s.(*store).lookAtRuns(app, from, to)
+	query, args, err := s.(*store).lookAtRuns(ctx, app, from, to)
+	if err != nil {
+		return "", err
+	}
 	return s.(*store).explain(ctx, query, args)
 }
 
 // RunsOfAppBuffers returns how many pages of PostgreSQL that look touches.
 func RunsOfAppBuffers(ctx context.Context, s dispatcher.Store, app string, from, to time.Time) (int, error) {
-	query, args := s.(*store).lookAtRuns(app, from, to)
+	query, args, err := s.(*store).lookAtRuns(ctx, app, from, to)
+	if err != nil {
+		return 0, err
+	}
 	return s.(*store).buffers(ctx, query, args)
 }
 
-func (s *store) lookAtRuns(app string, from, to time.Time) (string, []any) {
+func (s *store) lookAtRuns(ctx context.Context, app string, from, to time.Time) (string, []any, error) {
+	claimed, err := s.claimedNow(ctx)
+	if err != nil {
+		return "", nil, err
+	}
 	var w conditions
 	w.add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
-	return s.jobsQuery(w, []int64{dispatcher.JobID(app, "job")}, dispatcher.AppID(app), 100)
+	query, args := s.jobsQuery(w, claimed, []int64{dispatcher.JobID(app, "job")}, dispatcher.AppID(app), 100)
+	return query, args, nil
 }
 
 // ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.

@@ -196,6 +196,20 @@ func (p partition) kept() string {
 		WHERE CAST($3 AS BIGINT) <> 0`
 }
 
+// keep copies what is kept to the default partition, by the names of the columns: a later version may add some, which
+// are then last in this partition and elsewhere in that one.
+func (p partition) keep(ctx context.Context, tx *sql.Tx, bounds []any) error {
+	// $1 table
+	const named = `SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped`
+	columns, _, err := first(ctx, tx, scanText, named, p.table)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO `+p.table+`_default (`+columns+`) SELECT `+columns+` FROM (`+p.kept()+`) AS k`, bounds...)
+	return err
+}
+
 // drop drops a partition, after what ended late in it has moved to the default partition. What no record writes to
 // is locked first, for as long as it takes to look; the table itself only to take the partition out.
 func (p partition) drop(ctx context.Context, tx *sql.Tx, horizon int64) (dropped bool, err error) {
@@ -219,7 +233,7 @@ func (p partition) drop(ctx context.Context, tx *sql.Tx, horizon int64) (dropped
 		if _, err := tx.ExecContext(ctx, `ALTER TABLE `+p.table+` DETACH PARTITION `+p.name()); err != nil {
 			return false, err
 		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO `+p.table+`_default `+p.kept(), bounds...); err != nil {
+		if err := p.keep(ctx, tx, bounds); err != nil {
 			return false, fmt.Errorf("keep %d rows: %w", kept, err)
 		}
 	}

@@ -344,3 +344,26 @@ func TestRunIsLookedForInItsPartition(t *testing.T) {
 		t.Errorf("a run by its id: partitions (-want +got):\n%s\n%s", diff, plan)
 	}
 }
+
+// However many days are kept, a list looks for the fires of open claims in the days of these.
+func TestOpenClaimsAreLookedUpInTheirDays(t *testing.T) {
+	t.Parallel()
+	s := ownClaims(t, pgtest.New(t), 3)
+	for n := range 365 {
+		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`CREATE TABLE past_%d PARTITION OF runs FOR VALUES FROM (%d) TO (%d)`,
+			n, may1.Add(-days(n+1)).UnixMilli(), may1.Add(-days(n)).UnixMilli())))
+	}
+	if held := claimDue(t, s, claimer, 1); len(held) != 3 {
+		t.Fatalf("claimed %d fires, want 3", len(held))
+	}
+	plan, err := store.ExplainRunsOfApp(t.Context(), s, "app", may1, may1.Add(days(1)))
+	must(t, err)
+	if n := strings.Count(plan, "past_"); n > 0 {
+		t.Errorf("the list of a day with open claims looks into %d other days:\n%.3000s", n, plan)
+	}
+	listed, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", From: may1, To: may1.Add(days(1)), Page: dispatcher.Page{Limit: 10}})
+	must(t, err)
+	if len(listed) != 3 || listed[0].State != dispatcher.RunClaimed {
+		t.Errorf("listed %+v, want the three fires of the claim", listed)
+	}
+}

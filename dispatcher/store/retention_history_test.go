@@ -42,9 +42,11 @@ func insertRuns(t *testing.T, s dispatcher.Store, job int64, at time.Time, n int
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO %[4]s (scheduled_at, trigger_id, job_id, kind, revision, node, attempt, %[5]s)
 		WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < %[3]d)
 		SELECT %[2]d + n, %[1]d, %[1]d, 1, 1, 0, 2, %[6]s FROM n;
-		INSERT INTO attempts SELECT scheduled_at, trigger_id, kind, 1, 1, scheduled_at, scheduled_at, 0, 'failed', '', '', NULL
+		INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error,
+				late_result)
+			SELECT scheduled_at, trigger_id, kind, 1, 1, scheduled_at, scheduled_at, 0, 'failed', '', '', NULL
 		FROM %[4]s WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d;
-		INSERT INTO responses SELECT scheduled_at, trigger_id, kind, 2, '{}'
+		INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response) SELECT scheduled_at, trigger_id, kind, 2, '{}'
 		FROM %[4]s WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d`,
 		job, at.UnixMilli(), n-1, table, columns, values)))
 }

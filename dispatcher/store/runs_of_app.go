@@ -79,17 +79,21 @@ func (s *store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (t
 
 // runsOfJobs returns the latest runs of some jobs, which are those of an app, that meet conditions.
 func (s *store) runsOfJobs(ctx context.Context, w conditions, jobs []int64, app int64, most int) ([]dispatcher.Run, error) {
-	query, args := s.jobsQuery(w, jobs, app, most)
+	claimed, err := s.claimedNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	query, args := s.jobsQuery(w, claimed, jobs, app, most)
 	return collect(ctx, s.read, scanRun, query, args...)
 }
 
 // jobsQuery returns the query of runsOfJobs, and its parameters.
-func (s *store) jobsQuery(w conditions, jobs []int64, app int64, most int) (string, []any) {
+func (s *store) jobsQuery(w conditions, claimed string, jobs []int64, app int64, most int) (string, []any) {
 	ofApp := w
 	ofApp.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
 	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
 	ended := s.rows(0, len(ofApp.args)+1, "", idColumns...) + s.endedOfEach(w.text, limit)
-	return runQuery(s.unionOfRuns(ended, ofApp.text, limit)), append(ofApp.args, s.batch(jobs)...)
+	return runQuery(unionOfRuns(ended, claimed, ofApp.text, limit)), append(ofApp.args, s.batch(jobs)...)
 }
 
 // endedOfEach selects the latest ended runs of each job of the batch. The order begins with the job, which is the same
@@ -112,8 +116,12 @@ func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, 
 	// $1 job, $2 from, $3 to
 	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 1`
 	first := ` ORDER BY r.scheduled_at, r.trigger_id LIMIT ` + strconv.Itoa(limit)
+	claimed, err := s.claimedNow(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var list string
-	for i, runs := range []string{endedRuns, unendedRuns, claimedRuns(s.flavor)} {
+	for i, runs := range []string{endedRuns, unendedRuns, claimed} {
 		if i > 0 {
 			list += ` UNION ALL `
 		}

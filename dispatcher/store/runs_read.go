@@ -16,26 +16,55 @@ const (
 	endedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, coalesce(r.state, 'succeeded') AS state,
 		r.attempt, r.node, r.ended_at - r.claimed_ms AS claimed_at, r.ended_at - r.started_ms AS started_at, r.ended_at,
 		CAST(NULL AS BIGINT) AS next_attempt_at, r.http_status, coalesce(r.class, '') AS class, coalesce(r.error, '') AS error,
-		'' AS waits_for
+		'' AS waits_for, CAST(NULL AS BIGINT) AS probe_at
 		FROM runs AS r`
 
 	unendedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, r.state, r.attempt, r.node, r.claimed_at,
 		r.started_at, CAST(NULL AS BIGINT) AS ended_at, CASE WHEN r.waits_for = 0 THEN r.next_attempt_at END AS next_attempt_at,
-		r.http_status, r.class, r.error, coalesce((SELECT h.host FROM host_waits AS h WHERE h.id = r.waits_for), '') AS waits_for
+		r.http_status, r.class, r.error, coalesce((SELECT h.host FROM host_waits AS h WHERE h.id = r.waits_for), '') AS waits_for,
+		(SELECT h.probe_at FROM host_waits AS h WHERE h.id = r.waits_for AND h.pause > 0) AS probe_at
 		FROM live_runs AS r`
 )
 
-// claimedRuns selects the runs that only a claim holds. Claims are few and young, so the look-ups in the
-// history are, too.
-func claimedRuns(f flavor) string {
+// claimedRuns selects the runs that only a claim holds. Claims are few and young, so the look-ups in the history are,
+// too. A condition on the fires f and what is looked up of them, o, says in which days: PostgreSQL takes a lock on
+// each day that it does not rule out, and makes a plan for it. The limits keep it from joining whole days.
+func claimedRuns(f flavor, of, lookedUp string) string {
+	const (
+		found = ` AS o WHERE o.scheduled_at = f.scheduled_at AND o.trigger_id = f.trigger_id AND o.kind = 1`
+		one   = ` LIMIT 1 OFFSET 0)`
+	)
 	return `SELECT f.scheduled_at, f.trigger_id, CAST(1 AS SMALLINT) AS kind, f.job_id, f.revision, 'claimed' AS state,
 		1 AS attempt, f.node, f.claimed_at, CAST(NULL AS BIGINT) AS started_at, CAST(NULL AS BIGINT) AS ended_at,
-		CAST(NULL AS BIGINT) AS next_attempt_at, CAST(0 AS SMALLINT) AS http_status, '' AS class, '' AS error, '' AS waits_for
+		CAST(NULL AS BIGINT) AS next_attempt_at, CAST(0 AS SMALLINT) AS http_status, '' AS class, '' AS error, '' AS waits_for,
+		CAST(NULL AS BIGINT) AS probe_at
 		FROM (` + f.claimedFires() + `) AS f
-		WHERE NOT EXISTS (SELECT 1 FROM runs AS o
-				WHERE o.scheduled_at = f.scheduled_at AND o.trigger_id = f.trigger_id AND o.kind = 1)
-			AND NOT EXISTS (SELECT 1 FROM live_runs AS o
-				WHERE o.scheduled_at = f.scheduled_at AND o.trigger_id = f.trigger_id AND o.kind = 1)`
+		WHERE NOT EXISTS (SELECT 1 FROM runs` + found + lookedUp + one + `
+			AND NOT EXISTS (SELECT 1 FROM live_runs` + found + one + of
+}
+
+// anyClaim selects of claimedRuns those of all claims, whatever their days.
+func anyClaim(f flavor) string { return claimedRuns(f, "", "") }
+
+// claimedNow is claimedRuns for the days of the fires that are claimed now. A fire of another day that is claimed later
+// is left out, as if the list had been read before.
+func (s *store) claimedNow(ctx context.Context) (string, error) {
+	span := `SELECT min(f.scheduled_at), max(f.scheduled_at) FROM (` + s.claimedFires() + `) AS f`
+	days, _, err := first(ctx, s.read, func(row scanner) (days [2]*int64, err error) {
+		err = row.Scan(&days[0], &days[1])
+		return days, err
+	}, span)
+	if err != nil {
+		return "", err
+	}
+	from, to := int64(0), int64(0)
+	if days[0] != nil {
+		from, to = day(*days[0]), day(*days[1])+dayMillis
+	}
+	within := func(name string) string {
+		return fmt.Sprintf(` AND %s.scheduled_at >= %d AND %[1]s.scheduled_at < %[3]d`, name, from, to)
+	}
+	return claimedRuns(s.flavor, within("f"), within("o")), nil
 }
 
 // latestRuns orders runs, the latest scheduled first.
@@ -45,8 +74,8 @@ const latestRuns = ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DES
 func runQuery(picked string) string {
 	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.name, j.name, coalesce(t.name, ''),
 			r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
-			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for, m.from_at,
-			m.to_at, m.count
+			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
+			r.probe_at, m.from_at, m.to_at, m.count
 		FROM (` + picked + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		LEFT JOIN misfires AS m ON m.job_id = CASE WHEN r.kind = 3 THEN r.job_id END AND m.from_at <= r.scheduled_at
@@ -63,7 +92,7 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
 		kindColumn(&key.Kind), &run.Revision, &run.State, &run.Attempt, &node, optionalColumn(&run.ClaimedAt),
 		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt), optionalColumn(&run.NextAttemptAt), &run.HTTPStatus,
-		&run.Class, &run.Error, &run.WaitsFor, &from, &to, &missed)
+		&run.Class, &run.Error, &run.WaitsFor, optionalColumn(&run.ProbeAt), &from, &to, &missed)
 	if err != nil {
 		return run, err
 	}
@@ -96,17 +125,21 @@ func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatch
 		return s.runsOfApp(ctx, query, w)
 	}
 	limit := latestRuns + ` LIMIT ` + strconv.Itoa(query.Page.Limit)
-	page := s.unionOfRuns(`SELECT * FROM (`+endedRuns+`) AS r WHERE 1 = 1`+w.text+limit, w.text, limit)
+	claimed, err := s.claimedNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page := unionOfRuns(`SELECT * FROM (`+endedRuns+`) AS r WHERE 1 = 1`+w.text+limit, claimed, w.text, limit)
 	return collect(ctx, s.read, scanRun, runQuery(page), w.args...)
 }
 
 // unionOfRuns adds to a query for runs that are over the others that meet conditions. limit orders and limits
 // each of the three, and all.
-func (s *store) unionOfRuns(ended, conditions, limit string) string {
+func unionOfRuns(ended, claimed, conditions, limit string) string {
 	return `SELECT * FROM (
 		SELECT * FROM (` + ended + `) AS ended UNION ALL
 		SELECT * FROM (SELECT * FROM (` + unendedRuns + `) AS r WHERE 1 = 1` + conditions + limit + `) AS live UNION ALL
-		SELECT * FROM (SELECT * FROM (` + claimedRuns(s.flavor) + `) AS r WHERE 1 = 1` + conditions + limit + `) AS claimed
+		SELECT * FROM (SELECT * FROM (` + claimed + `) AS r WHERE 1 = 1` + conditions + limit + `) AS claimed
 		) AS r` + limit
 }
 
@@ -189,7 +222,7 @@ func (s *store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
 func oneRun(f flavor) string {
 	const is = ` AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
 	return `SELECT * FROM (` + endedRuns + `)` + is + ` UNION ALL SELECT * FROM (` + unendedRuns + `)` + is +
-		` UNION ALL SELECT * FROM (` + claimedRuns(f) + `)` + is
+		` UNION ALL SELECT * FROM (` + claimedRuns(f, "", ` AND o.scheduled_at = $1`) + `)` + is
 }
 
 // findRun returns a run with its attempts, or ErrNotFound.

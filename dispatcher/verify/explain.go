@@ -351,7 +351,13 @@ func (e *explainer) addRun(run *dispatcher.Run) {
 
 // progress says how far a run has come.
 func progress(run *dispatcher.Run) string {
-	if run.EndedAt == nil {
+	waiting := run.Waiting()
+	switch {
+	case waiting != "" && run.Error != "":
+		return waiting + " (" + run.Error + ")"
+	case waiting != "":
+		return waiting
+	case run.EndedAt == nil:
 		return "is " + string(run.State)
 	}
 	return fmt.Sprintf("ended as %s at attempt %d", run.State, run.Attempt)

@@ -20,7 +20,7 @@ func clockOf(t *testing.T, database string) func(ahead time.Duration) {
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	const install = `CREATE TABLE public.clock_ahead (by INTERVAL NOT NULL);
-		INSERT INTO public.clock_ahead VALUES ('0');
+		INSERT INTO public.clock_ahead (by) VALUES ('0');
 		CREATE FUNCTION public.clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE SQL VOLATILE AS
 			'SELECT pg_catalog.clock_timestamp() + by FROM public.clock_ahead';
 		DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET search_path = public, pg_catalog'; END $$`

@@ -51,7 +51,9 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	if run.NextAttemptAt != nil {
 		line("next attempt at", dispatcher.FormatInstant(*run.NextAttemptAt))
 	}
-	line("waits for host", run.WaitsFor)
+	if run.WaitsFor != "" {
+		line("waits", strings.TrimPrefix(run.Waiting(), "waits "))
+	}
 	if run.State == dispatcher.RunRetrying {
 		line("because", run.Error)
 	}

@@ -46,6 +46,13 @@ func (f *fixture) waitingFor(wait dispatcher.HostWait, now time.Time) []dispatch
 	return found
 }
 
+// waiting returns what a run waits for.
+func (f *fixture) waiting(key dispatcher.RunKey) string {
+	f.Helper()
+	run := f.run(key)
+	return run.Waiting()
+}
+
 // dueHosts returns the waits that are due.
 func (f *fixture) dueHosts(now time.Time) []dispatcher.HostWait {
 	f.Helper()
@@ -61,6 +68,14 @@ func testWaitForHost(t *testing.T, f *fixture) {
 	if run.State != dispatcher.RunRetrying || run.WaitsFor != wait.Host || run.NextAttemptAt != nil || run.Attempt != 0 ||
 		run.Error != "the host is down" || run.Class != dispatcher.ClassCircuitOpen {
 		t.Errorf("run = %+v, want it to wait for %s, with the reason", run, wait.Host)
+	}
+	const waits = "waits for host down.example.com, whose circuit is open; the next probe is at "
+	wantDiff(t, "explanation of the run", "run: its run "+waits+dispatcher.FormatInstant(wait.ProbeAt)+" (the host is down)",
+		f.explain("tick", held.ScheduledAt, t0.Add(time.Minute)))
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	if len(listed) != 1 || listed[0].Waiting() != run.Waiting() {
+		t.Errorf("listed %+v, want the run, and that it %s", listed, run.Waiting())
 	}
 	wantDiff(t, "retries that are due", 0, len(f.adoptRetries(t0.Add(30*time.Minute))))
 	next, err := f.NextRetry(t.Context(), time.Time{}, t0)
@@ -101,11 +116,13 @@ func testTakeProbe(t *testing.T, f *fixture) {
 
 func testHostResponded(t *testing.T, f *fixture) {
 	wait := waitOf("tick", "down.example.com")
-	f.waits(f.claimOne("tick"), wait)
+	held := f.claimOne("tick")
+	f.waits(held, wait)
 	now := t0.Add(90 * time.Second)
 	f.must(f.HostResponded(t.Context(), wait.ID, now))
 	wait.Pause, wait.ProbeAt = 0, now
 	wantDiff(t, "waits that are due", []dispatcher.HostWait{wait}, f.dueHosts(now))
+	wantDiff(t, "what the run waits for", "waits for host down.example.com, which responds again", f.waiting(held.RunKey))
 	f.must(f.HostResponded(t.Context(), 12345, now)) // nothing waits
 }
 

@@ -324,7 +324,7 @@ func (j *judge) checkEnd() {
 		j.add(unrecovered, "all %d jobs that were deleted long ago are still there", j.deleted)
 	}
 	for _, r := range j.runs {
-		if r.live {
+		if r.live && !j.waitsForHost(r) {
 			j.add(unrecovered, "%s: still %s, attempt %d, node %s", j.name(r.fire), r.state, r.attempt, j.nodesByID[r.node].name)
 		}
 	}
@@ -336,6 +336,11 @@ func (j *judge) checkEnd() {
 			j.add(unrecovered, "%s/%s: overdue since %s", t.app, t.job, instant(*t.due))
 		}
 	}
+}
+
+// waitsForHost reports whether a run of the bad neighbor waits for its host, as it may: its next probe is not overdue.
+func (j *judge) waitsForHost(r run) bool {
+	return j.noisy(r.trigger) && r.state == "retrying" && r.probe != nil && *r.probe+patience+j.recovery.Milliseconds() >= j.end
 }
 
 // checkTables requires that a run is in one table at a time: first in a claim, then among the live runs

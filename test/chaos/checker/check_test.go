@@ -185,3 +185,27 @@ func TestOracleReadsTheFormsOfChaosRuns(t *testing.T) {
 		t.Error("a form with a day was read, want it refused: the oracle would be wrong about it")
 	}
 }
+
+// The bad neighbor's own circuits open. Its runs may wait for a probe that is to come, and for nothing else.
+func TestOnlyTheBadNeighborMayWaitForItsHost(t *testing.T) {
+	t.Parallel()
+	const end = 60_000
+	j := &judge{record: &record{recovery: 2 * time.Second}, end: end, triggersByID: map[int64]trigger{
+		1: {id: 1, app: history.Noisy}, 2: {id: 2, app: "north"},
+	}}
+	soon, overdue := int64(end+90_000), int64(end-20_000)
+	for name, tt := range map[string]struct {
+		run  run
+		want bool
+	}{
+		"it waits for a probe":           {run{fire: fire{trigger: 1}, live: true, state: "retrying", probe: &soon}, true},
+		"its probe is overdue":           {run{fire: fire{trigger: 1}, live: true, state: "retrying", probe: &overdue}, false},
+		"it waits for its next attempt":  {run{fire: fire{trigger: 1}, live: true, state: "retrying"}, false},
+		"it is claimed":                  {run{fire: fire{trigger: 1}, live: true, state: "claimed", probe: &soon}, false},
+		"another app waits for the host": {run{fire: fire{trigger: 2}, live: true, state: "retrying", probe: &soon}, false},
+	} {
+		if got := j.waitsForHost(tt.run); got != tt.want {
+			t.Errorf("%s: allowed %v, want %v", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRetryingRunSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	for want, run := range map[string]Run{
+		"waits for its next attempt at 2026-05-01T10:00:00.000Z": {State: RunRetrying, NextAttemptAt: &at},
+		"waits for host h:443, whose circuit is open; the next probe is at 2026-05-01T10:00:00.000Z": {
+			State: RunRetrying, WaitsFor: "h:443", ProbeAt: &at,
+		},
+		"waits for host h:443, which responds again": {State: RunRetrying, WaitsFor: "h:443"},
+		"": {State: RunFailed, NextAttemptAt: &at},
+	} {
+		if got := run.Waiting(); got != want {
+			t.Errorf("Waiting() of %+v = %q, want %q", run, got, want)
+		}
+	}
+}
