@@ -26,7 +26,7 @@
 //	loop        interval     does
 //	poll        5 s *        reads the window: of the node's own share of the triggers
 //	ahead       when soon    looks up the triggers of the window that are due soon
-//	sweep       1 s          plans fires that the nodes before this one left alone
+//	sweep       1 s          in turns, plans fires that the nodes before this one left alone
 //	claim       when due     claims a batch of the timeline
 //	adopt       15 s *       adopts runs that nobody works on, schedules fixed delays
 //	retry       when due     adopts runs that are attempted again, and probes hosts for those that wait

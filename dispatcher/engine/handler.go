@@ -30,8 +30,8 @@ func (e *Engine) handlerLoop(ctx context.Context) {
 }
 
 // handleOnce makes one round. Steps for the fleet or for an app take a lock, so that one node does
-// them in a window. The others find out in one statement that there is nothing for them to do. Every write is a compare-and-swap, so a node that froze under a lock and wakes
-// when another node has it does no harm.
+// them in a window; the others find out in one statement that there is nothing for them to do. Every write is a
+// compare-and-swap, so a node that froze under a lock and wakes when another node has it does no harm.
 func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 	var errs []error
 	for _, step := range []struct {

@@ -10,8 +10,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// The statements of locks. Each is a transaction by itself, because every node asks for locks all the time. Now is when the statement began. One that waits for another's statement
-// judges by an earlier time, which errs on the safe side.
+// The statements of locks. Each is a transaction by itself, because every node asks for locks all the time. Now is
+// when the statement began. One that waits for another's statement judges by an earlier time, which errs on the safe
+// side.
 const (
 	// What is held is not touched at all: a row that is locked in vain is written, too. What is held
 	// for far longer than any node asks for is from before the clock was set back, and is free.

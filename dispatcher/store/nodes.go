@@ -249,7 +249,8 @@ const unwellNodes = ` SELECT 1 FROM b CROSS JOIN nodes AS o
 // MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
 func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration,
 	now time.Time) (dead int, err error) {
-	args := append([]any{orZero(now), s.margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()}, s.batch([]int64{0})...)
+	args := append([]any{orZero(now), s.margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()},
+		s.batch([]int64{0})...)
 	_, found, err := first(ctx, s.read, scanInt, s.rows(1, 5, "", idColumns...)+unwellNodes, args...)
 	if err != nil || !found {
 		return 0, err
