@@ -33,6 +33,7 @@ type attempt struct {
 	call    dispatcher.Call
 	hasSlot bool // or may have one
 	outcome dispatcher.Outcome
+	clock   sample // by which the outcome's start is told; it may be suspended before its end
 	release func() // ends the protection of a long attempt; nil: it has none
 }
 
@@ -120,6 +121,7 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	if first {
 		e.metrics.lateness.Observe(late.Seconds())
 	}
+	a.clock = e.clock.best()
 	a.outcome = e.invoker.Invoke(ctx, a.call)
 	failpoint.Hit(failpoint.AfterResponse)
 	if errors.Is(context.Cause(ctx), pool.ErrCutOff) {
@@ -134,7 +136,9 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 // conclude decides whether the run is attempted again, and hands the outcome over.
 func (e *Engine) conclude(ctx context.Context, a *attempt) result {
 	e.metrics.attempts.WithLabelValues(string(a.outcome.State)).Inc()
+	e.logIf(ctx, "ask for the time after a suspension", e.clock.sampleIfSuspended(context.WithoutCancel(ctx)))
 	outcome := e.inDatabaseTime(a.outcome)
+	outcome.StartedAt = a.clock.of(a.outcome.StartedAt)
 	e.record(ctx, a.run, outcome, e.planRetry(ctx, a.run, a.call, outcome))
 	if e.opts.OnOutcome != nil {
 		e.opts.OnOutcome(a.call, outcome)

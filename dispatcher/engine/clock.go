@@ -34,6 +34,7 @@ type sample struct {
 	// offset is how far the wall clock was ahead of the database's, if the response took half of
 	// the round trip.
 	offset time.Duration
+	wall   time.Time // what the wall clock showed then, which goes on while a machine is suspended; zero: unknown
 }
 
 // replied takes the time of a heartbeat, which was sent at the local instant sent, as a sample. It is worse than one of
@@ -41,7 +42,7 @@ type sample struct {
 func (c *clock) replied(sent time.Time, database time.Time) {
 	now := time.Now()
 	took := now.Sub(sent) + time.Millisecond // the time is cut off to the millisecond
-	c.add(sample{local: now, database: database, roundTrip: took, offset: now.Round(0).Sub(database.Add(took / 2))})
+	c.add(sample{local: now, database: database, roundTrip: took, offset: now.Round(0).Sub(database.Add(took / 2)), wall: now.Round(0)})
 }
 
 // sampleInterval is of how many heartbeats one asks for the time by itself. Those of the start all do.
@@ -60,7 +61,7 @@ const keepSamples = 12
 
 func newClock(store Store) *clock {
 	now := time.Now()
-	return &clock{store: store, base: sample{local: now, database: now.UTC()}}
+	return &clock{store: store, base: sample{local: now, database: now.UTC(), wall: now.Round(0)}}
 }
 
 // sample asks the database once.
@@ -72,7 +73,7 @@ func (c *clock) sample(ctx context.Context) error {
 	}
 	now := time.Now()
 	took := now.Sub(asked)
-	c.add(sample{local: now, database: database, roundTrip: took, offset: now.Round(0).Sub(database.Add(took / 2))})
+	c.add(sample{local: now, database: database, roundTrip: took, offset: now.Round(0).Sub(database.Add(took / 2)), wall: now.Round(0)})
 	return nil
 }
 
@@ -135,8 +136,27 @@ func (c *clock) now() time.Time {
 func (c *clock) until(t time.Time) time.Duration { return t.Sub(c.now()) }
 
 // of returns the database's time at a recent local instant, by the server that is ahead.
-func (c *clock) of(local time.Time) time.Time {
+func (c *clock) of(local time.Time) time.Time { return c.best().of(local) }
+
+func (s sample) of(local time.Time) time.Time { return s.at(local).UTC().Truncate(time.Millisecond) }
+
+// best returns the sample that counts now.
+func (c *clock) best() sample {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.base.at(local).UTC().Truncate(time.Millisecond)
+	return c.base
+}
+
+// suspicion is by how much the wall clock may leave the monotonic clock behind before the machine is taken to have been
+// suspended, which stops the monotonic clock alone.
+const suspicion = 100 * time.Millisecond
+
+// sampleIfSuspended asks the database if this machine may have been suspended since the sample that counts: its bound is
+// then late by the time that the machine slept.
+func (c *clock) sampleIfSuspended(ctx context.Context) error {
+	s, now := c.best(), time.Now()
+	if s.wall.IsZero() || now.Round(0).Sub(s.wall)-now.Sub(s.local) < suspicion {
+		return nil
+	}
+	return c.sample(ctx)
 }

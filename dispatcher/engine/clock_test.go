@@ -169,3 +169,35 @@ func TestEngineAppliesTheClockMargin(t *testing.T) {
 		}
 	})
 }
+
+// The monotonic clock stands still while a machine is suspended. What was known of the database's clock before is then
+// late, and what is known afterwards is early for an attempt that had begun before.
+func TestAttemptThatASuspensionInterruptsHasTheDatabasesTimes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ known, ended time.Duration }{
+		"no response since": {known: -time.Hour},
+		"a heartbeat since": {known: time.Hour, ended: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+				started := time.Now()
+				r.clock.mu.Lock()
+				r.clock.samples = nil
+				r.clock.base.database, r.clock.base.wall = r.clock.base.database.Add(tt.known), r.clock.base.wall.Add(tt.known)
+				r.clock.mu.Unlock()
+				return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200, StartedAt: started, EndedAt: time.Now()}
+			}
+			run := r.read(r.request("job", nil))
+			for what, at := range map[string]struct {
+				got  *time.Time
+				want time.Duration
+			}{"started": {run.StartedAt, 0}, "ended": {run.EndedAt, tt.ended}} {
+				if at.got == nil || time.Until(at.got.Add(-at.want)).Abs() > 5*time.Minute {
+					t.Errorf("%s = %v, want %s from now", what, at.got, at.want)
+				}
+			}
+		})
+	}
+}

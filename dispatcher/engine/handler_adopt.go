@@ -156,7 +156,7 @@ func (e *Engine) adoptDue(ctx context.Context, a *adoption, from, now time.Time)
 func (e *Engine) adoptPages(ctx context.Context, query dispatcher.AdoptQuery, after *dispatcher.Adoptable) (end, refused bool, err error) {
 	for range backlogPages {
 		turned(ctx)
-		if ctx.Err() != nil || !e.fleet.active() {
+		if may := ctx.Err() == nil && e.fleet.active(); !may {
 			return true, refused, nil
 		}
 		query.After, query.Limit = *after, e.opts.Batch

@@ -43,7 +43,8 @@ func adoptOf(f flavor, columns, conditions string, before ...string) statement {
 
 // stillMay tells that the app of a job j is enabled and the node active, as they were when it looked.
 // $1 node
-const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `) AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
+const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `)
+	AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // lookFor is a statement that looks for runs to adopt.
 // $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, from $8 on: lookColumns

@@ -121,8 +121,8 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 // $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 long since, $7 now, 0 for the
 // database's clock
 func renewHeartbeat(now string) string {
-	return `UPDATE nodes SET heartbeat_at = CASE WHEN CAST($7 AS bigint) = 0 THEN ` + now + ` ELSE $7 END, in_flight = $2, fires = $3, lag = $4,
-	clock_offset = $5, long_since = $6, heartbeats = heartbeats + 1
+	return `UPDATE nodes SET heartbeat_at = CASE WHEN CAST($7 AS bigint) = 0 THEN ` + now + ` ELSE $7 END, in_flight = $2, fires = $3,
+	lag = $4, clock_offset = $5, long_since = $6, heartbeats = heartbeats + 1
 	WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
 	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL) AS rolled_back,
 	(SELECT rollback_settled_at FROM installation) AS settled`

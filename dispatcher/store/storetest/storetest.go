@@ -71,7 +71,6 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"a trigger is disabled by what its target answers":                testDisable,
 		"a late 410 of an old revision disables nothing":                  testLateGoneOfAnOldRevision,
 		"a 410 of a run that is no longer held disables nothing":          testGoneOfARunThatIsNoLongerHeld,
-		"runs are listed by job, trigger, state and time":                 testRuns,
 		"misfires are listed latest first":                                testMisfires,
 		"verify accounts for each fire":                                   testVerify,
 		"verify agrees with a model":                                      testVerifyModel,

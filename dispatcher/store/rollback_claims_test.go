@@ -1,0 +1,69 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// A failover may lose the record of a fire and keep its claim. The record of the claim's other fire, by the process that
+// knows both to be recorded, does not end the claim: the first fire is attempted again.
+func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
+	t.Parallel()
+	ctx, database := t.Context(), pgtest.New(t)
+	s := open(t, database)
+	now := time.Now().UTC().Truncate(time.Second)
+	change := dispatcher.Change{Actor: "test", Now: now.Add(-time.Hour)}
+	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	trigger := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, Enabled: true,
+		MisfireAfter: dispatcher.Duration(24 * time.Hour)}
+	_, _, err = s.PutJob(ctx, dispatcher.Job{App: "app", Name: "job", Enabled: true,
+		Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
+		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
+	}, change)
+	must(t, err)
+	must(t, s.Register(ctx, dispatcher.Node{ID: firstNode}, time.Time{}))
+	due, err := s.Due(ctx, dispatcher.DueQuery{Until: now, Now: now, Limit: 10})
+	must(t, err)
+	batch := dispatcher.ClaimBatch{Node: firstNode, Token: 5}
+	for _, d := range due {
+		batch.Advances = append(batch.Advances, dispatcher.Advance{TriggerID: d.ID, JobID: dispatcher.JobID("app", "job"),
+			Revision: d.Revision, Next: d.NextFireTime, Then: d.NextFireTime.Add(time.Minute)})
+	}
+	held, err := s.Claim(ctx, batch)
+	must(t, err)
+	if len(held) != 2 {
+		t.Fatalf("%d fires were claimed, want 2", len(held))
+	}
+	record := func(run dispatcher.HeldRun) {
+		response(t, func() error {
+			return s.Record(ctx, []dispatcher.Record{{
+				RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt, Node: firstNode,
+				Token: run.Token, Attempt: 1, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: now, EndedAt: now},
+			}})
+		})
+	}
+	record(held[0])
+	conn, err := pgx.Connect(ctx, database)
+	must(t, err)
+	defer conn.Close(ctx)
+	for _, lose := range []string{`DELETE FROM runs`,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`} {
+		_, err = conn.Exec(ctx, lose)
+		must(t, err)
+	}
+	for range 20 { // another statement than the record finds that the connections are cut
+		_, _ = s.Rollback(ctx)
+	}
+	record(held[1])
+	open, err := s.Held(ctx, firstNode, 0)
+	must(t, err)
+	if len(open) != 1 || open[0].RunKey != held[0].RunKey {
+		t.Errorf("the node holds %+v, want the fire whose record was lost", open)
+	}
+}
