@@ -65,11 +65,14 @@ func (c *chaos) freezeNode(ctx context.Context, n *node) error {
 
 // suspendNode halts a node as freezeNode does, and it wakes with a monotonic clock that has stood still.
 func (c *chaos) suspendNode(ctx context.Context, n *node) error {
-	from := time.Now()
+	from, process := time.Now(), n.number()
 	n.freeze(true)
 	n.signal(syscall.SIGSTOP)
 	pause(ctx, c.draw(c.frozen))
-	err := n.suspended(time.Since(from)) // it hears of that first of all
+	var err error
+	if n.number() == process { // and not one that another fault has started meanwhile
+		err = n.suspended(time.Since(from)) // it hears of that first of all
+	}
 	n.signal(syscall.SIGCONT)
 	n.freeze(false)
 	c.noteProcess("freeze by suspension", n, from, time.Now())

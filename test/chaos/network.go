@@ -103,10 +103,12 @@ func layVethLinks(ctx context.Context, nodes int) error {
 			"netns add "+n, "link add "+hub+" type veth peer name eth0 netns "+n,
 			"addr add "+hubAddress(i+1)+"/24 dev "+hub, "link set "+hub+" up",
 			"-n "+n+" addr add "+nodeAddress(i+1)+"/24 dev eth0", "-n "+n+" link set lo up", "-n "+n+" link set eth0 up",
-			"-n "+n+" route add default via "+hubAddress(i+1))
+			"-n "+n+" route add default via "+hubAddress(i+1), "netns exec "+n+" tee "+orphanRetries)
 	}
 	for _, command := range commands {
-		if out, err := exec.CommandContext(ctx, "ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+		run := exec.CommandContext(ctx, "ip", strings.Fields(command)...)
+		run.Stdin = strings.NewReader(mostOrphanRetries)
+		if out, err := run.CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", command, err, bytes.TrimSpace(out))
 		}
 	}
@@ -118,6 +120,13 @@ func layVethLinks(ctx context.Context, nodes int) error {
 	}
 	return unfilter(ctx, "n1")
 }
+
+// The kernel delivers what a killed process has written even a minute later, if the network was cut until then. Such a
+// request says nothing about Carillon, so in the nodes' networks the kernel gives up after some 6 s.
+const (
+	orphanRetries     = "/proc/sys/net/ipv4/tcp_orphan_retries"
+	mostOrphanRetries = "4"
+)
 
 // cut is a way in which a network fails: rules for packets that leave and for packets that arrive.
 type cut struct{ name, leaves, arrives string }
