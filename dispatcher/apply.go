@@ -96,7 +96,7 @@ func applyTrigger(old *Job, job Job, name string, prior Prior, calendars Calenda
 		if unchanged = before.same(t.Schedule); unchanged {
 			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
 			if wasOn && isOn && before.State != TriggerError {
-				t.State, t.NextFireTime, t.DueAt = before.storedState(), before.NextFireTime, before.DueAt
+				t.State, t.NextFireTime, t.DueAt = before.State.Stored(), before.NextFireTime, before.DueAt
 				t.AnchorAt, t.Fired = before.AnchorAt, before.Fired
 				return t, nil, nil
 			}
@@ -182,12 +182,12 @@ func (j *Job) trigger(name string) (Trigger, bool) {
 	return t, ok
 }
 
-// storedState is the state without the pause, which is shown but not stored.
-func (t Trigger) storedState() TriggerState {
-	if t.State == TriggerPaused {
+// Stored is the state without the pause, which is shown but not stored.
+func (s TriggerState) Stored() TriggerState {
+	if s == TriggerPaused {
 		return TriggerWaiting
 	}
-	return t.State
+	return s
 }
 
 // dropDue returns the misfire that explains the fires of a trigger that were due by now when its

@@ -148,10 +148,7 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, now time.Time) (J
 // a time zone, gives way to the first one from then on.
 func (t Trigger) restore(at ExportedTrigger, identity string, calendars Calendars) (Trigger, error) {
 	t.Paused, t.Error, t.AnchorAt, t.Fired = at.Paused, at.Error, at.AnchorAt.UTC(), at.Fired
-	t.PrevFireTime, t.NextFireTime, t.DueAt, t.State = at.PrevFireTime, nil, nil, at.State
-	if t.State == TriggerPaused {
-		t.State = TriggerWaiting
-	}
+	t.PrevFireTime, t.NextFireTime, t.DueAt, t.State = at.PrevFireTime, nil, nil, at.State.Stored()
 	s, err := t.Parse(identity, t.AnchorAt, calendars)
 	if err != nil {
 		return t, err

@@ -13,7 +13,7 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 		if !changed[t.Calendar] || !job.Enabled || !t.Enabled {
 			continue
 		}
-		t.State = t.storedState()
+		t.State = t.State.Stored()
 		s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, after)
 		if err != nil {
 			t.State, t.Error = TriggerError, err.Error()
@@ -41,7 +41,7 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 // otherwise it comes back as a misfire.
 func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire) {
 	t := job.Triggers[name]
-	t.State = t.storedState()
+	t.State = t.State.Stored()
 	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
 	if err != nil {
 		t.State, t.Error = TriggerError, err.Error()

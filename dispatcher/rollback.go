@@ -61,7 +61,7 @@ type Rollbacks interface {
 // fires that it skips as a misfire. A fixed delay starts again, as if its run had ended at until.
 func SkipDue(job Job, name string, calendars Calendars, until time.Time, reason string) (Trigger, []Misfire) {
 	t := job.Triggers[name]
-	t.State = t.storedState()
+	t.State = t.State.Stored()
 	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
 	if err != nil {
 		t.State, t.Error = TriggerError, err.Error()

@@ -63,7 +63,7 @@ func (p *permits) respond(ctx context.Context, batch []permitRequest) {
 	}
 	var may []dispatcher.HeldRun
 	undecided := map[pool.AttemptKey]bool{}
-	untilAnswered(ctx, p.log, p.step, len(runs), func() (err error) {
+	untilDone(ctx, p.log, p.step, len(runs), func() (err error) {
 		may, err = p.grant(ctx, runs)
 		var some *dispatcher.UndecidedError
 		if errors.As(err, &some) {

@@ -12,7 +12,7 @@ import (
 func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, error) {
 	call, err := e.jobs.call(run)
 	if errors.Is(err, errGone) {
-		untilAnswered(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
+		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
 		call, err = e.jobs.call(run)
 	}
 	call.Missed = run.Detail.missed
@@ -28,7 +28,7 @@ func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, erro
 // missedRange reads the range that a catch-up run of another node stands for; nil: the run is past
 // its retention, as the recorder will find.
 func (e *Engine) missedRange(ctx context.Context, run heldRun) (missed *dispatcher.MissedRange) {
-	untilAnswered(ctx, e.log, "read catch-up run", 1, func() error {
+	untilDone(ctx, e.log, "read catch-up run", 1, func() error {
 		found, err := e.store.Run(ctx, run.String())
 		if missed = found.Missed; errors.Is(err, dispatcher.ErrNotFound) {
 			return nil
@@ -46,7 +46,7 @@ func (e *Engine) addFires(ctx context.Context, run heldRun, call *dispatcher.Cal
 		return nil
 	}
 	var template *dispatcher.TemplateError
-	untilAnswered(ctx, e.log, "read the schedule of a run", 1, func() (err error) {
+	untilDone(ctx, e.log, "read the schedule of a run", 1, func() (err error) {
 		call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, e.store, call.App, call.Job, call.Trigger, run.ScheduledAt)
 		if errors.As(err, &template) {
 			return nil // another try would not change it

@@ -35,14 +35,14 @@ func (e *Engine) goneLoop(ctx context.Context) {
 	}
 }
 
-// disableGone disables the triggers of targets that are gone, each until the database has answered.
+// disableGone disables the triggers of targets that are gone, each until the database has responded.
 func (e *Engine) disableGone(ctx context.Context) {
 	type definition struct{ trigger, revision int64 }
 	done := map[definition]bool{} // a target may have responded to many runs at once
 	for _, r := range e.gone.attempts.take() {
 		if is := (definition{r.TriggerID, r.Revision}); !done[is] {
-			reason := fmt.Sprintf("the target answered 410 (Gone) to run %s; resume the trigger when the target accepts calls again", r.RunKey)
-			untilAnswered(ctx, e.log, "disable trigger", 1, func() (err error) {
+			reason := fmt.Sprintf("the target responded 410 (Gone) to run %s; resume the trigger when the target accepts calls again", r.RunKey)
+			untilDone(ctx, e.log, "disable trigger", 1, func() (err error) {
 				done[is], err = e.store.Disable(ctx, r, reason, time.Time{})
 				return err
 			})

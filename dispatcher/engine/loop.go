@@ -50,9 +50,9 @@ func (e *Engine) everyTurn(
 // shortestPause keeps a flood of notifications from becoming a flood of queries.
 const shortestPause = 20 * time.Millisecond
 
-// untilAnswered calls ask, which asks the database about count things, until it succeeds or ctx
+// untilDone calls ask, which asks the database about count things, until it succeeds or ctx
 // ends, and reports whether it succeeded.
-func untilAnswered(ctx context.Context, log *slog.Logger, step string, count int, ask func() error) bool {
+func untilDone(ctx context.Context, log *slog.Logger, step string, count int, ask func() error) bool {
 	return repeat(ctx, ask, func(f backoff.Failure) bool {
 		log.ErrorContext(ctx, "step failed and is repeated", "step", step, "count", count, "err", f.Err)
 		return true

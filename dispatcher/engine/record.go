@@ -65,7 +65,7 @@ func (r *recorder) run(ctx context.Context) {
 
 // keep stores one batch, again and again until the database takes it.
 func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
-	untilAnswered(ctx, r.log, "record outcomes", len(records), func() error {
+	untilDone(ctx, r.log, "record outcomes", len(records), func() error {
 		err := r.store.Record(ctx, records)
 		failpoint.Hit(failpoint.AfterRecord)
 		return err

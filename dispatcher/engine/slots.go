@@ -96,7 +96,7 @@ func (s *slots) run(ctx context.Context) {
 		}
 		over := s.over.take()
 		var undecided *dispatcher.UndecidedError
-		released := untilAnswered(ctx, s.log, "release slots", len(over), func() error {
+		released := untilDone(ctx, s.log, "release slots", len(over), func() error {
 			err := s.store.ReleaseSlots(ctx, over)
 			if errors.As(err, &undecided) {
 				return nil

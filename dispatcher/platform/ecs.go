@@ -70,7 +70,7 @@ func NewTaskProtection(address string, client *http.Client, log *slog.Logger, me
 	return p
 }
 
-// Hold asks for protection until release is called. It returns at once, before ECS has answered.
+// Hold asks for protection until release is called. It returns at once, before ECS has responded.
 func (p *TaskProtection) Hold() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -204,7 +205,7 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export) (dispatche
 	}
 	a := export.App
 	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, a.Enabled, max(a.Weight, 1),
-		orDefaultRetention(a.Retention).Std().Milliseconds(), max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation)
+		cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation)
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
 	}
@@ -226,13 +227,6 @@ func (t *tx) endLeftRuns(ctx context.Context, app string) error {
 		return fmt.Errorf("end runs from before the app was deleted: %w", err)
 	}
 	return nil
-}
-
-func orDefaultRetention(d dispatcher.Duration) dispatcher.Duration {
-	if d == 0 {
-		return dispatcher.DefaultRetention
-	}
-	return d
 }
 
 // imported are the calendars of an app that is imported.

@@ -19,7 +19,7 @@ import (
 type openClaims struct {
 	mu     sync.Mutex
 	claims map[dispatcher.Token]*openClaim
-	doubt  time.Time // when the database may last have had a claim that is not among claims; local
+	doubt  time.Time // when the database last came to have, perhaps, a claim that is not among claims; local; zero: never
 }
 
 type openClaim struct {
@@ -41,13 +41,22 @@ func (o *openClaims) doubted() {
 	o.doubt = wallClock()
 }
 
-// anyBefore tells whether the database may have claims of this process up to a time. A claim whose response was lost
-// may be committed as late as a statement may run, and is then as old as any when it is unfolded.
-func (o *openClaims) anyBefore(at time.Time, age time.Duration) bool {
+// looked notes that the claims of an age were looked for at a local time, and unfolded. A claim whose response was lost may
+// be committed as late as a statement may run, and is found once it has the age.
+func (o *openClaims) looked(at time.Time, age time.Duration) {
 	const late = 2 * time.Minute
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if wallClock().Sub(o.doubt) < age+late {
+	if at.Sub(o.doubt) >= age+late {
+		o.doubt = time.Time{}
+	}
+}
+
+// anyBefore tells whether the database may have claims of this process up to a time.
+func (o *openClaims) anyBefore(at time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.doubt.IsZero() {
 		return true
 	}
 	for _, claim := range o.claims {

@@ -143,13 +143,14 @@ func (s *store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderT
 	if err != nil {
 		return 0, err
 	}
-	before := now.Add(-olderThan)
-	if !s.claims.anyBefore(before, olderThan) {
+	before, begun := now.Add(-olderThan), wallClock()
+	if !s.claims.anyBefore(before) {
 		return 0, nil
 	}
 	unfolded, err := s.unfoldAll(ctx, s.hot.unfold.aged, int64(node), before.UnixMilli(), int64(claimsAtOnce))
 	if err == nil {
 		s.claims.forgetBefore(before)
+		s.claims.looked(begun, olderThan)
 	}
 	return unfolded, err
 }

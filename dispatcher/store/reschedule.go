@@ -33,17 +33,9 @@ type move struct {
 // moved returns the move of a trigger that was read.
 func (t triggerRow) moved(to dispatcher.Trigger, missed []dispatcher.Misfire) move {
 	return move{
-		from: clockKey{t.revision, t.calendars, orNone(orNullAt(t.PrevFireTime)), orNone(orNullAt(t.NextFireTime)), storedState(t.State)},
-		next: orNullAt(to.NextFireTime), due: orNullAt(to.DueAt), state: storedState(to.State), err: to.Error, missed: missed,
+		from: clockKey{t.revision, t.calendars, orNone(orNullAt(t.PrevFireTime)), orNone(orNullAt(t.NextFireTime)), t.State.Stored()},
+		next: orNullAt(to.NextFireTime), due: orNullAt(to.DueAt), state: to.State.Stored(), err: to.Error, missed: missed,
 	}
-}
-
-// storedState is a state without the pause, which is only shown.
-func storedState(state dispatcher.TriggerState) dispatcher.TriggerState {
-	if state == dispatcher.TriggerPaused {
-		return dispatcher.TriggerWaiting
-	}
-	return state
 }
 
 // orNone returns an instant of a clockKey.

@@ -64,7 +64,7 @@ func (d *declarer) standing(ctx context.Context) error {
 	several(1, job{app: "south", name: "delay", path: "/slow", expression: "delay(1s)", once: true})
 	several(1, job{app: "north", name: "sparse", path: "/ok", expression: "0/15 * * * * ?", timezone: "Europe/Berlin"})
 	several(1, job{app: "south", name: "sparse", path: "/ok", expression: "7,22,40 * * * * ?", timezone: "America/New_York"})
-	// A neighbor whose targets, on the host of all others, hang or are out of order half of the time.
+	// A neighbour whose targets, on the host of all others, hang or are out of order half of the time.
 	several(8, job{app: history.Noisy, name: "hanging", path: "/hang", expression: "rate(1s)"})
 	several(8, job{app: history.Noisy, name: "unavailable", path: "/unavailable", expression: "rate(1s)"})
 	return all(ctx, append(jobs, d.bounded()...), func(ctx context.Context, j job) error { return d.put(ctx, j, true) })

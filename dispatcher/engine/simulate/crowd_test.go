@@ -15,7 +15,7 @@ const (
 	deletedJobs = 100
 )
 
-// crowd adds what an old and crowded installation has and a young one lacks: a noisy neighbor, jobs that were deleted
+// crowd adds what an old and crowded installation has and a young one lacks: a noisy neighbour, jobs that were deleted
 // beyond every retention, and a job that is deleted and declared again all the time; see declareAgain.
 func (w *world) crowd() {
 	w.t.Helper()

@@ -92,7 +92,7 @@ func (j *judge) checkAttempts() {
 	}
 }
 
-// noisy reports whether a trigger is the bad neighbor's, who gets what the others leave: its runs may wait, and
+// noisy reports whether a trigger is the bad neighbour's, who gets what the others leave: its runs may wait, and
 // be handed back, however long.
 func (j *judge) noisy(trigger int64) bool { return j.triggersByID[trigger].app == history.Noisy }
 

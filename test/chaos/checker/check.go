@@ -338,7 +338,7 @@ func (j *judge) checkEnd() {
 	}
 }
 
-// waitsForHost reports whether a run of the bad neighbor waits for its host, as it may: its next probe is not overdue.
+// waitsForHost reports whether a run of the bad neighbour waits for its host, as it may: its next probe is not overdue.
 func (j *judge) waitsForHost(r run) bool {
 	return j.noisy(r.trigger) && r.state == "retrying" && r.probe != nil && *r.probe+patience+j.recovery.Milliseconds() >= j.end
 }

@@ -186,7 +186,7 @@ func TestOracleReadsTheFormsOfChaosRuns(t *testing.T) {
 	}
 }
 
-// The bad neighbor's own circuits open. Its runs may wait for a probe that is to come, and for nothing else.
+// The bad neighbour's own circuits open. Its runs may wait for a probe that is to come, and for nothing else.
 func TestOnlyTheBadNeighborMayWaitForItsHost(t *testing.T) {
 	t.Parallel()
 	const end = 60_000

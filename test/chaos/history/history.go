@@ -34,7 +34,7 @@ const (
 // DeletedJobs is how many jobs the database begins with that were deleted long ago.
 const DeletedJobs = 500
 
-// Noisy is the app that is a bad neighbor: its targets hang or fail.
+// Noisy is the app that is a bad neighbour: its targets hang or fail.
 const Noisy = "noisy"
 
 // Hit is one line of the receiver: a request, or the response to it. Both are on disk before the response
