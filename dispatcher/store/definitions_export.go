@@ -205,7 +205,8 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export) (dispatche
 	}
 	a := export.App
 	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, a.Enabled, max(a.Weight, 1),
-		cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation)
+		cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
+		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation)
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
 	}

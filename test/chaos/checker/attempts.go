@@ -38,6 +38,9 @@ func (j *judge) tries() map[fire][]try {
 		last := try{fire: r.fire, number: r.attempt, node: r.node, began: orZero(r.claimed), ended: orZero(r.ended),
 			started: orZero(r.started), state: r.state, class: r.class}
 		if n := len(all[r.fire]); n > 0 && all[r.fire][n-1].number == r.attempt {
+			if r.live && r.state == "retrying" {
+				continue // it was deferred since, which is no attempt; the row says when
+			}
 			// A run that was given up has its last attempt in both places; there it starts with its begin.
 			both := &all[r.fire][n-1]
 			both.started = last.started

@@ -325,7 +325,8 @@ func (j *judge) checkEnd() {
 	}
 	for _, r := range j.runs {
 		if r.live && !j.waitsForHost(r) {
-			j.add(unrecovered, "%s: still %s, attempt %d, node %s", j.name(r.fire), r.state, r.attempt, j.nodesByID[r.node].name)
+			j.add(unrecovered, "%s: still %s, attempt %d (%s), node %s; next attempt %s, next probe of its host %s, end %s", j.name(r.fire),
+				r.state, r.attempt, r.class, j.nodesByID[r.node].name, instant(orZero(r.next)), instant(orZero(r.probe)), instant(j.end))
 		}
 	}
 	for _, t := range j.triggers {

@@ -57,6 +57,7 @@ type run struct {
 	revision, node          int64
 	attempt                 int
 	claimed, started, ended *int64
+	next                    *int64 // its next attempt
 	probe                   *int64 // of the host that it waits for: when the next run goes there
 	live                    bool
 	state, class, message   string
@@ -123,11 +124,11 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	// A run is over, or it is live: the history holds the one, a small table the other.
 	if h.runs, err = rows(ctx, conn, func(r *run, row pgx.Rows) error {
 		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended,
-			&r.live, &r.state, &r.class, &r.message, &r.probe)
+			&r.live, &r.state, &r.class, &r.message, &r.next, &r.probe)
 	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, ended_at - claimed_ms, ended_at - started_ms, ended_at, FALSE,
-			coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, ''), NULL FROM runs
+			coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, ''), NULL, NULL FROM runs
 		UNION ALL SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, NULL, TRUE, state, class, error,
-			(SELECT h.probe_at FROM host_waits AS h WHERE h.id = waits_for) FROM live_runs
+			next_attempt_at, (SELECT h.probe_at FROM host_waits AS h WHERE h.id = waits_for) FROM live_runs
 		ORDER BY trigger_id, scheduled_at, kind`); err != nil {
 		return nil, err
 	}
