@@ -149,16 +149,34 @@ const (
 )
 
 // mayProbe reports whether a run that waits for a host may go, as far as this node knows.
-func (r *retries) mayProbe(now time.Time) bool {
+func (r *retries) mayProbe(now time.Time) (may bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.probeAt.IsZero() && !now.Before(r.probeAt)
+	may = r.probeSoon || !r.probeAt.IsZero() && !now.Before(r.probeAt)
+	r.probeSoon = false
+	return may
+}
+
+// planProbe plans the next look for runs that wait for a host, and returns its time. again is when the look that was just
+// made wants another, zero if there was none or it does not say; first is when the first probe is due, zero if no run
+// waits.
+func (r *retries) planProbe(now, again, first time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if again.IsZero() && !first.IsZero() {
+		again = later(first, now.Add(roomPause)) // more are due than one look lets go
+		if r.probeAt.After(now) {
+			again = earlier(again, r.probeAt) // what comes more often than that must not put it off
+		}
+	}
+	r.probeAt = again
+	return again
 }
 
 // probeNow makes retryOnce look at once for runs that wait for a host.
 func (r *retries) probeNow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.probeAt = time.Unix(0, 0)
+	r.probeSoon = true
 	wake(r.wake)
 }

@@ -18,11 +18,13 @@ type retries struct {
 	own   []time.Time // when the runs recorded here are due, earliest first
 	alarm *time.Timer
 	wake  chan struct{}
-	// Only retryOnce uses what follows: how far it has looked, when it last looked for runs to give up, and when the
-	// next run that waits for a host may go; zero: none waits.
-	adoption          *adoption
-	gaveUpAt, probeAt time.Time
-	none              bool // the latest look found no retry and no run that waits for a host
+	// When to look again for runs that wait for a host; zero: none waits. probeSoon says: at once.
+	probeAt   time.Time
+	probeSoon bool
+	// Only retryOnce uses what follows: how far it has looked, and when it last looked for runs to give up.
+	adoption *adoption
+	gaveUpAt time.Time
+	none     bool // the latest look found no retry and no run that waits for a host
 }
 
 // mostAlarms is how many times are remembered. The look of each window finds what is beyond.
@@ -117,11 +119,7 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	if !others.IsZero() && !e.fleet.alone() {
 		others = others.Add(e.opts.Grace)
 	}
-	if probe.IsZero() && !next.Probe.IsZero() {
-		probe = later(next.Probe, now.Add(roomPause)) // more are due than one look lets go
-	}
-	e.retries.probeAt = probe
-	e.retries.setAlarm(now, earlier(others, probe), e.clock.until)
+	e.retries.setAlarm(now, earlier(others, e.retries.planProbe(now, probe, next.Probe)), e.clock.until)
 	return nil
 }
 

@@ -161,11 +161,9 @@ type looked struct {
 	from []time.Time
 }
 
-func (l *looked) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
-	if query.Retries {
-		l.from = append(l.from, query.After.DueAt)
-	}
-	return l.Store.Adoptable(ctx, query)
+func (l *looked) NextRetry(ctx context.Context, from, after time.Time) (dispatcher.RetryTimes, error) {
+	l.from = append(l.from, from)
+	return l.Store.NextRetry(ctx, from, after)
 }
 
 // retryAt looks for retries at a time, and returns from when on.
@@ -453,4 +451,21 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	if run := r.retry(id); run.State != dispatcher.RunSucceeded || !scheduled() {
 		t.Errorf("run = %+v, want success, and the next fire scheduled", run)
 	}
+}
+
+// A node that is woken for retries again and again looks for runs that wait for a host all the same.
+func TestLooksForRetriesPutNoProbeOff(t *testing.T) {
+	t.Parallel()
+	r, begun := newRetries(), time.Now()
+	due := begun.Add(-time.Second)
+	for now := begun; now.Before(begun.Add(3 * time.Second)); now = now.Add(50 * time.Millisecond) {
+		if r.mayProbe(now) {
+			if now.Sub(begun) > roomPause {
+				t.Errorf("the first look comes after %s, want %s at most", now.Sub(begun), roomPause)
+			}
+			return
+		}
+		r.planProbe(now, time.Time{}, due)
+	}
+	t.Error("three seconds later no run that waits for a host has been looked for")
 }

@@ -236,7 +236,9 @@ func TestCancelDoesNotReachTheNextRunOfTheWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var began, cut atomic.Int32
-		p := startPool(t, fixed(1, 2), func(ctx context.Context, _ testRun) {
+		var current atomic.Value
+		p := startPool(t, fixed(1, 2), func(ctx context.Context, run testRun) {
+			current.Store(KeyOf(run.HeldRun))
 			began.Add(1)
 			select {
 			case <-ctx.Done():
@@ -244,14 +246,13 @@ func TestCancelDoesNotReachTheNextRunOfTheWorker(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 		})
-		three := runs(3)
-		p.submit(held(three))
-		for n := range three {
+		p.submit(held(runs(3)))
+		for n := range 3 {
 			synctest.Wait()
 			if began.Load() != int32(n+1) || cut.Load() != int32(n) {
 				t.Errorf("%d attempts began and %d were cut off, want %d and %d", began.Load(), cut.Load(), n+1, n)
 			}
-			p.Cancel(KeyOf(three[n]))
+			p.Cancel(current.Load().(AttemptKey))
 		}
 		p.TakeNotAttempted()
 		p.Drain(time.Second)
