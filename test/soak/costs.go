@@ -151,11 +151,18 @@ func (b *bench) adopt(ctx context.Context, query dispatcher.AdoptQuery) ([]dispa
 	return b.store.Adopt(ctx, query, runs)
 }
 
-// emptyAdoption looks for runs that nobody works on, or for retries that are due, and finds none.
+// emptyAdoption looks for runs that nobody works on, or for retries that are due, and finds none. It looks as a node does
+// ten minutes later: of nodes that died it is noted by then that nothing is left of them, and a look for retries begins half a
+// minute before, if nothing earlier is left.
 func (b *bench) emptyAdoption(ctx context.Context, retries bool) error {
-	held, err := b.adopt(ctx, dispatcher.AdoptQuery{
+	query := dispatcher.AdoptQuery{
 		Apps: b.apps, Node: b.node, Token: dispatcher.Token(rand.Int64() | 1), Limit: batchSize, Retries: retries,
-	})
+		Now: time.Now().Add(10 * time.Minute),
+	}
+	if retries {
+		query.After.DueAt = query.Now.Add(-30 * time.Second)
+	}
+	held, err := b.adopt(ctx, query)
 	if err == nil && len(held) > 0 {
 		err = fmt.Errorf("%d runs were to be adopted, want none", len(held))
 	}

@@ -44,7 +44,7 @@ func TestEachMissedBarIsASentence(t *testing.T) {
 			if len(missed) != 1 || !strings.HasPrefix(missed[0].Error(), b.subject+" is ") {
 				t.Errorf("got %v, want one sentence about %s", missed, b.subject)
 			}
-			if inShort := judge(all, true); len(inShort) == 1 == b.speed {
+			if inShort := judge(all, true); len(inShort) == 1 == b.whole {
 				t.Errorf("a short run says %v; it judges counts and not speed", inShort)
 			}
 		})

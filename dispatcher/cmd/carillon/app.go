@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,14 +92,18 @@ func (e *appExportCommand) enable(ctx context.Context, api *client.Client) error
 func (e *appExportCommand) export(ctx context.Context, api *client.Client) (dispatcher.Export, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout.Std())
 	defer cancel()
+	var why error // the app cannot be exported yet
 	for {
 		export, err := api.ExportApp(ctx, e.App)
-		if !errors.Is(err, dispatcher.ErrConflict) {
+		switch {
+		case errors.Is(err, dispatcher.ErrConflict):
+			why = err
+		case err == nil || ctx.Err() == nil:
 			return export, err
 		}
 		select {
 		case <-ctx.Done():
-			return export, fmt.Errorf("gave up after %s: %w", e.Timeout, err)
+			return export, fmt.Errorf("gave up after %s: %w", e.Timeout, cmp.Or(why, err))
 		case <-time.After(100*time.Millisecond + rand.N(100*time.Millisecond)):
 		}
 	}
