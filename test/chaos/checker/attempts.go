@@ -331,18 +331,22 @@ func (j *judge) checkPayloads(of map[fire][]*request, runs map[fire]run) {
 				j.add(unexplained, "%s: with payload %d, which is not its job's", j.name(f), q.Put)
 			case d.Begun.UnixMilli() > q.At.UnixMilli()+slack:
 				j.add(unexplained, "%s: with payload %d, which was not yet declared", j.name(f), q.Put)
-			case j.outdated(t, d, runs[f]):
+			case j.outdated(t, d, runs[f], q.At.UnixMilli()):
 				j.add(unexplained, "%s: with payload %d, which was replaced before its claim", j.name(f), q.Put)
 			}
 		}
 	}
 }
 
-// outdated reports whether a declaration was replaced by another before a run was claimed.
-func (j *judge) outdated(t trigger, d history.Declaration, r run) bool {
+// outdated reports whether a declaration by which a request was sent was replaced by another before the run was claimed.
+func (j *judge) outdated(t trigger, d history.Declaration, r run, sent int64) bool {
+	claimed := r.claimedFirst()
+	if sent < claimed { // it waited for its host since, and was claimed again without an attempt
+		claimed = r.at - 2*slack
+	}
 	return slices.ContainsFunc(j.declared, func(later history.Declaration) bool {
 		return later.App == t.app && later.Job == t.job && later.Put > d.Put && !later.Deleted &&
-			!later.Answered.IsZero() && later.Answered.UnixMilli() < r.claimedFirst()-2*slack
+			!later.Answered.IsZero() && later.Answered.UnixMilli() < claimed-2*slack
 	})
 }
 

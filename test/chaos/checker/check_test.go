@@ -209,3 +209,38 @@ func TestOnlyTheBadNeighborMayWaitForItsHost(t *testing.T) {
 		}
 	}
 }
+
+// A run that waits for its host is claimed again later, and its request was sent by the definition of its first claim.
+func TestRequestIsComparedWithTheDefinitionOfItsOwnClaim(t *testing.T) {
+	t.Parallel()
+	at := func(second int64) time.Time { return time.Unix(1000+second, 0) }
+	replaced := history.Declaration{Put: 2, App: "a", Job: "j", Answered: at(30)}
+	j := &judge{record: &record{declared: []history.Declaration{replaced}}}
+	claimed := at(40).UnixMilli()
+	of := run{fire: fire{trigger: 1, at: at(10).UnixMilli()}, attempt: 1, claimed: &claimed}
+	for name, tt := range map[string]struct {
+		sent int64
+		want bool
+	}{
+		"sent before that claim": {11, false},
+		"sent by that claim":     {41, true},
+	} {
+		if got := j.outdated(trigger{app: "a", job: "j"}, history.Declaration{Put: 1}, of, at(tt.sent).UnixMilli()); got != tt.want {
+			t.Errorf("%s: outdated %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// What a live run says of an attempt that is over is when its host deferred the next one.
+func TestDeferralIsNoBeginOfAnAttempt(t *testing.T) {
+	t.Parallel()
+	f := fire{trigger: 1, at: 1000}
+	deferred := int64(9000)
+	j := &judge{record: &record{
+		attempts: []attempt{{fire: f, attempt: 1, began: 2000, ended: 3000, state: "failed"}},
+		runs:     []run{{fire: f, attempt: 1, started: &deferred, claimed: &deferred, live: true, state: "retrying"}},
+	}}
+	if tries := j.tries()[f]; len(tries) != 1 || tries[0].began != 2000 || tries[0].started != 0 {
+		t.Errorf("tries = %+v, want the one that began at 2000", tries)
+	}
+}
