@@ -136,7 +136,9 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 		}
 	}
 	close(release)
-	for r.read(requested["app"]).State != dispatcher.RunSucceeded && done.Err() == nil {
+	ended, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	for r.read(requested["app"]).State != dispatcher.RunSucceeded && ended.Err() == nil {
 		if err := r.adopt(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -161,11 +161,14 @@ func (a *auditor) tables() {
 	}
 }
 
-// unclaimed requires that no claim is left, once all nodes have drained.
+// unclaimed requires that no claim is left once all nodes have drained, but for those of attempts that the end of a drain cut
+// off.
 func (a *auditor) unclaimed() {
 	a.t.Helper()
-	if n := a.count(`SELECT count(*) FROM claims`); n != 0 {
-		a.t.Errorf("%d claims are left at the end, want none", n)
+	const recorded = `SELECT count(*) FROM claims AS c WHERE NOT EXISTS (SELECT 1 FROM json_each(c.fires) AS f WHERE NOT EXISTS (
+		SELECT 1 FROM runs AS r WHERE r.trigger_id = f.value ->> 0 AND r.scheduled_at = f.value ->> 1 AND r.kind = 1))`
+	if n := a.count(recorded); n != 0 {
+		a.t.Errorf("%d claims are left at the end though all of their runs have ended, want none", n)
 	}
 }
 
