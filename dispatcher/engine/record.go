@@ -18,7 +18,7 @@ type recorder struct {
 	store   Store
 	stored  func([]dispatcher.Record) // is called with what was stored or dropped
 	log     *slog.Logger
-	pending sync.WaitGroup
+	pending tally
 }
 
 const (
@@ -41,7 +41,7 @@ func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
 	if len(r.inbox) > mostResponses {
 		record.Outcome.Response = nil
 	}
-	r.pending.Add(1)
+	r.pending.add(1)
 	select {
 	case r.inbox <- record:
 		return
@@ -50,7 +50,7 @@ func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
 	select {
 	case r.inbox <- record:
 	case <-ctx.Done():
-		r.pending.Done()
+		r.pending.add(-1)
 		r.stored([]dispatcher.Record{record})
 	}
 }
@@ -59,7 +59,7 @@ func (r *recorder) put(ctx context.Context, record dispatcher.Record) {
 func (r *recorder) run(ctx context.Context) {
 	r.batcher.run(ctx)
 	for range len(r.inbox) {
-		r.pending.Done() // drain does not wait for what is given up
+		r.pending.add(-1) // drain does not wait for what is given up
 	}
 }
 
@@ -71,23 +71,49 @@ func (r *recorder) keep(ctx context.Context, records []dispatcher.Record) {
 		return err
 	})
 	r.stored(records)
-	r.pending.Add(-len(records))
+	r.pending.add(-len(records))
 }
 
 // drain waits until everything handed over is stored, atMost long. Runs whose outcome is not stored
 // by then are repeated by the node that adopts them.
 func (r *recorder) drain(atMost time.Duration) (stored bool) {
-	done := make(chan struct{})
-	go func() {
-		r.pending.Wait()
-		close(done)
-	}()
 	select {
-	case <-done:
+	case <-r.pending.none():
 		return true
 	case <-time.After(atMost):
 		return false
 	}
+}
+
+// tally counts what is pending. Unlike a WaitGroup it may grow from nothing while somebody waits.
+type tally struct {
+	mu    sync.Mutex
+	count int
+	empty chan struct{} // closed when nothing is left; nil: nobody waits
+}
+
+func (t *tally) add(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count += n; t.count == 0 && t.empty != nil {
+		close(t.empty)
+		t.empty = nil
+	}
+}
+
+// none returns a channel that is closed once nothing is pending.
+func (t *tally) none() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	empty := t.empty
+	if empty == nil {
+		empty = make(chan struct{})
+		if t.empty = empty; t.count == 0 {
+			close(empty)
+			t.empty = nil
+		}
+	}
+	return empty
 }
 
 // record hands over the outcome of an attempt. next is when the run is attempted again; nil: never.
