@@ -129,6 +129,10 @@ type retention struct {
 	app, kept int64
 	from      int64 // what happened before was removed
 	deleted   bool
+	// A sweep that is under way removes what happened before sweepTo, and is done with the jobs up to sweepAfter by
+	// name; 0: none is.
+	sweepTo    int64
+	sweepAfter string
 }
 
 // run takes the steps of a call. None of them reads more than what it removes, and a few rows for each app or job
@@ -184,10 +188,10 @@ func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention
 			return nil, 0, err
 		}
 	}
-	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL FROM apps AS a
+	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL, a.sweep_to, a.sweep_after FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id) ORDER BY a.retention DESC, a.id`
 	apps, err = collect(ctx, t.read, func(row scanner) (r retention, err error) {
-		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted)
+		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted, &r.sweepTo, &r.sweepAfter)
 		return r, err
 	}, list)
 	return apps, now.UnixMilli(), err

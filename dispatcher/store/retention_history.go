@@ -107,32 +107,25 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 	return errors.Join(append(errs, moveCursor(ctx, t.write, dispatcher.LockHistory, last, reached))...)
 }
 
-// sweep removes the expired history of one app, some of its jobs at a time.
+// sweepLooks is how many looks into the days of jobs a sweep takes in one call. A look takes some microseconds, and the
+// first sweep of an app, or the one after its retention was shortened, takes one for each job and day.
+const sweepLooks = 100_000
+
+// sweep removes the expired history of one app, some of its jobs at a time. What one call does not get through, the
+// next goes on with.
 func (t *purge) sweep(ctx context.Context, app retention, before int64) error {
-	from := max(day(app.from)-sweepOverlap, 0)
-	for last, page := "", purgeJobs; page == purgeJobs && !t.over(); {
-		// $1 app, $2 last name of the page before, $3 limit
-		const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
-		ids, err := collect(ctx, t.read, func(row scanner) (id int64, err error) {
-			err = row.Scan(&id, &last)
-			return id, err
-		}, jobs, app.app, last, purgeJobs)
-		if err != nil {
-			return err
-		}
-		page = len(ids)
-		aged, err := t.aged(ctx, ids, from, before)
-		if err == nil {
-			err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
-				removed, aged, err = t.removeOf(ctx, tx, aged, from, before, size)
-				return removed, err
-			})
-		}
-		if err != nil {
-			return err
-		}
+	if app.sweepTo == 0 || app.sweepTo > before { // none was under way, or the retention is longer now
+		app.sweepTo, app.sweepAfter = before, ""
 	}
-	err := t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+	from := max(day(app.from)-sweepOverlap, 0)
+	last, err := t.sweepJobs(ctx, app, from)
+	if last != app.sweepAfter {
+		err = errors.Join(err, t.noteSweep(ctx, app, last))
+	}
+	if err != nil || t.over() {
+		return err
+	}
+	err = t.repeat(ctx, t.size, app.sweepTo, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
 		keys, err := collect(ctx, tx, scanKey, expiredLate, before, size, app.app, from)
 		if err != nil {
 			return 0, err
@@ -142,14 +135,63 @@ func (t *purge) sweep(ctx context.Context, app retention, before int64) error {
 	if err != nil || t.over() {
 		return err
 	}
-	return t.swept(ctx, app, before)
+	return t.swept(ctx, app)
 }
 
-// swept notes that nothing of an app is left from before an instant, so that the next sweep begins there.
-func (t *purge) swept(ctx context.Context, app retention, before int64) error {
+// sweepJobs removes the expired history of an app's jobs since an instant, page by page, and returns the name of the
+// last job of which nothing is left.
+func (t *purge) sweepJobs(ctx context.Context, app retention, from int64) (last string, err error) {
+	last = app.sweepAfter
+	days, looks := int(max(app.sweepTo-from, dayMillis)/dayMillis), 0
+	for page := purgeJobs; page == purgeJobs; {
+		if looks >= sweepLooks {
+			t.used = true
+			break
+		}
+		name := last
+		// $1 app, $2 last name of the page before, $3 limit
+		const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
+		ids, err := collect(ctx, t.read, func(row scanner) (id int64, err error) {
+			err = row.Scan(&id, &name)
+			return id, err
+		}, jobs, app.app, last, purgeJobs)
+		if err != nil {
+			return last, err
+		}
+		page = len(ids)
+		looks += page * days
+		aged, err := t.aged(ctx, ids, from, app.sweepTo)
+		if err == nil {
+			err = t.repeat(ctx, t.size, app.sweepTo, func(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
+				removed, aged, err = t.removeOf(ctx, tx, aged, from, before, size)
+				return removed, err
+			})
+		}
+		if err != nil || t.over() {
+			return last, err
+		}
+		last = name
+	}
+	return last, nil
+}
+
+// noteSweep notes how far the sweep of an app has come.
+func (t *purge) noteSweep(ctx context.Context, app retention, last string) error {
+	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		// $1 app, $2 the instant before which history goes, $3 name of the last job that is done
+		_, err := tx.ExecContext(ctx, `UPDATE apps SET sweep_to = $2, sweep_after = $3 WHERE id = $1`, app.app, app.sweepTo, last)
+		return err
+	})
+	t.stopped = t.stopped || !done
+	return err
+}
+
+// swept notes that nothing of an app is left from before its sweep, so that the next sweep begins there.
+func (t *purge) swept(ctx context.Context, app retention) error {
 	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		// $1 app, $2 before
-		_, err := tx.ExecContext(ctx, `UPDATE apps SET history_from = $2 WHERE id = $1 AND history_from < $2`, app.app, before)
+		_, err := tx.ExecContext(ctx, `UPDATE apps SET history_from = CASE WHEN history_from < $2 THEN $2 ELSE history_from END,
+			sweep_to = 0, sweep_after = '' WHERE id = $1`, app.app, app.sweepTo)
 		return err
 	})
 	t.stopped = t.stopped || !done

@@ -1,0 +1,86 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// The first sweep of an app, or the one after its retention was shortened, looks at each day of each job. It does so in
+// short calls, says that there is more, and goes on where it was, so that an app of any size is cleaned up in the end.
+func TestSweepOfManyJobsGoesOnInTheNextCall(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, pgtest.New(t))) })
+}
+
+// copiedJobs copies the job of an app under the names a-1 to a-n, which sort before its own.
+func copiedJobs(t *testing.T, s dispatcher.Store, job int64, n int) {
+	t.Helper()
+	const columns = `app_id, description, enabled, paused, priority, node_labels, delivery, retry, concurrency_policy, max_concurrency,
+		queue_limit, target, payload, trigger_names, revision, created_at, updated_at`
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO jobs (id, name, `+columns+`)
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d)
+		SELECT n, 'a-' || n, `+columns+` FROM jobs CROSS JOIN n WHERE id = %d`, n, job)))
+}
+
+func testSweepGoesOn(t *testing.T, s dispatcher.Store) {
+	t.Helper()
+	declareApp(t, s, "long", days(3650))
+	job := declareApp(t, s, "short", days(1))
+	copiedJobs(t, s, job, 450)
+	insertRuns(t, s, job, may1, 3, false)
+	insertRuns(t, s, 7, may1, 3, false)
+	now := may1.Add(days(10))
+	var removed []int
+	for more := true; more && len(removed) < 10; {
+		done, err := s.Purge(t.Context(), 1, now)
+		must(t, err)
+		removed, more = append(removed, done.Runs), done.More
+	}
+	if len(removed) != 3 || removed[0]+removed[1]+removed[2] != 6 {
+		t.Errorf("calls removed %v runs, want 6 in three calls of 200 jobs each", removed)
+	}
+	if n := count(t, s, `SELECT count(*) FROM runs`); n != 0 {
+		t.Errorf("%d runs are left, want none", n)
+	}
+	if n := count(t, s, `SELECT count(*) FROM apps WHERE sweep_to <> 0 OR sweep_after <> ''`); n != 0 {
+		t.Errorf("%d sweeps are under way after the last call, want none", n)
+	}
+	// The next day costs one call: it looks at that day only.
+	if done, err := s.Purge(t.Context(), 1, now.Add(days(1))); err != nil || done.More {
+		t.Errorf("a day later, a call removes %+v, error %v; want no more to do", done, err)
+	}
+}
+
+// A sweep under way that began by a shorter retention removes nothing that is kept now.
+func TestSweepFollowsALongerRetention(t *testing.T) {
+	t.Parallel()
+	s := open(t, newFile(t))
+	declareApp(t, s, "long", days(3650))
+	job := declareApp(t, s, "short", days(1))
+	copiedJobs(t, s, job, 450)
+	now := may1.Add(days(10))
+	insertRuns(t, s, job, may1.Add(days(5)), 3, false)
+	first, err := s.Purge(t.Context(), 1, now)
+	must(t, err)
+	if !first.More {
+		t.Fatalf("the first call ended with %+v, want a sweep under way", first)
+	}
+	app, err := s.App(t.Context(), "short")
+	must(t, err)
+	app.Retention = dispatcher.Duration(days(30))
+	_, _, err = s.PutApp(t.Context(), app, dispatcher.Change{Actor: "test", Now: now})
+	must(t, err)
+	for range 5 {
+		_, err := s.Purge(t.Context(), 1, now.Add(time.Hour))
+		must(t, err)
+	}
+	if n := count(t, s, `SELECT count(*) FROM runs`); n != 3 {
+		t.Errorf("%d runs are left, want the 3 that the retention keeps now", n)
+	}
+}
