@@ -21,6 +21,10 @@ import (
 // late by then, the handler settles it within five minutes; only if its misfire_after is longer than 90 s may it
 // wait the quarter of an hour, and is on time then. A look at everything each minute would not be free: next to a dump
 // of an hour it walks through millions of traces, on each node.
+//
+// When a node joins or leaves, the shares of all change. Each then goes on from where its sweep of all nodes found
+// nothing left. A look of every node at everything would be the heavier the more nodes there are, just when some are
+// being replaced.
 
 const (
 	// lookBackInterval is how often a look goes back by lookBack.
@@ -43,14 +47,15 @@ const (
 type floors struct{ window, near, far, misses, retries floor }
 
 func newFloors() floors {
-	return floors{near: floor{never: true}, far: floor{never: true}, misses: floor{never: true, every: missesInterval},
+	return floors{near: floor{never: true, bounded: true}, far: floor{never: true}, misses: floor{never: true, every: missesInterval},
 		retries: floor{never: true, every: retriesInterval}}
 }
 
 // floor is the time before which nothing is left in what its looks cover.
 type floor struct {
-	never bool          // it never looks back: the nodes whose fires these are do
-	every time.Duration // how often a look goes back without bound, if not as often as fullInterval
+	never   bool          // it never looks back: the nodes whose fires these are do
+	bounded bool          // nor at everything: another floor covers the same
+	every   time.Duration // how often a look goes back without bound, if not as often as fullInterval
 
 	mu       sync.Mutex
 	at       time.Time // zero: unknown
@@ -70,14 +75,17 @@ type look struct {
 
 func (l look) full() bool { return l.from.IsZero() }
 
-// begin begins to read shares of a version.
-func (f *floor) begin(now time.Time, version int) look {
+// begin begins to read shares of a version. If they are others than before, it reads what is due from others on: before
+// that, nothing is left in any share; zero: that is not known.
+func (f *floor) begin(now time.Time, version int, others time.Time) look {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := look{from: f.at, now: now, version: version, resets: f.resets}
 	switch {
-	case f.version != version || passed(f.fullAt, now, cmp.Or(f.every, fullInterval)):
+	case !f.bounded && passed(f.fullAt, now, cmp.Or(f.every, fullInterval)):
 		l.from = time.Time{}
+	case f.version != version || f.at.IsZero():
+		l.from = others
 	case !f.never && passed(f.lookedAt, now, lookBackInterval):
 		if back := now.Add(-lookBack); back.Before(l.from) {
 			l.from = back
@@ -138,6 +146,10 @@ func (f *floor) reset() {
 	f.resets++
 	f.at, f.fullAt = time.Time{}, time.Time{}
 }
+
+// left returns the time before which nothing is left in any share, by the sweeps of all nodes; zero: this node has made
+// none yet.
+func (f *floors) left() time.Time { return f.far.known(0) }
 
 // reset makes the next look of each kind go back without bound.
 func (f *floors) reset() {

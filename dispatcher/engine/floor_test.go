@@ -15,7 +15,7 @@ func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
 		now          time.Time
 		version      int
 		least, most  time.Time
-		want         time.Time
+		others, want time.Time
 		reset, fails bool
 	}
 	for name, steps := range map[string][]step{
@@ -40,6 +40,15 @@ func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
 			{now: at(0), most: at(-5), want: none},
 			{now: at(5), version: 1, most: at(0), want: none},
 			{now: at(10), version: 1, want: at(0)},
+		},
+		"the share changed, and nothing is left in any from long ago": {
+			{now: at(0), most: at(-5), want: none},
+			{now: at(5), version: 1, others: at(-40), most: at(0), want: at(-40)},
+			{now: at(10), version: 1, others: at(-40), want: at(0)},
+			{now: at(900), version: 1, others: at(-40), want: none},
+		},
+		"a node that knows what is left in any share begins with everything": {
+			{now: at(0), others: at(-40), most: at(-5), want: none},
 		},
 		"a notification came": {
 			{now: at(0), most: at(-5), want: none},
@@ -67,7 +76,7 @@ func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
 				if s.reset {
 					f.reset()
 				}
-				l := f.begin(s.now, s.version)
+				l := f.begin(s.now, s.version, s.others)
 				if !l.from.Equal(s.want) {
 					t.Errorf("look %d begins at %v, want %v", i, l.from, s.want)
 				}
@@ -79,14 +88,35 @@ func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
 	}
 }
 
+// Fires that nodes shortly before this one leave alone are looked for without a look at everything.
+func TestBoundedFloorNeverLooksAtEverything(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	floors := newFloors()
+	f := &floors.near
+	for i, version := range []int{0, 1, 1} {
+		at := now.Add(time.Duration(i) * time.Hour)
+		others := at.Add(-lookBack)
+		l := f.begin(at, version, others)
+		if l.full() || i < 2 && !l.from.Equal(others) {
+			t.Errorf("look %d begins at %v, want at %v", i, l.from, others)
+		}
+		f.end(l, time.Time{}, at)
+	}
+	f.reset()
+	if l := f.begin(now, 1, now); !l.from.Equal(now) {
+		t.Errorf("after a change, a look begins at %v, want %v", l.from, now)
+	}
+}
+
 func TestChangeDuringALookIsNotMissed(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	var f floor
-	l := f.begin(now, 0)
+	l := f.begin(now, 0, time.Time{})
 	f.reset()
 	f.end(l, time.Time{}, now)
-	if next := f.begin(now.Add(time.Second), 0); !next.full() {
+	if next := f.begin(now.Add(time.Second), 0, time.Time{}); !next.full() {
 		t.Errorf("the next look begins at %v, want at everything: a notification came during the one before", next.from)
 	}
 }

@@ -25,7 +25,7 @@ func (e *Engine) settleMisfires(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	_, version := e.fleet.shares(nil, nil)
-	look, left := e.floors.misses.begin(now, version), e.leastOnTime(version)
+	look, left := e.floors.misses.begin(now, 0, time.Time{}), e.leastOnTime(version)
 	apps, err := e.store.OverdueApps(ctx, e.opts.Apps, e.opts.Labels, look.from, now)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (e *Engine) leastOnTime(version int) time.Time {
 	if e.fleet.alone() { // its share is everything
 		return e.floors.window.known(version)
 	}
-	return e.floors.far.known(0)
+	return e.floors.left()
 }
 
 // settle decides about every trigger of apps that is later than its threshold, by its policy. The apps take turns,

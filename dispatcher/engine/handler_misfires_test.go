@@ -371,8 +371,7 @@ func TestMisfiresAreReadFromTheBoundByWhichTheirAppsWereFound(t *testing.T) {
 	r := newRig(t, func(s Store) Store { o.Store = s; return o })
 	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = dispatcher.Duration(time.Second) })
 	now, bound := r.now.Add(10*time.Second), r.now.Add(-time.Minute)
-	_, version := r.fleet.shares(nil, nil)
-	r.floors.misses.end(look{now: now, version: version}, time.Time{}, bound)
+	r.floors.misses.end(look{now: now}, time.Time{}, bound)
 	if err := r.settleMisfires(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -40,7 +41,7 @@ func (e *Engine) pollOnce(ctx context.Context, now, until time.Time) (int, error
 		return 0, err
 	}
 	shares, version := e.fleet.shares(e.opts.Apps, e.labelSets.get())
-	look := e.floors.window.begin(now, version)
+	look := e.floors.window.begin(now, version, e.floors.left())
 	query := dispatcher.DueQuery{From: look.from, Until: until, Now: now}
 	seen, err := e.plan(ctx, query, shares, e.fleet.fires)
 	if err != nil {
@@ -123,7 +124,8 @@ func (e *Engine) ranked(d dispatcher.DueTrigger, now time.Time) bool {
 func (e *Engine) sweep(
 	ctx context.Context, now time.Time, floor *floor, shares []share, version int, wanted func(dispatcher.DueTrigger) bool,
 ) (seen, error) {
-	look := floor.begin(now, version)
+	// What is older is left to the sweeps of all, and to the nodes whose shares these are.
+	look := floor.begin(now, version, cmp.Or(e.floors.left(), now.Add(-lookBack)))
 	query := dispatcher.DueQuery{From: look.from, Until: now.Add(-e.opts.Grace), Now: now}
 	found, err := e.plan(ctx, query, shares, wanted)
 	if err == nil && found.complete {

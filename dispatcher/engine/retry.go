@@ -100,8 +100,7 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 		}
 		e.retries.gaveUpAt = now
 	}
-	_, version := e.fleet.shares(nil, nil)
-	look := e.floors.retries.begin(now, version)
+	look := e.floors.retries.begin(now, 0, time.Time{})
 	if err := e.adoptDue(ctx, e.retries.adoption, look.from, now); err != nil {
 		return err
 	}
@@ -132,8 +131,7 @@ func (e *Engine) noRetries(ctx context.Context, now time.Time) (bool, error) {
 	if !e.retries.none || now.Sub(e.retries.gaveUpAt) >= giveUpInterval {
 		return false, nil
 	}
-	_, version := e.fleet.shares(nil, nil)
-	look := e.floors.retries.begin(now, version)
+	look := e.floors.retries.begin(now, 0, time.Time{})
 	next, err := e.store.NextRetry(ctx, look.from, now)
 	e.retries.none = err == nil && next.Least.IsZero() && next.Probe.IsZero()
 	if e.retries.none {

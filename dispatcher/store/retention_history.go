@@ -91,6 +91,8 @@ func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, presen
 	var errs []error
 	reached := last
 	for i, app := range aged {
+		// What is older than every retention is removed elsewhere.
+		app.from = max(app.from, present-longest)
 		if err := t.sweep(ctx, app, day(present-app.kept)); err != nil {
 			errs = append(errs, fmt.Errorf("app %d: %w", app.app, err))
 		}

@@ -23,12 +23,14 @@ type process struct {
 	out     *bufio.Reader
 }
 
-// settling is the time that a new fleet needs: heartbeats until its nodes know each other, and polls with their shares.
+// settling is the time that a new fleet needs: heartbeats until its nodes know each other, polls with their shares, and
+// two rounds of the handler. Nodes that begin know nothing of what is left, so each looks at everything once, and here
+// all of them begin at once. The lateness meanwhile is a figure of its own.
 func (o options) settling() time.Duration {
 	if o.short {
 		return 4 * time.Second
 	}
-	return 12 * time.Second
+	return 40 * time.Second
 }
 
 func (w *world) startFleet(ctx context.Context, d *database) (*fleet, error) {
@@ -103,6 +105,7 @@ func (f *fleet) stop() error {
 // seen is what the turns of one fleet showed.
 type seen struct {
 	lateness, neighbour []float64 // milliseconds
+	starting            []float64 // the lateness while the fleet starts
 	missing, delayed    int
 	statements, fires   float64
 	polls, polling      float64
@@ -138,6 +141,7 @@ func (w *world) runFleets(ctx context.Context) error {
 	}{{"lateness_p50", 0.5}, {"lateness_p99", 0.99}, {"lateness_max", 1}} {
 		f.compare(share.name, "ms", quantile(old.lateness, share.at), quantile(young.lateness, share.at))
 	}
+	f.compare("lateness_start_p99", "ms", quantile(old.starting, 0.99), quantile(young.starting, 0.99))
 	f.compare("healthy_missing", "count", float64(old.missing), float64(young.missing))
 	f.add("neighbour_missing", "count", float64(old.delayed))
 	f.add("neighbour_lateness_p99", "ms", quantile(old.neighbour, 0.99))
@@ -184,6 +188,7 @@ func (w *world) runTurn(ctx context.Context, d *database, all *seen) (err error)
 		}
 	}
 	all.lateness = append(all.lateness, late...)
+	all.starting = append(all.starting, w.targets.lateness(healthy, from.Add(-w.settling()), from)...)
 	all.missing += wanted - len(late)
 	all.neighbour = append(all.neighbour, w.targets.lateness(neighbour, from, until)...)
 	if d == w.old {
