@@ -6,8 +6,10 @@ import (
 )
 
 const (
-	// purgePause leaves the database to others between two calls of a long purge.
+	// purgePause leaves the database to others between two calls of a long purge, and purgeRest does so for that many
+	// times as long as the call took: what is removed is years old, and fires are not to wait for it.
 	purgePause = time.Second
+	purgeRest  = 4
 	// busyPause is how long to wait while another node purges, or after a step that failed.
 	busyPause = time.Minute
 )
@@ -28,6 +30,7 @@ func (e *Engine) purgeLoop(ctx context.Context) {
 // purgeOnce makes one round, and returns how long to wait for the next. A node that died while it
 // purged keeps its lock for a minute, so a node that finds the lock taken looks again then.
 func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, err error) {
+	begun := time.Now()
 	removed, err := e.store.Purge(ctx, e.fleet.id(), time.Time{})
 	e.metrics.purged(removed)
 	if removed.Partitions+removed.Runs+removed.Misfires+removed.Jobs+removed.AuditEntries > 0 {
@@ -36,7 +39,7 @@ func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, err error)
 	}
 	switch {
 	case err == nil && removed.More:
-		return purgePause, nil
+		return max(purgePause, purgeRest*time.Since(begun)), nil
 	case removed.Busy, removed.More: // one step failed, and others go on
 		return min(spread(busyPause), spread(e.opts.PurgeInterval)), err
 	}

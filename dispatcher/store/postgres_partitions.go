@@ -53,16 +53,18 @@ func (p *postgres) limitLockWait(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
+func (p *postgres) byDay() bool { return p.has.Has(DayPartitions) }
+
 // unpartitioned holds what no partition of a day holds.
 func (p *postgres) unpartitioned() string {
-	if !p.has.Has(DayPartitions) {
+	if !p.byDay() {
 		return "runs"
 	}
 	return "runs_default"
 }
 
 func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error) {
-	if !p.has.Has(DayPartitions) {
+	if !p.byDay() {
 		return 0, nil
 	}
 	there, err := partitions(ctx, c.db)

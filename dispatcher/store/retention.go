@@ -18,7 +18,7 @@ const (
 	purgeRows  = 500
 	singleRows = 100
 	singleRest = 20 * time.Millisecond
-	purgeJobs  = 200
+	purgeJobs  = 2000
 )
 
 // cleaner is who has the lock of the clean-up.
@@ -129,10 +129,7 @@ type retention struct {
 	app, kept int64
 	from      int64 // what happened before was removed
 	deleted   bool
-	// A sweep that is under way removes what happened before sweepTo, and is done with the jobs up to sweepAfter by
-	// name; 0: none is.
-	sweepTo    int64
-	sweepAfter string
+	sweep
 }
 
 // run takes the steps of a call. None of them reads more than what it removes, and a few rows for each app or job
@@ -188,10 +185,10 @@ func (t *purge) retentions(ctx context.Context, now time.Time) (apps []retention
 			return nil, 0, err
 		}
 	}
-	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL, a.sweep_to, a.sweep_after FROM apps AS a
+	const list = `SELECT a.id, a.retention, a.history_from, a.deleted_at IS NOT NULL, a.sweep_from, a.sweep_to, a.sweep_after FROM apps AS a
 		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id) ORDER BY a.retention DESC, a.id`
 	apps, err = collect(ctx, t.read, func(row scanner) (r retention, err error) {
-		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted, &r.sweepTo, &r.sweepAfter)
+		err = row.Scan(&r.app, &r.kept, &r.from, &r.deleted, &r.sweep.from, &r.sweep.to, &r.sweep.after)
 		return r, err
 	}, list)
 	return apps, now.UnixMilli(), err

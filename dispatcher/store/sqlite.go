@@ -98,6 +98,8 @@ func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, 
 
 func (s *sqlite) unpartitioned() string { return "runs" }
 
+func (s *sqlite) byDay() bool { return false }
+
 // transient is false: the lock that would be busy is this process's own, and it waits for it.
 func (s *sqlite) transient(error) bool { return false }
 

@@ -182,6 +182,10 @@ type flavor interface {
 	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error)
 	// unpartitioned is the table of the runs that rotatePartitions does not drop.
 	unpartitioned() string
+	// byDay tells that the history has a partition for each day.
+	byDay() bool
+	// expiredOfJobs selects expired runs of the jobs of a batch; see removeOf.
+	expiredOfJobs() string
 	// endedOfEach selects from the history the latest runs of each job of a batch, of those that meet conditions. limit
 	// orders and limits them.
 	endedOfEach(conditions, limit string) string

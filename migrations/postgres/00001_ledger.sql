@@ -26,8 +26,9 @@ CREATE TABLE apps (
   weight            INTEGER NOT NULL,     -- turns among the apps
   retention         BIGINT  NOT NULL,     -- milliseconds that the app's history is kept
   history_from      BIGINT  NOT NULL DEFAULT 0, -- earlier history was removed under a shorter retention
-  sweep_to          BIGINT  NOT NULL DEFAULT 0, -- the clean-up is removing what is older; 0: it is not
-  sweep_after       TEXT    NOT NULL DEFAULT '', -- name of the last job that it is done with
+  sweep_from        BIGINT  NOT NULL DEFAULT 0, -- the clean-up has removed what this app does not keep from before
+  sweep_to          BIGINT  NOT NULL DEFAULT 0, -- and goes on up to here; 0: it is at another app
+  sweep_after       TEXT    NOT NULL DEFAULT '', -- in the days from sweep_from on, name of the last job that it is done with
   revision          BIGINT  NOT NULL,
   calendar_revision BIGINT  NOT NULL DEFAULT 0, -- counts the changes of all its calendars
   installation      TEXT    NOT NULL DEFAULT '', -- the id in the event ids of an app that came from elsewhere; empty: this one's

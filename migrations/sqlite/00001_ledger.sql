@@ -23,6 +23,7 @@ CREATE TABLE apps (
   weight INTEGER NOT NULL,
   retention INTEGER NOT NULL,
   history_from INTEGER NOT NULL DEFAULT 0,
+  sweep_from INTEGER NOT NULL DEFAULT 0,
   sweep_to INTEGER NOT NULL DEFAULT 0,
   sweep_after TEXT NOT NULL DEFAULT '',
   revision INTEGER NOT NULL,

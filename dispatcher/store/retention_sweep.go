@@ -1,0 +1,220 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The sweep of an app removes the runs that the app does not keep, out of days of which others keep theirs. It looks at
+// each job in each day, some days at a time: a statement about a year of partitions would take longer to plan than to
+// run. Most sweeps are about one day. The first of an app, or the one after its retention was shortened, is about many:
+// it takes many calls, and is noted between them.
+
+const (
+	// sweepLooks is how many looks into the days of jobs a sweep takes in one call, about a tenth of a second.
+	sweepLooks = 60_000
+	// pageLooks is what a page costs besides.
+	pageLooks = 500
+	// sweepDays is how many days it looks at together.
+	sweepDays = 30
+)
+
+// sweepOverlap is how far each sweep of an app goes back behind the one before. Sweeps go by days and may be late; a
+// longer retention is noted to the millisecond.
+const sweepOverlap = 2 * dayMillis
+
+// sweep is how far the sweep of an app is: nothing is left from before from. In the days that follow, it is done with
+// the jobs up to after by name. It ends at to; 0: none is under way.
+type sweep struct {
+	from, to int64
+	after    string
+}
+
+// sweepApps removes the expired history of apps that keep less than others. A call begins where the one before
+// ended, so that no app waits for another that has much to remove, and one that fails stops no other.
+func (t *purge) sweepApps(ctx context.Context, apps []retention, longest, present int64) error {
+	aged := slices.DeleteFunc(slices.Clone(apps), func(a retention) bool {
+		return a.kept >= longest || a.from >= day(present-a.kept)
+	})
+	if len(aged) == 0 {
+		return nil
+	}
+	last, err := cursor(ctx, t.read, dispatcher.LockHistory)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(aged, func(a, b retention) int { return cmp.Compare(a.app, b.app) })
+	next := slices.IndexFunc(aged, func(a retention) bool { return a.app > last })
+	aged = append(aged[max(next, 0):], aged[:max(next, 0)]...)
+	var errs []error
+	reached := last
+	for i, app := range aged {
+		if err := t.sweepApp(ctx, app, day(present-app.kept)); err != nil {
+			errs = append(errs, fmt.Errorf("app %d: %w", app.app, err))
+		}
+		reached = app.app
+		if t.used {
+			break
+		}
+		// Somebody was in the way of this one.
+		t.stopped = false
+		if ctx.Err() != nil || i+1 == len(aged) {
+			break
+		}
+	}
+	return errors.Join(append(errs, moveCursor(ctx, t.write, dispatcher.LockHistory, last, reached))...)
+}
+
+// sweepApp goes on with the sweep of an app, or begins one, of what is from before an instant.
+func (t *purge) sweepApp(ctx context.Context, app retention, before int64) error {
+	start := max(day(app.from)-sweepOverlap, 0)
+	s := app.sweep
+	if s.to == 0 || s.to > before { // none is under way, or the retention is longer now
+		first, err := t.firstDay(ctx)
+		if err != nil {
+			return err
+		}
+		s = sweep{from: min(max(start, first), before), to: before}
+	}
+	begun, err := s, error(nil)
+	for looks := 0; s.from < s.to && err == nil && !t.over(); {
+		if looks >= sweepLooks {
+			t.used = true
+			break
+		}
+		err = t.sweepPage(ctx, app.app, &s, &looks)
+	}
+	if s != begun && s.from < s.to {
+		err = errors.Join(err, t.noteSweep(ctx, app.app, s))
+	}
+	if err != nil || t.over() {
+		return err
+	}
+	err = t.repeat(ctx, t.size, s.to, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+		keys, err := collect(ctx, tx, scanKey, expiredLate, before, size, app.app, start)
+		if err != nil {
+			return 0, err
+		}
+		return len(keys), t.removeRuns(ctx, tx, keys)
+	})
+	if err != nil || t.over() {
+		return err
+	}
+	return t.swept(ctx, app.app, s)
+}
+
+// firstDay returns the first day of which there are runs; the end of time if there are none.
+func (t *purge) firstDay(ctx context.Context) (int64, error) {
+	earliest, found, err := first(ctx, t.read, scanInt, `SELECT scheduled_at FROM runs ORDER BY scheduled_at LIMIT 1`)
+	if err != nil || !found {
+		return 1<<63 - 1, err
+	}
+	return day(earliest), nil
+}
+
+// expiredLate are those that ended late since a sweep began, of an app. From then on they are found by their jobs.
+// $2 limit, $3 app, $4 where the sweep began
+const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r JOIN jobs AS j ON j.id = r.job_id
+	WHERE ` + endedLate + ` AND r.ended_at >= $4 AND r.ended_at < $1 AND r.scheduled_at < $4 AND j.app_id = $3
+	ORDER BY r.ended_at LIMIT $2`
+
+// expiredOfJobs selects expired runs of the jobs of a batch, of which each is one look into an index.
+// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit
+func (p *postgres) expiredOfJobs() string {
+	// Most jobs have nothing there: to ask for the lowest is a tenth of the work. Without the rest, PostgreSQL would
+	// begin with all runs of the day.
+	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM (SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r
+		WHERE r.job_id = b.id AND r.scheduled_at >= $2 AND r.scheduled_at < $3) IS NOT NULL OFFSET 0) AS b
+	CROSS JOIN LATERAL (SELECT * FROM runs AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + expiredIn + `
+		ORDER BY r.job_id, r.scheduled_at, r.trigger_id, r.kind LIMIT $4) AS r LIMIT $4`
+}
+
+func (s *sqlite) expiredOfJobs() string {
+	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b CROSS JOIN runs AS r WHERE r.job_id = b.id` + expiredIn + ` LIMIT $4`
+}
+
+const expiredIn = ` AND r.scheduled_at >= $2 AND r.scheduled_at < $3 AND r.ended_at < $1`
+
+// expiredMisfiresOf are those of the jobs of a batch.
+// $1 before, $2 limit
+const expiredMisfiresOf = ` SELECT m.from_at, m.trigger_id FROM b JOIN misfires AS m ON m.job_id = b.id
+	WHERE m.from_at < $1 AND m.to_at < $1 AND m.decided_at < $1 LIMIT $2`
+
+// sweepPage removes the expired history of some jobs in the days that a sweep is at.
+func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) error {
+	end, days := s.to, int64(1)
+	if t.byDay() {
+		end = min(end, day(s.from)+sweepDays*dayMillis)
+		days = max(1, (end-s.from)/dayMillis)
+	}
+	last := s.after
+	// $1 app, $2 last name of the page before, $3 limit
+	const jobs = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
+	ids, err := collect(ctx, t.read, func(row scanner) (id int64, err error) {
+		err = row.Scan(&id, &last)
+		return id, err
+	}, jobs, app, s.after, purgeJobs)
+	if err != nil {
+		return err
+	}
+	*looks += len(ids)*int(days) + pageLooks
+	if len(ids) > 0 {
+		if err := t.repeat(ctx, t.size, s.to, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+			return t.removeOf(ctx, tx, ids, sweep{from: s.from, to: end}, before, size)
+		}); err != nil || t.over() {
+			return err
+		}
+	}
+	if s.after = last; len(ids) < purgeJobs {
+		s.from, s.after = end, ""
+	}
+	return nil
+}
+
+// removeOf removes expired history of some jobs: runs of a part of a sweep and, with its last part, misfires.
+func (t *purge) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, part sweep, before int64, size int) (removed int, err error) {
+	keys, err := collect(ctx, tx, scanKey, t.rows(0, 5, "", idColumns...)+t.expiredOfJobs(),
+		append([]any{before, part.from, part.to, size}, t.batch(jobs)...)...)
+	if err != nil {
+		return 0, err
+	}
+	misfires := 0
+	if part.to == before {
+		misfires, err = t.removeMisfires(ctx, tx, t.rows(0, 3, "", idColumns...)+expiredMisfiresOf,
+			append([]any{before, size}, t.batch(jobs)...)...)
+		if err != nil {
+			return 0, err
+		}
+	}
+	return max(len(keys), misfires), t.removeRuns(ctx, tx, keys)
+}
+
+// noteSweep notes how far the sweep of an app is.
+func (t *purge) noteSweep(ctx context.Context, app int64, s sweep) error {
+	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		// $1 app, $2 from, $3 to, $4 after
+		_, err := tx.ExecContext(ctx, `UPDATE apps SET sweep_from = $2, sweep_to = $3, sweep_after = $4 WHERE id = $1`,
+			app, s.from, s.to, s.after)
+		return err
+	})
+	t.stopped = t.stopped || !done
+	return err
+}
+
+// swept notes that nothing of an app is left from before its sweep, so that the next sweep begins there.
+func (t *purge) swept(ctx context.Context, app int64, s sweep) error {
+	done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		// $1 app, $2 before
+		_, err := tx.ExecContext(ctx, `UPDATE apps SET history_from = CASE WHEN history_from < $2 THEN $2 ELSE history_from END,
+			sweep_from = 0, sweep_to = 0, sweep_after = '' WHERE id = $1`, app, s.to)
+		return err
+	})
+	t.stopped = t.stopped || !done
+	return err
+}
