@@ -143,10 +143,11 @@ func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 		{"vacuum", w.vacuum},
 		{"open a snapshot", w.openSnapshot},
 		{"fire during the snapshot", w.churn},
+		{"fire with all to be cleaned up", w.fireUncleaned},
+		{"clean up", w.cleanUp},
 		{"run fleets in turns", w.runFleets},
 		{"count what was given up", w.countGivenUp},
 		{"measure costs in turns", w.measureCosts},
-		{"clean up", w.cleanUp},
 	} {
 		begun := time.Now()
 		if err := step.do(ctx); err != nil {
