@@ -89,12 +89,12 @@ const jobShare = 20
 // removeDeleted removes the rows of jobs that were deleted before an instant and have no history left, with their
 // triggers, which are found by their job.
 func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
-	// $1 before, $2 limit
+	// $1 before, $2 limit, $3 end of what the jobs can have done, which leaves the days after it alone
 	const outdated = `SELECT j.id FROM jobs AS j WHERE j.deleted_at < $1
-		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id)
+		AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.job_id = j.id AND r.scheduled_at < $3)
 		AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
 		AND NOT EXISTS (SELECT 1 FROM misfires AS m WHERE m.job_id = j.id) ORDER BY j.deleted_at LIMIT $2`
-	jobs, err := collect(ctx, tx, scanInt, outdated, before, size)
+	jobs, err := collect(ctx, tx, scanInt, outdated, before, size, before+triggerReach)
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}
@@ -114,7 +114,8 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 // From $1 on: idColumns
 const removeTriggersOf = ` DELETE FROM triggers WHERE job_id IN (SELECT id FROM b) RETURNING id`
 
-// triggerReach is how long after a trigger was removed it may have a run: a fire is claimed a little ahead of its instant.
+// triggerReach is how long after a trigger or a job was removed it may have a run: a fire is claimed a little ahead of
+// its instant.
 const triggerReach = 60 * 60 * 1000 // milliseconds
 
 // removeTriggers removes triggers that were taken from their job before an instant, once nothing of the history
