@@ -80,7 +80,7 @@ func (t *purge) sweepApp(ctx context.Context, app retention, before int64) error
 		if err != nil {
 			return err
 		}
-		s = sweep{from: min(max(start, first), before), to: before}
+		s = sweep{from: min(max(start, first), before-dayMillis), to: before} // its last part takes misfires along
 	}
 	begun, err := s, error(nil)
 	for looks := 0; s.from < s.to && err == nil && !t.over(); {

@@ -54,10 +54,15 @@ func testSweepGoesOn(t *testing.T, s dispatcher.Store) {
 	if n := count(t, s, `SELECT count(*) FROM apps WHERE sweep_from <> 0 OR sweep_to <> 0 OR sweep_after <> ''`); n != 0 {
 		t.Errorf("%d sweeps are under way after the last call, want none", n)
 	}
-	// The next day costs one call: it looks at that day only.
-	if done, err := s.Purge(t.Context(), 1, now.Add(days(1))); err != nil || done.More {
-		t.Errorf("a day later, a call removes %+v, error %v; want no more to do", done, err)
+	// The next day costs two at most: it looks at that day only, of more jobs than one call gets through.
+	for range 2 {
+		done, err := s.Purge(t.Context(), 1, now.Add(days(1)))
+		must(t, err)
+		if !done.More {
+			return
+		}
 	}
+	t.Error("a day later there is more to do after two calls, want no more")
 }
 
 // A sweep under way that began by a shorter retention removes nothing that is kept now.
