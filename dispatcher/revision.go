@@ -31,6 +31,7 @@ type Cause string
 // The causes.
 const (
 	CausePut      Cause = "put"
+	CauseImport   Cause = "import" // the app came from elsewhere, with the runs that waited there
 	CausePause    Cause = "pause"
 	CauseResume   Cause = "resume"
 	CauseDelete   Cause = "delete"   // of the trigger or its job

@@ -311,7 +311,7 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 	if _, err := t.ExecContext(ctx, end, append([]any{t.now.UnixMilli()}, t.batch(ids)...)...); err != nil {
 		return err
 	}
-	return t.remember(ctx, dispatcher.CausePut, ids)
+	return t.remember(ctx, dispatcher.CauseImport, ids)
 }
 
 // importRuns queues the runs that waited.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -116,6 +117,42 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 		query := dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10}
 		if old, err := m.old.Due(t.Context(), query); err != nil || len(old) > 0 {
 			t.Errorf("where it was, %+v, %v are due; want nothing", old, err)
+		}
+	})
+}
+
+// A run that waits moves with its app. Another trigger may owe a fire from before, so that the history of the app begins
+// earlier than what the trigger of the run owes: verify knows where the run comes from.
+func TestVerifyExpectsRunsThatMoved(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("owes", nil)
+		m.declare("waits", nil)
+		must(t, m.old.Register(t.Context(), dispatcher.Node{ID: 1}, m.now))
+		due, err := m.old.Due(t.Context(), dispatcher.DueQuery{Until: m.now, Now: m.now.Add(-time.Hour), Limit: 10,
+			JobIDs: []int64{dispatcher.JobID("app", "waits")}})
+		must(t, err)
+		held, err := m.old.Claim(t.Context(), dispatcher.ClaimBatch{Node: 1, Token: 5, Now: m.now, Advances: []dispatcher.Advance{{
+			TriggerID: due[0].ID, JobID: dispatcher.JobID("app", "waits"), Revision: due[0].Revision, Next: due[0].NextFireTime,
+			Then: m.now.Add(10 * time.Minute),
+		}}})
+		must(t, err)
+		m.disable()
+		must(t, m.old.Record(t.Context(), []dispatcher.Record{{
+			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
+			Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now},
+			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Minute), Until: m.now.Add(time.Hour), CountsAsFailure: true},
+		}}))
+		m.move()
+		page, err := verify.Ledger(t.Context(), m.new, verify.Query{App: "app", Now: m.now.Add(2 * time.Second), Page: dispatcher.Page{Limit: 10}})
+		must(t, err)
+		if len(page.Items) != 2 {
+			t.Fatalf("verify tells of %d triggers, want 2", len(page.Items))
+		}
+		for _, trigger := range page.Items {
+			if len(trigger.Discrepancies) > 0 {
+				t.Errorf("%s/%s has discrepancies %+v, want none", trigger.Job, trigger.Trigger, trigger.Discrepancies)
+			}
 		}
 	})
 }
