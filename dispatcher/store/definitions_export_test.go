@@ -144,7 +144,8 @@ func TestVerifyExpectsRunsThatMoved(t *testing.T) {
 			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Minute), Until: m.now.Add(time.Hour), CountsAsFailure: true},
 		}}))
 		m.move()
-		page, err := verify.Ledger(t.Context(), m.new, verify.Query{App: "app", Now: m.now.Add(2 * time.Second), Page: dispatcher.Page{Limit: 10}})
+		query := verify.Query{App: "app", Now: m.now.Add(2 * time.Second), Page: dispatcher.Page{Limit: 10}}
+		page, err := verify.Ledger(t.Context(), m.new, query)
 		must(t, err)
 		if len(page.Items) != 2 {
 			t.Fatalf("verify tells of %d triggers, want 2", len(page.Items))
