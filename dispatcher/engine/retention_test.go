@@ -65,3 +65,35 @@ func TestPurgeRepeatsSoonOnlyWhileThereIsMore(t *testing.T) {
 		}
 	})
 }
+
+// slowPurge takes two seconds and has more to do, each time.
+type slowPurge struct {
+	Store
+	calls chan time.Time
+}
+
+func (s *slowPurge) Purge(context.Context, dispatcher.NodeID, time.Time) (dispatcher.Purged, error) {
+	s.calls <- time.Now()
+	time.Sleep(2 * time.Second)
+	return dispatcher.Purged{More: true}, nil
+}
+
+func TestLongPurgeLeavesTheDatabaseToOthersMostOfTheTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowPurge{calls: make(chan time.Time, 10)}
+		e := New(s, nil, Options{Logger: slog.New(slog.DiscardHandler)})
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			e.purgeLoop(ctx)
+		}()
+		first := <-s.calls
+		if after := (<-s.calls).Sub(first); after != 10*time.Second {
+			t.Errorf("the second call began %s after the first, which took 2s; want 10s", after)
+		}
+		end()
+		<-done
+	})
+}
