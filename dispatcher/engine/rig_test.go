@@ -87,7 +87,10 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	}
 	now := time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)
 	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: now}
-	r.Engine = New(wrapped, r, Options{Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56}})
+	r.Engine = New(wrapped, r, Options{
+		Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56},
+		DeadAfter: 20 * time.Minute, // a rig sends no heartbeats, and a slow disk may make a test last for minutes
+	})
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
