@@ -147,7 +147,7 @@ type NextAttempt struct {
 type RetryTimes struct {
 	Least time.Time // when the first of them is or was due, whether a node may adopt it or not
 	Next  time.Time // when the next is due
-	Probe time.Time // when the next probe of a HostWait is or was due
+	Waits bool      // whether there is a HostWait
 }
 
 // Retries are runs in state retrying. No node holds them; any node adopts those that are due. See

@@ -68,6 +68,8 @@ type HostWaits interface {
 	// DueHosts returns waits whose next probe is due, of apps among apps, empty: all, the longest due first:
 	// at most a few of one host, so that none hides the others.
 	DueHosts(ctx context.Context, apps []string, now time.Time) ([]HostWait, error)
+	// NextProbe returns when the first probe of a HostWait is or was due that a node may make; zero: never.
+	NextProbe(ctx context.Context) (time.Time, error)
 	// TakeProbe sets the pause of a wait and when its next probe is due. It reports whether the wait still was
 	// as given: then the caller, and no other node, may let one of its runs go.
 	TakeProbe(ctx context.Context, wait HostWait, pause time.Duration, next time.Time) (bool, error)

@@ -217,6 +217,18 @@ func (h *hosts) takeProbe(of dispatcher.HostWait, host hostOfApp, now time.Time)
 	return 0
 }
 
+// untilProbe returns for how long a job must make no probe of a host; 0: it may.
+func (h *hosts) untilProbe(host hostOfApp, job int64, now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.circuits[host]; c != nil {
+		if d := h.blocked(c, request{host: host, job: job}, now); d != nil {
+			return d.wait
+		}
+	}
+	return 0
+}
+
 // adopted notes the runs that go as probes, so that they are admitted.
 func (h *hosts) adopted(probe dispatcher.RunKey, now time.Time) {
 	h.mu.Lock()

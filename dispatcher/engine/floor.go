@@ -39,7 +39,7 @@ const (
 	// retriesInterval is the same for retries, and retriesMargin how long after a retry is due the record that plans it
 	// may commit, and be found by a node that has not made it before the next look without bound.
 	retriesInterval = time.Minute
-	retriesMargin   = 30 * time.Second
+	retriesMargin   = 5 * time.Second
 )
 
 // floors are the lower bounds of what this node reads: for its window, for its sweeps of the nodes shortly before

@@ -63,10 +63,10 @@ func (e *Engine) hostResponds(ctx context.Context, run heldRun) {
 }
 
 // probeHosts lets runs go that wait for hosts: one as a probe where it is time for one, and all where the host
-// responded, as many as the pool has places for. It returns when to look again; zero: when the next probe is due.
+// responded, as many as the pool has places for. It returns when to look again; zero: no run waits.
 func (e *Engine) probeHosts(ctx context.Context, now time.Time) (again time.Time, err error) {
-	if !e.retries.mayProbe(now) || !e.fleet.active() {
-		return time.Time{}, nil
+	if !e.retries.mayProbe(now, e.opts.Window) || !e.fleet.active() {
+		return e.retries.nextProbe(), nil
 	}
 	due, err := e.store.DueHosts(ctx, e.opts.Apps, now)
 	if len(due) == 0 {
@@ -82,7 +82,14 @@ func (e *Engine) probeHosts(ctx context.Context, now time.Time) (again time.Time
 			again = earlier(again, now.Add(later))
 		}
 	}
-	return again, err
+	if err != nil {
+		return time.Time{}, err
+	}
+	first, err := e.store.NextProbe(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return e.retries.planProbe(now, again, e.afterGrace(first)), nil
 }
 
 // probeHost lets the runs go of one wait that is due. later is how long it takes until more of them may go; 0: until its
@@ -91,6 +98,8 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 	query, flows := dispatcher.AdoptQuery{WaitsFor: wait.ID, Limit: 1}, wait.Pause == 0
 	if flows {
 		query.Limit = e.opts.Batch
+	} else if later = e.untilProbe(wait); later > 0 {
+		return later, nil
 	}
 	page, err := e.look(ctx, &query)
 	switch {
@@ -119,11 +128,13 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 			return later, nil
 		}
 		pause := longer(wait.Pause)
-		won, err := e.store.TakeProbe(ctx, wait, pause, e.clock.now().Add(pause))
+		next := e.clock.now().Add(pause)
+		won, err := e.store.TakeProbe(ctx, wait, pause, next)
 		if err != nil || !won {
 			e.giveBack(places)
 			return 0, err
 		}
+		e.retries.remind(reminder{at: next, probe: true}, e.clock.until)
 		e.hosts.adopted(page[0].RunKey, time.Now())
 	}
 	e.adoptAdmitted(ctx, query, places)
@@ -131,6 +142,17 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 		return flowPause, nil
 	}
 	return 0, nil
+}
+
+// untilProbe returns for how long there must be no probe, as far as that can be told without the database. There may be
+// one of each job of a host that is down, and all are due while only one a second may go. So it saves the look for
+// their runs.
+func (e *Engine) untilProbe(wait dispatcher.HostWait) time.Duration {
+	job, cached := e.jobs.get(wait.JobID, 0)
+	if !cached || job.host != wait.Host {
+		return 0
+	}
+	return e.hosts.untilProbe(hostOfApp{job.App, wait.Host}, wait.JobID, time.Now())
 }
 
 // moved reports whether a job calls another host by now than its runs wait for, or is deleted. Then nothing keeps them:
@@ -148,13 +170,21 @@ const (
 	flowPause = shortestPause
 )
 
-// mayProbe reports whether a run that waits for a host may go, as far as this node knows.
-func (r *retries) mayProbe(now time.Time) (may bool) {
+// mayProbe reports whether a run that waits for a host may go, as far as this node knows. It knows after a window of
+// the waits that others have noted.
+func (r *retries) mayProbe(now time.Time, window time.Duration) (may bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	may = r.probeSoon || !r.probeAt.IsZero() && !now.Before(r.probeAt)
+	may = r.probeSoon || !r.probeAt.IsZero() && !now.Before(r.probeAt) || passed(r.probedAt, now, window)
 	r.probeSoon = false
 	return may
+}
+
+// nextProbe returns when to look again for runs that wait for a host.
+func (r *retries) nextProbe() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.probeAt
 }
 
 // planProbe plans the next look for runs that wait for a host, and returns its time. again is when the look that was just
@@ -169,7 +199,7 @@ func (r *retries) planProbe(now, again, first time.Time) time.Time {
 			again = earlier(again, r.probeAt) // what comes more often than that must not put it off
 		}
 	}
-	r.probeAt = again
+	r.probeAt, r.probedAt = again, now
 	return again
 }
 

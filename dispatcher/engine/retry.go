@@ -11,24 +11,41 @@ import (
 
 // retries wake the node when runs are to be attempted again. It is only an alarm clock: the runs are
 // rows that no node holds, and the first node that adopts one has it. The alarm goes off to the
-// millisecond for runs that this node recorded, and a grace later for those of other nodes, which may
-// be gone.
+// millisecond for runs that this node recorded and for probes of hosts after its own, and a grace later
+// for those of other nodes, which may be gone.
 type retries struct {
 	mu    sync.Mutex
-	own   []time.Time // when the runs recorded here are due, earliest first
+	own   []reminder // earliest first
 	alarm *time.Timer
 	wake  chan struct{}
-	// When to look again for runs that wait for a host; zero: none waits. probeSoon says: at once.
-	probeAt   time.Time
-	probeSoon bool
+	// When to look again for runs that wait for a host, and when that was last done. probeSoon says: at once.
+	probeAt, probedAt time.Time
+	probeSoon         bool
 	// Only retryOnce uses what follows: how far it has looked, and when it last looked for runs to give up.
 	adoption *adoption
 	gaveUpAt time.Time
 	none     bool // the latest look found no retry and no run that waits for a host
 }
 
-// mostAlarms is how many times are remembered. The look of each window finds what is beyond.
-const mostAlarms = 10_000
+// reminder is a time at which this node is the first to look for retries.
+type reminder struct {
+	at    time.Time
+	probe bool // also for runs that wait for a host
+}
+
+func (r reminder) compare(other reminder) int {
+	switch {
+	case !r.at.Equal(other.at) || r.probe == other.probe:
+		return r.at.Compare(other.at)
+	case r.probe:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// mostReminders bounds them. The look of each window finds what is beyond.
+const mostReminders = 10_000
 
 func newRetries() *retries {
 	r := &retries{wake: make(chan struct{}, 1)}
@@ -44,19 +61,24 @@ func (r *retries) recorded(records []dispatcher.Record, until func(time.Time) ti
 		if record.Next == nil {
 			continue
 		}
-		next := record.Next.At
-		if record.Next.Wait != nil {
-			next = record.Next.Wait.ProbeAt
+		if wait := record.Next.Wait; wait != nil {
+			r.remind(reminder{at: wait.ProbeAt, probe: true}, until)
+		} else {
+			r.remind(reminder{at: record.Next.At}, until)
 		}
-		r.mu.Lock()
-		at, known := slices.BinarySearchFunc(r.own, next, time.Time.Compare)
-		if !known && len(r.own) < mostAlarms {
-			r.own = slices.Insert(r.own, at, next)
-		}
-		if at == 0 {
-			r.alarm.Reset(until(next))
-		}
-		r.mu.Unlock()
+	}
+}
+
+// remind remembers a time at which this node looks first.
+func (r *retries) remind(next reminder, until func(time.Time) time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, known := slices.BinarySearchFunc(r.own, next, reminder.compare)
+	if !known && len(r.own) < mostReminders {
+		r.own = slices.Insert(r.own, at, next)
+	}
+	if at == 0 {
+		r.alarm.Reset(until(next.at))
 	}
 }
 
@@ -64,12 +86,13 @@ func (r *retries) recorded(records []dispatcher.Record, until func(time.Time) ti
 func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.own) > 0 && !r.own[0].After(now) {
+	for len(r.own) > 0 && !r.own[0].at.After(now) {
+		r.probeSoon = r.probeSoon || r.own[0].probe
 		r.own = r.own[1:]
 	}
 	next := others
-	if len(r.own) > 0 && (next.IsZero() || r.own[0].Before(next)) {
-		next = r.own[0]
+	if len(r.own) > 0 {
+		next = earlier(r.own[0].at, next)
 	}
 	if !next.IsZero() {
 		r.alarm.Reset(until(next))
@@ -113,13 +136,17 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 		return err
 	}
 	e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
-	e.retries.none = next.Least.IsZero() && next.Probe.IsZero()
-	others := next.Next
-	if !others.IsZero() && !e.fleet.alone() {
-		others = others.Add(e.opts.Grace)
-	}
-	e.retries.setAlarm(now, earlier(others, e.retries.planProbe(now, probe, next.Probe)), e.clock.until)
+	e.retries.none = next.Least.IsZero() && !next.Waits
+	e.retries.setAlarm(now, earlier(e.afterGrace(next.Next), probe), e.clock.until)
 	return nil
+}
+
+// afterGrace returns when this node looks for what another may look for at a time; zero: never.
+func (e *Engine) afterGrace(at time.Time) time.Time {
+	if at.IsZero() || e.fleet.alone() {
+		return at
+	}
+	return at.Add(e.opts.Grace)
 }
 
 // giveUpInterval is how often a node looks for runs to give up even if it knows of no retry.
@@ -133,7 +160,7 @@ func (e *Engine) noRetries(ctx context.Context, now time.Time) (bool, error) {
 	}
 	look := e.floors.retries.begin(now, 0, time.Time{})
 	next, err := e.store.NextRetry(ctx, look.from, now)
-	e.retries.none = err == nil && next.Least.IsZero() && next.Probe.IsZero()
+	e.retries.none = err == nil && next.Least.IsZero() && !next.Waits
 	if e.retries.none {
 		e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
 	}

@@ -459,7 +459,7 @@ func TestLooksForRetriesPutNoProbeOff(t *testing.T) {
 	r, begun := newRetries(), time.Now()
 	due := begun.Add(-time.Second)
 	for now := begun; now.Before(begun.Add(3 * time.Second)); now = now.Add(50 * time.Millisecond) {
-		if r.mayProbe(now) {
+		if r.mayProbe(now, time.Hour) {
 			if now.Sub(begun) > roomPause {
 				t.Errorf("the first look comes after %s, want %s at most", now.Sub(begun), roomPause)
 			}
@@ -468,4 +468,25 @@ func TestLooksForRetriesPutNoProbeOff(t *testing.T) {
 		r.planProbe(now, time.Time{}, due)
 	}
 	t.Error("three seconds later no run that waits for a host has been looked for")
+}
+
+// The others come a grace later, in case the node is gone.
+func TestProbeIsFirstLookedForByTheNodeThatPlannedIt(t *testing.T) {
+	t.Parallel()
+	r, now := newRetries(), time.Now()
+	never := func(time.Time) time.Duration { return time.Hour }
+	r.remind(reminder{at: now.Add(time.Second)}, never)
+	r.remind(reminder{at: now.Add(2 * time.Second), probe: true}, never)
+	r.remind(reminder{at: now.Add(2 * time.Second)}, never)
+	r.planProbe(now, time.Time{}, now.Add(3*time.Second)) // the first of all, and a grace
+	for _, step := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, false}, {time.Second, false}, {2 * time.Second, true}, {2900 * time.Millisecond, false}, {3 * time.Second, true}} {
+		at := now.Add(step.after)
+		r.setAlarm(at, time.Time{}, never)
+		if got := r.mayProbe(at, time.Hour); got != step.want {
+			t.Errorf("after %s, the node looks for probes: %v, want %v", step.after, got, step.want)
+		}
+	}
 }

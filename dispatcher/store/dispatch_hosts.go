@@ -76,6 +76,16 @@ func scanHostWait(row scanner) (wait dispatcher.HostWait, err error) {
 	return wait, err
 }
 
+// NextProbe returns when the first probe is due. It reads all waits, so it is only asked when one was looked for.
+func (s *store) NextProbe(ctx context.Context) (time.Time, error) {
+	at, _, err := first(ctx, s.read, func(row scanner) (time.Time, error) {
+		var at *int64
+		err := row.Scan(&at)
+		return zeroable(optional(at)), err
+	}, `SELECT min(w.probe_at) FROM host_waits AS w`+probed)
+	return at, err
+}
+
 // TakeProbe takes the next probe of a wait, unless somebody else did.
 func (s *store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {
 	ctx, cancel := bound(ctx, otherTimeout)

@@ -132,19 +132,18 @@ func number(yes bool) int32 {
 	return 0
 }
 
-// NextRetry returns when the first retries are due, and the first probe of a host.
+// NextRetry returns when the first retries are due, and whether runs wait for a host.
 func (s *store) NextRetry(ctx context.Context, from, after time.Time) (dispatcher.RetryTimes, error) {
 	const retry = `(SELECT next_attempt_at FROM live_runs WHERE state = 'retrying' AND waits_for = 0 AND next_attempt_at `
 	// $1 from, $2 after
 	const earliest = `SELECT ` + retry + `>= $1 ORDER BY next_attempt_at LIMIT 1),
 		` + retry + `> $2 ORDER BY next_attempt_at LIMIT 1),
-		(SELECT min(w.probe_at) FROM host_waits AS w` + probed + `)`
+		EXISTS (SELECT 1 FROM host_waits)`
 	times, _, err := first(ctx, s.read, func(row scanner) (dispatcher.RetryTimes, error) {
-		var least, next, probe *int64
-		err := row.Scan(&least, &next, &probe)
-		return dispatcher.RetryTimes{
-			Least: zeroable(optional(least)), Next: zeroable(optional(next)), Probe: zeroable(optional(probe)),
-		}, err
+		var least, next *int64
+		var waits bool
+		err := row.Scan(&least, &next, &waits)
+		return dispatcher.RetryTimes{Least: zeroable(optional(least)), Next: zeroable(optional(next)), Waits: waits}, err
 	}, earliest, orZero(from), after.UnixMilli())
 	return times, err
 }

@@ -67,7 +67,20 @@ func (s *store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read states of triggers: %w", err)
 	}
-	busy, err := s.busyJobs(ctx, jobs)
+	var undecided []int64 // where it matters whether a run is live, which is dear to ask
+	for i := range jobs {
+		j := &jobs[i]
+		j.Triggers = make(map[string]dispatcher.Trigger, len(j.triggers))
+		for _, id := range j.triggers {
+			if t, found := triggers[id]; found {
+				j.Triggers[t.name] = t.Trigger
+			}
+		}
+		if j.triggers != nil && j.RollUp(false) != j.RollUp(true) {
+			undecided = append(undecided, j.id)
+		}
+	}
+	busy, err := s.busyJobs(ctx, undecided)
 	if err != nil {
 		return 0, fmt.Errorf("read live runs: %w", err)
 	}
@@ -76,12 +89,6 @@ func (s *store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	for _, j := range jobs {
 		state := dispatcher.JobError // of names that cannot be read
 		if j.triggers != nil {
-			j.Triggers = make(map[string]dispatcher.Trigger, len(j.triggers))
-			for _, id := range j.triggers {
-				if t, found := triggers[id]; found {
-					j.Triggers[t.name] = t.Trigger
-				}
-			}
 			state = j.RollUp(busy[j.id])
 		}
 		if state != j.State {
@@ -127,10 +134,9 @@ func (s *store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]t
 
 // busyJobs returns those of some jobs that have runs which are not over. A run that is over, and whose claim holds
 // others that are not, counts until the claim goes, which is soon: to look for it in the history is not worth it.
-func (s *store) busyJobs(ctx context.Context, jobs []stateRow) (map[int64]bool, error) {
-	ids := make([]int64, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.id
+func (s *store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
 	// From $1 on: ids
 	live := s.rows(0, 1, "", idColumns...) + ` SELECT b.id FROM b WHERE EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = b.id)

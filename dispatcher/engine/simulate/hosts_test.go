@@ -125,10 +125,62 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 				break
 			}
 		}
-		if next, err := w.store.NextRetry(t.Context(), w.clock(), w.clock()); err != nil || !next.Probe.IsZero() {
-			t.Errorf("when no run waits, the next probe is at %s, %v", next.Probe, err)
+		if at, err := w.store.NextProbe(t.Context()); err != nil || !at.IsZero() {
+			t.Errorf("when no run waits, the next probe is at %s, %v", at, err)
 		}
 		n.drain()
+	})
+}
+
+// Each job of a host that is down has probes of its own, and only one a second may go from a node. The jobs whose turn it is
+// not cost no statement, and nodes leave a probe to the one that made the last.
+func TestProbesOfManyJobsCostFewStatements(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour})
+		w.response = func(string, *rand.Rand) (time.Duration, int) { return 10 * time.Millisecond, http.StatusServiceUnavailable }
+		const jobs, spell = 40, 5 * time.Minute
+		for i := range jobs {
+			w.declare(fmt.Sprint("calls-", i), "0 0 0 1 1 ?", func(j *dispatcher.Job, _ *dispatcher.Trigger) {
+				j.Retry.SetDefaults()
+				j.Retry.MaxAttempts = 100
+			})
+		}
+		nodes := []*node{w.add("a", 0), w.add("b", 0), w.add("c", 0)}
+		calls := func() (sum int64) {
+			before := int64(0)
+			for _, n := range nodes {
+				before -= n.store.calls.Load()
+			}
+			time.Sleep(spell)
+			for _, n := range nodes {
+				sum += n.store.calls.Load()
+			}
+			return sum + before
+		}
+		time.Sleep(time.Minute)
+		idle := calls()
+		for i := range jobs {
+			for range 3 {
+				if _, err := w.store.RequestRun(t.Context(), "app", fmt.Sprint("calls-", i), byTest); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		requested := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.requests)
+		}
+		before := requested()
+		busy := calls()
+		requests := requested() - before
+		t.Logf("%s of %d nodes: idle %d calls; with %d jobs of a host that is down %d more, for %d requests",
+			spell, len(nodes), idle, jobs, busy-idle, requests)
+		for _, n := range nodes {
+			n.drain()
+		}
 	})
 }
 

@@ -80,7 +80,10 @@ func testWaitForHost(t *testing.T, f *fixture) {
 	wantDiff(t, "retries that are due", 0, len(f.adoptRetries(t0.Add(30*time.Minute))))
 	next, err := f.NextRetry(t.Context(), time.Time{}, t0)
 	f.must(err)
-	wantDiff(t, "the next retries and the next probe", dispatcher.RetryTimes{Probe: wait.ProbeAt}, next)
+	wantDiff(t, "the next retries, and whether a run waits", dispatcher.RetryTimes{Waits: true}, next)
+	probe, err := f.NextProbe(t.Context())
+	f.must(err)
+	wantDiff(t, "the next probe", wait.ProbeAt, probe)
 	wantDiff(t, "waits before the probe is due", 0, len(f.dueHosts(wait.ProbeAt.Add(-time.Millisecond))))
 	wantDiff(t, "waits when it is due", []dispatcher.HostWait{wait}, f.dueHosts(wait.ProbeAt))
 	found := f.waitingFor(wait, wait.ProbeAt)
@@ -192,9 +195,9 @@ func testDropHostWait(t *testing.T, f *fixture) {
 			}
 		}
 	}
-	next, err := f.NextRetry(t.Context(), t0, t0)
+	next, err := f.NextProbe(t.Context())
 	f.must(err)
-	wantDiff(t, "the next probe", time.Time{}, next.Probe)
+	wantDiff(t, "the next probe", time.Time{}, next)
 }
 
 func testPausesOfHost(t *testing.T, f *fixture) {
