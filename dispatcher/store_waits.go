@@ -58,6 +58,16 @@ type HostWait struct {
 	ProbeAt time.Time
 }
 
+// HostQuery selects waits whose next probe is due.
+type HostQuery struct {
+	Apps []string  // empty: all
+	Now  time.Time // zero: the database's
+	// IDs are the waits that are wanted as soon as they are due, and Overdue is since when others must have been; zero: no
+	// others are wanted.
+	IDs     []int64
+	Overdue time.Time
+}
+
 // HostWaitID returns the key of the runs of a job that wait for a host; see AppID.
 func HostWaitID(app, job, host string) int64 {
 	return hashID("host", app, job, strings.ReplaceAll(host, "/", "%2F"))
@@ -65,11 +75,9 @@ func HostWaitID(app, job, host string) int64 {
 
 // HostWaits are what waits for hosts.
 type HostWaits interface {
-	// DueHosts returns waits whose next probe is due, of apps among apps, empty: all, the longest due first:
-	// at most a few of one host, so that none hides the others.
-	DueHosts(ctx context.Context, apps []string, now time.Time) ([]HostWait, error)
-	// NextProbe returns when the first probe of a HostWait is or was due that a node may make; zero: never.
-	NextProbe(ctx context.Context) (time.Time, error)
+	// DueHosts returns waits whose next probe is due, the longest due first: at most a few of one host, so that none
+	// hides the others.
+	DueHosts(ctx context.Context, query HostQuery) ([]HostWait, error)
 	// TakeProbe sets the pause of a wait and when its next probe is due. It reports whether the wait still was
 	// as given: then the caller, and no other node, may let one of its runs go.
 	TakeProbe(ctx context.Context, wait HostWait, pause time.Duration, next time.Time) (bool, error)

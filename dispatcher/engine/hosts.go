@@ -57,21 +57,23 @@ func (e *Engine) hostResponds(ctx context.Context, run heldRun) {
 	if !ok {
 		return
 	}
-	e.logIf(ctx, "let runs go that wait for a host",
-		e.store.HostResponded(ctx, dispatcher.HostWaitID(job.App, job.Name, run.Queue.Host), time.Time{}))
-	e.retries.probeNow()
+	id := dispatcher.HostWaitID(job.App, job.Name, run.Queue.Host)
+	e.logIf(ctx, "let runs go that wait for a host", e.store.HostResponded(ctx, id, time.Time{}))
+	e.retries.remind(reminder{e.clock.now().Add(flowPause), id}, e.clock.until)
 }
 
 // probeHosts lets runs go that wait for hosts: one as a probe where it is time for one, and all where the host
-// responded, as many as the pool has places for. It returns when to look again; zero: no run waits.
-func (e *Engine) probeHosts(ctx context.Context, now time.Time) (again time.Time, err error) {
-	if !e.retries.mayProbe(now, e.opts.Window) || !e.fleet.active() {
-		return e.retries.nextProbe(), nil
+// responded, as many as the pool has places for. Each wait has a node that is reminded of it: the one that noted it, or
+// made its last probe. The others look after a window for what is overdue, because that node is gone or has no room.
+func (e *Engine) probeHosts(ctx context.Context, now time.Time) error {
+	query, wanted := e.retries.dueProbes(now, e.opts.Window)
+	if !wanted || !e.fleet.active() {
+		return nil
 	}
-	due, err := e.store.DueHosts(ctx, e.opts.Apps, now)
-	if len(due) == 0 {
-		again = now.Add(e.opts.Window) // another node took it, or it is not for this one
+	if query.Apps = e.opts.Apps; e.fleet.alone() {
+		query.Overdue = now
 	}
+	due, err := e.store.DueHosts(ctx, query)
 	for _, wait := range due {
 		if err != nil {
 			break
@@ -79,17 +81,10 @@ func (e *Engine) probeHosts(ctx context.Context, now time.Time) (again time.Time
 		turned(ctx)
 		var later time.Duration
 		if later, err = e.probeHost(ctx, wait); later > 0 {
-			again = earlier(again, now.Add(later))
+			e.retries.remind(reminder{now.Add(later), wait.ID}, e.clock.until)
 		}
 	}
-	if err != nil {
-		return time.Time{}, err
-	}
-	first, err := e.store.NextProbe(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return e.retries.planProbe(now, again, e.afterGrace(first)), nil
+	return err
 }
 
 // probeHost lets the runs go of one wait that is due. later is how long it takes until more of them may go; 0: until its
@@ -105,11 +100,9 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 	switch {
 	case err != nil:
 		return 0, err
-	case len(page) == 0:
-		if dropped, err := e.store.DropHostWait(ctx, wait.ID); err != nil || dropped {
-			return 0, err
-		}
-		return e.opts.Window, nil // runs that this node may not adopt, or that wait because their trigger is paused
+	case len(page) == 0: // or runs that this node may not adopt, or that wait because their trigger is paused
+		_, err := e.store.DropHostWait(ctx, wait.ID)
+		return 0, err
 	}
 	host := hostOfApp{page[0].queue.App, page[0].queue.Host}
 	if !flows && moved(host, wait) {
@@ -134,7 +127,7 @@ func (e *Engine) probeHost(ctx context.Context, wait dispatcher.HostWait) (later
 			e.giveBack(places)
 			return 0, err
 		}
-		e.retries.remind(reminder{at: next, probe: true}, e.clock.until)
+		e.retries.remind(reminder{next, wait.ID}, e.clock.until)
 		e.hosts.adopted(page[0].RunKey, time.Now())
 	}
 	e.adoptAdmitted(ctx, query, places)
@@ -170,43 +163,14 @@ const (
 	flowPause = shortestPause
 )
 
-// mayProbe reports whether a run that waits for a host may go, as far as this node knows. It knows after a window of
-// the waits that others have noted.
-func (r *retries) mayProbe(now time.Time, window time.Duration) (may bool) {
+// dueProbes returns what selects the waits that this node looks at now, and whether there may be any.
+func (r *retries) dueProbes(now time.Time, window time.Duration) (query dispatcher.HostQuery, wanted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	may = r.probeSoon || !r.probeAt.IsZero() && !now.Before(r.probeAt) || passed(r.probedAt, now, window)
-	r.probeSoon = false
-	return may
-}
-
-// nextProbe returns when to look again for runs that wait for a host.
-func (r *retries) nextProbe() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.probeAt
-}
-
-// planProbe plans the next look for runs that wait for a host, and returns its time. again is when the look that was just
-// made wants another, zero if there was none or it does not say; first is when the first probe is due, zero if no run
-// waits.
-func (r *retries) planProbe(now, again, first time.Time) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if again.IsZero() && !first.IsZero() {
-		again = later(first, now.Add(roomPause)) // more are due than one look lets go
-		if r.probeAt.After(now) {
-			again = earlier(again, r.probeAt) // what comes more often than that must not put it off
-		}
+	query = dispatcher.HostQuery{Now: now, IDs: r.probes}
+	if passed(r.probedAt, now, window) {
+		query.Overdue, r.probedAt = now.Add(-window), now
 	}
-	r.probeAt, r.probedAt = again, now
-	return again
-}
-
-// probeNow makes retryOnce look at once for runs that wait for a host.
-func (r *retries) probeNow() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.probeSoon = true
-	wake(r.wake)
+	r.probes = nil
+	return query, len(query.IDs) > 0 || !query.Overdue.IsZero()
 }

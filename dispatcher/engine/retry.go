@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -18,30 +19,23 @@ type retries struct {
 	own   []reminder // earliest first
 	alarm *time.Timer
 	wake  chan struct{}
-	// When to look again for runs that wait for a host, and when that was last done. probeSoon says: at once.
-	probeAt, probedAt time.Time
-	probeSoon         bool
+	// The waits for hosts of which it is time for a probe by this node, and when it last looked for those of others.
+	probes   []int64
+	probedAt time.Time
 	// Only retryOnce uses what follows: how far it has looked, and when it last looked for runs to give up.
 	adoption *adoption
 	gaveUpAt time.Time
 	none     bool // the latest look found no retry and no run that waits for a host
 }
 
-// reminder is a time at which this node is the first to look for retries.
+// reminder is a time at which this node is the first to look for retries, or for a run that waits for a host.
 type reminder struct {
-	at    time.Time
-	probe bool // also for runs that wait for a host
+	at   time.Time
+	wait int64 // of the run; 0: a retry
 }
 
 func (r reminder) compare(other reminder) int {
-	switch {
-	case !r.at.Equal(other.at) || r.probe == other.probe:
-		return r.at.Compare(other.at)
-	case r.probe:
-		return -1
-	default:
-		return 1
-	}
+	return cmp.Or(r.at.Compare(other.at), cmp.Compare(r.wait, other.wait))
 }
 
 // mostReminders bounds them. The look of each window finds what is beyond.
@@ -62,7 +56,7 @@ func (r *retries) recorded(records []dispatcher.Record, until func(time.Time) ti
 			continue
 		}
 		if wait := record.Next.Wait; wait != nil {
-			r.remind(reminder{at: wait.ProbeAt, probe: true}, until)
+			r.remind(reminder{wait.ProbeAt, wait.ID}, until)
 		} else {
 			r.remind(reminder{at: record.Next.At}, until)
 		}
@@ -87,7 +81,9 @@ func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Dur
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.own) > 0 && !r.own[0].at.After(now) {
-		r.probeSoon = r.probeSoon || r.own[0].probe
+		if wait := r.own[0].wait; wait != 0 {
+			r.probes = append(r.probes, wait)
+		}
 		r.own = r.own[1:]
 	}
 	next := others
@@ -127,8 +123,7 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	if err := e.adoptDue(ctx, e.retries.adoption, look.from, now); err != nil {
 		return err
 	}
-	probe, err := e.probeHosts(ctx, now)
-	if err != nil {
+	if err := e.probeHosts(ctx, now); err != nil {
 		return err
 	}
 	next, err := e.store.NextRetry(ctx, look.from, now)
@@ -137,16 +132,12 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	}
 	e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
 	e.retries.none = next.Least.IsZero() && !next.Waits
-	e.retries.setAlarm(now, earlier(e.afterGrace(next.Next), probe), e.clock.until)
-	return nil
-}
-
-// afterGrace returns when this node looks for what another may look for at a time; zero: never.
-func (e *Engine) afterGrace(at time.Time) time.Time {
-	if at.IsZero() || e.fleet.alone() {
-		return at
+	others := next.Next
+	if !others.IsZero() && !e.fleet.alone() {
+		others = others.Add(e.opts.Grace)
 	}
-	return at.Add(e.opts.Grace)
+	e.retries.setAlarm(now, others, e.clock.until)
+	return nil
 }
 
 // giveUpInterval is how often a node looks for runs to give up even if it knows of no retry.

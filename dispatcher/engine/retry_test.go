@@ -453,40 +453,35 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	}
 }
 
-// A node that is woken for retries again and again looks for runs that wait for a host all the same.
-func TestLooksForRetriesPutNoProbeOff(t *testing.T) {
-	t.Parallel()
-	r, begun := newRetries(), time.Now()
-	due := begun.Add(-time.Second)
-	for now := begun; now.Before(begun.Add(3 * time.Second)); now = now.Add(50 * time.Millisecond) {
-		if r.mayProbe(now, time.Hour) {
-			if now.Sub(begun) > roomPause {
-				t.Errorf("the first look comes after %s, want %s at most", now.Sub(begun), roomPause)
-			}
-			return
-		}
-		r.planProbe(now, time.Time{}, due)
-	}
-	t.Error("three seconds later no run that waits for a host has been looked for")
-}
-
-// The others come a grace later, in case the node is gone.
+// A node is reminded of the probes that follow its own. Those of others it leaves to them for a window, and retries that wake
+// it meanwhile put that off no further.
 func TestProbeIsFirstLookedForByTheNodeThatPlannedIt(t *testing.T) {
 	t.Parallel()
+	const window = 5 * time.Second
 	r, now := newRetries(), time.Now()
 	never := func(time.Time) time.Duration { return time.Hour }
-	r.remind(reminder{at: now.Add(time.Second)}, never)
-	r.remind(reminder{at: now.Add(2 * time.Second), probe: true}, never)
-	r.remind(reminder{at: now.Add(2 * time.Second)}, never)
-	r.planProbe(now, time.Time{}, now.Add(3*time.Second)) // the first of all, and a grace
+	r.remind(reminder{now.Add(time.Second), 0}, never)
+	r.remind(reminder{now.Add(2 * time.Second), 7}, never)
+	r.remind(reminder{now.Add(2 * time.Second), 0}, never)
+	r.remind(reminder{now.Add(2 * time.Second), 8}, never)
 	for _, step := range []struct {
 		after time.Duration
-		want  bool
-	}{{0, false}, {time.Second, false}, {2 * time.Second, true}, {2900 * time.Millisecond, false}, {3 * time.Second, true}} {
+		want  dispatcher.HostQuery
+	}{
+		{0, dispatcher.HostQuery{Overdue: now.Add(-window)}}, // what was noted before the node began
+		{time.Second, dispatcher.HostQuery{}},
+		{2 * time.Second, dispatcher.HostQuery{IDs: []int64{7, 8}}},
+		{3 * time.Second, dispatcher.HostQuery{}},
+		{4 * time.Second, dispatcher.HostQuery{}},
+		{5 * time.Second, dispatcher.HostQuery{Overdue: now}},
+		{6 * time.Second, dispatcher.HostQuery{}},
+	} {
 		at := now.Add(step.after)
+		step.want.Now = at
 		r.setAlarm(at, time.Time{}, never)
-		if got := r.mayProbe(at, time.Hour); got != step.want {
-			t.Errorf("after %s, the node looks for probes: %v, want %v", step.after, got, step.want)
+		got, wanted := r.dueProbes(at, window)
+		if diff := cmp.Diff(step.want, got); diff != "" || wanted != (got.IDs != nil || !got.Overdue.IsZero()) {
+			t.Errorf("after %s, looks for waits: %v, these (-want +got):\n%s", step.after, wanted, diff)
 		}
 	}
 }

@@ -34,25 +34,32 @@ const (
 	dueHosts  = "500"
 )
 
-// DueHosts reads the waits whose next probe is due. It ends the wait of their runs whose time is over and that were never
+// DueHosts reads the waits whose next probe is due. Those that are wanted by their ids it finds by these: the traces of
+// the probes of others, which a long snapshot keeps, cost nothing then. It ends the wait of their runs whose time is over and that were never
 // attempted: these may call their host once, whatever its circuit says. GiveUp ends the others.
-func (s *store) DueHosts(ctx context.Context, apps []string, now time.Time) ([]dispatcher.HostWait, error) {
+func (s *store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dispatcher.HostWait, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	now, err := s.orClock(ctx, now)
+	now, err := s.orClock(ctx, query.Now)
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]int64, len(apps))
-	for i, app := range apps {
-		ids[i] = dispatcher.AppID(app)
+	apps := make([]int64, len(query.Apps))
+	for i, app := range query.Apps {
+		apps[i] = dispatcher.AppID(app)
 	}
-	// $1 now, $2 apps, $3 how many these are
+	args := []any{now.UnixMilli(), s.list(apps), int64(len(apps)), s.list(query.IDs)}
+	wanted := `w.id` + s.in(4)
+	if !query.Overdue.IsZero() {
+		wanted = `(` + wanted + ` OR w.probe_at <= $5)`
+		args = append(args, query.Overdue.UnixMilli())
+	}
+	// $1 now, $2 apps, $3 how many these are, $4 ids, $5 since when others are due
 	due := `SELECT id, app_id, job_id, host, pause, probe_at FROM (
 		SELECT w.*, row_number() OVER (PARTITION BY w.app_id, w.host ORDER BY w.probe_at, w.id) AS nth FROM host_waits AS w` + probed + `
-			AND w.probe_at <= $1 AND ($3 = 0 OR w.app_id` + s.in(2) + `)
+			AND w.probe_at <= $1 AND ` + wanted + ` AND ($3 = 0 OR w.app_id` + s.in(2) + `)
 		) AS w WHERE nth <= ` + dueOfHost + ` ORDER BY probe_at, id LIMIT ` + dueHosts
-	waits, err := collect(ctx, s.read, scanHostWait, due, now.UnixMilli(), s.list(ids), int64(len(ids)))
+	waits, err := collect(ctx, s.read, scanHostWait, due, args...)
 	if err != nil || len(waits) == 0 {
 		return nil, err
 	}
@@ -74,16 +81,6 @@ func scanHostWait(row scanner) (wait dispatcher.HostWait, err error) {
 	err = row.Scan(&wait.ID, &wait.AppID, &wait.JobID, &wait.Host, &pause, instantColumn(&wait.ProbeAt))
 	wait.Pause = time.Duration(pause) * time.Millisecond
 	return wait, err
-}
-
-// NextProbe returns when the first probe is due. It reads all waits, so it is only asked when one was looked for.
-func (s *store) NextProbe(ctx context.Context) (time.Time, error) {
-	at, _, err := first(ctx, s.read, func(row scanner) (time.Time, error) {
-		var at *int64
-		err := row.Scan(&at)
-		return zeroable(optional(at)), err
-	}, `SELECT min(w.probe_at) FROM host_waits AS w`+probed)
-	return at, err
 }
 
 // TakeProbe takes the next probe of a wait, unless somebody else did.

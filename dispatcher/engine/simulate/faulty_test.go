@@ -389,13 +389,10 @@ func (f *faulty) NextRetry(ctx context.Context, from, after time.Time) (dispatch
 	})
 }
 
-func (f *faulty) NextProbe(ctx context.Context) (time.Time, error) {
-	return call(ctx, f, "NextProbe", f.Store.NextProbe)
-}
-
-func (f *faulty) DueHosts(ctx context.Context, apps []string, now time.Time) ([]dispatcher.HostWait, error) {
+func (f *faulty) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dispatcher.HostWait, error) {
 	return call(ctx, f, "DueHosts", func(ctx context.Context) ([]dispatcher.HostWait, error) {
-		return f.Store.DueHosts(ctx, apps, f.present(now))
+		query.Now = f.present(query.Now)
+		return f.Store.DueHosts(ctx, query)
 	})
 }
 

@@ -125,8 +125,8 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 				break
 			}
 		}
-		if at, err := w.store.NextProbe(t.Context()); err != nil || !at.IsZero() {
-			t.Errorf("when no run waits, the next probe is at %s, %v", at, err)
+		if next, err := w.store.NextRetry(t.Context(), w.clock(), w.clock()); err != nil || next.Waits {
+			t.Errorf("when all have been sent, runs wait for a host: %v, %v", next.Waits, err)
 		}
 		n.drain()
 	})
@@ -138,7 +138,9 @@ func TestProbesOfManyJobsCostFewStatements(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour})
-		w.response = func(string, *rand.Rand) (time.Duration, int) { return 10 * time.Millisecond, http.StatusServiceUnavailable }
+		w.response = func(string, *rand.Rand) (time.Duration, int) {
+			return 10 * time.Millisecond, http.StatusServiceUnavailable
+		}
 		const jobs, spell = 40, 5 * time.Minute
 		for i := range jobs {
 			w.declare(fmt.Sprint("calls-", i), "0 0 0 1 1 ?", func(j *dispatcher.Job, _ *dispatcher.Trigger) {

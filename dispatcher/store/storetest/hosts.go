@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func (f *fixture) waiting(key dispatcher.RunKey) string {
 // dueHosts returns the waits that are due.
 func (f *fixture) dueHosts(now time.Time) []dispatcher.HostWait {
 	f.Helper()
-	due, err := f.DueHosts(f.Context(), nil, now)
+	due, err := f.DueHosts(f.Context(), dispatcher.HostQuery{Now: now, Overdue: now})
 	f.must(err)
 	return due
 }
@@ -81,9 +82,6 @@ func testWaitForHost(t *testing.T, f *fixture) {
 	next, err := f.NextRetry(t.Context(), time.Time{}, t0)
 	f.must(err)
 	wantDiff(t, "the next retries, and whether a run waits", dispatcher.RetryTimes{Waits: true}, next)
-	probe, err := f.NextProbe(t.Context())
-	f.must(err)
-	wantDiff(t, "the next probe", wait.ProbeAt, probe)
 	wantDiff(t, "waits before the probe is due", 0, len(f.dueHosts(wait.ProbeAt.Add(-time.Millisecond))))
 	wantDiff(t, "waits when it is due", []dispatcher.HostWait{wait}, f.dueHosts(wait.ProbeAt))
 	found := f.waitingFor(wait, wait.ProbeAt)
@@ -195,9 +193,9 @@ func testDropHostWait(t *testing.T, f *fixture) {
 			}
 		}
 	}
-	next, err := f.NextProbe(t.Context())
+	next, err := f.NextRetry(t.Context(), t0, t0)
 	f.must(err)
-	wantDiff(t, "the next probe", time.Time{}, next)
+	wantDiff(t, "whether a run waits", false, next.Waits)
 }
 
 func testPausesOfHost(t *testing.T, f *fixture) {
@@ -227,9 +225,21 @@ func testSwitchedHost(t *testing.T, f *fixture) {
 		wantDiff(t, "waits that are due", want, len(f.dueHosts(wait.ProbeAt)))
 		wantDiff(t, "runs that may go", want, len(f.waitingFor(wait, wait.ProbeAt)))
 	}
-	due, err := f.DueHosts(t.Context(), []string{"other"}, wait.ProbeAt)
-	f.must(err)
-	wantDiff(t, "waits of an app that the node does not serve", 0, len(due))
+	at, before := wait.ProbeAt, wait.ProbeAt.Add(-time.Millisecond)
+	for what, query := range map[string]dispatcher.HostQuery{
+		"of an app that the node does not serve":   {Now: at, Overdue: at, Apps: []string{"other"}},
+		"of that app, by its id":                   {Now: at, IDs: []int64{wait.ID}, Apps: []string{"other"}},
+		"by its id before it is due":               {Now: before, IDs: []int64{wait.ID}},
+		"by another id":                            {Now: at, IDs: []int64{wait.ID + 1}},
+		"by another id, and what was due before":   {Now: at, IDs: []int64{wait.ID + 1}, Overdue: before},
+		"by none, and none of others":              {Now: at},
+		"by its id, and none of others: it is one": {Now: at, IDs: []int64{wait.ID + 1, wait.ID}},
+		"due since then, by another id: it is one": {Now: at.Add(time.Minute), IDs: []int64{wait.ID + 1}, Overdue: at},
+	} {
+		due, err := f.DueHosts(t.Context(), query)
+		f.must(err)
+		wantDiff(t, "waits "+what, strings.HasSuffix(what, "it is one"), len(due) == 1)
+	}
 }
 
 func testHostsTakeTurns(t *testing.T, f *fixture) {
