@@ -168,7 +168,7 @@ func (r *retries) dueProbes(now time.Time, window time.Duration) (query dispatch
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	query = dispatcher.HostQuery{Now: now, IDs: r.probes}
-	if passed(r.probedAt, now, window) {
+	if !r.none && passed(r.probedAt, now, mostOf(window)) {
 		query.Overdue, r.probedAt = now.Add(-window), now
 	}
 	r.probes = nil

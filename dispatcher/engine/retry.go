@@ -22,10 +22,13 @@ type retries struct {
 	// The waits for hosts of which it is time for a probe by this node, and when it last looked for those of others.
 	probes   []int64
 	probedAt time.Time
-	// Only retryOnce uses what follows: how far it has looked, and when it last looked for runs to give up.
-	adoption *adoption
-	gaveUpAt time.Time
-	none     bool // the latest look found no retry and no run that waits for a host
+	// Only retryOnce uses what follows: how far it has looked, when it last did and when it does next for the retries of
+	// others, and when it last looked for runs to give up.
+	adoption           *adoption
+	due                bool // this node is reminded of a retry
+	lookedAt, othersAt time.Time
+	gaveUpAt           time.Time
+	none               bool // the latest look found no retry and no run that waits for a host
 }
 
 // reminder is a time at which this node is the first to look for retries, or for a run that waits for a host.
@@ -76,17 +79,25 @@ func (r *retries) remind(next reminder, until func(time.Time) time.Duration) {
 	}
 }
 
-// setAlarm forgets what is due by now, and sets the alarm to the next run: of this node, or of others.
-func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Duration) {
+// pass takes what this node is reminded of by now.
+func (r *retries) pass(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.own) > 0 && !r.own[0].at.After(now) {
 		if wait := r.own[0].wait; wait != 0 {
 			r.probes = append(r.probes, wait)
+		} else {
+			r.due = true
 		}
 		r.own = r.own[1:]
 	}
-	next := others
+}
+
+// setAlarm sets the alarm to what comes next: of this node, or of others.
+func (r *retries) setAlarm(until func(time.Time) time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := r.othersAt
 	if len(r.own) > 0 {
 		next = earlier(r.own[0].at, next)
 	}
@@ -94,6 +105,16 @@ func (r *retries) setAlarm(now, others time.Time, until func(time.Time) time.Dur
 		r.alarm.Reset(until(next))
 	}
 }
+
+// wanted reports whether to look for retries now. It is not when the node was only woken to probe a host.
+func (r *retries) wanted(now time.Time, window time.Duration) bool {
+	a := r.adoption
+	return r.due || !r.othersAt.IsZero() && !now.Before(r.othersAt) || passed(r.lookedAt, now, mostOf(window)) ||
+		a.backlog || a.after != (dispatcher.Adoptable{}) || a.clogged.Load()
+}
+
+// mostOf returns how long ago something was done at least that is to be done in each interval, whose ticks are not exact.
+func mostOf(interval time.Duration) time.Duration { return interval * 3 / 4 }
 
 // retryLoop adopts runs that are to be attempted again, when they are due. Once a window, it also looks for the runs of
 // nodes that are gone, in turns with the other nodes.
@@ -105,7 +126,21 @@ func (e *Engine) retryLoop(ctx context.Context) {
 // retryOnce adopts the runs that are to be attempted again by now, and lets runs go that wait for hosts.
 func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	e.letNewerAdopt(ctx, 2) // others look a grace after the time
-	e.retries.setAlarm(now, time.Time{}, e.clock.until)
+	e.retries.pass(now)
+	defer e.retries.setAlarm(e.clock.until)
+	if e.retries.wanted(now, e.opts.Window) {
+		e.retries.othersAt = time.Time{}
+		if err := e.adoptRetries(ctx, now); err != nil {
+			return err
+		}
+		e.retries.due, e.retries.lookedAt = false, now
+	}
+	return e.probeHosts(ctx, now)
+}
+
+// adoptRetries adopts the runs that are to be attempted again by now, ends those that are past their time, and plans the
+// next look.
+func (e *Engine) adoptRetries(ctx context.Context, now time.Time) error {
 	if none, err := e.noRetries(ctx, now); none || err != nil {
 		return err
 	}
@@ -123,20 +158,15 @@ func (e *Engine) retryOnce(ctx context.Context, now time.Time) error {
 	if err := e.adoptDue(ctx, e.retries.adoption, look.from, now); err != nil {
 		return err
 	}
-	if err := e.probeHosts(ctx, now); err != nil {
-		return err
-	}
 	next, err := e.store.NextRetry(ctx, look.from, now)
 	if err != nil {
 		return err
 	}
 	e.floors.retries.end(look, next.Least, now.Add(-retriesMargin))
 	e.retries.none = next.Least.IsZero() && !next.Waits
-	others := next.Next
-	if !others.IsZero() && !e.fleet.alone() {
-		others = others.Add(e.opts.Grace)
+	if e.retries.othersAt = next.Next; !next.Next.IsZero() && !e.fleet.alone() {
+		e.retries.othersAt = next.Next.Add(e.opts.Grace)
 	}
-	e.retries.setAlarm(now, others, e.clock.until)
 	return nil
 }
 
