@@ -14,22 +14,24 @@ const (
 	busyPause = time.Minute
 )
 
-// purgeLoop removes history past its retention, at once and then about every PurgeInterval: the
-// rounds of nodes that started together drift apart. While there is more to remove, it goes on after
-// a short pause.
+// purgeLoop removes history past its retention, at once and then about every PurgeInterval, in turns with the other
+// nodes: what there is to remove is the same for all. While there is more, it goes on after a short pause.
 func (e *Engine) purgeLoop(ctx context.Context) {
-	for ctx.Err() == nil {
-		pause, err := e.purgeOnce(ctx)
-		if ctx.Err() == nil {
-			e.logIf(ctx, "purge history", err)
+	for more := true; ctx.Err() == nil; {
+		pause := spread(e.opts.PurgeInterval)
+		if more || e.fleet.turnToPurge(e.clock.now(), e.opts.PurgeInterval) {
+			var err error
+			if pause, more, err = e.purgeOnce(ctx); ctx.Err() == nil {
+				e.logIf(ctx, "purge history", err)
+			}
 		}
 		sleep(ctx, pause)
 	}
 }
 
-// purgeOnce makes one round, and returns how long to wait for the next. A node that died while it
-// purged keeps its lock for a minute, so a node that finds the lock taken looks again then.
-func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, err error) {
+// purgeOnce makes one round, and returns how long to wait for the next, and whether that is to come in any case. A node
+// that died while it purged keeps its lock for a minute, so a node that finds the lock taken looks again then.
+func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, more bool, err error) {
 	begun := time.Now()
 	removed, err := e.store.Purge(ctx, e.fleet.id(), time.Time{})
 	e.metrics.purged(removed)
@@ -39,9 +41,9 @@ func (e *Engine) purgeOnce(ctx context.Context) (pause time.Duration, err error)
 	}
 	switch {
 	case err == nil && removed.More:
-		return max(purgePause, purgeRest*time.Since(begun)), nil
+		return max(purgePause, purgeRest*time.Since(begun)), true, nil
 	case removed.Busy, removed.More: // one step failed, and others go on
-		return min(spread(busyPause), spread(e.opts.PurgeInterval)), err
+		return min(spread(busyPause), spread(e.opts.PurgeInterval)), false, err
 	}
-	return spread(e.opts.PurgeInterval), err
+	return spread(e.opts.PurgeInterval), false, err
 }

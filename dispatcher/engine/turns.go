@@ -22,6 +22,19 @@ func (f *fleet) turn(now time.Time, interval time.Duration, least, most int) (mi
 	return f.roster.turn(i, now.UnixNano()/int64(interval), most)
 }
 
+// turnToPurge reports whether it is this node's turn to purge the history, which any node may do: in each interval it is
+// that of two, in case one is gone.
+func (f *fleet) turnToPurge(now time.Time, interval time.Duration) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	i, ok := f.roster.find(f.node)
+	if !ok {
+		return true
+	}
+	mine, _ := f.roster.turn(i, now.UnixNano()/int64(interval), len(f.roster.live))
+	return mine
+}
+
 // alike reports whether all live nodes serve the same triggers, in one order.
 func (f *fleet) alike() bool {
 	f.mu.RLock()

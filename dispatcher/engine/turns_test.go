@@ -43,6 +43,34 @@ func TestTurnsCoverEveryNodeByAnother(t *testing.T) {
 	}
 }
 
+// Any node may purge, also where they are not alike, and it is the same history for all.
+func TestTwoNodesPurgeInEachInterval(t *testing.T) {
+	t.Parallel()
+	live := []dispatcher.Node{{ID: 31, Apps: []string{"other"}}}
+	for i := range 30 {
+		live = append(live, dispatcher.Node{ID: dispatcher.NodeID(1 + i)})
+	}
+	fleets, turns := viewsOf(live).fleets, map[int]int{}
+	for round := range int64(len(live)) {
+		purging := 0
+		for i, f := range fleets {
+			if f.turnToPurge(time.Unix(600*round, 0), 10*time.Minute) {
+				purging++
+				turns[i]++
+			}
+		}
+		if purging != 2 {
+			t.Errorf("in round %d, %d nodes purge, want 2", round, purging)
+		}
+	}
+	if len(turns) != len(live) {
+		t.Errorf("%d of %d nodes had a turn", len(turns), len(live))
+	}
+	if !newFleet(time.Minute, testDrain, 5*time.Second).turnToPurge(time.Unix(0, 0), 10*time.Minute) {
+		t.Error("a node that knows of no other does not purge")
+	}
+}
+
 // A sweep of one class of triggers by turns of all nodes would leave out those that few nodes serve.
 func TestNodesThatDifferHaveTheirTurnEveryTime(t *testing.T) {
 	t.Parallel()

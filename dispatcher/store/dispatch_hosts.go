@@ -35,8 +35,8 @@ const (
 )
 
 // DueHosts reads the waits whose next probe is due. Those that are wanted by their ids it finds by these: the traces of
-// the probes of others, which a long snapshot keeps, cost nothing then. It ends the wait of their runs whose time is over and that were never
-// attempted: these may call their host once, whatever its circuit says. GiveUp ends the others.
+// the probes of others, which a long snapshot keeps, cost nothing then. It ends the wait of their runs whose time is over
+// and that were never attempted: these may call their host once, whatever its circuit says. GiveUp ends the others.
 func (s *store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dispatcher.HostWait, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
