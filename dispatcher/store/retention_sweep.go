@@ -127,10 +127,8 @@ const expiredLate = `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r 
 // expiredOfJobs selects expired runs of the jobs of a batch, of which each is one look into an index.
 // $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit
 func (p *postgres) expiredOfJobs() string {
-	// Most jobs have nothing there: to ask for the lowest is a tenth of the work. Without the rest, PostgreSQL would
-	// begin with all runs of the day.
-	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM (SELECT b.id FROM b WHERE (SELECT min(r.scheduled_at) FROM runs AS r
-		WHERE r.job_id = b.id AND r.scheduled_at >= $2 AND r.scheduled_at < $3) IS NOT NULL OFFSET 0) AS b
+	// Without the bounds that look like none, PostgreSQL would begin with all runs of the day.
+	return ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b
 	CROSS JOIN LATERAL (SELECT * FROM runs AS r WHERE r.job_id >= b.id AND r.job_id <= b.id` + expiredIn + `
 		ORDER BY r.job_id, r.scheduled_at, r.trigger_id, r.kind LIMIT $4) AS r LIMIT $4`
 }
@@ -165,9 +163,7 @@ func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) 
 	}
 	*looks += len(ids)*int(days) + pageLooks
 	if len(ids) > 0 {
-		if err := t.repeat(ctx, t.size, s.to, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			return t.removeOf(ctx, tx, ids, sweep{from: s.from, to: end}, before, size)
-		}); err != nil || t.over() {
+		if err := t.removeOf(ctx, ids, sweep{from: s.from, to: end}, s.to); err != nil || t.over() {
 			return err
 		}
 	}
@@ -178,21 +174,53 @@ func (t *purge) sweepPage(ctx context.Context, app int64, s *sweep, looks *int) 
 }
 
 // removeOf removes expired history of some jobs: runs of a part of a sweep and, with its last part, misfires.
-func (t *purge) removeOf(ctx context.Context, tx *sql.Tx, jobs []int64, part sweep, before int64, size int) (removed int, err error) {
-	keys, err := collect(ctx, tx, scanKey, t.rows(0, 5, "", idColumns...)+t.expiredOfJobs(),
-		append([]any{before, part.from, part.to, size}, t.batch(jobs)...)...)
-	if err != nil {
-		return 0, err
-	}
-	misfires := 0
+func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before int64) error {
 	if part.to == before {
-		misfires, err = t.removeMisfires(ctx, tx, t.rows(0, 3, "", idColumns...)+expiredMisfiresOf,
-			append([]any{before, size}, t.batch(jobs)...)...)
-		if err != nil {
-			return 0, err
+		if err := t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+			return t.removeMisfires(ctx, tx, t.rows(0, 3, "", idColumns...)+expiredMisfiresOf,
+				append([]any{before, size}, t.batch(jobs)...)...)
+		}); err != nil || t.over() {
+			return err
 		}
 	}
-	return max(len(keys), misfires), t.removeRuns(ctx, tx, keys)
+	found, err := t.jobsWithExpired(ctx, jobs, part, before)
+	for len(found) > 0 && err == nil && !t.over() {
+		var group []int64
+		for runs := 0; len(found) > 0 && (runs == 0 || runs+found[0].runs <= t.size); found = found[1:] {
+			group, runs = append(group, found[0].job), runs+found[0].runs
+		}
+		err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
+			keys, err := collect(ctx, tx, scanKey, t.rows(0, 5, "", idColumns...)+t.expiredOfJobs(),
+				append([]any{before, part.from, part.to, size}, t.batch(group)...)...)
+			if err != nil {
+				return 0, err
+			}
+			return len(keys), t.removeRuns(ctx, tx, keys)
+		})
+	}
+	return err
+}
+
+// runsOfJob is how many expired runs a job has in some days, as far as they have been counted.
+type runsOfJob struct {
+	job  int64
+	runs int
+}
+
+// jobsWithExpired returns those of some jobs that have expired runs in a part of a sweep. A batch then asks only for the
+// jobs that fill it: where each would look again at all jobs from the first on, it would pass what a snapshot keeps of
+// the runs that the batches before have removed.
+func (t *purge) jobsWithExpired(ctx context.Context, jobs []int64, part sweep, before int64) ([]runsOfJob, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 before when they have ended, $2 and $3 bounds of their instants, $4 limit, from $5 on: ids
+	counts := t.rows(0, 5, "", idColumns...) + ` SELECT b.id, (SELECT count(*) FROM
+		(SELECT 1 FROM runs AS r WHERE r.job_id = b.id` + expiredIn + ` LIMIT $4) AS counted) FROM b`
+	found, err := collect(ctx, t.read, func(row scanner) (one runsOfJob, err error) {
+		err = row.Scan(&one.job, &one.runs)
+		return one, err
+	}, counts, append([]any{before, part.from, part.to, t.size}, t.batch(jobs)...)...)
+	return slices.DeleteFunc(found, func(one runsOfJob) bool { return one.runs == 0 }), err
 }
 
 // noteSweep notes how far the sweep of an app is.
