@@ -60,11 +60,11 @@ type HostWait struct {
 
 // HostQuery selects waits whose next probe is due.
 type HostQuery struct {
-	Apps []string  // empty: all
+	Apps []string  // only of these apps; empty: of all
 	Now  time.Time // zero: the database's
-	// IDs are the waits that are wanted as soon as they are due, and Overdue is since when others must have been; zero: no
-	// others are wanted.
-	IDs     []int64
+	// IDs are the waits that are wanted as soon as they are due.
+	IDs []int64
+	// Overdue is since when any other wait must have been due to be wanted; zero: no other is.
 	Overdue time.Time
 }
 

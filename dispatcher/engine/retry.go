@@ -34,7 +34,7 @@ type retries struct {
 // reminder is a time at which this node is the first to look for retries, or for a run that waits for a host.
 type reminder struct {
 	at   time.Time
-	wait int64 // of the run; 0: a retry
+	wait int64 // id of the HostWait to look at; 0: look for retries
 }
 
 func (r reminder) compare(other reminder) int {
