@@ -48,7 +48,7 @@ func newServer(t *testing.T) (dispatcher.Store, *httptest.Server, string) {
 
 func newClient(t *testing.T, endpoint, token string, transport http.RoundTripper) *client.Client {
 	t.Helper()
-	c, err := client.New(endpoint, token, client.Options{Transport: transport, Timeout: 10 * time.Second})
+	c, err := client.New(endpoint, token, client.Options{Transport: transport, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	done, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	done, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for r.read(requested["other"]).State != dispatcher.RunSucceeded {
 		select {

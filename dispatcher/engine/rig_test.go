@@ -163,7 +163,7 @@ func (r *rig) due(within time.Duration) entry {
 // quiet waits until all that was claimed is recorded.
 func (r *rig) quiet() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 	defer cancel()
 	for r.pool.Held() > 0 {
 		select {

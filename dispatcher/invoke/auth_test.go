@@ -43,7 +43,7 @@ func TestRequestsCarryTheCredentials(t *testing.T) {
 			"X-Api-Key", "k&y=1 %",
 		},
 	} {
-		call := callTo(url, "POST", 5*time.Second)
+		call := callTo(url, "POST", ample)
 		call.Target.Webhook.Auth = &tt.auth
 		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
 			t.Fatalf("%s: outcome = %+v", name, o)
@@ -53,7 +53,7 @@ func TestRequestsCarryTheCredentials(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"", "?a=1"} {
-		call := callTo(url+"/"+query, "GET", 5*time.Second)
+		call := callTo(url+"/"+query, "GET", ample)
 		call.Target.Webhook.Auth = &dispatcher.Auth{APIKey: &dispatcher.APIKeyAuth{Query: "api_key", Key: secretFile("key")}}
 		i.Invoke(t.Context(), call)
 		got := (<-requests).url.Query()
@@ -67,7 +67,7 @@ func TestSecretsInvalidInHeadersAreNotSent(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"token": "hunter2\nX-Admin: yes"})
 	url, requests := recorder(t)
-	call := callTo(url, "POST", 5*time.Second)
+	call := callTo(url, "POST", ample)
 	for name, secret := range map[string]dispatcher.Secret{"two lines": secretFile("token"), "no key for it": {Stored: true}} {
 		call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: secret}}
 		o := i.Invoke(t.Context(), call)
@@ -86,7 +86,7 @@ func TestSigV4SignatureMatchesTheReceivedRequest(t *testing.T) {
 	token := secretFile("token")
 	for _, path := range []string{"/", "/a%20b/c%2Fd?z=1&a=%20&a=b"} {
 		for _, method := range []string{"POST", "GET"} {
-			call := signedBy(callTo(url+path, method, 5*time.Second))
+			call := signedBy(callTo(url+path, method, ample))
 			call.Payload = []byte(`{"n":1}`)
 			call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{
 				Service: "lambda", Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
@@ -141,7 +141,7 @@ func TestSigV4UsesTheCredentialsOfTheNode(t *testing.T) {
 	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}})
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
-	call := callTo(url, "POST", 5*time.Second)
+	call := callTo(url, "POST", ample)
 	call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-central-1"}}
 	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
 		t.Fatalf("outcome = %+v", o)

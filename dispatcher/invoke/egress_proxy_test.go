@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
@@ -61,7 +60,7 @@ func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: names}})
 	t.Cleanup(i.Close)
 	for _, method := range dispatcher.Methods {
-		o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method, 5*time.Second))
+		o := i.Invoke(t.Context(), callTo("http://called.test:"+port, method, ample))
 		if o.State != dispatcher.RunSucceeded {
 			t.Errorf("%s: outcome = %+v, want success without the proxy", method, o)
 		}
@@ -69,7 +68,7 @@ func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 			"http://169.254.169.254/", "https://169.254.169.254/", "http://[fd00:ec2::254]/",
 			"http://metadata.test/", "https://metadata.test/", "http://224.0.0.1/",
 		} {
-			if o := i.Invoke(t.Context(), callTo(url, method, 5*time.Second)); o.Class != dispatcher.ClassEgressDenied {
+			if o := i.Invoke(t.Context(), callTo(url, method, ample)); o.Class != dispatcher.ClassEgressDenied {
 				t.Errorf("%s %s: outcome = %+v, want egress_denied", method, url, o)
 			}
 		}

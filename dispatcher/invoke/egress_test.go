@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -112,7 +111,7 @@ func TestEgressToDeniedHostsIsRefused(t *testing.T) {
 			for _, method := range []string{"POST", "GET"} {
 				for _, scheme := range []string{"http", "https"} {
 					url := fmt.Sprintf("%s://%s:%s/?key=hunter2", scheme, host, canary.port)
-					o := i.Invoke(t.Context(), callTo(url, method, 5*time.Second))
+					o := i.Invoke(t.Context(), callTo(url, method, ample))
 					if o.State != dispatcher.RunFailed || o.Class != dispatcher.ClassEgressDenied ||
 						strings.Contains(o.Error, "hunter2") {
 						t.Errorf("%s: %s %s://%s: outcome = %+v, want failed as egress_denied", resolver, method, scheme, host, o)
@@ -121,7 +120,7 @@ func TestEgressToDeniedHostsIsRefused(t *testing.T) {
 			}
 		}
 		for _, url := range []string{"file:///etc/passwd", "ftp://127.0.0.1/", "gopher://127.0.0.1/", "unix:///run/x.sock"} {
-			if o := i.Invoke(t.Context(), callTo(url, "POST", 5*time.Second)); o.Class != dispatcher.ClassEgressDenied {
+			if o := i.Invoke(t.Context(), callTo(url, "POST", ample)); o.Class != dispatcher.ClassEgressDenied {
 				t.Errorf("%s: outcome = %+v, want egress_denied", url, o)
 			}
 		}
@@ -155,7 +154,7 @@ func TestEgressToReservedNetworksIsRefused(t *testing.T) {
 		if host == "[::0:1]" {
 			r.Skip("loopback")
 		}
-		o := i.Invoke(t.Context(), callTo("http://"+host+":9/", "POST", 5*time.Second))
+		o := i.Invoke(t.Context(), callTo("http://"+host+":9/", "POST", ample))
 		if o.Class != dispatcher.ClassEgressDenied {
 			r.Errorf("%s: outcome = %+v, want egress_denied", host, o)
 		}
@@ -191,7 +190,7 @@ func TestEgressOptionsAllowAndDenyNetworks(t *testing.T) {
 	} {
 		i := invoke.New(invoke.Options{Egress: tt.egress})
 		before := listener.hits.Load()
-		o := i.Invoke(t.Context(), callTo("http://"+tt.host+":"+listener.port+"/", "POST", 5*time.Second))
+		o := i.Invoke(t.Context(), callTo("http://"+tt.host+":"+listener.port+"/", "POST", ample))
 		i.Close()
 		if denied := o.Class == dispatcher.ClassEgressDenied; denied != tt.denied || denied && listener.hits.Load() != before {
 			t.Errorf("%s: outcome = %+v after %d connections, want denied %v", name, o, listener.hits.Load()-before, tt.denied)

@@ -333,7 +333,11 @@ func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newAWS(t, tt.response)
-			call := invocation(func(l *dispatcher.Lambda) { l.Timeout = dispatcher.Duration(2 * time.Second) })
+			timeout := ample
+			if tt.state == timedOut {
+				timeout = brokenTimeout
+			}
+			call := invocation(func(l *dispatcher.Lambda) { l.Timeout = dispatcher.Duration(timeout) })
 			o := s.invoker().Invoke(t.Context(), call)
 			if o.State != tt.state || o.Class != tt.class || !strings.Contains(o.Error, tt.says) || s.count() != 1 {
 				t.Errorf("outcome = %+v after %d invocations, want %s %s saying %q after 1",

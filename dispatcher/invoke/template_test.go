@@ -15,7 +15,7 @@ import (
 // templatedCall returns a call to address with templates.
 func templatedCall(t *testing.T, address string, change func(*dispatcher.Webhook)) dispatcher.Call {
 	t.Helper()
-	call := callTo(address, "POST", 5*time.Second)
+	call := callTo(address, "POST", ample)
 	call.Payload = json.RawMessage(`{"a": "<1>"}`)
 	call.PreviousFire, call.NextFire = call.Key.ScheduledAt.Add(-time.Hour), call.Key.ScheduledAt.Add(time.Hour)
 	change(call.Target.Webhook)

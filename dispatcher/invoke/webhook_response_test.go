@@ -59,7 +59,7 @@ func TestSuccessCodesAndExpectBodyDecideTheOutcome(t *testing.T) {
 		"within what is read":     {query: "status=200&body=long", expect: "^x+"},
 		"a failure that matches":  {query: "status=500&body=done", expect: "done", class: dispatcher.ClassHTTP5xx},
 	} {
-		call := callTo(url+"/?"+tt.query, "POST", 5*time.Second)
+		call := callTo(url+"/?"+tt.query, "POST", ample)
 		call.Target.Webhook.SuccessCodes, call.Target.Webhook.ExpectBody = tt.codes, tt.expect
 		if o := i.Invoke(t.Context(), call); o.Class != tt.class ||
 			(o.State == dispatcher.RunSucceeded) != (tt.class == "") || o.HTTPStatus == 0 {
@@ -88,7 +88,7 @@ func TestResponsesAreKeptWithoutSecrets(t *testing.T) {
 	})
 	i := withSecrets(t, map[string]string{"password": "hunter2", "signing": symmetric('s', 24), "key": "hunter3 &"})
 	invoke := func(path string, auth *dispatcher.Auth) *dispatcher.Response {
-		call := signedBy(callTo(url+path, "POST", 5*time.Second), "signing")
+		call := signedBy(callTo(url+path, "POST", ample), "signing")
 		call.Target.Webhook.Auth = auth
 		return i.Invoke(t.Context(), call).Response
 	}
@@ -169,7 +169,7 @@ func TestTLSOptionsApplyToConnections(t *testing.T) {
 		},
 	} {
 		for range 2 { // the second call may use a kept connection
-			call := callTo(server.URL, "POST", 5*time.Second)
+			call := callTo(server.URL, "POST", ample)
 			call.Target.Webhook.TLS = tt.tls
 			if o := i.Invoke(t.Context(), call); o.Class != tt.class {
 				t.Errorf("%s: outcome = %+v, want class %q", name, o, tt.class)
@@ -195,7 +195,7 @@ func TestOneAttemptIsOneRequestByHTTP2AndWithIdempotencyKeys(t *testing.T) {
 		i := newInvoker(t)
 		var outcomes []string
 		for n := range 6 {
-			call := callTo(server.URL, method, 5*time.Second)
+			call := callTo(server.URL, method, ample)
 			call.Target.Webhook.Headers = map[string]string{"Idempotency-Key": "1", "X-Idempotency-Key": "1"}
 			call.Target.Webhook.TLS = &dispatcher.TLS{CACertificates: string(authority)}
 			o := i.Invoke(t.Context(), call)

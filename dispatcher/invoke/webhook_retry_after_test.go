@@ -47,7 +47,7 @@ func TestRetryAfterIsReadAndInvalidValuesIgnored(t *testing.T) {
 				w.WriteHeader(tt.status)
 			}))
 			defer server.Close()
-			o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", 5*time.Second))
+			o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", ample))
 			got := time.Duration(none)
 			if o.RetryAfter != nil {
 				got = *o.RetryAfter

@@ -98,7 +98,7 @@ func TestStandardWebhooksVerifiesSignatures(t *testing.T) {
 		"ed25519 of no body":   {method: "GET", secrets: []string{"a", "full"}},
 		"ed25519 of megabytes": {payload: megabyte, secrets: []string{"a", "seed"}},
 	} {
-		call := signedBy(callTo(url, "POST", 5*time.Second), tt.secrets...)
+		call := signedBy(callTo(url, "POST", ample), tt.secrets...)
 		if tt.method != "" {
 			call.Target.Webhook.Method = tt.method
 		}
@@ -168,7 +168,7 @@ func TestSecretsAreLookedUpAgainForEachAttempt(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"a": symmetric('a', 24)})
 	url, requests := recorder(t)
-	call := signedBy(callTo(url, "POST", 5*time.Second), "a")
+	call := signedBy(callTo(url, "POST", ample), "a")
 	call.Target.Webhook.Signing.Secrets["missing"] = dispatcher.Secret{Reference: "file:missing"}
 	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassSecret || len(requests) != 0 {
 		t.Errorf("outcome = %+v after %d requests, want class secret before any", o, len(requests))
@@ -211,7 +211,7 @@ func TestUnusableSecretsAreNamedButNotShown(t *testing.T) {
 		"file:.": "not a regular file", "file:nowhere": "no such file",
 		"vault:x": "does not know",
 	} {
-		call := callTo(url, "POST", 5*time.Second)
+		call := callTo(url, "POST", ample)
 		call.Target.Webhook.Signing = &dispatcher.Signing{
 			Secrets: map[string]dispatcher.Secret{"current": {Reference: reference}},
 		}
@@ -230,7 +230,7 @@ func TestCloudEventsAreSentInBothModes(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"a": symmetric('a', 24)})
 	url, requests := recorder(t)
-	call := signedBy(callTo(url, "POST", 5*time.Second), "a")
+	call := signedBy(callTo(url, "POST", ample), "a")
 	call.Payload = []byte(`{"n":1}`)
 	attributes := map[string]any{
 		"specversion": "1.0", "id": "evt_1", "source": "/apps/demo/jobs/ping", "type": "dev.carillon.run",

@@ -19,6 +19,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// ample is the timeout of calls that a test does not want to time out: longer than a loaded machine stalls.
+const ample = time.Minute
+
 func callTo(url, method string, timeout time.Duration) dispatcher.Call {
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	return dispatcher.Call{
@@ -49,7 +52,7 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 		body, _ = io.ReadAll(r.Body)
 	}))
 	defer server.Close()
-	call := callTo(server.URL+"/hook", "POST", 5*time.Second)
+	call := callTo(server.URL+"/hook", "POST", ample)
 	call.Payload = []byte(`{"n": 1}`)
 	call.Missed = &dispatcher.MissedRange{From: call.Key.ScheduledAt.Add(-time.Hour), To: call.Key.ScheduledAt, Count: 61}
 	o := newInvoker(t).Invoke(t.Context(), call)
@@ -90,7 +93,7 @@ func TestStatusCodesHaveTheirClass(t *testing.T) {
 				w.WriteHeader(status)
 			}))
 			defer server.Close()
-			o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", 5*time.Second))
+			o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", ample))
 			if o.Class != want || o.HTTPStatus != status || hits.Load() != 1 {
 				t.Errorf("outcome = %+v after %d requests, want class %q after 1", o, hits.Load(), want)
 			}
@@ -134,7 +137,7 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout := 10 * time.Second // a busy name server takes longer than a test for a timeout wants to wait
+			timeout := ample // a busy name server takes longer than a test for a timeout wants to wait
 			if tt.state == dispatcher.RunTimedOut {
 				timeout = 500 * time.Millisecond
 			}
@@ -212,7 +215,7 @@ func TestEndlessResponseIsCut(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	if o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", 5*time.Second)); o.State != dispatcher.RunSucceeded {
+	if o := newInvoker(t).Invoke(t.Context(), callTo(server.URL, "POST", ample)); o.State != dispatcher.RunSucceeded {
 		t.Errorf("outcome = %+v, want success without reading the endless body", o)
 	}
 }

@@ -114,7 +114,7 @@ func deliveries(t *testing.T) []delivery {
 	current, next := symmetric('a', 24), symmetric('b', 64)
 	i := withSecrets(t, map[string]string{"current": current, "next": next})
 	url, requests := recorder(t)
-	call := signedBy(callTo(url, "POST", 5*time.Second), "current", "next")
+	call := signedBy(callTo(url, "POST", ample), "current", "next")
 	call.Payload = []byte("{\"text\": \"ünïcödé ✓\\n\", \"n\": [1,\t2]}\r\n")
 	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
 		t.Fatalf("outcome = %+v", o)

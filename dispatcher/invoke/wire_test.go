@@ -30,7 +30,7 @@ func TestOneAttemptIsOneRequestOnTheWire(t *testing.T) {
 				t.Cleanup(r.close)
 				var classes []dispatcher.Class
 				for n := range attempts {
-					call := callTo(r.url(), method, 5*time.Second)
+					call := callTo(r.url(), method, ample)
 					if r.tls != nil {
 						call.Target.Webhook.TLS = trusted
 					}

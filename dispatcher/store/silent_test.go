@@ -132,7 +132,7 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 			ends <- end{method.Name, err}
 		}()
 	}
-	late := time.After(20 * time.Second) // the longest deadline is of 10 s
+	late := time.After(time.Minute) // the longest deadline is of 10 s
 	var answered []string
 	for len(pending) > 0 {
 		select {
@@ -150,7 +150,7 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 		t.Errorf("calls that succeeded without a database: %v", answered)
 	}
 	speak()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		if _, err := s.Heartbeat(t.Context(), 1, dispatcher.NodeReport{}, time.Time{}); err == nil {
 			break
 		} else if time.Now().After(deadline) {
