@@ -13,26 +13,26 @@ type App struct {
 	Name string `json:"name"`
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
-	// Enabled is whether nodes claim fires of the app. Runs in flight always finish.
+	// Enabled is whether nodes claim fires of the app, unless it is suspended. Runs in flight always finish.
 	Enabled bool `json:"enabled"`
-	// Weight is how many turns the app gets for each turn of an app with weight 1 when fires of
-	// several apps wait for a node: 1 to MaxWeight, and 0 means 1.
-	Weight int `json:"weight,omitempty"`
 	// Retention is how long the app's runs, attempts and misfires are kept, from MinRetention to
-	// MaxRetention; 0 means DefaultRetention. History is removed by whole UTC days.
+	// the retention of its quotas; 0 means DefaultRetention. History is removed by whole UTC days.
 	Retention Duration `json:"retention,omitempty"`
+	// Bounds are what operators allow the app. A change without them leaves them as they are; with them, it needs the
+	// scope admin unless they are the same.
+	Bounds *Bounds `json:"bounds,omitempty"`
 
-	// Revision counts the changes of the app; it is its ETag. Read-only, as all below.
+	// AWSExternalID is the external id with which nodes assume roles for the app: trust policies that demand it trust
+	// no other app. It is drawn at random when the app is created, and stays. Read-only, as all below.
+	AWSExternalID string `json:"aws_external_id,omitempty"`
+	// Revision counts the changes of the app; it is its ETag.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // SetDefaults gives a decoded app the values of fields that its JSON leaves out.
-func (a *App) SetDefaults() { a.Enabled, a.Weight, a.Retention = true, 1, DefaultRetention }
-
-// MaxWeight bounds App.Weight.
-const MaxWeight = 100
+func (a *App) SetDefaults() { a.Enabled, a.Retention = true, DefaultRetention }
 
 // Bounds and default of App.Retention. History is removed by whole days, so
 // less than a day could not be kept.
@@ -50,9 +50,11 @@ func (a App) Validate() error {
 	var problems Problems
 	CheckName(&problems, "/name", a.Name)
 	checkText(&problems, "/description", a.Description)
-	checkRange(&problems, "/weight", a.Weight, 0, MaxWeight)
 	if a.Retention != 0 {
 		a.Retention.check(&problems, "/retention", MinRetention, MaxRetention)
+	}
+	if a.Bounds != nil {
+		problems.AddError("/bounds", a.Bounds.Validate())
 	}
 	return problems.Err()
 }
@@ -60,7 +62,7 @@ func (a App) Validate() error {
 // checkRange reports a number outside [low, high].
 func checkRange(problems *Problems, path string, n, low, high int) {
 	if n < low || n > high {
-		problems.Add(path, CodeCountRange, "%s %d is not in %d to %d", path[1:], n, low, high)
+		problems.Add(path, CodeCountRange, "%s %d is not in %d to %d", path[strings.LastIndexByte(path, '/')+1:], n, low, high)
 	}
 }
 

@@ -21,6 +21,8 @@ type Node struct {
 	// Share is the fraction of all fires that the node claimed in the minute before its
 	// latest heartbeat, from 0 to 1; 0 of a dead node.
 	Share float64 `json:"share"`
+	// APIAddresses are the addresses, HOST:PORT, on which the node serves its API. No webhook of any node calls them.
+	APIAddresses []string `json:"api_addresses,omitempty"`
 }
 
 // Serves tells whether the node may run jobs of an app that require labels.
@@ -72,25 +74,4 @@ const (
 	NodePaused   NodeState = "paused"
 	NodeDraining NodeState = "draining"
 	NodeDead     NodeState = "dead" // its heartbeat is missing, or it left
-)
-
-// APIToken is a bearer token of the HTTP API. The token itself is shown once, at its creation.
-type APIToken struct {
-	Name string `json:"name"`
-	// Hash is the SHA-256 of the token.
-	Hash [32]byte `json:"-"`
-	// Scope is what the token allows.
-	Scope Scope `json:"scope"`
-	// Apps are the apps that the token is bound to; empty means all of them, and the nodes.
-	Apps      []string  `json:"apps"`
-	CreatedAt time.Time `json:"created_at"`
-}
-
-// Scope is what a token allows.
-type Scope string
-
-// The scopes.
-const (
-	ScopeRead  Scope = "read"
-	ScopeWrite Scope = "write" // includes read
 )

@@ -33,8 +33,12 @@ type Store interface {
 
 // Change is who changes something, and on what condition.
 type Change struct {
-	// Actor is the name of the API token, or "system"; it goes into the audit log.
-	Actor string
+	// Actor is the name of the API token, "system" or "command line". It goes into the audit log, as do the id of the
+	// token, the address of the caller and the id of the request, which are empty if there are none.
+	Actor                       string
+	TokenID, Address, RequestID string
+	// Operator tells that the change may set the bounds of an app.
+	Operator bool
 	// IfRevision refuses with ErrPrecondition unless it is the current revision; 0: no condition.
 	IfRevision int64
 	// IfAbsent refuses with ErrPrecondition if the thing exists.

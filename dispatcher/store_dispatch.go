@@ -237,8 +237,9 @@ type JobVersion struct {
 	Job
 	// TriggerNames are the names of its triggers.
 	TriggerNames []string
-	// AppWeight is the weight of the job's app.
-	AppWeight int
+	// Bounds are those of the job's app, with defaults, and AWSExternalID is that of the app.
+	Bounds        *Bounds
+	AWSExternalID string
 	// Installation is the id in the event ids of an app that was imported; empty: that of this installation.
 	Installation string
 	// Err is why the stored definition cannot be read, for example because a newer version

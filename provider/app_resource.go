@@ -29,7 +29,6 @@ type appModel struct {
 	Name        types.String   `tfsdk:"name"`
 	Description types.String   `tfsdk:"description"`
 	Enabled     types.Bool     `tfsdk:"enabled"`
-	Weight      types.Number   `tfsdk:"weight"`
 	Retention   durationString `tfsdk:"retention"`
 	Revision    types.Int64    `tfsdk:"revision"`
 }
@@ -49,8 +48,6 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				"due while the app is disabled are owed, as during a pause. When you enable the app again, a fire that is later than "+
 				"`misfire_after` is a misfire and follows the `misfire_policy` of its trigger; each of the others still runs. If nothing "+
 				"should be owed, set `enabled` of the jobs or triggers to `false` instead."),
-			"weight": numberWithDefault(1, "Share of the app when fires of several apps wait for a node: the number of its turns "+
-				"for each turn of an app of weight 1, from `1` to `100`."),
 			"retention": durationWithDefault(dispatcher.DefaultRetention, "How long to keep runs, attempts and misfires of the app, "+
 				"from `24h` to `87600h` (ten years). Whole UTC days are purged, and unfinished runs stay. A shorter retention takes "+
 				"effect within minutes and cannot be undone."),
@@ -168,11 +165,6 @@ func expandApp(e *expander, m appModel) dispatcher.App {
 	app.Description = e.string("/description", m.Description)
 	app.Enabled = e.bool("/enabled", m.Enabled, app.Enabled)
 	// The API takes zero for "left out", so a zero that somebody wrote is reported here.
-	app.Weight = e.whole("/weight", m.Weight, app.Weight, dispatcher.CodeCountRange, "give a weight from 1 to 100")
-	if app.Weight == 0 {
-		e.problems.Add("/weight", dispatcher.CodeCountRange,
-			"weight 0 is not in 1 to %d; to fire nothing, set enabled to false", dispatcher.MaxWeight)
-	}
 	app.Retention = e.duration("/retention", m.Retention, app.Retention)
 	if given, err := dispatcher.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 {
 		e.problems.Add("/retention", dispatcher.CodeDurationMin,
@@ -187,7 +179,6 @@ func flattenApp(app dispatcher.App) appModel {
 		Name:        types.StringValue(app.Name),
 		Description: types.StringValue(app.Description),
 		Enabled:     types.BoolValue(app.Enabled),
-		Weight:      flattenNumber(app.Weight),
 		Retention:   flattenDuration(app.Retention),
 		Revision:    types.Int64Value(app.Revision),
 	}

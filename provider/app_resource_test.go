@@ -25,7 +25,6 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 			Check: resource.ComposeTestCheckFunc(
 				resource.TestCheckResourceAttr(name, "enabled", "true"),
 				resource.TestCheckResourceAttr(name, "description", ""),
-				resource.TestCheckResourceAttr(name, "weight", "1"),
 				resource.TestCheckResourceAttr(name, "retention", "720h"),
 				resource.TestCheckResourceAttr(name, "revision", "1"),
 			),
@@ -35,7 +34,7 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 			ImportStateVerify: true, ImportStateVerifyIdentifierAttribute: "name",
 		},
 		resource.TestStep{
-			Config: config("enabled = false\nweight = 5\nretention = \"2160h\"\ndescription = \"customers\""),
+			Config: config("enabled = false\nretention = \"2160h\"\ndescription = \"customers\""),
 			Check: resource.ComposeTestCheckFunc(
 				resource.TestCheckResourceAttr(name, "enabled", "false"),
 				resource.TestCheckResourceAttr(name, "revision", "2"),
@@ -49,14 +48,12 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 			Config:           config("enabled = false\ndescription = \"customers\""),
 			ConfigPlanChecks: planned(plancheck.ExpectResourceAction(name, plancheck.ResourceActionUpdate)),
 		},
-		resource.TestStep{Config: config("weight = 0"), ExpectError: words("weight: weight 0 is not in 1 to 100")},
 		resource.TestStep{Config: config("retention = \"30d\""), ExpectError: words("retention: duration \"30d\" uses days or weeks")},
 		resource.TestStep{
 			Config:      config("retention = \"1h\""),
 			ExpectError: words("retention: duration 1h0m0s is less than the minimum of 24h0m0s"),
 		},
 		resource.TestStep{Config: config("retention = \"0s\""), ExpectError: words("retention: duration 0s is less than the minimum of 24h0m0s")},
-		resource.TestStep{Config: config("weight = 1.5"), ExpectError: words("weight: 1.5 is not a whole number")},
 		resource.TestStep{Config: config("description = \"\\u0007\""), ExpectError: words("description: text holds a control character")},
 		resource.TestStep{Config: config("")}, // a valid configuration, so that destroy works
 	)

@@ -53,7 +53,7 @@ func newFixture(t *testing.T) *fixture {
 	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(server.Close)
 	f := &fixture{store: s, endpoint: server.URL}
-	f.token = f.newToken(t, dispatcher.APIToken{Name: "terraform", Scope: dispatcher.ScopeWrite})
+	f.token = f.newToken(t, dispatcher.APIToken{Name: "terraform", Scopes: dispatcher.Scopes()})
 	f.outside, err = client.New(f.endpoint, f.token, client.Options{})
 	if err != nil {
 		t.Fatal(err)

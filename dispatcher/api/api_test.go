@@ -45,14 +45,20 @@ func newWorld(t *testing.T, o api.Options) *world {
 		o.Logger = slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	w.api = api.New(s, o)
-	w.token = w.newToken("admin", dispatcher.ScopeWrite)
+	w.token = w.newToken("admin", dispatcher.Scopes())
 	return w
 }
 
-func (w *world) newToken(name string, scope dispatcher.Scope, apps ...string) string {
+// Scopes of tokens.
+var (
+	reads  = []dispatcher.Scope{dispatcher.ScopeRead}
+	writes = []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}
+)
+
+func (w *world) newToken(name string, scopes []dispatcher.Scope, apps ...string) string {
 	w.t.Helper()
 	secret, hash := api.NewToken()
-	if err := w.store.CreateToken(w.t.Context(), dispatcher.APIToken{Name: name, Hash: hash, Scope: scope, Apps: apps}); err != nil {
+	if err := w.store.CreateToken(w.t.Context(), dispatcher.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}); err != nil {
 		w.t.Fatal(err)
 	}
 	return secret

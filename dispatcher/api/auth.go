@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 
@@ -33,9 +34,9 @@ func (a *API) authorize(rt route, r *request) error {
 		return err
 	}
 	r.token = token
-	if rt.scope == dispatcher.ScopeWrite && token.Scope != dispatcher.ScopeWrite {
-		return refuse(dispatcher.CodeForbidden, "token %s has scope read; this route needs scope write",
-			dispatcher.Echo(token.Name))
+	if !token.May(rt.scope) {
+		return refuse(dispatcher.CodeForbidden, "token %s does not have the scope %s, which this route needs",
+			dispatcher.Echo(token.Name), rt.scope)
 	}
 	if app := r.PathValue("app"); app != "" && !r.maySee(app) {
 		return notBound(token, app)
@@ -75,6 +76,15 @@ func (a *API) caller(rt route, r *request) (dispatcher.APIToken, error) {
 		return dispatcher.APIToken{}, unauthorized
 	}
 	return token, err
+}
+
+// by returns who makes the request r, for the audit log and the bounds of apps.
+func (r *request) by() dispatcher.Change {
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return dispatcher.Change{
+		Actor: r.token.Name, TokenID: r.token.ID, Address: address, RequestID: r.id,
+		Operator: r.token.May(dispatcher.ScopeAdmin) && len(r.token.Apps) == 0,
+	}
 }
 
 // maySee says whether the token of r permits app.

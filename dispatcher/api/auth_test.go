@@ -67,7 +67,7 @@ func TestReadTokenCannotWrite(t *testing.T) {
 	w.declare()
 	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	w.register(t.Context(), 7)
-	w.token = w.newToken("reader", dispatcher.ScopeRead)
+	w.token = w.newToken("reader", reads)
 	for _, request := range []string{
 		"PUT " + oneApp, "PATCH " + oneApp, "DELETE " + oneApp, "PUT " + oneJob, "DELETE " + oneJob,
 		"POST " + oneJob + "/run", "POST " + oneJob + "/pause", "POST " + oneJob + "/resume",
@@ -94,7 +94,7 @@ func TestBoundTokenSeesOnlyItsApps(t *testing.T) {
 	w.declare()
 	w.must(http.StatusCreated, "PUT", "/v1/apps/billing", `{}`)
 	foreign := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
-	w.token = w.newToken("bound", dispatcher.ScopeWrite, "shop", "billing", "nosuch")
+	w.token = w.newToken("bound", writes, "shop", "billing", "nosuch")
 
 	w.must(http.StatusCreated, "PUT", "/v1/apps/shop", `{}`)
 	for _, path := range []string{oneApp, oneJob, oneApp + "/jobs", oneApp + "/runs", oneApp + "/misfires", "/v1/apps/unknown"} {
@@ -139,10 +139,10 @@ func TestNewTokensAreDistinctAndPrefixed(t *testing.T) {
 func TestMetricsAreReadWhileTheDatabaseIsUnreachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
-	prometheus := "Authorization: Bearer " + w.newToken("prometheus", dispatcher.ScopeRead)
-	bound := "Authorization: Bearer " + w.newToken("bound", dispatcher.ScopeRead, "shop")
-	unused := "Authorization: Bearer " + w.newToken("unused", dispatcher.ScopeRead)
-	revoked := "Authorization: Bearer " + w.newToken("revoked", dispatcher.ScopeRead)
+	prometheus := "Authorization: Bearer " + w.newToken("prometheus", dispatcher.Scopes())
+	bound := "Authorization: Bearer " + w.newToken("bound", dispatcher.Scopes(), "shop")
+	unused := "Authorization: Bearer " + w.newToken("unused", dispatcher.Scopes())
+	revoked := "Authorization: Bearer " + w.newToken("revoked", dispatcher.Scopes())
 	w.must(http.StatusOK, "GET", "/metrics", "", prometheus)
 	w.must(http.StatusOK, "GET", "/metrics", "", revoked)
 	w.do("GET", "/metrics", "", bound).refused(http.StatusForbidden, " forbidden")

@@ -114,7 +114,7 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays"}`).refused(422, "/app required")
 	w.do("POST", preview, `{"expression":"* * * * *","calendar":"nosuch","app":"crm"}`).refused(422, "/calendar calendar_unknown")
 	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays","app":"nosuch"}`).refused(404, " not_found")
-	bound := w.newToken("bound", dispatcher.ScopeRead, "other")
+	bound := w.newToken("bound", reads, "other")
 	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays","app":"crm"}`,
 		"Authorization: Bearer "+bound).refused(403, " forbidden")
 }

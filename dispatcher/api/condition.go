@@ -55,7 +55,7 @@ func (a *API) revision(r *request) (int64, error) {
 // change turns the conditions of r into those of the store. An If-Match that is not a single strong
 // ETag of this API cannot match, so it fails here.
 func (a *API) change(r *request) (dispatcher.Change, error) {
-	change := dispatcher.Change{Actor: r.token.Name}
+	change := r.by()
 	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
 		if !slices.Equal(none, []string{"*"}) {
 			return change, refuse(dispatcher.CodePrecondition, "If-None-Match of a write must be *, which means: create only")

@@ -18,7 +18,8 @@ func (a *API) importApp(r *request) (response, error) {
 	if len(problems) > 0 {
 		return response{}, problems.Err()
 	}
-	change := dispatcher.Change{Actor: r.token.Name, IfAbsent: true}
+	change := r.by()
+	change.IfAbsent = true
 	app, err := a.store.ImportApp(r.Context(), export, change)
 	return response{revision: app.Revision, body: app}, a.explainFailed(r, change, err)
 }

@@ -52,7 +52,7 @@ func (a *API) runJob(r *request) (response, error) {
 	if err := a.checkEnabled(r, r.PathValue("app")); err != nil {
 		return response{}, err
 	}
-	change := dispatcher.Change{Actor: r.token.Name}
+	change := r.by()
 	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
 	if err != nil {
 		return response{}, conflict(err, "wait until some of them end")

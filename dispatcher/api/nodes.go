@@ -18,7 +18,7 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 		if err != nil {
 			return response{}, dispatcher.NotFound("node", r.PathValue("node"))
 		}
-		node, err := a.store.SetNodeState(r.Context(), id, state, dispatcher.Change{Actor: r.token.Name})
+		node, err := a.store.SetNodeState(r.Context(), id, state, r.by())
 		if errors.Is(err, dispatcher.ErrRolledBack) {
 			return response{}, refuse(dispatcher.CodeStateConflict, "%s", err)
 		}
@@ -37,7 +37,7 @@ func (a *API) getRollback(r *request) (response, error) {
 // resolveRollback serves skip and replay.
 func resolveRollback(choice dispatcher.RollbackChoice) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
-		rollback, err := a.store.ResolveRollback(r.Context(), choice, dispatcher.Change{Actor: r.token.Name})
+		rollback, err := a.store.ResolveRollback(r.Context(), choice, r.by())
 		return response{body: rollback}, conflict(err, "see GET /v1/rollback")
 	}
 }

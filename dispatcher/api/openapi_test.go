@@ -143,7 +143,9 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	t.Parallel()
 	doc := readOpenAPI(t)
 	types := map[string]reflect.Type{
-		"App": reflect.TypeFor[dispatcher.App](), "Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
+		"App": reflect.TypeFor[dispatcher.App](), "Bounds": reflect.TypeFor[dispatcher.Bounds](),
+		"Quotas": reflect.TypeFor[dispatcher.Quotas](), "EgressBounds": reflect.TypeFor[dispatcher.EgressBounds](),
+		"LambdaBounds": reflect.TypeFor[dispatcher.LambdaBounds](), "SignatureBound": reflect.TypeFor[dispatcher.SignatureBound](), "Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
 		"Retry": reflect.TypeFor[dispatcher.Retry](), "Lambda": reflect.TypeFor[dispatcher.Lambda](),
 		"AssumeRole": reflect.TypeFor[dispatcher.AssumeRole](), "Calendar": reflect.TypeFor[dispatcher.Calendar](),
 		"CalendarRule": reflect.TypeFor[schedule.CalendarRule](),

@@ -33,8 +33,11 @@ var (
 )
 
 const (
-	read  = dispatcher.ScopeRead
-	write = dispatcher.ScopeWrite
+	read    = dispatcher.ScopeRead
+	operate = dispatcher.ScopeRun
+	write   = dispatcher.ScopeWrite
+	scrape  = dispatcher.ScopeMetrics
+	admin   = dispatcher.ScopeAdmin
 
 	appPath     = "/v1/apps/{app}"
 	jobPath     = appPath + "/jobs/{job}"
@@ -50,7 +53,7 @@ var routes = []route{
 	{method: "GET", path: "/readyz", serve: (*API).ready},
 	{method: "GET", path: "/version", serve: (*API).version},
 	{method: "GET", path: "/openapi.json", serve: (*API).openAPI},
-	{method: "GET", path: "/metrics", scope: read, allApps: true, outage: true, serve: (*API).metrics},
+	{method: "GET", path: "/metrics", scope: scrape, allApps: true, outage: true, serve: (*API).metrics},
 
 	{method: "GET", path: "/v1/apps", scope: read, query: pageQuery, serve: (*API).listApps},
 	{method: "GET", path: appPath, scope: read, serve: (*API).getApp},
@@ -65,7 +68,7 @@ var routes = []route{
 	{method: "PUT", path: jobPath, scope: write, serve: (*API).putJob},
 	{method: "DELETE", path: jobPath, scope: write, serve: (*API).deleteJob},
 	{method: "GET", path: jobPath + "/slots", scope: read, serve: (*API).listSlots},
-	{method: "POST", path: jobPath + "/run", scope: write, serve: (*API).runJob},
+	{method: "POST", path: jobPath + "/run", scope: operate, serve: (*API).runJob},
 	{method: "POST", path: jobPath + "/pause", scope: write, serve: pause(true)},
 	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
 	{method: "POST", path: triggerPath + "/pause", scope: write, serve: pause(true)},
@@ -81,17 +84,17 @@ var routes = []route{
 	{method: "GET", path: appPath + "/misfires", scope: read, query: misfiresQuery, serve: (*API).listMisfires},
 	{method: "GET", path: appPath + "/verify", scope: read, query: verifyQuery, serve: (*API).verify},
 	{method: "GET", path: runPath, scope: read, serve: (*API).getRun},
-	{method: "POST", path: runPath + "/cancel", scope: write, serve: (*API).cancelRun},
-	{method: "POST", path: runPath + "/retry", scope: write, serve: (*API).retryRun},
+	{method: "POST", path: runPath + "/cancel", scope: operate, serve: (*API).cancelRun},
+	{method: "POST", path: runPath + "/retry", scope: operate, serve: (*API).retryRun},
 
 	{method: "GET", path: "/v1/nodes", scope: read, allApps: true, serve: (*API).listNodes},
-	{method: "POST", path: nodePath + "/pause", scope: write, allApps: true, serve: setNode(dispatcher.NodePaused)},
-	{method: "POST", path: nodePath + "/resume", scope: write, allApps: true, serve: setNode(dispatcher.NodeActive)},
-	{method: "POST", path: nodePath + "/drain", scope: write, allApps: true, serve: setNode(dispatcher.NodeDraining)},
+	{method: "POST", path: nodePath + "/pause", scope: admin, allApps: true, serve: setNode(dispatcher.NodePaused)},
+	{method: "POST", path: nodePath + "/resume", scope: admin, allApps: true, serve: setNode(dispatcher.NodeActive)},
+	{method: "POST", path: nodePath + "/drain", scope: admin, allApps: true, serve: setNode(dispatcher.NodeDraining)},
 
 	{method: "GET", path: "/v1/rollback", scope: read, allApps: true, serve: (*API).getRollback},
-	{method: "POST", path: "/v1/rollback/skip", scope: write, allApps: true, serve: resolveRollback(dispatcher.RollbackSkip)},
-	{method: "POST", path: "/v1/rollback/replay", scope: write, allApps: true, serve: resolveRollback(dispatcher.RollbackReplay)},
+	{method: "POST", path: "/v1/rollback/skip", scope: admin, allApps: true, serve: resolveRollback(dispatcher.RollbackSkip)},
+	{method: "POST", path: "/v1/rollback/replay", scope: admin, allApps: true, serve: resolveRollback(dispatcher.RollbackReplay)},
 
 	{method: "POST", path: "/v1/schedules/preview", scope: read, body: true, serve: (*API).preview},
 }

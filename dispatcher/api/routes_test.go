@@ -283,7 +283,7 @@ func TestMetricsNeedATokenForAllApps(t *testing.T) {
 		t.Errorf("Content-Type is %q", media)
 	}
 	w.do("GET", "/metrics", "", "Authorization:").refused(401, " unauthorized")
-	bound := w.newToken("bound", dispatcher.ScopeRead, "crm")
+	bound := w.newToken("bound", dispatcher.Scopes(), "crm")
 	w.do("GET", "/metrics", "", "Authorization: Bearer "+bound).refused(403, " forbidden")
 }
 

@@ -77,7 +77,7 @@ func (a *API) changeRun(r *request, write func(context.Context, string, dispatch
 			return response{}, err
 		}
 	}
-	run, err = write(r.Context(), run.ID, dispatcher.Change{Actor: r.token.Name})
+	run, err = write(r.Context(), run.ID, r.by())
 	return response{body: run}, conflict(err, remedy)
 }
 

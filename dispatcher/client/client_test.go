@@ -38,7 +38,7 @@ func newServer(t *testing.T) (dispatcher.Store, *httptest.Server, string) {
 	}
 	t.Cleanup(func() { s.Close() })
 	secret, hash := api.NewToken()
-	if err := s.CreateToken(t.Context(), dispatcher.APIToken{Name: "test", Hash: hash, Scope: dispatcher.ScopeWrite}); err != nil {
+	if err := s.CreateToken(t.Context(), dispatcher.APIToken{Name: "test", Hash: hash, Scopes: dispatcher.Scopes()}); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))

@@ -201,7 +201,7 @@ func (e *Engine) look(ctx context.Context, query *dispatcher.AdoptQuery) ([]admi
 	for i, run := range found {
 		page[i] = admission{Adoptable: run, queue: pool.QueueKey{Job: run.JobID}}
 		if job, ok := jobs[run.JobID]; ok {
-			page[i].queue, page[i].weight = job.queue(), job.AppWeight
+			page[i].queue, page[i].weight = job.queue(), job.Bounds.Weight
 		}
 		page[i].queue.Late = run.Kind == dispatcher.KindCatchUp
 	}

@@ -44,7 +44,7 @@ func (e *Engine) prepare(ctx context.Context, all []candidate, remember bool) ([
 		var unread *unreadError
 		switch {
 		case err == nil:
-			next := entry{DueTrigger: one.DueTrigger, knownTrigger: known, queue: job.queue(), weight: job.AppWeight}
+			next := entry{DueTrigger: one.DueTrigger, knownTrigger: known, queue: job.queue(), weight: job.Bounds.Weight}
 			if job.Revision == one.Revision {
 				next.job = job
 			}
@@ -97,7 +97,7 @@ func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*he
 	for i, run := range runs {
 		held[i] = &heldRun{HeldRun: run, Node: node, Due: run.ScheduledAt, Detail: runDetail{delayed: run.TriggerID != run.JobID}}
 		if job, ok := e.jobs.get(run.JobID, 0); ok {
-			held[i].Queue, held[i].Weight = job.queue(), job.AppWeight
+			held[i].Queue, held[i].Weight = job.queue(), job.Bounds.Weight
 		}
 		held[i].Queue.Job, held[i].Queue.Late = run.JobID, run.Kind == dispatcher.KindCatchUp
 	}

@@ -3,18 +3,41 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const appColumns = `name, description, enabled, weight, retention, revision, created_at, updated_at`
+const appColumns = `name, description, owner_enabled, retention, bounds, external_id, revision, created_at, updated_at`
 
 func scanApp(row scanner) (dispatcher.App, error) {
 	var app dispatcher.App
-	err := row.Scan(&app.Name, &app.Description, &app.Enabled, &app.Weight, durationColumn(&app.Retention), &app.Revision,
+	var stored string
+	err := row.Scan(&app.Name, &app.Description, &app.Enabled, durationColumn(&app.Retention), &stored, &app.AWSExternalID, &app.Revision,
 		instantColumn(&app.CreatedAt), instantColumn(&app.UpdatedAt))
+	if err != nil {
+		return app, err
+	}
+	app.Bounds, err = readBounds(app.Name, stored)
 	return app, err
 }
+
+// readBounds returns the bounds of an app with their defaults.
+func readBounds(app, stored string) (*dispatcher.Bounds, error) {
+	var given dispatcher.Bounds
+	if err := json.Unmarshal([]byte(stored), &given); err != nil {
+		return nil, fmt.Errorf("app %s: stored bounds: %w", app, err)
+	}
+	all := given.WithDefaults(app)
+	return &all, nil
+}
+
+// newExternalID draws the external id of an app.
+func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) }
 
 // App returns an app by its name.
 func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
@@ -53,17 +76,27 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 			return err
 		}
 		created = before.revision == 0
+		bounds, err := t.nextBounds(app, before)
+		if err != nil {
+			return err
+		}
+		encoded, err := json.Marshal(bounds)
+		if err != nil {
+			return err
+		}
 		// Two writers that both found no app are held apart by the key only.
 		expected := before.revision
 		if !change.IfAbsent && change.IfRevision == 0 {
 			expected = -1
 		}
 		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
-		// for none, -1 for any, $7 weight, $8 retention. A deleted app's revision goes on. What a
-		// shorter retention has removed does not come back with a longer one.
-		const put = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $7, $8, 1, $5, $5)
-			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled, weight = excluded.weight,
+		// for none, -1 for any, $7 what its owner wants, $8 retention, $9 bounds, $10 external id of a new app. A deleted app's
+		// revision goes on. What a shorter retention has removed does not come back with a longer one.
+		const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, bounds, external_id, revision,
+				created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $7, $8, $9, $10, 1, $5, $5)
+			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
+				owner_enabled = excluded.owner_enabled, bounds = excluded.bounds,
 				history_from = CASE WHEN excluded.retention > apps.retention AND $5 - apps.retention > apps.history_from
 					THEN $5 - apps.retention ELSE apps.history_from END,
 				retention = excluded.retention, revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
@@ -73,8 +106,8 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 			RETURNING ` + appColumns
 		var found bool
 		stored, found, err = first(ctx, t, scanApp, put,
-			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled, t.now.UnixMilli(), expected, max(app.Weight, 1),
-			cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds())
+			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled && !bounds.Suspended, t.now.UnixMilli(), expected,
+			app.Enabled, cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID())
 		if err != nil {
 			return err
 		}
@@ -86,8 +119,8 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		if _, err := t.followApp(ctx, dispatcher.AppID(app.Name), followAtOnce); err != nil {
 			return err
 		}
-		if before.enabled != app.Enabled {
-			action := map[bool]string{true: "enable", false: "disable"}[app.Enabled]
+		if enabled := app.Enabled && !bounds.Suspended; before.enabled != enabled {
+			action := map[bool]string{true: "enable", false: "disable"}[enabled]
 			if err := t.audit(ctx, action, app.Name, "app "+app.Name, stored.Revision); err != nil {
 				return err
 			}
@@ -97,19 +130,50 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 	return stored, created, err
 }
 
+// nextBounds returns the bounds of an app after a change, and refuses what is outside them.
+func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds, error) {
+	old := before.bounds.WithDefaults(app.Name)
+	next := old
+	if app.Bounds != nil {
+		next = app.Bounds.WithDefaults(app.Name)
+	}
+	var problems dispatcher.Problems
+	if !t.by.Operator && !reflect.DeepEqual(next, old) {
+		problems.Add("/bounds", dispatcher.CodeBoundOperator,
+			"bounds are set by operators, with a token of scope admin that is bound to no app; leave them out to keep them as they are")
+	}
+	if most := next.Quotas.Retention; app.Retention > most {
+		problems.Add("/retention", dispatcher.CodeBoundQuota,
+			"retention %s is longer than the %s that the bounds of the app allow; shorten it, or ask an operator", app.Retention, most)
+	}
+	if problems != nil {
+		return next, problems
+	}
+	if app.Bounds == nil {
+		return before.bounds, nil
+	}
+	return *app.Bounds, nil
+}
+
 // appBefore is what a change of an app has to know of it; no revision: there is none.
 type appBefore struct {
 	revision int64
-	enabled  bool
+	enabled  bool              // and not suspended
+	bounds   dispatcher.Bounds // as they were given
 }
 
-// appBefore returns an app that stays locked.
+// appBefore returns an app that stays locked. A deleted app keeps its bounds.
 func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	before := appBefore{enabled: true}
+	var stored string
 	// $1 id
-	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&before.revision, &before.enabled)
-	}, `SELECT revision, enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`+t.lock(), dispatcher.AppID(name))
+	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&before.revision, &before.enabled, &stored)
+	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, bounds
+		FROM apps WHERE id = $1`+t.lock(), dispatcher.AppID(name))
+	if err == nil && found {
+		err = json.Unmarshal([]byte(stored), &before.bounds)
+	}
 	return before, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,7 +158,7 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 			err = t.allow(before.revision)
 		}
 		if err == nil {
-			app, err = t.importApp(ctx, export)
+			app, err = t.importApp(ctx, export, before)
 		}
 		if err != nil {
 			return err
@@ -183,13 +184,26 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 }
 
 // importApp writes the row of an app. Its history begins with what was owed when it was exported.
-func (t *tx) importApp(ctx context.Context, export dispatcher.Export) (dispatcher.App, error) {
-	// $1 id, $2 name, $3 description, $4 enabled, $5 weight, $6 retention, $7 revision, $8 now, $9 beginning of the
-	// history, $10 installation
-	const put = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at,
-		updated_at, history_from, installation)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10)
-		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled, weight = excluded.weight,
+func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before appBefore) (dispatcher.App, error) {
+	bounds, err := t.nextBounds(export.App, before)
+	if err != nil {
+		return dispatcher.App{}, err
+	}
+	encoded, err := json.Marshal(bounds)
+	if err != nil {
+		return dispatcher.App{}, err
+	}
+	externalID := newExternalID()
+	if t.by.Operator && export.App.AWSExternalID != "" {
+		externalID = export.App.AWSExternalID // trust policies demand it
+	}
+	// $1 id, $2 name, $3 description, $4 enabled, $5 what its owner wants, $6 retention, $7 revision, $8 now, $9 beginning
+	// of the history, $10 installation, $11 bounds, $12 external id
+	const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, revision, created_at,
+		updated_at, history_from, installation, bounds, external_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12)
+		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
+			owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, external_id = excluded.external_id,
 			retention = excluded.retention, created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL,
 			revision = CASE WHEN apps.revision >= excluded.revision THEN apps.revision + 1 ELSE excluded.revision END,
 			history_from = excluded.history_from, installation = excluded.installation, switched_to = NULL
@@ -204,9 +218,9 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export) (dispatche
 		}
 	}
 	a := export.App
-	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, a.Enabled, max(a.Weight, 1),
-		cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
-		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation)
+	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, a.Enabled && !bounds.Suspended,
+		a.Enabled, cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
+		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID)
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
 	}

@@ -31,7 +31,7 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := moving{t: t, old: stores[0](t), new: stores[1](t), now: time.Now().UTC().Truncate(time.Second)}
-			app := dispatcher.App{Name: "app", Enabled: true, Weight: 3, Retention: dispatcher.Duration(days(7))}
+			app := dispatcher.App{Name: "app", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 3}, Retention: dispatcher.Duration(days(7))}
 			_, _, err := m.old.PutApp(t.Context(), app, m.at(-time.Hour))
 			must(t, err)
 			test(t, m)
@@ -40,7 +40,7 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 }
 
 func (m moving) at(off time.Duration) dispatcher.Change {
-	return dispatcher.Change{Actor: "test", Now: m.now.Add(off)}
+	return dispatcher.Change{Actor: "test", Now: m.now.Add(off), Operator: true}
 }
 
 // declare stores a job with one trigger, an hour ago.

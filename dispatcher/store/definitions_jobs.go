@@ -18,7 +18,8 @@ var jobFields = fields[jobRow]{
 	{name: "app_id", ref: func(j *jobRow) any { return new(dispatcher.AppID(j.App)) }, use: onlyNew},
 	{read: "a.name", ref: func(j *jobRow) any { return &j.App }, use: onlyRead},
 	{read: "a.installation", ref: func(j *jobRow) any { return &j.Installation }, use: onlyRead},
-	{read: "a.weight", ref: func(j *jobRow) any { return &j.AppWeight }, use: onlyRead},
+	{read: "a.bounds", ref: func(j *jobRow) any { return &j.bounds }, use: onlyRead},
+	{read: "a.external_id", ref: func(j *jobRow) any { return &j.AWSExternalID }, use: onlyRead},
 	{name: "name", ref: func(j *jobRow) any { return &j.Name }, use: neverSet},
 	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
 	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
@@ -49,13 +50,17 @@ var (
 // jobRow is a job without its triggers, as its row holds it.
 type jobRow struct {
 	dispatcher.JobVersion
-	retry, target, payload, triggers string // JSON
+	retry, target, payload, triggers, bounds string // JSON
 }
 
 // scanJob reads the row of a job. Text that this version does not understand makes the job's Err.
 func scanJob(row scanner) (jobRow, error) {
 	var j jobRow
 	if err := row.Scan(jobRead.refs(&j)...); err != nil {
+		return j, err
+	}
+	var err error
+	if j.Bounds, err = readBounds(j.App, j.bounds); err != nil {
 		return j, err
 	}
 	if err := j.decode(); err != nil {

@@ -9,16 +9,20 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const tokenColumns = `name, hash, scope, apps, created_at`
+const tokenColumns = `id, name, description, hash, scopes, apps, expires_at, last_used_at, rotated_until, created_at`
 
 func scanToken(row scanner) (dispatcher.APIToken, error) {
 	var token dispatcher.APIToken
-	var hash, apps string
-	if err := row.Scan(&token.Name, &hash, &token.Scope, &apps, instantColumn(&token.CreatedAt)); err != nil {
+	var hash, scopes, apps string
+	if err := row.Scan(&token.ID, &token.Name, &token.Description, &hash, &scopes, &apps, optionalColumn(&token.ExpiresAt),
+		optionalColumn(&token.LastUsedAt), optionalColumn(&token.RotatedUntil), instantColumn(&token.CreatedAt)); err != nil {
 		return token, err
 	}
 	if _, err := hex.Decode(token.Hash[:], []byte(hash)); err != nil {
 		return token, fmt.Errorf("token %s: hash: %w", token.Name, err)
+	}
+	if err := json.Unmarshal([]byte(scopes), &token.Scopes); err != nil {
+		return token, fmt.Errorf("token %s: scopes: %w", token.Name, err)
 	}
 	if err := json.Unmarshal([]byte(apps), &token.Apps); err != nil {
 		return token, fmt.Errorf("token %s: apps: %w", token.Name, err)
@@ -28,16 +32,21 @@ func scanToken(row scanner) (dispatcher.APIToken, error) {
 
 // CreateToken stores an API token.
 func (s *store) CreateToken(ctx context.Context, token dispatcher.APIToken) error {
+	scopes, err := json.Marshal(token.Scopes)
+	if err != nil {
+		return err
+	}
 	apps, err := json.Marshal(token.Apps)
 	if err != nil {
 		return err
 	}
 	by := dispatcher.Change{Actor: "system", Now: token.CreatedAt}
 	return s.change(ctx, by, func(ctx context.Context, t *tx) error {
-		// $1 name, $2 hash, $3 scope, $4 apps, $5 now
-		const insert = `INSERT INTO api_tokens (name, hash, scope, apps, created_at) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT DO NOTHING`
-		n, err := t.execute(ctx, insert, token.Name, hex.EncodeToString(token.Hash[:]), token.Scope, string(apps), t.now.UnixMilli())
+		// $1 id, $2 name, $3 description, $4 hash, $5 scopes, $6 apps, $7 when it expires, $8 now
+		const insert = `INSERT INTO api_tokens (id, name, description, hash, scopes, apps, expires_at, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`
+		n, err := t.execute(ctx, insert, token.ID, token.Name, token.Description, hex.EncodeToString(token.Hash[:]), string(scopes),
+			string(apps), optionalColumn(&token.ExpiresAt), t.now.UnixMilli())
 		if err != nil {
 			return err
 		}

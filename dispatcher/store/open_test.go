@@ -151,8 +151,8 @@ func TestDueTriggersAreFoundByAnIndex(t *testing.T) {
 
 func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded string) {
 	t.Helper()
-	const fill = `INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at,
-		updated_at) SELECT 1, 'a', '', TRUE, 1, 1, 1, 0, 0;
+	const fill = `INSERT INTO apps (id, name, description, enabled, retention, revision, created_at,
+		updated_at) SELECT 1, 'a', '', TRUE, 1, 1, 0, 0;
 		INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority, node_labels, delivery, retry,
 		concurrency_policy, max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at)
 			SELECT 1, 1, 'j', '', TRUE, FALSE, 0, '', '', '{}', 'allow', 0, 0, '{}', '', '[]', 1, 0, 0;

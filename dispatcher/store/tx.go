@@ -83,9 +83,11 @@ func (t *tx) audit(ctx context.Context, action, app, subject string, revision in
 // insertAuditEntry writes an entry of the audit log.
 func insertAuditEntry(ctx context.Context, do execute, now time.Time, by dispatcher.Change, action, app,
 	subject string, revision int64) error {
-	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision
-	const insert = `INSERT INTO audit_log (at, id, actor, action, app, subject, revision) VALUES ($1, $2, $3, $4, $5, $6, $7)`
-	if _, err := do(ctx, insert, now.UnixMilli(), rand.Int64(), by.Actor, action, app, subject, revision); err != nil {
+	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision, $8 token, $9 address, $10 request
+	const insert = `INSERT INTO audit_log (at, id, actor, action, app, subject, revision, token_id, address, request_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+	if _, err := do(ctx, insert, now.UnixMilli(), rand.Int64(), by.Actor, action, app, subject, revision,
+		by.TokenID, by.Address, by.RequestID); err != nil {
 		return fmt.Errorf("audit %s %s: %w", action, subject, err)
 	}
 	return nil

@@ -22,8 +22,10 @@ CREATE TABLE apps (
   id                BIGINT  NOT NULL PRIMARY KEY,
   name              TEXT    NOT NULL UNIQUE,
   description       TEXT    NOT NULL,
-  enabled           BOOLEAN NOT NULL,     -- an operator's wish; schedulers never write it
-  weight            INTEGER NOT NULL,     -- turns among the apps
+  enabled           BOOLEAN NOT NULL,     -- whether nodes serve it: its owner wants it, and it is not suspended
+  owner_enabled     BOOLEAN NOT NULL DEFAULT TRUE, -- what its owner wants; schedulers never write either
+  bounds            TEXT    NOT NULL DEFAULT '{}', -- JSON, what operators set; what is missing has its default
+  external_id       TEXT    NOT NULL DEFAULT '', -- with which nodes assume AWS roles for it
   retention         BIGINT  NOT NULL,     -- milliseconds that the app's history is kept
   history_from      BIGINT  NOT NULL DEFAULT 0, -- earlier history was removed under a shorter retention
   sweep_from        BIGINT  NOT NULL DEFAULT 0, -- the clean-up has removed what this app does not keep from before
@@ -331,6 +333,7 @@ CREATE TABLE nodes (
   lag          BIGINT  NOT NULL,           -- milliseconds
   clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
   long_since   BIGINT,                     -- when its spell of attempts longer than its drain began; NULL: none
+  api_addresses TEXT   NOT NULL DEFAULT '', -- HOST:PORT,... of its API, which no target may be
   empty_at     BIGINT,                     -- when nothing was left of it, at the latest look after its death; NULL: none yet
   heartbeats BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats
   paused_by_rollback BOOLEAN NOT NULL DEFAULT FALSE -- paused by a rollback alone
@@ -408,15 +411,21 @@ CREATE TABLE calendar_revisions (
   PRIMARY KEY (app_id, name, calendar_revision)
 );
 
--- The audit log: who changed what. It never holds a definition, which may hold secrets.
+-- The audit log: who changed what, and whose change was refused. In definitions, hashes stand for values of secrets.
 CREATE TABLE audit_log (
-  at       BIGINT NOT NULL,
-  id       BIGINT NOT NULL,               -- random
-  actor    TEXT   NOT NULL,
-  action   TEXT   NOT NULL,
-  app      TEXT   NOT NULL,               -- empty: no app
-  subject  TEXT   NOT NULL,               -- kind and name
-  revision BIGINT NOT NULL,
+  at         BIGINT NOT NULL,
+  id         BIGINT NOT NULL,             -- random
+  actor      TEXT   NOT NULL,
+  token_id   TEXT   NOT NULL DEFAULT '',  -- of the actor; empty: it has none
+  address    TEXT   NOT NULL DEFAULT '',
+  request_id TEXT   NOT NULL DEFAULT '',
+  action     TEXT   NOT NULL,
+  app        TEXT   NOT NULL,             -- empty: no app
+  subject    TEXT   NOT NULL,             -- kind and name
+  revision   BIGINT NOT NULL,
+  refused    TEXT   NOT NULL DEFAULT '',  -- code of the problem; empty: the change was done
+  before     TEXT,                        -- JSON of the definition; NULL: none
+  after      TEXT,
   PRIMARY KEY (at, id)
 );
 CREATE INDEX audit_log_app ON audit_log (app, at);
@@ -431,11 +440,18 @@ CREATE TABLE notifications (
 );
 
 CREATE TABLE api_tokens (
-  name       TEXT   NOT NULL PRIMARY KEY,
-  hash       TEXT   NOT NULL UNIQUE,      -- SHA-256 in hexadecimal
-  scope      TEXT   NOT NULL,
-  apps       TEXT   NOT NULL,             -- JSON
-  created_at BIGINT NOT NULL
+  id            TEXT   NOT NULL PRIMARY KEY, -- random
+  name          TEXT   NOT NULL UNIQUE,
+  description   TEXT   NOT NULL,
+  hash          TEXT   NOT NULL UNIQUE,   -- SHA-256 in hexadecimal
+  scopes        TEXT   NOT NULL,          -- JSON
+  apps          TEXT   NOT NULL,          -- JSON
+  expires_at    BIGINT,
+  last_used_at  BIGINT,
+  rotated_hash  TEXT   UNIQUE,            -- of the token before the latest rotation, which works until rotated_until
+  rotated_until BIGINT,
+  revision      BIGINT NOT NULL DEFAULT 1,
+  created_at    BIGINT NOT NULL
 );
 
 -- +goose Down

@@ -20,7 +20,9 @@ CREATE TABLE apps (
   name TEXT NOT NULL UNIQUE,
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
-  weight INTEGER NOT NULL,
+  owner_enabled INTEGER NOT NULL DEFAULT TRUE,
+  bounds TEXT NOT NULL DEFAULT '{}',
+  external_id TEXT NOT NULL DEFAULT '',
   retention INTEGER NOT NULL,
   history_from INTEGER NOT NULL DEFAULT 0,
   sweep_from INTEGER NOT NULL DEFAULT 0,
@@ -277,6 +279,7 @@ CREATE TABLE nodes (
   lag INTEGER NOT NULL,
   clock_offset INTEGER NOT NULL,
   long_since INTEGER,
+  api_addresses TEXT NOT NULL DEFAULT '',
   empty_at INTEGER,
   heartbeats INTEGER NOT NULL DEFAULT 0,
   paused_by_rollback INTEGER NOT NULL DEFAULT 0
@@ -349,10 +352,16 @@ CREATE TABLE audit_log (
   at INTEGER NOT NULL,
   id INTEGER NOT NULL,
   actor TEXT NOT NULL,
+  token_id TEXT NOT NULL DEFAULT '',
+  address TEXT NOT NULL DEFAULT '',
+  request_id TEXT NOT NULL DEFAULT '',
   action TEXT NOT NULL,
   app TEXT NOT NULL,
   subject TEXT NOT NULL,
   revision INTEGER NOT NULL,
+  refused TEXT NOT NULL DEFAULT '',
+  before TEXT,
+  after TEXT,
   PRIMARY KEY (at, id)
 ) STRICT;
 CREATE INDEX audit_log_app ON audit_log (app, at);
@@ -365,10 +374,17 @@ CREATE TABLE notifications (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE api_tokens (
-  name TEXT NOT NULL PRIMARY KEY,
+  id TEXT NOT NULL PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  description TEXT NOT NULL,
   hash TEXT NOT NULL UNIQUE,
-  scope TEXT NOT NULL,
+  scopes TEXT NOT NULL,
   apps TEXT NOT NULL,
+  expires_at INTEGER,
+  last_used_at INTEGER,
+  rotated_hash TEXT UNIQUE,
+  rotated_until INTEGER,
+  revision INTEGER NOT NULL DEFAULT 1,
   created_at INTEGER NOT NULL
 ) STRICT;
 

@@ -18,9 +18,8 @@ import (
 // removes the jobs, while nodes are killed: each node cleans up as it starts, unless another is at it or has
 // died over it less than a minute ago.
 func deletedJobs() string {
-	return fmt.Sprintf(`WITH a AS (INSERT INTO apps (id, name, description, enabled, weight, retention, revision, created_at, updated_at,
-			deleted_at)
-		VALUES (1, 'deleted', '', FALSE, 1, 315360000000, 1, 0, 0, 1) RETURNING id),
+	return fmt.Sprintf(`WITH a AS (INSERT INTO apps (id, name, description, enabled, retention, revision, created_at, updated_at, deleted_at)
+		VALUES (1, 'deleted', '', FALSE, 315360000000, 1, 0, 0, 1) RETURNING id),
 	j AS (INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority, node_labels, delivery, retry, concurrency_policy,
 			max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at, deleted_at)
 		SELECT n, a.id, 'deleted-' || n, '', TRUE, FALSE, 0, '', 'at_least_once', '{}', 'allow', 0, 0, '{}', '', '[]', 1, 0, n, n

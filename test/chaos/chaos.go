@@ -165,7 +165,7 @@ func (c *chaos) await(ctx context.Context, n *node) error {
 
 // token makes a token for the API. It also migrates.
 func (c *chaos) token(ctx context.Context) (string, error) {
-	command := exec.CommandContext(ctx, c.program, "token", "create", "--name", "chaos")
+	command := exec.CommandContext(ctx, c.program, "token", "create", "--name", "chaos", "--scope", "read,run,write,metrics,admin")
 	command.Env = append(os.Environ(), "CARILLON_DATABASE="+c.database.URL(databaseName))
 	var out, faults bytes.Buffer
 	command.Stdout, command.Stderr = &out, &faults

@@ -54,7 +54,7 @@ func busy(t *testing.T) *receiver {
 // mover declares an app whose jobs fire each second, in all the ways that a run can be live.
 func mover(t *testing.T, n *node, r *receiver) {
 	t.Helper()
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "mover", Enabled: true, Weight: 7}, client.Condition{}))
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "mover", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 7}}, client.Condition{}))
 	for name, change := range map[string]func(*dispatcher.Job){
 		"plain": func(*dispatcher.Job) {},
 		"slow":  func(*dispatcher.Job) {},
@@ -151,7 +151,7 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 		}
 	}
 	moved := must[dispatcher.App](t)(cell.App(t.Context(), "mover"))
-	if moved.Weight != 7 || !moved.Enabled {
+	if moved.Bounds.Weight != 7 || !moved.Enabled {
 		t.Errorf("the app came as %+v", moved)
 	}
 	cell.checkVerify("mover")

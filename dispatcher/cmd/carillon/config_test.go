@@ -116,7 +116,7 @@ func TestInvalidConfigurationEndsAtOnceAndIsNamed(t *testing.T) {
 		"several faults at once": {nil, []string{"serve", "--database=x", "--workers=0", "--queue=0"},
 			[]string{"--database", "--workers", "--queue"}},
 		"a token of no name": {nil, []string{"token", "create", database, "--name=A B"}, []string{"--name", "A B"}},
-		"a token of no scope": {nil, []string{"token", "create", database, "--name=a", "--scope=admin"},
+		"a token of no scope": {nil, []string{"token", "create", database, "--name=a", "--scope=everything"},
 			[]string{"--scope", "admin", "write"}},
 		"a wrong expression":   {nil, []string{"schedule", "next", "60 * * * *"}, []string{"minute", "60"}},
 		"an unknown zone":      {nil, []string{"schedule", "next", "0 * * * *", "--timezone=Mars/Olympus"}, []string{"Mars/Olympus"}},

@@ -62,7 +62,7 @@ func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, er
 	if err := s.DeleteToken(ctx, "dev"); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return "", err
 	}
-	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: "dev", Scope: dispatcher.ScopeWrite})
+	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: "dev", Scopes: dispatcher.Scopes()})
 	if err != nil {
 		return "", err
 	}

@@ -193,7 +193,8 @@ func carillon(t *testing.T, env []string, args ...string) (stdout, stderr string
 // newToken creates an API token in a database.
 func newToken(t *testing.T, database string) string {
 	t.Helper()
-	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "e2e")
+	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "e2e",
+		"--scope", "read,run,write,metrics,admin")
 	if code != 0 {
 		t.Fatalf("token create: exit %d: %s", code, errs)
 	}

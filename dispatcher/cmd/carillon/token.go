@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,19 +23,34 @@ type tokenCommand struct {
 // tokenCreateCommand creates a token.
 type tokenCreateCommand struct {
 	databaseFlag
-	Name  string   `required:"" help:"Name of the token, shown in the audit log."`
-	Scope string   `default:"write" enum:"read,write" help:"read or write."`
-	Apps  []string `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
+	Name  string             `required:"" help:"Name of the token, shown in the audit log."`
+	Scope []dispatcher.Scope `default:"read,run,write" placeholder:"SCOPE,..." help:"What the token allows: read, run, write, metrics, admin. None includes another."`
+	Apps  []string           `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
 }
 
-// Validate checks the names.
+// Validate checks the token.
 func (t *tokenCreateCommand) Validate() error {
+	return errors.Join(t.databaseFlag.Validate(), flagProblems(t.token().Validate()))
+}
+
+func (t *tokenCreateCommand) token() dispatcher.APIToken {
+	return dispatcher.APIToken{Name: t.Name, Scopes: t.Scope, Apps: t.Apps}
+}
+
+// flagProblems names flags where problems name fields.
+func flagProblems(err error) error {
 	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "--name", t.Name)
-	for _, app := range t.Apps {
-		dispatcher.CheckName(&problems, "--apps", app)
+	if !errors.As(err, &problems) {
+		return err
 	}
-	return errors.Join(t.databaseFlag.Validate(), problems.Err())
+	for i := range problems {
+		field, _, _ := strings.Cut(strings.TrimPrefix(problems[i].Path, "/"), "/")
+		problems[i].Path = "--" + strings.TrimSuffix(field, "s")
+		if field == "apps" {
+			problems[i].Path = "--apps"
+		}
+	}
+	return problems
 }
 
 // Run creates the token.
@@ -50,7 +66,7 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 		}
 	}
 	defer s.Close()
-	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: t.Name, Scope: dispatcher.Scope(t.Scope), Apps: t.Apps})
+	secret, err := createToken(ctx, s, t.token())
 	if errors.Is(err, dispatcher.ErrPrecondition) {
 		return fmt.Errorf("token %s exists; choose another name, or delete it first with: carillon token delete --name %s",
 			dispatcher.Echo(t.Name), t.Name)
@@ -65,11 +81,21 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 // createToken stores a new token and returns its secret.
 func createToken(ctx context.Context, s dispatcher.Store, token dispatcher.APIToken) (string, error) {
 	secret, hash := api.NewToken()
+	token.ID = strings.ToLower(rand.Text())
 	token.Hash, token.CreatedAt = hash, time.Now()
 	if err := s.CreateToken(ctx, token); err != nil {
 		return "", fmt.Errorf("create token: %w", err)
 	}
 	return secret, nil
+}
+
+// joined lists scopes as the flag takes them.
+func joined(scopes []dispatcher.Scope) string {
+	list := make([]string, len(scopes))
+	for i, scope := range scopes {
+		list[i] = string(scope)
+	}
+	return strings.Join(list, ",")
 }
 
 // tokenListCommand lists tokens.
@@ -84,10 +110,10 @@ func (t *tokenListCommand) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-		table := newTable(c, "NAME\tSCOPE\tAPPS\tCREATED")
+		table := newTable(c, "NAME\tSCOPES\tAPPS\tCREATED")
 		for _, token := range tokens {
 			apps := cmp.Or(strings.Join(token.Apps, ","), "all")
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", token.Name, token.Scope, apps, token.CreatedAt.Format(time.RFC3339))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", token.Name, joined(token.Scopes), apps, token.CreatedAt.Format(time.RFC3339))
 		}
 		return table.Flush()
 	})

@@ -41,7 +41,7 @@ func (w *world) crowd() {
 // enable puts an app.
 func (w *world) enable(name string, enabled bool) {
 	w.t.Helper()
-	app := dispatcher.App{Name: name, Enabled: enabled, Weight: 1, Retention: dispatcher.Duration(24 * time.Hour)}
+	app := dispatcher.App{Name: name, Enabled: enabled, Retention: dispatcher.Duration(24 * time.Hour)}
 	if _, _, err := w.store.PutApp(w.t.Context(), app, byTest); err != nil {
 		w.t.Fatal(err)
 	}

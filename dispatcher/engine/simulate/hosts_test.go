@@ -35,7 +35,7 @@ func TestBrokenJobDelaysNoHealthyJobOnItsHost(t *testing.T) {
 					}
 					return 50 * time.Millisecond, http.StatusOK
 				}
-				other := dispatcher.App{Name: "other", Enabled: true, Weight: 1, Retention: dispatcher.Duration(24 * time.Hour)}
+				other := dispatcher.App{Name: "other", Enabled: true, Retention: dispatcher.Duration(24 * time.Hour)}
 				if _, _, err := w.store.PutApp(t.Context(), other, byTest); err != nil {
 					t.Fatal(err)
 				}

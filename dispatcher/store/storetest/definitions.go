@@ -27,7 +27,8 @@ func testApps(t *testing.T, f *fixture) {
 	stored, _, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := app
-	want.Weight, want.Retention = 1, dispatcher.DefaultRetention // which none means
+	defaults := dispatcher.Bounds{}.WithDefaults("books")
+	want.Bounds, want.Retention, want.AWSExternalID = &defaults, dispatcher.DefaultRetention, stored.AWSExternalID // which none means
 	want.Revision, want.CreatedAt, want.UpdatedAt = 1, t0, t0
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
@@ -39,10 +40,13 @@ func testApps(t *testing.T, f *fixture) {
 	_, _, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, dispatcher.Change{IfRevision: 1, Now: t0})
 	wantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
 
-	app.Enabled, app.Description, app.Weight, app.Retention = false, "", 7, dispatcher.Duration(48*time.Hour)
-	stored, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour)})
+	bounds := defaults
+	bounds.Weight = 7
+	app.Enabled, app.Description, app.Bounds, app.Retention = false, "", &bounds, dispatcher.Duration(48*time.Hour)
+	stored, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour), Operator: true})
 	f.must(err)
 	want = app
+	want.AWSExternalID = stored.AWSExternalID
 	want.Revision, want.CreatedAt, want.UpdatedAt = 2, t0, t0.Add(time.Hour)
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a changed app (-want +got):\n" + diff)
@@ -140,7 +144,10 @@ func testJobs(t *testing.T, f *fixture) {
 	bare := want
 	bare.Warnings, bare.Triggers = nil, nil
 	triggers := slices.Sorted(maps.Keys(want.Triggers))
-	if diff := cmp.Diff([]dispatcher.JobVersion{{ID: id, Job: bare, AppWeight: 1, TriggerNames: triggers}}, versions); diff != "" {
+	app, err := f.App(ctx, "shop")
+	f.must(err)
+	version := dispatcher.JobVersion{ID: id, Job: bare, Bounds: app.Bounds, AWSExternalID: app.AWSExternalID, TriggerNames: triggers}
+	if diff := cmp.Diff([]dispatcher.JobVersion{version}, versions); diff != "" {
 		t.Error("jobs by id (-want +got):\n" + diff)
 	}
 	if !json.Valid(read.Payload) {
@@ -271,10 +278,12 @@ func testPause(t *testing.T, f *fixture) {
 
 func testTokens(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	token := dispatcher.APIToken{Name: "ci", Hash: [32]byte{1, 2, 3}, Scope: dispatcher.ScopeWrite, Apps: []string{"shop"}, CreatedAt: t0}
+	token := dispatcher.APIToken{
+		ID: "1", Name: "ci", Hash: [32]byte{1, 2, 3}, Scopes: []dispatcher.Scope{dispatcher.ScopeWrite}, Apps: []string{"shop"}, CreatedAt: t0,
+	}
 	f.must(f.CreateToken(ctx, token))
 	other := token
-	other.Hash, other.Scope = [32]byte{4}, dispatcher.ScopeRead
+	other.ID, other.Hash, other.Scopes = "2", [32]byte{4}, []dispatcher.Scope{dispatcher.ScopeRead}
 	wantError(t, "create a token whose name is taken", f.CreateToken(ctx, other), dispatcher.ErrPrecondition)
 	other.Name, other.Apps = "all", []string{}
 	f.must(f.CreateToken(ctx, other))

@@ -1,0 +1,230 @@
+package dispatcher
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Bounds are what operators allow an app. Tokens that are bound to apps obey them, can read them and cannot change
+// them. A zero field means its default; WithDefaults fills them in.
+type Bounds struct {
+	// Suspended stops the app: nodes claim no fire and send no request for it until an operator lifts the suspension.
+	// It is independent of App.Enabled, which the app's owner may change.
+	Suspended bool `json:"suspended"`
+	// SuspendedReason is shown to the app's owner; free text of at most 1024 characters.
+	SuspendedReason string `json:"suspended_reason"`
+	// Weight is how many turns the app gets for each turn of an app with weight 1 when fires of
+	// several apps wait for a node: 1 to MaxWeight; default 1.
+	Weight int `json:"weight"`
+	// Quotas limit how much of the installation the app may use.
+	Quotas Quotas `json:"quotas"`
+	// Secrets are the references that jobs may use: env:NAME or file:PATH, each with * for any text, / included.
+	// By default those that DefaultSecrets returns.
+	Secrets []string `json:"secrets"`
+	// Egress are the addresses that webhooks may call.
+	Egress EgressBounds `json:"egress"`
+	// Lambda are the functions and roles that jobs may use.
+	Lambda LambdaBounds `json:"lambda"`
+	// SignAsNode are the services for which webhooks may sign requests with the AWS credentials of the node. Empty: none.
+	SignAsNode []SignatureBound `json:"sign_as_node"`
+}
+
+// Quotas limit how much of the installation an app may use. What is over a quota that was lowered stays as it is; no more
+// is added.
+type Quotas struct {
+	// Jobs are those declared at once, 1 to 1,000,000; default 10,000.
+	Jobs int `json:"jobs"`
+	// Triggers are those of all jobs of the app, 1 to 10,000,000; default 100,000.
+	Triggers int `json:"triggers"`
+	// WaitingRuns are the runs that wait for a node, a slot, a host or their next attempt, above which no manual run is
+	// accepted, 1 to 10,000,000; default 100,000.
+	WaitingRuns int `json:"waiting_runs"`
+	// RequestsPerMinute are those to the API by tokens that are bound to apps, for each node, 1 to 1,000,000; default 6,000.
+	RequestsPerMinute int `json:"requests_per_minute"`
+	// ManualRunsPerMinute are the requests to run or retry a job, 1 to 1,000,000; default 600.
+	ManualRunsPerMinute int `json:"manual_runs_per_minute"`
+	// BytesKept are those of responses in the history of the app, 1 MiB to 10 TiB; default 10 GiB. Above it, nodes record
+	// runs and attempts without the responses.
+	BytesKept int64 `json:"bytes_kept"`
+	// Retention is the longest App.Retention, from MinRetention to MaxRetention; default DefaultMostRetention.
+	Retention Duration `json:"retention"`
+}
+
+// EgressBounds are the addresses that webhooks of an app may call. All three must allow a call, and the node as well.
+type EgressBounds struct {
+	// Hosts are the names and addresses that a URL may hold: a host, or *.example.com for all names below. Empty: any.
+	Hosts []string `json:"hosts"`
+	// Ports are those that a URL may lead to. Empty: any.
+	Ports []int `json:"ports"`
+	// Networks are those that may be dialled: NetworkPublic, which is every public address, or a CIDR, which alone opens a
+	// private network. Empty: NetworkPublic, and what the node's --egress-private lists.
+	Networks []string `json:"networks"`
+}
+
+// NetworkPublic stands for all public addresses in EgressBounds.Networks.
+const NetworkPublic = "public"
+
+// LambdaBounds are the functions and roles that jobs of an app may use, as patterns of ARNs: * stands for any text and
+// ? for any character, as in IAM policies. Empty: none.
+type LambdaBounds struct {
+	// Functions are matched with the function of a target as it is written there, without its qualifier.
+	Functions []string `json:"functions"`
+	// Roles are matched with assume_role.
+	Roles []string `json:"roles"`
+}
+
+// SignatureBound allows webhooks to be signed as the node (SigV4).
+type SignatureBound struct {
+	// Service is the service's name in the signature, such as execute-api.
+	Service string `json:"service"`
+	// Hosts are those that may be called so, as in EgressBounds.Hosts; at least one.
+	Hosts []string `json:"hosts"`
+}
+
+// MaxWeight bounds Bounds.Weight.
+const MaxWeight = 100
+
+// DefaultMostRetention is the longest retention that an app may choose by default.
+const DefaultMostRetention = Duration(400 * 24 * time.Hour)
+
+// Bounds of the lists in Bounds.
+const (
+	maxBoundPatterns = 100
+	maxBoundPattern  = 512 // bytes of one of them
+)
+
+// WithDefaults returns the bounds of an app with the defaults of fields that are zero.
+func (b Bounds) WithDefaults(app string) Bounds {
+	q := &b.Quotas
+	b.Weight = cmp.Or(b.Weight, 1)
+	q.Jobs, q.Triggers = cmp.Or(q.Jobs, 10_000), cmp.Or(q.Triggers, 100_000)
+	q.WaitingRuns = cmp.Or(q.WaitingRuns, 100_000)
+	q.RequestsPerMinute, q.ManualRunsPerMinute = cmp.Or(q.RequestsPerMinute, 6_000), cmp.Or(q.ManualRunsPerMinute, 600)
+	q.BytesKept, q.Retention = cmp.Or(q.BytesKept, 10<<30), cmp.Or(q.Retention, DefaultMostRetention)
+	if len(b.Secrets) == 0 {
+		b.Secrets = DefaultSecrets(app)
+	}
+	return b
+}
+
+// DefaultSecrets returns the references that an app may use if its bounds list none: variables that begin with
+// SECRET_, the app's name in capitals with _ for -, and _; and files in the app's own directory of the secret
+// directory.
+func DefaultSecrets(app string) []string {
+	return []string{"env:" + SecretEnvPrefix + secretAppName(app) + "_*", "file:" + app + "/*"}
+}
+
+// secretAppName is how variables name an app.
+func secretAppName(app string) string { return strings.ToUpper(strings.ReplaceAll(app, "-", "_")) }
+
+// Validate returns everything wrong with b, as Problems, or nil.
+func (b Bounds) Validate() error {
+	var problems Problems
+	checkText(&problems, "/suspended_reason", b.SuspendedReason)
+	checkRange(&problems, "/weight", b.Weight, 0, MaxWeight)
+	b.Quotas.check(&problems, "/quotas")
+	checkPatterns(&problems, "/secrets", b.Secrets, func(pattern string) string {
+		if strings.HasPrefix(pattern, "env:"+SecretEnvPrefix) || strings.HasPrefix(pattern, "file:") {
+			return ""
+		}
+		return "is neither env:" + SecretEnvPrefix + "NAME nor file:PATH, each with * for any text"
+	})
+	b.Egress.check(&problems, "/egress")
+	checkPatterns(&problems, "/lambda/functions", b.Lambda.Functions, notEmpty)
+	checkPatterns(&problems, "/lambda/roles", b.Lambda.Roles, func(pattern string) string {
+		if strings.HasPrefix(pattern, "arn:") || pattern == "*" {
+			return ""
+		}
+		return "is not a pattern of ARNs, such as arn:aws:iam::123456789012:role/payments-*"
+	})
+	if len(b.SignAsNode) > maxBoundPatterns {
+		problems.Add("/sign_as_node", CodeTooMany, "%d services are given; the maximum is %d", len(b.SignAsNode), maxBoundPatterns)
+	}
+	for i, bound := range b.SignAsNode[:min(len(b.SignAsNode), maxBoundPatterns)] {
+		at := fmt.Sprintf("/sign_as_node/%d", i)
+		if !awsWord.MatchString(bound.Service) {
+			problems.Add(at+"/service", CodeAuthForm, "service %s is not the name of an AWS service, such as execute-api", Echo(bound.Service))
+		}
+		if len(bound.Hosts) == 0 {
+			problems.Add(at+"/hosts", CodeRequired, "hosts are missing; list those that may get requests signed as the node, such as *.amazonaws.com")
+		}
+		checkPatterns(&problems, at+"/hosts", bound.Hosts, wrongHostPattern)
+	}
+	return problems.Err()
+}
+
+func (q Quotas) check(problems *Problems, at string) {
+	checkRange(problems, at+"/jobs", q.Jobs, 0, 1_000_000)
+	checkRange(problems, at+"/triggers", q.Triggers, 0, 10_000_000)
+	checkRange(problems, at+"/waiting_runs", q.WaitingRuns, 0, 10_000_000)
+	checkRange(problems, at+"/requests_per_minute", q.RequestsPerMinute, 0, 1_000_000)
+	checkRange(problems, at+"/manual_runs_per_minute", q.ManualRunsPerMinute, 0, 1_000_000)
+	if n := q.BytesKept; n != 0 && (n < 1<<20 || n > 10<<40) {
+		problems.Add(at+"/bytes_kept", CodeCountRange, "bytes_kept %d is not between 1 MiB (1048576) and 10 TiB (10995116277760)", n)
+	}
+	if q.Retention != 0 {
+		q.Retention.check(problems, at+"/retention", MinRetention, MaxRetention)
+	}
+}
+
+func (e EgressBounds) check(problems *Problems, at string) {
+	checkPatterns(problems, at+"/hosts", e.Hosts, wrongHostPattern)
+	if len(e.Ports) > maxBoundPatterns {
+		problems.Add(at+"/ports", CodeTooMany, "%d ports are given; the maximum is %d", len(e.Ports), maxBoundPatterns)
+	}
+	for i, port := range e.Ports[:min(len(e.Ports), maxBoundPatterns)] {
+		if port < 1 || port > 65535 {
+			problems.Add(fmt.Sprintf("%s/ports/%d", at, i), CodeCountRange, "port %d is not between 1 and 65535", port)
+		}
+	}
+	checkPatterns(problems, at+"/networks", e.Networks, func(network string) string {
+		prefix, err := netip.ParsePrefix(network)
+		switch {
+		case network == NetworkPublic:
+			return ""
+		case err != nil || prefix != prefix.Masked():
+			return "is neither " + NetworkPublic + " nor a network such as 10.1.0.0/16"
+		case prefix.Addr().IsLoopback() || NeverCalled(prefix.Addr()):
+			return "is a network that no app may call: it is the node itself, or reserved, or clouds serve metadata there"
+		}
+		return ""
+	})
+}
+
+// checkPatterns reports a list that is too long, and each entry of which wrong returns a reason.
+func checkPatterns(problems *Problems, at string, patterns []string, wrong func(string) string) {
+	if len(patterns) > maxBoundPatterns {
+		problems.Add(at, CodeTooMany, "%d entries are given; the maximum is %d", len(patterns), maxBoundPatterns)
+		return
+	}
+	for i, pattern := range patterns {
+		why := wrong(pattern)
+		if pattern == "" || len(pattern) > maxBoundPattern || strings.ContainsFunc(pattern, isControl) {
+			why = fmt.Sprintf("does not have 1 to %d bytes without control characters", maxBoundPattern)
+		}
+		if why != "" {
+			problems.Add(fmt.Sprintf("%s/%d", at, i), CodeBoundForm, "%s %s", Echo(pattern), why)
+		}
+	}
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+func notEmpty(string) string { return "" }
+
+// wrongHostPattern says what is wrong with a host, or with *. and the end of one.
+func wrongHostPattern(pattern string) string {
+	host := strings.TrimPrefix(pattern, "*.")
+	if host == "" || strings.ContainsAny(host, "*?/: ") && !isAddress(host) || host != strings.ToLower(host) {
+		return "is neither a host in lower case, without port, nor *. and a domain, such as *.example.com"
+	}
+	return ""
+}
+
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
+}

@@ -1,0 +1,134 @@
+package dispatcher
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CheckJob returns what of a job is outside the bounds of its app, as Problems with JSON pointers in the job, or nil. It
+// does not see what only an attempt finds out: the addresses that a name leads to, and what belongs to other apps;
+// see OwnsVariable.
+func (b Bounds) CheckJob(job Job) error {
+	var problems Problems
+	all := job.Target.Secrets()
+	for _, at := range sortedKeys(all) {
+		if reference := all[at].Reference; reference != "" && !b.AllowsSecret(reference) {
+			problems.Add("/target"+at+"/reference", CodeBoundSecret,
+				"secret %s is not one that app %s may use; its bounds allow %s (secrets in the bounds of the app)",
+				Echo(reference), job.App, orNone(b.Secrets))
+		}
+	}
+	if w := job.Target.Webhook; w != nil {
+		b.checkWebhook(&problems, "/target/webhook", job.App, w)
+	}
+	if l := job.Target.Lambda; l != nil {
+		b.checkLambda(&problems, "/target/lambda", job.App, l)
+	}
+	return problems.Err()
+}
+
+// AllowsSecret tells whether jobs may use a reference.
+func (b Bounds) AllowsSecret(reference string) bool {
+	return slices.ContainsFunc(b.Secrets, func(pattern string) bool { return matches(pattern, reference) })
+}
+
+func (b Bounds) checkWebhook(problems *Problems, at, app string, w *Webhook) {
+	u, err := url.Parse(w.URL)
+	if err != nil {
+		return // Validate says so
+	}
+	host := hostName(u)
+	if hosts := b.Egress.Hosts; len(hosts) > 0 && !allowsHost(hosts, host) {
+		problems.Add(at+"/url", CodeBoundEgress, "host %s is not one that app %s may call; its bounds allow %s (egress.hosts)",
+			Echo(host), app, orNone(hosts))
+	}
+	if ports := b.Egress.Ports; len(ports) > 0 && !slices.Contains(ports, portOf(u)) {
+		problems.Add(at+"/url", CodeBoundEgress, "port %d is not one that app %s may call; its bounds allow %s (egress.ports)",
+			portOf(u), app, strings.Trim(fmt.Sprint(ports), "[]"))
+	}
+	if w.Auth != nil && w.Auth.SigV4 != nil && w.Auth.SigV4.Credentials == nil && !b.allowsSigning(w.Auth.SigV4.Service, host) {
+		problems.Add(at+"/auth/sigv4", CodeBoundSigning,
+			"app %s may not sign requests for service %s to %s with the AWS credentials of the node; give credentials, or ask an "+
+				"operator to allow it (sign_as_node in the bounds of the app)", app, Echo(w.Auth.SigV4.Service), Echo(host))
+	}
+}
+
+func (b Bounds) allowsSigning(service, host string) bool {
+	return slices.ContainsFunc(b.SignAsNode, func(bound SignatureBound) bool {
+		return bound.Service == service && allowsHost(bound.Hosts, host)
+	})
+}
+
+func (b Bounds) checkLambda(problems *Problems, at, app string, l *Lambda) {
+	if function := l.unqualified(); !anyMatches(b.Lambda.Functions, function) {
+		problems.Add(at+"/function", CodeBoundFunction, "function %s is not one that app %s may invoke; its bounds allow %s (lambda.functions)",
+			Echo(function), app, orNone(b.Lambda.Functions))
+	}
+	if role := l.AssumeRole; role != nil && !anyMatches(b.Lambda.Roles, role.RoleARN) {
+		problems.Add(at+"/assume_role/role_arn", CodeBoundRole, "role %s is not one that app %s may use; its bounds allow %s (lambda.roles)",
+			Echo(role.RoleARN), app, orNone(b.Lambda.Roles))
+	}
+}
+
+// unqualified returns the function without its version or alias.
+func (l *Lambda) unqualified() string {
+	parts := strings.Split(l.Function, ":")
+	switch n := len(parts); {
+	case parts[0] == "arn" && n == 8, parts[0] != "arn" && (n == 2 || n == 4):
+		return strings.Join(parts[:n-1], ":")
+	}
+	return l.Function
+}
+
+// hostName is the host of a URL as bounds compare it: in lower case, without the dot that may end a name.
+func hostName(u *url.URL) string { return strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")) }
+
+func portOf(u *url.URL) int {
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		return port
+	}
+	return map[string]int{"http": 80, "https": 443}[u.Scheme]
+}
+
+// allowsHost tells whether one of some patterns is the host or a domain that it is below of.
+func allowsHost(patterns []string, host string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		domain, below := strings.CutPrefix(pattern, "*")
+		return !below && strings.Trim(pattern, "[]") == host || below && strings.HasSuffix(host, domain) && host != domain[1:]
+	})
+}
+
+func anyMatches(patterns []string, text string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, text) })
+}
+
+// matches tells whether a pattern, in which * stands for any text and ? for any byte, is the whole text. Its time is at most
+// the product of both lengths.
+func matches(pattern, text string) bool {
+	p, t, star, from := 0, 0, -1, 0
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, from = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p, t = p+1, t+1
+		case star >= 0: // let the latest star stand for one byte more
+			from++
+			p, t = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,80 @@
+package dispatcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// APIToken is a bearer token of the HTTP API. The token itself is shown once, at its creation or rotation.
+type APIToken struct {
+	// ID is drawn at random, and never used again: the audit log names it.
+	ID string `json:"id"`
+	// Name is chosen by its creator; see CheckName. It may be used again after the token was revoked.
+	Name string `json:"name"`
+	// Description is free text of at most 1024 characters.
+	Description string `json:"description"`
+	// Hash is the SHA-256 of the token.
+	Hash [32]byte `json:"-"`
+	// Scopes are what the token allows; at least one.
+	Scopes []Scope `json:"scopes"`
+	// Apps are the apps that the token is bound to; empty means all of them, and what belongs to none.
+	Apps []string `json:"apps"`
+	// ExpiresAt is when the token ceases to work; nil: never.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	// LastUsedAt is when the token was last used, to within some minutes; nil: never.
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+	// RotatedUntil is until when the token before the latest rotation works, too; nil: it does not.
+	RotatedUntil *time.Time `json:"rotated_until,omitempty"`
+}
+
+// May tells whether the token has a scope.
+func (t APIToken) May(scope Scope) bool { return slices.Contains(t.Scopes, scope) }
+
+// Validate returns everything wrong with what the creator of a token chooses, as Problems, or nil.
+func (t APIToken) Validate() error {
+	var problems Problems
+	CheckName(&problems, "/name", t.Name)
+	checkText(&problems, "/description", t.Description)
+	for i, app := range t.Apps {
+		CheckName(&problems, fmt.Sprintf("/apps/%d", i), app)
+	}
+	if len(t.Scopes) == 0 {
+		problems.Add("/scopes", CodeRequired, "scopes are missing; give at least one of %s", listed(Scopes()))
+	}
+	for i, scope := range t.Scopes {
+		at := fmt.Sprintf("/scopes/%d", i)
+		switch {
+		case !slices.Contains(Scopes(), scope):
+			problems.Add(at, CodeEnum, "scope %s is not one of %s", Echo(string(scope)), listed(Scopes()))
+		case scope == ScopeAdmin && len(t.Apps) > 0:
+			problems.Add(at, CodeTokenAdmin, "a token that is bound to apps cannot have the scope admin; leave out admin or the apps")
+		}
+	}
+	return problems.Err()
+}
+
+func listed(scopes []Scope) string {
+	names := make([]string, len(scopes))
+	for i, scope := range scopes {
+		names[i] = string(scope)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Scope is one thing that a token allows.
+type Scope string
+
+// The scopes. None includes another.
+const (
+	ScopeRead    Scope = "read"    // see definitions and history
+	ScopeRun     Scope = "run"     // run, retry and cancel
+	ScopeWrite   Scope = "write"   // change apps, jobs and calendars
+	ScopeMetrics Scope = "metrics" // scrape /metrics
+	ScopeAdmin   Scope = "admin"   // operate nodes and rollbacks, set bounds of apps, manage tokens; bound to no app
+)
+
+// Scopes lists all scopes.
+func Scopes() []Scope { return []Scope{ScopeRead, ScopeRun, ScopeWrite, ScopeMetrics, ScopeAdmin} }
