@@ -234,7 +234,7 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 		w.do("PUT", "/v1/apps/crm/jobs/"+url.PathEscape(row.value), validJob).refused(http.StatusUnprocessableEntity, "/name "+row.code)
 	}
 	for _, weight := range []string{"-1", "101"} {
-		w.do("PUT", oneApp, `{"weight":`+weight+`}`).refused(http.StatusUnprocessableEntity, "/weight count_range")
+		w.do("PUT", oneApp, `{"bounds":{"weight":`+weight+`}}`).refused(http.StatusUnprocessableEntity, "/bounds/weight count_range")
 	}
 	for retention, code := range map[string]string{
 		`"23h59m"`: "duration_min", `"-24h"`: "duration_min", `"87601h"`: "duration_max", `"30d"`: "duration_unit", `""`: "duration_empty",
