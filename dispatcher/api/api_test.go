@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -26,12 +27,15 @@ type world struct {
 	store dispatcher.Store
 	api   http.Handler
 	token string
+	file  string        // of the database
+	raw   *sql.DB       // reads it past the store; nil until it is needed
 	logs  *bytes.Buffer // safe to read between requests, which tests make one at a time
 }
 
 func newWorld(t *testing.T, o api.Options) *world {
 	t.Helper()
-	dsn := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	file := filepath.Join(t.TempDir(), "carillon.db")
+	dsn := "sqlite:" + file
 	if err := store.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +44,7 @@ func newWorld(t *testing.T, o api.Options) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	w := &world{t: t, store: s, logs: &bytes.Buffer{}}
+	w := &world{t: t, store: s, file: file, logs: &bytes.Buffer{}}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

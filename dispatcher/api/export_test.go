@@ -1,0 +1,19 @@
+package api
+
+import "github.com/carillon-dev/carillon/dispatcher"
+
+// Route is what a route declares of itself.
+type Route struct {
+	Method, Path string
+	Scope        dispatcher.Scope
+	AllApps      bool
+}
+
+// Routes lists all routes that the API serves.
+func Routes() []Route {
+	var all []Route
+	for _, rt := range routes {
+		all = append(all, Route{Method: rt.method, Path: rt.path, Scope: rt.scope, AllApps: rt.allApps})
+	}
+	return all
+}
