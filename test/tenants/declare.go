@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// What the app fires each second.
+const (
+	steadyJobs     = 4
+	steadyTriggers = 10 // of each of them
+	secretJobs     = 3
+	sharedTriggers = 5
+	perSecond      = steadyJobs*steadyTriggers + secretJobs + sharedTriggers
+)
+
+// call makes a request to an API, and returns status and body.
+func call(ctx context.Context, method, url, token, body string) (status int, text string, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	all, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(all), err
+}
+
+// put writes a definition, which must not be refused.
+func (w *world) put(ctx context.Context, token, path string, definition any) error {
+	var body bytes.Buffer
+	if err := json.NewEncoder(&body).Encode(definition); err != nil {
+		return err
+	}
+	status, text, err := call(ctx, "PUT", "http://"+w.nodes[0].listen+path, token, body.String())
+	if err == nil && status != http.StatusCreated {
+		err = fmt.Errorf("PUT %s: status %d: %.500s", path, status, text)
+	}
+	return err
+}
+
+// object is one of JSON.
+type object = map[string]any
+
+// declare writes both apps as an operator does, and the jobs of the one as its owner does.
+func (w *world) declare(ctx context.Context) error {
+	bounds := object{"lambda": object{"functions": []string{functionARN}}}
+	if err := w.put(ctx, w.operator, "/v1/apps/"+appName, object{"bounds": bounds}); err != nil {
+		return err
+	}
+	if err := w.put(ctx, w.operator, "/v1/apps/"+hostileName, object{}); err != nil {
+		return err
+	}
+	for name, target := range w.targets() {
+		triggers := object{}
+		for i := range triggersOf(name) {
+			triggers["t"+strconv.Itoa(i)] = object{"expression": "* * * * * ?"}
+		}
+		job := object{"target": target, "triggers": triggers, "payload": object{"mark": payloadMark}}
+		if err := w.put(ctx, w.owner, "/v1/apps/"+appName+"/jobs/"+name, job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// targets are those of the app's jobs.
+func (w *world) targets() map[string]object {
+	withKey := func(path string, key object) object {
+		return object{"webhook": object{"url": w.receivers.own + path, "auth": object{"api_key": object{"header": "X-Key", "key": key}}}}
+	}
+	all := map[string]object{
+		"env":    withKey("/env", object{"reference": "env:SECRET_PAYROLL_KEY"}),
+		"file":   withKey("/file", object{"reference": "file:" + appName + "/key"}),
+		"stored": withKey("/stored", object{"value": storedMark}),
+		"shared": {"webhook": object{"url": w.receivers.shared + "/good"}},
+		"lambda": {"lambda": object{"function": functionARN}},
+	}
+	for i := range steadyJobs {
+		all["steady-"+strconv.Itoa(i)] = object{"webhook": object{"url": w.receivers.own + "/steady"}}
+	}
+	return all
+}
+
+func triggersOf(job string) int {
+	switch {
+	case strings.HasPrefix(job, "steady"):
+		return steadyTriggers
+	case job == "shared":
+		return sharedTriggers
+	}
+	return 1
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// harmless are the findings of a run in which the hostile app tried everything in vain.
+func harmless() findings {
+	f := findings{quiet: []float64{10, 10}, hostile: []float64{20, 20}, apiRequests: 100, apiFailed: 5}
+	f.report.Actions = map[string]map[string]int{}
+	for _, name := range actionNames() {
+		f.report.Actions[name] = map[string]int{"403": 1}
+	}
+	return f
+}
+
+func TestRunWithoutHarmIsAccepted(t *testing.T) {
+	t.Parallel()
+	if missed := harmless().judge(false); len(missed) > 0 {
+		t.Errorf("missed %v", missed)
+	}
+}
+
+func TestEachHarmIsASentence(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		do   func(*findings)
+		want string
+	}{
+		"lateness":         {func(f *findings) { f.hostile = []float64{21, 21} }, "the p99 lateness of the app is 21.0 ms"},
+		"a missing fire":   {func(f *findings) { f.missing = 1 }, "1 fires of the app did not arrive"},
+		"nothing measured": {func(f *findings) { f.hostile = nil }, "no fire of the app was measured"},
+		"the API":          {func(f *findings) { f.apiFailed = 6 }, "6 of 100 requests"},
+		"a dead node":      {func(f *findings) { f.deadNodes = []string{"node-1"} }, "node node-1 ended"},
+		"a node's API":     {func(f *findings) { f.nodeResponses = 2 }, "nodes' own APIs responded to 2 runs"},
+		"a touched thing":  {func(f *findings) { f.touched = []string{"invoked x"} }, "the hostile app invoked x"},
+		"a leak":           {func(f *findings) { f.report.Leaks = []string{"got y"} }, "the hostile app got y"},
+		"no attempt":       {func(f *findings) { delete(f.report.Actions, "list") }, "never tried list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := harmless()
+			tt.do(&f)
+			missed := f.judge(false)
+			if len(missed) != 1 || !strings.Contains(missed[0].Error(), tt.want) {
+				t.Errorf("missed %v, want one that says %q", missed, tt.want)
+			}
+		})
+	}
+}
+
+// Below some milliseconds the machine decides, and a short run is judged on a busy one.
+func TestSmallAndShortLatenessIsJudgedGenerously(t *testing.T) {
+	t.Parallel()
+	f := harmless()
+	f.quiet, f.hostile = []float64{1}, []float64{10}
+	if missed := f.judge(false); len(missed) > 0 {
+		t.Errorf("10 ms after 1 ms: %v", missed)
+	}
+	f.hostile = []float64{499}
+	if missed := f.judge(true); len(missed) > 0 {
+		t.Errorf("499 ms in a short run: %v", missed)
+	}
+	f.hostile = []float64{510}
+	if missed := f.judge(true); len(missed) != 1 {
+		t.Errorf("510 ms in a short run: %v, want one bar missed", missed)
+	}
+}
