@@ -38,7 +38,7 @@ func (s *secrets) reveal(secret dispatcher.Secret, now time.Time) (string, error
 		return secret.Value.Reveal(), nil
 	case secret.Stored:
 		return "", errors.New("the stored value cannot be decrypted: " +
-			"this node lacks its key, or it was stored for another job, field or host")
+			"this node lacks its key, or the database holds one of another job, field or host, or an older one; store the value again")
 	}
 	s.mu.Lock()
 	found, ok := s.of[secret.Reference]

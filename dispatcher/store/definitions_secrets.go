@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -24,21 +25,40 @@ func scanSealed(row scanner) (r sealedRow, err error) {
 	return r, err
 }
 
-// sealedFor is what a secret is bound to: its job, its field, and where it is sent. Without a key, even
-// someone who can write to the database cannot move it to another.
-func sealedFor(job dispatcher.Job, path string) string {
-	return job.App + "/" + job.Name + path + " " + job.Target.Origin()
+// sealedFor is what a secret is bound to: its job, its field, where it is sent, and its version. Without a key, even
+// someone who can write to the database cannot move it to another, and cannot put an older row in its place.
+func sealedFor(job dispatcher.Job, path, version string) string {
+	return job.App + "/" + job.Name + path + " " + job.Target.Origin() + " " + version
+}
+
+// secretVersions has the version of each stored secret of a job, by its path. It is a column of jobs, so that a row of
+// secrets does not say of itself that it is the latest. Each value that is stored gets a new one at random, which not
+// even a job that was deleted and declared again has had before.
+type secretVersions map[string]string
+
+func readVersions(text string) (secretVersions, error) {
+	v := secretVersions{}
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return nil, fmt.Errorf("stored versions of secrets: %w", err)
+	}
+	return v, nil
+}
+
+// versionedSecret is a secret that is to be stored.
+type versionedSecret struct {
+	seal.Sealed
+	version string
 }
 
 // sealSecrets returns a job without the values of its secrets, and what is to be stored of them
 // by their paths. old is what the job replaces.
-func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]seal.Sealed, error) {
+func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret, error) {
 	given, before := job.Target.Secrets(), map[string]dispatcher.Secret{}
 	if old != nil {
 		before = old.Target.Secrets()
 	}
 	var problems dispatcher.Problems
-	sealed := map[string]seal.Sealed{}
+	sealed := map[string]versionedSecret{}
 	for _, path := range sortedKeys(given) {
 		secret := given[path]
 		switch at := "/target" + path; {
@@ -50,7 +70,8 @@ func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher
 				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as env:%sNAME or file:PATH",
 				dispatcher.SecretEnvPrefix)
 		default:
-			sealed[path] = s.keys.Seal(secret.Value.Reveal(), sealedFor(job, path))
+			version := rand.Text()
+			sealed[path] = versionedSecret{s.keys.Seal(secret.Value.Reveal(), sealedFor(job, path, version)), version}
 			given[path] = dispatcher.Secret{Stored: true}
 		}
 	}
@@ -59,7 +80,7 @@ func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher
 }
 
 // writeSecrets stores secrets of a job by their paths, and removes those that it has no more.
-func (t *tx) writeSecrets(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, sealed map[string]seal.Sealed) error {
+func (t *tx) writeSecrets(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, sealed map[string]versionedSecret) error {
 	jobID, given := dispatcher.JobID(job.App, job.Name), job.Target.Secrets()
 	if old != nil {
 		for path, secret := range old.Target.Secrets() {
@@ -73,11 +94,43 @@ func (t *tx) writeSecrets(ctx context.Context, old *dispatcher.Job, job dispatch
 		}
 	}
 	for path, one := range sealed {
-		if err := t.putSealed(ctx, sealedRow{jobID, path, one}); err != nil {
+		if err := t.putSealed(ctx, sealedRow{jobID, path, one.Sealed}); err != nil {
 			return fmt.Errorf("store secret %s: %w", path, err)
 		}
 	}
-	return nil
+	if len(sealed) == 0 {
+		return nil // the version of one that is removed opens nothing
+	}
+	return t.writeVersions(ctx, jobID, given, sealed)
+}
+
+// writeVersions replaces the versions of those secrets that were stored now.
+func (t *tx) writeVersions(ctx context.Context, jobID int64, given map[string]dispatcher.Secret, sealed map[string]versionedSecret) error {
+	// $1 job
+	text, _, err := first(ctx, t, scanText, `SELECT secret_versions FROM jobs WHERE id = $1`, jobID)
+	if err != nil {
+		return err
+	}
+	before, err := readVersions(text)
+	if err != nil {
+		return err
+	}
+	versions := secretVersions{}
+	for path, secret := range given {
+		switch one, replaced := sealed[path]; {
+		case replaced:
+			versions[path] = one.version
+		case secret.Stored:
+			versions[path] = before[path]
+		}
+	}
+	encoded, err := json.Marshal(versions)
+	if err != nil {
+		return err
+	}
+	// $1 versions, $2 job
+	_, err = t.ExecContext(ctx, `UPDATE jobs SET secret_versions = $1 WHERE id = $2`, string(encoded), jobID)
+	return err
 }
 
 func (t *tx) putSealed(ctx context.Context, r sealedRow) error {
@@ -107,14 +160,26 @@ func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.Jo
 		return nil
 	}
 	// From $1 on: the ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + sealedColumns + ` FROM b JOIN secrets AS s ON s.job_id = b.id`
-	rows, err := collect(ctx, q, scanSealed, query, s.batch(ids)...)
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + sealedColumns + `, j.secret_versions FROM b
+		JOIN secrets AS s ON s.job_id = b.id JOIN jobs AS j ON j.id = s.job_id`
+	type versioned struct {
+		sealedRow
+		versions string
+	}
+	rows, err := collect(ctx, q, func(row scanner) (v versioned, err error) {
+		v.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&v.versions}})
+		return v, err
+	}, query, s.batch(ids)...)
 	if err != nil {
 		return fmt.Errorf("read secrets: %w", err)
 	}
 	opened := map[int64]map[string]dispatcher.Secret{}
 	for _, r := range rows {
-		text, err := s.keys.Open(r.Sealed, sealedFor(byID[r.jobID].Job, r.path))
+		versions, err := readVersions(r.versions)
+		if err != nil {
+			continue
+		}
+		text, err := s.keys.Open(r.Sealed, sealedFor(byID[r.jobID].Job, r.path, versions[r.path]))
 		if err != nil {
 			continue
 		}
@@ -162,15 +227,15 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 	err := s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		count = 0
 		// $1 current key
-		const others = `SELECT ` + sealedColumns + `, a.name, j.name, j.target FROM secrets AS s
+		const others = `SELECT ` + sealedColumns + `, a.name, j.name, j.target, j.secret_versions FROM secrets AS s
 			JOIN jobs AS j ON j.id = s.job_id JOIN apps AS a ON a.id = j.app_id WHERE s.key_id <> $1 ORDER BY s.job_id, s.path`
 		type named struct {
 			sealedRow
-			job    dispatcher.Job
-			target string
+			job              dispatcher.Job
+			target, versions string
 		}
 		rows, err := collect(ctx, t, func(row scanner) (n named, err error) {
-			n.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target}})
+			n.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target, &n.versions}})
 			return n, err
 		}, others+lockOf(t.lock(), "s"), s.keys.Current())
 		if err != nil {
@@ -180,7 +245,11 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 			if err := json.Unmarshal([]byte(r.target), &r.job.Target); err != nil {
 				return fmt.Errorf("job %s/%s: stored target: %w", r.job.App, r.job.Name, err)
 			}
-			if r.Sealed, err = s.keys.Rewrap(r.Sealed, sealedFor(r.job, r.path)); err != nil {
+			versions, err := readVersions(r.versions)
+			if err != nil {
+				return fmt.Errorf("job %s/%s: %w", r.job.App, r.job.Name, err)
+			}
+			if r.Sealed, err = s.keys.Rewrap(r.Sealed, sealedFor(r.job, r.path, versions[r.path])); err != nil {
 				return fmt.Errorf("job %s/%s: secret %s: %w", r.job.App, r.job.Name, r.path, err)
 			}
 			if err := t.putSealed(ctx, r.sealedRow); err != nil {

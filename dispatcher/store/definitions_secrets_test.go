@@ -265,3 +265,57 @@ func TestSecretsDoNotOpenForAnotherJob(t *testing.T) {
 		t.Errorf("secrets open for another host: %q", got)
 	}
 }
+
+// Someone who can write to the database and has no key undoes no rotation: a secret's row that was copied before it was
+// replaced opens no more, neither next to the same job nor next to one that was deleted and declared again.
+func TestReplacedSecretDoesNotOpenWhenItsRowIsPutBack(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		put(t, s, secretJob(value(first), value("hunter2")))
+		driver, dsn := "pgx", database
+		if file, isFile := strings.CutPrefix(database, "sqlite:"); isFile {
+			driver, dsn = "sqlite", file+"?_pragma=busy_timeout(5000)"
+		}
+		db, err := sql.Open(driver, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.ExecContext(t.Context(), `CREATE TABLE copied AS SELECT * FROM secrets`); err != nil {
+			t.Fatal(err)
+		}
+		putBack := func() {
+			t.Helper()
+			for _, statement := range []string{`DELETE FROM secrets WHERE path = $1`, `INSERT INTO secrets SELECT * FROM copied WHERE path = $1`} {
+				if _, err := db.ExecContext(t.Context(), statement, tokenPath); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		kept := dispatcher.Secret{Stored: true}
+		for what, replace := range map[string]func(){
+			"replaced": func() { put(t, s, secretJob(kept, value("hunter3"))) },
+			"replaced by a reference and given again": func() {
+				put(t, s, secretJob(kept, dispatcher.Secret{Reference: "env:SECRET_DEMO_X"}))
+				put(t, s, secretJob(kept, value("hunter4")))
+			},
+			"deleted and declared again": func() {
+				if err := s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}); err != nil {
+					t.Fatal(err)
+				}
+				put(t, s, secretJob(value(first), value("hunter5")))
+			},
+		} {
+			replace()
+			putBack()
+			if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: ""}, opened(t, s)); diff != "" {
+				t.Errorf("%s, with the old row: values (-want +got):\n%s", what, diff)
+			}
+		}
+		put(t, s, secretJob(kept, value("hunter6")))
+		if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter6"}, opened(t, s)); diff != "" {
+			t.Errorf("given again: values (-want +got):\n%s", diff)
+		}
+	})
+}

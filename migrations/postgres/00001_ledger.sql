@@ -60,6 +60,7 @@ CREATE TABLE jobs (
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
   state         TEXT    NOT NULL DEFAULT 'INIT', -- for people: the roll-up of triggers and live runs
+  secret_versions TEXT  NOT NULL DEFAULT '{}', -- JSON: of each stored secret, by its path; a row of secrets opens with its own only
   completed_at  BIGINT,                   -- when the state became COMPLETE, which it still is
   revision      BIGINT  NOT NULL,
   created_at    BIGINT  NOT NULL,

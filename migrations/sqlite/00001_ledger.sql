@@ -57,6 +57,7 @@ CREATE TABLE jobs (
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
   state TEXT NOT NULL DEFAULT 'INIT',
+  secret_versions TEXT NOT NULL DEFAULT '{}',
   completed_at INTEGER,
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,

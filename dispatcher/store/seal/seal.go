@@ -3,8 +3,8 @@
 // Each secret has a data key of its own, by which it is encrypted (AES-256-GCM), and which is
 // stored next to it, encrypted by a key-encryption key that no database holds. Of several such
 // keys the first encrypts and all decrypt, so that one can be replaced without a moment in
-// which anything is unreadable. What is encrypted is bound to its place: moved to another row,
-// it does not decrypt.
+// which anything is unreadable. What is encrypted is bound to its place, of which its version is a
+// part: moved to another row, or put back after it was replaced, it does not decrypt.
 package seal
 
 import (
@@ -122,7 +122,7 @@ func (k *Keys) dataKey(s Sealed, place string) ([]byte, error) {
 }
 
 // errAltered is all that can be said of what does not decrypt.
-var errAltered = errors.New("it was altered, or is not in its place")
+var errAltered = errors.New("it was altered, or is that of another place, or an older one")
 
 // gcm makes a cipher of a key of 32 bytes, which cannot fail.
 func gcm(key []byte) cipher.AEAD {
