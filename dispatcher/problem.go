@@ -66,6 +66,7 @@ const (
 	CodePayloadTooLarge = "payload_too_large"
 	CodePayloadUnused   = "payload_unused"
 	CodePrecondition    = "precondition_failed"
+	CodePreconditionReq = "precondition_required"
 	CodeQueryUnknown    = "query_unknown"
 	CodeRegexp          = "regexp"
 	CodeRequired        = "required"

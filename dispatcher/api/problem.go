@@ -40,6 +40,7 @@ var statuses = []struct {
 		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeCalendarInUse,
 	}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
+	{http.StatusPreconditionRequired, []string{dispatcher.CodePreconditionReq}},
 	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},
 	{http.StatusBadRequest, []string{
 		dispatcher.CodeJSONSyntax, dispatcher.CodeJSONTrailing, dispatcher.CodeJSONDepth, dispatcher.CodeJSONDuplicate,
