@@ -44,7 +44,7 @@ var statuses = []struct {
 	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},
 	{http.StatusBadRequest, []string{
 		dispatcher.CodeJSONSyntax, dispatcher.CodeJSONTrailing, dispatcher.CodeJSONDepth, dispatcher.CodeJSONDuplicate,
-		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType,
+		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType, dispatcher.CodeJSONUTF8,
 		dispatcher.CodePageCursor, dispatcher.CodePageLimit, dispatcher.CodeQueryUnknown,
 	}},
 	{http.StatusRequestEntityTooLarge, []string{dispatcher.CodePayloadTooLarge}},
