@@ -55,6 +55,7 @@ const (
 	CodeJSONUnknown     = "json_unknown_field"
 	CodeLabelFormat     = "label_format"
 	CodeLambdaARN       = "lambda_arn"
+	CodeLambdaRegion    = "lambda_region"
 	CodeMediaType       = "media_type"
 	CodeMethodNotServed = "method_not_allowed"
 	CodeMethodUnknown   = "method_unknown"

@@ -455,6 +455,18 @@ func TestWarningDoesNotRefuseTheJob(t *testing.T) {
 	}
 }
 
+func TestFunctionInAnotherRegionIsStoredWithAWarning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{Region: "eu-central-1"})
+	w.must(http.StatusCreated, "PUT", oneApp, `{"bounds":{"lambda":{"functions":["*"]}}}`)
+	body := `{"target":{"lambda":{"function":"arn:aws:lambda:eu-west-1:123456789012:function:f"}}}`
+	for _, got := range []reply{w.must(http.StatusCreated, "PUT", oneJob, body), w.must(http.StatusOK, "GET", oneJob, "")} {
+		if job := into[dispatcher.Job](got); len(job.Warnings) != 1 || job.Warnings[0].Code != "lambda_region" {
+			t.Errorf("warnings are %v, want lambda_region", job.Warnings)
+		}
+	}
+}
+
 func TestTextThatCannotBeStoredIsRefusedEverywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
