@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // App is a namespace of jobs. Tokens, limits and fairness are scoped to it.
@@ -77,11 +78,15 @@ func CheckName(problems *Problems, path, name string) {
 	}
 }
 
-// checkText bounds free text and refuses control characters, which terminals obey and databases refuse.
+// checkText bounds free text and refuses control characters, which terminals obey and databases refuse, and bytes that
+// are no characters.
 func checkText(problems *Problems, path, text string) {
 	const most = 1024
 	if n := len([]rune(text)); n > most {
 		problems.Add(path, CodeTextTooLong, "text has %d characters; the maximum is %d", n, most)
+	}
+	if !utf8.ValidString(text) {
+		problems.Add(path, CodeJSONUTF8, "text is not UTF-8")
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
 		problems.Add(path, CodeTextInvalid, "text holds a control character; only line breaks and tabs are allowed")

@@ -124,6 +124,45 @@ func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 	}
 }
 
+func TestAbbreviationsOfZonesAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	for zone, want := range map[string]string{
+		"EST": "without daylight saving; name a place, such as America/New_York", "HST": "Pacific/Honolulu", "CET": "follows daylight saving",
+		"UTC": "", "Etc/GMT-2": "", "Japan": "",
+	} {
+		declared := job("0 12 * * *", withTrigger(func(t *dispatcher.Trigger) { t.Timezone = zone }))
+		revised, _ := revise(t, nil, declared, monday)
+		switch {
+		case want == "" && len(revised.Warnings) == 0:
+		case want == "" || len(revised.Warnings) != 1 || revised.Warnings[0].Code != schedule.WarnZone ||
+			revised.Warnings[0].Path != "/triggers/t/timezone" || !strings.Contains(revised.Warnings[0].Message, want):
+			t.Errorf("%s: warnings %v, want %q", zone, revised.Warnings, want)
+		}
+	}
+}
+
+func TestFunctionInAnotherRegionThanTheNodeIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	const arn = "arn:aws:lambda:eu-west-1:123456789012:function:f"
+	for _, tt := range []struct {
+		function, region, node string
+		want                   int
+	}{
+		{arn, "", "eu-central-1", 1},
+		{arn, "", "eu-west-1", 0},
+		{arn, "", "", 0},
+		{arn, "eu-west-1", "eu-central-1", 0},
+		{"f", "eu-west-1", "eu-central-1", 0},
+		{"f", "", "eu-central-1", 0},
+	} {
+		declared := dispatcher.Job{Target: dispatcher.Target{Lambda: &dispatcher.Lambda{Function: tt.function, Region: tt.region}}}
+		got := declared.WarnOfRegion(tt.node)
+		if len(got) != tt.want || tt.want == 1 && got[0].Code != dispatcher.CodeLambdaRegion {
+			t.Errorf("%+v: warnings %v", tt, got)
+		}
+	}
+}
+
 func TestPointerEscapes(t *testing.T) {
 	t.Parallel()
 	if got, want := dispatcher.Pointer("a/b", "c~d", ""), "/a~1b/c~0d/"; got != want {

@@ -214,3 +214,14 @@ func (l *Lambda) templates(*Problems) *Templates { return nil }
 func (l *Lambda) replaceSecrets(*Target, func(string, Secret) Secret) {}
 
 func (l *Lambda) warn(Job, *Problems) {}
+
+// WarnOfRegion warns of a function whose ARN names another region than the node's: calls cross regions, or the ARN was
+// copied from another installation. A job that names the region in its own field means it. Empty: the node has none.
+func (j Job) WarnOfRegion(node string) []Problem {
+	l := j.Target.Lambda
+	if l == nil || node == "" || l.Region != "" || l.FunctionRegion() == "" || l.FunctionRegion() == node {
+		return nil
+	}
+	return []Problem{{Path: "/target/lambda/function", Code: CodeLambdaRegion, Message: "the function is in " +
+		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}}
+}

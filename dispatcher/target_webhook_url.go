@@ -3,7 +3,11 @@ package dispatcher
 import (
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 )
 
 // checkURL never echoes the URL: it may hold a password or a key.
@@ -20,6 +24,10 @@ func checkURL(problems *Problems, path, text string) {
 		problems.Add(path, CodeURLSyntax, "URL holds a space or control character; percent-encode it")
 		return
 	}
+	if port, given := writtenPort(text); given && !validPort(port) {
+		problems.Add(path, CodeURLPort, "the port is not a plain number from 1 to 65535; if you name none, leave out the colon, too")
+		return
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		problems.Add(path, CodeURLSyntax, "URL cannot be parsed; write it as https://host/path")
@@ -33,6 +41,8 @@ func checkURL(problems *Problems, path, text string) {
 		problems.Add(path, CodeURLHost, "URL has no scheme; write it as https://host/path")
 	case u.Scheme != "http" && u.Scheme != "https":
 		problems.Add(path, CodeURLScheme, "URL scheme %s is not http or https", Echo(u.Scheme))
+	case !ascii(u.Hostname()):
+		checkUnicodeHost(problems, path, u.Hostname())
 	case !validHost(u):
 		problems.Add(path, CodeURLHost, "URL has no valid host; write it as https://host/path")
 	case neverCalledHost(u.Hostname()):
@@ -46,11 +56,49 @@ func checkURL(problems *Problems, path, text string) {
 	}
 }
 
-// validHost checks the host by RFC 1123, section 2.1, and the range of the port.
-func validHost(u *url.URL) bool {
-	if port := u.Port(); port != "" && (len(port) > 5 || len(port) == 5 && port > "65535" || strings.Trim(port, "0") == "") {
-		return false
+// writtenPort returns what follows the colon after the host of a URL, if there is one. net/url takes an empty port and
+// leading zeros, which servers and proxies read in different ways.
+func writtenPort(text string) (port string, given bool) {
+	_, authority, found := strings.Cut(text, "//")
+	if !found {
+		return "", false
 	}
+	if end := strings.IndexAny(authority, `/?#\`); end >= 0 {
+		authority = authority[:end]
+	}
+	authority = authority[strings.LastIndexByte(authority, '@')+1:]
+	authority = authority[strings.LastIndexByte(authority, ']')+1:]
+	_, port, given = strings.Cut(authority, ":")
+	return port, given
+}
+
+func validPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0 && text[0] != '0'
+}
+
+// checkUnicodeHost refuses a host that is not ASCII. What name or address it stands for depends on who reads it, and it
+// may look like another one.
+func checkUnicodeHost(problems *Problems, path, host string) {
+	name, err := idna.Lookup.ToASCII(host)
+	if err != nil {
+		problems.Add(path, CodeURLHost, "host %s holds characters that no host name has; write it in ASCII", Echo(host))
+		return
+	}
+	if _, err := netip.ParseAddr(name); err == nil || OddAddress(name) || neverCalledHost(name) {
+		problems.Add(path, CodeEgressDenied, "host %s is an address or a reserved name, %s, in characters that only look like it",
+			Echo(host), Echo(name))
+		return
+	}
+	problems.Add(path, CodeURLHost, "host %s is not ASCII; write its punycode form, %s", Echo(host), Echo(name))
+}
+
+func ascii(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// validHost checks the host by RFC 1123, section 2.1.
+func validHost(u *url.URL) bool {
 	host := u.Hostname()
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
@@ -59,7 +107,7 @@ func validHost(u *url.URL) bool {
 		return false
 	}
 	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || strings.EqualFold(label, "xn--") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || !validPunycode(label) {
 			return false
 		}
 		if strings.ContainsAny(label, "%:/?#[]@!$&'()*+,;=\"<>\\^`{|}") {
@@ -67,6 +115,16 @@ func validHost(u *url.URL) bool {
 		}
 	}
 	return true
+}
+
+// validPunycode reports whether a label is not punycode, or the one spelling of a Unicode label.
+func validPunycode(label string) bool {
+	lower := strings.ToLower(label)
+	if !strings.HasPrefix(lower, "xn--") {
+		return true
+	}
+	unicode, err := idna.Lookup.ToUnicode(lower)
+	return err == nil && !ascii(unicode)
 }
 
 func neverCalledHost(host string) bool {

@@ -1,9 +1,12 @@
 package dispatcher
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // Bounds of the durations users write.
@@ -31,22 +34,20 @@ func ParseDuration(text string) (Duration, error) {
 		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is ISO 8601, which is not accepted; write it as 1h30m or 5s")
 	case strings.HasSuffix(text, "d") || strings.HasSuffix(text, "w"):
 		return problem(CodeDurationUnit, "duration "+Echo(text)+" uses days or weeks; the units are ms, s, m and h (a day is 24h)")
+	case !durationPattern.MatchString(text):
+		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is not understood; write it as 250ms, 30s, 5m or 1h30m, "+
+			"without sign or space and with units in lower case")
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		if allDigitsAndUnits(text) {
-			return problem(CodeDurationMax, "duration "+Echo(text)+" is more than the maximum of 24h")
-		}
-		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is not understood; write it as 250ms, 30s, 5m or 1h30m")
+	if err != nil { // it overflows
+		return problem(CodeDurationMax, "duration "+Echo(text)+" is more than the maximum of 24h")
 	}
 	return Duration(d), nil
 }
 
-// allDigitsAndUnits reports whether text is a well-formed duration, which may still overflow.
-func allDigitsAndUnits(text string) bool {
-	return text != "" && text[0] >= '0' && text[0] <= '9' && strings.Trim(text, "0123456789.hmsuµn") == "" &&
-		strings.ContainsAny(text[len(text)-1:], "hms")
-}
+// durationPattern is what time.ParseDuration reads, without signs. The units below a millisecond are there because
+// Duration.String writes them.
+var durationPattern = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s|ms|us|µs|ns))+$`)
 
 // Std returns d as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
@@ -91,8 +92,9 @@ func ParseInstant(text string) (time.Time, error) {
 		return time.Time{}, &Problem{Code: CodeTimeInvalid,
 			Message: "time " + Echo(text) + " is not an instant; write it as 2026-05-01T10:00:00Z"}
 	}
-	if year := t.UTC().Year(); year < 1970 || year > 2999 {
-		return time.Time{}, &Problem{Code: CodeTimeInvalid, Message: "time " + Echo(text) + " is outside the years 1970 to 2999"}
+	if schedule.OutOfRange(t) {
+		return time.Time{}, &Problem{Code: CodeTimeRange, Message: fmt.Sprintf("time %s is outside the years %d to %d",
+			Echo(text), schedule.FirstYear, schedule.LastYear)}
 	}
 	return t.UTC().Truncate(time.Millisecond), nil
 }

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -93,7 +94,7 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Pro
 	}
 	var found Problems
 	for _, w := range s.Warnings(since) {
-		found = append(found, Problem{Path: "/expression", Code: w.Code, Message: w.Message})
+		found = append(found, Problem{Path: "/" + cmp.Or(w.Field, "expression"), Code: w.Code, Message: w.Message})
 	}
 	told := slices.ContainsFunc(found, func(f Problem) bool { return f.Code == schedule.WarnNoFire })
 	if _, fires := s.Next(since); !fires && !told && t.PrevFireTime == nil {

@@ -53,7 +53,7 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 			PreConfig: do(t, func(ctx context.Context) error {
 				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{
 					App: "crm", Name: "holidays", Rules: []schedule.CalendarRule{{Weekdays: []string{"SUN"}}},
-				}, client.Condition{})
+				}, client.Condition{Existing: true})
 				return err
 			}),
 			Config:           config(""),
@@ -61,7 +61,7 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 		},
 		resource.TestStep{
 			PreConfig: do(t, func(ctx context.Context) error {
-				return f.outside.DeleteCalendar(ctx, "crm", "holidays", client.Condition{})
+				return f.outside.DeleteCalendar(ctx, "crm", "holidays", client.Condition{Existing: true})
 			}),
 			Config:           config(""),
 			ConfigPlanChecks: planned(plancheck.ExpectResourceAction(holidays, plancheck.ResourceActionCreate)),
@@ -69,7 +69,7 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 		resource.TestStep{
 			Config: config("description = \"changed\""),
 			ConfigPlanChecks: planned(between(func(ctx context.Context) error {
-				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: "holidays"}, client.Condition{})
+				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: "holidays"}, client.Condition{Existing: true})
 				return err
 			})),
 			ExpectError: words("The calendar was changed outside of Terraform"),
@@ -77,7 +77,7 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 		resource.TestStep{
 			Config: config(""), Destroy: true,
 			ConfigPlanChecks: planned(between(func(ctx context.Context) error {
-				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: "holidays", Description: "theirs"}, client.Condition{})
+				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: "holidays", Description: "theirs"}, client.Condition{Existing: true})
 				return err
 			})),
 			ExpectError: words("The calendar was changed outside of Terraform"),

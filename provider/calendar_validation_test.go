@@ -95,7 +95,7 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored.Timezone = ""
-	if _, err := f.outside.PutCalendar(t.Context(), stored, client.Condition{}); err != nil {
+	if _, err := f.outside.PutCalendar(t.Context(), stored, client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
 	// A second, empty state imports the applied resources.

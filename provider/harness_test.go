@@ -132,7 +132,7 @@ func (f *fixture) change(ctx context.Context, edit func(*dispatcher.Job)) error 
 		return err
 	}
 	edit(&job)
-	_, err = f.outside.PutJob(ctx, job, client.Condition{})
+	_, err = f.outside.PutJob(ctx, job, client.Condition{Existing: true})
 	return err
 }
 

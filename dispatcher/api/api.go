@@ -23,6 +23,8 @@ type Options struct {
 	Ready func(ctx context.Context) error
 	// Metrics are served by /metrics; nil: none.
 	Metrics prometheus.Gatherer
+	// Region is the AWS region of the node; empty: it has none.
+	Region string
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }

@@ -75,8 +75,19 @@ type reply struct {
 	request string // for messages
 }
 
-// do makes a request; headers are "Name: value", and "Name:" leaves a header out.
+// do makes a request; headers are "Name: value", and "Name:" leaves a header out. A write that needs a condition means
+// what is there, unless headers say more about If-Match.
 func (w *world) do(method, target, body string, headers ...string) reply {
+	w.t.Helper()
+	got := w.once(method, target, body, headers...)
+	named := slices.ContainsFunc(headers, func(h string) bool { return strings.HasPrefix(h, "If-") })
+	if got.Code == http.StatusPreconditionRequired && !named {
+		return w.once(method, target, body, append([]string{"If-Match: *"}, headers...)...)
+	}
+	return got
+}
+
+func (w *world) once(method, target, body string, headers ...string) reply {
 	w.t.Helper()
 	r := httptest.NewRequestWithContext(w.t.Context(), method, target, strings.NewReader(body))
 	r.Header.Set("Authorization", "Bearer "+w.token)

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
@@ -53,6 +55,15 @@ func (r row) json() string {
 	return string(text)
 }
 
+// problems lists those of the row at a path: NUL is reported for every text.
+func (r row) problems(path string) []string {
+	problems := []string{path + " " + r.code}
+	if strings.Contains(r.value, "\x00") {
+		problems = append(problems, path+" string_nul")
+	}
+	return problems
+}
+
 var (
 	badExpressions = []row{
 		{"", "cron_empty"}, {"   ", "cron_empty"}, {"* * * *", "cron_fields"}, {"60 * * * *", "cron_range"},
@@ -60,7 +71,7 @@ var (
 		{"0 0 * * 8", "cron_range"}, {"1,,2 * * * *", "cron_syntax"}, {"-1 * * * *", "cron_syntax"}, {"JAN * * * *", "cron_name"},
 		{"* * * * *\n* * * * *", "cron_control"}, {"*\u00a0* * * *", "cron_control"}, {"0x10 * * * *", "cron_syntax"},
 		{"1.5 * * * *", "cron_syntax"}, {strings.Repeat("1,", 50_000) + "1 * * * *", "cron_too_long"}, {"TZ=UTC", "cron_tz_prefix"},
-		{"TZ=Local * * * * *", "cron_tz_prefix"}, {"delay(30d)", "rate_syntax"}, {"@every 0s", "rate_min"},
+		{"TZ=Local * * * * *", "cron_tz_prefix"}, {"delay(30d)", "rate_syntax"}, {"rate(+5m)", "rate_syntax"}, {"@every +5s", "rate_syntax"}, {"at(9999-12-31T00:00:00Z)", "time_range"}, {"@every 0s", "rate_min"},
 		{"@every -1m", "rate_min"}, {"@every 1ns", "rate_min"},
 		{"@reboot", "cron_macro"}, {"@EVERY 1m", "cron_macro"}, {"? ? * * *", "cron_syntax"},
 		{"at(2026-02-30T00:00:00Z)", "time_invalid"}, {"at(2026-02-20T23:59:60Z)", "time_invalid"}, {"at(2020-02-20T10:00:00Z)", "at_past"},
@@ -72,13 +83,14 @@ var (
 	}
 	badTimeouts = []row{
 		{"", "duration_empty"}, {"5", "duration_unit"}, {"1d", "duration_unit"}, {"1w", "duration_unit"}, {"PT5S", "duration_syntax"},
-		{"0s", "duration_min"}, {"99ms", "duration_min"}, {"-5s", "duration_min"}, {"999999h", "duration_max"}, {"9999999h", "duration_max"},
+		{"0s", "duration_min"}, {"99ms", "duration_min"}, {"-5s", "duration_syntax"}, {"999999h", "duration_max"}, {"9999999h", "duration_max"},
 		{"24h0m0.001s", "duration_max"}, {"5 s", "duration_syntax"}, {"five", "duration_syntax"}, {raw + `5`, "json_type"},
+		{"+5s", "duration_syntax"}, {"5S", "duration_syntax"}, {" 5s", "duration_syntax"}, {"1h 5m", "duration_syntax"}, {".5s", "duration_syntax"},
 		{raw + `null`, "required"},
 	}
 	badInstants = []row{
 		{"2026-02-30T00:00:00Z", "time_invalid"}, {"2026-05-01T10:00:00", "time_zone_missing"}, {"2026-05-01T10:00:60Z", "time_invalid"},
-		{"tomorrow", "time_invalid"}, {"", "time_invalid"}, {"0001-01-01T00:00:00Z", "time_invalid"}, {raw + `1767225600`, "json_type"},
+		{"1999-12-31T23:59:59Z", "time_range"}, {"2201-01-01T00:00:00Z", "time_range"}, {"tomorrow", "time_invalid"}, {"", "time_invalid"}, {"0001-01-01T00:00:00Z", "time_range"}, {raw + `1767225600`, "json_type"},
 	}
 	badURLs = []row{
 		{"ftp://x/", "url_scheme"}, {"file:///etc/passwd", "url_scheme"}, {"unix:///var/run/x.sock", "url_scheme"},
@@ -95,7 +107,15 @@ var (
 		{"https://example.com/%{{.Job}}", "url_syntax"},
 		{"ftp://example.com/{{.Job}}", "url_scheme"}, {"https://example.com/#{{.Job}}", "url_fragment"},
 		{"https://example.com/" + strings.Repeat("{{.Run}}", 100), "url_too_long"},
-		{"http://host:99999/", "url_host"}, {"https://example.com/#frag", "url_fragment"}, {"", "required"},
+		{"http://host:99999/", "url_port"}, {"http://host:080/", "url_port"},
+		{"http://host:/", "url_port"}, {"http://host:00080", "url_port"}, {"http://host:0/", "url_port"}, {"http://host:+80/", "url_port"},
+		{"http://host:80a/", "url_port"}, {"http://host:\uff18\uff10/", "url_port"}, {"http://[::1]:/", "url_port"},
+		{"https://host:080/{{.Job}}", "url_port"},
+		{"http://127\u30020\u30020\u30021/", "egress_denied"}, {"http://\u2460\u2461\u2466.\u24ea.\u24ea.\u2460/", "egress_denied"},
+		{"http://\uff11\uff10.0.0.1/", "egress_denied"}, {"http://%E2%91%A0.0.0.1/", "egress_denied"},
+		{"http://metadata\uff0egoogle.internal/", "egress_denied"},
+		{"http://\u24dbocalhost/", "url_host"}, {"https://b\u00fccher.example/{{.Job}}", "url_host"}, {"http://ex\u00adample.com/", "url_host"},
+		{"http://xn--a/", "url_host"}, {"http://xn--example-/", "url_host"}, {"https://example.com/#frag", "url_fragment"}, {"", "required"},
 		{raw + `null`, "required"}, {raw + `5`, "json_type"},
 	}
 	badTemplates = []row{
@@ -169,7 +189,7 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 		{append(trigger, "misfire_after"), []row{{"500ms", "duration_min"}, {"25h", "duration_max"}, {"60", "duration_unit"}}},
 		{[]string{"concurrency_policy"}, []row{{"Forbid", "enum"}, {"skip", "enum"}}},
 		{append(trigger, "misfire_policy"), []row{{"FIRE_ONCE", "enum"}, {"ignore", "enum"}}},
-		{append(trigger, "catch_up_window"), []row{{"59s", "duration_min"}, {"-1h", "duration_min"},
+		{append(trigger, "catch_up_window"), []row{{"59s", "duration_min"}, {"-1h", "duration_syntax"},
 			{"8761h", "duration_max"}, {"7d", "duration_unit"}}},
 		{append(trigger, "enabled"), []row{{"true", "json_type"}, {raw + `1`, "json_type"}, {raw + `null`, "required"}}},
 		{append(webhook, "url"), badURLs},
@@ -218,7 +238,7 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 			if strings.HasPrefix(row.code, "json_") {
 				status = http.StatusBadRequest
 			}
-			w.do("PUT", oneJob, with(t, row.json(), place.keys...)).refused(status, path+" "+row.code)
+			w.do("PUT", oneJob, with(t, row.json(), place.keys...)).refused(status, row.problems(path)...)
 		}
 	}
 	for _, row := range badHeaderNames {
@@ -227,7 +247,7 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 	}
 	for _, row := range append(badNames[1:], row{"", "name_format"}) { // the first is cut in paths
 		w.do("PUT", oneJob, with(t, `{"expression":"0 0 2 * * ?"}`, "triggers", row.value)).
-			refused(http.StatusUnprocessableEntity, "/triggers/"+strings.ReplaceAll(row.value, "/", "~1")+" "+row.code)
+			refused(http.StatusUnprocessableEntity, row.problems("/triggers/"+strings.ReplaceAll(row.value, "/", "~1"))...)
 	}
 	for _, row := range badNames {
 		w.do("PUT", "/v1/apps/"+url.PathEscape(row.value), `{}`).refused(http.StatusUnprocessableEntity, "/name "+row.code)
@@ -237,7 +257,7 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 		w.do("PUT", oneApp, `{"bounds":{"weight":`+weight+`}}`).refused(http.StatusUnprocessableEntity, "/bounds/weight count_range")
 	}
 	for retention, code := range map[string]string{
-		`"23h59m"`: "duration_min", `"-24h"`: "duration_min", `"87601h"`: "duration_max", `"30d"`: "duration_unit", `""`: "duration_empty",
+		`"23h59m"`: "duration_min", `"-24h"`: "duration_syntax", `"87601h"`: "duration_max", `"30d"`: "duration_unit", `""`: "duration_empty",
 	} {
 		w.do("PUT", oneApp, `{"retention":`+retention+`}`).refused(http.StatusUnprocessableEntity, "/retention "+code)
 	}
@@ -275,7 +295,7 @@ func TestBadBodiesAreReported(t *testing.T) {
 		"a trailing comma":  {`{"enabled":true,}`, nil, 400, []string{" json_syntax"}},
 		"two values":        {`{}{}`, nil, 400, []string{" json_trailing"}},
 		"junk behind":       {validJob + "x", nil, 400, []string{" json_trailing"}},
-		"invalid UTF-8":     {"{\"description\":\"\xff\"}", nil, 400, []string{" json_syntax"}},
+		"invalid UTF-8":     {"{\"description\":\"\xff\"}", nil, 400, []string{" json_utf8"}},
 		"a byte order mark": {"\ufeff" + validJob, nil, 400, []string{" json_syntax"}},
 		"an array":          {`[]`, nil, 400, []string{" json_type"}},
 		"null":              {`null`, nil, 400, []string{" json_type"}},
@@ -432,5 +452,47 @@ func TestWarningDoesNotRefuseTheJob(t *testing.T) {
 	job := into[struct{ Warnings []struct{ Path, Code string } }](got)
 	if len(job.Warnings) != 1 || job.Warnings[0].Path != "/payload" || job.Warnings[0].Code != "body_method" {
 		t.Errorf("payload with GET returns %s, want the warning body_method", got.Body)
+	}
+}
+
+func TestFunctionInAnotherRegionIsStoredWithAWarning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{Region: "eu-central-1"})
+	w.must(http.StatusCreated, "PUT", oneApp, `{"bounds":{"lambda":{"functions":["*"]}}}`)
+	body := `{"target":{"lambda":{"function":"arn:aws:lambda:eu-west-1:123456789012:function:f"}}}`
+	for _, got := range []reply{w.must(http.StatusCreated, "PUT", oneJob, body), w.must(http.StatusOK, "GET", oneJob, "")} {
+		if job := into[dispatcher.Job](got); len(job.Warnings) != 1 || job.Warnings[0].Code != "lambda_region" {
+			t.Errorf("warnings are %v, want lambda_region", job.Warnings)
+		}
+	}
+}
+
+func TestTextThatCannotBeStoredIsRefusedEverywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	for _, keys := range [][]string{
+		{"payload"}, {"payload", "a", "b"}, {"target", "webhook", "body"}, {"target", "webhook", "expect_body"},
+		{"target", "webhook", "headers", "x-key"}, {"target", "webhook", "tls", "server_name"}, {"description"},
+		{"node_labels", "zone"}, {"triggers", "nightly", "calendar"},
+	} {
+		path := "/" + strings.Join(keys, "/")
+		for literal, want := range map[string]string{`"a\u0000b"`: "string_nul", `"a\ud800b"`: "json_utf8"} {
+			got := w.do("PUT", oneJob, with(t, literal, keys...))
+			if !slices.Contains(got.problems(), path+" "+want) || got.Code/100 != 4 {
+				t.Errorf("%s at %s: status %d with %v, want %s", literal, path, got.Code, got.problems(), want)
+			}
+		}
+	}
+	role := `{"lambda":{"function":"f","assume_role":{"role_arn":"arn:aws:iam::123456789012:role/r","session_tags":{"k":"\u0000","\ud800":"v"}}}}`
+	w.do("PUT", oneJob, `{"target":`+role+`}`).refused(http.StatusBadRequest,
+		"/target/lambda/assume_role/session_tags/k string_nul", "/target/lambda/assume_role/session_tags/\ufffd json_utf8")
+	for _, target := range []string{oneApp, "/v1/apps/crm/calendars/c"} {
+		w.do("PUT", target, `{"description":"\ud800"}`).refused(http.StatusBadRequest, "/description json_utf8")
+	}
+	w.do("POST", "/v1/schedules/preview", `{"expression":"* * * * *","identity":"\udc00"}`).refused(http.StatusBadRequest, "/identity json_utf8")
+	whole := into[dispatcher.Job](w.must(http.StatusOK, "PUT", oneJob, with(t, `"\ud83d\ude00"`, "description")))
+	if whole.Description != "\U0001f600" {
+		t.Errorf("a whole pair is stored as %q", whole.Description)
 	}
 }

@@ -70,14 +70,14 @@ func mustMatch(problems *dispatcher.Problems, path, inBody, inPath string) {
 }
 
 // addInvalid adds the problems that Validate found to those of decoding. It leaves out a problem at
-// or below a value that could not be decoded: that is only a consequence.
+// or below a value that could not be decoded: that is only a consequence. A text with NUL was decoded.
 func addInvalid(problems *dispatcher.Problems, err error) {
 	undecoded := *problems
 	var invalid dispatcher.Problems
 	invalid.AddError("", err)
 	for _, one := range invalid {
 		if !slices.ContainsFunc(undecoded, func(u dispatcher.Problem) bool {
-			return one.Path == u.Path || strings.HasPrefix(one.Path, u.Path+"/")
+			return u.Code != dispatcher.CodeStringNUL && (one.Path == u.Path || strings.HasPrefix(one.Path, u.Path+"/"))
 		}) {
 			*problems = append(*problems, one)
 		}

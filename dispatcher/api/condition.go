@@ -64,6 +64,8 @@ func (a *API) change(r *request) (dispatcher.Change, error) {
 	}
 	match := r.Header.Values("If-Match")
 	switch {
+	case len(match) == 0 && !change.IfAbsent:
+		return a.unconditional(r, change)
 	case len(match) == 0:
 	case slices.Equal(match, []string{"*"}):
 		// The write is conditional on the current revision, so that the definition still exists then.
@@ -84,6 +86,27 @@ func (a *API) change(r *request) (dispatcher.Change, error) {
 	return change, nil
 }
 
+// unconditional lets a request pass that names no condition, unless it may overwrite or delete what its caller has not
+// seen: two writers would then undo each other's changes without noticing. A PUT may still create.
+func (a *API) unconditional(r *request, change dispatcher.Change) (dispatcher.Change, error) {
+	switch r.Method {
+	case http.MethodPut:
+		change.IfAbsent = true // explainFailed tells it from If-None-Match: *
+	case http.MethodDelete:
+		revision, err := a.revision(r)
+		if err != nil {
+			return change, err
+		}
+		return change, needsCondition(r, revision)
+	}
+	return change, nil
+}
+
+func needsCondition(r *request, revision int64) error {
+	return refuse(dispatcher.CodePreconditionReq, "%s exists, at revision %d: send If-Match: %s to change this revision, "+
+		"or If-Match: * to change whatever is there", definitionName(r), revision, etag(revision))
+}
+
 // explainFailed makes ErrPrecondition of a write with change say which condition failed. Any other
 // error, and nil, stays as it is.
 func (a *API) explainFailed(r *request, change dispatcher.Change, err error) error {
@@ -92,6 +115,9 @@ func (a *API) explainFailed(r *request, change dispatcher.Change, err error) err
 		return err
 	case change.IfAbsent:
 		revision, _ := a.revision(r) // 0 if it was deleted in the meantime
+		if r.Header.Get("If-None-Match") == "" {
+			return needsCondition(r, revision)
+		}
 		return refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d", definitionName(r), revision)
 	}
 	return a.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")

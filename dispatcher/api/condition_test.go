@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ func TestConditionsOfWrites(t *testing.T) {
 			{"If-Match of a missing object fails", "PUT", `If-Match: "1"`, 412, " precondition_failed"},
 			{"If-Match * of a missing object fails", "PUT", `If-Match: *`, 412, " precondition_failed"},
 			{"If-None-Match * creates it", "PUT", `If-None-Match: *`, 201, ""},
+			{"a change without a condition fails", "PUT", `If-Match:`, 428, " precondition_required"},
+			{"and so does a deletion", "DELETE", `If-Match:`, 428, " precondition_required"},
 			{"If-None-Match * does not create it twice", "PUT", `If-None-Match: *`, 412, " name_taken"},
 			{"If-None-Match must be *", "PUT", `If-None-Match: "1"`, 412, " precondition_failed"},
 			{"the current revision matches", "PUT", `If-Match: "1"`, 200, ""},
@@ -121,4 +124,49 @@ func TestPatchChangesOnlyEnabled(t *testing.T) {
 	w.do("PATCH", oneApp, `{"enabled":"yes"}`).refused(400, "/enabled json_type")
 	w.do("PATCH", oneApp, `{"enabled":true,"description":"x"}`).refused(400, "/description json_unknown_field")
 	w.do("PATCH", "/v1/apps/nosuch", `{"enabled":true}`).refused(404, " not_found")
+}
+
+// A route that is added must be added here, and so demand a condition.
+func TestEveryPutAndDeleteDemandsACondition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	const calendar = "/v1/apps/crm/calendars/holidays"
+	w.must(http.StatusCreated, "PUT", calendar, `{}`)
+	exist := map[string]struct{ at, body string }{
+		"/v1/apps/{app}":                      {oneApp, `{}`},
+		"/v1/apps/{app}/jobs/{job}":           {oneJob, validJob},
+		"/v1/apps/{app}/calendars/{calendar}": {calendar, `{}`},
+	}
+	described := into[struct{ Paths map[string]map[string]any }](w.must(http.StatusOK, "GET", "/openapi.json", ""))
+	for path, methods := range described.Paths {
+		one := exist[path]
+		if _, puts := methods["put"]; puts {
+			w.do("PUT", one.at, one.body, "If-Match:").refused(428, " precondition_required")
+		}
+		if _, deletes := methods["delete"]; deletes {
+			w.do("DELETE", one.at, "", "If-Match:").refused(428, " precondition_required")
+		}
+	}
+	w.do("DELETE", oneJob, "", "If-Match:").says(`send If-Match: \"1\"`)
+	w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":true}`)
+	w.must(http.StatusOK, "POST", oneJob+"/pause", "")
+	w.must(http.StatusNoContent, "DELETE", oneJob, "", "If-Match: *")
+}
+
+func TestWritersThatNameNoConditionCannotOverwriteEachOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	const writers = 8
+	statuses := make(chan int, writers)
+	for range writers {
+		go func() { statuses <- w.once("PUT", oneApp, `{}`).Code }()
+	}
+	seen := map[int]int{}
+	for range writers {
+		seen[<-statuses]++
+	}
+	if want := map[int]int{http.StatusCreated: 1, http.StatusPreconditionRequired: writers - 1}; !maps.Equal(seen, want) {
+		t.Errorf("statuses of %d writers at once: %v, want %v", writers, seen, want)
+	}
 }

@@ -21,6 +21,7 @@ func decode(text []byte, into any) dispatcher.Problems {
 		return dispatcher.Problems{*err}
 	}
 	var d decoder
+	d.problems.AddError("", dispatcher.CheckJSONText(raw, maxProblems+1))
 	tokens := json.NewDecoder(bytes.NewReader(raw))
 	tokens.UseNumber()
 	d.checkKeys(tokens, nil)
@@ -34,15 +35,16 @@ func decode(text []byte, into any) dispatcher.Problems {
 
 // document returns the one JSON value that text holds.
 func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
+	fail := func(code string, offset int64, what string) (json.RawMessage, *dispatcher.Problem) {
+		return nil, &dispatcher.Problem{Code: code, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what)}
+	}
 	syntax := func(offset int64, what string) (json.RawMessage, *dispatcher.Problem) {
-		return nil, &dispatcher.Problem{
-			Code: dispatcher.CodeJSONSyntax, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what),
-		}
+		return fail(dispatcher.CodeJSONSyntax, offset, what)
 	}
 	for at := 0; at < len(text); {
 		r, width := utf8.DecodeRune(text[at:])
 		if r == utf8.RuneError && width == 1 {
-			return syntax(int64(at), "invalid UTF-8")
+			return fail(dispatcher.CodeJSONUTF8, int64(at), "invalid UTF-8")
 		}
 		at += width
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -15,7 +16,7 @@ func (a *API) listJobs(r *request) (response, error) {
 
 func (a *API) getJob(r *request) (response, error) {
 	job, err := a.store.Job(r.Context(), r.PathValue("app"), r.PathValue("job"))
-	return response{revision: job.Revision, body: job}, err
+	return response{revision: job.Revision, body: a.warned(job)}, err
 }
 
 func (a *API) putJob(r *request) (response, error) {
@@ -23,7 +24,17 @@ func (a *API) putJob(r *request) (response, error) {
 	problems := r.decode(&job)
 	mustMatch(&problems, "/app", job.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", job.Name, r.PathValue("job"))
-	return put(a, r, job, problems, a.store.PutJob, func(stored dispatcher.Job) int64 { return stored.Revision })
+	write := func(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (dispatcher.Job, bool, error) {
+		stored, created, err := a.store.PutJob(ctx, job, change)
+		return a.warned(stored), created, err
+	}
+	return put(a, r, job, problems, write, func(stored dispatcher.Job) int64 { return stored.Revision })
+}
+
+// warned adds the warnings that depend on the node.
+func (a *API) warned(job dispatcher.Job) dispatcher.Job {
+	job.Warnings = append(job.Warnings, job.WarnOfRegion(a.opts.Region)...)
+	return job
 }
 
 func (a *API) deleteJob(r *request) (response, error) {

@@ -40,10 +40,11 @@ var statuses = []struct {
 		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeCalendarInUse,
 	}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
+	{http.StatusPreconditionRequired, []string{dispatcher.CodePreconditionReq}},
 	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},
 	{http.StatusBadRequest, []string{
 		dispatcher.CodeJSONSyntax, dispatcher.CodeJSONTrailing, dispatcher.CodeJSONDepth, dispatcher.CodeJSONDuplicate,
-		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType,
+		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType, dispatcher.CodeJSONUTF8,
 		dispatcher.CodePageCursor, dispatcher.CodePageLimit, dispatcher.CodeQueryUnknown,
 	}},
 	{http.StatusRequestEntityTooLarge, []string{dispatcher.CodePayloadTooLarge}},

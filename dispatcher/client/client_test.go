@@ -124,7 +124,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if err != nil || len(preview.FireTimes) != 2 {
 		t.Errorf("Preview = %+v, %v", preview, err)
 	}
-	if err := c.DeleteJob(ctx, "crm", "sync", client.Condition{}); err != nil {
+	if err := c.DeleteJob(ctx, "crm", "sync", client.Condition{Existing: true}); err != nil {
 		t.Errorf("DeleteJob: %v", err)
 	}
 	if err := c.DeleteApp(ctx, "crm", client.Condition{Revision: 3}); err != nil {
@@ -190,11 +190,11 @@ func testCalendars(t *testing.T, c *client.Client) {
 	if _, err := c.PutCalendar(ctx, user, client.Condition{}); err != nil {
 		t.Error(err)
 	}
-	if err := c.DeleteCalendar(ctx, "crm", "holidays", client.Condition{}); !errors.Is(err, dispatcher.ErrConflict) {
+	if err := c.DeleteCalendar(ctx, "crm", "holidays", client.Condition{Existing: true}); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("DeleteCalendar of one in use = %v, want ErrConflict", err)
 	}
 	for _, name := range []string{"user", "holidays"} {
-		if err := c.DeleteCalendar(ctx, "crm", name, client.Condition{}); err != nil {
+		if err := c.DeleteCalendar(ctx, "crm", name, client.Condition{Existing: true}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -16,12 +16,15 @@ import (
 )
 
 // Condition protects a write from overwriting the change of another client. The zero value is no
-// condition.
+// condition: a PUT then creates or fails with ErrPrecondition, and so does a DELETE of what exists.
 type Condition struct {
 	// Revision is sent as If-Match: the write fails with ErrPrecondition if it is not current.
 	Revision int64
 	// Absent is sent as If-None-Match: *: the write fails with ErrPrecondition if the object exists.
 	Absent bool
+	// Existing is sent as If-Match: *: the write fails with ErrPrecondition if the object does not exist. It overwrites
+	// changes of other clients.
+	Existing bool
 }
 
 // Error is a problem document (RFC 9457) from the API.
@@ -57,7 +60,7 @@ func (e *Error) Unwrap() []error {
 	switch e.Status {
 	case http.StatusNotFound:
 		all = append(all, dispatcher.ErrNotFound)
-	case http.StatusPreconditionFailed:
+	case http.StatusPreconditionFailed, http.StatusPreconditionRequired:
 		all = append(all, dispatcher.ErrPrecondition)
 	case http.StatusConflict:
 		all = append(all, dispatcher.ErrConflict)
@@ -97,8 +100,11 @@ func send[T any](ctx context.Context, c *Client, q request[T]) (T, error) {
 	if q.body != nil {
 		r.SetHeader("Content-Type", "application/json").SetBody(q.body)
 	}
-	if q.cond.Revision != 0 {
+	switch {
+	case q.cond.Revision != 0:
 		r.SetHeader("If-Match", `"`+strconv.FormatInt(q.cond.Revision, 10)+`"`)
+	case q.cond.Existing:
+		r.SetHeader("If-Match", "*")
 	}
 	if q.cond.Absent {
 		r.SetHeader("If-None-Match", "*")

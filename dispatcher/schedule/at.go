@@ -36,9 +36,6 @@ func parseInstant(text string) (localInstant, *problem) {
 	if wall.Format("2006-01-02T15:04:05") != text[:19] {
 		return localInstant{}, problemf(CodeTimeInvalid, "no such date or time; check month, day, hour, minute and second")
 	}
-	if n[0] < firstYear {
-		return localInstant{}, problemf(CodeTimeInvalid, "the year is before %d", firstYear)
-	}
 	out := localInstant{wall: wall}
 	switch zone := m[8]; {
 	case zone == "":
@@ -57,6 +54,19 @@ func parseInstant(text string) (localInstant, *problem) {
 		out.offset = &offset
 	}
 	return out, nil
+}
+
+// FirstYear and LastYear are the years, in UTC, of the instants that may be named anywhere. An instant outside of them
+// is a slip of the pen, or a number that was taken for a time.
+const (
+	FirstYear = 2000
+	LastYear  = 2200
+)
+
+// OutOfRange reports whether an instant is outside FirstYear to LastYear.
+func OutOfRange(t time.Time) bool {
+	year := t.UTC().Year()
+	return year < FirstYear || year > LastYear
 }
 
 // unwrapAt returns the text inside at(...), or the text itself.
@@ -80,6 +90,14 @@ func (s single) next(after int64) (int64, bool) { return int64(s), int64(s) > af
 // resolve returns the instant in Unix milliseconds. A local time in a gap fires when the gap
 // ends, because a one-shot schedule that never fires is useless. With GapSkip it is an error.
 func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, *problem) {
+	at, err := l.instant(loc, gap, overlap)
+	if err == nil && OutOfRange(time.UnixMilli(int64(at))) {
+		return 0, problemf(CodeTimeRange, "the year is not in %d-%d", FirstYear, LastYear)
+	}
+	return at, err
+}
+
+func (l localInstant) instant(loc *timeZone, gap Gap, overlap Overlap) (single, *problem) {
 	if l.offset != nil {
 		return single(l.wall.Add(-*l.offset).UnixMilli()), nil
 	}

@@ -168,6 +168,10 @@ func parseDates(text string) (dates, *problem) {
 // parseDay reads 2026-12-25, or 12-25 for every year.
 func parseDay(text string) (day int, yearly bool, err *problem) {
 	if at, err := time.Parse(time.DateOnly, text); err == nil {
+		if OutOfRange(at) {
+			return 0, false, problemf(CodeTimeRange, "the year is not in %d-%d; for every year, write %s",
+				FirstYear, LastYear, at.Format("01-02"))
+		}
 		return at.Year()*10_000 + int(at.Month())*100 + at.Day(), false, nil
 	}
 	const leap = "2000-" // a leap year, so that 02-29 is valid
@@ -274,6 +278,9 @@ func holiday(event map[string]string) (dates, *problem) {
 	day := func(t time.Time) int { return int(t.Month())*100 + t.Day() }
 	switch rule := event["RRULE"]; rule {
 	case "":
+		if OutOfRange(from) || OutOfRange(to) {
+			return dates{}, problemf(CodeTimeRange, "the year of DTSTART %s or DTEND is not in %d-%d", event["DTSTART"], FirstYear, LastYear)
+		}
 		return dates{from: from.Year()*10_000 + day(from), to: to.Year()*10_000 + day(to)}, nil
 	case "FREQ=YEARLY":
 		return dates{from: day(from), to: day(to), yearly: true}, nil

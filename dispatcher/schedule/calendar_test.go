@@ -229,10 +229,11 @@ func TestBadCalendarsAreRejectedWithEveryProblem(t *testing.T) {
 	_, err := schedule.NewCalendar(schedule.CalendarSpec{
 		Timezone: "Mars/Olympus",
 		Rules: []schedule.CalendarRule{
-			{Dates: []string{"2026-02-30", "12-24/2027-01-02", "2027-01-02/2026-12-24"}},
+			{Dates: []string{"2026-02-30", "12-24/2027-01-02", "2027-01-02/2026-12-24", "1999-12-31/2000-01-01", "2201-01-01"}},
 			{Weekdays: []string{"MONDAY"}}, {DaysOfMonth: []int{0, 1, 32}}, {From: "25:00", To: "9"},
 			{Expression: "0 0 30 2 *"}, {Expression: "rate(5m)"},
 			{ICalendar: "BEGIN:VEVENT\nDTSTART:20260101T000000Z\nEND:VEVENT"},
+			{ICalendar: "BEGIN:VEVENT\nDTSTART:19991231\nEND:VEVENT"}, {ICalendar: "BEGIN:VEVENT\nDTSTART:19700101\nRRULE:FREQ=YEARLY\nEND:VEVENT"},
 			{}, {Dates: []string{"12-25"}, Weekdays: []string{"MON"}},
 		},
 	})
@@ -246,10 +247,11 @@ func TestBadCalendarsAreRejectedWithEveryProblem(t *testing.T) {
 	}
 	want := []string{
 		"timezone tz_unknown", "rules/0/dates/0 time_invalid", "rules/0/dates/1 time_invalid", "rules/0/dates/2 time_invalid",
+		"rules/0/dates/3 time_range", "rules/0/dates/4 time_range",
 		"rules/1/weekdays/0 cron_name", "rules/2/days_of_month/0 cron_range", "rules/2/days_of_month/2 cron_range",
 		"rules/3/from time_invalid", "rules/3/to time_invalid", "rules/4/expression cron_never",
 		"rules/5/expression calendar_rule",
-		"rules/6/icalendar time_invalid", "rules/7 calendar_rule", "rules/8 calendar_rule",
+		"rules/6/icalendar time_invalid", "rules/7/icalendar time_range", "rules/9 calendar_rule", "rules/10 calendar_rule",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)

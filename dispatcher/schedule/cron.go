@@ -122,7 +122,7 @@ func (g *grammar) parse(text, identity string) (fields, []*problem) {
 	} else {
 		f.days.either = dom[0] != '*' && dow[0] != '*'
 		if dom != "*" && dow != "*" && !f.days.either {
-			f.notes = append(f.notes, Warning{WarnStarStep, fmt.Sprintf(
+			f.notes = append(f.notes, Warning{Code: WarnStarStep, Message: fmt.Sprintf(
 				"day-of-month %s and weekday %s must both match because one begins with *, as in crontab; without it one is enough",
 				dom, dow)})
 		}

@@ -29,6 +29,7 @@ const (
 	CodeRateSyntax      = "rate_syntax"       // an interval that is malformed
 	CodeRepeatRange     = "repeat_range"      // a negative or too large repeat count
 	CodeTimeInvalid     = "time_invalid"      // no such date or time
+	CodeTimeRange       = "time_range"        // an instant outside the years 2000 to 2200
 	CodeTimeZoneMissing = "time_zone_missing" // a local time without a zone
 	CodeTZOffset        = "tz_offset"         // an offset where a zone is needed
 	CodeTZUnknown       = "tz_unknown"        // not an IANA zone
@@ -40,7 +41,7 @@ var Codes = []string{
 	CodeCalendarRule, CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronHash, CodeCronMacro, CodeCronName,
 	CodeCronNever, CodeCronRange, CodeCronStep, CodeCronSyntax, CodeCronTooLong, CodeCronTZPrefix,
 	CodeEnum, CodeJitterRange, CodeRateMax, CodeRateMin, CodeRateSyntax, CodeRepeatRange, CodeTimeInvalid,
-	CodeTimeZoneMissing, CodeTZOffset, CodeTZUnknown, CodeWindowOrder,
+	CodeTimeRange, CodeTimeZoneMissing, CodeTZOffset, CodeTZUnknown, CodeWindowOrder,
 }
 
 // Error is one problem of a Spec.

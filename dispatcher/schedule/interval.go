@@ -70,7 +70,7 @@ func readPeriod(body string) (time.Duration, *problem) {
 		return 0, problemf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", quote(body), quote(body))
 	}
 	period, err := time.ParseDuration(body)
-	if err == nil {
+	if err == nil && body[0] != '+' {
 		return period, nil
 	}
 	// A well-formed duration that overflows is too long, not malformed.

@@ -70,6 +70,7 @@ func (s *Schedule) Shifts(from, to time.Time) []Shift {
 
 // Warning is a property of a schedule that is allowed but may be unintended.
 type Warning struct {
+	Field   string // the field of Spec; empty means expression
 	Code    string // one of the Warn constants
 	Message string
 }
@@ -83,40 +84,64 @@ const (
 	WarnNoFire      = "no_fire"      // no fire in the window
 	WarnShortMonths = "short_months" // a calendar interval from a day that some months lack
 	WarnJitter      = "jitter_long"  // jitter as long as the time between two fires, or longer
+	WarnZone        = "tz_abbrev"    // an abbreviation as the zone
 )
 
 // Warnings returns properties of the schedule that may surprise its author. It examines the
 // year after from for daylight saving.
 func (s *Schedule) Warnings(from time.Time) []Warning {
-	var out []Warning
+	out := abbreviation(s.spec.Timezone)
 	if cron, ok := s.source.(seconds); ok {
 		out = append(out, cron.zoned.wall.fields.warnings()...)
 	}
 	if c, ok := s.source.(*calendarInterval); ok {
 		if _, months := c.step.length(); months > 0 && c.begin.Day() > 28 {
-			out = append(out, Warning{WarnShortMonths, fmt.Sprintf(
+			out = append(out, Warning{Code: WarnShortMonths, Message: fmt.Sprintf(
 				"the schedule counts from day %d; a month without that day fires on its last day instead", c.begin.Day())})
 		}
 	}
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
-		out = append(out, Warning{WarnDST, shift.message(s.spec.Timezone)})
+		out = append(out, Warning{Code: WarnDST, Message: shift.message(s.spec.Timezone)})
 	}
 	switch first, ok := s.nextMilli(firstInstant); {
 	case !ok && s.spec.Calendar != nil:
-		out = append(out, Warning{WarnNoFire, "the calendar allows no fire between start_at and end_at"})
+		out = append(out, Warning{Code: WarnNoFire, Message: "the calendar allows no fire between start_at and end_at"})
 	case !ok:
-		out = append(out, Warning{WarnNoFire, "the schedule never fires between start_at and end_at"})
+		out = append(out, Warning{Code: WarnNoFire, Message: "the schedule never fires between start_at and end_at"})
 	default:
 		gap := time.Duration(0)
 		if second, ok := s.nextMilli(first); ok {
 			gap = time.Duration(second-first) * time.Millisecond
 		}
 		if gap > 0 && gap <= s.spec.Jitter {
-			out = append(out, Warning{WarnJitter, fmt.Sprintf(
+			out = append(out, Warning{Code: WarnJitter, Message: fmt.Sprintf(
 				"jitter %s is not shorter than the %s between two fires, so some runs start close together", s.spec.Jitter, gap)})
 		}
 	}
 	return out
+}
+
+// abbreviations are the zones that are named by an abbreviation, and a place whose clocks are probably meant.
+var abbreviations = map[string]struct {
+	fixed bool // without daylight saving
+	place string
+}{
+	"EST": {true, "America/New_York"}, "MST": {true, "America/Denver"}, "HST": {true, "Pacific/Honolulu"},
+	"CET": {false, "Europe/Berlin"}, "MET": {false, "Europe/Berlin"}, "EET": {false, "Europe/Athens"}, "WET": {false, "Europe/Lisbon"},
+	"EST5EDT": {false, "America/New_York"}, "CST6CDT": {false, "America/Chicago"},
+	"MST7MDT": {false, "America/Denver"}, "PST8PDT": {false, "America/Los_Angeles"},
+}
+
+func abbreviation(zone string) []Warning {
+	a, ok := abbreviations[zone]
+	if !ok {
+		return nil
+	}
+	what := "an abbreviation, and as a zone it follows daylight saving"
+	if a.fixed {
+		what = "a fixed offset without daylight saving"
+	}
+	return []Warning{{Field: "timezone", Code: WarnZone, Message: fmt.Sprintf("%s is %s; name a place, such as %s", zone, what, a.place)}}
 }
 
 func (s Shift) message(zone string) string {
@@ -136,8 +161,7 @@ func (f *fields) warnings() []Warning {
 	out := slices.Clone(f.notes)
 	d := &f.days
 	if d.dom != 0 && d.dom&(1<<29-1) == 0 && d.domLast|d.domLastW|d.domNear == 0 && !d.either {
-		out = append(out, Warning{WarnDay,
-			"some months lack days 29 to 31, and the schedule does not fire in them; L is the last day of any month (quartz)"})
+		out = append(out, Warning{Code: WarnDay, Message: "some months lack days 29 to 31, and the schedule does not fire in them; L is the last day of any month (quartz)"})
 	}
 	return out
 }
@@ -156,7 +180,7 @@ func (f *field) unevenSteps(tok token) []Warning {
 		base, stepText, stepped := strings.Cut(part, "/")
 		whole := base == "*" || base == "" || isNumber(base) && number(base) == f.low
 		if step := number(stepText); stepped && whole && step > 0 && size%step != 0 && f.name != fieldYear {
-			out = append(out, Warning{WarnStep, fmt.Sprintf(
+			out = append(out, Warning{Code: WarnStep, Message: fmt.Sprintf(
 				"%s in the %s field: %d does not divide %d, so the last interval of each round is shorter; rate(...) fires evenly",
 				part, f.name, step, size)})
 		}

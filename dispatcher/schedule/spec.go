@@ -103,8 +103,8 @@ func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
 		field string
 		t     time.Time
 	}{{"start_at", s.StartAt}, {"end_at", s.EndAt}} {
-		if !bound.t.IsZero() && (bound.t.Year() < 1970 || bound.t.Year() > 9999) {
-			errs.add(bound.field, bound.t.Format(time.RFC3339), CodeTimeInvalid, "the year is not in 1970-9999")
+		if !bound.t.IsZero() && OutOfRange(bound.t) {
+			errs.add(bound.field, bound.t.Format(time.RFC3339), CodeTimeRange, "the year is not in %d-%d", FirstYear, LastYear)
 		}
 	}
 	if !s.StartAt.IsZero() && !s.EndAt.IsZero() && s.StartAt.After(s.EndAt) {

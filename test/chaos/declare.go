@@ -136,6 +136,8 @@ func (d *declarer) send(ctx context.Context, method, path, tag string, body any,
 				break
 			}
 			return "", fmt.Errorf("%s %s: another client has changed it", method, path)
+		case response.status == http.StatusPreconditionRequired:
+			return response.tag, nil // an earlier try created it, though its response was lost
 		case response.status < 500 && bytes.Contains(response.body, []byte("at_past")):
 			return tag, nil // an earlier try was too late
 		default:
@@ -157,7 +159,7 @@ type response struct {
 }
 
 // ask makes one request on the condition that the object has the ETag, or does not exist if the ETag is
-// empty. "*" means no condition.
+// empty. "*" means no condition, with which a PUT only creates.
 func (d *declarer) ask(ctx context.Context, n *node, method, path, tag string, body []byte) (a response, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -113,7 +113,7 @@ func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
 	_, malformed := n.PutJob(t.Context(), job, client.Condition{})
 	job.Target = job.Target.WithSecrets(kept)
 	job.Target.Webhook.URL = "https://example.com/"
-	_, moved := n.PutJob(t.Context(), job, client.Condition{})
+	_, moved := n.PutJob(t.Context(), job, client.Condition{Existing: true})
 	var refused *client.Error
 	if !errors.As(moved, &refused) || refused.Status != http.StatusUnprocessableEntity ||
 		len(refused.Problems) != stored || refused.Problems[0].Code != dispatcher.CodeSecretOrigin {

@@ -105,7 +105,7 @@ func (t terraformRun) prepare(ctx context.Context, s dispatcher.Store) (err erro
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, api.DeleteJob(ctx, helloApp, helloJob, client.Condition{}))
+		err = errors.Join(err, api.DeleteJob(ctx, helloApp, helloJob, client.Condition{Existing: true}))
 	}()
 	t.out.say("preparing terraform and the provider; until then, the built-in job %s/%s fires every 2 s", helloApp, helloJob)
 	command := exec.CommandContext(ctx, "sh", "-c", t.Prepare)
@@ -122,7 +122,8 @@ func (t terraformRun) prepare(ctx context.Context, s dispatcher.Store) (err erro
 
 // hello declares the built-in job.
 func hello(ctx context.Context, api *client.Client, receiver string) error {
-	if _, err := api.PutApp(ctx, dispatcher.App{Name: helloApp, Enabled: true}, client.Condition{}); err != nil {
+	_, err := api.PutApp(ctx, dispatcher.App{Name: helloApp, Enabled: true}, client.Condition{Absent: true})
+	if err != nil && !errors.Is(err, dispatcher.ErrPrecondition) { // an earlier carillon dev may have left it
 		return err
 	}
 	job := dispatcher.Job{App: helloApp, Name: helloJob, Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{}}}
@@ -131,6 +132,9 @@ func hello(ctx context.Context, api *client.Client, receiver string) error {
 	often := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "rate(2s)"}}
 	often.SetDefaults()
 	job.Triggers = map[string]dispatcher.Trigger{"often": often}
-	_, err := api.PutJob(ctx, job, client.Condition{})
+	_, err = api.PutJob(ctx, job, client.Condition{Absent: true})
+	if errors.Is(err, dispatcher.ErrPrecondition) {
+		_, err = api.PutJob(ctx, job, client.Condition{Existing: true})
+	}
 	return err
 }

@@ -100,7 +100,7 @@ func triggersOfFile(path string) ([]namedSpec, error) {
 				"--file %s, line %d: %d columns; write name, dialect, expression and zone, separated by tabs", path, n, len(columns))}
 		}
 		// The columns of a batch query, with a time and a count that do not matter.
-		spec, _, _, err := parseQuery(slices.Concat(columns[1:4], []string{"1970-01-01T00:00:00Z", "1"}, columns[4:]))
+		spec, _, _, err := parseQuery(slices.Concat(columns[1:4], []string{"2000-01-01T00:00:00Z", "1"}, columns[4:]))
 		if err != nil {
 			return nil, &usageError{fmt.Errorf("--file %s, line %d: %w", path, n, err)}
 		}

@@ -115,12 +115,15 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
 			signals.node.Store(node)
-			handler.set(api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
-				if ctx.Err() != nil {
-					return errors.New("the node is shutting down")
-				}
-				return node.Ready()
-			}}))
+			handler.set(api.New(s, api.Options{
+				Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry,
+				Ready: func(context.Context) error {
+					if ctx.Err() != nil {
+						return errors.New("the node is shutting down")
+					}
+					return node.Ready()
+				},
+			}))
 			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
 			if o.ready != nil {
 				group.Go(func() error {

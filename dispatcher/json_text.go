@@ -1,0 +1,124 @@
+package dispatcher
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// CheckJSONText returns the strings and keys of a valid JSON text that cannot be stored as they are written, as
+// Problems, or nil: databases refuse NUL, and half of a surrogate pair is no character, so every decoder would replace
+// it by another one. most is the greatest number of problems returned.
+func CheckJSONText(text []byte, most int) error {
+	suspect := func(escape string) bool { return bytes.Contains(text, []byte(escape)) }
+	if !suspect(`\u0000`) && !suspect(`\ud`) && !suspect(`\uD`) {
+		return nil // nearly always
+	}
+	w := jsonTextWalker{text: text, most: most}
+	w.walk()
+	return w.problems.Err()
+}
+
+// jsonTextWalker walks over the strings of a JSON text, without recursion.
+type jsonTextWalker struct {
+	text     []byte
+	most     int
+	problems Problems
+	open     []jsonLevel
+}
+
+// jsonLevel is an object or array that is not closed yet.
+type jsonLevel struct {
+	object bool
+	inKey  bool   // the next string is a key
+	key    []byte // of the current member, in quotes
+	index  int    // of the current element
+}
+
+func (w *jsonTextWalker) walk() {
+	for i := 0; i < len(w.text) && len(w.problems) < w.most; i++ {
+		switch c := w.text[i]; c {
+		case '{', '[':
+			w.open = append(w.open, jsonLevel{object: c == '{', inKey: c == '{'})
+		case '}', ']':
+			w.open = w.open[:len(w.open)-1]
+		case ',':
+			top := &w.open[len(w.open)-1]
+			top.index++
+			top.inKey = top.object
+		case ':':
+			w.open[len(w.open)-1].inKey = false
+		case '"':
+			end := i + 1
+			for ; w.text[end] != '"'; end++ {
+				if w.text[end] == '\\' {
+					end++
+				}
+			}
+			literal := w.text[i : end+1]
+			if n := len(w.open); n > 0 && w.open[n-1].inKey {
+				w.open[n-1].key = literal
+			}
+			w.check(literal)
+			i = end
+		}
+	}
+}
+
+// check reports a string, which is in quotes. Its text is never shown: it may be a secret.
+func (w *jsonTextWalker) check(literal []byte) {
+	nul, half := false, false
+	for i := 1; i < len(literal)-1; i++ {
+		if literal[i] != '\\' {
+			continue
+		}
+		i++
+		unit, ok := escapedUnit(literal[i-1:])
+		switch {
+		case !ok:
+		case unit == 0:
+			nul = true
+		case utf16.IsSurrogate(unit):
+			next, _ := escapedUnit(literal[i+5:])
+			if utf16.DecodeRune(unit, next) == utf8.RuneError {
+				half = true
+			} else {
+				i += 6
+			}
+		}
+		if ok {
+			i += 4
+		}
+	}
+	if nul {
+		w.problems.Add(w.path(), CodeStringNUL, "text holds the character NUL (\\u0000), which no database stores; remove it")
+	}
+	if half {
+		w.problems.Add(w.path(), CodeJSONUTF8, "text holds half of a surrogate pair (\\ud800 to \\udfff), which is no character; "+
+			"write both halves, or the character itself")
+	}
+}
+
+// escapedUnit reads the UTF-16 unit of an escape such as \u00e4 at the beginning of text.
+func escapedUnit(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(n), err == nil
+}
+
+// path is the JSON pointer of the current string, or of the member whose key it is.
+func (w *jsonTextWalker) path() string {
+	path := ""
+	for _, level := range w.open {
+		token := strconv.Itoa(level.index)
+		if level.object {
+			_ = json.Unmarshal(level.key, &token) // it is known to be valid
+		}
+		path += Pointer(token)
+	}
+	return path
+}
