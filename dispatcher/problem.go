@@ -68,6 +68,7 @@ const (
 	CodePrecondition    = "precondition_failed"
 	CodeQueryUnknown    = "query_unknown"
 	CodeRegexp          = "regexp"
+	CodeRegexpSize      = "regexp_size"
 	CodeRequired        = "required"
 	CodeRoleARN         = "role_arn"
 	CodeRouteUnknown    = "route_unknown"

@@ -113,14 +113,14 @@ func (c *Calendar) checkCost(errs *Errors) {
 		n, most int
 		what    string
 	}{
-		{len(c.parts), MaxCalendarTotal, "calendars, itself included"},
+		{len(c.parts), MaxCalendarTotal, "calendars"},
 		{rules, maxRulesTotal, "rules"},
 		{crons, maxCronRulesTotal, "rules with an expression"},
 		{dates, maxDatesTotal, "dates"},
 	} {
 		if total.n > total.most {
 			*errs = append(*errs, Error{Field: "bases", Code: CodeCalendarCost, Message: fmt.Sprintf(
-				"the calendar and all that it builds on come to %d %s or more; the maximum is %d, so %s",
+				"the calendar and all that it builds on come to at least %d %s; the maximum is %d, so %s",
 				total.n, total.what, total.most, calendarCostRemedy)})
 		}
 	}
