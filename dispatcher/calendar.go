@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -62,27 +63,24 @@ func (c Calendar) Validate() error {
 	return problems.Err()
 }
 
-// Calendars are the calendars of an app by name, ready for use. nil stands for unknown calendars:
-// every name then exists and excludes nothing.
-type Calendars map[string]compiledCalendar
+// Calendars are the calendars of an app by name. Each is compiled when it is needed first, with those
+// that it builds on, because an app may have many and a job names few. nil stands for unknown calendars:
+// every name then exists and excludes nothing. Calendars are safe for concurrent use.
+type Calendars map[string]*declaredCalendar
 
-type compiledCalendar struct {
-	calendar *schedule.Calendar
-	depth    int   // calendars from this to the last base
-	err      error // why it cannot be used
+type declaredCalendar struct {
+	Calendar
+	compiler *calendarCompiler
 }
 
 // CompileCalendars prepares all calendars of an app. A broken calendar reports its problem when it is
 // looked up, and does not stop the others.
 func CompileCalendars(all []Calendar) Calendars {
-	compiler := calendarCompiler{declared: make(map[string]Calendar, len(all)), done: make(Calendars, len(all))}
+	compiler := calendarCompiler{declared: make(Calendars, len(all)), done: map[string]compiledCalendar{}}
 	for _, c := range all {
-		compiler.declared[c.Name] = c
+		compiler.declared[c.Name] = &declaredCalendar{c, &compiler}
 	}
-	for _, c := range all {
-		compiler.compile(c)
-	}
-	return compiler.done
+	return compiler.declared
 }
 
 // Find returns a calendar. The error is a *Problem, or the problems of the calendar.
@@ -90,26 +88,66 @@ func (c Calendars) Find(name string) (*schedule.Calendar, error) {
 	if c == nil {
 		return schedule.NewCalendar(schedule.CalendarSpec{})
 	}
-	found, ok := c[name]
+	declared, ok := c[name]
 	if !ok {
 		return nil, &Problem{Path: "/calendar", Code: CodeCalendarUnknown,
 			Message: "calendar " + Echo(name) + " does not exist in this app; make it first, or name one that does"}
 	}
+	found := declared.compile()
 	if found.err != nil {
-		return nil, &Problem{Path: "/calendar", Code: CodeCalendarBase,
-			Message: "calendar " + Echo(name) + " cannot be used: " + found.err.Error()}
+		return nil, &Problem{Path: "/calendar", Code: found.code(), Message: found.unusable(name)}
 	}
 	return found.calendar, nil
 }
 
 // Check returns what is wrong with the calendar of that name, as Problems, or nil.
-func (c Calendars) Check(name string) error { return c[name].err }
+func (c Calendars) Check(name string) error {
+	if declared, ok := c[name]; ok {
+		return declared.compile().err
+	}
+	return nil
+}
+
+func (c *declaredCalendar) compile() compiledCalendar {
+	c.compiler.mu.Lock()
+	defer c.compiler.mu.Unlock()
+	return c.compiler.compile(c.Calendar)
+}
+
+type compiledCalendar struct {
+	calendar *schedule.Calendar
+	depth    int   // calendars from this to the last base
+	err      error // why it cannot be used
+	// cause is the first problem of the calendar at the bottom of err, and of is the name of that
+	// calendar. Users of a broken calendar report only this: all problems of all bases would double
+	// from level to level.
+	cause Problem
+	of    string
+}
+
+// code is the code of problems of those who use a broken calendar.
+func (c compiledCalendar) code() string {
+	if c.cause.Code == schedule.CodeCalendarCost {
+		return schedule.CodeCalendarCost
+	}
+	return CodeCalendarBase
+}
+
+// unusable says why the calendar of that name cannot be used.
+func (c compiledCalendar) unusable(name string) string {
+	if c.of == name {
+		return "calendar " + Echo(name) + " cannot be used: " + c.cause.Error()
+	}
+	return "calendar " + Echo(name) + " cannot be used because of calendar " + Echo(c.of) + ": " + c.cause.Error()
+}
 
 // calendarCompiler follows bases, each calendar once.
 type calendarCompiler struct {
-	declared map[string]Calendar
-	done     Calendars
-	under    []string // the calendars whose bases are being followed
+	declared Calendars
+
+	mu    sync.Mutex
+	done  map[string]compiledCalendar
+	under []string // the calendars whose bases are being followed
 }
 
 func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
@@ -118,7 +156,7 @@ func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
 	}
 	spec := schedule.CalendarSpec{Timezone: one.Timezone, Rules: one.Rules}
 	var problems Problems
-	depth := 0
+	result := compiledCalendar{of: one.Name}
 	c.under = append(c.under, one.Name)
 	for i, name := range one.Bases {
 		base, known := c.declared[name]
@@ -131,20 +169,32 @@ func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
 				"calendar %s does not exist in this app; make it first, or name one that does", Echo(name))
 			continue
 		}
-		compiled := c.compile(base)
+		compiled := c.compile(base.Calendar)
+		result.depth = max(result.depth, compiled.depth)
 		if compiled.err != nil {
-			problems.Add(one.base(i), CodeCalendarBase, "calendar %s cannot be used: %v", Echo(name), compiled.err)
+			problems.Add(one.base(i), compiled.code(), "%s", compiled.unusable(name))
+			if result.cause.Code == "" {
+				result.cause, result.of = compiled.cause, compiled.of
+			}
+			continue
 		}
 		spec.Bases = append(spec.Bases, compiled.calendar)
-		depth = max(depth, compiled.depth)
 	}
 	c.under = c.under[:len(c.under)-1]
-	if depth++; depth > maxChain {
-		problems.Add("/bases", CodeTooMany, "calendar %s is a chain of %d; the maximum is %d", Echo(one.Name), depth, maxChain)
+	if result.depth++; result.depth > maxChain {
+		problems.Add("/bases", CodeTooMany, "calendar %s is a chain of %d; the maximum is %d", Echo(one.Name), result.depth, maxChain)
 	}
-	result := compiledCalendar{depth: depth, err: cmp.Or(one.Err, problems.Err())}
-	if result.err == nil {
-		result.calendar, result.err = schedule.NewCalendar(spec)
+	if result.err = cmp.Or(one.Err, problems.Err()); result.err == nil {
+		var err error
+		if result.calendar, err = schedule.NewCalendar(spec); err != nil {
+			problems.AddError("", err)
+			result.err = problems
+		}
+	}
+	if result.err != nil && result.cause.Code == "" {
+		problems = nil
+		problems.AddError("", result.err)
+		result.cause = problems[0]
 	}
 	c.done[one.Name] = result
 	return result

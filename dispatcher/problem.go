@@ -71,6 +71,7 @@ const (
 	CodePreconditionReq = "precondition_required"
 	CodeQueryUnknown    = "query_unknown"
 	CodeRegexp          = "regexp"
+	CodeRegexpSize      = "regexp_size"
 	CodeRequired        = "required"
 	CodeRoleARN         = "role_arn"
 	CodeRouteUnknown    = "route_unknown"

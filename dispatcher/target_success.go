@@ -10,11 +10,8 @@ import (
 // SuccessCode is a status that counts as success, such as 204, or a class of them, such as 2xx.
 type SuccessCode string
 
-// MaxSuccessCodes and MaxExpectBody bound what a webhook expects.
-const (
-	MaxSuccessCodes = 20
-	MaxExpectBody   = 1024 // characters
-)
+// MaxSuccessCodes bounds the statuses that a webhook expects.
+const MaxSuccessCodes = 20
 
 var successCode = regexp.MustCompile(`^[1-5](xx|[0-9][0-9])$`)
 
@@ -43,11 +40,9 @@ func (w Webhook) checkExpectations(problems *Problems) {
 				"%s is neither a status such as 204 nor a class such as 2xx", Echo(string(code)))
 		}
 	}
-	switch _, err := regexp.Compile(w.ExpectBody); {
-	case len(w.ExpectBody) > MaxExpectBody:
-		problems.Add("/expect_body", CodeTextTooLong, "expression has %d bytes; the maximum is %d", len(w.ExpectBody), MaxExpectBody)
+	switch _, err := CompileExpectation(w.ExpectBody); {
 	case err != nil:
-		problems.Add("/expect_body", CodeRegexp, "the expression is not valid RE2 syntax: %s", err)
+		problems.AddError("/expect_body", err)
 	case w.ExpectBody != "" && w.Method == "HEAD":
 		problems.Add("/expect_body", CodeBodyMethod, "a response to HEAD has no body; use GET")
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http/httptrace"
-	"regexp"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -23,15 +21,14 @@ type webhooks struct {
 	secrets *secrets
 	node    awsNode // for SigV4 without credentials of the job
 
-	mu           sync.Mutex
-	expectations map[string]*regexp.Regexp
+	expectations *expectations
 }
 
 func newWebhooks(o Options) *webhooks {
 	guard := newGuard(o.Egress, &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: o.Resolver})
 	return &webhooks{
 		pool: newClientPool(guard.dial, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir),
-		expectations: map[string]*regexp.Regexp{},
+		expectations: newExpectations(),
 	}
 }
 
@@ -47,6 +44,7 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 		outcome.NotSent = true
 		return outcome
 	}
+	r.app = call.App
 	return h.attempt(ctx, bounded, w, r, started)
 }
 
@@ -76,7 +74,7 @@ func (h *webhooks) attempt(
 		}
 		outcome.HTTPStatus = got.status
 	} else {
-		outcome = h.judge(w, got)
+		outcome = h.judge(ctx, bounded, r.app, w, got)
 		if outcome.State != dispatcher.RunSucceeded {
 			outcome.RetryAfter = retryAfter(got.header, time.Now())
 		}

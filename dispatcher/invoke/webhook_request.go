@@ -13,6 +13,7 @@ import (
 
 // request is the request of one attempt.
 type request struct {
+	app         string // whose attempt it is
 	method, url string
 	header      http.Header
 	body        []byte // nil for no body

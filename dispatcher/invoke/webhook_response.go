@@ -1,10 +1,10 @@
 package invoke
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -53,12 +53,19 @@ func readResponse(r *http.Response) (response, error) {
 	return a, err
 }
 
-// judge returns the outcome of a response.
-func (h *webhooks) judge(w *dispatcher.Webhook, a response) dispatcher.Outcome {
+// judge returns the outcome of a response to app. bounded, which is outer with the timeout of the
+// attempt, bounds matching.
+func (h *webhooks) judge(outer, bounded context.Context, app string, w *dispatcher.Webhook, a response) dispatcher.Outcome {
 	outcome := judgeStatus(w, a.status)
 	if outcome.State == dispatcher.RunSucceeded && w.ExpectBody != "" {
-		switch expected := h.expectation(w.ExpectBody); {
-		case expected != nil && expected.Match(a.body):
+		switch matched, err := h.expectations.match(bounded, app, w.ExpectBody, a.body); {
+		case err != nil && outer.Err() != nil:
+			outcome = ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
+		case err != nil && bounded.Err() != nil:
+			outcome = ended(dispatcher.RunTimedOut, dispatcher.ClassTimeout, fmt.Sprintf(
+				"expect_body could not be matched with the response within the timeout of %s; "+
+					"use a simpler expression, or a longer timeout", w.Timeout))
+		case matched:
 		case a.more:
 			outcome = failed(dispatcher.ClassBodyTooLarge,
 				"expect_body does not match the first 64 KiB of the response body, and the rest is not read")
@@ -88,28 +95,6 @@ func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {
 		class = dispatcher.ClassHTTP5xx
 	}
 	return failed(class, fmt.Sprintf("the target responded with status %d", status))
-}
-
-// mostExpectations bounds the cache of compiled expressions.
-const mostExpectations = 1000
-
-// expectation returns a compiled expression. It returns nil if the expression is invalid, which
-// Validate refuses.
-func (h *webhooks) expectation(text string) *regexp.Regexp {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if compiled, ok := h.expectations[text]; ok {
-		return compiled
-	}
-	if len(h.expectations) >= mostExpectations {
-		clear(h.expectations)
-	}
-	compiled, err := regexp.Compile(text)
-	if err != nil {
-		return nil
-	}
-	h.expectations[text] = compiled
-	return compiled
 }
 
 // keep returns the part of a response that is stored, or nil if it says nothing useful. It removes

@@ -85,7 +85,9 @@ func unwrapAt(text string) (string, *problem) {
 // single is one instant in Unix milliseconds.
 type single int64
 
-func (s single) next(after int64) (int64, bool) { return int64(s), int64(s) > after }
+func (s single) next(after int64, steps int) (at int64, left int, ok bool) {
+	return int64(s), steps - 1, int64(s) > after
+}
 
 // resolve returns the instant in Unix milliseconds. A local time in a gap fires when the gap
 // ends, because a one-shot schedule that never fires is useless. With GapSkip it is an error.

@@ -2,7 +2,7 @@ package schedule
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"time"
 )
 
@@ -40,31 +40,32 @@ type CalendarRule struct {
 	ICalendar string `json:"icalendar,omitempty"`
 }
 
-// Bounds of calendars, which limit the cost of checking an instant.
+// Bounds of one calendar as it is written.
 const (
 	maxRules     = 100
 	maxDates     = 1000    // of a rule
 	maxICalendar = 1 << 16 // bytes
 )
 
+// Bounds of a calendar and all calendars that it builds on, each counted once. They bound what it
+// costs to check one instant, and the memory of a compiled calendar.
+const (
+	MaxCalendarTotal   = 50     // calendars, itself included
+	maxRulesTotal      = 500    // rules
+	maxCronRulesTotal  = 50     // rules with an expression, the costliest kind
+	maxDatesTotal      = 10_000 // dates and events of all rules
+	calendarCostRemedy = "merge some of them, or leave bases out"
+)
+
 // Calendar is a checked CalendarSpec. It is immutable and safe for concurrent use.
 type Calendar struct {
-	zone  *zoned
-	rules []calendarRule
-	bases []*Calendar
-}
-
-// calendarRule is a checked rule. span is in local seconds.
-type calendarRule struct {
-	only bool
-	rule localRule
-}
-
-// localRule matches local times, in seconds as if they were UTC.
-type localRule interface {
-	// span reports whether a local time matches, and a stretch [from, until) around it in
-	// which every local time gives the same result.
-	span(local int64) (matches bool, from, until int64)
+	// own are the calendar's own rules; rules and dates are how many.
+	own          layer
+	rules, dates int
+	// parts are the calendar and all that it builds on, each once.
+	parts []*Calendar
+	// layers are the rules of all parts, one layer for each zone.
+	layers []layer
 }
 
 // NewCalendar checks spec. A non-nil error is Errors, with fields such as rules/0/dates/1.
@@ -79,42 +80,76 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 			"too many rules; a calendar has at most %d, so move some into base calendars", maxRules)
 		return nil, errs
 	}
-	c := &Calendar{zone: &zoned{zone: loc}, bases: spec.Bases}
+	c := &Calendar{own: layer{zone: loc}, rules: len(spec.Rules)}
 	for i, r := range spec.Rules {
-		c.rules = append(c.rules, calendarRule{r.Only, r.compile(&errs, fmt.Sprintf("rules/%d", i))})
+		c.dates += r.compile(&c.own, &errs, fmt.Sprintf("rules/%d", i))
 	}
+	c.parts = []*Calendar{c}
+	for _, base := range spec.Bases {
+		for _, part := range base.parts {
+			if !slices.Contains(c.parts, part) {
+				c.parts = append(c.parts, part)
+			}
+		}
+		if len(c.parts) > MaxCalendarTotal {
+			break // the message says "more than"
+		}
+	}
+	c.checkCost(&errs)
 	if err := errs.err(); err != nil {
 		return nil, err
 	}
+	c.layers = mergeLayers(c.parts)
 	return c, nil
+}
+
+// checkCost refuses a calendar that costs too much together with all that it builds on.
+func (c *Calendar) checkCost(errs *Errors) {
+	var rules, crons, dates int
+	for _, part := range c.parts {
+		rules, crons, dates = rules+part.rules, crons+len(part.own.crons), dates+part.dates
+	}
+	for _, total := range []struct {
+		n, most int
+		what    string
+	}{
+		{len(c.parts), MaxCalendarTotal, "calendars"},
+		{rules, maxRulesTotal, "rules"},
+		{crons, maxCronRulesTotal, "rules with an expression"},
+		{dates, maxDatesTotal, "dates"},
+	} {
+		if total.n > total.most {
+			*errs = append(*errs, Error{Field: "bases", Code: CodeCalendarCost, Message: fmt.Sprintf(
+				"the calendar and all that it builds on come to at least %d %s; the maximum is %d, so %s",
+				total.n, total.what, total.most, calendarCostRemedy)})
+		}
+	}
 }
 
 // Includes reports whether the calendar allows a fire at t.
 func (c *Calendar) Includes(t time.Time) bool {
-	included, _, _ := c.span(floorMilli(t))
-	return included
+	_, excluded, _ := c.excludedUntil(floorMilli(t), stepBudget)
+	return !excluded
 }
 
-// span reports whether an instant in Unix milliseconds is included, and a stretch
-// [from, until) around it in which every instant gives the same result.
-func (c *Calendar) span(t int64) (included bool, from, until int64) {
-	second := floorDiv(t, 1000)
-	p := c.zone.periodAt(second)
-	from, until = math.MinInt64/2, math.MaxInt64/2
-	for _, r := range c.rules {
-		matches, low, high := r.rule.span(second + p.offset)
-		low, high = max(low-p.offset, p.start)*1000, min(high-p.offset, p.end)*1000
-		if matches != r.only {
-			return false, low, high
+// excludedUntil reports whether an instant in Unix milliseconds is excluded, and an instant up to
+// which all that follow are excluded as well.
+func (c *Calendar) excludedUntil(t int64, steps int) (until int64, excluded bool, left int) {
+	for i := range c.layers {
+		if until, excluded, steps = c.layers[i].excludedUntil(floorDiv(t, 1000), steps); excluded {
+			return until * 1000, true, steps
 		}
-		from, until = max(from, low), min(until, high)
 	}
-	for _, base := range c.bases {
-		included, low, high := base.span(t)
-		if !included {
-			return false, low, high
+	return 0, false, steps
+}
+
+// excludedFrom reports whether an instant in Unix milliseconds is excluded, and an instant from
+// which all up to this one are excluded as well.
+func (c *Calendar) excludedFrom(t int64, steps int) (from int64, excluded bool, left int) {
+	for i := range c.layers {
+		if from, excluded, steps = c.layers[i].excludedFrom(floorDiv(t, 1000), steps); excluded {
+			return from * 1000, true, steps
 		}
-		from, until = max(from, low), min(until, high)
 	}
-	return true, from, until
+	return 0, false, steps
 }

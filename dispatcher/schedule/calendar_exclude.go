@@ -17,62 +17,63 @@ type excluding struct {
 	start    int64 // fires before start do not move past it
 }
 
-// maxSpans bounds the search for an included instant. It exceeds the number of days in the 230
-// years in which cron expressions fire. If a schedule and its calendar share no instant within
-// so many stretches, the schedule never fires.
-const maxSpans = 100_000
-
-func (x excluding) next(after int64) (int64, bool) {
+func (x excluding) next(after int64, steps int) (at int64, left int, ok bool) {
 	if x.move {
-		return x.nextMoved(after)
+		return x.nextMoved(after, steps)
 	}
-	for range maxSpans {
-		t, ok := x.source.next(after)
-		if !ok {
-			return 0, false
+	for after <= lastInstant {
+		if at, steps, ok = x.source.next(after, steps); !ok || steps < 0 {
+			return at, steps, false
 		}
-		included, _, until := x.calendar.span(t)
-		if included {
-			return t, true
+		var until int64
+		if until, ok, steps = x.calendar.excludedUntil(at, steps); steps < 0 {
+			return at, steps, false
+		} else if !ok {
+			return at, steps, true
 		}
 		after = until - 1
 	}
-	return 0, false
+	return after, steps, false
 }
 
 // nextMoved is next with each excluded fire moved to the end of its excluded stretch. If after
 // lies in an excluded stretch, an earlier fire of that stretch is still to come.
-func (x excluding) nextMoved(after int64) (int64, bool) {
-	if included, from, _ := x.calendar.span(after); !included {
-		for range maxSpans {
-			earlier, before, _ := x.calendar.span(from - 1)
-			if earlier || from <= x.start {
+func (x excluding) nextMoved(after int64, steps int) (at int64, left int, ok bool) {
+	from, excluded, left := x.calendar.excludedFrom(after, steps)
+	if excluded {
+		start := max(x.start, 0) // no source has instants before 1970
+		for from > start && left >= 0 {
+			var earlier int64
+			if earlier, ok, left = x.calendar.excludedFrom(from-1, left); !ok {
 				break
 			}
-			from = before
+			from = earlier
 		}
-		if t, ok := x.source.next(max(from, x.start) - 1); ok && t <= after {
-			return x.included(after)
+		if left < 0 {
+			return after, left, false
+		}
+		at, left, ok = x.source.next(max(from, x.start)-1, left)
+		if ok && at <= after {
+			return x.included(after, left)
 		}
 	}
-	t, ok := x.source.next(after)
-	if !ok {
-		return 0, false
+	if left < 0 {
+		return after, left, false
 	}
-	return x.included(t)
+	if at, left, ok = x.source.next(after, left); !ok || left < 0 {
+		return at, left, false
+	}
+	return x.included(at, left)
 }
 
 // included returns the first included instant at or after t.
-func (x excluding) included(t int64) (int64, bool) {
-	for range maxSpans {
-		included, _, until := x.calendar.span(t)
-		if included {
-			return t, true
-		}
-		if until > lastInstant {
+func (x excluding) included(t int64, steps int) (at int64, left int, ok bool) {
+	for t <= lastInstant && steps >= 0 {
+		until, excluded, left := x.calendar.excludedUntil(t, steps)
+		if steps = left; !excluded {
 			break
 		}
 		t = until
 	}
-	return 0, false
+	return t, steps, t <= lastInstant && steps >= 0
 }

@@ -9,20 +9,40 @@ import (
 
 const daySeconds = 86_400
 
-// compile checks a rule and adds its problems to errs under path.
-func (r CalendarRule) compile(errs *Errors, path string) localRule {
+// compile checks a rule, adds it to l and its problems to errs under path. It returns how many dates
+// the rule names.
+func (r CalendarRule) compile(l *layer, errs *Errors, path string) (dates int) {
 	given := 0
-	var compile func() localRule
+	var compile func()
+	set := func(days daySet) {
+		if r.Only {
+			l.only = append(l.only, days)
+			return
+		}
+		l.days.add(&days)
+	}
 	for _, kind := range []struct {
 		given   bool
-		compile func() localRule
+		compile func()
 	}{
-		{len(r.Dates) > 0, func() localRule { return compileDates(errs, path+"/dates", r.Dates) }},
-		{len(r.Weekdays) > 0, func() localRule { return compileWeekdays(errs, path+"/weekdays", r.Weekdays) }},
-		{len(r.DaysOfMonth) > 0, func() localRule { return compileDaysOfMonth(errs, path+"/days_of_month", r.DaysOfMonth) }},
-		{r.From != "" || r.To != "", func() localRule { return compileClock(errs, path, r.From, r.To) }},
-		{r.Expression != "", func() localRule { return compileCronRule(errs, path+"/expression", r.Expression) }},
-		{r.ICalendar != "", func() localRule { return compileICalendar(errs, path+"/icalendar", r.ICalendar) }},
+		{len(r.Dates) > 0, func() { set(compileDates(errs, path+"/dates", r.Dates)); dates = len(r.Dates) }},
+		{len(r.Weekdays) > 0, func() {
+			l.days.weekdays |= flip(r.Only, compileWeekdays(errs, path+"/weekdays", r.Weekdays), everyWeekday)
+		}},
+		{len(r.DaysOfMonth) > 0, func() {
+			l.days.monthDays |= flip(r.Only, compileDaysOfMonth(errs, path+"/days_of_month", r.DaysOfMonth), everyDay)
+		}},
+		{r.From != "" || r.To != "", func() { l.times = append(l.times, compileClock(errs, path, r.From, r.To, r.Only)...) }},
+		{r.Expression != "", func() {
+			if wall := compileCronRule(errs, path+"/expression", r.Expression); wall != nil {
+				l.crons = append(l.crons, newCronRule(wall, r.Only))
+			}
+		}},
+		{r.ICalendar != "", func() {
+			var days daySet
+			days, dates = compileICalendar(errs, path+"/icalendar", r.ICalendar)
+			set(days)
+		}},
 	} {
 		if kind.given {
 			given, compile = given+1, kind.compile
@@ -32,31 +52,37 @@ func (r CalendarRule) compile(errs *Errors, path string) localRule {
 		*errs = append(*errs, Error{Field: path, Code: CodeCalendarRule, Message: fmt.Sprintf(
 			"%s: a rule has exactly one of dates, weekdays, days_of_month, from and to, expression, icalendar; this one has %d",
 			path, given)})
-		return nil
+		return 0
 	}
-	return compile()
+	compile()
+	return dates
 }
 
-func compileDates(errs *Errors, path string, texts []string) localRule {
+// flip returns the bits that are excluded: those of a rule or, if it is an only rule, all others.
+func flip[B uint8 | uint32](only bool, matching, all B) B {
+	if only {
+		return all &^ matching
+	}
+	return matching
+}
+
+func compileDates(errs *Errors, path string, texts []string) (days daySet) {
 	if n := len(texts); n > maxDates {
 		errs.addInt(path, n, CodeCalendarRule,
 			"too many dates; a rule has at most %d, so split them into several rules", maxDates)
-		return nil
+		return days
 	}
-	var rule dateRule
 	for i, text := range texts {
-		span, err := parseDates(text)
+		err := days.parse(text)
 		errs.addProblem(fmt.Sprintf("%s/%d", path, i), text, err)
-		rule = append(rule, span)
 	}
-	return rule
+	return days
 }
 
 // weekdayPattern allows no numbers, because cron dialects count Sunday as 0 or as 1.
 var weekdayPattern = regexp.MustCompile(`^[A-Z]{3}(-[A-Z]{3})?$`)
 
-func compileWeekdays(errs *Errors, path string, texts []string) localRule {
-	var weekdays uint8
+func compileWeekdays(errs *Errors, path string, texts []string) (weekdays uint8) {
 	for i, text := range texts {
 		upper := strings.ToUpper(text)
 		err := problemf(CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
@@ -67,11 +93,10 @@ func compileWeekdays(errs *Errors, path string, texts []string) localRule {
 		}
 		errs.addProblem(fmt.Sprintf("%s/%d", path, i), text, err)
 	}
-	return dayMatch(func(day time.Time) bool { return weekdays>>day.Weekday()&1 == 1 })
+	return weekdays
 }
 
-func compileDaysOfMonth(errs *Errors, path string, numbers []int) localRule {
-	var days uint32
+func compileDaysOfMonth(errs *Errors, path string, numbers []int) (days uint32) {
 	for i, n := range numbers {
 		if n < 1 || n > 31 {
 			errs.addInt(fmt.Sprintf("%s/%d", path, i), n, CodeCronRange, "not in 1-31")
@@ -79,26 +104,42 @@ func compileDaysOfMonth(errs *Errors, path string, numbers []int) localRule {
 		}
 		days |= 1 << n
 	}
-	return dayMatch(func(day time.Time) bool { return days>>day.Day()&1 == 1 })
+	return days
 }
 
-func compileClock(errs *Errors, path, fromText, toText string) localRule {
+// compileClock returns the excluded times of day.
+func compileClock(errs *Errors, path, fromText, toText string, only bool) []stretch {
 	from, err := timeOfDay(fromText, 0)
 	errs.addProblem(path+"/from", fromText, err)
 	to, err := timeOfDay(toText, daySeconds)
 	errs.addProblem(path+"/to", toText, err)
-	return clockRule{from, to}
+	switch {
+	case only && from == to: // the whole day is allowed
+		return nil
+	case only:
+		from, to = to%daySeconds, from
+		if to == 0 {
+			to = daySeconds
+		}
+		if from == to%daySeconds {
+			return nil
+		}
+	}
+	if from < to {
+		return []stretch{{from, to}}
+	}
+	return []stretch{{from, daySeconds}, {0, to}}
 }
 
-func compileICalendar(errs *Errors, path, text string) localRule {
+func compileICalendar(errs *Errors, path, text string) (days daySet, events int) {
 	if n := len(text); n > maxICalendar {
 		errs.addInt(path, n, CodeCalendarRule,
 			"too many bytes; the maximum is %d, so split the text into several rules", maxICalendar)
-		return nil
+		return days, 0
 	}
-	dates, err := parseICalendar(text)
+	days, events, err := parseICalendar(text)
 	errs.addProblem(path, text, err)
-	return dates
+	return days, events
 }
 
 // addProblem adds the problem of a part of a calendar, unless it is nil.
@@ -108,106 +149,58 @@ func (e *Errors) addProblem(field, text string, err *problem) {
 	}
 }
 
-// dayMatch matches whole local days.
-type dayMatch func(day time.Time) bool
-
-func (m dayMatch) span(local int64) (bool, int64, int64) {
-	day := floorDiv(local, daySeconds) * daySeconds
-	return m(time.Unix(day, 0).UTC()), day, day + daySeconds
-}
-
-// dates is a span of days, both ends included. It is either of one year, written as 20261225, or
-// yearly, written as 1225. A yearly span may cross the end of the year.
-type dates struct {
-	from, to int
-	yearly   bool
-}
-
-type dateRule []dates
-
-func (d dateRule) span(local int64) (bool, int64, int64) {
-	return dayMatch(d.matches).span(local)
-}
-
-func (d dateRule) matches(day time.Time) bool {
-	inYear := int(day.Month())*100 + day.Day()
-	full := day.Year()*10_000 + inYear
-	for _, s := range d {
-		switch {
-		case !s.yearly && s.from <= full && full <= s.to,
-			s.yearly && s.from <= s.to && s.from <= inYear && inYear <= s.to,
-			s.yearly && s.from > s.to && (inYear >= s.from || inYear <= s.to):
-			return true
-		}
-	}
-	return false
-}
-
-// parseDates reads a day or from/to.
-func parseDates(text string) (dates, *problem) {
+// parse adds a day or from/to.
+func (s *daySet) parse(text string) *problem {
 	fromText, toText, ranged := strings.Cut(text, "/")
 	if !ranged {
 		toText = fromText
 	}
 	from, yearly, err := parseDay(fromText)
 	if err != nil {
-		return dates{}, err
+		return err
 	}
 	to, toYearly, err := parseDay(toText)
 	switch {
 	case err != nil:
-		return dates{}, err
+		return err
 	case yearly != toYearly:
-		return dates{}, problemf(CodeTimeInvalid, "write the year on both sides of / or on neither")
-	case from > to && !yearly:
-		return dates{}, problemf(CodeTimeInvalid, "%s is after %s", fromText, toText)
+		return problemf(CodeTimeInvalid, "write the year on both sides of / or on neither")
+	case from.After(to) && !yearly:
+		return problemf(CodeTimeInvalid, "%s is after %s", fromText, toText)
+	case yearly:
+		s.addYearly(monthAndDay(from), monthAndDay(to))
+	default:
+		s.addDays(from, to)
 	}
-	return dates{from, to, yearly}, nil
+	return nil
 }
 
-// parseDay reads 2026-12-25, or 12-25 for every year.
-func parseDay(text string) (day int, yearly bool, err *problem) {
+// addDays adds the days from one to another, both included.
+func (s *daySet) addDays(from, to time.Time) {
+	s.spans = append(s.spans, stretch{floorDiv(from.Unix(), daySeconds), floorDiv(to.Unix(), daySeconds) + 1})
+}
+
+// monthAndDay returns 25 December as 1225.
+func monthAndDay(t time.Time) int { return int(t.Month())*100 + t.Day() }
+
+// parseDay reads 2026-12-25, or 12-25 for every year, as a day of a leap year.
+func parseDay(text string) (day time.Time, yearly bool, err *problem) {
 	if at, err := time.Parse(time.DateOnly, text); err == nil {
 		if OutOfRange(at) {
-			return 0, false, problemf(CodeTimeRange, "the year is not in %d-%d; for every year, write %s",
+			return at, false, problemf(CodeTimeRange, "the year is not in %d-%d; for every year, write %s",
 				FirstYear, LastYear, at.Format("01-02"))
 		}
-		return at.Year()*10_000 + int(at.Month())*100 + at.Day(), false, nil
+		return at, false, nil
 	}
 	const leap = "2000-" // a leap year, so that 02-29 is valid
 	if at, err := time.Parse(time.DateOnly, leap+text); err == nil {
-		return int(at.Month())*100 + at.Day(), true, nil
+		return at, true, nil
 	}
-	return 0, false, problemf(CodeTimeInvalid, "no such date; write 2026-12-25, or 12-25 for every year")
+	return time.Time{}, false, problemf(CodeTimeInvalid, "no such date; write 2026-12-25, or 12-25 for every year")
 }
-
-// clockRule matches times of day from (inclusive) to (exclusive), in seconds. The span
-// crosses midnight if to is not after from.
-type clockRule struct{ from, to int64 }
-
-func (c clockRule) span(local int64) (bool, int64, int64) {
-	day := floorDiv(local, daySeconds) * daySeconds
-	at := local - day
-	inside := c.from <= at && at < c.to
-	if c.to <= c.from {
-		inside = at >= c.from || at < c.to
-	}
-	low, high := int64(0), int64(daySeconds)
-	for _, edge := range []int64{c.from, c.to} {
-		if edge <= at {
-			low = max(low, edge)
-		} else {
-			high = min(high, edge)
-		}
-	}
-	return inside, day + low, day + high
-}
-
-// cronRule matches the seconds of a cron expression.
-type cronRule struct{ wall *wallClock }
 
 // compileCronRule reads an expression of dialect unix or quartz.
-func compileCronRule(errs *Errors, field, text string) localRule {
+func compileCronRule(errs *Errors, field, text string) *wallClock {
 	p, problems := compile(Spec{Expression: text})
 	for _, f := range problems {
 		*errs = append(*errs, Error{Field: field, Code: f.Code, Message: field + ": " + f.Message})
@@ -220,23 +213,11 @@ func compileCronRule(errs *Errors, field, text string) localRule {
 		errs.add(field, text, CodeCalendarRule, "a calendar rule takes a cron expression of dialect unix or quartz")
 		return nil
 	}
-	return cronRule{cron.zoned.wall}
-}
-
-func (c cronRule) span(local int64) (bool, int64, int64) {
-	next, ok := c.wall.next(local - 1)
-	switch {
-	case !ok:
-		return false, local, lastInstant
-	case next == local:
-		return true, local, local + 1
-	}
-	return false, local, next
+	return cron.zoned.wall
 }
 
 // parseICalendar reads the whole-day events of iCalendar text.
-func parseICalendar(text string) (dateRule, *problem) {
-	var out dateRule
+func parseICalendar(text string) (days daySet, events int, err *problem) {
 	var event map[string]string
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
@@ -245,46 +226,45 @@ func parseICalendar(text string) (dateRule, *problem) {
 		case name == "BEGIN" && value == "VEVENT":
 			event = map[string]string{}
 		case name == "END" && value == "VEVENT":
-			span, err := holiday(event)
-			if err != nil {
-				return nil, err
+			if err := days.addHoliday(event); err != nil {
+				return days, events, err
 			}
-			out = append(out, span)
+			events++
 			event = nil
 		case event != nil:
 			event[name] = value
 		}
 	}
-	if out == nil {
-		return nil, problemf(CodeTimeInvalid, "the text contains no VEVENT")
+	if events == 0 {
+		return days, 0, problemf(CodeTimeInvalid, "the text contains no VEVENT")
 	}
-	return out, nil
+	return days, events, nil
 }
 
-// holiday reads the days of one event.
-func holiday(event map[string]string) (dates, *problem) {
+// addHoliday adds the days of one event.
+func (s *daySet) addHoliday(event map[string]string) *problem {
 	const layout = "20060102"
 	from, err := time.Parse(layout, event["DTSTART"])
 	if err != nil {
-		return dates{}, problemf(CodeTimeInvalid, "DTSTART %q is not a whole day such as 20261225", event["DTSTART"])
+		return problemf(CodeTimeInvalid, "DTSTART %s is not a whole day such as 20261225", quote(event["DTSTART"]))
 	}
 	to := from
 	if end, ok := event["DTEND"]; ok {
 		if to, err = time.Parse(layout, end); err != nil || !to.After(from) {
-			return dates{}, problemf(CodeTimeInvalid, "DTEND %q is not a whole day after DTSTART", end)
+			return problemf(CodeTimeInvalid, "DTEND %s is not a whole day after DTSTART", quote(end))
 		}
 		to = to.AddDate(0, 0, -1)
 	}
-	day := func(t time.Time) int { return int(t.Month())*100 + t.Day() }
 	switch rule := event["RRULE"]; rule {
 	case "":
 		if OutOfRange(from) || OutOfRange(to) {
-			return dates{}, problemf(CodeTimeRange, "the year of DTSTART %s or DTEND is not in %d-%d", event["DTSTART"], FirstYear, LastYear)
+			return problemf(CodeTimeRange, "the year of DTSTART %s or DTEND is not in %d-%d", event["DTSTART"], FirstYear, LastYear)
 		}
-		return dates{from: from.Year()*10_000 + day(from), to: to.Year()*10_000 + day(to)}, nil
+		s.addDays(from, to)
 	case "FREQ=YEARLY":
-		return dates{from: day(from), to: day(to), yearly: true}, nil
+		s.addYearly(monthAndDay(from), monthAndDay(to))
 	default:
-		return dates{}, problemf(CodeTimeInvalid, "RRULE %q is not FREQ=YEARLY", rule)
+		return problemf(CodeTimeInvalid, "RRULE %s is not FREQ=YEARLY", quote(rule))
 	}
+	return nil
 }

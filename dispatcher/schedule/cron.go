@@ -149,7 +149,7 @@ func oneQuestionMark(dom, dow string) *problem {
 
 // possible reports whether any date matches.
 func (f *fields) possible() bool {
-	_, ok := f.dayAfter(firstYear, time.January, 0)
+	_, _, ok := f.dayAfter(firstYear, time.January, 0, stepBudget)
 	return ok
 }
 

@@ -37,18 +37,48 @@ type timesOfDay struct {
 func newWallClock(f fields) *wallClock { return &wallClock{fields: f} }
 
 // next returns the first matching local time strictly after the given one. It looks at each month
-// at most once, so the 230 years that an expression can name bound its cost.
-func (w *wallClock) next(after int64) (int64, bool) {
+// at most once, so the 230 years that an expression can name bound its cost. Each month is a step.
+func (w *wallClock) next(after int64, steps int) (at int64, left int, ok bool) {
 	w.building.Do(w.build)
 	day := floorDiv(after+1, daySeconds) * daySeconds
 	year, month, dom := time.Unix(day, 0).UTC().Date()
-	if w.fields.matchesDay(year, month, dom) {
+	if steps -= cronSteps; w.fields.matchesDay(year, month, dom) {
 		if second, ok := w.times.next(after - day); ok {
-			return day + second, true
+			return day + second, steps, true
 		}
 	}
-	day, ok := w.fields.dayAfter(year, month, dom)
-	return day + w.times.first, ok
+	day, steps, ok = w.fields.dayAfter(year, month, dom, steps)
+	return day + w.times.first, steps, ok
+}
+
+// previous returns the last matching local time strictly before the given one, but none before 1970.
+func (w *wallClock) previous(before int64, steps int) (at int64, left int, ok bool) {
+	at, low, high := int64(0), int64(-1), before
+	for back := int64(1); !ok; back *= 4 {
+		low = max(before-back, -1)
+		if at, steps, ok = w.next(low, steps); ok && at < before {
+			break
+		}
+		if ok = false; low == -1 || steps < 0 {
+			return 0, steps, false
+		}
+		high = low + 1
+	}
+	// The last match is in [at, high): nothing was found from the low of the search before on.
+	for high = max(high, at+1); steps >= 0; {
+		next, left, more := w.next(at, steps)
+		if steps = left; !more || next >= before {
+			return at, steps, true
+		}
+		at = next
+		middle := at + (high-at)/2
+		if next, steps, more = w.next(middle, steps); more && next < before {
+			at = next
+		} else {
+			high = middle
+		}
+	}
+	return at, steps, false
 }
 
 func (w *wallClock) build() {
@@ -71,23 +101,25 @@ func (f *fields) matchesDay(year int, month time.Month, dom int) bool {
 }
 
 // dayAfter returns the beginning of the first matching day after the given one.
-func (f *fields) dayAfter(year int, month time.Month, dom int) (int64, bool) {
+func (f *fields) dayAfter(year int, month time.Month, dom, steps int) (at int64, left int, found bool) {
 	from := int(month)
-	for y, ok := f.year.next(year - firstYear); ok; y, ok = f.year.next(y + 1) {
+	for y, ok := f.year.next(year - firstYear); ok && steps >= 0; y, ok = f.year.next(y + 1) {
 		if y+firstYear != year {
 			from, dom = 1, 0
 		}
 		for m, ok := f.month.next(from); ok; m, ok = f.month.next(m + 1) {
 			days := f.days.mask(y+firstYear, time.Month(m))
+			steps--
 			if m == from {
 				days &^= 1<<(dom+1) - 1
 			}
 			if days != 0 {
-				return time.Date(y+firstYear, time.Month(m), bits.TrailingZeros32(days), 0, 0, 0, 0, time.UTC).Unix(), true
+				first := time.Date(y+firstYear, time.Month(m), bits.TrailingZeros32(days), 0, 0, 0, 0, time.UTC)
+				return first.Unix(), steps, true
 			}
 		}
 	}
-	return 0, false
+	return 0, steps, false
 }
 
 // yearStart returns the first second of a year.

@@ -8,6 +8,7 @@ import (
 
 // Codes of the problems that this package finds. They are part of the API: clients branch on them.
 const (
+	CodeCalendarCost    = "calendar_cost"     // a calendar that costs too much, or too many steps to a fire
 	CodeCalendarRule    = "calendar_rule"     // a calendar rule that is not of exactly one kind
 	CodeCronControl     = "cron_control"      // control, invisible or non-ASCII white space
 	CodeCronDays        = "cron_days"         // quartz: not exactly one of the two day fields is ?
@@ -38,7 +39,8 @@ const (
 
 // Codes is the closed list of the values of Error.Code.
 var Codes = []string{
-	CodeCalendarRule, CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronHash, CodeCronMacro, CodeCronName,
+	CodeCalendarCost, CodeCalendarRule, CodeCronControl, CodeCronDays, CodeCronEmpty, CodeCronFields, CodeCronHash,
+	CodeCronMacro, CodeCronName,
 	CodeCronNever, CodeCronRange, CodeCronStep, CodeCronSyntax, CodeCronTooLong, CodeCronTZPrefix,
 	CodeEnum, CodeJitterRange, CodeRateMax, CodeRateMin, CodeRateSyntax, CodeRepeatRange, CodeTimeInvalid,
 	CodeTimeRange, CodeTimeZoneMissing, CodeTZOffset, CodeTZUnknown, CodeWindowOrder,

@@ -101,9 +101,9 @@ func delayed(pause time.Duration) func(origin) source {
 // interval is base + k*period for k >= first, in Unix milliseconds.
 type interval struct{ base, period, first int64 }
 
-func (iv interval) next(after int64) (int64, bool) {
+func (iv interval) next(after int64, steps int) (at int64, left int, ok bool) {
 	k := max(iv.first, floorDiv(after-iv.base, iv.period)+1)
-	return iv.base + k*iv.period, true
+	return iv.base + k*iv.period, steps - 1, true
 }
 
 // count returns the number of instants in (a, b].

@@ -99,7 +99,7 @@ type calendarInterval struct {
 
 // next starts one step before the estimate from elapsed time. Jumps of the local clock and the
 // different lengths of months never amount to more than one step.
-func (c *calendarInterval) next(after int64) (int64, bool) {
+func (c *calendarInterval) next(after int64, steps int) (at int64, left int, ok bool) {
 	local := time.UnixMilli(after + c.zone.periodAt(floorDiv(after, 1000)).offset*1000).UTC()
 	var k int64
 	if days, months := c.step.length(); days > 0 {
@@ -109,11 +109,11 @@ func (c *calendarInterval) next(after int64) (int64, bool) {
 	}
 	for k = max(c.first, k-1); ; k++ {
 		at, exists := c.instant(k)
-		if at > lastInstant {
-			return 0, false
+		if steps -= zoneSteps; at > lastInstant || steps < 0 {
+			return at, steps, false
 		}
 		if exists && at > after {
-			return at, true
+			return at, steps, true
 		}
 	}
 }

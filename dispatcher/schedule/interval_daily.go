@@ -88,17 +88,19 @@ type daily struct {
 	days     uint8 // bit w: weekday w, Sunday is 0
 }
 
-func (d *daily) next(after int64) (int64, bool) {
+func (d *daily) next(after int64, steps int) (at int64, left int, ok bool) {
 	from := floorDiv(after, 1000) + 1
 	local := from + d.zone.periodAt(from).offset
 	// The previous day may still be in progress if the clock was set back across midnight.
 	day := floorDiv(local, 86_400) - 1
-	for ; day*86_400 < lastInstant/1000; day++ {
+	for ; day*86_400 < lastInstant/1000 && steps >= 0; day++ {
+		steps--
 		const thursday = 4 // 1970-01-01
 		if weekday := ((day+thursday)%7 + 7) % 7; d.days>>weekday&1 == 0 {
 			continue
 		}
 		// A time in a gap counts as the end of the gap. A span that lies in the gap is empty.
+		steps -= 2 * zoneSteps
 		begin := d.zone.momentOf(day*86_400 + d.from)
 		end := d.zone.momentOf(day*86_400 + d.to)
 		at := begin.first
@@ -106,8 +108,8 @@ func (d *daily) next(after int64) (int64, bool) {
 			at += (from - at + d.period - 1) / d.period * d.period
 		}
 		if at < end.last || at == end.last && !end.gap {
-			return at * 1000, true
+			return at * 1000, steps, true
 		}
 	}
-	return 0, false
+	return day * daySeconds * 1000, steps, false
 }

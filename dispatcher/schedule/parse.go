@@ -41,8 +41,10 @@ func (o origin) first() int64 {
 
 // source produces instants in Unix milliseconds.
 type source interface {
-	// next returns the first instant strictly after the given one.
-	next(after int64) (int64, bool)
+	// next returns the first instant strictly after the given one. It may take so many steps, and
+	// returns how many are left. Less than none means that it gave up on the way, at the instant
+	// that it returns.
+	next(after int64, steps int) (at int64, left int, ok bool)
 }
 
 // Parse checks spec and returns its schedule. A non-nil error is Errors: every problem of the
@@ -164,9 +166,9 @@ func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []
 // seconds adapts a source of whole Unix seconds to milliseconds.
 type seconds struct{ zoned *zoned }
 
-func (s seconds) next(after int64) (int64, bool) {
-	t, ok := s.zoned.next(floorDiv(after, 1000) + 1)
-	return t * 1000, ok
+func (s seconds) next(after int64, steps int) (at int64, left int, ok bool) {
+	at, left, ok = s.zoned.next(floorDiv(after, 1000)+1, steps)
+	return at * 1000, left, ok
 }
 
 // wrongCount reports a wrong number of fields, and the dialect that the text may be in.

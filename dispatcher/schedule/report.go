@@ -55,7 +55,7 @@ func (s *Schedule) Shifts(from, to time.Time) []Shift {
 		case z.gap == GapNext:
 			effect = EffectMoved
 		}
-		local, ok := z.wall.next(low - 1)
+		local, _, ok := z.wall.next(low-1, stepBudget)
 		concerned := ok && local < high && (effect != EffectDoubled || z.overlap == OverlapBoth)
 		if at := p.end * 1000; concerned && at >= s.start && at <= s.end {
 			out = append(out, Shift{

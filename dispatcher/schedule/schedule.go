@@ -12,9 +12,10 @@ type Schedule struct {
 	source, fires source
 	// start and end are the inclusive bounds, in Unix milliseconds.
 	start, end int64
-	// last returns the last instant that the repeat count allows; nil means no such limit. It is
-	// computed at first use, because a cron expression has to be walked for it.
-	last func() int64
+	// last returns the last instant that the repeat count allows, false if finding it takes too many
+	// steps; nil means no such limit. It is computed at first use, because a cron expression has to be
+	// walked for it.
+	last func() (int64, bool)
 	// delay is the pause of a fixed delay, else 0.
 	delay time.Duration
 }
@@ -49,7 +50,7 @@ func newSchedule(spec Spec, p *program) *Schedule {
 	case ok:
 		s.end = min(s.end, iv.nth(repeats))
 	default:
-		s.last = sync.OnceValue(func() int64 { return s.nth(from.at+from.first()-1, repeats) })
+		s.last = sync.OnceValues(func() (int64, bool) { return s.nth(from.at+from.first()-1, repeats) })
 	}
 	return s
 }
@@ -60,16 +61,20 @@ const (
 	lastInstant  = 253_402_300_799_999
 )
 
-// nth walks to the n-th instant strictly after a time. Parse bounds n and thereby the walk.
-func (s *Schedule) nth(after, n int64) int64 {
+// nth walks to the n-th instant strictly after a time. Parse bounds n, and repeatSteps the walk.
+func (s *Schedule) nth(after, n int64) (at int64, found bool) {
+	steps := repeatSteps
 	for range n {
-		next, ok := s.fires.next(after)
-		if !ok || next > s.end {
+		next, left, ok := s.fires.next(after, steps)
+		if left < 0 {
+			return after, false
+		}
+		if steps = left; !ok || next > s.end {
 			break
 		}
 		after = next
 	}
-	return after
+	return after, true
 }
 
 // Spec returns the spec of the schedule, with dialect and timezone filled in.
@@ -85,7 +90,8 @@ func (s *Schedule) In(t time.Time) time.Time {
 }
 
 // Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false
-// when the schedule never fires again. The result depends only on the spec and t.
+// when the schedule never fires again, or when its next fire cannot be found within bounds; Find
+// tells the two apart. The result depends only on the spec and t.
 func (s *Schedule) Next(t time.Time) (next time.Time, ok bool) {
 	ms, ok := s.nextMilli(floorMilli(t))
 	if !ok {
@@ -102,20 +108,25 @@ func (s *Schedule) Previous(t time.Time) (previous time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	at, least := floorMilli(t.Add(time.Millisecond-1)), max(s.start, 0)-1
-	found, ok := s.someBefore(at, least)
+	steps := previousSteps
+	search := func(after int64) (next int64, ok bool) {
+		next, steps, ok = s.find(after, steps)
+		return next, ok && next < at && steps >= 0
+	}
+	found, ok := someBefore(at, least, search)
 	if !ok {
 		return time.Time{}, false
 	}
 	// The last instant is in [found, high]. Halving finds it among any number of instants.
 	// Stepping forward from each instant found is quick where there are few.
 	for high := at - 1; ; {
-		next, ok := s.nextMilli(found)
-		if !ok || next >= at {
-			return time.UnixMilli(found).UTC(), true
+		next, ok := search(found)
+		if !ok {
+			return time.UnixMilli(found).UTC(), steps >= 0
 		}
 		found = next
 		middle := found + (high-found)/2
-		if next, ok := s.nextMilli(middle); ok && next < at {
+		if next, ok := search(middle); ok {
 			found = next
 		} else {
 			high = middle
@@ -123,11 +134,12 @@ func (s *Schedule) Previous(t time.Time) (previous time.Time, ok bool) {
 	}
 }
 
-// someBefore returns an instant in (least, at). It searches further and further back.
-func (s *Schedule) someBefore(at, least int64) (int64, bool) {
+// someBefore returns an instant in (least, at), of which search returns the first after a time. It
+// searches further and further back.
+func someBefore(at, least int64, search func(after int64) (int64, bool)) (int64, bool) {
 	for back := int64(1000); ; back *= 4 {
 		low := max(at-back, least)
-		if next, ok := s.nextMilli(low); ok && next < at {
+		if next, ok := search(low); ok {
 			return next, true
 		}
 		if low == least {
@@ -151,14 +163,28 @@ func (s *Schedule) FixedDelay() (pause time.Duration, ok bool) { return s.delay,
 
 // nextMilli is Next in Unix milliseconds.
 func (s *Schedule) nextMilli(after int64) (int64, bool) {
+	next, _, ok := s.find(after, stepBudget)
+	return next, ok
+}
+
+// find is Next in Unix milliseconds, within so many steps. left is less than 0 if they did not
+// suffice; next is then how far the search came.
+func (s *Schedule) find(after int64, steps int) (next int64, left int, ok bool) {
 	if after >= s.end {
-		return 0, false
+		return 0, steps, false
 	}
-	next, ok := s.fires.next(max(after, s.start-1))
-	if !ok || next > s.end || s.last != nil && next > s.last() {
-		return 0, false
+	next, left, ok = s.fires.next(max(after, s.start-1), steps)
+	if next > s.end {
+		return 0, max(left, 0), false
 	}
-	return next, true
+	if ok && s.last != nil {
+		last, found := s.last()
+		if !found {
+			return next, -1, false
+		}
+		ok = next <= last
+	}
+	return next, left, ok
 }
 
 // Between returns the instants in (a, b], in order: strictly after a, up to and including

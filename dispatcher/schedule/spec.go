@@ -90,7 +90,7 @@ const (
 
 const (
 	// maxRepeat bounds RepeatCount where a walk has to find the last instant.
-	maxRepeat = 100_000
+	maxRepeat = 5000
 	// maxRepeatInterval bounds it for intervals, where it is arithmetic.
 	maxRepeatInterval = 1_000_000_000
 	// maxJitter bounds Jitter: nobody means to spread a fire over more than a day.

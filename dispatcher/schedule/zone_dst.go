@@ -20,20 +20,28 @@ const reach = 48 * 3600
 
 func (z *zoned) periodAt(instant int64) period { return z.zone.at(instant) }
 
+// zoneSteps is what it costs to resolve a local time in its zone, in steps.
+const zoneSteps = 4
+
 // next returns the first instant of the schedule at or after from. Each round moves from forward,
 // either past a jump of the clock or close to the next local time.
-func (z *zoned) next(from int64) (int64, bool) {
-	for {
+func (z *zoned) next(from int64, steps int) (at int64, left int, ok bool) {
+	for steps >= 0 {
+		steps--
 		p := z.periodAt(from)
-		if z.gap == GapNext && p.start == from && z.skippedBefore(p) {
-			return from, true
+		if z.gap == GapNext && p.start == from {
+			var skipped bool
+			if skipped, steps = z.skippedBefore(p, steps); skipped {
+				return from, steps, true
+			}
 		}
-		local, ok := z.wall.next(from + p.offset - 1)
+		local, left, ok := z.wall.next(from+p.offset-1, steps)
+		steps = left
 		if ok && local-p.offset < p.end {
 			instant := local - p.offset
 			retry, repeated := z.superseded(local, instant, p)
 			if !repeated {
-				return instant, true
+				return instant, steps, true
 			}
 			from = retry
 			continue
@@ -41,7 +49,7 @@ func (z *zoned) next(from int64) (int64, bool) {
 		if p.end-from > reach {
 			// There is no local time before the next jump, and none that the jump could repeat.
 			if !ok {
-				return 0, false
+				return from, steps, false
 			}
 			if far := local - p.offset - reach; far > p.end {
 				from = far
@@ -49,16 +57,17 @@ func (z *zoned) next(from int64) (int64, bool) {
 			}
 		}
 		if p.end > math.MaxInt64/4 {
-			return 0, false
+			return from, steps, false
 		}
 		from = p.end
 	}
+	return from, steps, false
 }
 
 // skippedBefore reports whether the jump at the start of p skips a local time of the schedule.
-func (z *zoned) skippedBefore(p period) bool {
-	local, ok := z.wall.next(p.start + z.periodAt(p.start-1).offset - 1)
-	return ok && local < p.start+p.offset
+func (z *zoned) skippedBefore(p period, steps int) (skipped bool, left int) {
+	local, left, ok := z.wall.next(p.start+z.periodAt(p.start-1).offset-1, steps)
+	return ok && local < p.start+p.offset, left
 }
 
 // superseded reports whether the overlap rule chooses another pass of a local time than the one

@@ -1,0 +1,112 @@
+package schedule
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// stepBudget bounds the search for one fire. A step looks at one month, one day, one period of a zone
+// or one rule of a calendar, which takes some 20 to 100 ns. Steps are counted and not timed, so that
+// every node decides alike. Real schedules take fewer than a hundred: a calendar that excludes
+// everything but one day of a leap year, under an hourly schedule, takes 161.
+const stepBudget = 5000
+
+// Multiples of stepBudget for what takes several searches.
+const (
+	repeatSteps   = 8 * stepBudget // to find the last fire that RepeatCount allows
+	previousSteps = 8 * stepBudget // to find a previous fire
+)
+
+// StepsPerSearch is the most steps that the search for one fire takes; see Budget.
+const StepsPerSearch = stepBudget
+
+// Budget bounds the work of several searches together, by counted steps and by a context. It is not
+// safe for concurrent use.
+type Budget struct {
+	ctx         context.Context //nolint:containedctx // a budget lives as long as one call
+	total, left int
+}
+
+// NewBudget returns a budget of so many steps, which ends with ctx.
+func NewBudget(ctx context.Context, steps int) *Budget {
+	return &Budget{ctx: ctx, total: steps, left: steps}
+}
+
+// Used returns how many steps have been taken.
+func (b *Budget) Used() int { return b.total - b.left }
+
+// exhausted says that one search took too many steps; reached is how far it came.
+func (s *Schedule) exhausted(after, reached int64) error {
+	instant := func(ms int64) string {
+		return time.UnixMilli(min(max(ms, firstInstant), lastInstant)).UTC().Format(time.RFC3339)
+	}
+	field, cause := "calendar", "the calendar excludes nearly all times of the schedule; check that the two go together, or "+
+		"write dates as dates rather than as expressions"
+	if s.spec.Calendar == nil {
+		field, cause = "expression", "give end_at instead of repeat_count, or a schedule that fires more often"
+	}
+	return Errors{{Field: field, Code: CodeCalendarCost, Message: fmt.Sprintf(
+		"%s: no fire was found in %d steps, between %s and %s: %s", field, stepBudget, instant(after), instant(reached), cause)}}
+}
+
+// spent says that several searches together took too many steps.
+func (s *Schedule) spent(b *Budget) error {
+	field := "calendar"
+	if s.spec.Calendar == nil {
+		field = "expression"
+	}
+	return Errors{{Field: field, Code: CodeCalendarCost, Message: fmt.Sprintf(
+		"%s: evaluating the schedules takes more than %d steps in all; ask for fewer fire times, use fewer triggers or a simpler calendar",
+		field, b.total)}}
+}
+
+// Find is Next, and tells a schedule that never fires again from one whose next fire is not found
+// within StepsPerSearch steps. That is an error, which is Errors with CodeCalendarCost.
+func (s *Schedule) Find(t time.Time) (next time.Time, ok bool, err error) {
+	after := floorMilli(t)
+	at, left, ok := s.find(after, stepBudget)
+	switch {
+	case ok:
+		return time.UnixMilli(at).UTC(), true, nil
+	case left < 0:
+		return time.Time{}, false, s.exhausted(after, at)
+	}
+	return time.Time{}, false, nil
+}
+
+// FindWithin is Find within a budget. The error is Errors, or that of the budget's context.
+func (s *Schedule) FindWithin(b *Budget, t time.Time) (next time.Time, ok bool, err error) {
+	if err := b.ctx.Err(); err != nil {
+		return time.Time{}, false, context.Cause(b.ctx)
+	}
+	after, steps := floorMilli(t), min(stepBudget, b.left)
+	at, left, ok := s.find(after, steps)
+	b.left -= steps - left
+	switch {
+	case ok:
+		return time.UnixMilli(at).UTC(), true, nil
+	case left >= 0:
+		return time.Time{}, false, nil
+	case steps < stepBudget:
+		return time.Time{}, false, s.spent(b)
+	}
+	return time.Time{}, false, s.exhausted(after, at)
+}
+
+// BetweenWithin is Between within a budget.
+func (s *Schedule) BetweenWithin(budget *Budget, a, b time.Time, limit int) ([]time.Time, error) {
+	var out []time.Time
+	for at := a; len(out) < limit; {
+		next, ok, err := s.FindWithin(budget, at)
+		if err != nil {
+			return nil, err
+		}
+		if !ok || next.After(b) {
+			break
+		}
+		out = append(out, next)
+		at = next
+	}
+	return out, nil
+}

@@ -1,0 +1,98 @@
+package dispatcher
+
+import (
+	"errors"
+	"regexp"
+	"regexp/syntax"
+)
+
+// Bounds of the expression that a webhook expects its response to match. Matching takes time in
+// proportion to the length of the text times the size of the program: some 10 ms of processor for a
+// KiB of text and the largest program.
+const (
+	MaxExpectBody        = 1024 // bytes of the expression
+	MaxExpectProgram     = 1000 // instructions of the compiled program; literal text is exempt
+	maxExpectationNested = 50   // open brackets
+	// mostCompiled bounds the estimate up to which a program is compiled to be counted.
+	mostCompiled = 8 * MaxExpectProgram
+)
+
+// CompileExpectation compiles an expression. It checks the length first, then the nesting, then how
+// large the program will be, because each of them bounds what the next step costs. The error is a
+// *Problem without a path.
+func CompileExpectation(text string) (*regexp.Regexp, error) {
+	if len(text) > MaxExpectBody {
+		return nil, expectationProblem(CodeTextTooLong, "expression has %d bytes; the maximum is %d", len(text), MaxExpectBody)
+	}
+	if n := nesting(text); n > maxExpectationNested {
+		return nil, expectationProblem(CodeRegexpSize, "brackets of the expression are nested %d deep; the maximum is %d",
+			n, maxExpectationNested)
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		reason := err.Error()
+		var wrong *syntax.Error
+		if errors.As(err, &wrong) {
+			reason = wrong.Code.String() + ": " + Echo(wrong.Expr)
+		}
+		return nil, expectationProblem(CodeRegexp, "the expression is not valid RE2 syntax: %s", reason)
+	}
+	size := programSize(parsed)
+	if size <= mostCompiled {
+		program, err := syntax.Compile(parsed.Simplify())
+		if err != nil {
+			return nil, expectationProblem(CodeRegexp, "the expression is not valid RE2 syntax: %s", Echo(err.Error()))
+		}
+		size = len(program.Inst)
+	}
+	if size > MaxExpectProgram && parsed.Op != syntax.OpLiteral {
+		return nil, expectationProblem(CodeRegexpSize, "the expression compiles to %d instructions or more; the maximum is %d: "+
+			"use fewer or smaller repeat counts such as {100}, or match a shorter part of the body", size, MaxExpectProgram)
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, expectationProblem(CodeRegexp, "the expression is not valid RE2 syntax: %s", Echo(err.Error()))
+	}
+	return compiled, nil
+}
+
+func expectationProblem(code, format string, args ...any) *Problem {
+	var one Problems
+	one.Add("", code, format, args...)
+	return &one[0]
+}
+
+// nesting returns how deep the brackets of an expression are nested. It counts brackets in a class,
+// too, which cost little.
+func nesting(text string) (deepest int) {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '(':
+			depth++
+			deepest = max(deepest, depth)
+		case ')':
+			depth = max(depth-1, 0)
+		}
+	}
+	return deepest
+}
+
+// programSize estimates how many instructions an expression compiles to. It does not compile, because
+// a repeat of repeats would take long.
+func programSize(re *syntax.Regexp) int {
+	const most = 1 << 30
+	size := 2 // more than a class or an operator adds
+	if re.Op == syntax.OpLiteral {
+		size = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		size = min(size+programSize(sub), most)
+	}
+	if re.Op == syntax.OpRepeat {
+		size = min(size*max(re.Max, re.Min+1), most)
+	}
+	return size
+}
