@@ -77,6 +77,7 @@ const (
 	CodeSecretMissing   = "secret_missing"
 	CodeSecretOrigin    = "secret_origin"
 	CodeSecretReference = "secret_reference"
+	CodeSessionTag      = "session_tag_reserved"
 	CodeStateConflict   = "state_conflict"
 	CodeStatusCode      = "status_code"
 	CodeTLSCertificate  = "tls_certificate"
