@@ -28,6 +28,9 @@ type Call struct {
 	Retry    Retry
 	// Slots is how many runs of its job there may be at once; 0: any number. See Job.Slots.
 	Slots int
+	// Bounds are those of the app, with defaults; nil: the defaults. AWSExternalID is that of the app.
+	Bounds        *Bounds
+	AWSExternalID string
 }
 
 // fireText describes a fire in JSON. It is the same on every attempt, as is all that receivers may

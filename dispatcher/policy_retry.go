@@ -102,7 +102,7 @@ func (c Class) Repeatable(httpStatus int) bool {
 	switch c {
 	case ClassHTTP4xx:
 		return httpStatus == 408 || httpStatus == 425
-	case ClassRedirect, ClassConfig, ClassEgressDenied, ClassCancelled, ClassPanic, ClassJobDeleted, ClassTemplate:
+	case ClassRedirect, ClassConfig, ClassEgressDenied, ClassBounds, ClassCancelled, ClassPanic, ClassJobDeleted, ClassTemplate:
 		return false
 	}
 	return true
@@ -112,7 +112,7 @@ func (c Class) Repeatable(httpStatus int) bool {
 // target acted on it.
 func (c Class) NeverSent() bool {
 	switch c {
-	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassCredentials,
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassBounds, ClassCredentials,
 		ClassThrottled, ClassCircuitOpen, ClassHostRate:
 		return true
 	}

@@ -81,6 +81,7 @@ const (
 	CodeSecretMissing   = "secret_missing"
 	CodeSecretOrigin    = "secret_origin"
 	CodeSecretReference = "secret_reference"
+	CodeSessionTag      = "session_tag_reserved"
 	CodeStateConflict   = "state_conflict"
 	CodeStatusCode      = "status_code"
 	CodeStringNUL       = "string_nul"

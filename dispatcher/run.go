@@ -149,6 +149,7 @@ const (
 	ClassBody           Class = "body"             // a body that is not as expected
 	ClassBodyTooLarge   Class = "body_too_large"   // not as expected within the 64 KiB that are read
 	ClassEgressDenied   Class = "egress_denied"    // an address that is never called
+	ClassBounds         Class = "bounds"           // operators do not allow it to the app
 	ClassCancelled      Class = "cancelled"        // stopped by an operator or a shutdown
 	ClassCircuitOpen    Class = "circuit_open"     // deferred: the host failed too often
 	ClassHostRate       Class = "host_rate"        // deferred: too many requests to the host

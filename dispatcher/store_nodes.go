@@ -15,6 +15,8 @@ type HeartbeatReply struct {
 	OperatorState NodeState
 	// Live are all nodes that may claim, by id, including the node itself if it may.
 	Live []Node
+	// APIs are the addresses, HOST:PORT, of the APIs of all other nodes that are not dead.
+	APIs []string
 	// RolledBack tells that the database lost commits and that the rollback is unresolved.
 	RolledBack bool
 }

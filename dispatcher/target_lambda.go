@@ -29,12 +29,26 @@ type Lambda struct {
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
-// AssumeRole is a role to assume, for example in another account.
+// AssumeRole is a role to assume, for example in another account. The session is named after the app, has its external
+// id (App.AWSExternalID) and the tags SessionTagApp and SessionTagJob, so that the role's trust policy can demand them.
 type AssumeRole struct {
-	RoleARN    string `json:"role_arn"`
-	ExternalID string `json:"external_id,omitempty"`
-	// SessionTags are passed on to the session, at most 50.
+	RoleARN string `json:"role_arn"`
+	// SessionTags are passed on to the session, at most maxSessionTags.
 	SessionTags map[string]string `json:"session_tags,omitempty"`
+}
+
+// The tags of every session, by which policies tell apps and jobs apart. Jobs cannot declare tags of their prefix.
+const (
+	SessionTagApp = "carillon:app"
+	SessionTagJob = "carillon:job"
+
+	maxSessionTags = 48 // AWS allows 50
+)
+
+// ReservedSessionTag reports whether jobs may not declare a session tag. AWS compares tags without regard to case.
+func ReservedSessionTag(key string) bool {
+	lower := strings.ToLower(key)
+	return strings.HasPrefix(lower, "carillon:") || strings.HasPrefix(lower, "aws:")
 }
 
 // Invocation is how a function is invoked.
@@ -72,7 +86,6 @@ var (
 	}
 	roleForm   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[a-zA-Z0-9+=,.@_/-]{1,512}$`)
 	regionForm = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
-	externalID = regexp.MustCompile(`^[a-zA-Z0-9+=,.@:/_-]{2,}$`)
 	// partitions of regions, by the beginning of their names; all others are in "aws".
 	partitions = map[string]string{"cn-": "aws-cn", "us-gov-": "aws-us-gov", "us-iso-": "aws-iso",
 		"us-isob-": "aws-iso-b", "eu-isoe-": "aws-iso-e", "us-isof-": "aws-iso-f", "eusc-": "aws-eusc"}
@@ -169,17 +182,19 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is in another partition than region %s, which is in %s",
 			Echo(r.RoleARN), Echo(region), partitionOf(region))
 	}
-	if r.ExternalID != "" && (len(r.ExternalID) > 1224 || !externalID.MatchString(r.ExternalID)) {
-		problems.Add(at+"/external_id", CodeRoleARN, "external id does not have 2 to 1224 letters, digits and +=,.@:/_-")
-	}
-	if len(r.SessionTags) > 50 {
-		problems.Add(at+"/session_tags", CodeTooMany, "%d session tags are given; the maximum is 50", len(r.SessionTags))
+	if len(r.SessionTags) > maxSessionTags {
+		problems.Add(at+"/session_tags", CodeTooMany, "%d session tags are given; the maximum is %d, because AWS allows 50 and "+
+			"two are Carillon's", len(r.SessionTags), maxSessionTags)
 		return
 	}
 	for _, key := range sortedKeys(r.SessionTags) {
-		if n, m := len(key), len(r.SessionTags[key]); n == 0 || n > 128 || m > 256 || strings.HasPrefix(strings.ToLower(key), "aws:") {
+		switch n, m := len(key), len(r.SessionTags[key]); {
+		case ReservedSessionTag(key):
+			problems.Add(at+"/session_tags"+Pointer(key), CodeSessionTag,
+				"session tag %s begins with carillon: or aws:, which only Carillon and AWS set; name it otherwise", Echo(key))
+		case n == 0 || n > 128 || m > 256:
 			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat,
-				"session tag %s does not have a name of 1 to 128 bytes that does not begin with aws:, and a value of at most 256 bytes", Echo(key))
+				"session tag %s does not have a name of 1 to 128 bytes and a value of at most 256 bytes", Echo(key))
 		}
 	}
 }

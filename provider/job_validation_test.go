@@ -242,9 +242,9 @@ var badJobs = map[string]badDefinition{
 		lambda(`function = "f", assume_role = { role_arn = "admin" }`),
 		[]string{`role_arn target.lambda.assume_role.role_arn`},
 	},
-	"lambda external id": {
-		lambda(`function = "f", assume_role = { role_arn = "arn:aws:iam::123456789012:role/r", external_id = "a b" }`),
-		[]string{`role_arn target.lambda.assume_role.external_id`},
+	"lambda session tag": {
+		lambda(`function = "f", assume_role = { role_arn = "arn:aws:iam::123456789012:role/r", session_tags = { "Carillon:app" = "b" } }`),
+		[]string{`session_tag_reserved target.lambda.assume_role.session_tags["Carillon:app"]`},
 	},
 	"attempts none":           {retry(`max_attempts = 0`), []string{`attempts_range retry.max_attempts`}},
 	"attempts less than none": {retry(`max_attempts = -1`), []string{`attempts_range retry.max_attempts`}},

@@ -27,7 +27,6 @@ type lambdaModel struct {
 
 type assumeRoleModel struct {
 	RoleARN     types.String `tfsdk:"role_arn"`
-	ExternalID  types.String `tfsdk:"external_id"`
 	SessionTags types.Map    `tfsdk:"session_tags"`
 }
 
@@ -46,8 +45,7 @@ func (lambdaTarget) attribute() schema.SingleNestedAttribute {
 		"assume_role": optionalObject("A role to invoke the function as. Default: the node's own. "+checkSpelling,
 			map[string]schema.Attribute{
 				"role_arn":     requiredString("ARN of the role."),
-				"external_id":  optionalString("External id that the role requires. Default: none."),
-				"session_tags": optionalStringMap("Tags of the session, at most 50. Default: none."),
+				"session_tags": optionalStringMap("Tags of the session, at most 48; none that begins with `carillon:` or `aws:`. Default: none."),
 			}),
 		"concurrency": numberWithDefault(0, "How many attempts a node makes at once, at most `10000`. With `0`, the node's limit for "+
 			"any host applies."),
@@ -80,7 +78,6 @@ func (lambdaTarget) expand(
 			RoleARN:     e.required(at+"/role_arn", role.RoleARN),
 			SessionTags: e.stringMap(at+"/session_tags", role.SessionTags),
 		}
-		expandOptional(e, at+"/external_id", role.ExternalID, &l.AssumeRole.ExternalID)
 	}
 	if m.Function.IsUnknown() || m.Region.IsUnknown() { // function, region and role must agree
 		e.incomplete = append(e.incomplete, pointer+"/region", pointer+"/assume_role/role_arn")
@@ -116,7 +113,6 @@ func (k lambdaTarget) flatten(
 	if role := l.AssumeRole; role != nil {
 		m.AssumeRole = flattenObject(ctx, diags, roleType, assumeRoleModel{
 			RoleARN:     types.StringValue(role.RoleARN),
-			ExternalID:  flattenOptional(role.ExternalID),
 			SessionTags: flattenStringMap(ctx, diags, role.SessionTags, roleBefore.SessionTags),
 		})
 	}

@@ -83,6 +83,7 @@ type signals struct {
 	wakeAdopt     chan struct{} // runs may wait to be adopted
 	wakeHeartbeat chan struct{} // nodes came or went
 	lostFires     atomic.Bool   // own fires were lost since the last sweep
+	apis          []string      // of the other nodes, as OnAPIs was told; of the heartbeat's loop
 }
 
 // rounds is what the handler remembers from one round to the next.

@@ -183,6 +183,7 @@ func (j *jobCache) call(run heldRun) (dispatcher.Call, error) {
 		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
 		EventID: dispatcher.EventID(cmp.Or(d.Installation, j.installation), d.App, d.Name, name, run.ScheduledAt, run.Kind),
 		Target:  d.Target, Templates: d.templates, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
+		Bounds: d.Bounds, AWSExternalID: d.AWSExternalID,
 	}, nil
 }
 

@@ -306,7 +306,10 @@ func (f *fleet) differInLabels() bool {
 // register joins the fleet under a new id, in the state that the operator wants.
 func (e *Engine) register(ctx context.Context, state dispatcher.NodeState) error {
 	id, sent := dispatcher.NodeID(random63()), time.Now()
-	node := dispatcher.Node{ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state, Apps: e.opts.Apps, Labels: e.opts.Labels}
+	node := dispatcher.Node{
+		ID: id, Name: e.opts.Name, Version: e.opts.Version, State: state, Apps: e.opts.Apps, Labels: e.opts.Labels,
+		APIAddresses: e.opts.APIAddresses,
+	}
 	if err := e.store.Register(ctx, node, time.Time{}); err != nil {
 		return err
 	}
@@ -349,6 +352,10 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 		return err
 	}
 	e.clock.replied(sent, heartbeat.At)
+	if e.opts.OnAPIs != nil && !slices.Equal(e.apis, heartbeat.APIs) {
+		e.apis = heartbeat.APIs
+		e.opts.OnAPIs(heartbeat.APIs)
+	}
 	rolledBack := e.fleet.awaitsRollbackChoice()
 	activated, moved := e.fleet.heartbeat(heartbeat, sent)
 	if rolledBack != heartbeat.RolledBack {

@@ -31,6 +31,11 @@ type Options struct {
 	Apps []string
 	// Labels are what the node offers to jobs that require some.
 	Labels dispatcher.Labels
+	// APIAddresses are the addresses, HOST:PORT, on which the node serves its API. Other nodes learn them.
+	APIAddresses []string
+	// OnAPIs is called with the addresses of the other nodes' APIs, at each heartbeat that finds others than the one
+	// before; nil: nothing.
+	OnAPIs func(addresses []string)
 	// Window is the interval of the poll and how far it looks ahead; default 5s.
 	Window time.Duration
 	// Handler is the interval of the cluster and misfire handler; default 15s.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +54,6 @@ func (h *webhooks) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time
 		r.header.Set(a.Header, key)
 		return nil
 	}
-	r.hide(url.QueryEscape(key))
 	u, err := url.Parse(r.url)
 	if err != nil {
 		return err // impossible: Validate has checked the URL
@@ -67,17 +67,32 @@ func (h *webhooks) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time
 }
 
 func (h *webhooks) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Auth, now time.Time) error {
+	if a.Credentials == nil {
+		// The engine has checked the job. This checks the request, whose URL may be a template.
+		hook := &dispatcher.Webhook{URL: r.url, Auth: &dispatcher.Auth{SigV4: a}}
+		err := r.bounds.CheckJob(dispatcher.Job{App: r.app, Target: dispatcher.Target{Webhook: hook}})
+		if err != nil {
+			return outOfBounds(err)
+		}
+		r.signedAsNode = true
+	}
 	credentials, err := h.awsCredentials(ctx, r, a.Credentials, now)
 	if err != nil {
 		return err
 	}
+	r.hide(credentials.AccessKeyID, credentials.SecretAccessKey, credentials.SessionToken)
 	signed, err := http.NewRequestWithContext(ctx, r.method, r.url, nil)
 	if err != nil {
 		return err // impossible: Validate has checked the URL
 	}
 	signed.Header, signed.ContentLength = r.header, int64(len(r.body))
 	sum := sha256.Sum256(r.body)
-	return v4.NewSigner().SignHTTP(ctx, credentials, signed, hex.EncodeToString(sum[:]), a.Service, a.Region, now)
+	if err := v4.NewSigner().SignHTTP(ctx, credentials, signed, hex.EncodeToString(sum[:]), a.Service, a.Region, now); err != nil {
+		return err
+	}
+	_, signature, _ := strings.Cut(r.header.Get("Authorization"), "Signature=")
+	r.hide(signature)
+	return nil
 }
 
 // awsCredentials returns the credentials of a target, or those of the node if it has none.

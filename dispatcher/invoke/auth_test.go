@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-func secretFile(name string) dispatcher.Secret { return dispatcher.Secret{Reference: "file:" + name} }
+func secretFile(name string) dispatcher.Secret { return dispatcher.Secret{Reference: "file:demo/" + name} }
 
 func TestRequestsCarryTheCredentials(t *testing.T) {
 	t.Parallel()
@@ -142,6 +142,7 @@ func TestSigV4UsesTheCredentialsOfTheNode(t *testing.T) {
 	t.Cleanup(i.Close)
 	url, requests := recorder(t)
 	call := callTo(url, "POST", ample)
+	call.Bounds = &dispatcher.Bounds{SignAsNode: []dispatcher.SignatureBound{{Service: "lambda", Hosts: []string{"127.0.0.1"}}}}
 	call.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-central-1"}}
 	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
 		t.Fatalf("outcome = %+v", o)

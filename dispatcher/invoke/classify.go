@@ -54,8 +54,28 @@ func denied(host, why string) error {
 	return &classedError{dispatcher.ClassEgressDenied, errors.New("egress to " + host + " is denied: " + why)}
 }
 
+// outOfBounds returns the error of what the bounds of the app do not allow; nil if err is nil.
+func outOfBounds(err error) error {
+	var problems dispatcher.Problems
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &problems):
+		texts := make([]string, len(problems))
+		for i, problem := range problems {
+			texts[i] = problem.Message
+		}
+		err = errors.New(strings.Join(texts, "; "))
+	}
+	return &classedError{dispatcher.ClassBounds, err}
+}
+
 // badSecret returns the error of a secret that cannot be used. err must not contain the secret.
 func badSecret(field string, err error) error {
+	var classed *classedError
+	if errors.As(err, &classed) {
+		return &classedError{classed.class, fmt.Errorf("secret %s: %w", field, classed.error)}
+	}
 	return &classedError{dispatcher.ClassSecret, fmt.Errorf("secret %s: %w", field, err)}
 }
 

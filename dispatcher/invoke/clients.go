@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
@@ -16,10 +17,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// mostClients bounds the number of different TLS options whose clients are kept.
-const mostClients = 128
+// mostClients bounds the number of different TLS options and bounds of egress whose clients are kept.
+const mostClients = 512
 
-// clients are the two HTTP clients of the same TLS options.
+// clients are the two HTTP clients of the same TLS options and bounds of egress.
 type clients struct {
 	kept  *resty.Client // keeps connections open, many to each host
 	fresh *resty.Client // dials for each request and uses HTTP/1
@@ -31,19 +32,20 @@ func (c *clients) close() {
 	c.fresh.GetClient().CloseIdleConnections()
 }
 
-// clientPool holds the clients of each set of TLS options.
+// clientPool holds the clients of each set of TLS options and bounds of egress: a connection that one app may
+// use is not one that another may.
 type clientPool struct {
-	dial         func(ctx context.Context, network, address string) (net.Conn, error)
+	guard        *guard
 	connsPerHost int
-	plain        *clients // for webhooks without TLS options
+	plain        *clients // for webhooks without TLS options, of apps with the default bounds
 
 	mu sync.Mutex
 	of map[[sha256.Size]byte]*clients
 }
 
-func newClientPool(dial func(ctx context.Context, network, address string) (net.Conn, error), connsPerHost int) *clientPool {
-	p := &clientPool{dial: dial, connsPerHost: connsPerHost, of: map[[sha256.Size]byte]*clients{}}
-	p.plain = p.newClients(nil)
+func newClientPool(guard *guard, connsPerHost int) *clientPool {
+	p := &clientPool{guard: guard, connsPerHost: connsPerHost, of: map[[sha256.Size]byte]*clients{}}
+	p.plain = p.newClients(nil, scope{})
 	return p
 }
 
@@ -56,34 +58,51 @@ func (p *clientPool) close() {
 	}
 }
 
-// with returns the clients for TLS options; key is the revealed client key.
-func (p *clientPool) with(t *dispatcher.TLS, key string, now time.Time) (*clients, error) {
-	if t == nil {
+// with returns the clients for TLS options and a scope; key is the revealed client key.
+func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time) (*clients, error) {
+	if t == nil && of.app == "" {
 		return p.plain, nil
 	}
-	hash := sha256.New()
-	for _, part := range []string{t.MinVersion, t.CACertificates, t.ClientCertificate, key} {
-		sum := sha256.Sum256([]byte(part))
-		hash.Write(sum[:])
-	}
-	id := [sha256.Size]byte(hash.Sum(nil))
+	id := of.hash(t, key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := p.of[id]; c != nil {
 		c.used = now
 		return c, nil
 	}
-	config, err := tlsConfig(t, key)
-	if err != nil {
-		return nil, err
+	var config *tls.Config
+	if t != nil {
+		var err error
+		if config, err = tlsConfig(t, key); err != nil {
+			return nil, err
+		}
 	}
 	if len(p.of) >= mostClients {
 		p.evict()
 	}
-	c := p.newClients(config)
+	c := p.newClients(config, of)
 	c.used = now
 	p.of[id] = c
 	return c, nil
+}
+
+// hash tells apart what connections depend on.
+func (s scope) hash(t *dispatcher.TLS, key string) [sha256.Size]byte {
+	hash := sha256.New()
+	add := func(parts ...string) {
+		for _, part := range parts {
+			sum := sha256.Sum256([]byte(part))
+			hash.Write(sum[:])
+		}
+		hash.Write([]byte{0}) // ends a list
+	}
+	if t != nil {
+		add(t.MinVersion, t.CACertificates, t.ClientCertificate, key)
+	}
+	add(s.app, fmt.Sprint(s.Ports))
+	add(s.Hosts...)
+	add(s.Networks...)
+	return [sha256.Size]byte(hash.Sum(nil))
 }
 
 // evict drops the clients that have been unused for longest. Their requests in flight continue.
@@ -118,8 +137,9 @@ func tlsConfig(t *dispatcher.TLS, key string) (*tls.Config, error) {
 	return config, nil
 }
 
-func (p *clientPool) newClients(config *tls.Config) *clients {
-	kept, fresh := p.newTransport(config), p.newTransport(config)
+func (p *clientPool) newClients(config *tls.Config, of scope) *clients {
+	dial := p.guard.dialer(of)
+	kept, fresh := p.newTransport(config, dial), p.newTransport(config, dial)
 	kept.ForceAttemptHTTP2 = true
 	fresh.DisableKeepAlives = true
 	// With HTTP/2, net/http repeats a request without a body when the server refuses the stream or
@@ -130,10 +150,12 @@ func (p *clientPool) newClients(config *tls.Config) *clients {
 }
 
 // newTransport returns a transport with a copy of config, because a transport changes its config.
-func (p *clientPool) newTransport(config *tls.Config) *http.Transport {
+func (p *clientPool) newTransport(
+	config *tls.Config, dial func(ctx context.Context, network, address string) (net.Conn, error),
+) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // the environment must not redirect requests
-		DialContext:            p.dial,
+		DialContext:            dial,
 		TLSClientConfig:        config.Clone(),
 		TLSHandshakeTimeout:    connectTimeout,
 		MaxIdleConns:           16 * p.connsPerHost,

@@ -7,23 +7,28 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Egress limits the addresses that webhooks may call. Addresses of dispatcher.NeverCalled are
-// always denied. The zero value allows public and private networks.
+// Egress limits the addresses that webhooks may call, whatever the bounds of their apps say. Addresses of
+// dispatcher.NeverCalled are always denied. The zero value allows public addresses alone.
 type Egress struct {
-	// Loopback allows 127.0.0.0/8 and ::1, the node itself.
+	// Loopback allows 127.0.0.0/8 and ::1, and all other addresses of the machine: the node itself.
 	Loopback bool
 	// Deny lists denied networks.
 	Deny []netip.Prefix
-	// Private lists the allowed private networks: parts of 10.0.0.0/8, 172.16.0.0/12,
-	// 192.168.0.0/16, 100.64.0.0/10 and fc00::/7. Empty allows all of them.
+	// Private lists the private networks that apps may call whose bounds list no networks: parts of
+	// 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7.
 	Private []netip.Prefix
 	// Own lists the addresses of the node's API and database, which are denied.
 	Own []netip.AddrPort
+	// OwnPorts lists the ports that the node's API listens on at all addresses of the machine, which are denied.
+	OwnPorts []uint16
 }
 
 var privateNetworks = []netip.Prefix{
@@ -38,39 +43,87 @@ var privateNetworks = []netip.Prefix{
 // of a host, no response of a name server and no redirect can avoid the check.
 type guard struct {
 	Egress
-	dialer *net.Dialer
+	machine  *machine
+	resolver *net.Resolver
+	peers    atomic.Pointer[[]netip.AddrPort] // of the APIs of the other nodes
 }
 
-func newGuard(e Egress, dialer *net.Dialer) *guard {
-	g := &guard{e, dialer}
+func newGuard(e Egress, resolver *net.Resolver) *guard {
+	return &guard{Egress: e, machine: newMachine(), resolver: resolver}
+}
+
+// scope is for whom connections are made: an app, unless all of its bounds of egress are the defaults.
+type scope struct {
+	app string
+	dispatcher.EgressBounds
+}
+
+// scopeOf returns the scope of a call. Apps with the defaults share one, and with it their connections.
+func scopeOf(app string, bounds dispatcher.EgressBounds) scope {
+	if len(bounds.Hosts) == 0 && len(bounds.Ports) == 0 && len(bounds.Networks) == 0 {
+		return scope{}
+	}
+	return scope{app, bounds}
+}
+
+// dialer returns a function that connects to a host for a scope. It refuses a host if any of its addresses is
+// denied, because the choice among them is random.
+func (g *guard) dialer(of scope) func(ctx context.Context, network, address string) (net.Conn, error) {
+	networks := prefixes(of.Networks)
+	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: g.resolver}
 	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		return g.checkDialled(address)
+		return g.checkDialled(address, of, networks)
 	}
-	return g
-}
-
-// dial connects to a host. It refuses a host if any of its addresses is denied, because the choice
-// among them is random.
-func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if err := g.checkName(host); err != nil {
-		return nil, err
-	}
-	if _, err := netip.ParseAddr(host); err != nil {
-		addresses, err := g.dialer.Resolver.LookupNetIP(ctx, "ip", host)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, err
 		}
-		for _, addr := range addresses {
-			if err := g.check(addr); err != nil {
+		if err := g.checkName(host); err != nil {
+			return nil, err
+		}
+		if err := of.checkHost(address); err != nil {
+			return nil, err
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			addresses, err := dialer.Resolver.LookupNetIP(ctx, "ip", host)
+			if err != nil {
 				return nil, err
 			}
+			for _, addr := range addresses {
+				if err := g.check(addr, of, networks); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return dialer.DialContext(ctx, network, address)
+	}
+}
+
+// prefixes returns the networks of some bounds without NetworkPublic.
+func prefixes(networks []string) (all []netip.Prefix) {
+	for _, text := range networks {
+		if network, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, network)
 		}
 	}
-	return g.dialer.DialContext(ctx, network, address)
+	return all
+}
+
+// public reports whether all public addresses may be called.
+func (s scope) public() bool {
+	return len(s.Networks) == 0 || slices.Contains(s.Networks, dispatcher.NetworkPublic)
+}
+
+// checkHost refuses hosts and ports that the bounds do not allow.
+func (s scope) checkHost(address string) error {
+	if len(s.Hosts) == 0 && len(s.Ports) == 0 {
+		return nil
+	}
+	bounds := dispatcher.Bounds{Egress: s.EgressBounds}
+	return outOfBounds(bounds.CheckJob(dispatcher.Job{
+		App: s.app, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}},
+	}))
 }
 
 // checkName refuses names that are denied no matter what they resolve to.
@@ -90,40 +143,81 @@ func (g *guard) checkName(host string) error {
 const notLoopback = "it is the node itself; --egress-loopback allows it"
 
 // checkDialled makes the final check, before each connection.
-func (g *guard) checkDialled(address string) error {
+func (g *guard) checkDialled(address string, of scope, networks []netip.Prefix) error {
 	dialled, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("dial: %w", err)
 	}
-	if err := g.check(dialled.Addr()); err != nil {
+	if err := g.check(dialled.Addr(), of, networks); err != nil {
 		return err
 	}
 	addr := dispatcher.Dialled(dialled.Addr())
-	for _, own := range g.Own {
-		if own.Port() == dialled.Port() && dispatcher.Dialled(own.Addr()) == addr {
-			return denied(address, "it is the API or the database of this node")
-		}
+	at := func(one netip.AddrPort) bool { return one.Port() == dialled.Port() && dispatcher.Dialled(one.Addr()) == addr }
+	switch peers := g.peers.Load(); {
+	case slices.ContainsFunc(g.Own, at),
+		slices.Contains(g.OwnPorts, dialled.Port()) && (addr.IsLoopback() || g.machine.has(addr)):
+		return denied(address, "it is the API or the database of this node")
+	case peers != nil && slices.ContainsFunc(*peers, at):
+		return denied(address, "it is the API of a node")
 	}
 	return nil
 }
 
 // check refuses a denied address.
-func (g *guard) check(dialled netip.Addr) error {
+func (g *guard) check(dialled netip.Addr, of scope, networks []netip.Prefix) error {
 	addr := dispatcher.Dialled(dialled)
 	deny := func(why string) error { return denied(dialled.String(), why) }
+	itself := addr.IsLoopback() || g.machine.has(addr)
+	private := within(privateNetworks, addr)
 	switch {
-	case addr.IsLoopback() && !g.Loopback:
-		return deny(notLoopback)
 	case dispatcher.NeverCalled(dialled):
 		return deny("it is reserved, or cloud providers serve metadata and credentials there")
 	case within(g.Deny, addr):
 		return deny("it is in a network that --egress-deny lists")
-	case len(g.Private) > 0 && within(privateNetworks, addr) && !within(g.Private, addr):
-		return deny("it is in a private network that --egress-private does not list")
+	case itself && !g.Loopback:
+		return deny(notLoopback)
+	case within(networks, addr), of.public() && (itself || !private), len(of.Networks) == 0 && within(g.Private, addr):
+		return nil
+	case private && len(of.Networks) == 0:
+		return deny("it is in a private network; an operator opens it with --egress-private of the nodes, " +
+			"or for one app with egress.networks in the bounds of the app")
 	}
-	return nil
+	return deny(fmt.Sprintf("it is in no network that app %s may call; its bounds allow %s (egress.networks)",
+		of.app, strings.Join(of.Networks, ", ")))
 }
 
 func within(networks []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(addr) })
+}
+
+// machine knows the addresses of this machine's interfaces.
+type machine struct {
+	read func() ([]net.Addr, error)
+
+	mu    sync.Mutex
+	until time.Time // when the addresses are read again
+	addrs map[netip.Addr]bool
+}
+
+// machineAge is how long the addresses of the machine are used before they are read again.
+const machineAge = time.Second
+
+func newMachine() *machine { return &machine{read: net.InterfaceAddrs} }
+
+// has reports whether an address is one of this machine. Addresses that cannot be read stay as they were.
+func (m *machine) has(addr netip.Addr) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); !now.Before(m.until) {
+		if all, err := m.read(); err == nil {
+			m.addrs = make(map[netip.Addr]bool, len(all))
+			for _, one := range all {
+				if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+					m.addrs[dispatcher.Dialled(prefix.Addr())] = true
+				}
+			}
+		}
+		m.until = now.Add(machineAge)
+	}
+	return m.addrs[addr]
 }

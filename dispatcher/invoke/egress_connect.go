@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"time"
 )
 
 // Connect makes the connection that a webhook to a URL would need, with TLS for https, and closes it. It sends no
@@ -25,8 +24,7 @@ func (e Egress) Connect(ctx context.Context, target string) (netip.AddrPort, err
 	if u.Port() != "" {
 		port = u.Port()
 	}
-	guard := newGuard(e, &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second})
-	conn, err := guard.dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	conn, err := newGuard(e, nil).dialer(scope{})(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return netip.AddrPort{}, err
 	}

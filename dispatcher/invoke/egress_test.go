@@ -181,11 +181,15 @@ func TestEgressOptionsAllowAndDenyNetworks(t *testing.T) {
 		"wrapped in IPv6": {
 			invoke.Egress{Loopback: true, Deny: []netip.Prefix{prefix("127.0.0.0/31")}}, "[::ffff:127.0.0.1]", true,
 		},
+		"private, and none is listed":      {invoke.Egress{}, "10.2.0.1", true},
+		"unique local, and none is listed": {invoke.Egress{}, "[fd12::1]", true},
+		"shared, and none is listed":       {invoke.Egress{}, "100.64.0.1", true},
 		"private, and others are allowed":  {invoke.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "10.2.0.1", true},
 		"unique local, and none is":        {invoke.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "[fd12::1]", true},
 		"shared, and none is":              {invoke.Egress{Private: []netip.Prefix{prefix("10.1.0.0/16")}}, "100.64.0.1", true},
 		"the node's own API":               {invoke.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.1", true},
 		"the same as IPv6 writes it":       {invoke.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "[::ffff:7f00:1]", true},
+		"the API on all addresses":         {invoke.Egress{Loopback: true, OwnPorts: []uint16{own.Port()}}, "127.0.0.4", true},
 		"another address of the same port": {invoke.Egress{Loopback: true, Own: []netip.AddrPort{own}}, "127.0.0.3", false},
 	} {
 		i := invoke.New(invoke.Options{Egress: tt.egress})

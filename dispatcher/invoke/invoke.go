@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -32,7 +33,7 @@ import (
 type Options struct {
 	// Version is sent in User-Agent; default "dev".
 	Version string
-	// SecretDir is the directory of the secret files that jobs may refer to; default /run/secrets.
+	// SecretDir is the directory of the secret files that jobs may refer to; default DefaultSecretDir.
 	SecretDir string
 	// Egress limits the addresses that webhooks may call.
 	Egress Egress
@@ -45,6 +46,10 @@ type Options struct {
 	LoadAWS func(context.Context) (aws.Config, error)
 }
 
+// DefaultSecretDir is the directory of secret files unless Options name another. No platform puts secrets of the
+// node itself there.
+const DefaultSecretDir = "/etc/carillon/secrets"
+
 // Bounds of an attempt.
 const (
 	mostHeader     = 64 << 10         // bytes of a response's header
@@ -54,6 +59,7 @@ const (
 
 // Invoker makes attempts. It is safe for concurrent use.
 type Invoker struct {
+	guard   *guard
 	callers map[dispatcher.TargetKind]caller
 }
 
@@ -68,15 +74,28 @@ type caller interface {
 // New returns an Invoker. Close it to release its connections.
 func New(o Options) *Invoker {
 	o.Version = cmp.Or(o.Version, "dev")
-	o.SecretDir = cmp.Or(o.SecretDir, "/run/secrets")
+	o.SecretDir = cmp.Or(o.SecretDir, DefaultSecretDir)
 	o.ConnsPerHost = cmp.Or(o.ConnsPerHost, 64)
 	if o.LoadAWS == nil {
 		o.LoadAWS = loadAWS
 	}
-	return &Invoker{callers: map[dispatcher.TargetKind]caller{
-		dispatcher.TargetWebhook: newWebhooks(o),
+	hooks := newWebhooks(o)
+	return &Invoker{guard: hooks.guard, callers: map[dispatcher.TargetKind]caller{
+		dispatcher.TargetWebhook: hooks,
 		dispatcher.TargetLambda:  newFunctions(o.LoadAWS),
 	}}
+}
+
+// DenyAPIs sets the addresses, HOST:PORT, on which the nodes of the fleet serve their APIs. No webhook calls them.
+// Connections that are open already stay.
+func (i *Invoker) DenyAPIs(addresses []string) {
+	peers := make([]netip.AddrPort, 0, len(addresses))
+	for _, text := range addresses {
+		if address, err := netip.ParseAddrPort(text); err == nil {
+			peers = append(peers, address)
+		}
+	}
+	i.guard.peers.Store(&peers)
 }
 
 // Close closes idle connections.
@@ -102,5 +121,19 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 	if !known {
 		return failed(dispatcher.ClassOther, "this version of Carillon does not know this kind of target")
 	}
+	if call.Bounds == nil {
+		bounds := dispatcher.Bounds{}.WithDefaults(call.App)
+		call.Bounds = &bounds
+	}
+	if call.Bounds.Suspended {
+		return outsideBounds(fmt.Errorf("app %s is suspended", call.App))
+	}
 	return c.call(ctx, call, started)
+}
+
+// outsideBounds returns the outcome of an attempt that the bounds of its app do not allow.
+func outsideBounds(err error) dispatcher.Outcome {
+	outcome := notAttempted(outOfBounds(err))
+	outcome.NotSent = true
+	return outcome
 }

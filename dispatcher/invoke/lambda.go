@@ -27,11 +27,15 @@ func (f *functions) call(ctx context.Context, call dispatcher.Call, started time
 	l := call.Target.Lambda
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout.Std())
 	defer cancel()
-	client, err := f.client(bounded, l)
+	if err := call.Bounds.CheckJob(dispatcher.Job{App: call.App, Target: call.Target}); err != nil {
+		return outsideBounds(err)
+	}
+	client, err := f.client(bounded, call, started)
 	if err != nil {
 		return failed(dispatcher.ClassCredentials, err.Error())
 	}
-	if _, err := client.Options().Credentials.Retrieve(bounded); err != nil {
+	credentials, err := client.Options().Credentials.Retrieve(bounded)
+	if err != nil {
 		if bounded.Err() != nil {
 			return classify(ctx, bounded, err, l.Timeout)
 		}
@@ -58,8 +62,11 @@ func (f *functions) call(ctx context.Context, call dispatcher.Call, started time
 	} else {
 		outcome = invoked(output)
 	}
-	if outcome.Response != nil {
-		outcome.Response.Phases = watch.seen(err == nil)
+	clean := newRedaction([]string{credentials.SecretAccessKey, credentials.SessionToken})
+	outcome.Error = clean.clean(outcome.Error)
+	if r := outcome.Response; r != nil {
+		r.Phases = watch.seen(err == nil)
+		r.Body, r.LogTail = clean.cleanCut(r.Body), clean.clean(r.LogTail)
 	}
 	return outcome
 }

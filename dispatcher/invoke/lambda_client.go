@@ -2,6 +2,8 @@ package invoke
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,11 +33,25 @@ type functions struct {
 	load func(context.Context) (aws.Config, error)
 
 	mu      sync.Mutex
-	clients map[string]*lambda.Client // by region and role
+	loaded  *aws.Config // once it has been loaded
+	clients map[clientKey]*functionClient
 }
 
+// clientKey tells apart the clients. Clients of the node itself have only a region: no app has a part in them.
+type clientKey struct{ region, role, externalID, app, job, tags string }
+
+// functionClient is a client, and when it was used last.
+type functionClient struct {
+	*lambda.Client
+	used time.Time
+}
+
+// mostFunctionClients bounds the clients that are kept. One takes some kilobytes; a role that is used again is assumed
+// again.
+const mostFunctionClients = 1000
+
 func newFunctions(load func(context.Context) (aws.Config, error)) *functions {
-	return &functions{load: load, clients: map[string]*lambda.Client{}}
+	return &functions{load: load, clients: map[clientKey]*functionClient{}}
 }
 
 // loadAWS loads the AWS configuration of the node from the environment, files and the instance role.
@@ -59,22 +75,70 @@ func loadAWS(ctx context.Context) (aws.Config, error) {
 	return loaded, nil
 }
 
-// client returns the client for the region and role of a target.
-func (f *functions) client(ctx context.Context, l *dispatcher.Lambda) (*lambda.Client, error) {
-	region := l.FunctionRegion()
-	role, err := json.Marshal(l.AssumeRole)
+// config returns the AWS configuration of the node, and loads it if that has not succeeded yet. Attempts that begin at
+// once may load it more than once.
+func (f *functions) config(ctx context.Context) (aws.Config, error) {
+	f.mu.Lock()
+	loaded := f.loaded
+	f.mu.Unlock()
+	if loaded != nil {
+		return loaded.Copy(), nil
+	}
+	found, err := f.load(ctx)
+	if err != nil {
+		return found, fmt.Errorf("load the AWS configuration of the node: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.loaded == nil {
+		f.loaded = &found
+	}
+	return f.loaded.Copy(), nil
+}
+
+// client returns the client for the region and the role of a call.
+func (f *functions) client(ctx context.Context, call dispatcher.Call, now time.Time) (*lambda.Client, error) {
+	l := call.Target.Lambda
+	key := clientKey{region: l.FunctionRegion()}
+	if role := l.AssumeRole; role != nil {
+		if call.AWSExternalID == "" {
+			return nil, fmt.Errorf("app %s has no external id, so no role is assumed for it", call.App)
+		}
+		tags, err := json.Marshal(role.SessionTags)
+		if err != nil {
+			return nil, err
+		}
+		key = clientKey{key.region, role.RoleARN, call.AWSExternalID, call.App, call.Job, string(tags)}
+	}
+	f.mu.Lock()
+	c, ok := f.clients[key]
+	if ok {
+		c.used = now
+	}
+	f.mu.Unlock()
+	if ok {
+		return c.Client, nil
+	}
+	made, err := f.newClient(ctx, call, key.region)
 	if err != nil {
 		return nil, err
 	}
-	key := region + " " + string(role)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c, ok := f.clients[key]; ok {
-		return c, nil
+	if c, ok := f.clients[key]; ok { // another attempt made it meanwhile
+		return c.Client, nil
 	}
-	loaded, err := f.load(ctx)
+	if len(f.clients) >= mostFunctionClients {
+		f.evict()
+	}
+	f.clients[key] = &functionClient{made, now}
+	return made, nil
+}
+
+func (f *functions) newClient(ctx context.Context, call dispatcher.Call, region string) (*lambda.Client, error) {
+	loaded, err := f.config(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("load the AWS configuration of the node: %w", err)
+		return nil, err
 	}
 	if region != "" {
 		loaded.Region = region
@@ -82,18 +146,26 @@ func (f *functions) client(ctx context.Context, l *dispatcher.Lambda) (*lambda.C
 	if loaded.Region == "" {
 		return nil, errors.New("neither the target nor the node names a region; set region, or AWS_REGION on the node")
 	}
-	if l.AssumeRole != nil {
-		loaded.Credentials = aws.NewCredentialsCache(assume(loaded, *l.AssumeRole))
+	if call.Target.Lambda.AssumeRole != nil {
+		loaded.Credentials = aws.NewCredentialsCache(assume(loaded, call))
 	}
 	if loaded.Credentials == nil {
 		return nil, errors.New("the node has no AWS credentials") // the SDK would send the request unsigned
 	}
 	// Each attempt is one Invoke: the engine retries, not the SDK.
-	c := lambda.NewFromConfig(loaded, func(o *lambda.Options) {
+	return lambda.NewFromConfig(loaded, func(o *lambda.Options) {
 		o.Retryer, o.HTTPClient = aws.NopRetryer{}, boundedClient{o.HTTPClient}
-	})
-	f.clients[key] = c
-	return c, nil
+	}), nil
+}
+
+// evict drops the tenth of the clients that have been unused for longest. Their connections are those of the others.
+// f.mu is held.
+func (f *functions) evict() {
+	keys := slices.Collect(maps.Keys(f.clients))
+	slices.SortFunc(keys, func(a, b clientKey) int { return f.clients[a].used.Compare(f.clients[b].used) })
+	for _, key := range keys[:len(keys)/10] {
+		delete(f.clients, key)
+	}
 }
 
 // boundedClient cuts responses to the size that is kept. The SDK alone would read the whole response
@@ -112,26 +184,46 @@ func (c boundedClient) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-func assume(node aws.Config, role dispatcher.AssumeRole) aws.CredentialsProvider {
+// assume assumes the role of a call with the identity of its app, so that trust policies and CloudTrail tell apps apart.
+// Nothing of that identity is a tenant's choice.
+func assume(node aws.Config, call dispatcher.Call) aws.CredentialsProvider {
+	role := *call.Target.Lambda.AssumeRole
 	return stscreds.NewAssumeRoleProvider(sts.NewFromConfig(node), role.RoleARN, func(o *stscreds.AssumeRoleOptions) {
-		o.RoleSessionName = "carillon"
-		if role.ExternalID != "" {
-			o.ExternalID = aws.String(role.ExternalID)
+		o.RoleSessionName = sessionName(call.App)
+		o.ExternalID = aws.String(call.AWSExternalID)
+		tags := maps.Clone(role.SessionTags)
+		if tags == nil {
+			tags = map[string]string{}
 		}
-		for _, key := range slices.Sorted(maps.Keys(role.SessionTags)) {
-			o.Tags = append(o.Tags, ststypes.Tag{Key: aws.String(key), Value: aws.String(role.SessionTags[key])})
+		// Validate refuses other tags of the prefix; these replace them all the same.
+		maps.DeleteFunc(tags, func(key, _ string) bool { return dispatcher.ReservedSessionTag(key) })
+		tags[dispatcher.SessionTagApp], tags[dispatcher.SessionTagJob] = call.App, call.Job
+		for _, key := range slices.Sorted(maps.Keys(tags)) {
+			o.Tags = append(o.Tags, ststypes.Tag{Key: aws.String(key), Value: aws.String(tags[key])})
 		}
 	})
+}
+
+// sessionName returns the name of the role sessions of an app: carillon-APP, of at most 64 characters. The end of a longer
+// one is a dot, which no name of an app has, and a hash.
+func sessionName(app string) string {
+	const most, digits = 64, 10
+	name := "carillon-" + app
+	if len(name) <= most {
+		return name
+	}
+	sum := sha256.Sum256([]byte(app))
+	return name[:most-digits-1] + "." + hex.EncodeToString(sum[:])[:digits]
 }
 
 // close closes idle connections.
 func (f *functions) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, c := range f.clients {
-		bounded, _ := c.Options().HTTPClient.(boundedClient)
-		if client, ok := bounded.HTTPClient.(interface{ CloseIdleConnections() }); ok {
-			client.CloseIdleConnections()
-		}
+	if f.loaded == nil {
+		return
+	}
+	if client, ok := f.loaded.HTTPClient.(interface{ CloseIdleConnections() }); ok {
+		client.CloseIdleConnections()
 	}
 }

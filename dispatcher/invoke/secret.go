@@ -31,14 +31,19 @@ type foundSecret struct {
 
 func newSecrets(dir string) *secrets { return &secrets{dir: dir, of: map[string]foundSecret{}} }
 
-// reveal returns the text of a secret at now. Its error never contains any of it.
-func (s *secrets) reveal(secret dispatcher.Secret, now time.Time) (string, error) {
+// reveal returns the text of a secret of an app at now. Its error never contains any of it, and does not tell whether
+// a secret exists that the bounds do not allow to the app.
+func (s *secrets) reveal(app string, bounds *dispatcher.Bounds, secret dispatcher.Secret, now time.Time) (string, error) {
 	switch {
 	case !secret.Value.IsZero():
 		return secret.Value.Reveal(), nil
 	case secret.Stored:
 		return "", errors.New("the stored value cannot be decrypted: " +
 			"this node lacks its key, or the database holds one of another job, field or host, or an older one; store the value again")
+	}
+	if !bounds.AllowsSecret(secret.Reference) {
+		return "", outOfBounds(fmt.Errorf("%s is not one that app %s may use; its bounds allow %s (secrets)",
+			dispatcher.Echo(secret.Reference), app, strings.Join(bounds.Secrets, ", ")))
 	}
 	s.mu.Lock()
 	found, ok := s.of[secret.Reference]
@@ -82,13 +87,22 @@ func (s *secrets) lookUp(reference string) (string, error) {
 	return text, nil
 }
 
-// readFile reads a file in the secret directory. Links may not lead out of the directory.
+// readFile reads a file in the secret directory. Links may not lead out of the directory that begins the path, which
+// is by default the directory of the app.
 func (s *secrets) readFile(path string) (string, error) {
 	root, err := os.OpenRoot(s.dir)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
+	if app, below, found := strings.Cut(path, "/"); found {
+		// The directory of the app itself may be a link, as in volumes of Kubernetes.
+		if root, err = root.OpenRoot(app); err != nil {
+			return "", err
+		}
+		defer root.Close()
+		path = below
+	}
 	info, err := root.Stat(path)
 	if err != nil {
 		return "", err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http/httptrace"
 	"strconv"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 // webhooks calls webhooks.
 type webhooks struct {
+	guard   *guard
 	pool    *clientPool
 	agent   string
 	secrets *secrets
@@ -25,9 +25,9 @@ type webhooks struct {
 }
 
 func newWebhooks(o Options) *webhooks {
-	guard := newGuard(o.Egress, &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: o.Resolver})
+	guard := newGuard(o.Egress, o.Resolver)
 	return &webhooks{
-		pool: newClientPool(guard.dial, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir),
+		guard: guard, pool: newClientPool(guard, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir),
 		expectations: newExpectations(),
 	}
 }
@@ -79,8 +79,12 @@ func (h *webhooks) attempt(
 			outcome.RetryAfter = retryAfter(got.header, time.Now())
 		}
 	}
-	outcome.Error = hide(outcome.Error, r.revealed)
-	outcome.Response = keep(outcome, got, watch.seen(err == nil), r.revealed)
+	clean := newRedaction(r.revealed)
+	outcome.Error = clean.clean(outcome.Error)
+	outcome.Response = keep(outcome, got, watch.seen(err == nil), clean)
+	if r.signedAsNode && outcome.Response != nil {
+		outcome.Response.Body = hideCredentials(outcome.Response.Body)
+	}
 	return outcome
 }
 

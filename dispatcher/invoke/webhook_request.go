@@ -13,12 +13,15 @@ import (
 
 // request is the request of one attempt.
 type request struct {
-	app         string // whose attempt it is
+	app         string
+	bounds      *dispatcher.Bounds // of the app
 	method, url string
 	header      http.Header
 	body        []byte // nil for no body
 	clients     *clients
 	revealed    []string // its secrets, which a response may repeat
+	// signedAsNode tells that it is signed with the AWS credentials of the node.
+	signedAsNode bool
 }
 
 // build returns the request of an attempt at now. Carillon's headers overwrite those of the job.
@@ -27,7 +30,7 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 	if err != nil {
 		return request{}, err
 	}
-	r := request{method: w.Method, url: url, header: make(http.Header, len(headers)+20), body: body}
+	r := request{app: call.App, bounds: call.Bounds, method: w.Method, url: url, header: make(http.Header, len(headers)+20), body: body}
 	if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
 		return r, denied("the URL", "its scheme is neither http nor https")
 	}
@@ -67,11 +70,11 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 func (h *webhooks) connect(r *request, t *dispatcher.TLS, now time.Time) (err error) {
 	key := ""
 	if t != nil && t.ClientKey != nil {
-		if key, err = h.secrets.reveal(*t.ClientKey, now); err != nil {
+		if key, err = h.secrets.reveal(r.app, r.bounds, *t.ClientKey, now); err != nil {
 			return badSecret("tls client_key", err)
 		}
 	}
-	r.clients, err = h.pool.with(t, key, now)
+	r.clients, err = h.pool.with(t, key, scopeOf(r.app, r.bounds.Egress), now)
 	return err
 }
 
@@ -104,7 +107,7 @@ var identity = []string{
 
 // reveal returns the text of a secret of a request; field names the secret in the error.
 func (h *webhooks) reveal(r *request, field string, secret dispatcher.Secret, now time.Time) (string, error) {
-	text, err := h.secrets.reveal(secret, now)
+	text, err := h.secrets.reveal(r.app, r.bounds, secret, now)
 	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
 		err = errors.New("the value contains a control character such as CR, LF or NUL")
 	}
@@ -115,11 +118,11 @@ func (h *webhooks) reveal(r *request, field string, secret dispatcher.Secret, no
 	return text, nil
 }
 
-// hide marks a text for removal from the stored response. It skips very short texts, which occur in
-// many responses by chance.
-func (r *request) hide(text string) {
-	const least = 4
-	if len(text) >= least {
-		r.revealed = append(r.revealed, text)
+// hide marks texts for removal from the stored response.
+func (r *request) hide(texts ...string) {
+	for _, text := range texts {
+		if len(text) >= leastSecret {
+			r.revealed = append(r.revealed, text)
+		}
 	}
 }

@@ -97,9 +97,8 @@ func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {
 	return failed(class, fmt.Sprintf("the target responded with status %d", status))
 }
 
-// keep returns the part of a response that is stored, or nil if it says nothing useful. It removes
-// secrets, because a response may repeat them.
-func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, secrets []string) *dispatcher.Response {
+// keep returns the part of a response that is stored, or nil if it says nothing useful. clean removes secrets.
+func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, clean redaction) *dispatcher.Response {
 	id := ""
 	for _, name := range requestIDs {
 		if id = a.header.Get(name); id != "" {
@@ -110,31 +109,24 @@ func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, secrets []
 		return nil
 	}
 	hidden := func(text string, most int) string {
-		if text = hide(text, secrets); len(text) > most {
+		if len(text) > most {
 			text = text[:most]
 		}
 		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	}
 	kept := dispatcher.Response{
-		RequestID: hidden(id, mostHeaderValue), Body: hidden(string(a.body), mostResponse), BodyTruncated: a.more, Phases: phases,
+		RequestID: hidden(clean.clean(id), mostHeaderValue), Body: hidden(clean.cleanCut(string(a.body)), mostResponse),
+		BodyTruncated: a.more, Phases: phases,
 	}
 	for _, name := range keptHeaders {
 		if value := a.header.Get(name); value != "" {
 			if kept.Headers == nil {
 				kept.Headers = map[string]string{}
 			}
-			kept.Headers[strings.ToLower(name)] = hidden(value, mostHeaderValue)
+			kept.Headers[strings.ToLower(name)] = hidden(clean.clean(value), mostHeaderValue)
 		}
 	}
 	return &kept
-}
-
-// hide removes secrets from a text.
-func hide(text string, secrets []string) string {
-	for _, secret := range secrets {
-		text = strings.ReplaceAll(text, secret, "[redacted]")
-	}
-	return text
 }
 
 // retryAfter returns the wait that a response asks for (RFC 9110, section 10.2.3): a number of

@@ -46,8 +46,11 @@ func recorder(t *testing.T) (address string, requests chan received) {
 func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 	t.Helper()
 	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "demo"), 0o700); err != nil { // of the app of callTo
+		t.Fatal(err)
+	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "demo", name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +63,7 @@ func withSecrets(t *testing.T, files map[string]string) *invoke.Invoker {
 func signedBy(call dispatcher.Call, names ...string) dispatcher.Call {
 	call.Target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{}}
 	for _, name := range names {
-		call.Target.Webhook.Signing.Secrets[name] = dispatcher.Secret{Reference: "file:" + name}
+		call.Target.Webhook.Signing.Secrets[name] = dispatcher.Secret{Reference: "file:demo/" + name}
 	}
 	return call
 }
@@ -169,7 +172,7 @@ func TestSecretsAreLookedUpAgainForEachAttempt(t *testing.T) {
 	i := withSecrets(t, map[string]string{"a": symmetric('a', 24)})
 	url, requests := recorder(t)
 	call := signedBy(callTo(url, "POST", ample), "a")
-	call.Target.Webhook.Signing.Secrets["missing"] = dispatcher.Secret{Reference: "file:missing"}
+	call.Target.Webhook.Signing.Secrets["missing"] = dispatcher.Secret{Reference: "file:demo/missing"}
 	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassSecret || len(requests) != 0 {
 		t.Errorf("outcome = %+v after %d requests, want class secret before any", o, len(requests))
 	}
@@ -212,6 +215,7 @@ func TestUnusableSecretsAreNamedButNotShown(t *testing.T) {
 		"vault:x": "does not know",
 	} {
 		call := callTo(url, "POST", ample)
+		call.Bounds = &dispatcher.Bounds{Secrets: []string{"*"}}
 		call.Target.Webhook.Signing = &dispatcher.Signing{
 			Secrets: map[string]dispatcher.Secret{"current": {Reference: reference}},
 		}

@@ -22,6 +22,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // ample is the timeout of calls that a test does not want to time out: longer than a loaded machine stalls.
 const ample = time.Minute
 
+// short is the timeout of calls to addresses where nobody responds.
+const short = 200 * time.Millisecond
+
 func callTo(url, method string, timeout time.Duration) dispatcher.Call {
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	return dispatcher.Call{

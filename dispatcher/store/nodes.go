@@ -27,6 +27,7 @@ var nodeFields = fields[nodeRow]{
 	{name: "lag", ref: func(n *nodeRow) any { return durationColumn(&n.Lag) }},
 	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn(&n.ClockOffset) }},
 	{name: "long_since", ref: func(n *nodeRow) any { return optionalColumn(&n.LongSince) }},
+	{name: "api_addresses", ref: func(n *nodeRow) any { return appsColumn(&n.APIAddresses) }},
 	{name: "zones", ref: func(*nodeRow) any { return new(schedule.ZonesVersion()) }, use: onlyNew},
 	{name: "paused_by_rollback", ref: func(n *nodeRow) any { return &n.pausedByRollback }, use: onlyNew},
 }
@@ -100,7 +101,7 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 		}
 		row := nodeRow{Node: dispatcher.Node{
 			ID: node.ID, Name: node.Name, Version: node.Version, State: node.State, Apps: node.Apps, Labels: node.Labels,
-			StartedAt: t.now, HeartbeatAt: t.now,
+			StartedAt: t.now, HeartbeatAt: t.now, APIAddresses: node.APIAddresses,
 		}}
 		if rolledBack && row.State == dispatcher.NodeActive {
 			row.State, row.pausedByRollback = dispatcher.NodePaused, true
@@ -129,7 +130,7 @@ func renewHeartbeat(now string) string {
 }
 
 // $1 id
-var otherNodes = `SELECT ` + nodeColumns + `, 0, FALSE, FALSE, 0 FROM nodes WHERE state = 'active' AND id <> $1`
+var otherNodes = `SELECT ` + nodeColumns + `, 0, FALSE, FALSE, 0 FROM nodes WHERE state <> 'dead' AND id <> $1`
 
 // renewedNode is a row of these statements.
 type renewedNode struct {
@@ -166,7 +167,10 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	}
 	if lost { // and so all nodes are paused now
 		node.pausedByRollback, node.rolledBack = node.pausedByRollback || node.State == dispatcher.NodeActive, true
-		node.State, all = dispatcher.NodePaused, nil
+		node.State = dispatcher.NodePaused
+		for i := range all {
+			all[i].State = dispatcher.NodePaused
+		}
 	}
 	reply := dispatcher.HeartbeatReply{
 		State: node.State, OperatorState: node.State, At: node.HeartbeatAt, RolledBack: node.rolledBack,
@@ -178,6 +182,9 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 	for _, one := range all {
 		if one.State == dispatcher.NodeActive {
 			reply.Live = append(reply.Live, one.Node)
+		}
+		if one.ID != id { // a paused node serves its API, too
+			reply.APIs = append(reply.APIs, one.APIAddresses...)
 		}
 	}
 	return reply, nil

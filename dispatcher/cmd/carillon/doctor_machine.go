@@ -43,6 +43,9 @@ func (e *examination) checkSecrets(ctx context.Context) {
 		names = []string{"none"}
 	}
 	e.ok(check, "variables for env: references: %s", strings.Join(names, ", "))
+	if err := e.secretDirFlag.check(e.ownFiles()); err != nil {
+		e.fail(check, err, "the node does not start with it")
+	}
 	files, err := os.ReadDir(e.SecretDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

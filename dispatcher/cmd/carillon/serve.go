@@ -30,7 +30,7 @@ type serveFlags struct {
 	memberFlags
 	keysFlag
 	egressFlags
-	SecretDir string `env:"CARILLON_SECRET_DIR" default:"/run/secrets" placeholder:"DIR" help:"Directory of the secret files that jobs refer to as file:PATH. Anyone who may declare jobs may use all of them."`
+	secretDirFlag
 	intervalFlags
 	poolFlags
 	hostFlags
@@ -46,6 +46,7 @@ func (s *serveCommand) Validate() error {
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
 		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
+		s.secretDirFlag.check(s.ownFiles()),
 	)
 }
 

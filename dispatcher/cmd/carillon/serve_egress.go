@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,11 +16,24 @@ import (
 type egressFlags struct {
 	EgressLoopback bool           `env:"CARILLON_EGRESS_LOOPBACK" help:"Also call targets on this node itself."`
 	EgressDeny     []netip.Prefix `env:"CARILLON_EGRESS_DENY" placeholder:"CIDR,..." help:"Additional networks that are never called."`
-	EgressPrivate  []netip.Prefix `env:"CARILLON_EGRESS_PRIVATE" placeholder:"CIDR,..." help:"The only private networks that are called, within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7. Default: all."`
+	EgressPrivate  []netip.Prefix `env:"CARILLON_EGRESS_PRIVATE" placeholder:"CIDR,..." help:"Private networks that apps may call, within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7, unless the bounds of an app list other networks. Default: none."`
 }
 
 func (f egressFlags) egress() invoke.Egress {
 	return invoke.Egress{Loopback: f.EgressLoopback, Deny: f.EgressDeny, Private: f.EgressPrivate}
+}
+
+// denyOwn denies the addresses of the node's API and database, and has the other nodes deny those of the API.
+func (o *nodeOptions) denyOwn(ctx context.Context, listening net.Addr) {
+	apis := apiAddresses(listening)
+	for _, address := range apis {
+		o.engine.APIAddresses = append(o.engine.APIAddresses, address.String())
+	}
+	o.target.Egress.Own = slices.Concat(
+		apis, databaseAddresses(ctx, o.database.Database), databaseAddresses(ctx, o.notify))
+	if at, err := netip.ParseAddrPort(listening.String()); err == nil && at.Addr().IsUnspecified() {
+		o.target.Egress.OwnPorts = []uint16{at.Port()} // also at addresses that the machine gets later
+	}
 }
 
 // databaseAddresses returns the addresses of a PostgreSQL database; none for any other.
@@ -60,7 +74,8 @@ func apiAddresses(listening net.Addr) []netip.AddrPort {
 	}
 	var own []netip.AddrPort
 	for _, one := range interfaces {
-		if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+		// Link-local addresses are never called, and nodes on many machines have the same.
+		if prefix, err := netip.ParsePrefix(one.String()); err == nil && !prefix.Addr().IsLinkLocalUnicast() {
 			own = append(own, netip.AddrPortFrom(prefix.Addr(), at.Port()))
 		}
 	}

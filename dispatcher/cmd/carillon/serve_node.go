@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -148,9 +147,9 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 		return err
 	}
 	// Only now is the database's name known to resolve.
-	o.target.Egress.Own = slices.Concat(
-		apiAddresses(listen), databaseAddresses(ctx, o.database.Database), databaseAddresses(ctx, o.notify))
+	o.denyOwn(ctx, listen)
 	invoker := invoke.New(o.target)
+	o.engine.OnAPIs = invoker.DenyAPIs
 	o.engine.Metrics = registry
 	endProtection := o.protect(ctx, registry)
 	node := engine.New(s, invoker, o.engine)
