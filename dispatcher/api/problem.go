@@ -32,6 +32,7 @@ var statuses = []struct {
 }{
 	{http.StatusInternalServerError, []string{dispatcher.CodeInternal}},
 	{http.StatusServiceUnavailable, []string{dispatcher.CodeUnavailable}},
+	{http.StatusTooManyRequests, []string{dispatcher.CodeRateLimited}},
 	{http.StatusUnauthorized, []string{dispatcher.CodeUnauthorized}},
 	{http.StatusForbidden, []string{dispatcher.CodeForbidden}},
 	{http.StatusNotFound, []string{dispatcher.CodeNotFound, dispatcher.CodeRouteUnknown}},
@@ -45,6 +46,7 @@ var statuses = []struct {
 		dispatcher.CodeJSONSyntax, dispatcher.CodeJSONTrailing, dispatcher.CodeJSONDepth, dispatcher.CodeJSONDuplicate,
 		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType,
 		dispatcher.CodePageCursor, dispatcher.CodePageLimit, dispatcher.CodeQueryUnknown,
+		dispatcher.CodeQueryDuplicate, dispatcher.CodeQuerySyntax,
 	}},
 	{http.StatusRequestEntityTooLarge, []string{dispatcher.CodePayloadTooLarge}},
 }
