@@ -149,12 +149,14 @@ func (a *API) unavailable(r *request, err error) bool {
 const maxProblems = 100
 
 func bounded(problems dispatcher.Problems) dispatcher.Problems {
-	if len(problems) <= maxProblems {
-		return problems
+	all := slices.Clone(problems[:min(len(problems), maxProblems)])
+	for i := range all {
+		all[i].Path = cutPath(all[i].Path)
 	}
-	problems = slices.Clone(problems[:maxProblems])
-	problems.Add("", dispatcher.CodeTooMany, "there are more problems than the %d listed", maxProblems)
-	return problems
+	if len(problems) > maxProblems {
+		all.Add("", dispatcher.CodeTooMany, "there are more problems than the %d listed", maxProblems)
+	}
+	return all
 }
 
 // didYouMean suggests the known name that is most similar to name, or returns nothing.
