@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -20,7 +22,19 @@ func decode(text []byte, into any) dispatcher.Problems {
 	if err != nil {
 		return dispatcher.Problems{*err}
 	}
-	var d decoder
+	d := decoder{most: maxElements}
+	if len(text) > maxBody {
+		d.most = maxImport / 64 // an app has any number of jobs; the smallest takes more bytes than that
+	}
+	return d.read(raw, into)
+}
+
+// maxElements is how many elements a list or a map of a body may have: no field permits as many, and each takes
+// far more memory than it has bytes.
+const maxElements = 10_000
+
+// read fills into from one JSON value.
+func (d *decoder) read(raw json.RawMessage, into any) dispatcher.Problems {
 	d.problems.AddError("", dispatcher.CheckJSONText(raw, maxProblems+1))
 	tokens := json.NewDecoder(bytes.NewReader(raw))
 	tokens.UseNumber()
@@ -49,10 +63,9 @@ func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
 		at += width
 	}
 	// Nesting far deeper than any field permits is refused before anything recurses into it.
-	const deepest = 1000
-	if depth := dispatcher.JSONDepth(text); depth > deepest {
+	if depth := dispatcher.JSONDepth(text); depth > maxDepth {
 		return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONDepth, Message: fmt.Sprintf(
-			"body is nested %d deep; the maximum for a payload is %d", depth, dispatcher.MaxPayloadDepth)}
+			"body is nested %d deep; the maximum is %d, and %d for a payload", depth, maxDepth, dispatcher.MaxPayloadDepth)}
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	var raw json.RawMessage
@@ -75,6 +88,9 @@ func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
 	return raw, nil
 }
 
+// maxDepth is how deep a body may be nested.
+const maxDepth = 100
+
 // pointer is a path into the body. It is only written out for a problem.
 type pointer struct {
 	parent *pointer
@@ -82,22 +98,53 @@ type pointer struct {
 }
 
 func (p *pointer) String() string {
-	if p == nil {
-		return ""
+	var tokens []string
+	for ; p != nil; p = p.parent {
+		tokens = append(tokens, p.token)
 	}
-	return p.parent.String() + dispatcher.Pointer(p.token)
+	slices.Reverse(tokens)
+	var path strings.Builder
+	for _, token := range tokens {
+		if path.WriteString(dispatcher.Pointer(token)); path.Len() > maxPath {
+			break
+		}
+	}
+	return cutPath(path.String())
+}
+
+// maxPath is the longest path of a problem in bytes. What is longer is cut, and ends in an ellipsis.
+const maxPath = 256
+
+func cutPath(path string) string {
+	if len(path) <= maxPath {
+		return path
+	}
+	end := maxPath
+	for !utf8.RuneStart(path[end]) {
+		end--
+	}
+	return path[:end] + "…"
 }
 
 // decoder collects the problems of one body.
-type decoder struct{ problems dispatcher.Problems }
+type decoder struct {
+	problems dispatcher.Problems
+	// most is how many elements a list or map may have.
+	most int
+	// work counts bytes looked at and written, so that tests see what a body costs without measuring time.
+	work int
+}
 
 // full says that there are already more problems than a response lists.
 func (d *decoder) full() bool { return len(d.problems) > maxProblems }
 
 func (d *decoder) add(at *pointer, code, format string, args ...any) {
-	if !d.full() {
-		d.problems.Add(at.String(), code, format, args...)
+	if d.full() {
+		return
 	}
+	path := at.String()
+	d.work += len(path)
+	d.problems.Add(path, code, format, args...)
 }
 
 func (d *decoder) wrongType(at *pointer, want string, raw json.RawMessage) {
@@ -124,17 +171,23 @@ func kindOf(raw json.RawMessage) string {
 // checkKeys walks one value, payloads included, and reports duplicate keys of objects: parsers
 // disagree about which of them counts.
 func (d *decoder) checkKeys(dec *json.Decoder, at *pointer) {
+	begin := dec.InputOffset()
 	opening, _ := dec.Token() // the text is known to be valid
+	d.work += int(dec.InputOffset() - begin)
 	delim, nested := opening.(json.Delim)
 	if !nested {
 		return
 	}
 	seen := map[string]bool{}
 	for i := 0; dec.More(); i++ {
+		if d.full() {
+			return // nobody reads on
+		}
 		token := strconv.Itoa(i)
 		if delim == '{' {
 			key, _ := dec.Token()
 			token, _ = key.(string)
+			d.work += len(token)
 			if seen[token] {
 				d.add(&pointer{at, token}, dispatcher.CodeJSONDuplicate, "key %s is given twice", dispatcher.Echo(token))
 			}

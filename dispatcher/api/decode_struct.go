@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -26,7 +27,8 @@ var readOnly = map[reflect.Type][]string{
 }
 
 // members calls each for every member of a valid JSON object.
-func members(raw json.RawMessage, each func(key string, value json.RawMessage)) {
+func (d *decoder) members(raw json.RawMessage, each func(key string, value json.RawMessage)) {
+	d.work += len(raw)
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	_, _ = dec.Token()
 	for dec.More() {
@@ -134,12 +136,25 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 		return false
 	}
 	v.Set(reflect.MakeMap(v.Type()))
-	members(raw, func(key string, value json.RawMessage) {
+	d.members(raw, func(key string, value json.RawMessage) {
+		if v.Len() == d.most {
+			d.tooMany(at)
+			return
+		}
 		elem := reflect.New(v.Type().Elem()).Elem()
 		d.fill(elem, value, &pointer{at, key})
 		v.SetMapIndex(reflect.ValueOf(key), elem)
 	})
 	return true
+}
+
+// tooMany reports a list or map with more elements than any may have, once.
+func (d *decoder) tooMany(at *pointer) {
+	problem := dispatcher.Problem{Path: at.String(), Code: dispatcher.CodeTooMany,
+		Message: fmt.Sprintf("there are more than %d elements; no list or map may have as many", d.most)}
+	if !slices.Contains(d.problems, problem) {
+		d.add(at, problem.Code, "%s", problem.Message)
+	}
 }
 
 func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) bool {
@@ -149,6 +164,11 @@ func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) b
 	}
 	var elements []json.RawMessage
 	_ = json.Unmarshal(raw, &elements) // the text is known to be valid
+	d.work += len(raw)
+	if len(elements) > d.most {
+		d.tooMany(at)
+		return false
+	}
 	v.Set(reflect.MakeSlice(v.Type(), len(elements), len(elements)))
 	for i, element := range elements {
 		if d.full() {
@@ -168,11 +188,12 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 		with.SetDefaults()
 	}
 	fields := jsonFields(v.Type())
-	members(raw, func(key string, value json.RawMessage) {
+	d.members(raw, func(key string, value json.RawMessage) {
 		index, known := fields[key]
 		switch {
 		case d.full():
 		case !known:
+			d.work += min(len(key), 64) * len(fields) // for what was meant
 			d.add(&pointer{at, key}, dispatcher.CodeJSONUnknown, "unknown field %s%s",
 				dispatcher.Echo(key), didYouMean(key, fields))
 		case slices.Contains(readOnly[v.Type()], key):

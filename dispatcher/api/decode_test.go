@@ -25,7 +25,11 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var got dispatcher.Job
-		problems := decode(text, &got)
+		d := decoder{most: maxElements}
+		problems, work := workOf(t, &d, string(text), &got)
+		if work > mostWork(string(text)) {
+			t.Errorf("%d bytes cost %d steps, want %d at most", len(text), work, mostWork(string(text)))
+		}
 		for _, problem := range problems {
 			if problem.Code == "" || problem.Message == "" || len(problem.Message) > 1000 {
 				t.Errorf("problem %+v says too little or too much", problem)
@@ -112,9 +116,14 @@ func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 500_000)
 	for name, text := range map[string]string{
-		"a long key above many values":    `{"` + long + `":[` + strings.Repeat("0,", 50_000) + `0]}`,
-		"a long key above many twins":     `{"` + long + `":{"a":0` + strings.Repeat(`,"a":0`, 20_000) + `}}`,
-		"deep nesting with many values":   `{"payload":` + strings.Repeat(`[0,`, 900) + `0` + strings.Repeat(`]`, 900) + `}`,
+		"a long key above many values":  `{"` + long + `":[` + strings.Repeat("0,", 50_000) + `0]}`,
+		"a long key above many twins":   `{"` + long + `":{"a":0` + strings.Repeat(`,"a":0`, 20_000) + `}}`,
+		"deep nesting with many values": `{"payload":` + strings.Repeat(`[0,`, 99) + `0` + strings.Repeat(`]`, 99) + `}`,
+		"deep nesting of twins": `{"payload":` + strings.Repeat(`{"kkkkkkkkkkkkkkkkkkkkkkkk":0,"kkkkkkkkkkkkkkkkkkkkkkkk":`, 98) +
+			`0` + strings.Repeat(`}`, 98) + `}`,
+		"many twins far down":             `{"payload":` + strings.Repeat(`[`, 98) + `{"a":0` + strings.Repeat(`,"a":0`, 99_000) + `}` + strings.Repeat(`]`, 98) + `}`,
+		"many elements":                   `{"retry":{"delays":["1s"` + strings.Repeat(`,"1s"`, 100_000) + `]}}`,
+		"many long unknown keys":          `{"z":0` + strings.Repeat(`,"`+strings.Repeat("y", 60)+`":0`, 5_000) + `}`,
 		"many unknown fields":             `{"z":0` + strings.Repeat(`,"y":0`, 25_000) + `}`,
 		"many triggers":                   `{"triggers":{"a":{}` + manyKeys(10_000) + `}}`,
 		"an endless number":               `{"triggers":{"a":{"repeat_count":` + strings.Repeat("9", 300_000) + `}}}`,
@@ -122,7 +131,11 @@ func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 		"many brackets inside of strings": `{"description":"` + strings.Repeat(`[`, 300_000) + `"}`,
 	} {
 		var job dispatcher.Job
-		problems := decode([]byte(text), &job)
+		d := decoder{most: maxElements}
+		problems, work := workOf(t, &d, text, &job)
+		if work > mostWork(text) {
+			t.Errorf("%s: %d bytes cost %d steps, want %d at most", name, len(text), work, mostWork(text))
+		}
 		addInvalid(&problems, job.Validate())
 		size := 0
 		for _, f := range problems {
@@ -134,10 +147,37 @@ func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 	}
 }
 
+// workOf decodes a text, and returns its problems and how many bytes were looked at and written.
+func workOf(t *testing.T, d *decoder, text string, into any) (dispatcher.Problems, int) {
+	t.Helper()
+	raw, problem := document([]byte(text))
+	if problem != nil {
+		return dispatcher.Problems{*problem}, len(text)
+	}
+	return d.read(raw, into), d.work
+}
+
+// mostWork is what a text may cost: each byte is looked at once for each level that fields have, of which there are
+// eight at most, and a hundred problems are written. In 50 ms, which is what a KiB may take, a processor of today
+// does some hundred million such steps.
+func mostWork(text string) int { return 10*len(text) + 300_000 }
+
 func manyKeys(n int) string {
 	var b strings.Builder
 	for i := range n {
 		b.WriteString(`,"k` + strings.Repeat("a", i%7) + string(rune('a'+i%26)) + `":{}`)
 	}
 	return b.String()
+}
+
+// A request that takes more than 50 ms of processor for each KiB is a fault; see mostWork.
+func BenchmarkDecodeTwinsFarDown(b *testing.B) {
+	text := []byte(`{"payload":` + strings.Repeat(`[`, 98) + `{"a":0` + strings.Repeat(`,"a":0`, 99_000) + `}` + strings.Repeat(`]`, 98) + `}`)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		var job dispatcher.Job
+		if problems := decode(text, &job); len(problems) != maxProblems+1 {
+			b.Fatalf("%d problems, want %d", len(problems), maxProblems+1)
+		}
+	}
 }

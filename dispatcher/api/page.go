@@ -2,6 +2,7 @@ package api
 
 import (
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,22 +31,28 @@ func newList[T any](items []T) list[T] {
 	return list[T]{Items: items}
 }
 
-// checkQuery refuses unknown parameters and parameters that are given twice: both are mistakes that
-// would silently select something else.
+// checkQuery refuses a query that cannot be read, unknown parameters and parameters that are given twice: all are
+// mistakes that would silently select something else. URL.Query drops what it cannot read, such as a pair with ;.
 func checkQuery(rt route, r *request) error {
 	var problems dispatcher.Problems
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return refuse(dispatcher.CodeQuerySyntax, "the query cannot be read: %s; separate parameters with & "+
+			"and write ; as %%3B and %% as %%25", dispatcher.Echo(err.Error()))
+	}
 	known := map[string]bool{}
 	for _, name := range rt.query {
 		known[name] = true
 	}
-	values := r.URL.Query()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
+		case len(problems) > maxProblems:
+			return problems
 		case !known[name]:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "unknown query parameter %s%s",
 				dispatcher.Echo(name), didYouMean(name, known))
 		case len(values[name]) > 1:
-			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "query parameter %s is given %d times",
+			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryDuplicate, "query parameter %s is given %d times; give it once",
 				name, len(values[name]))
 		}
 	}

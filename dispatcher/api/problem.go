@@ -32,6 +32,7 @@ var statuses = []struct {
 }{
 	{http.StatusInternalServerError, []string{dispatcher.CodeInternal}},
 	{http.StatusServiceUnavailable, []string{dispatcher.CodeUnavailable}},
+	{http.StatusTooManyRequests, []string{dispatcher.CodeRateLimited}},
 	{http.StatusUnauthorized, []string{dispatcher.CodeUnauthorized}},
 	{http.StatusForbidden, []string{dispatcher.CodeForbidden}},
 	{http.StatusNotFound, []string{dispatcher.CodeNotFound, dispatcher.CodeRouteUnknown}},
@@ -46,6 +47,7 @@ var statuses = []struct {
 		dispatcher.CodeJSONSyntax, dispatcher.CodeJSONTrailing, dispatcher.CodeJSONDepth, dispatcher.CodeJSONDuplicate,
 		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType, dispatcher.CodeJSONUTF8,
 		dispatcher.CodePageCursor, dispatcher.CodePageLimit, dispatcher.CodeQueryUnknown,
+		dispatcher.CodeQueryDuplicate, dispatcher.CodeQuerySyntax,
 	}},
 	{http.StatusRequestEntityTooLarge, []string{dispatcher.CodePayloadTooLarge}},
 }
@@ -148,12 +150,14 @@ func (a *API) unavailable(r *request, err error) bool {
 const maxProblems = 100
 
 func bounded(problems dispatcher.Problems) dispatcher.Problems {
-	if len(problems) <= maxProblems {
-		return problems
+	all := slices.Clone(problems[:min(len(problems), maxProblems)])
+	for i := range all {
+		all[i].Path = cutPath(all[i].Path)
 	}
-	problems = slices.Clone(problems[:maxProblems])
-	problems.Add("", dispatcher.CodeTooMany, "there are more problems than the %d listed", maxProblems)
-	return problems
+	if len(problems) > maxProblems {
+		all.Add("", dispatcher.CodeTooMany, "there are more problems than the %d listed", maxProblems)
+	}
+	return all
 }
 
 // didYouMean suggests the known name that is most similar to name, or returns nothing.

@@ -314,3 +314,6 @@ func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (i
 	})
 	return runs, err
 }
+
+// Writers returns how many have waited for a connection that writes.
+func Writers(s dispatcher.Store) int64 { return s.(*store).write.Stats().WaitCount }

@@ -18,6 +18,8 @@ import (
 // postgres is the flavor of PostgreSQL.
 type postgres struct {
 	pool, heartbeats *pgxpool.Pool
+	requests         *pgxpool.Pool   // of the API; nil: it uses pool
+	config           *pgxpool.Config // of pool
 	notify           *pgxpool.Config // by which notifications are heard
 	rollbacks        *rollbackDetector
 	claims           *openClaims
@@ -90,10 +92,10 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	}
 	db := openDB(p.pool)
 	db.SetMaxOpenConns(max(1, int(config.MaxConns)-hotConns))
-	p.db = db
+	p.db, p.config = db, config
 	return &store{
 		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks, claims: p.claims,
-		metrics: []prometheus.Collector{statements, poolGauge(p.pool)},
+		metrics: []prometheus.Collector{statements, poolGauge(p.pool), requestsGauge(p)},
 	}, nil
 }
 
@@ -222,6 +224,9 @@ func (p *postgres) close() error {
 		defer close(closed)
 		p.pool.Close()
 		p.heartbeats.Close()
+		if p.requests != nil {
+			p.requests.Close()
+		}
 	}()
 	select {
 	case <-closed:

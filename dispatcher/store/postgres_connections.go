@@ -18,15 +18,28 @@ import (
 )
 
 const (
-	// defaultConns is the size of a node's pool. A hundred nodes have 700 connections at most, with those for
-	// heartbeats and notifications.
+	// defaultConns is the size of a node's pool. A hundred nodes have 1,000 connections at most, with those for
+	// requests of the API, heartbeats and notifications.
 	defaultConns = 5
 	// hotConns is how many of them only hot statements use. The rest is for all other statements, such as those of
-	// the API, so that claims and records do not wait for those who read long lists.
+	// the handler, so that claims and records do not wait for those who read long lists.
 	hotConns = 2
 	// idleTime is how long a connection may be idle. A node that has little to do keeps one or two.
 	idleTime = 5 * time.Minute
 )
+
+// requestsGauge tells how many connections requests of the API use.
+func requestsGauge(p *postgres) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "carillon_database_request_connections_in_use",
+		Help: "Connections to PostgreSQL that requests of the API use.",
+	}, func() float64 {
+		if p.requests == nil {
+			return 0
+		}
+		return float64(p.requests.Stat().AcquiredConns())
+	})
+}
 
 // limitConnections sets how many connections a pool has, unless the URL says it.
 func limitConnections(config *pgxpool.Config, a address, o Options) {

@@ -22,6 +22,7 @@ import (
 type sqlite struct {
 	write *sql.DB
 	read  *sql.DB
+	file  string // for further readers
 	hub   *hub
 	guard *os.File // holds the lock for as long as it is open; nil next to a node
 	// shared tells that several nodes of this process use the database.
@@ -60,15 +61,25 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 			return nil, errors.Join(err, write.Close(), guard.Close())
 		}
 	}
-	read, err := sql.Open("sqlite", file+pragmas+"&_pragma=query_only(1)")
+	readers := file + pragmas + "&_pragma=query_only(1)"
+	read, err := openReaders(readers)
 	if err != nil {
 		return nil, errors.Join(err, write.Close(), guard.Close())
 	}
-	read.SetMaxOpenConns(4)
-	read.SetMaxIdleConns(4) // to open one takes longer than to read
-	flavor := &sqlite{write: write, read: read, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
+	flavor := &sqlite{write: write, read: read, file: readers, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
 	rollbacks := &rollbackDetector{database: flavor, mark: flavor.mark}
 	return &store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor, claims: newOpenClaims()}, nil
+}
+
+// openReaders opens connections that only read.
+func openReaders(database string) (*sql.DB, error) {
+	read, err := sql.Open("sqlite", database)
+	if err != nil {
+		return nil, err
+	}
+	read.SetMaxOpenConns(4)
+	read.SetMaxIdleConns(4) // to open one takes longer than to read
+	return read, nil
 }
 
 // sqliteMillis is the clock of this machine.

@@ -15,9 +15,11 @@ import (
 
 // Options tunes a store. The zero value works.
 type Options struct {
-	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats and one to
-	// listen; default 5, or pool_max_conns of the URL.
+	// MaxConns is the most connections to PostgreSQL, besides one for heartbeats, one to
+	// listen and those of Requests; default 5, or pool_max_conns of the URL.
 	MaxConns int
+	// Requests opens further connections for the API, three for each five of MaxConns; see ForRequests.
+	Requests bool
 	// Notify is the URL by which notifications are heard, where that of the database leads to a
 	// pooler which loses them; empty: that of the database.
 	Notify string
@@ -61,6 +63,9 @@ type store struct {
 	flavor
 	hot     statements
 	metrics []prometheus.Collector // of a database that is open
+	// requests is the same with connections of its own, nil without Options.Requests; gate is that of apart.
+	requests *store
+	gate     chan struct{}
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
@@ -88,6 +93,9 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err == nil && !o.AlongsideNode {
 		err = s.checkKeys(ctx)
 	}
+	if err == nil && o.Requests {
+		err = s.openRequests(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
 	}
@@ -99,7 +107,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 
 // Close releases the database.
 func (s *store) Close() error {
-	return errors.Join(s.write.Close(), s.read.Close(), s.heartbeat.Close(), s.flavor.close())
+	return errors.Join(s.closeRequests(), s.write.Close(), s.read.Close(), s.heartbeat.Close(), s.flavor.close())
 }
 
 // bound gives ctx a deadline unless it has one.
@@ -167,6 +175,8 @@ type flavor interface {
 	// run runs a hot statement and calls scan for each row of its result; scan may be nil if
 	// there is none. It returns the number of rows that the last part affected.
 	run(ctx context.Context, hot statement, args []any, scan func(scanner) error) (int64, error)
+	// apart returns connections for requests.
+	apart(ctx context.Context) (apart, error)
 	// onOneConnection returns a context with which hot statements run on one connection, until release.
 	onOneConnection(ctx context.Context) (on context.Context, release func(), err error)
 	// sendNotifications notifies all nodes, at the latest when tx has been committed.

@@ -26,6 +26,11 @@ type tx struct {
 func (s *store) change(ctx context.Context, by dispatcher.Change, do func(context.Context, *tx) error) error {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	return retry(ctx, s.transient, func() error {
 		sqlTx, err := s.write.BeginTx(ctx, nil)
 		if err != nil {

@@ -1,0 +1,95 @@
+package limit
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Rates counts requests for each key, such as an address. A key may make some requests per minute, and as many at once
+// after a quiet minute. The zero value is not usable; see NewRates.
+type Rates[K comparable] struct {
+	mu sync.Mutex
+	// A key that is forgotten has a full bucket again, which it has anyway unless very many keys came in between.
+	buckets *Recent[K, bucket]
+}
+
+// bucket is what a key may still do.
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// NewRates returns a Rates that remembers most keys at most.
+func NewRates[K comparable](most int) *Rates[K] {
+	return &Rates[K]{buckets: NewRecent[K, bucket](most)}
+}
+
+// Take counts a request of key, which may make perMinute, and returns 0. If it has made too many, Take counts nothing and
+// returns how long key is to wait.
+func (r *Rates[K]) Take(key K, perMinute int, now time.Time) (wait time.Duration) {
+	return r.take(key, perMinute, 1, now)
+}
+
+// Wait is Take without counting.
+func (r *Rates[K]) Wait(key K, perMinute int, now time.Time) (wait time.Duration) {
+	return r.take(key, perMinute, 0, now)
+}
+
+func (r *Rates[K]) take(key K, perMinute int, count float64, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	most := float64(perMinute)
+	b, found := r.buckets.Get(key)
+	if !found {
+		if count == 0 {
+			return 0
+		}
+		b = bucket{left: most, at: now}
+	}
+	perSecond := most / time.Minute.Seconds()
+	b.left = min(most, b.left+max(0, now.Sub(b.at).Seconds())*perSecond)
+	b.at = now
+	if b.left < 1 {
+		r.buckets.Put(key, b)
+		return time.Duration(math.Ceil((1 - b.left) / perSecond * float64(time.Second)))
+	}
+	b.left -= count
+	r.buckets.Put(key, b)
+	return 0
+}
+
+// Len returns how many keys are remembered.
+func (r *Rates[K]) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buckets.Len()
+}
+
+// Lines bounds lines in a log: each kind of line may come some times in a minute.
+type Lines struct {
+	rates     *Rates[string]
+	perMinute int
+
+	mu       sync.Mutex
+	withheld map[string]int
+}
+
+// NewLines returns a Lines that allows perMinute lines of each kind. Kinds are constants, so they are not bounded.
+func NewLines(perMinute int) *Lines {
+	return &Lines{rates: NewRates[string](64), perMinute: perMinute, withheld: map[string]int{}}
+}
+
+// May tells whether a line of a kind may be written at now, and how many were withheld since the one before.
+func (l *Lines) May(kind string, now time.Time) (withheld int, may bool) {
+	may = l.rates.Take(kind, l.perMinute, now) == 0
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !may {
+		l.withheld[kind]++
+		return 0, false
+	}
+	withheld = l.withheld[kind]
+	l.withheld[kind] = 0
+	return withheld, true
+}
