@@ -91,6 +91,7 @@ const (
 	CodeTimeInvalid     = "time_invalid"
 	CodeTimeZoneMissing = "time_zone_missing"
 	CodeTokenAdmin      = "token_admin"
+	CodeTokenLastAdmin  = "token_last_admin"
 	CodeTooMany         = "too_many"
 	CodeUnauthorized    = "unauthorized"
 	CodeUnavailable     = "unavailable"

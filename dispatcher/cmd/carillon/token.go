@@ -106,7 +106,7 @@ type tokenListCommand struct {
 // Run lists the tokens.
 func (t *tokenListCommand) Run(ctx context.Context, c console) error {
 	return t.in(ctx, func(s dispatcher.Store) error {
-		tokens, err := s.Tokens(ctx)
+		tokens, err := s.Tokens(ctx, dispatcher.Page{Limit: 1000})
 		if err != nil {
 			return err
 		}
@@ -127,5 +127,7 @@ type tokenDeleteCommand struct {
 
 // Run revokes the token.
 func (t *tokenDeleteCommand) Run(ctx context.Context) error {
-	return t.in(ctx, func(s dispatcher.Store) error { return s.DeleteToken(ctx, t.Name) })
+	return t.in(ctx, func(s dispatcher.Store) error {
+		return s.DeleteToken(ctx, t.Name, dispatcher.Change{Actor: "command line"})
+	})
 }
