@@ -38,6 +38,7 @@ var statuses = []struct {
 	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
 	{http.StatusConflict, []string{
 		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeCalendarInUse,
+		dispatcher.CodeTokenLastAdmin,
 	}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
 	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -59,7 +60,7 @@ func (t *tx) createToken(ctx context.Context, token dispatcher.APIToken) (dispat
 	if !created {
 		return token, fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
 	}
-	return stored, t.audit(ctx, "create", "", "token "+token.Name, stored.Revision)
+	return stored, t.auditToken(ctx, "create", dispatcher.APIToken{}, stored)
 }
 
 func encodedToken(token dispatcher.APIToken) (scopes, apps string, err error) {
@@ -104,7 +105,7 @@ func (s *store) PutToken(ctx context.Context, token dispatcher.APIToken, change 
 		if err := t.keepAdmin(old, all); err != nil {
 			return err
 		}
-		stored, err = t.updateToken(ctx, token)
+		stored, err = t.updateToken(ctx, old, token)
 		return err
 	})
 	return stored, created, err
@@ -115,7 +116,7 @@ func sameInstant(a, b *time.Time) bool {
 }
 
 // updateToken changes what the creator of a token chooses.
-func (t *tx) updateToken(ctx context.Context, token dispatcher.APIToken) (dispatcher.APIToken, error) {
+func (t *tx) updateToken(ctx context.Context, old, token dispatcher.APIToken) (dispatcher.APIToken, error) {
 	scopes, apps, err := encodedToken(token)
 	if err != nil {
 		return token, err
@@ -127,7 +128,7 @@ func (t *tx) updateToken(ctx context.Context, token dispatcher.APIToken) (dispat
 	if err != nil {
 		return token, err
 	}
-	return stored, t.audit(ctx, "put", "", "token "+token.Name, stored.Revision)
+	return stored, t.auditToken(ctx, "put", old, stored)
 }
 
 // lockTokens returns all tokens, by id, and keeps them as they are until the transaction ends: two requests must not
@@ -181,7 +182,7 @@ func (s *store) RotateToken(ctx context.Context, name string, rotation dispatche
 		if err != nil {
 			return err
 		}
-		return t.audit(ctx, "rotate", "", "token "+name, stored.Revision)
+		return t.auditToken(ctx, "rotate", old, stored)
 	})
 	return stored, err
 }
@@ -256,6 +257,11 @@ func (s *store) DeleteToken(ctx context.Context, name string, change dispatcher.
 		if _, err := t.execute(ctx, `DELETE FROM api_tokens WHERE id = $1`, old.ID); err != nil {
 			return err
 		}
-		return t.audit(ctx, "delete", "", "token "+name, 0)
+		return t.auditToken(ctx, "delete", old, dispatcher.APIToken{})
 	})
+}
+
+// auditToken adds a change of a token to the audit log. One of both is the zero token.
+func (t *tx) auditToken(ctx context.Context, action string, before, after dispatcher.APIToken) error {
+	return t.audit(ctx, action, "", "token "+cmp.Or(before.Name, after.Name), after.Revision)
 }
