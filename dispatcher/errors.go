@@ -18,6 +18,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrConflict says that the state of a thing does not allow the request.
 	ErrConflict = errors.New("conflict")
+	// ErrLastAdmin says that a request with a token would leave no token that can manage tokens.
+	ErrLastAdmin = errors.New("it is the last token with scope admin that works")
 	// ErrNodeDead says that a node was marked dead; it must register again.
 	ErrNodeDead = errors.New("the node was marked dead")
 	// ErrRolledBack says that a node cannot be resumed while a rollback is unresolved.

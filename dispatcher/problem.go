@@ -101,6 +101,7 @@ const (
 	CodeTimeRange       = "time_range"
 	CodeTimeZoneMissing = "time_zone_missing"
 	CodeTokenAdmin      = "token_admin"
+	CodeTokenLastAdmin  = "token_last_admin"
 	CodeTooMany         = "too_many"
 	CodeUnauthorized    = "unauthorized"
 	CodeUnavailable     = "unavailable"

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"time"
 )
 
 // Definitions are what users declare. Each write adds its entry to the audit log in the same
@@ -52,12 +53,24 @@ type Credentials interface {
 	// many it changed; see ErrKeyMissing.
 	RewrapSecrets(ctx context.Context, change Change) (int, error)
 
-	// CreateToken stores a token; ErrPrecondition if its name is taken.
+	// CreateToken stores a token on behalf of the system; ErrPrecondition if its name is taken.
 	CreateToken(ctx context.Context, token APIToken) error
-	// TokenByHash returns ErrNotFound for an unknown token.
+	// PutToken creates a token, with its id and hash, or changes the description, scopes, apps and expiry of
+	// the one of that name, which keeps id and secret. It returns the token as stored, and whether it was created.
+	// Problems: the token is wrong, or expires in the past. ErrLastAdmin: see DeleteToken.
+	PutToken(ctx context.Context, token APIToken, change Change) (stored APIToken, created bool, err error)
+	// RotateToken gives a token another secret. ErrConflict: it has expired, and the rotation says nothing later.
+	RotateToken(ctx context.Context, name string, rotation TokenRotation, change Change) (APIToken, error)
+	// Token returns ErrNotFound if there is none of that name.
+	Token(ctx context.Context, name string) (APIToken, error)
+	// TokenByHash returns the token whose secret, or whose secret before its latest rotation, has a hash: in the latter
+	// case its Hash differs. It also returns those that have expired. ErrNotFound: there is none.
 	TokenByHash(ctx context.Context, hash [32]byte) (APIToken, error)
-	// Tokens lists by name.
-	Tokens(ctx context.Context) ([]APIToken, error)
-	// DeleteToken revokes a token.
-	DeleteToken(ctx context.Context, name string) error
+	// Tokens lists by name, also those that have expired.
+	Tokens(ctx context.Context, page Page) ([]APIToken, error)
+	// UseTokens records when tokens, by their ids, were last used.
+	UseTokens(ctx context.Context, used map[string]time.Time) error
+	// DeleteToken revokes a token. ErrLastAdmin: the change comes from a token, and would leave none that can manage
+	// tokens. One without a token, of the command line, may do so.
+	DeleteToken(ctx context.Context, name string, change Change) error
 }

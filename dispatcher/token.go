@@ -26,8 +26,75 @@ type APIToken struct {
 	CreatedAt time.Time  `json:"created_at"`
 	// LastUsedAt is when the token was last used, to within some minutes; nil: never.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
-	// RotatedUntil is until when the token before the latest rotation works, too; nil: it does not.
+	// RotatedUntil is until when the secret before the latest rotation works, too; nil: it was never rotated.
 	RotatedUntil *time.Time `json:"rotated_until,omitempty"`
+	// Revision counts changes and rotations.
+	Revision int64 `json:"revision"`
+}
+
+// IssuedToken is a token with its secret, which is shown at its creation and at its rotation only.
+type IssuedToken struct {
+	APIToken
+	// Secret is what a caller sends; empty: it was not drawn by this request.
+	Secret string `json:"secret,omitempty"`
+}
+
+// TokenRotation gives a token another secret.
+type TokenRotation struct {
+	// Hash is the SHA-256 of the new secret.
+	Hash [32]byte `json:"-"`
+	// Overlap is how long the old secret works, too, but not past the token's expiry. There is one old secret at most: another
+	// rotation ends it.
+	Overlap Duration `json:"overlap"`
+	// ExpiresAt replaces the expiry of the token; nil keeps it.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+// The overlap of a rotation.
+const (
+	DefaultTokenOverlap = Duration(24 * time.Hour)
+	maxTokenOverlap     = 30 * 24 * time.Hour
+)
+
+// maxTokenApps bounds what a list of apps reads for a token that is bound to some.
+const maxTokenApps = 100
+
+// SetDefaults sets the default overlap.
+func (r *TokenRotation) SetDefaults() { r.Overlap = DefaultTokenOverlap }
+
+// Validate returns everything wrong with a rotation, as Problems, or nil.
+func (r TokenRotation) Validate() error {
+	var problems Problems
+	r.Overlap.check(&problems, "/overlap", 0, maxTokenOverlap)
+	return problems.Err()
+}
+
+// Normal returns the token with its scopes and apps in order, each once.
+func (t APIToken) Normal() APIToken {
+	t.Scopes = slices.DeleteFunc(Scopes(), func(scope Scope) bool { return !t.May(scope) })
+	t.Apps = slices.Compact(slices.Sorted(slices.Values(t.Apps)))
+	if t.Apps == nil {
+		t.Apps = []string{}
+	}
+	return t
+}
+
+// Expired tells whether the token has ceased to work at now.
+func (t APIToken) Expired(now time.Time) bool { return t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) }
+
+// Administers tells whether the token can manage tokens at now.
+func (t APIToken) Administers(now time.Time) bool {
+	return t.May(ScopeAdmin) && len(t.Apps) == 0 && !t.Expired(now)
+}
+
+// CheckExpiry refuses, as Problems, an expiry that has passed at now: a token that is to cease to work is revoked.
+func CheckExpiry(at *time.Time, now time.Time) error {
+	var problems Problems
+	if at != nil && !now.Before(*at) {
+		problems.Add("/expires_at", CodeAtPast, "expires_at %s has passed, it is %s; revoke the token if it is to cease to work at once",
+			FormatInstant(*at), FormatInstant(now))
+	}
+	return problems.Err()
 }
 
 // May tells whether the token has a scope.
@@ -38,6 +105,11 @@ func (t APIToken) Validate() error {
 	var problems Problems
 	CheckName(&problems, "/name", t.Name)
 	checkText(&problems, "/description", t.Description)
+	if n := len(t.Apps); n > maxTokenApps {
+		problems.Add("/apps", CodeTooMany, "%d apps are more than the %d that a token can be bound to; make one for each group of apps",
+			n, maxTokenApps)
+		return problems.Err()
+	}
 	for i, app := range t.Apps {
 		CheckName(&problems, fmt.Sprintf("/apps/%d", i), app)
 	}

@@ -25,9 +25,26 @@ type Options struct {
 	Metrics prometheus.Gatherer
 	// Region is the AWS region of the node; empty: it has none.
 	Region string
+	// Identities checks the bearer tokens that are JSON Web Tokens; nil: none is accepted.
+	Identities Identities
+	// ClientCertificates demands a client certificate that the server has verified, in addition to a token.
+	ClientCertificates bool
+	// Warnings returns what /readyz says although the node is ready; nil: nothing.
+	Warnings func() []string
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
+
+// Identities tells who holds a JSON Web Token.
+type Identities interface {
+	// Identify returns the token that stands for the identity, with an id that begins with "oidc:". An error with a
+	// method BadToken, which says why, means that the JWT is not valid or that no rule fits it. Any other one
+	// means that it could not be checked. No error holds the JWT or a part of it.
+	Identify(ctx context.Context, jwt string, now time.Time) (dispatcher.APIToken, error)
+}
+
+// identityPrefix begins the ids of tokens that stand for identities of an issuer.
+const identityPrefix = "oidc:"
 
 // API serves the HTTP API. It is an http.Handler.
 type API struct {
@@ -37,6 +54,9 @@ type API struct {
 	mux   *http.ServeMux
 	// outage are the tokens that read metrics without a database.
 	outage outageTokens
+	// uses are the uses of tokens that are not yet recorded, and badTokens those that were logged lately.
+	uses      tokenUses
+	badTokens badTokenLog
 	// notFound serves requests that match no route.
 	notFound http.Handler
 }
@@ -51,6 +71,9 @@ func New(store Store, o Options) *API {
 	}
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }
+	}
+	if o.Warnings == nil {
+		o.Warnings = func() []string { return nil }
 	}
 	a := &API{store: store, opts: o, log: o.Logger, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
@@ -99,7 +122,14 @@ type Store interface {
 	verify.Reader
 
 	// Of dispatcher.Credentials:
+	PutToken(ctx context.Context, token dispatcher.APIToken, change dispatcher.Change) (dispatcher.APIToken, bool, error)
+	RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change dispatcher.Change) (
+		dispatcher.APIToken, error)
+	Token(ctx context.Context, name string) (dispatcher.APIToken, error)
 	TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error)
+	Tokens(ctx context.Context, page dispatcher.Page) ([]dispatcher.APIToken, error)
+	UseTokens(ctx context.Context, used map[string]time.Time) error
+	DeleteToken(ctx context.Context, name string, change dispatcher.Change) error
 
 	// Of dispatcher.Fleet:
 	Installation(ctx context.Context) (string, error)

@@ -27,8 +27,15 @@ func NewToken() (secret string, hash [32]byte) {
 // HashToken returns the hash by which the store finds a token.
 func HashToken(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
 
+// NewTokenID draws the id of a token.
+func NewTokenID() string { return strings.ToLower(rand.Text()) }
+
 // authorize finds the token of r and checks that it permits the route.
 func (a *API) authorize(rt route, r *request) error {
+	if a.opts.ClientCertificates && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
+		return refuse(dispatcher.CodeUnauthorized,
+			"a client certificate of an authority in --client-ca is needed, in addition to a token; only probes pass without one")
+	}
 	token, err := a.caller(rt, r)
 	if err != nil {
 		return err
@@ -53,29 +60,94 @@ func notBound(token dispatcher.APIToken, app string) error {
 		dispatcher.Echo(app))
 }
 
-// caller looks up the bearer token. The error is the same for every kind of bad token. The look-up
-// is by hash, so its timing does not reveal which tokens exist.
+// caller finds out whose bearer token it is. The error is the same for every kind of bad token; the log says which it is.
 func (a *API) caller(rt route, r *request) (dispatcher.APIToken, error) {
 	unauthorized := refuse(dispatcher.CodeUnauthorized,
 		`a valid bearer token is needed: create one with "carillon token create" and send it as "Authorization: Bearer carillon_…"`)
+	secret := r.bearer()
+	if secret == "" {
+		return dispatcher.APIToken{}, unauthorized
+	}
+	find := a.stored
+	if a.opts.Identities != nil && isJWT(secret) {
+		find = a.identified
+	}
+	token, bad, err := find(rt, r, secret)
+	if err != nil {
+		return dispatcher.APIToken{}, err
+	}
+	if bad != "" {
+		r.token, r.bad = token, bad
+		a.logBadToken(r)
+		return dispatcher.APIToken{}, unauthorized
+	}
+	a.uses.note(token.ID, r.at)
+	return token, nil
+}
+
+// bearer returns the bearer token of r, or nothing.
+func (r *request) bearer() string {
 	headers := r.Header.Values("Authorization")
 	if len(headers) != 1 {
-		return dispatcher.APIToken{}, unauthorized
+		return ""
 	}
 	scheme, secret, _ := strings.Cut(headers[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return dispatcher.APIToken{}, unauthorized
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
 	}
-	hash := HashToken(strings.TrimSpace(secret))
-	find := func() (dispatcher.APIToken, error) { return a.store.TokenByHash(r.Context(), hash) }
+	return strings.TrimSpace(secret)
+}
+
+// Why a token is bad, for the log and the audit log.
+const (
+	badUnknown    = "unknown" // it never existed, or was revoked
+	badExpired    = "expired"
+	badRotatedOut = "rotated_out"
+	badJWT        = "jwt"
+)
+
+// stored finds a token that was made by this installation. The look-up is by hash, so its timing does not reveal which
+// tokens exist. Nothing is kept of it but for an outage: a revoked token stops at once.
+func (a *API) stored(rt route, r *request, secret string) (token dispatcher.APIToken, bad string, err error) {
+	hash := HashToken(secret)
 	if rt.outage {
-		find = func() (dispatcher.APIToken, error) { return a.outage.find(r.Context(), a.store, hash) }
+		token, err = a.outage.find(r.Context(), a.store, hash, r.at)
+	} else {
+		token, err = a.store.TokenByHash(r.Context(), hash)
 	}
-	token, err := find()
-	if errors.Is(err, dispatcher.ErrNotFound) {
-		return dispatcher.APIToken{}, unauthorized
+	switch {
+	case errors.Is(err, dispatcher.ErrNotFound):
+		return token, badUnknown, nil
+	case err != nil:
+		return token, "", err
+	case token.Hash != hash && (token.RotatedUntil == nil || !r.at.Before(*token.RotatedUntil)):
+		return token, badRotatedOut, nil
+	case token.Expired(r.at):
+		return token, badExpired, nil
 	}
-	return token, err
+	return token, "", nil
+}
+
+// identified finds the identity that a JWT proves.
+func (a *API) identified(_ route, r *request, jwt string) (token dispatcher.APIToken, bad string, err error) {
+	token, err = a.opts.Identities.Identify(r.Context(), jwt, r.at)
+	if why, isBad := errors.AsType[interface {
+		error
+		BadToken() string
+	}](err); isBad {
+		return token, badJWT + ": " + why.BadToken(), nil
+	}
+	if err != nil {
+		a.log.WarnContext(r.Context(), "identity not checked", "request_id", r.id, "err", err)
+		return token, "", refuse(dispatcher.CodeUnavailable,
+			"the issuer of the token does not answer, so it cannot be checked; try again in a moment, or use a token of this installation")
+	}
+	return token, "", nil
+}
+
+// isJWT tells a JSON Web Token from a token of this installation, by its two dots.
+func isJWT(secret string) bool {
+	return !strings.HasPrefix(secret, tokenPrefix) && strings.Count(secret, ".") == 2
 }
 
 // by returns who makes the request r, for the audit log and the bounds of apps.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -24,9 +25,9 @@ const (
 )
 
 // find returns the token with this hash as the database has it. If the database does not respond, it returns
-// the token as the database had it last. A token that was revoked meanwhile is refused as soon as the database
-// responds again.
-func (o *outageTokens) find(ctx context.Context, store Store, hash [32]byte) (dispatcher.APIToken, error) {
+// the token as the database had it last, with its expiry and the end of its rotation, which the caller checks. A token
+// that was revoked or rotated meanwhile is refused as soon as the database responds again.
+func (o *outageTokens) find(ctx context.Context, store Store, hash [32]byte, now time.Time) (dispatcher.APIToken, error) {
 	o.mu.Lock()
 	known, isKnown := o.byHash[hash]
 	o.mu.Unlock()
@@ -38,6 +39,9 @@ func (o *outageTokens) find(ctx context.Context, store Store, hash [32]byte) (di
 	token, err := store.TokenByHash(ctx, hash)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(o.byHash) >= outageTokenLimit {
+		maps.DeleteFunc(o.byHash, func(_ [32]byte, old dispatcher.APIToken) bool { return old.Expired(now) })
+	}
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
 		delete(o.byHash, hash)

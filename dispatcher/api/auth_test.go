@@ -146,7 +146,7 @@ func TestMetricsAreReadWhileTheDatabaseIsUnreachable(t *testing.T) {
 	w.must(http.StatusOK, "GET", "/metrics", "", prometheus)
 	w.must(http.StatusOK, "GET", "/metrics", "", revoked)
 	w.do("GET", "/metrics", "", bound).refused(http.StatusForbidden, " forbidden")
-	if err := w.store.DeleteToken(t.Context(), "revoked"); err != nil {
+	if err := w.store.DeleteToken(t.Context(), "revoked", dispatcher.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	w.do("GET", "/metrics", "", revoked).refused(http.StatusUnauthorized, " unauthorized")

@@ -26,8 +26,11 @@ func matchesETag(r *request, revision int64) bool {
 	return false
 }
 
-// definitionName names the app, job or calendar in the path, for messages.
+// definitionName names the app, job, calendar or token in the path, for messages.
 func definitionName(r *request) string {
+	if name := r.PathValue("token"); name != "" {
+		return "token " + dispatcher.Echo(name)
+	}
 	app := r.PathValue("app")
 	for _, kind := range []string{"job", "calendar"} {
 		if name := r.PathValue(kind); name != "" {
@@ -37,7 +40,7 @@ func definitionName(r *request) string {
 	return "app " + dispatcher.Echo(app)
 }
 
-// revision reads the current revision of the app, job or calendar in the path.
+// revision reads the current revision of the app, job, calendar or token in the path.
 func (a *API) revision(r *request) (int64, error) {
 	name := r.PathValue("app")
 	switch {
@@ -47,6 +50,9 @@ func (a *API) revision(r *request) (int64, error) {
 	case r.PathValue("calendar") != "":
 		calendar, err := a.store.Calendar(r.Context(), name, r.PathValue("calendar"))
 		return calendar.Revision, err
+	case r.PathValue("token") != "":
+		token, err := a.store.Token(r.Context(), r.PathValue("token"))
+		return token.Revision, err
 	}
 	app, err := a.store.App(r.Context(), name)
 	return app.Revision, err

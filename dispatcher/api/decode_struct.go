@@ -24,6 +24,7 @@ var readOnly = map[reflect.Type][]string{
 		"paused", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
 	},
 	reflect.TypeFor[dispatcher.Calendar](): {"revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.APIToken](): {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 
 // members calls each for every member of a valid JSON object.

@@ -170,7 +170,9 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"VerifyPage": reflect.TypeFor[verify.Page](), "TriggerVerification": reflect.TypeFor[verify.Trigger](),
 		"Discrepancy": reflect.TypeFor[verify.Discrepancy](),
 		"Rollback":    reflect.TypeFor[dispatcher.Rollback](),
-		"Export":      reflect.TypeFor[dispatcher.Export](), "ExportedJob": reflect.TypeFor[dispatcher.ExportedJob](),
+		"Token":       reflect.TypeFor[dispatcher.APIToken](), "IssuedToken": reflect.TypeFor[dispatcher.IssuedToken](),
+		"TokenRotation": reflect.TypeFor[dispatcher.TokenRotation](), "TokenList": reflect.TypeFor[list[dispatcher.APIToken]](),
+		"Export": reflect.TypeFor[dispatcher.Export](), "ExportedJob": reflect.TypeFor[dispatcher.ExportedJob](),
 		"ExportedTrigger": reflect.TypeFor[dispatcher.ExportedTrigger](), "ExportedRun": reflect.TypeFor[dispatcher.ExportedRun](),
 		"NodeList": reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
 	}
@@ -249,7 +251,7 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	schemas := readOpenAPI(t).Comp.Schemas
 	for name, file := range map[string]string{
 		"Class": "../run.go", "Dialect": "../schedule/spec.go", "Gap": "../schedule/spec.go", "Overlap": "../schedule/spec.go",
-		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../verify/explain.go", "DiscrepancyKind": "../verify/verify.go",
+		"OnExcluded": "../schedule/calendar_exclude.go", "Verdict": "../verify/explain.go", "Scope": "../token.go", "DiscrepancyKind": "../verify/verify.go",
 	} {
 		described := slices.DeleteFunc(slices.Sorted(slices.Values(schemas[name].Enum)), func(s string) bool { return s == "" })
 		if diff := cmp.Diff(constants(t, file, strings.TrimSuffix(name, "Kind")), described); diff != "" {

@@ -34,7 +34,13 @@ func (a *API) ready(r *request) (response, error) {
 		a.log.WarnContext(ctx, "not ready: engine", "request_id", r.id, "err", err)
 		return response{}, refuse(dispatcher.CodeUnavailable, "the engine is not ready")
 	}
-	return response{body: map[string]string{"status": "ok"}}, nil
+	return response{body: readiness{Status: "ok", Warnings: a.opts.Warnings()}}, nil
+}
+
+// readiness is what a node that is ready says. Warnings need an operator, but no other node would be better.
+type readiness struct {
+	Status   string   `json:"status"`
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (a *API) version(*request) (response, error) {

@@ -39,6 +39,7 @@ var statuses = []struct {
 	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
 	{http.StatusConflict, []string{
 		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeCalendarInUse,
+		dispatcher.CodeTokenLastAdmin,
 	}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
 	{http.StatusPreconditionRequired, []string{dispatcher.CodePreconditionReq}},

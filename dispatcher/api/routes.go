@@ -45,6 +45,7 @@ const (
 	calPath     = appPath + "/calendars/{calendar}"
 	runPath     = "/v1/runs/{run}"
 	nodePath    = "/v1/nodes/{node}"
+	tokenPath   = "/v1/tokens/{token}"
 )
 
 // routes lists every route; openapi.json describes the same.
@@ -91,6 +92,12 @@ var routes = []route{
 	{method: "POST", path: nodePath + "/pause", scope: admin, allApps: true, serve: setNode(dispatcher.NodePaused)},
 	{method: "POST", path: nodePath + "/resume", scope: admin, allApps: true, serve: setNode(dispatcher.NodeActive)},
 	{method: "POST", path: nodePath + "/drain", scope: admin, allApps: true, serve: setNode(dispatcher.NodeDraining)},
+
+	{method: "GET", path: "/v1/tokens", scope: admin, allApps: true, query: pageQuery, serve: (*API).listTokens},
+	{method: "GET", path: tokenPath, scope: admin, allApps: true, serve: (*API).getToken},
+	{method: "PUT", path: tokenPath, scope: admin, allApps: true, serve: (*API).putToken},
+	{method: "DELETE", path: tokenPath, scope: admin, allApps: true, serve: (*API).deleteToken},
+	{method: "POST", path: tokenPath + "/rotate", scope: admin, allApps: true, body: true, serve: (*API).rotateToken},
 
 	{method: "GET", path: "/v1/rollback", scope: read, allApps: true, serve: (*API).getRollback},
 	{method: "POST", path: "/v1/rollback/skip", scope: admin, allApps: true, serve: resolveRollback(dispatcher.RollbackSkip)},

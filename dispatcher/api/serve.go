@@ -30,8 +30,12 @@ type request struct {
 	*http.Request
 	// id is returned and logged, so that both sides can name the request.
 	id string
+	// at is when it came, by this node's clock.
+	at time.Time
 	// token is zero on routes that need none.
 	token dispatcher.APIToken
+	// bad is why the token was refused; token is then what is known of it, and permits nothing.
+	bad string
 }
 
 // response is the result of a route's function; the wrapper writes it.
@@ -47,7 +51,8 @@ func (a *API) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 		defer cancel()
-		r := &request{Request: hr.WithContext(ctx), id: requestID(hr)}
+		now := time.Now() //nolint:forbidigo // tokens expire by it
+		r := &request{Request: hr.WithContext(ctx), id: requestID(hr), at: now}
 		most := int64(maxBody)
 		if rt.large {
 			most = maxImport
@@ -99,7 +104,7 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 // checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it
 // rejects some bytes. Validate checks the name that a PUT would create.
 func checkPath(r *request) error {
-	kinds := []string{"app", "job", "trigger"}
+	kinds := []string{"app", "job", "trigger", "token"}
 	if r.Method == http.MethodPut {
 		kinds = kinds[:1]
 		if r.PathValue("job") == "" {

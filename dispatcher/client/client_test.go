@@ -38,7 +38,7 @@ func newServer(t *testing.T) (dispatcher.Store, *httptest.Server, string) {
 	}
 	t.Cleanup(func() { s.Close() })
 	secret, hash := api.NewToken()
-	if err := s.CreateToken(t.Context(), dispatcher.APIToken{Name: "test", Hash: hash, Scopes: dispatcher.Scopes()}); err != nil {
+	if err := s.CreateToken(t.Context(), dispatcher.APIToken{ID: "test", Name: "test", Hash: hash, Scopes: dispatcher.Scopes()}); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -120,6 +120,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	testLedger(t, c)
 	testNodes(t, c, s)
 	testCalendars(t, c)
+	testTokens(t, c, server.URL)
 	preview, err := c.Preview(ctx, dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, Count: 2})
 	if err != nil || len(preview.FireTimes) != 2 {
 		t.Errorf("Preview = %+v, %v", preview, err)
@@ -197,6 +198,39 @@ func testCalendars(t *testing.T, c *client.Client) {
 		if err := c.DeleteCalendar(ctx, "crm", name, client.Condition{Existing: true}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func testTokens(t *testing.T, c *client.Client, endpoint string) {
+	t.Helper()
+	ctx := t.Context()
+	declared := dispatcher.APIToken{Name: "ci", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}, Apps: []string{"crm"}}
+	made, err := c.PutToken(ctx, declared, client.Condition{Absent: true})
+	if err != nil || made.Secret == "" {
+		t.Fatalf("PutToken = %+v, %v", made.APIToken, err)
+	}
+	if _, err := newClient(t, endpoint, made.Secret, nil).App(ctx, "crm"); err != nil {
+		t.Errorf("the new token is refused: %v", err)
+	}
+	if got, err := c.Token(ctx, "ci"); err != nil || got.ID != made.ID {
+		t.Errorf("Token = %+v, %v", got, err)
+	}
+	if got, err := c.Tokens(ctx, dispatcher.Page{Limit: 1}); err != nil || len(got.Items) != 1 || got.Next != "ci" {
+		t.Errorf("Tokens = %+v, %v", got, err)
+	}
+	rotated, err := c.RotateToken(ctx, "ci", dispatcher.TokenRotation{})
+	if err != nil || rotated.Secret == made.Secret || rotated.Secret == "" {
+		t.Errorf("RotateToken = %+v, %v", rotated.APIToken, err)
+	}
+	var problem *client.Error
+	if _, err := newClient(t, endpoint, made.Secret, nil).App(ctx, "crm"); !errors.As(err, &problem) || problem.Status != 401 {
+		t.Errorf("the old secret gets %v, want 401", err)
+	}
+	if err := c.DeleteToken(ctx, "test", client.Condition{Revision: 1}); !errors.Is(err, dispatcher.ErrConflict) {
+		t.Errorf("DeleteToken of the last admin = %v, want ErrConflict", err)
+	}
+	if err := c.DeleteToken(ctx, "ci", client.Condition{Revision: rotated.Revision}); err != nil {
+		t.Errorf("DeleteToken = %v", err)
 	}
 }
 

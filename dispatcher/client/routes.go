@@ -192,6 +192,35 @@ func (c *Client) SetNodeState(
 	return post(ctx, c, path("nodes", id.String(), verb), nil, isNode)
 }
 
+// Tokens lists API tokens by name, without their secrets.
+func (c *Client) Tokens(ctx context.Context, page dispatcher.Page) (List[dispatcher.APIToken], error) {
+	return list[dispatcher.APIToken](ctx, c, path("tokens")+params(dispatcher.RunQuery{Page: page}))
+}
+
+// Token gets a token, without its secret.
+func (c *Client) Token(ctx context.Context, name string) (dispatcher.APIToken, error) {
+	return get(ctx, c, path("tokens", name), func(token dispatcher.APIToken) bool { return token.Name == name })
+}
+
+// PutToken creates a token, and returns it with its secret, or changes a token, which keeps its secret.
+func (c *Client) PutToken(ctx context.Context, token dispatcher.APIToken, cond Condition) (dispatcher.IssuedToken, error) {
+	return send(ctx, c, request[dispatcher.IssuedToken]{
+		method: http.MethodPut, path: path("tokens", token.Name), body: token, cond: cond, is: isToken(token.Name),
+	})
+}
+
+// RotateToken gives a token another secret. ErrConflict: it has expired, and the rotation gives it no later expiry.
+func (c *Client) RotateToken(
+	ctx context.Context, name string, rotation dispatcher.TokenRotation,
+) (dispatcher.IssuedToken, error) {
+	return post(ctx, c, path("tokens", name, "rotate"), rotation, isToken(name))
+}
+
+// DeleteToken revokes a token. ErrConflict: no token would be left that can manage tokens.
+func (c *Client) DeleteToken(ctx context.Context, name string, cond Condition) error {
+	return c.remove(ctx, path("tokens", name), cond)
+}
+
 // Rollback gets the rollback of the database that is not resolved; ErrNotFound if there is none.
 func (c *Client) Rollback(ctx context.Context) (dispatcher.Rollback, error) {
 	return get(ctx, c, path("rollback"), isRollback)
@@ -243,6 +272,10 @@ func isJob(app, name string) func(dispatcher.Job) bool {
 
 func isCalendar(app, name string) func(dispatcher.Calendar) bool {
 	return func(calendar dispatcher.Calendar) bool { return calendar.App == app && calendar.Name == name }
+}
+
+func isToken(name string) func(dispatcher.IssuedToken) bool {
+	return func(token dispatcher.IssuedToken) bool { return token.Name == name }
 }
 
 func isRun(id string) func(dispatcher.Run) bool {

@@ -1,21 +1,25 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const tokenColumns = `id, name, description, hash, scopes, apps, expires_at, last_used_at, rotated_until, created_at`
+const tokenColumns = `id, name, description, hash, scopes, apps, expires_at, last_used_at, rotated_until, revision, created_at`
 
 func scanToken(row scanner) (dispatcher.APIToken, error) {
 	var token dispatcher.APIToken
 	var hash, scopes, apps string
 	if err := row.Scan(&token.ID, &token.Name, &token.Description, &hash, &scopes, &apps, optionalColumn(&token.ExpiresAt),
-		optionalColumn(&token.LastUsedAt), optionalColumn(&token.RotatedUntil), instantColumn(&token.CreatedAt)); err != nil {
+		optionalColumn(&token.LastUsedAt), optionalColumn(&token.RotatedUntil), &token.Revision, instantColumn(&token.CreatedAt)); err != nil {
 		return token, err
 	}
 	if _, err := hex.Decode(token.Hash[:], []byte(hash)); err != nil {
@@ -30,59 +34,234 @@ func scanToken(row scanner) (dispatcher.APIToken, error) {
 	return token, nil
 }
 
-// CreateToken stores an API token.
+// CreateToken stores a token on behalf of the system.
 func (s *store) CreateToken(ctx context.Context, token dispatcher.APIToken) error {
-	scopes, err := json.Marshal(token.Scopes)
-	if err != nil {
-		return err
-	}
-	apps, err := json.Marshal(token.Apps)
-	if err != nil {
-		return err
-	}
-	by := dispatcher.Change{Actor: "system", Now: token.CreatedAt}
+	by := dispatcher.Change{Actor: "system", IfAbsent: true, Now: token.CreatedAt}
 	return s.change(ctx, by, func(ctx context.Context, t *tx) error {
-		// $1 id, $2 name, $3 description, $4 hash, $5 scopes, $6 apps, $7 when it expires, $8 now
-		const insert = `INSERT INTO api_tokens (id, name, description, hash, scopes, apps, expires_at, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`
-		n, err := t.execute(ctx, insert, token.ID, token.Name, token.Description, hex.EncodeToString(token.Hash[:]), string(scopes),
-			string(apps), optionalColumn(&token.ExpiresAt), t.now.UnixMilli())
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
-		}
-		return t.audit(ctx, "create", "", "token "+token.Name, 0)
+		_, err := t.createToken(ctx, token.Normal())
+		return err
 	})
 }
 
-// TokenByHash returns the token with a hash.
+// createToken inserts a token; ErrPrecondition if its name is taken.
+func (t *tx) createToken(ctx context.Context, token dispatcher.APIToken) (dispatcher.APIToken, error) {
+	scopes, apps, err := encodedToken(token)
+	if err != nil {
+		return token, err
+	}
+	// $1 id, $2 name, $3 description, $4 hash, $5 scopes, $6 apps, $7 when it expires, $8 now
+	const insert = `INSERT INTO api_tokens (id, name, description, hash, scopes, apps, expires_at, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ` + tokenColumns
+	stored, created, err := first(ctx, t, scanToken, insert, token.ID, token.Name, token.Description,
+		hex.EncodeToString(token.Hash[:]), scopes, apps, optionalColumn(&token.ExpiresAt), t.now.UnixMilli())
+	if err != nil {
+		return token, err
+	}
+	if !created {
+		return token, fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
+	}
+	return stored, t.auditToken(ctx, "create", dispatcher.APIToken{}, stored)
+}
+
+func encodedToken(token dispatcher.APIToken) (scopes, apps string, err error) {
+	s, err := json.Marshal(token.Scopes)
+	if err != nil {
+		return "", "", err
+	}
+	a, err := json.Marshal(token.Apps)
+	return string(s), string(a), err
+}
+
+// PutToken creates a token, or changes all of it but its secret.
+func (s *store) PutToken(ctx context.Context, token dispatcher.APIToken, change dispatcher.Change) (
+	stored dispatcher.APIToken, created bool, err error) {
+	if err := token.Validate(); err != nil {
+		return stored, false, err
+	}
+	token = token.Normal()
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		all, err := t.lockTokens(ctx)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(all, func(one dispatcher.APIToken) bool { return one.Name == token.Name })
+		var old dispatcher.APIToken
+		if at >= 0 {
+			old = all[at]
+		}
+		if err := t.allow(old.Revision); err != nil {
+			return err
+		}
+		if !sameInstant(old.ExpiresAt, token.ExpiresAt) {
+			if err := dispatcher.CheckExpiry(token.ExpiresAt, t.now); err != nil {
+				return err
+			}
+		}
+		if created = at < 0; created {
+			stored, err = t.createToken(ctx, token)
+			return err
+		}
+		all[at].Scopes, all[at].ExpiresAt = token.Scopes, token.ExpiresAt
+		if err := t.keepAdmin(old, all); err != nil {
+			return err
+		}
+		stored, err = t.updateToken(ctx, old, token)
+		return err
+	})
+	return stored, created, err
+}
+
+func sameInstant(a, b *time.Time) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
+}
+
+// updateToken changes what the creator of a token chooses.
+func (t *tx) updateToken(ctx context.Context, old, token dispatcher.APIToken) (dispatcher.APIToken, error) {
+	scopes, apps, err := encodedToken(token)
+	if err != nil {
+		return token, err
+	}
+	// $1 name, $2 description, $3 scopes, $4 apps, $5 when it expires
+	const update = `UPDATE api_tokens SET description = $2, scopes = $3, apps = $4, expires_at = $5, revision = revision + 1
+		WHERE name = $1 RETURNING ` + tokenColumns
+	stored, _, err := first(ctx, t, scanToken, update, token.Name, token.Description, scopes, apps, optionalColumn(&token.ExpiresAt))
+	if err != nil {
+		return token, err
+	}
+	return stored, t.auditToken(ctx, "put", old, stored)
+}
+
+// lockTokens returns all tokens, by id, and keeps them as they are until the transaction ends: two requests must not
+// each leave the other's token as the last admin.
+func (t *tx) lockTokens(ctx context.Context) ([]dispatcher.APIToken, error) {
+	return collect(ctx, t, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY id`+t.lock())
+}
+
+// keepAdmin refuses a change by a token that takes the place of the last token that can manage tokens. left are
+// those that there are afterwards.
+func (t *tx) keepAdmin(old dispatcher.APIToken, left []dispatcher.APIToken) error {
+	administers := func(token dispatcher.APIToken) bool { return token.Administers(t.now) }
+	if t.by.TokenID == "" || !administers(old) || slices.ContainsFunc(left, administers) {
+		return nil
+	}
+	return fmt.Errorf("token %s: %w", old.Name, dispatcher.ErrLastAdmin)
+}
+
+// RotateToken gives a token another secret.
+func (s *store) RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change dispatcher.Change) (
+	stored dispatcher.APIToken, err error) {
+	if err := rotation.Validate(); err != nil {
+		return stored, err
+	}
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		old, err := findToken(ctx, t, name, t.lock())
+		if err != nil {
+			return err
+		}
+		if err := t.allow(old.Revision); err != nil {
+			return err
+		}
+		expires := old.ExpiresAt
+		if rotation.ExpiresAt != nil {
+			expires = rotation.ExpiresAt
+			if err := dispatcher.CheckExpiry(expires, t.now); err != nil {
+				return err
+			}
+		} else if old.Expired(t.now) {
+			return fmt.Errorf("token %s expired at %s: %w", name, dispatcher.FormatInstant(*old.ExpiresAt), dispatcher.ErrConflict)
+		}
+		// The old secret gains nothing by a later expiry.
+		until := t.now.Add(rotation.Overlap.Std())
+		if old.ExpiresAt != nil && old.ExpiresAt.Before(until) {
+			until = *old.ExpiresAt
+		}
+		// $1 name, $2 new hash, $3 until when the old one works, $4 when the token expires
+		const rotate = `UPDATE api_tokens SET rotated_hash = hash, rotated_until = $3, hash = $2, expires_at = $4, revision = revision + 1
+			WHERE name = $1 RETURNING ` + tokenColumns
+		stored, _, err = first(ctx, t, scanToken, rotate, name, hex.EncodeToString(rotation.Hash[:]), until.UnixMilli(), optionalColumn(&expires))
+		if err != nil {
+			return err
+		}
+		return t.auditToken(ctx, "rotate", old, stored)
+	})
+	return stored, err
+}
+
+// Token returns the token of a name.
+func (s *store) Token(ctx context.Context, name string) (dispatcher.APIToken, error) {
+	return findToken(ctx, s.read, name, "")
+}
+
+func findToken(ctx context.Context, q querier, name, lock string) (dispatcher.APIToken, error) {
+	// $1 name
+	token, found, err := first(ctx, q, scanToken, `SELECT `+tokenColumns+` FROM api_tokens WHERE name = $1`+lock, name)
+	if err == nil && !found {
+		err = dispatcher.NotFound("token", name)
+	}
+	return token, err
+}
+
+// TokenByHash returns the token with a hash, be it that of its secret or of the one before.
 func (s *store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error) {
 	// $1 hash
-	token, found, err := first(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM api_tokens WHERE hash = $1`, hex.EncodeToString(hash[:]))
+	const find = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE hash = $1 OR rotated_hash = $1`
+	token, found, err := first(ctx, s.read, scanToken, find, hex.EncodeToString(hash[:]))
 	if err == nil && !found {
 		err = fmt.Errorf("token: %w", dispatcher.ErrNotFound)
 	}
 	return token, err
 }
 
-// Tokens returns all tokens, by name.
-func (s *store) Tokens(ctx context.Context) ([]dispatcher.APIToken, error) {
-	return collect(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY name`)
+// Tokens returns a page of tokens, by name.
+func (s *store) Tokens(ctx context.Context, page dispatcher.Page) ([]dispatcher.APIToken, error) {
+	// $1 last name of the page before, $2 limit
+	const list = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE name > $1 ORDER BY name LIMIT $2`
+	return collect(ctx, s.read, scanToken, list, page.Cursor, page.Limit)
+}
+
+// UseTokens records when tokens were last used. Nodes that serve one token do not all write: one that finds a
+// later minute than its own leaves it.
+func (s *store) UseTokens(ctx context.Context, used map[string]time.Time) error {
+	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		// $1 id, $2 when it was used, $3 a minute before
+		const use = `UPDATE api_tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $3)`
+		for _, id := range slices.Sorted(maps.Keys(used)) { // in an order, so that no two nodes wait for each other
+			at := used[id]
+			if _, err := t.execute(ctx, use, id, at.UnixMilli(), at.Add(-time.Minute).UnixMilli()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // DeleteToken revokes a token.
-func (s *store) DeleteToken(ctx context.Context, name string) error {
-	return s.change(ctx, dispatcher.Change{Actor: "system"}, func(ctx context.Context, t *tx) error {
-		// $1 name
-		n, err := t.execute(ctx, `DELETE FROM api_tokens WHERE name = $1`, name)
+func (s *store) DeleteToken(ctx context.Context, name string, change dispatcher.Change) error {
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		all, err := t.lockTokens(ctx)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		at := slices.IndexFunc(all, func(one dispatcher.APIToken) bool { return one.Name == name })
+		if at < 0 {
 			return dispatcher.NotFound("token", name)
 		}
-		return t.audit(ctx, "delete", "", "token "+name, 0)
+		old := all[at]
+		if err := t.allow(old.Revision); err != nil {
+			return err
+		}
+		if err := t.keepAdmin(old, slices.Delete(all, at, at+1)); err != nil {
+			return err
+		}
+		// $1 id
+		if _, err := t.execute(ctx, `DELETE FROM api_tokens WHERE id = $1`, old.ID); err != nil {
+			return err
+		}
+		return t.auditToken(ctx, "delete", old, dispatcher.APIToken{})
 	})
+}
+
+// auditToken adds a change of a token to the audit log. One of both is the zero token.
+func (t *tx) auditToken(ctx context.Context, action string, before, after dispatcher.APIToken) error {
+	return t.audit(ctx, action, "", "token "+cmp.Or(before.Name, after.Name), after.Revision)
 }

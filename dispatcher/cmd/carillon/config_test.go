@@ -210,10 +210,10 @@ func TestTokensAreListedWithoutSecretsAndRevoked(t *testing.T) {
 	if !strings.Contains(list, "ci") || !strings.Contains(list, "billing,mail") || strings.Contains(list, strings.TrimSpace(secret)) {
 		t.Errorf("list = %q, want the token without its secret", list)
 	}
-	if _, errs, code := carillon(t, nil, "token", "delete", database, "--name=ci"); code != 0 {
+	if _, errs, code := carillon(t, nil, "token", "revoke", database, "--name=ci"); code != 0 {
 		t.Errorf("delete: exit %d, %s", code, errs)
 	}
-	if _, _, code := carillon(t, nil, "token", "delete", database, "--name=ci"); code != exitFailure {
+	if _, _, code := carillon(t, nil, "token", "revoke", database, "--name=ci"); code != exitFailure {
 		t.Errorf("deleting it again: exit %d, want %d", code, exitFailure)
 	}
 }

@@ -59,7 +59,7 @@ func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, er
 		return strings.TrimSpace(string(kept)), nil
 	}
 	// Without the file, an earlier token of that name is useless.
-	if err := s.DeleteToken(ctx, "dev"); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+	if err := s.DeleteToken(ctx, "dev", dispatcher.Change{Actor: "command line"}); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return "", err
 	}
 	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: "dev", Scopes: dispatcher.Scopes()})

@@ -16,14 +16,11 @@ import (
 type apiFlags struct {
 	Endpoint string `env:"CARILLON_ENDPOINT" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the API of any node."`
 	Token    string `env:"CARILLON_TOKEN" required:"" help:"API token; scope read is enough, but write for app. Prefer the variable: other users of the machine can see flags."`
+	clientTLSFlags
 }
 
 func (a *apiFlags) client() (*client.Client, error) {
-	c, err := client.New(a.Endpoint, a.Token, client.Options{UserAgent: "carillon/" + version})
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--endpoint: %w", err)}
-	}
-	return c, nil
+	return a.newClient(a.Endpoint, a.Token)
 }
 
 // explainCommand explains one scheduled time.

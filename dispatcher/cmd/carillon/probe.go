@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -118,7 +117,7 @@ func trustOnly(file string) (*tls.Config, error) {
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if !state.PeerCertificates[0].Equal(leaf) {
-				return fmt.Errorf("the server has another certificate than %s; if the file is new, restart the node", dispatcher.Echo(file))
+				return fmt.Errorf("the server has another certificate than %s; a node reads a new file within %s", dispatcher.Echo(file), tlsPoll)
 			}
 			return nil
 		},
@@ -127,17 +126,13 @@ func trustOnly(file string) (*tls.Config, error) {
 
 // leafOf reads the first certificate of a file, which is the server's own.
 func leafOf(file string) (*x509.Certificate, error) {
-	rest, err := os.ReadFile(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return nil, fmt.Errorf("%s holds no certificate", dispatcher.Echo(file))
-		}
-		if block.Type == "CERTIFICATE" {
-			return x509.ParseCertificate(block.Bytes)
-		}
+	chain, err := parseCertificates(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dispatcher.Echo(file), err)
 	}
+	return chain[0], nil
 }

@@ -42,7 +42,7 @@ type serveFlags struct {
 // Validate checks the values that no flag's type can check, all of them at once.
 func (s *serveCommand) Validate() error {
 	_, keys := s.keys()
-	_, certificate := s.certificate()
+	_, certificate := s.files()
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
 		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
@@ -65,7 +65,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
 	warnUnknownVariables(ctx, log, os.Environ())
 	limitMemory(ctx, log)
-	certificate, err := s.certificate()
+	files, err := s.files()
 	if err != nil {
 		return &usageError{err}
 	}
@@ -77,7 +77,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
 		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
-		listen: s.Listen, certificate: certificate, log: log, engine: options,
+		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), log: log, engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})

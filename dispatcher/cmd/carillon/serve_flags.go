@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -42,22 +41,32 @@ func (f notifyFlag) check(database databaseFlag) error {
 type listenFlags struct {
 	Listen  string `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API."`
 	TLSCert string `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API. Needs --tls-key."`
-	TLSKey  string `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate."`
+	TLSKey  string `env:"CARILLON_TLS_KEY" placeholder:"FILE" help:"Private key of the certificate. Changed files are read without a restart."`
+	// With ClientCA, ClientAuth is require unless it says otherwise.
+	ClientCA   string `env:"CARILLON_CLIENT_CA" placeholder:"FILE" help:"Authorities of client certificates, which are needed in addition to a token. Probes pass without one. Needs --tls-cert."`
+	ClientAuth string `env:"CARILLON_CLIENT_AUTH" enum:",require,optional" default:"" placeholder:"require|optional" help:"require: refuse callers without a client certificate. optional: check those that are sent. Default: require. Needs --client-ca."`
 }
 
-// certificate loads the API's certificate; nil without one.
-func (f listenFlags) certificate() (*tls.Certificate, error) {
+// files returns the files of TLS, once they are read successfully.
+func (f listenFlags) files() (tlsFiles, error) {
 	switch {
+	case f.ClientAuth != "" && f.ClientCA == "":
+		return tlsFiles{}, errors.New("--client-auth needs --client-ca, the authorities of client certificates")
+	case f.ClientCA != "" && f.TLSCert == "":
+		return tlsFiles{}, errors.New("--client-ca needs --tls-cert and --tls-key: client certificates are part of TLS")
 	case f.TLSCert == "" && f.TLSKey == "":
-		return nil, nil
+		return tlsFiles{}, nil
 	case f.TLSCert == "" || f.TLSKey == "":
-		return nil, errors.New("--tls-cert and --tls-key go together; one of them is missing")
+		return tlsFiles{}, errors.New("--tls-cert and --tls-key go together; one of them is missing")
 	}
-	certificate, err := tls.LoadX509KeyPair(f.TLSCert, f.TLSKey)
-	if err != nil {
-		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.TLSCert, f.TLSKey, err)
-	}
-	return &certificate, nil
+	files := tlsFiles{cert: f.TLSCert, key: f.TLSKey, clientCA: f.ClientCA}
+	_, _, err := files.load()
+	return files, err
+}
+
+// needsClientCertificate tells whether callers need one.
+func (f listenFlags) needsClientCertificate() bool {
+	return f.ClientCA != "" && f.ClientAuth != "optional"
 }
 
 // memberFlags are the node's name and its place among the nodes.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,17 +25,20 @@ import (
 
 // nodeOptions are the parts of a node process.
 type nodeOptions struct {
-	database    databaseFlag
-	notify      string // source of notifications; empty: database
-	keys        *seal.Keys
-	migrate     bool
-	listen      string
-	certificate *tls.Certificate // nil: plain HTTP
-	engine      engine.Options
-	target      invoke.Options
-	log         *slog.Logger
-	signals     nodeSignals // what it tells the machine that it runs on
-	ecsAgent    string      // of the task to protect; empty: none
+	database databaseFlag
+	notify   string // source of notifications; empty: database
+	keys     *seal.Keys
+	migrate  bool
+	listen   string
+	tls      tlsFiles
+	// clientCertificates demands them of the callers of the API.
+	clientCertificates bool
+	identities         api.Identities // of JSON Web Tokens; nil: none are accepted
+	engine             engine.Options
+	target             invoke.Options
+	log                *slog.Logger
+	signals            nodeSignals // what it tells the machine that it runs on
+	ecsAgent           string      // of the task to protect; empty: none
 	// ready is called with the address of the API once it responds; may be nil.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
 }
@@ -71,10 +73,13 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return &usageError{fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", dispatcher.Echo(o.listen), err)}
 	}
 	defer listener.Close()
-	if o.certificate != nil {
-		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*o.certificate}, MinVersion: tls.VersionTLS12})
+	secure, err := serveTLS(o.tls, listener.Addr(), o.log)
+	if err != nil {
+		return &usageError{err}
 	}
+	listener = secure.listener(listener)
 	registry := prometheus.NewRegistry()
+	secure.register(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if o.target.Egress.Loopback {
 		o.log.WarnContext(ctx, "--egress-loopback is set: anyone who may declare jobs can call every service on this machine")
@@ -110,19 +115,30 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return nil
 	})
 	group.Go(func() error {
+		secure.run(stopping)
+		return nil
+	})
+	group.Go(func() error {
 		defer closeServer(requests, server)
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
 			signals.node.Store(node)
-			handler.set(api.New(s, api.Options{
+			served := api.New(s, api.Options{
 				Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry,
+				Identities: o.identities, ClientCertificates: o.clientCertificates,
+				Warnings: func() []string { return secure.warnings(time.Now()) },
 				Ready: func(context.Context) error {
 					if ctx.Err() != nil {
 						return errors.New("the node is shutting down")
 					}
 					return node.Ready()
 				},
-			}))
+			})
+			handler.set(served)
+			group.Go(func() error {
+				served.Run(stopping)
+				return nil
+			})
 			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
 			if o.ready != nil {
 				group.Go(func() error {

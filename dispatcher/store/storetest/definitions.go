@@ -275,33 +275,3 @@ func testPause(t *testing.T, f *fixture) {
 	_, err = f.PauseJob(ctx, "shop", "tick", "", true, dispatcher.Change{IfRevision: 1})
 	wantError(t, "pause another revision", err, dispatcher.ErrPrecondition)
 }
-
-func testTokens(t *testing.T, f *fixture) {
-	ctx := t.Context()
-	token := dispatcher.APIToken{
-		ID: "1", Name: "ci", Hash: [32]byte{1, 2, 3}, Scopes: []dispatcher.Scope{dispatcher.ScopeWrite}, Apps: []string{"shop"}, CreatedAt: t0,
-	}
-	f.must(f.CreateToken(ctx, token))
-	other := token
-	other.ID, other.Hash, other.Scopes = "2", [32]byte{4}, []dispatcher.Scope{dispatcher.ScopeRead}
-	wantError(t, "create a token whose name is taken", f.CreateToken(ctx, other), dispatcher.ErrPrecondition)
-	other.Name, other.Apps = "all", []string{}
-	f.must(f.CreateToken(ctx, other))
-
-	got, err := f.TokenByHash(ctx, token.Hash)
-	f.must(err)
-	if diff := cmp.Diff(token, got); diff != "" {
-		t.Error("token by hash (-want +got):\n" + diff)
-	}
-	_, err = f.TokenByHash(ctx, [32]byte{9})
-	wantError(t, "unknown token", err, dispatcher.ErrNotFound)
-	all, err := f.Tokens(ctx)
-	f.must(err)
-	if diff := cmp.Diff([]dispatcher.APIToken{other, token}, all); diff != "" {
-		t.Error("tokens (-want +got):\n" + diff)
-	}
-	f.must(f.DeleteToken(ctx, "ci"))
-	wantError(t, "delete twice", f.DeleteToken(ctx, "ci"), dispatcher.ErrNotFound)
-	_, err = f.TokenByHash(ctx, token.Hash)
-	wantError(t, "deleted token", err, dispatcher.ErrNotFound)
-}

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func (a *API) listTokens(r *request) (response, error) {
+	name := func(token dispatcher.APIToken) string { return token.Name }
+	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.APIToken, error) {
+		return a.store.Tokens(r.Context(), page)
+	})
+}
+
+func (a *API) getToken(r *request) (response, error) {
+	token, err := a.store.Token(r.Context(), r.PathValue("token"))
+	return response{revision: token.Revision, body: token}, err
+}
+
+// putToken creates a token and returns its secret, or changes a token and leaves its secret as it is.
+func (a *API) putToken(r *request) (response, error) {
+	token := dispatcher.APIToken{Name: r.PathValue("token")}
+	problems := r.decode(&token)
+	mustMatch(&problems, "/name", token.Name, r.PathValue("token"))
+	for i, scope := range token.Scopes {
+		if err := r.mayGive(scope); err != nil {
+			problems.AddError("/scopes/"+strconv.Itoa(i), err)
+		}
+	}
+	secret, hash := NewToken() // of one that is created
+	token.ID, token.Hash = NewTokenID(), hash
+	res, err := put(a, r, token, problems, a.store.PutToken, func(stored dispatcher.APIToken) int64 { return stored.Revision })
+	if stored, is := res.body.(dispatcher.APIToken); is && res.status == http.StatusCreated {
+		res = issued(res, stored, secret)
+	}
+	return res, keepsAdmin(r, err)
+}
+
+// issued adds a secret to the response about its token. No cache may keep it.
+func issued(res response, token dispatcher.APIToken, secret string) response {
+	res.body = dispatcher.IssuedToken{APIToken: token, Secret: secret}
+	res.header = map[string]string{"Cache-Control": "no-store"}
+	return res
+}
+
+// mayGive refuses a scope that the caller lacks: nobody makes a token that can do more than their own.
+func (r *request) mayGive(scope dispatcher.Scope) error {
+	if r.token.May(scope) || !slices.Contains(dispatcher.Scopes(), scope) { // Validate refuses the latter
+		return nil
+	}
+	return refuse(dispatcher.CodeForbidden, "token %s does not have the scope %s, so it cannot give it; use one that does, "+
+		"or the database: carillon token create --database URL", dispatcher.Echo(r.token.Name), dispatcher.Echo(string(scope)))
+}
+
+// keepsAdmin says what to do if the last token that can manage tokens would go.
+func keepsAdmin(r *request, err error) error {
+	if !errors.Is(err, dispatcher.ErrLastAdmin) {
+		return err
+	}
+	name := r.PathValue("token")
+	return refuse(dispatcher.CodeTokenLastAdmin, "token %s is the last one with scope admin that works; create another one first, "+
+		"or remove it on the database: carillon token revoke --name %[1]s --database URL", name)
+}
+
+func (a *API) deleteToken(r *request) (response, error) {
+	res, err := a.remove(r, func(change dispatcher.Change) error {
+		return a.store.DeleteToken(r.Context(), r.PathValue("token"), change)
+	})
+	return res, keepsAdmin(r, err)
+}
+
+// rotateToken gives a token another secret and returns it.
+func (a *API) rotateToken(r *request) (response, error) {
+	var rotation dispatcher.TokenRotation
+	rotation.SetDefaults()
+	var problems dispatcher.Problems
+	if r.ContentLength != 0 {
+		problems = r.decode(&rotation)
+	}
+	addInvalid(&problems, rotation.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	change, err := a.change(r)
+	if err != nil {
+		return response{}, err
+	}
+	name := r.PathValue("token")
+	token, err := a.store.Token(r.Context(), name)
+	if err != nil {
+		return response{}, err
+	}
+	for _, scope := range token.Scopes { // the secret would give them
+		if err := r.mayGive(scope); err != nil {
+			return response{}, err
+		}
+	}
+	if change.IfRevision == 0 { // nobody gives it more in the meantime
+		change.IfRevision = token.Revision
+	}
+	secret, hash := NewToken()
+	rotation.Hash = hash
+	stored, err := a.store.RotateToken(r.Context(), name, rotation, change)
+	if err != nil {
+		return response{}, conflict(a.explainFailed(r, change, err), "give a later expires_at with the rotation")
+	}
+	return issued(response{revision: stored.Revision}, stored, secret), nil
+}

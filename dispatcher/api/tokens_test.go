@@ -1,0 +1,212 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+)
+
+const oneToken = "/v1/tokens/ci"
+
+func bearer(secret string) string { return "Authorization: Bearer " + secret }
+
+func TestTokenIsMadeUsedChangedAndRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	created := w.must(http.StatusCreated, "PUT", oneToken, `{"scopes":["write","read"],"apps":["crm"],"description":"of the pipeline"}`)
+	made := into[dispatcher.IssuedToken](created)
+	if !strings.HasPrefix(made.Secret, "carillon_") || made.ID == "" || made.Revision != 1 || made.CreatedAt.IsZero() ||
+		!cmp.Equal(made.Scopes, []dispatcher.Scope{"read", "write"}) {
+		t.Errorf("created %+v", made.APIToken)
+	}
+	if got := created.Header().Get("Cache-Control"); got != "no-store" {
+		t.Errorf("a response with a secret has Cache-Control %q", got)
+	}
+	w.must(http.StatusOK, "GET", oneApp, "", bearer(made.Secret))
+
+	for _, path := range []string{oneToken, "/v1/tokens"} {
+		if got := w.must(http.StatusOK, "GET", path, ""); strings.Contains(got.Body.String(), "carillon_") {
+			t.Errorf("GET %s shows a secret: %s", path, got.Body)
+		}
+	}
+	changed := into[dispatcher.IssuedToken](w.must(http.StatusOK, "PUT", oneToken, `{"scopes":["read"],"apps":["shop"]}`, `If-Match: "1"`))
+	if changed.Secret != "" || changed.ID != made.ID || changed.Revision != 2 {
+		t.Errorf("changed %+v", changed)
+	}
+	w.do("GET", oneApp, "", bearer(made.Secret)).refused(http.StatusForbidden, " forbidden")
+	w.do("PUT", oneToken, `{"scopes":["read"]}`, "If-None-Match: *").refused(http.StatusPreconditionFailed, " name_taken")
+
+	w.must(http.StatusNoContent, "DELETE", oneToken, "", `If-Match: "2"`)
+	w.do("GET", "/v1/apps", "", bearer(made.Secret)).refused(http.StatusUnauthorized, " unauthorized")
+	w.do("GET", oneToken, "").refused(http.StatusNotFound, " not_found")
+	again := into[dispatcher.IssuedToken](w.must(http.StatusCreated, "PUT", oneToken, `{"scopes":["read"]}`))
+	if again.ID == made.ID || again.Secret == made.Secret {
+		t.Errorf("the name is used again with id %s and secret of before", again.ID)
+	}
+}
+
+func TestTokensAreChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	for body, problems := range map[string][]string{
+		`{}`:                                                                  {"/scopes required"},
+		`{"scopes":["read","all"]}`:                                           {"/scopes/1 enum"},
+		`{"scopes":["admin"],"apps":["a"]}`:                                   {"/scopes/0 token_admin"},
+		`{"scopes":["read"],"apps":["A B"]}`:                                  {"/apps/0 name_format"},
+		`{"scopes":["read"],"name":"other"}`:                                  {"/name name_mismatch"},
+		`{"scopes":["read"],"secret":"x"}`:                                    {"/secret json_unknown_field"},
+		`{"scopes":["read"],"expires_at":"2020-01-01T00:00:00Z"}`:             {"/expires_at at_past"},
+		`{"scopes":["read"],"expires_at":"tomorrow"}`:                         {"/expires_at time_invalid"},
+		`{"scopes":["read"],"apps":["` + strings.Repeat(`a","`, 100) + `a"]}`: {"/apps too_many"},
+	} {
+		got := w.do("PUT", oneToken, body)
+		got.refused(got.Code, problems...)
+		if got.Code < 400 || got.Code >= 500 {
+			t.Errorf("%.60s is accepted with %d", body, got.Code)
+		}
+	}
+	for body, problem := range map[string]string{
+		`{"overlap":"721h"}`:                    "/overlap duration_max",
+		`{"expires_at":"2020-01-01T00:00:00Z"}`: "/expires_at at_past", `{"hash":"x"}`: "/hash json_unknown_field",
+	} {
+		w.must(http.StatusOK, "GET", "/v1/tokens/admin", "")
+		got := w.do("POST", "/v1/tokens/admin/rotate", body)
+		got.refused(got.Code, problem)
+	}
+	w.do("POST", "/v1/tokens/nosuch/rotate", "").refused(http.StatusNotFound, " not_found")
+	w.do("GET", "/v1/tokens/NO", "").refused(http.StatusNotFound, " not_found")
+}
+
+// The credentials that a caller may come with, and what they get.
+func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	past, soon := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	make := func(name string, expires *time.Time) string {
+		secret, hash := api.NewToken()
+		if err := w.store.CreateToken(t.Context(), dispatcher.APIToken{ID: name + "-id", Name: name, Hash: hash, Scopes: writes,
+			Apps: []string{"crm"}, ExpiresAt: expires, CreatedAt: past.Add(-time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	rotate := func(name, body string) string {
+		return into[dispatcher.IssuedToken](w.must(http.StatusOK, "POST", "/v1/tokens/"+name+"/rotate", body)).Secret
+	}
+	overlapped, old, revoked := make("overlapped", nil), make("old", &soon), make("revoked", nil)
+	w.must(http.StatusNoContent, "DELETE", "/v1/tokens/revoked", "", "If-Match: *")
+	unknown, _ := api.NewToken()
+	for name, tt := range map[string]struct {
+		secret string
+		status int
+		reason string
+	}{
+		"none":                                {"", 401, ""},
+		"unknown":                             {unknown, 401, "unknown"},
+		"of no prefix":                        {"eyJ.eyJ.x", 401, "unknown"},
+		"expired":                             {make("expired", &past), 401, "expired"},
+		"about to expire":                     {make("expiring", &soon), 200, ""},
+		"revoked":                             {revoked, 401, "unknown"},
+		"rotated":                             {rotate("overlapped", ""), 200, ""},
+		"rotated, within the overlap":         {overlapped, 200, ""},
+		"rotated without an overlap":          {rotate("old", `{"overlap":"0s"}`), 200, ""},
+		"rotated out":                         {old, 401, "rotated_out"},
+		"of another app":                      {w.newToken("foreign", writes, "shop"), 403, ""},
+		"without the scope":                   {w.newToken("narrow", []dispatcher.Scope{dispatcher.ScopeRun}), 403, ""},
+		"of an admin who is not allowed read": {w.newToken("operator", []dispatcher.Scope{dispatcher.ScopeAdmin}), 403, ""},
+	} {
+		w.logs.Reset()
+		got := w.do("GET", oneApp, "", bearer(tt.secret), "X-Request-Id: same")
+		if got.Code != tt.status {
+			t.Errorf("a token that is %s gets %d, want %d: %s", name, got.Code, tt.status, got.Body)
+		}
+		if tt.status == 401 {
+			got.refused(401, " unauthorized")
+			got.says("a valid bearer token is needed")
+		}
+		if logs := w.logs.String(); tt.secret != "" && strings.Contains(logs, tt.secret) {
+			t.Errorf("the log holds the token that is %s", name)
+		} else if tt.reason != "" && name != "unknown" && name != "of no prefix" && name != "revoked" &&
+			!strings.Contains(logs, "reason="+tt.reason) {
+			t.Errorf("the log does not say that the token is %s: %s", tt.reason, logs)
+		}
+	}
+}
+
+func TestTokenGivesNoScopeThatItsMakerLacks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.must(http.StatusCreated, "PUT", oneToken, `{"scopes":["read","write"]}`)
+	operator := bearer(w.newToken("operator", []dispatcher.Scope{dispatcher.ScopeAdmin, dispatcher.ScopeRead}))
+	w.must(http.StatusCreated, "PUT", "/v1/tokens/reader", `{"scopes":["read"]}`, operator)
+	w.do("PUT", "/v1/tokens/writer", `{"scopes":["read","write","metrics"]}`, operator).
+		refused(http.StatusForbidden, "/scopes/1 forbidden", "/scopes/2 forbidden")
+	w.do("PUT", "/v1/tokens/reader", `{"scopes":["write"]}`, operator, "If-Match: *").refused(http.StatusForbidden, "/scopes/0 forbidden")
+	w.do("POST", oneToken+"/rotate", "", operator).refused(http.StatusForbidden, " forbidden")
+	w.must(http.StatusOK, "PUT", oneToken, `{"scopes":["read"]}`, operator, "If-Match: *")
+	w.must(http.StatusOK, "POST", oneToken+"/rotate", "", operator)
+}
+
+func TestLastAdminStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	got := w.do("DELETE", "/v1/tokens/admin", "", "If-Match: *")
+	got.refused(http.StatusConflict, " token_last_admin")
+	got.says("carillon token revoke --name admin --database")
+	w.do("PUT", "/v1/tokens/admin", `{"scopes":["read"]}`, "If-Match: *").refused(http.StatusConflict, " token_last_admin")
+	w.must(http.StatusCreated, "PUT", "/v1/tokens/second", `{"scopes":["admin"]}`)
+	w.must(http.StatusNoContent, "DELETE", "/v1/tokens/admin", "", "If-Match: *")
+}
+
+func TestTokenRoutesNeedAnUnboundAdmin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	var most []dispatcher.Scope
+	for _, scope := range dispatcher.Scopes() {
+		if scope != dispatcher.ScopeAdmin {
+			most = append(most, scope)
+		}
+	}
+	for _, token := range []string{w.newToken("most", most), w.newToken("bound", dispatcher.Scopes(), "crm")} {
+		for _, request := range []string{"GET /v1/tokens", "GET /v1/tokens/admin", "PUT /v1/tokens/x", "DELETE /v1/tokens/most",
+			"POST /v1/tokens/admin/rotate"} {
+			method, path, _ := strings.Cut(request, " ")
+			w.do(method, path, `{"scopes":["read"]}`, bearer(token)).refused(http.StatusForbidden, " forbidden")
+		}
+	}
+}
+
+// Nothing of what follows waits for the database.
+func TestOutageEndsWithTheTokensExpiry(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	secrets := map[string]string{}
+	expires := time.Now().Add(2 * time.Second)
+	for name, at := range map[string]*time.Time{"lasting": nil, "short": &expires} {
+		secret, hash := api.NewToken()
+		secrets[name] = bearer(secret)
+		if err := w.store.CreateToken(t.Context(), dispatcher.APIToken{ID: name, Name: name, Hash: hash,
+			Scopes: []dispatcher.Scope{dispatcher.ScopeMetrics}, ExpiresAt: at}); err != nil {
+			t.Fatal(err)
+		}
+		w.must(http.StatusOK, "GET", "/metrics", "", secrets[name])
+	}
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.must(http.StatusOK, "GET", "/metrics", "", secrets["short"])
+	until, cancel := context.WithDeadline(t.Context(), expires)
+	defer cancel()
+	<-until.Done()
+	w.do("GET", "/metrics", "", secrets["short"]).refused(http.StatusUnauthorized, " unauthorized")
+	w.must(http.StatusOK, "GET", "/metrics", "", secrets["lasting"])
+}

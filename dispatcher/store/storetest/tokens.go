@@ -1,0 +1,189 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// aToken is one of an app's pipeline.
+func aToken(id, name string, scopes ...dispatcher.Scope) dispatcher.APIToken {
+	return dispatcher.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, Scopes: scopes, Apps: []string{}, CreatedAt: t0, Revision: 1}
+}
+
+func testTokens(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	token := aToken("1", "ci", dispatcher.ScopeWrite)
+	token.Apps = []string{"shop"}
+	f.must(f.CreateToken(ctx, token))
+	other := aToken("2", "ci", dispatcher.ScopeRead)
+	wantError(t, "create a token whose name is taken", f.CreateToken(ctx, other), dispatcher.ErrPrecondition)
+	other.Name = "all"
+	f.must(f.CreateToken(ctx, other))
+
+	got, err := f.TokenByHash(ctx, token.Hash)
+	f.must(err)
+	if diff := cmp.Diff(token, got); diff != "" {
+		t.Error("token by hash (-want +got):\n" + diff)
+	}
+	_, err = f.TokenByHash(ctx, [32]byte{9})
+	wantError(t, "unknown token", err, dispatcher.ErrNotFound)
+	got, err = f.Token(ctx, "ci")
+	f.must(err)
+	if diff := cmp.Diff(token, got); diff != "" {
+		t.Error("token by name (-want +got):\n" + diff)
+	}
+	_, err = f.Token(ctx, "none")
+	wantError(t, "no token", err, dispatcher.ErrNotFound)
+	all, err := f.Tokens(ctx, dispatcher.Page{Limit: 10})
+	f.must(err)
+	if diff := cmp.Diff([]dispatcher.APIToken{other, token}, all); diff != "" {
+		t.Error("tokens (-want +got):\n" + diff)
+	}
+	all, err = f.Tokens(ctx, dispatcher.Page{Limit: 10, Cursor: "all"})
+	f.must(err)
+	if diff := cmp.Diff([]dispatcher.APIToken{token}, all); diff != "" {
+		t.Error("second page of tokens (-want +got):\n" + diff)
+	}
+	wantError(t, "delete another revision", f.DeleteToken(ctx, "ci", dispatcher.Change{IfRevision: 2}), dispatcher.ErrPrecondition)
+	f.must(f.DeleteToken(ctx, "ci", dispatcher.Change{}))
+	wantError(t, "delete twice", f.DeleteToken(ctx, "ci", dispatcher.Change{}), dispatcher.ErrNotFound)
+	_, err = f.TokenByHash(ctx, token.Hash)
+	wantError(t, "deleted token", err, dispatcher.ErrNotFound)
+}
+
+func testTokenChanges(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	expires := t0.Add(time.Hour)
+	token := aToken("1", "ci", dispatcher.ScopeWrite, dispatcher.ScopeRead, dispatcher.ScopeRead)
+	token.Apps, token.ExpiresAt = []string{"shop", "crm", "shop"}, &expires
+	stored, created, err := f.PutToken(ctx, token, at(t0))
+	f.must(err)
+	token.Scopes, token.Apps = []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeWrite}, []string{"crm", "shop"}
+	if diff := cmp.Diff(token, stored); diff != "" || !created {
+		t.Errorf("created %v (-want +got):\n%s", created, diff)
+	}
+
+	changed := token
+	changed.ID, changed.Hash, changed.Description, changed.Apps = "2", [32]byte{2}, "of the pipeline", []string{}
+	_, _, err = f.PutToken(ctx, changed, dispatcher.Change{IfRevision: 2, Now: t0})
+	wantError(t, "change another revision", err, dispatcher.ErrPrecondition)
+	_, _, err = f.PutToken(ctx, changed, dispatcher.Change{IfAbsent: true, Now: t0})
+	wantError(t, "create again", err, dispatcher.ErrPrecondition)
+	// The expiry has passed, but it is not what changes.
+	stored, created, err = f.PutToken(ctx, changed, dispatcher.Change{IfRevision: 1, Now: t0.Add(2 * time.Hour)})
+	f.must(err)
+	changed.ID, changed.Hash, changed.Revision = token.ID, token.Hash, 2
+	if diff := cmp.Diff(changed, stored); diff != "" || created {
+		t.Errorf("changed; created %v (-want +got):\n%s", created, diff)
+	}
+	past := t0.Add(-time.Minute)
+	changed.ExpiresAt = &past
+	if _, _, err = f.PutToken(ctx, changed, at(t0)); !hasProblem(err, "/expires_at") {
+		t.Errorf("an expiry in the past gives %v, want a problem with expires_at", err)
+	}
+	if _, _, err = f.PutToken(ctx, dispatcher.APIToken{Name: "x"}, at(t0)); !hasProblem(err, "/scopes") {
+		t.Errorf("a token without scopes gives %v, want a problem with scopes", err)
+	}
+}
+
+func hasProblem(err error, path string) bool {
+	var problems dispatcher.Problems
+	return errors.As(err, &problems) && problems[0].Path == path
+}
+
+func testTokenRotation(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	expires := t0.Add(48 * time.Hour)
+	token := aToken("1", "ci", dispatcher.ScopeRead)
+	token.ExpiresAt = &expires
+	f.must(f.CreateToken(ctx, token))
+	rotate := func(hash byte, overlap time.Duration, until *time.Time, now time.Time) (dispatcher.APIToken, error) {
+		return f.RotateToken(ctx, "ci",
+			dispatcher.TokenRotation{Hash: [32]byte{hash}, Overlap: dispatcher.Duration(overlap), ExpiresAt: until}, at(now))
+	}
+	first, err := rotate(2, time.Hour, nil, t0)
+	f.must(err)
+	if first.ID != "1" || first.Hash != [32]byte{2} || first.Revision != 2 || first.RotatedUntil == nil || !first.RotatedUntil.Equal(t0.Add(time.Hour)) {
+		t.Errorf("rotated token is %+v", first)
+	}
+	for _, hash := range [][32]byte{token.Hash, {2}} {
+		got, err := f.TokenByHash(ctx, hash)
+		f.must(err)
+		if diff := cmp.Diff(first, got); diff != "" {
+			t.Errorf("token by hash %d (-want +got):\n%s", hash[0], diff)
+		}
+	}
+	second, err := rotate(3, 72*time.Hour, nil, t0.Add(time.Minute))
+	f.must(err)
+	if !second.RotatedUntil.Equal(expires) {
+		t.Errorf("the old secret works until %s, want no longer than the token, %s", second.RotatedUntil, expires)
+	}
+	_, err = f.TokenByHash(ctx, token.Hash)
+	wantError(t, "the secret before the last one", err, dispatcher.ErrNotFound)
+
+	_, err = rotate(4, 0, nil, expires)
+	wantError(t, "rotate an expired token", err, dispatcher.ErrConflict)
+	later := expires.Add(time.Hour)
+	renewed, err := rotate(4, 0, &later, expires)
+	f.must(err)
+	if !renewed.ExpiresAt.Equal(later) || renewed.RotatedUntil.After(expires) {
+		t.Errorf("renewed token is %+v, want it to expire at %s, and its old secret not to work", renewed, later)
+	}
+	_, err = f.RotateToken(ctx, "none", dispatcher.TokenRotation{}, at(t0))
+	wantError(t, "rotate no token", err, dispatcher.ErrNotFound)
+	if _, err = rotate(5, 31*24*time.Hour, nil, t0); !hasProblem(err, "/overlap") {
+		t.Errorf("an overlap of 31 days gives %v, want a problem with overlap", err)
+	}
+}
+
+func testTokenUse(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.must(f.CreateToken(ctx, aToken("1", "ci", dispatcher.ScopeRead)))
+	used := func(at time.Time, want time.Time) {
+		t.Helper()
+		f.must(f.UseTokens(ctx, map[string]time.Time{"1": at, "none": at}))
+		got, err := f.Token(ctx, "ci")
+		f.must(err)
+		if got.LastUsedAt == nil || !got.LastUsedAt.Equal(want) || got.Revision != 1 {
+			t.Errorf("used at %s: got %+v, want last use at %s and revision 1", at, got, want)
+		}
+	}
+	used(t0, t0)
+	used(t0.Add(time.Second), t0)
+	used(t0.Add(-time.Hour), t0)
+	used(t0.Add(time.Hour), t0.Add(time.Hour))
+}
+
+// Two requests, each with a token of its own, revoke each other's.
+func testLastAdminToken(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	expires := t0.Add(time.Minute)
+	expired := aToken("9", "expired", dispatcher.ScopeAdmin)
+	expired.ExpiresAt = &expires
+	f.must(f.CreateToken(ctx, expired))
+	for _, name := range []string{"a", "b"} {
+		f.must(f.CreateToken(ctx, aToken(name, name, dispatcher.ScopeAdmin)))
+	}
+	by := dispatcher.Change{Actor: "admin", TokenID: "a", Now: t0.Add(time.Hour)}
+	var errs [2]error
+	var both sync.WaitGroup
+	for i, name := range []string{"a", "b"} {
+		both.Go(func() { errs[i] = f.DeleteToken(ctx, name, by) })
+	}
+	both.Wait()
+	if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs[:]...), dispatcher.ErrLastAdmin) {
+		t.Fatalf("revoking both admins gives %v and %v, want one ErrLastAdmin", errs[0], errs[1])
+	}
+	left := map[bool]string{true: "a", false: "b"}[errs[0] != nil]
+	demoted := aToken(left, left, dispatcher.ScopeRead)
+	_, _, err := f.PutToken(ctx, demoted, by)
+	wantError(t, "take admin from the last one", err, dispatcher.ErrLastAdmin)
+	by.TokenID = ""
+	f.must(f.DeleteToken(ctx, left, by))
+}
