@@ -53,7 +53,7 @@ func (s *store) CreateToken(ctx context.Context, token dispatcher.APIToken) erro
 		if n == 0 {
 			return fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
 		}
-		return t.audit(ctx, "create", "", "token "+token.Name, 0)
+		return t.auditToken(ctx, "create", dispatcher.APIToken{}, token)
 	})
 }
 
@@ -76,13 +76,13 @@ func (s *store) Tokens(ctx context.Context) ([]dispatcher.APIToken, error) {
 func (s *store) DeleteToken(ctx context.Context, name string) error {
 	return s.change(ctx, dispatcher.Change{Actor: "system"}, func(ctx context.Context, t *tx) error {
 		// $1 name
-		n, err := t.execute(ctx, `DELETE FROM api_tokens WHERE name = $1`, name)
+		token, found, err := first(ctx, t, scanToken, `DELETE FROM api_tokens WHERE name = $1 RETURNING `+tokenColumns, name)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
+		if !found {
 			return dispatcher.NotFound("token", name)
 		}
-		return t.audit(ctx, "delete", "", "token "+name, 0)
+		return t.auditToken(ctx, "delete", token, dispatcher.APIToken{})
 	})
 }

@@ -314,3 +314,12 @@ func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (i
 	})
 	return runs, err
 }
+
+// ExplainAuditLog returns the plan of reading a page of the audit log.
+func ExplainAuditLog(ctx context.Context, s dispatcher.Store, query dispatcher.AuditQuery) (string, error) {
+	statement, args, err := auditStatement(query)
+	if err != nil {
+		return "", err
+	}
+	return s.(*store).explain(ctx, statement, args)
+}

@@ -36,6 +36,9 @@ type Options struct {
 	Without Capabilities
 	// ClockMargin is how far the clocks of PostgreSQL's servers differ at most.
 	ClockMargin time.Duration
+	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
+	// dispatcher.DefaultAuditRetention.
+	AuditRetention time.Duration
 	// Metrics is where the metrics of PostgreSQL's connections are registered; nil: nowhere.
 	Metrics prometheus.Registerer
 }
@@ -56,10 +59,12 @@ type store struct {
 	heartbeat *sql.DB // heartbeats, which must not queue behind anything
 	keys      *seal.Keys
 	margin    time.Duration // between the clocks of the database's servers
+	auditKept time.Duration // the audit log
 	rollbacks *rollbackDetector
 	claims    *openClaims
 	flavor
 	hot     statements
+	hashes  secretHashes
 	metrics []prometheus.Collector // of a database that is open
 }
 
@@ -81,7 +86,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot, s.keys, s.margin = s.statements(), o.Keys, o.ClockMargin
+	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, dispatcher.AuditRetention(o.AuditRetention)
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)
