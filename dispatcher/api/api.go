@@ -33,6 +33,8 @@ type API struct {
 	opts  Options
 	log   *slog.Logger
 	mux   *http.ServeMux
+	// refusals go into the audit log.
+	refusals *refusals
 	// outage are the tokens that read metrics without a database.
 	outage outageTokens
 	// notFound serves requests that match no route.
@@ -51,10 +53,15 @@ func New(store Store, o Options) *API {
 		o.Ready = func(context.Context) error { return nil }
 	}
 	a := &API{store: store, opts: o, log: o.Logger, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+	a.refusals = newRefusals(store, o.Logger)
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a
 }
+
+// Run writes refused changes into the audit log until ctx ends, and then those that are left, for some seconds at most.
+// Without it, the API serves the same.
+func (a *API) Run(ctx context.Context) { a.refusals.run(ctx) }
 
 // ServeHTTP serves one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -94,6 +101,7 @@ type Store interface {
 	dispatcher.Definitions
 	dispatcher.Exports
 	dispatcher.Ledger
+	dispatcher.AuditLog
 	verify.Reader
 
 	// Of dispatcher.Credentials:

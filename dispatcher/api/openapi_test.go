@@ -172,6 +172,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Rollback":    reflect.TypeFor[dispatcher.Rollback](),
 		"Export":      reflect.TypeFor[dispatcher.Export](), "ExportedJob": reflect.TypeFor[dispatcher.ExportedJob](),
 		"ExportedTrigger": reflect.TypeFor[dispatcher.ExportedTrigger](), "ExportedRun": reflect.TypeFor[dispatcher.ExportedRun](),
+		"AuditEntry": reflect.TypeFor[dispatcher.AuditEntry](), "AuditEntryList": reflect.TypeFor[list[dispatcher.AuditEntry]](),
 		"NodeList": reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
 	}
 	for name, described := range doc.Comp.Schemas {

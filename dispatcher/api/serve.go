@@ -32,6 +32,8 @@ type request struct {
 	id string
 	// token is zero on routes that need none.
 	token dispatcher.APIToken
+	// app is that of the run in the path, once it is known.
+	app string
 }
 
 // response is the result of a route's function; the wrapper writes it.
@@ -56,6 +58,7 @@ func (a *API) handle(rt route) http.Handler {
 		res, err := a.run(rt, r)
 		if err != nil {
 			res = a.problem(r, rt, res, err)
+			a.noteRefusal(rt, r, res)
 		}
 		if res.status == 0 {
 			res.status = http.StatusOK

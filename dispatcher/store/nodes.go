@@ -317,7 +317,9 @@ func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state di
 			return fmt.Errorf("node %s is dead: %w", id, dispatcher.ErrConflict)
 		}
 		t.notify(dispatcher.Notification{Nodes: true})
-		return t.auditChange(ctx, auditEntry{action: string(state), subject: "node " + id.String(),
+		verbs := map[dispatcher.NodeState]string{
+			dispatcher.NodePaused: "pause", dispatcher.NodeActive: "resume", dispatcher.NodeDraining: "drain"}
+		return t.auditChange(ctx, auditEntry{action: verbs[state], subject: "node " + id.String(),
 			before: map[string]any{"name": node.Name, "state": before}, after: map[string]any{"name": node.Name, "state": state}})
 	})
 	return node, err

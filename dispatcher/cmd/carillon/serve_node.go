@@ -110,17 +110,24 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		}
 		return nil
 	})
+	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
+		defer endServing()
 		defer closeServer(requests, server)
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
 			signals.node.Store(node)
-			handler.set(api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
+			served := api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
 				if ctx.Err() != nil {
 					return errors.New("the node is shutting down")
 				}
 				return node.Ready()
-			}}))
+			}})
+			group.Go(func() error {
+				served.Run(serving)
+				return nil
+			})
+			handler.set(served)
 			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
 			if o.ready != nil {
 				group.Go(func() error {

@@ -74,7 +74,7 @@ func testAuditLog(t *testing.T, f *fixture) {
 	entries := f.auditLog(dispatcher.AuditQuery{From: t0.Add(time.Minute), OldestFirst: true})
 	want := []string{
 		"put app books", "put calendar holidays", "put job report", "put job report", "pause job report", "pause job report trigger eu",
-		"resume job report", "run job report", "cancel run", "retry run", "cancel run", "paused node 000000000000000a",
+		"resume job report", "run job report", "cancel run", "retry run", "cancel run", "pause node 000000000000000a",
 		"delete job report", "delete calendar holidays", "disable app books", "put app books", "delete app books",
 	}
 	got := words(entries)
