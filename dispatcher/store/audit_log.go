@@ -31,13 +31,10 @@ func (t *tx) audit(ctx context.Context, action, app, subject string, revision in
 
 // auditChange is audit of a change that tells what was before it and what is after it.
 func (t *tx) auditChange(ctx context.Context, c auditEntry) error {
-	if t.audited++; t.audited == 1 {
-		t.audited = drawAuditID()
-	}
-	return insertAuditEntry(ctx, t.execute, t.now, t.audited, t.by, c)
+	return insertAuditEntry(ctx, t.execute, t.now, t.audits.ids.Add(1), t.by, c)
 }
 
-// drawAuditID draws the id of the first entry of a transaction. Those that follow count up, so that they stay in order.
+// drawAuditID draws the id of the first entry of a node. Those that follow count up, so that they stay in order.
 func drawAuditID() int64 { return rand.Int64N(1 << 62) }
 
 // insertAuditEntry writes the entry of a change.
@@ -128,13 +125,16 @@ func boundedJSON(value any) (json.RawMessage, error) {
 	return json.Marshal(cutOf("the definition", raw, dispatcher.MaxAuditDefinition-rest))
 }
 
-// secretHashes hashes the values of secrets for the audit log.
-type secretHashes struct{ key atomic.Pointer[[]byte] }
+// auditState is what a store knows for its audit log: the key that hashes the values of secrets, and the latest id.
+type auditState struct {
+	key atomic.Pointer[[]byte]
+	ids atomic.Int64
+}
 
-// read reads the key. It is random, so that nobody who has only the log finds a secret by trying a list; it stays, so that
+// hashKey reads the key. It is random, so that nobody who has only the log finds a secret by trying a list; it stays, so that
 // two entries with the same secret have the same hash.
-func (h *secretHashes) read(ctx context.Context, q querier) ([]byte, error) {
-	if known := h.key.Load(); known != nil {
+func (a *auditState) hashKey(ctx context.Context, q querier) ([]byte, error) {
+	if known := a.key.Load(); known != nil {
 		return *known, nil
 	}
 	const stored = `SELECT id || ':' || audit_key FROM installation`
@@ -143,7 +143,7 @@ func (h *secretHashes) read(ctx context.Context, q querier) ([]byte, error) {
 		return nil, fmt.Errorf("read the key of the audit log: %w", err)
 	}
 	key := []byte(text)
-	h.key.Store(&key)
+	a.key.Store(&key)
 	return key, nil
 }
 
@@ -154,7 +154,7 @@ func (t *tx) hashed(ctx context.Context, target dispatcher.Target) (dispatcher.T
 		if secret.Value.IsZero() {
 			continue
 		}
-		key, err := t.hashes.read(ctx, t)
+		key, err := t.audits.hashKey(ctx, t)
 		if err != nil {
 			return target, err
 		}
@@ -339,6 +339,6 @@ func (t *tx) auditJob(ctx context.Context, c auditEntry, before, after *dispatch
 func (s *store) RecordRefusal(ctx context.Context, entry dispatcher.AuditEntry) error {
 	return s.change(ctx, dispatcher.Change{Now: entry.At}, func(ctx context.Context, t *tx) error {
 		entry.At = t.now
-		return writeAuditEntry(ctx, t.execute, drawAuditID(), entry)
+		return writeAuditEntry(ctx, t.execute, t.audits.ids.Add(1), entry)
 	})
 }

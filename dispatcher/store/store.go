@@ -64,7 +64,7 @@ type store struct {
 	claims    *openClaims
 	flavor
 	hot     statements
-	hashes  secretHashes
+	audits  auditState
 	metrics []prometheus.Collector // of a database that is open
 }
 
@@ -87,6 +87,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
 	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, dispatcher.AuditRetention(o.AuditRetention)
+	s.audits.ids.Store(drawAuditID())
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)

@@ -18,8 +18,7 @@ type tx struct {
 	now           time.Time // of the change: given, or by the database's clock
 	notifications []dispatcher.Notification
 	hot           *statements
-	hashes        *secretHashes
-	audited       int64 // id of the latest entry in the audit log; 0: there is none
+	audits        *auditState
 }
 
 // change runs do in a transaction and sends its notifications to all nodes once it is committed. A
@@ -33,7 +32,7 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 			return err
 		}
 		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot,
-			hashes: &s.hashes}
+			audits: &s.audits}
 		defer t.Rollback()
 		if by.Now.IsZero() {
 			now, err := s.clock(ctx, t)
