@@ -28,6 +28,7 @@ type serveFlags struct {
 	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
 	listenFlags
 	memberFlags
+	auditFlag
 	keysFlag
 	egressFlags
 	SecretDir string `env:"CARILLON_SECRET_DIR" default:"/run/secrets" placeholder:"DIR" help:"Directory of the secret files that jobs refer to as file:PATH. Anyone who may declare jobs may use all of them."`
@@ -45,7 +46,7 @@ func (s *serveCommand) Validate() error {
 	_, certificate := s.certificate()
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
+		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(), s.auditFlag.check(),
 	)
 }
 
@@ -75,7 +76,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options := s.options()
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
-		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
+		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, auditRetention: s.AuditRetention.Std(), migrate: s.Migrate,
 		listen: s.Listen, certificate: certificate, log: log, engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},

@@ -27,17 +27,19 @@ import (
 
 // nodeOptions are the parts of a node process.
 type nodeOptions struct {
-	database    databaseFlag
-	notify      string // source of notifications; empty: database
-	keys        *seal.Keys
-	migrate     bool
-	listen      string
-	certificate *tls.Certificate // nil: plain HTTP
-	engine      engine.Options
-	target      invoke.Options
-	log         *slog.Logger
-	signals     nodeSignals // what it tells the machine that it runs on
-	ecsAgent    string      // of the task to protect; empty: none
+	database databaseFlag
+	notify   string // source of notifications; empty: database
+	keys     *seal.Keys
+	// auditRetention is how long the audit log is kept; 0: the default.
+	auditRetention time.Duration
+	migrate        bool
+	listen         string
+	certificate    *tls.Certificate // nil: plain HTTP
+	engine         engine.Options
+	target         invoke.Options
+	log            *slog.Logger
+	signals        nodeSignals // what it tells the machine that it runs on
+	ecsAgent       string      // of the task to protect; empty: none
 	// ready is called with the address of the API once it responds; may be nil.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
 }
@@ -51,7 +53,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 		}
 	}
 	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys,
-		Without: o.database.without(), ClockMargin: o.engine.ClockMargin})
+		Without: o.database.without(), ClockMargin: o.engine.ClockMargin, AuditRetention: o.auditRetention})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node cannot send the secrets of its jobs", err)}
