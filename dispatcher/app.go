@@ -43,9 +43,6 @@ const (
 	DefaultRetention = Duration(30 * 24 * time.Hour)
 )
 
-// AuditLogKept is the least time for which the audit log is kept, however short the retention of all apps is.
-const AuditLogKept = 365 * 24 * time.Hour
-
 // Validate returns everything wrong with a, as Problems, or nil.
 func (a App) Validate() error {
 	var problems Problems

@@ -15,6 +15,7 @@ type Store interface {
 	Definitions
 	Exports
 	Credentials
+	AuditLog
 	Ledger
 	Retention
 	Revisions

@@ -65,7 +65,7 @@ type Retention interface {
 	// that failed.
 	//
 	// It also deletes jobs whose DeleteAfterCompletion has passed. Beyond the longest retention it
-	// removes deleted jobs and removed triggers that no history names, the revisions of deleted definitions and, if
-	// AuditLogKept has passed too, the audit log.
+	// removes deleted jobs and removed triggers that no history names, and the revisions of deleted definitions. The audit
+	// log has a retention of its own, which no app changes.
 	Purge(ctx context.Context, node NodeID, now time.Time) (Purged, error)
 }

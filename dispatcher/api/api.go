@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +53,8 @@ type API struct {
 	opts  Options
 	log   *slog.Logger
 	mux   *http.ServeMux
+	// refusals go into the audit log.
+	refusals *refusals
 	// outage are the tokens that read metrics without a database.
 	outage outageTokens
 	// uses are the uses of tokens that are not yet recorded, and badTokens those that were logged lately.
@@ -76,9 +79,19 @@ func New(store Store, o Options) *API {
 		o.Warnings = func() []string { return nil }
 	}
 	a := &API{store: store, opts: o, log: o.Logger, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+	a.refusals = newRefusals(store, o.Logger)
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a
+}
+
+// Run writes refused changes into the audit log and records the use of tokens until ctx ends, and then what is left, for
+// some seconds at most. Without it, the API serves the same.
+func (a *API) Run(ctx context.Context) {
+	var writers sync.WaitGroup
+	writers.Go(func() { a.refusals.run(ctx) })
+	writers.Go(func() { a.runUses(ctx) })
+	writers.Wait()
 }
 
 // ServeHTTP serves one request.
@@ -119,6 +132,7 @@ type Store interface {
 	dispatcher.Definitions
 	dispatcher.Exports
 	dispatcher.Ledger
+	dispatcher.AuditLog
 	verify.Reader
 
 	// Of dispatcher.Credentials:

@@ -51,8 +51,8 @@ func (u *tokenUses) putBack(used map[string]time.Time) {
 	u.at = used
 }
 
-// Run records the use of tokens until ctx ends, and then for the last time.
-func (a *API) Run(ctx context.Context) {
+// runUses records the use of tokens until ctx ends, and then for the last time.
+func (a *API) runUses(ctx context.Context) {
 	ticker := time.NewTicker(useInterval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {

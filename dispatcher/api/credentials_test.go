@@ -172,7 +172,7 @@ func (c *routeTrial) run() {
 	scope := c.row.scope
 	unknown, _ := api.NewToken()
 	revoked := c.newToken("revoked", dispatcher.Scopes())
-	if err := c.store.DeleteToken(c.t.Context(), "revoked"); err != nil {
+	if err := c.store.DeleteToken(c.t.Context(), "revoked", dispatcher.Change{Actor: "test"}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.refuses("no", "", 401)

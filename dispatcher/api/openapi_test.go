@@ -174,6 +174,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"TokenRotation": reflect.TypeFor[dispatcher.TokenRotation](), "TokenList": reflect.TypeFor[list[dispatcher.APIToken]](),
 		"Export": reflect.TypeFor[dispatcher.Export](), "ExportedJob": reflect.TypeFor[dispatcher.ExportedJob](),
 		"ExportedTrigger": reflect.TypeFor[dispatcher.ExportedTrigger](), "ExportedRun": reflect.TypeFor[dispatcher.ExportedRun](),
+		"AuditEntry": reflect.TypeFor[dispatcher.AuditEntry](), "AuditEntryList": reflect.TypeFor[list[dispatcher.AuditEntry]](),
 		"NodeList": reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
 	}
 	for name, described := range doc.Comp.Schemas {

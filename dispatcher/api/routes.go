@@ -29,6 +29,7 @@ var (
 	runsQuery     = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
 	explainQuery  = []string{"at"}
 	verifyQuery   = []string{"from", "to", "limit", "cursor"}
+	auditQuery    = []string{"app", "actor", "action", "subject", "refused", "from", "to", "order", "limit", "cursor"}
 	misfiresQuery = []string{"job", "trigger", "from", "to", "limit", "cursor"}
 )
 
@@ -87,6 +88,8 @@ var routes = []route{
 	{method: "GET", path: runPath, scope: read, serve: (*API).getRun},
 	{method: "POST", path: runPath + "/cancel", scope: operate, serve: (*API).cancelRun},
 	{method: "POST", path: runPath + "/retry", scope: operate, serve: (*API).retryRun},
+
+	{method: "GET", path: "/v1/audit", scope: read, query: auditQuery, serve: (*API).listAudit},
 
 	{method: "GET", path: "/v1/nodes", scope: read, allApps: true, serve: (*API).listNodes},
 	{method: "POST", path: nodePath + "/pause", scope: admin, allApps: true, serve: setNode(dispatcher.NodePaused)},

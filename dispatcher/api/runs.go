@@ -47,6 +47,7 @@ func (a *API) visibleRun(r *request) (dispatcher.Run, error) {
 	if errors.Is(err, dispatcher.ErrNotFound) || err == nil && !r.maySee(run.App) {
 		return dispatcher.Run{}, missing
 	}
+	r.app = run.App
 	return run, err
 }
 

@@ -36,6 +36,8 @@ type request struct {
 	token dispatcher.APIToken
 	// bad is why the token was refused; token is then what is known of it, and permits nothing.
 	bad string
+	// app is that of the run in the path, once it is known.
+	app string
 }
 
 // response is the result of a route's function; the wrapper writes it.
@@ -61,6 +63,7 @@ func (a *API) handle(rt route) http.Handler {
 		res, err := a.run(rt, r)
 		if err != nil {
 			res = a.problem(r, rt, res, err)
+			a.noteRefusal(rt, r, res)
 		}
 		if res.status == 0 {
 			res.status = http.StatusOK

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -173,6 +174,29 @@ func (c *Client) Verify(ctx context.Context, query verify.Query) (verify.Page, e
 	return get(ctx, c, path("apps", query.App, "verify")+params(q), isPage)
 }
 
+// Audit lists entries of the audit log, of one app at most.
+func (c *Client) Audit(ctx context.Context, query dispatcher.AuditQuery) (List[dispatcher.AuditEntry], error) {
+	if len(query.Apps) > 1 {
+		return List[dispatcher.AuditEntry]{}, errors.New("a request asks for the audit log of one app, or of all that the token may see")
+	}
+	values := url.Values{}
+	for key, value := range map[string]string{
+		"app": strings.Join(query.Apps, ""), "actor": query.Actor, "action": query.Action, "subject": query.Subject,
+	} {
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	if query.Refused != nil {
+		values.Set("refused", strconv.FormatBool(*query.Refused))
+	}
+	if query.OldestFirst {
+		values.Set("order", "oldest")
+	}
+	addPage(values, query.From, query.To, query.Page)
+	return list[dispatcher.AuditEntry](ctx, c, path("audit")+encoded(values))
+}
+
 // Nodes lists the dispatcher nodes.
 func (c *Client) Nodes(ctx context.Context) (List[dispatcher.Node], error) {
 	return list[dispatcher.Node](ctx, c, path("nodes"))
@@ -304,16 +328,28 @@ func params(q dispatcher.RunQuery) string {
 	set("job", q.Job)
 	set("trigger", q.Trigger)
 	set("state", string(q.State))
-	set("cursor", q.Page.Cursor)
-	if q.Page.Limit > 0 {
-		set("limit", strconv.Itoa(q.Page.Limit))
+	addPage(values, q.From, q.To, q.Page)
+	return encoded(values)
+}
+
+// addPage adds what all lists have that are bounded by times.
+func addPage(values url.Values, from, to time.Time, page dispatcher.Page) {
+	if page.Cursor != "" {
+		values.Set("cursor", page.Cursor)
 	}
-	if !q.From.IsZero() {
-		set("from", q.From.Format(time.RFC3339Nano))
+	if page.Limit > 0 {
+		values.Set("limit", strconv.Itoa(page.Limit))
 	}
-	if !q.To.IsZero() {
-		set("to", q.To.Format(time.RFC3339Nano))
+	if !from.IsZero() {
+		values.Set("from", from.Format(time.RFC3339Nano))
 	}
+	if !to.IsZero() {
+		values.Set("to", to.Format(time.RFC3339Nano))
+	}
+}
+
+// encoded returns values as a query string with its question mark, or nothing.
+func encoded(values url.Values) string {
 	if len(values) == 0 {
 		return ""
 	}

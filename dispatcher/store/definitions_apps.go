@@ -76,6 +76,10 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 			return err
 		}
 		created = before.revision == 0
+		audited, err := t.auditedApp(ctx, app.Name)
+		if err != nil {
+			return err
+		}
 		bounds, err := t.nextBounds(app, before)
 		if err != nil {
 			return err
@@ -125,7 +129,7 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 				return err
 			}
 		}
-		return t.audit(ctx, "put", app.Name, "app "+app.Name, stored.Revision)
+		return t.auditApp(ctx, auditEntry{action: "put", app: app.Name, subject: "app " + app.Name, revision: stored.Revision, before: audited}, stored)
 	})
 	return stored, created, err
 }
@@ -201,6 +205,10 @@ func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Ch
 		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(name)); err != nil {
 			return err
 		}
-		return t.audit(ctx, "delete", name, "app "+name, app.Revision)
+		before, err := auditedApp(app)
+		if err != nil {
+			return err
+		}
+		return t.auditChange(ctx, auditEntry{action: "delete", app: name, subject: "app " + name, revision: app.Revision, before: before})
 	})
 }

@@ -182,7 +182,8 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 			}
 		}
 		t.notify(dispatcher.Notification{App: calendar.App})
-		return t.audit(ctx, "put", calendar.App, "calendar "+calendar.Name, stored.Revision)
+		return t.auditCalendar(ctx, auditEntry{action: "put", app: calendar.App, subject: "calendar " + calendar.Name, revision: stored.Revision},
+			next.current, stored)
 	})
 	return stored, created, err
 }
@@ -197,6 +198,7 @@ type replacement struct {
 	// only a description changed.
 	changed       map[string]bool
 	before, after dispatcher.Calendars
+	current       dispatcher.Calendar // what is replaced; no revision: nothing
 }
 
 // replace returns what changes when calendar is put, and refuses what may not be put.
@@ -217,7 +219,7 @@ func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by di
 		current = all[i]
 		after = slices.Delete(after, i, i+1)
 	}
-	next.created = current.Revision == 0
+	next.created, next.current = current.Revision == 0, current
 	if err := allow(by, current.Revision); err != nil {
 		return next, err
 	}
@@ -317,7 +319,8 @@ func (s *store) DeleteCalendar(ctx context.Context, app, name string, change dis
 		if err != nil {
 			return err
 		}
-		return t.audit(ctx, "delete", app, "calendar "+name, all[i].Revision)
+		return t.auditCalendar(ctx, auditEntry{action: "delete", app: app, subject: "calendar " + name, revision: all[i].Revision},
+			all[i], dispatcher.Calendar{})
 	})
 }
 

@@ -175,7 +175,7 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 		}
 		t.notify(dispatcher.Notification{App: app.Name})
 		t.notify(dispatcher.Notification{Adopt: true})
-		return t.audit(ctx, "import", app.Name, "app "+app.Name, app.Revision)
+		return t.auditImport(ctx, export, app)
 	})
 	if err != nil {
 		return app, fmt.Errorf("import app %s: %w", export.App.Name, err)

@@ -234,6 +234,10 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 			return err
 		}
 		created = old == nil
+		before, err := s.withValues(ctx, t, old)
+		if err != nil {
+			return err
+		}
 		applied, err := s.applyJob(ctx, t, old, job, prior, shared)
 		if err != nil {
 			return err
@@ -242,7 +246,8 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 			return err
 		}
 		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(job.App, job.Name)})
-		return t.audit(ctx, "put", job.App, "job "+job.Name, applied.Revision)
+		return t.auditJob(ctx, auditEntry{action: "put", app: job.App, subject: "job " + job.Name, revision: applied.Revision},
+			before, replacedValues(applied, job, before))
 	})
 	return stored, created, err
 }
@@ -360,11 +365,15 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatch
 		if err := t.allow(job.Revision); err != nil {
 			return err
 		}
-		return t.removeJob(ctx, job, "delete")
+		before, err := s.withValues(ctx, t, &job)
+		if err != nil {
+			return err
+		}
+		return t.removeJob(ctx, *before, "delete")
 	})
 }
 
-// removeJob deletes a job; action is what the audit log calls it.
+// removeJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.
 func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) error {
 	id := dispatcher.JobID(job.App, job.Name)
 	// $1 now, $2 id
@@ -387,5 +396,5 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 		return err
 	}
 	t.notify(dispatcher.Notification{JobID: id})
-	return t.audit(ctx, action, job.App, "job "+job.Name, job.Revision)
+	return t.auditJob(ctx, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
 }

@@ -18,7 +18,7 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 		if err := t.allow(job.Revision); err != nil {
 			return err
 		}
-		subject := "job " + name
+		subject, before := "job "+name, job.Paused
 		if trigger == "" {
 			job.Paused = paused
 		} else {
@@ -26,7 +26,7 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 			if !found {
 				return dispatcher.NotFound("trigger", app+"/"+name+"/"+trigger)
 			}
-			one.Paused = paused
+			before, one.Paused = one.Paused, paused
 			job.Triggers[trigger] = one
 			subject += " trigger " + trigger
 		}
@@ -50,7 +50,8 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 			return err
 		}
 		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(app, name)})
-		return t.audit(ctx, string(cause), app, subject, job.Revision)
+		return t.auditChange(ctx, auditEntry{action: string(cause), app: app, subject: subject, revision: job.Revision,
+			before: map[string]bool{"paused": before}, after: map[string]bool{"paused": paused}})
 	})
 	return stored, err
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -259,9 +258,4 @@ func (s *store) DeleteToken(ctx context.Context, name string, change dispatcher.
 		}
 		return t.auditToken(ctx, "delete", old, dispatcher.APIToken{})
 	})
-}
-
-// auditToken adds a change of a token to the audit log. One of both is the zero token.
-func (t *tx) auditToken(ctx context.Context, action string, before, after dispatcher.APIToken) error {
-	return t.audit(ctx, action, "", "token "+cmp.Or(before.Name, after.Name), after.Revision)
 }

@@ -43,7 +43,8 @@ func (s *store) Disable(ctx context.Context, ended dispatcher.Record, reason str
 		if err != nil {
 			return err
 		}
-		return t.audit(ctx, "disable", app, "job "+job+" trigger "+trigger, revision)
+		return t.auditChange(ctx, auditEntry{action: "disable", app: app, subject: "job " + job + " trigger " + trigger, revision: revision,
+			after: map[string]string{"state": string(dispatcher.TriggerError), "error": reason}})
 	})
 	if err != nil {
 		return false, fmt.Errorf("disable the trigger of run %s: %w", ended.RunKey, err)

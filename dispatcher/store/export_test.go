@@ -317,3 +317,12 @@ func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (i
 
 // Writers returns how many have waited for a connection that writes.
 func Writers(s dispatcher.Store) int64 { return s.(*store).write.Stats().WaitCount }
+
+// ExplainAuditLog returns the plan of reading a page of the audit log.
+func ExplainAuditLog(ctx context.Context, s dispatcher.Store, query dispatcher.AuditQuery) (string, error) {
+	statement, args, err := auditStatement(query)
+	if err != nil {
+		return "", err
+	}
+	return s.(*store).explain(ctx, statement, args)
+}

@@ -302,6 +302,11 @@ func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state di
 				return fmt.Errorf("node %s stays paused: %w", id, dispatcher.ErrRolledBack)
 			}
 		}
+		// $1 id
+		before, _, err := first(ctx, t, scanText, `SELECT state FROM nodes WHERE id = $1`+t.lock(), id)
+		if err != nil {
+			return err
+		}
 		// $1 id, $2 state
 		set := `UPDATE nodes SET state = $2, paused_by_rollback = FALSE WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns
 		var found bool
@@ -319,7 +324,10 @@ func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state di
 			return fmt.Errorf("node %s is dead: %w", id, dispatcher.ErrConflict)
 		}
 		t.notify(dispatcher.Notification{Nodes: true})
-		return t.audit(ctx, string(state), "", "node "+id.String(), 0)
+		verbs := map[dispatcher.NodeState]string{
+			dispatcher.NodePaused: "pause", dispatcher.NodeActive: "resume", dispatcher.NodeDraining: "drain"}
+		return t.auditChange(ctx, auditEntry{action: verbs[state], subject: "node " + id.String(),
+			before: map[string]any{"name": node.Name, "state": before}, after: map[string]any{"name": node.Name, "state": state}})
 	})
 	return node, err
 }

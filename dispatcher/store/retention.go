@@ -146,7 +146,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		errs = append(errs, err)
 	}
 	before := day(present - longest)
-	audited := min(before, day(present-dispatcher.AuditLogKept.Milliseconds()))
+	audited := day(present - t.auditKept.Milliseconds())
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -159,6 +159,7 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		{"remove what single apps do not keep", func() error { return t.sweepApps(ctx, apps, longest, present) }},
 		{"remove revisions", func() error { return t.repeat(ctx, t.size, before, t.removeRevisions) }},
 		{"remove entries of the audit log", func() error { return t.repeat(ctx, t.size, audited, t.purgeAuditLog) }},
+		{"remove entries of the switches of apps", func() error { return t.repeat(ctx, t.size, min(before, audited), t.purgeSwitches) }},
 		// The last day before goes a day later, and may have many runs of the job.
 		{"remove triggers", func() error { return t.repeat(ctx, t.size, before-dayMillis, t.removeTriggers) }},
 		{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, before, t.removeDeleted) }},

@@ -99,7 +99,8 @@ func (t *purge) removeMisfires(ctx context.Context, tx *sql.Tx, query string, ar
 	return int(n), err
 }
 
-// Purge also removes revisions and the audit log, once they are older than all of the ledger that is kept.
+// Purge also removes revisions, once they are older than all of the ledger that is kept, and the audit log, which has a
+// retention of its own.
 
 // removeRevisions removes the revisions that ended before all that is kept. They are few, so the longest
 // retention counts for all.
@@ -120,14 +121,29 @@ func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64, s
 	return removed, nil
 }
 
-// purgeAuditLog removes the entries of the audit log before an instant, except those that say since when an app
-// is enabled or disabled: explain needs them for as long as that is so.
+// switches are the entries a that say since when an app is enabled or disabled.
+const switches = `a.action IN ('enable', 'disable') AND a.subject = 'app ' || a.app`
+
+// purgeAuditLog removes the entries of the audit log before an instant, except switches, which explain needs.
 func (t *purge) purgeAuditLog(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit
 	const remove = `DELETE FROM audit_log WHERE (at, id) IN (SELECT a.at, a.id FROM audit_log AS a WHERE a.at < $1
-		AND (a.action NOT IN ('enable', 'disable') OR a.subject <> 'app ' || a.app OR EXISTS (SELECT 1 FROM audit_log AS b
-			WHERE b.app = a.app AND b.at > a.at AND b.at < $1 AND b.subject = a.subject AND b.action IN ('enable', 'disable')))
+		AND NOT (` + switches + `) ORDER BY a.at, a.id LIMIT $2)`
+	return t.removeEntries(ctx, tx, remove, before, size)
+}
+
+// purgeSwitches removes switches that are older than all history, but for the latest of each app: it says what the app
+// is now.
+func (t *purge) purgeSwitches(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
+	// $1 before, $2 limit
+	const remove = `DELETE FROM audit_log WHERE (at, id) IN (SELECT a.at, a.id FROM audit_log AS a WHERE a.at < $1
+		AND ` + switches + ` AND EXISTS (SELECT 1 FROM audit_log AS b
+			WHERE b.app = a.app AND b.at > a.at AND b.at < $1 AND b.subject = a.subject AND b.action IN ('enable', 'disable'))
 		ORDER BY a.at, a.id LIMIT $2)`
+	return t.removeEntries(ctx, tx, remove, before, size)
+}
+
+func (t *purge) removeEntries(ctx context.Context, tx *sql.Tx, remove string, before int64, size int) (int, error) {
 	n, err := affect(ctx, tx, remove, before, size)
 	t.result.AuditEntries += int(n)
 	return int(n), err

@@ -166,15 +166,44 @@ func testPurgeRemovesDefinitions(t *testing.T, s dispatcher.Store) {
 		t.Errorf("beyond the retention: %d of the audit removed; jobs and audit %v, want the job that was not "+
 			"deleted, and all %d", n, rows(), all)
 	}
-	purge(365 + 2) // May 1 and 2, but for the disabling on May 1 that was followed by an enabling
+	purge(400 + 2) // May 1 and 2, but for the disabling on May 1 that was followed by an enabling
 	before := rows()[1]
-	purge(365 + 30)
+	purge(400 + 30)
 	if after := rows()[1]; before <= 1 || after != 1 {
 		t.Errorf("%d entries of the audit are left on May 3, and then %d, want one: since when the app is disabled", before, after)
 	}
-	record, err := s.AppHistory(ctx, "shop", may1.Add(days(365+30)), may1.Add(days(365+30)))
+	record, err := s.AppHistory(ctx, "shop", may1.Add(days(400+30)), may1.Add(days(400+30)))
 	must(t, err)
 	if record.Enabled || record.Changed == nil || !record.Changed.Equal(may1.Add(days(2))) {
 		t.Errorf("the app is %v since %v, want disabled since %s", record.Enabled, record.Changed, may1.Add(days(2)))
 	}
+}
+
+// The retention of the audit log is the operator's: no app lengthens or shortens it. What explain needs of it stays for
+// as long as an app has history.
+func TestAuditLogHasARetentionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openAs(t, database, store.Options{AuditRetention: 24 * time.Hour})
+		must(t, s.Register(t.Context(), dispatcher.Node{ID: 1, Name: "a"}, may1))
+		declareApp(t, s, "shop", days(90))
+		for n, enabled := range []bool{false, true} {
+			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: enabled, Retention: dispatcher.Duration(days(90))},
+				dispatcher.Change{Actor: "test", Now: may1.Add(days(n))})
+			must(t, err)
+		}
+		left := func(on int) (all []string) {
+			purge(t, s, may1.Add(days(on)))
+			for _, e := range auditLog(t, s, dispatcher.AuditQuery{Apps: []string{"shop"}}) {
+				all = append(all, e.Action)
+			}
+			return all
+		}
+		if diff := cmp.Diff([]string{"disable", "enable"}, left(10)); diff != "" {
+			t.Error("after ten days (-want +got):\n" + diff)
+		}
+		if diff := cmp.Diff([]string{"enable"}, left(120)); diff != "" {
+			t.Error("beyond the retention of the app (-want +got):\n" + diff)
+		}
+	})
 }

@@ -10,13 +10,14 @@ import (
 
 // declareRollback notes a rollback, and pauses the active nodes. A rollback that is noted already, and
 // about which no operator has decided, stays as it is.
-func declareRollback(ctx context.Context, do execute, now time.Time, reason, actor string) error {
+func declareRollback(ctx context.Context, do execute, now time.Time, reason string, by dispatcher.Change) error {
 	// $1 now, $2 reason
 	const note = `UPDATE installation SET rolled_back_at = $1, rollback_reason = $2, rollback_choice = '', rollback_skip_to = 0
 		WHERE rolled_back_at IS NULL OR rollback_choice <> ''`
 	noted, err := do(ctx, note, now.UnixMilli(), storable(reason))
 	if err == nil && noted > 0 {
-		err = insertAuditEntry(ctx, do, now, dispatcher.Change{Actor: actor}, "rolled_back", "", storable(reason), 0)
+		err = insertAuditEntry(ctx, do, now, drawAuditID(), by,
+			auditEntry{action: "rolled_back", subject: "rollback", after: map[string]string{"reason": reason}})
 	}
 	if err == nil {
 		_, err = do(ctx, `UPDATE nodes SET state = 'paused', paused_by_rollback = TRUE WHERE state = 'active'`)
@@ -63,7 +64,7 @@ func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 // DeclareRollback notes that the database lost commits, and pauses all nodes.
 func (s *store) DeclareRollback(ctx context.Context, reason string, change dispatcher.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if err := declareRollback(ctx, t.execute, t.now, reason, change.Actor); err != nil {
+		if err := declareRollback(ctx, t.execute, t.now, reason, change); err != nil {
 			return err
 		}
 		t.notify(dispatcher.Notification{Nodes: true})
@@ -87,9 +88,10 @@ func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackC
 		case r.Choice != "":
 			return fmt.Errorf("%s was chosen and is being carried out: %w", r.Choice, dispatcher.ErrConflict)
 		}
+		before := r.Rollback
 		r.Choice = choice
 		done = r.Rollback
-		if err := t.audit(ctx, string(choice), "", "rollback", 0); err != nil {
+		if err := t.auditChange(ctx, auditEntry{action: string(choice), subject: "rollback", before: before, after: done}); err != nil {
 			return err
 		}
 		if choice == dispatcher.RollbackReplay {

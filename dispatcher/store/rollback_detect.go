@@ -84,7 +84,7 @@ func (d *rollbackDetector) identify(ctx context.Context) (r registration, err er
 func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (rolledBack bool, err error) {
 	reason, err := d.database.mismatch(ctx, t, r.identity)
 	if err == nil && reason != "" {
-		err = declareRollback(ctx, t.execute, t.now, reason, "system")
+		err = declareRollback(ctx, t.execute, t.now, reason, dispatcher.Change{Actor: "system"})
 	}
 	if err == nil {
 		_, rolledBack, err = unsettled(ctx, t)
@@ -262,7 +262,7 @@ func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error 
 			return declareRollback(ctx, func(ctx context.Context, statement string, args ...any) (int64, error) {
 				done, err := tx.Exec(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
 				return done.RowsAffected(), err
-			}, now, reason, "system")
+			}, now, reason, dispatcher.Change{Actor: "system"})
 		})
 	}
 	if err != nil || d.anonymous || !d.latest().holds() {

@@ -140,7 +140,8 @@ func (s *store) changeRun(ctx context.Context, id, action string, change dispatc
 		if run, err = s.findRun(ctx, t, id); err != nil {
 			return err
 		}
-		return t.audit(ctx, action, run.App, "run "+id, run.Revision)
+		return t.auditChange(ctx, auditEntry{action: action, app: run.App, subject: "run " + id, revision: run.Revision,
+			before: auditedRun(before), after: auditedRun(run)})
 	})
 	s.claims.forget(unfolded...)
 	return run, err

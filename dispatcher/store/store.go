@@ -38,6 +38,9 @@ type Options struct {
 	Without Capabilities
 	// ClockMargin is how far the clocks of PostgreSQL's servers differ at most.
 	ClockMargin time.Duration
+	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
+	// dispatcher.DefaultAuditRetention.
+	AuditRetention time.Duration
 	// Metrics is where the metrics of PostgreSQL's connections are registered; nil: nowhere.
 	Metrics prometheus.Registerer
 }
@@ -58,10 +61,12 @@ type store struct {
 	heartbeat *sql.DB // heartbeats, which must not queue behind anything
 	keys      *seal.Keys
 	margin    time.Duration // between the clocks of the database's servers
+	auditKept time.Duration // the audit log
 	rollbacks *rollbackDetector
 	claims    *openClaims
 	flavor
 	hot     statements
+	audits  *auditState
 	metrics []prometheus.Collector // of a database that is open
 	// requests is the same with connections of its own, nil without Options.Requests; gate is that of apart.
 	requests *store
@@ -86,7 +91,9 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot, s.keys, s.margin = s.statements(), o.Keys, o.ClockMargin
+	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, dispatcher.AuditRetention(o.AuditRetention)
+	s.audits = &auditState{}
+	s.audits.ids.Store(drawAuditID())
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	err = checkSchema(ctx, s.read, a)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -19,6 +18,7 @@ type tx struct {
 	now           time.Time // of the change: given, or by the database's clock
 	notifications []dispatcher.Notification
 	hot           *statements
+	audits        *auditState
 }
 
 // change runs do in a transaction and sends its notifications to all nodes once it is committed. A
@@ -36,7 +36,8 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 		if err != nil {
 			return err
 		}
-		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot}
+		t := &tx{Tx: sqlTx, flavor: s.flavor, by: by, now: by.Now.UTC().Truncate(time.Millisecond), hot: &s.hot,
+			audits: s.audits}
 		defer t.Rollback()
 		if by.Now.IsZero() {
 			now, err := s.clock(ctx, t)
@@ -78,24 +79,6 @@ func (s *store) announce(ctx context.Context, notification dispatcher.Notificati
 // notify adds a notification, which all nodes get once the change is committed.
 func (t *tx) notify(notification dispatcher.Notification) {
 	t.notifications = append(t.notifications, notification)
-}
-
-// audit adds the change to the audit log. It notifies nobody; see notify.
-func (t *tx) audit(ctx context.Context, action, app, subject string, revision int64) error {
-	return insertAuditEntry(ctx, t.execute, t.now, t.by, action, app, subject, revision)
-}
-
-// insertAuditEntry writes an entry of the audit log.
-func insertAuditEntry(ctx context.Context, do execute, now time.Time, by dispatcher.Change, action, app,
-	subject string, revision int64) error {
-	// $1 now, $2 a random id, $3 actor, $4 action, $5 app, $6 subject, $7 revision, $8 token, $9 address, $10 request
-	const insert = `INSERT INTO audit_log (at, id, actor, action, app, subject, revision, token_id, address, request_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
-	if _, err := do(ctx, insert, now.UnixMilli(), rand.Int64(), by.Actor, action, app, subject, revision,
-		by.TokenID, by.Address, by.RequestID); err != nil {
-		return fmt.Errorf("audit %s %s: %w", action, subject, err)
-	}
-	return nil
 }
 
 // allow checks the conditions of the change against what is there: revision 0 is nothing.

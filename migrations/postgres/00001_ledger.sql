@@ -3,6 +3,7 @@
 -- The random name of this database, in every event id it sends.
 CREATE TABLE installation (
   id       TEXT   NOT NULL,
+  audit_key TEXT  NOT NULL,               -- random; with it the audit log hashes the values of secrets
   zones    TEXT   NOT NULL DEFAULT '',    -- the time zone database by which fire times were worked out
   zones_checked_at BIGINT NOT NULL DEFAULT 0,     -- when that was last checked
   database_identity TEXT   NOT NULL DEFAULT '',    -- which database nodes last used: the server, or the file
@@ -14,7 +15,8 @@ CREATE TABLE installation (
   -- When the latest rollback was settled, later each time. Nodes ignore what they knew before it.
   rollback_settled_at BIGINT NOT NULL DEFAULT 0
 );
-INSERT INTO installation (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''));
+INSERT INTO installation (id, audit_key) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''),
+  replace(CAST(gen_random_uuid() AS TEXT) || CAST(gen_random_uuid() AS TEXT), '-', ''));
 
 -- Apps, jobs and triggers are deleted softly: the ledger keeps their names, and a definition that is
 -- declared again under a name continues its revision. Ids are hashes of the names.
@@ -425,11 +427,15 @@ CREATE TABLE audit_log (
   subject    TEXT   NOT NULL,             -- kind and name
   revision   BIGINT NOT NULL,
   refused    TEXT   NOT NULL DEFAULT '',  -- code of the problem; empty: the change was done
-  before     TEXT,                        -- JSON of the definition; NULL: none
+  before     TEXT,                        -- JSON of the definition, of at most 64 KiB; NULL: none
   after      TEXT,
   PRIMARY KEY (at, id)
 );
-CREATE INDEX audit_log_app ON audit_log (app, at);
+CREATE INDEX audit_log_app ON audit_log (app, at, id);
+CREATE INDEX audit_log_subject ON audit_log (subject, at, id);
+CREATE INDEX audit_log_actor ON audit_log (actor, at, id);
+CREATE INDEX audit_log_token ON audit_log (token_id, at, id) WHERE token_id <> '';
+CREATE INDEX audit_log_refused ON audit_log (at, id) WHERE refused <> '';
 
 -- What changed, for the nodes of a database that has no LISTEN and NOTIFY: they look here once a second. It holds the
 -- last minute; where there are notifications it stays empty.

@@ -4,6 +4,7 @@
 
 CREATE TABLE installation (
   id TEXT NOT NULL,
+  audit_key TEXT NOT NULL,
   zones TEXT NOT NULL DEFAULT '',
   zones_checked_at INTEGER NOT NULL DEFAULT 0,
   database_identity TEXT NOT NULL DEFAULT '',
@@ -13,7 +14,7 @@ CREATE TABLE installation (
   rollback_skip_to INTEGER NOT NULL DEFAULT 0,
   rollback_settled_at INTEGER NOT NULL DEFAULT 0
 ) STRICT;
-INSERT INTO installation (id) VALUES (lower(hex(randomblob(16))));
+INSERT INTO installation (id, audit_key) VALUES (lower(hex(randomblob(16))), lower(hex(randomblob(32))));
 
 CREATE TABLE apps (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -365,7 +366,11 @@ CREATE TABLE audit_log (
   after TEXT,
   PRIMARY KEY (at, id)
 ) STRICT;
-CREATE INDEX audit_log_app ON audit_log (app, at);
+CREATE INDEX audit_log_app ON audit_log (app, at, id);
+CREATE INDEX audit_log_subject ON audit_log (subject, at, id);
+CREATE INDEX audit_log_actor ON audit_log (actor, at, id);
+CREATE INDEX audit_log_token ON audit_log (token_id, at, id) WHERE token_id <> '';
+CREATE INDEX audit_log_refused ON audit_log (at, id) WHERE refused <> '';
 
 CREATE TABLE notifications (
   at INTEGER NOT NULL,

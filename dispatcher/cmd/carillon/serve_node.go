@@ -28,9 +28,11 @@ type nodeOptions struct {
 	database databaseFlag
 	notify   string // source of notifications; empty: database
 	keys     *seal.Keys
-	migrate  bool
-	listen   string
-	tls      tlsFiles
+	// auditRetention is how long the audit log is kept; 0: the default.
+	auditRetention time.Duration
+	migrate        bool
+	listen         string
+	tls            tlsFiles
 	// clientCertificates demands them of the callers of the API.
 	clientCertificates bool
 	identities         api.Identities // of JSON Web Tokens; nil: none are accepted
@@ -52,7 +54,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 		}
 	}
 	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys,
-		Without: o.database.without(), ClockMargin: o.engine.ClockMargin})
+		Without: o.database.without(), ClockMargin: o.engine.ClockMargin, AuditRetention: o.auditRetention})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node cannot send the secrets of its jobs", err)}
@@ -114,11 +116,13 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		}
 		return nil
 	})
+	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
 		secure.run(stopping)
 		return nil
 	})
 	group.Go(func() error {
+		defer endServing()
 		defer closeServer(requests, server)
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
@@ -136,7 +140,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 			})
 			handler.set(served)
 			group.Go(func() error {
-				served.Run(stopping)
+				served.Run(serving)
 				return nil
 			})
 			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)

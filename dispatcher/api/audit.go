@@ -1,0 +1,75 @@
+package api
+
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// listAudit lists the audit log. A token that is bound to apps gets the entries of those apps: what belongs to no app, or
+// to others, is for operators.
+func (a *API) listAudit(r *request) (response, error) {
+	query, err := r.auditQuery()
+	if err != nil {
+		return response{}, err
+	}
+	page, err := a.store.AuditEntries(r.Context(), query)
+	if err != nil {
+		return response{}, err
+	}
+	body := newList(page.Entries)
+	if page.More {
+		body.Next = page.Entries[len(page.Entries)-1].ID
+	}
+	return response{body: body}, nil
+}
+
+// auditQuery reads the parameters of the audit log.
+func (r *request) auditQuery() (dispatcher.AuditQuery, error) {
+	var problems dispatcher.Problems
+	values := r.URL.Query()
+	query := dispatcher.AuditQuery{
+		Actor: values.Get("actor"), Action: values.Get("action"), Subject: values.Get("subject"),
+		From: r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isAuditID),
+	}
+	for _, name := range []string{"actor", "action", "subject"} {
+		if text := values.Get(name); len(text) > maxAuditWord || !printable(text) {
+			problems.Add("/"+name, dispatcher.CodeTextInvalid, "%s is longer than %d bytes or holds a control character, as no entry does",
+				name, maxAuditWord)
+		}
+	}
+	switch refused := values.Get("refused"); {
+	case !values.Has("refused"):
+	case refused == "true" || refused == "false":
+		query.Refused = new(refused == "true")
+	default:
+		problems.Add("/refused", dispatcher.CodeEnum, "refused %s is not one of true, false", dispatcher.Echo(refused))
+	}
+	switch order := values.Get("order"); {
+	case !values.Has("order") || order == "latest":
+	case order == "oldest":
+		query.OldestFirst = true
+	default:
+		problems.Add("/order", dispatcher.CodeEnum, "order %s is not one of latest, oldest", dispatcher.Echo(order))
+	}
+	checkOrder(&problems, query.From, query.To)
+	if values.Has("app") {
+		query.Apps = []string{values.Get("app")}
+		dispatcher.CheckName(&problems, "/app", values.Get("app"))
+	}
+	if err := problems.Err(); err != nil {
+		return query, err
+	}
+	if len(r.token.Apps) == 0 {
+		return query, nil
+	}
+	if query.Apps == nil {
+		query.Apps = r.token.Apps
+	} else if !r.maySee(query.Apps[0]) {
+		return query, notBound(r.token, query.Apps[0])
+	}
+	return query, nil
+}
+
+func isAuditID(text string) bool {
+	_, _, err := dispatcher.ParseAuditID(text)
+	return err == nil
+}

@@ -1,0 +1,228 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+const (
+	// refusalsPerTurn is how many refusals of a token get an entry of their own in a turn. The others are counted, and get
+	// one entry together, so that nobody fills the audit log, or keeps the database busy, with what they must not do.
+	refusalsPerTurn = 10
+	refusalTurn     = time.Minute
+	// maxRefusals is how many entries may wait to be written, and maxRefused how many tokens are told apart in a turn.
+	maxRefusals = 256
+	maxRefused  = 10_000
+	// refusalTime bounds the writing of an entry, and of all that is left at the end.
+	refusalTime = 2 * time.Second
+	// maxAuditWord is longer than any word of an entry that the API writes.
+	maxAuditWord = 512
+)
+
+// refusals are the refused changes on their way into the audit log. A request only leaves them here: it neither waits for
+// the database nor fails with it.
+type refusals struct {
+	store Store
+	log   *slog.Logger
+	queue chan dispatcher.AuditEntry
+	mu    sync.Mutex
+	of    map[string]*refusedToken // by token id
+}
+
+// refusedToken is what a token was refused in a turn.
+type refusedToken struct {
+	entries int
+	latest  dispatcher.AuditEntry
+	apps    map[string]bool
+	more    map[string]int // refusals without an entry, by code
+}
+
+func newRefusals(store Store, log *slog.Logger) *refusals {
+	return &refusals{store: store, log: log, queue: make(chan dispatcher.AuditEntry, maxRefusals), of: map[string]*refusedToken{}}
+}
+
+// note takes a refusal. It never waits.
+func (f *refusals) note(e dispatcher.AuditEntry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id := e.TokenID
+	if f.of[id] == nil && len(f.of) >= maxRefused {
+		id = ""
+	}
+	of := f.of[id]
+	if of == nil {
+		of = &refusedToken{apps: map[string]bool{}, more: map[string]int{}}
+		f.of[id] = of
+	}
+	if of.entries < refusalsPerTurn {
+		select {
+		case f.queue <- e:
+			of.entries++
+			return
+		default:
+		}
+	}
+	of.latest = e
+	of.more[e.Refused]++
+	if len(of.apps) < 2 { // two are several
+		of.apps[e.App] = true
+	}
+}
+
+// turn begins a turn, and returns the entries for what had none in the one before.
+func (f *refusals) turn() (all []dispatcher.AuditEntry) {
+	f.mu.Lock()
+	of := f.of
+	f.of = map[string]*refusedToken{}
+	f.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		if one := of[id]; len(one.more) > 0 {
+			all = append(all, one.summary())
+		}
+	}
+	return all
+}
+
+// summary is the entry for refusals that have none. It belongs to an app only if all of them do.
+func (t *refusedToken) summary() dispatcher.AuditEntry {
+	e := t.latest
+	e.Action, e.Subject, e.RequestID = dispatcher.AuditMoreRefused, "requests", ""
+	if len(t.apps) > 1 {
+		e.App = ""
+	}
+	count := 0
+	for _, code := range slices.Sorted(maps.Keys(t.more)) {
+		if count += t.more[code]; t.more[code] > t.more[e.Refused] {
+			e.Refused = code
+		}
+	}
+	e.After, _ = json.Marshal(map[string]any{"count": count, "codes": t.more}) // numbers by names
+	return e
+}
+
+// run writes refusals into the audit log until ctx ends, and then those that are left.
+func (f *refusals) run(ctx context.Context) {
+	whole := context.WithoutCancel(ctx) // what is being written when ctx ends is written
+	ticker := time.NewTicker(refusalTurn)
+	defer ticker.Stop()
+	for {
+		select {
+		case e := <-f.queue:
+			f.write(whole, e)
+		case <-ticker.C:
+			for _, e := range f.turn() {
+				f.write(whole, e)
+			}
+		case <-ctx.Done():
+			f.flush(whole)
+			return
+		}
+	}
+}
+
+// flush writes what is left, as far as the time goes.
+func (f *refusals) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refusalTime)
+	defer cancel()
+	var left []dispatcher.AuditEntry
+	for len(f.queue) > 0 {
+		left = append(left, <-f.queue)
+	}
+	left = append(left, f.turn()...)
+	for i, e := range left {
+		if ctx.Err() != nil {
+			f.log.WarnContext(ctx, "refusals not in the audit log", "count", len(left)-i)
+			return
+		}
+		f.write(ctx, e)
+	}
+}
+
+func (f *refusals) write(ctx context.Context, e dispatcher.AuditEntry) {
+	ctx, cancel := context.WithTimeout(ctx, refusalTime)
+	defer cancel()
+	if err := f.store.RecordRefusal(ctx, e); err != nil {
+		f.log.WarnContext(ctx, "refusal not in the audit log", "token", e.Actor, "token_id", e.TokenID, "request_id", e.RequestID,
+			"action", e.Action, "app", e.App, "subject", e.Subject, "refused", e.Refused, "err", err)
+	}
+}
+
+// refusedStatuses are those of changes that were understood, and not allowed.
+var refusedStatuses = []int{
+	http.StatusForbidden, http.StatusConflict, http.StatusPreconditionFailed, http.StatusUnprocessableEntity,
+	http.StatusPreconditionRequired, http.StatusTooManyRequests,
+}
+
+// noteRefusal notes that a change of a known caller was refused. Of the body nothing is kept: it may hold secrets. Of the
+// path it keeps what can be a name.
+func (a *API) noteRefusal(rt route, r *request, res response) {
+	changes := rt.scope == write || rt.scope == operate || rt.scope == admin
+	document, ok := res.body.(problemDocument)
+	if !changes || !ok || rt.method == http.MethodGet || r.token.Name == "" || !slices.Contains(refusedStatuses, res.status) {
+		return
+	}
+	by := r.by()
+	e := dispatcher.AuditEntry{
+		Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
+		Action: rt.action(), App: r.PathValue("app"), Subject: r.subject(), Refused: document.Errors[0].Code,
+	}
+	if e.App == "" {
+		e.App = r.app
+	}
+	if e.App != "" && (!validName(e.App) || !r.maySee(e.App)) {
+		// Readers of the app do not learn which other tokens there are.
+		e.App, e.Subject = "", e.Subject+" of app "+orInvalid(e.App, validName)
+	}
+	a.refusals.note(e)
+}
+
+// action is what the audit log calls what a route does.
+func (rt route) action() string {
+	if rt.method == http.MethodPost {
+		return rt.path[strings.LastIndexByte(rt.path, '/')+1:]
+	}
+	return strings.ToLower(rt.method)
+}
+
+// subject is what the audit log calls what the request would change.
+func (r *request) subject() string {
+	for _, kind := range []string{"run", "node", "token", "calendar", "job", "app"} {
+		name := r.PathValue(kind)
+		if name == "" {
+			continue
+		}
+		is := validName
+		if kind == "run" {
+			is = isRunID
+		}
+		subject := kind + " " + orInvalid(name, is)
+		if trigger := r.PathValue("trigger"); trigger != "" {
+			subject += " trigger " + orInvalid(trigger, validName)
+		}
+		return subject
+	}
+	return "rollback"
+}
+
+// orInvalid returns a name, or, of what is none, nothing that the caller may have put there.
+func orInvalid(name string, is func(string) bool) string {
+	if !is(name) {
+		return "(no valid name)"
+	}
+	return name
+}
+
+func printable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// auditFlag is how long nodes keep the audit log.
+type auditFlag struct {
+	AuditRetention dispatcher.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes of a database the same: any of them removes what is older."`
+}
+
+func (f auditFlag) check() error {
+	if kept := f.AuditRetention.Std(); kept < dispatcher.MinAuditRetention || kept > dispatcher.MaxRetention {
+		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention, dispatcher.MinAuditRetention, dispatcher.MaxRetention)
+	}
+	return nil
+}
+
+// auditCommand shows the audit log.
+type auditCommand struct {
+	apiFlags
+	App     string `placeholder:"APP" help:"Only entries of this app."`
+	Actor   string `placeholder:"NAME" help:"Only entries of this actor: the name or the id of a token, system or command line."`
+	Action  string `placeholder:"ACTION" help:"Only this action, such as put."`
+	Subject string `placeholder:"SUBJECT" help:"Only this subject, such as \"job nightly\"."`
+	Refused bool   `help:"Only refused changes."`
+	Made    bool   `help:"Only changes that were made."`
+	From    string `placeholder:"INSTANT" help:"All entries from here on, in RFC 3339. Default: the latest ones; see --limit."`
+	To      string `placeholder:"INSTANT" help:"Only entries before this."`
+	Limit   int    `default:"100" help:"Without --from: how many of the latest entries to show, 0 to 1000."`
+	Follow  bool   `short:"f" help:"Go on with entries as they come, also while nodes restart."`
+	JSON    bool   `name:"json" help:"Print each entry as a line of JSON."`
+}
+
+// query returns what the flags ask for.
+func (a *auditCommand) query() (dispatcher.AuditQuery, error) {
+	query := dispatcher.AuditQuery{Actor: a.Actor, Action: a.Action, Subject: a.Subject, OldestFirst: true}
+	var problems []error
+	if a.App != "" {
+		query.Apps = []string{a.App}
+	}
+	if a.Refused || a.Made {
+		query.Refused = &a.Refused
+	}
+	if a.Refused && a.Made {
+		problems = append(problems, errors.New("--refused and --made exclude each other; leave both out for all entries"))
+	}
+	if a.Follow && a.To != "" {
+		problems = append(problems, errors.New("--follow has no end; leave out --to"))
+	}
+	if a.Limit < 0 || a.Limit > 1000 {
+		problems = append(problems, fmt.Errorf("--limit: %d is not between 0 and 1000; with --from, all entries are shown", a.Limit))
+	}
+	for _, flag := range []struct {
+		name, text string
+		into       *time.Time
+	}{{"from", a.From, &query.From}, {"to", a.To, &query.To}} {
+		if flag.text == "" {
+			continue
+		}
+		var err error
+		if *flag.into, err = dispatcher.ParseInstant(flag.text); err != nil {
+			problems = append(problems, fmt.Errorf("--%s: %w", flag.name, err))
+		}
+	}
+	if len(problems) > 0 {
+		return query, &usageError{errors.Join(problems...)}
+	}
+	return query, nil
+}
+
+// Run prints entries, the oldest first.
+func (a *auditCommand) Run(ctx context.Context, c console) error {
+	query, err := a.query()
+	if err != nil {
+		return err
+	}
+	api, err := a.client()
+	if err != nil {
+		return err
+	}
+	f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, print: func(e dispatcher.AuditEntry) error {
+		if a.JSON {
+			return printJSONLine(c, e)
+		}
+		_, err := fmt.Fprintln(c.out, auditLine(e))
+		return err
+	}}
+	if err := f.begin(ctx, a.Limit, a.Follow); err != nil || !a.Follow {
+		return err
+	}
+	return f.follow(ctx, c)
+}
+
+// Entries become visible in another order than that of their times, because a change may wait for a minute at most
+// between its time and its commit. So a follower reads the last two minutes again and again and passes over what it
+// knows; usually, to spare the database, only the last ten seconds of them.
+const (
+	auditPoll    = 2 * time.Second
+	auditNear    = 10 * time.Second
+	auditOverlap = 2 * time.Minute
+	auditWhole   = 8 // polls
+)
+
+// auditFollower reads the audit log as it grows.
+type auditFollower struct {
+	api    *client.Client
+	query  dispatcher.AuditQuery
+	print  func(dispatcher.AuditEntry) error
+	latest time.Time            // of the entries that were seen
+	known  map[string]time.Time // entries of the last minutes, by id
+}
+
+// begin prints what there is: from query.From on, or of the latest entries as many as limit says.
+func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error {
+	if !f.query.From.IsZero() {
+		return f.read(ctx, f.query, f.show)
+	}
+	if follow {
+		// What is there already and not among the latest is not new.
+		now := dispatcher.AuditQuery{Apps: f.query.Apps, Page: dispatcher.Page{Limit: 1}}
+		page, err := f.api.Audit(ctx, now)
+		if err != nil {
+			return err
+		}
+		if len(page.Items) > 0 {
+			f.latest = page.Items[0].At
+			before := f.query
+			before.From = f.latest.Add(-auditOverlap)
+			if err := f.read(ctx, before, f.know); err != nil {
+				return err
+			}
+		}
+	}
+	if limit == 0 {
+		return nil
+	}
+	latest := f.query
+	latest.OldestFirst, latest.Limit = false, limit
+	var entries []dispatcher.AuditEntry
+	for len(entries) < limit {
+		page, err := f.api.Audit(ctx, latest)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, page.Items...)
+		if latest.Limit, latest.Cursor = limit-len(entries), page.Next; page.Next == "" {
+			break
+		}
+	}
+	for _, e := range slices.Backward(entries) {
+		if err := errors.Join(f.know(e), f.print(e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read calls do for each entry that a query selects.
+func (f *auditFollower) read(ctx context.Context, query dispatcher.AuditQuery, do func(dispatcher.AuditEntry) error) error {
+	query.Limit = 1000
+	for {
+		page, err := f.api.Audit(ctx, query)
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Items {
+			if err := do(e); err != nil {
+				return &printError{err}
+			}
+		}
+		if query.Cursor = page.Next; page.Next == "" {
+			return nil
+		}
+	}
+}
+
+// printError is an output that takes no more.
+type printError struct{ error }
+
+func (p *printError) Unwrap() error { return p.error }
+
+// know notes an entry.
+func (f *auditFollower) know(e dispatcher.AuditEntry) error {
+	f.known[e.ID] = e.At
+	if e.At.After(f.latest) {
+		f.latest = e.At
+	}
+	return nil
+}
+
+// show prints an entry that is not known.
+func (f *auditFollower) show(e dispatcher.AuditEntry) error {
+	if _, seen := f.known[e.ID]; seen {
+		return nil
+	}
+	_ = f.know(e) // never fails
+	const most = 10_000
+	if len(f.known) > most {
+		f.forget()
+	}
+	return f.print(e)
+}
+
+// forget lets go of what no poll reads again.
+func (f *auditFollower) forget() {
+	maps.DeleteFunc(f.known, func(_ string, at time.Time) bool { return at.Before(f.latest.Add(-2 * auditOverlap)) })
+}
+
+// follow prints entries as they come, until ctx ends.
+func (f *auditFollower) follow(ctx context.Context, c console) error {
+	unreachable := false
+	whole := true
+	ticker := time.NewTicker(auditPoll)
+	defer ticker.Stop()
+	for polls := 1; ; polls++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		query, overlap := f.query, auditNear
+		if whole = whole || polls%auditWhole == 0; whole {
+			overlap = auditOverlap
+		}
+		if from := f.latest.Add(-overlap); !f.latest.IsZero() && from.After(query.From) {
+			query.From = from
+		}
+		err := f.read(ctx, query, f.show)
+		var broken *printError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &broken), isFinal(err):
+			return err
+		case err != nil:
+			if !unreachable {
+				fmt.Fprintln(c.err, "carillon: the API is unreachable, trying again:", plain(err.Error()))
+			}
+			unreachable, whole = true, true
+			continue
+		case unreachable:
+			fmt.Fprintln(c.err, "carillon: the API is back")
+		}
+		unreachable, whole = false, false
+		f.forget()
+	}
+}
+
+// isFinal tells that it would not help to ask again: the token does not work, or the question is wrong.
+func isFinal(err error) bool {
+	var refused *client.Error
+	if !errors.As(err, &refused) || errors.Is(err, client.ErrForeign) {
+		return false
+	}
+	temporary := refused.Status >= http.StatusInternalServerError || refused.Status == http.StatusTooManyRequests ||
+		refused.Status == http.StatusRequestTimeout
+	return !temporary
+}
+
+// printJSONLine prints a value as a line of JSON without control characters, which JSON would let through in part.
+func printJSONLine(c console, value any) error {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	var safe strings.Builder
+	for _, r := range strings.TrimRight(line.String(), "\n") {
+		if r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			fmt.Fprintf(&safe, `\u%04x`, r)
+			continue
+		}
+		safe.WriteRune(r)
+	}
+	_, err := fmt.Fprintln(c.out, safe.String())
+	return err
+}
+
+// auditLine is an entry for people: when, who, from where, what, and which fields differ.
+func auditLine(e dispatcher.AuditEntry) string {
+	actor := e.Actor
+	if e.TokenID != "" {
+		actor += " (" + e.TokenID + ")"
+	}
+	subject := e.Subject
+	if e.App != "" && e.Subject != "app "+e.App {
+		subject += " of app " + e.App
+	}
+	parts := []string{dispatcher.FormatInstant(e.At), actor, e.Address, e.Action + " " + subject}
+	if e.Revision != 0 {
+		parts = append(parts, fmt.Sprint("revision ", e.Revision))
+	}
+	if e.Refused != "" {
+		parts = append(parts, "refused: "+e.Refused)
+	}
+	if changed := changedFields(e); len(changed) > 0 {
+		parts = append(parts, "changed: "+strings.Join(changed, ", "))
+	}
+	return plain(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "  "))
+}
+
+// changedFields names the fields that differ before and after a change.
+func changedFields(e dispatcher.AuditEntry) (names []string) {
+	var before, after map[string]json.RawMessage
+	if e.Before == nil || e.After == nil || json.Unmarshal(e.Before, &before) != nil || json.Unmarshal(e.After, &after) != nil {
+		return nil
+	}
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !bytes.Equal(before[name], after[name]) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

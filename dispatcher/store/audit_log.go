@@ -1,0 +1,344 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// auditEntry is what an entry of the audit log says of a change, besides who made it.
+type auditEntry struct {
+	action, app, subject string
+	revision             int64
+	before, after        any // nil: none. What is stored of them is their JSON.
+}
+
+// audit adds a change to the audit log. It notifies nobody; see notify.
+func (t *tx) audit(ctx context.Context, action, app, subject string, revision int64) error {
+	return t.auditChange(ctx, auditEntry{action: action, app: app, subject: subject, revision: revision})
+}
+
+// auditChange is audit of a change that tells what was before it and what is after it.
+func (t *tx) auditChange(ctx context.Context, c auditEntry) error {
+	return insertAuditEntry(ctx, t.execute, t.now, t.audits.ids.Add(1), t.by, c)
+}
+
+// drawAuditID draws the id of the first entry of a node. Those that follow count up, so that they stay in order.
+func drawAuditID() int64 { return rand.Int64N(1 << 62) }
+
+// insertAuditEntry writes the entry of a change.
+func insertAuditEntry(ctx context.Context, do execute, now time.Time, id int64, by dispatcher.Change, c auditEntry) error {
+	e := dispatcher.AuditEntry{
+		At: now, Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
+		Action: c.action, App: c.app, Subject: c.subject, Revision: c.revision,
+	}
+	for _, side := range []struct {
+		value any
+		into  *json.RawMessage
+	}{{c.before, &e.Before}, {c.after, &e.After}} {
+		if side.value == nil {
+			continue
+		}
+		var err error
+		if *side.into, err = boundedJSON(side.value); err != nil {
+			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+		}
+	}
+	return writeAuditEntry(ctx, do, id, e)
+}
+
+func writeAuditEntry(ctx context.Context, do execute, id int64, e dispatcher.AuditEntry) error {
+	// $1 when, $2 its id, $3 actor, $4 action, $5 app, $6 subject, $7 revision, $8 token, $9 address, $10 request,
+	// $11 code of a refusal, $12 before, $13 after
+	const insert = `INSERT INTO audit_log (at, id, actor, action, app, subject, revision, token_id, address, request_id, refused,
+			before, after)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+	if _, err := do(ctx, insert, e.At.UnixMilli(), id, storable(e.Actor), e.Action, e.App, storable(e.Subject), e.Revision,
+		e.TokenID, storable(e.Address), storable(e.RequestID), e.Refused, orNullText(e.Before), orNullText(e.After)); err != nil {
+		return fmt.Errorf("audit %s %s: %w", e.Action, e.Subject, err)
+	}
+	return nil
+}
+
+// orNullText turns JSON into a parameter: NULL if there is none.
+func orNullText(raw json.RawMessage) *string {
+	if raw == nil {
+		return nil
+	}
+	text := storable(string(raw))
+	return &text
+}
+
+// cut stands for JSON that is too large for an entry.
+type cut struct {
+	Cut       string `json:"cut"`
+	Bytes     int    `json:"bytes"`
+	SHA256    string `json:"sha256"`
+	Beginning string `json:"beginning,omitempty"`
+}
+
+// cutOf returns what stands for a text: at most size bytes of it, as JSON that has at most some 100 bytes more.
+func cutOf(what string, raw []byte, size int) cut {
+	sum := sha256.Sum256(raw)
+	c := cut{Cut: what + " is too large for the audit log, which has its beginning and its sum", Bytes: len(raw), SHA256: hex.EncodeToString(sum[:])}
+	for end := min(size, len(raw)); end > 0; end = end * 3 / 4 { // quotes double
+		for end > 0 && !utf8.RuneStart(raw[end-1]) {
+			end--
+		}
+		c.Beginning = string(raw[:max(0, end-1)])
+		if quoted, err := json.Marshal(c.Beginning); err == nil && len(quoted) <= size {
+			return c
+		}
+	}
+	c.Beginning = ""
+	return c
+}
+
+// boundedJSON returns the JSON of a definition. Of one that is too large the payload is cut first: it is the largest part,
+// and says the least about who may do what. The rest is cut only if that is not enough.
+func boundedJSON(value any) (json.RawMessage, error) {
+	raw, err := json.Marshal(value)
+	if err != nil || len(raw) <= dispatcher.MaxAuditDefinition {
+		return raw, err
+	}
+	var parts map[string]json.RawMessage
+	if json.Unmarshal(raw, &parts) == nil && parts["payload"] != nil {
+		if parts["payload"], err = json.Marshal(cutOf("the payload", parts["payload"], 1<<10)); err != nil {
+			return nil, err
+		}
+		if shorter, err := json.Marshal(parts); err != nil || len(shorter) <= dispatcher.MaxAuditDefinition {
+			return shorter, err
+		}
+	}
+	const rest = 1 << 10 // for the other fields of cut
+	return json.Marshal(cutOf("the definition", raw, dispatcher.MaxAuditDefinition-rest))
+}
+
+// auditState is what a store knows for its audit log: the key that hashes the values of secrets, and the latest id.
+type auditState struct {
+	key atomic.Pointer[[]byte]
+	ids atomic.Int64
+}
+
+// hashKey reads the key. It is random, so that nobody who has only the log finds a secret by trying a list; it stays, so that
+// two entries with the same secret have the same hash.
+func (a *auditState) hashKey(ctx context.Context, q querier) ([]byte, error) {
+	if known := a.key.Load(); known != nil {
+		return *known, nil
+	}
+	const stored = `SELECT id || ':' || audit_key FROM installation`
+	text, _, err := first(ctx, q, scanText, stored)
+	if err != nil {
+		return nil, fmt.Errorf("read the key of the audit log: %w", err)
+	}
+	key := []byte(text)
+	a.key.Store(&key)
+	return key, nil
+}
+
+// hashed returns a target with hashes in place of the values of its secrets.
+func (t *tx) hashed(ctx context.Context, target dispatcher.Target) (dispatcher.Target, error) {
+	secrets := target.Secrets()
+	for path, secret := range secrets {
+		if secret.Value.IsZero() {
+			continue
+		}
+		key, err := t.audits.hashKey(ctx, t)
+		if err != nil {
+			return target, err
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(secret.Value.Reveal()))
+		secrets[path] = dispatcher.Secret{Value: dispatcher.NewSensitive("hash:" + hex.EncodeToString(mac.Sum(nil)[:4]))}
+	}
+	return target.WithSecrets(secrets), nil
+}
+
+// auditedJob returns what the audit log shows of a job: what was declared and what is paused. The values of its secrets
+// are replaced by hashes; nil is none.
+func (t *tx) auditedJob(ctx context.Context, job *dispatcher.Job) (any, error) {
+	if job == nil {
+		return nil, nil
+	}
+	shown := *job
+	var err error
+	if shown.Target, err = t.hashed(ctx, job.Target); err != nil {
+		return nil, err
+	}
+	parts, err := partsOf(shown.ForWire())
+	if err != nil {
+		return nil, err
+	}
+	without(parts, "state", "revision", "created_at", "updated_at", "warnings")
+	triggers := map[string]map[string]json.RawMessage{}
+	if err := json.Unmarshal(parts["triggers"], &triggers); err != nil {
+		return nil, err
+	}
+	for _, trigger := range triggers {
+		without(trigger, "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at")
+	}
+	parts["triggers"], err = json.Marshal(triggers)
+	return parts, err
+}
+
+// auditedApp returns what the audit log shows of an app.
+func auditedApp(app dispatcher.App) (any, error) {
+	parts, err := partsOf(app)
+	without(parts, "revision", "created_at", "updated_at", "breaks")
+	return parts, err
+}
+
+// auditedApp returns what the audit log shows of a stored app; nil if there is none.
+func (t *tx) auditedApp(ctx context.Context, name string) (any, error) {
+	app, err := findApp(ctx, t, name, "")
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return auditedApp(app)
+}
+
+// auditApp adds a change of an app to the audit log.
+func (t *tx) auditApp(ctx context.Context, c auditEntry, after dispatcher.App) (err error) {
+	if c.after, err = auditedApp(after); err != nil {
+		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+	}
+	return t.auditChange(ctx, c)
+}
+
+// auditedCalendar returns what the audit log shows of a calendar; nil if it is none.
+func auditedCalendar(calendar dispatcher.Calendar) (any, error) {
+	if calendar.Revision == 0 {
+		return nil, nil
+	}
+	parts, err := partsOf(calendar)
+	without(parts, "revision", "created_at", "updated_at")
+	return parts, err
+}
+
+// auditedRun returns what the audit log shows of a run.
+func auditedRun(run dispatcher.Run) any {
+	return map[string]any{"job": run.Job, "trigger": run.Trigger, "scheduled_at": run.ScheduledAt, "state": run.State}
+}
+
+// auditImport adds the import of an app to the audit log: the app, and the names of what came with it.
+func (t *tx) auditImport(ctx context.Context, export dispatcher.Export, app dispatcher.App) error {
+	shown, err := auditedApp(app)
+	if err != nil {
+		return fmt.Errorf("audit import app %s: %w", app.Name, err)
+	}
+	jobs, calendars := make([]string, len(export.Jobs)), make([]string, len(export.Calendars))
+	for i, one := range export.Jobs {
+		jobs[i] = one.Job.Name
+	}
+	for i, one := range export.Calendars {
+		calendars[i] = one.Name
+	}
+	return t.auditChange(ctx, auditEntry{action: "import", app: app.Name, subject: "app " + app.Name, revision: app.Revision,
+		after: map[string]any{"app": shown, "jobs": jobs, "calendars": calendars, "waiting_runs": len(export.Waiting),
+			"installation": export.Installation}})
+}
+
+// auditCalendar adds a change of a calendar to the audit log. One without revision is none.
+func (t *tx) auditCalendar(ctx context.Context, c auditEntry, before, after dispatcher.Calendar) (err error) {
+	if c.before, err = auditedCalendar(before); err == nil {
+		c.after, err = auditedCalendar(after)
+	}
+	if err != nil {
+		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+	}
+	return t.auditChange(ctx, c)
+}
+
+// auditToken adds a change of a token to the audit log. One without id is none.
+func (t *tx) auditToken(ctx context.Context, action string, before, after dispatcher.APIToken) (err error) {
+	c := auditEntry{action: action, subject: "token " + cmp.Or(after.Name, before.Name), revision: after.Revision}
+	for _, side := range []struct {
+		token dispatcher.APIToken
+		into  *any
+	}{{before, &c.before}, {after, &c.after}} {
+		if side.token.ID == "" {
+			continue
+		}
+		parts, err := partsOf(side.token)
+		if err != nil {
+			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+		}
+		without(parts, "created_at", "last_used_at", "revision")
+		*side.into = parts
+	}
+	return t.auditChange(ctx, c)
+}
+
+// partsOf returns the JSON of a definition by its fields.
+func partsOf(definition any) (parts map[string]json.RawMessage, err error) {
+	raw, err := json.Marshal(definition)
+	if err == nil {
+		err = json.Unmarshal(raw, &parts)
+	}
+	return parts, err
+}
+
+func without(parts map[string]json.RawMessage, names ...string) {
+	for _, name := range names {
+		delete(parts, name)
+	}
+}
+
+// withValues returns a copy of a job with the values of its stored secrets, as far as the keys open them; nil if job is.
+func (s *store) withValues(ctx context.Context, q querier, job *dispatcher.Job) (*dispatcher.Job, error) {
+	if job == nil {
+		return nil, nil
+	}
+	opened := []dispatcher.JobVersion{{ID: dispatcher.JobID(job.App, job.Name), Job: *job}}
+	err := s.openSecrets(ctx, q, opened)
+	return &opened[0].Job, err
+}
+
+// replacedValues returns a job as it was applied, with the values of the secrets that were given for it, and of those
+// that it has kept from old, which has values.
+func replacedValues(applied, given dispatcher.Job, old *dispatcher.Job) *dispatcher.Job {
+	values := given.Target.Secrets()
+	if old != nil {
+		kept := old.Target.Secrets()
+		for path, secret := range values {
+			if secret.Stored {
+				values[path] = kept[path]
+			}
+		}
+	}
+	applied.Target = applied.Target.WithSecrets(values)
+	return &applied
+}
+
+// auditJob adds a change of a job to the audit log.
+func (t *tx) auditJob(ctx context.Context, c auditEntry, before, after *dispatcher.Job) (err error) {
+	if c.before, err = t.auditedJob(ctx, before); err == nil {
+		c.after, err = t.auditedJob(ctx, after)
+	}
+	if err != nil {
+		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+	}
+	return t.auditChange(ctx, c)
+}
+
+// RecordRefusal adds the refusal of a change to the audit log.
+func (s *store) RecordRefusal(ctx context.Context, entry dispatcher.AuditEntry) error {
+	return s.change(ctx, dispatcher.Change{Now: entry.At}, func(ctx context.Context, t *tx) error {
+		entry.At = t.now
+		return writeAuditEntry(ctx, t.execute, t.audits.ids.Add(1), entry)
+	})
+}

@@ -1,0 +1,123 @@
+package store_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// hashesOf returns the hashes in what an entry holds, by the paths of their secrets.
+func hashesOf(t *testing.T, raw json.RawMessage) map[string]string {
+	t.Helper()
+	var job struct{ Target dispatcher.Target }
+	if err := json.Unmarshal(raw, &job); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	hashes := map[string]string{}
+	for path, secret := range job.Target.Secrets() {
+		hashes[path] = secret.Value.Reveal()
+	}
+	return hashes
+}
+
+func auditLog(t *testing.T, s dispatcher.Store, query dispatcher.AuditQuery) []dispatcher.AuditEntry {
+	t.Helper()
+	query.Limit, query.OldestFirst = 1000, true
+	page, err := s.AuditEntries(t.Context(), query)
+	must(t, err)
+	return page.Entries
+}
+
+// The audit log shows that a secret was replaced, and which secrets are the same, but no secret.
+func TestAuditLogShowsSecretsAsHashes(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		put(t, s, secretJob(value(first), value("hunter2")))
+		kept := dispatcher.Secret{Stored: true}
+		put(t, s, secretJob(kept, value("hunter3")))
+		put(t, s, secretJob(kept, value("hunter2")))
+		must(t, s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}))
+		log := auditLog(t, s, dispatcher.AuditQuery{Subject: "job ping"})
+		if len(log) != 4 || log[0].Before != nil || log[3].After != nil {
+			t.Fatalf("the log has %+v", log)
+		}
+		made, rotated, back := hashesOf(t, log[0].After), hashesOf(t, log[1].After), hashesOf(t, log[2].After)
+		for _, hash := range made {
+			if !regexp.MustCompile(`^hash:[0-9a-f]{8}$`).MatchString(hash) {
+				t.Errorf("a secret is shown as %q", hash)
+			}
+		}
+		if rotated[tokenPath] == made[tokenPath] || back[tokenPath] != made[tokenPath] {
+			t.Errorf("hashes of a token, another, and the first again: %s, %s, %s", made[tokenPath], rotated[tokenPath], back[tokenPath])
+		}
+		if rotated[signingPath] != made[signingPath] || made[signingPath] == made[tokenPath] {
+			t.Errorf("hashes of a secret that is kept: %s, then %s; of another: %s", made[signingPath], rotated[signingPath], made[tokenPath])
+		}
+		for i, want := range []map[string]string{1: made, 2: rotated, 3: back} {
+			if i > 0 && hashesOf(t, log[i].Before)[tokenPath] != want[tokenPath] {
+				t.Errorf("entry %d: before %s, want %s", i, log[i].Before, want[tokenPath])
+			}
+		}
+		text, err := json.Marshal(log)
+		must(t, err)
+		if strings.Contains(string(text), "hunter") || strings.Contains(string(text), first) {
+			t.Errorf("the log holds a secret: %s", text)
+		}
+	})
+}
+
+// Two installations hash the same secret differently, so that the hashes of one tell nothing of the other.
+func TestInstallationsHashSecretsDifferently(t *testing.T) {
+	t.Parallel()
+	hash := func(database string) string {
+		s := openWith(t, database, sealKeys(t, "a"))
+		put(t, s, secretJob(value(first), value("hunter2")))
+		return hashesOf(t, auditLog(t, s, dispatcher.AuditQuery{Subject: "job ping"})[0].After)[tokenPath]
+	}
+	if a, b := hash(newFile(t)), hash(newFile(t)); a == b {
+		t.Errorf("both hash the secret as %s", a)
+	}
+}
+
+// A page of the audit log is read from an index in its order, whatever is asked for.
+func TestAuditLogIsReadFromItsIndexes(t *testing.T) {
+	t.Parallel()
+	fill := `INSERT INTO audit_log (at, id, actor, token_id, action, app, subject, revision, refused)
+		WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 20000)
+		SELECT 1777000000000 + n, n, 'actor ' || (n % 50), 'id ' || (n % 50), 'put', 'app ' || (n % 50), 'job ' || (n % 50), 1,
+			CASE WHEN n % 50 = 0 THEN 'forbidden' ELSE '' END FROM n`
+	yes := true
+	for name, open := range map[string]func(*testing.T) dispatcher.Store{
+		"SQLite":     func(t *testing.T) dispatcher.Store { return open(t, newFile(t)) },
+		"PostgreSQL": func(t *testing.T) dispatcher.Store { return open(t, pgtest.New(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			must(t, store.Exec(t.Context(), s, fill))
+			must(t, store.Exec(t.Context(), s, "ANALYZE"))
+			page := dispatcher.Page{Limit: 100, Cursor: dispatcher.AuditID(may1, 7)}
+			for index, query := range map[string]dispatcher.AuditQuery{
+				"audit_log_app":     {Apps: []string{"app 1"}, Page: page},
+				"audit_log_app ":    {Apps: []string{"app 1", "app 2"}, Page: page},
+				"audit_log_subject": {Subject: "job 1", Page: page},
+				"audit_log_actor":   {Actor: "id 1", Page: page},
+				"audit_log_token":   {Actor: "id 1", Page: page},
+				"audit_log_refused": {Refused: &yes, Page: page},
+				"audit_log":         {Page: page},
+			} {
+				plan, err := store.ExplainAuditLog(t.Context(), s, query)
+				must(t, err)
+				if !strings.Contains(plan, strings.TrimSpace(index)) || strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "SCAN audit_log") {
+					t.Errorf("%s is not read from %s:\n%s", name, index, plan)
+				}
+			}
+		})
+	}
+}
