@@ -75,7 +75,7 @@ func TestAuditLogShowsBoundReadersTheirAppOnly(t *testing.T) {
 	w.do("PUT", oneApp, `{}`, as(theirs)).refused(403, " forbidden")
 	w.must(422, "PUT", oneJob, `{}`, as(mine))
 	w.do("DELETE", "/v1/apps/other", "", as(mine)).refused(403, " forbidden")
-	w.must(409, "DELETE", oneApp, "", as(mine))
+	w.must(409, "DELETE", oneApp, "", as(mine), "If-Match: *")
 	seen := w.log(mine, "")
 	for _, entry := range seen {
 		if strings.Contains(entry, "other") {

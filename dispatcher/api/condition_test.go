@@ -133,10 +133,13 @@ func TestEveryPutAndDeleteDemandsACondition(t *testing.T) {
 	w.declare()
 	const calendar = "/v1/apps/crm/calendars/holidays"
 	w.must(http.StatusCreated, "PUT", calendar, `{}`)
+	const token, reader = "/v1/tokens/reader", `{"scopes":["read"]}`
+	w.must(http.StatusCreated, "PUT", token, reader)
 	exist := map[string]struct{ at, body string }{
 		"/v1/apps/{app}":                      {oneApp, `{}`},
 		"/v1/apps/{app}/jobs/{job}":           {oneJob, validJob},
 		"/v1/apps/{app}/calendars/{calendar}": {calendar, `{}`},
+		"/v1/tokens/{token}":                  {token, reader},
 	}
 	described := into[struct{ Paths map[string]map[string]any }](w.must(http.StatusOK, "GET", "/openapi.json", ""))
 	for path, methods := range described.Paths {
