@@ -63,6 +63,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	defer sink.flush(time.Second)
 	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
 	warnUnknownVariables(ctx, log, os.Environ())
+	warnExposedFiles(ctx, log, s.Database, s.SecretKeysFile)
 	limitMemory(ctx, log)
 	certificate, err := s.certificate()
 	if err != nil {
