@@ -5,12 +5,14 @@ VERSION ?= $(or $(patsubst v%,%,$(shell git describe --tags --match 'v*' --dirty
 GOLANGCI_VERSION   := v2.15.0
 GOTESTSUM_VERSION  := v1.13.0
 ACTIONLINT_VERSION := v1.7.12
+GOVULNCHECK_VERSION := v1.9.0
 
 # One directory per version: a new version is a new path, so no old tool is ever run.
 CACHE      := $(CURDIR)/.cache
 GOLANGCI   := $(CACHE)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 GOTESTSUM  := $(CACHE)/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 ACTIONLINT := $(CACHE)/actionlint-$(ACTIONLINT_VERSION)/actionlint
+GOVULNCHECK := $(CACHE)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 
 # Only the race detector needs cgo. It is off for all other targets, so that building, testing and linting share
 # one build cache.
@@ -123,6 +125,12 @@ lint: $(GOLANGCI) $(ACTIONLINT)
 	$(ACTIONLINT) .github/workflows/*.yml
 	@if command -v shellcheck >/dev/null; then shellcheck -S warning tools/*.sh .ci/run; fi
 	tools/lint.sh
+
+## vulnerabilities: look up known vulnerabilities in what the programs call; without the list of vuln.go.dev it says so and passes
+.PHONY: vulnerabilities
+vulnerabilities: $(GOVULNCHECK)
+	@go mod verify
+	@tools/vulnerabilities.sh $(GOVULNCHECK) ./...
 
 ## fmt: format the Go code as lint wants it
 .PHONY: fmt
@@ -257,6 +265,10 @@ $(GOTESTSUM):
 $(ACTIONLINT):
 	@echo "installing actionlint $(ACTIONLINT_VERSION), once"
 	@GOBIN=$(@D) go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION)
+
+$(GOVULNCHECK):
+	@echo "installing govulncheck $(GOVULNCHECK_VERSION), once"
+	@GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
 
 ## clean: remove bin/ and dist/; .cache/ (tools) and .carillon/ (data of "make dev") stay
 .PHONY: clean

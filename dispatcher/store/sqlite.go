@@ -42,6 +42,9 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 			return nil, err
 		}
 	}
+	if err := createFile(a.path); err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
 	// Closing the database removes the log. It is there after a crash, or while a node is at work.
 	log, err := os.Stat(a.path + "-wal")
 	crashed := !o.AlongsideNode && err == nil && log.Size() > 0
@@ -53,7 +56,7 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 		return nil, errors.Join(err, guard.Close())
 	}
 	write.SetMaxOpenConns(1)
-	if err := write.PingContext(ctx); err != nil { // makes the file, which readers cannot
+	if err := write.PingContext(ctx); err != nil { // prepares the file, which readers cannot
 		return nil, errors.Join(err, write.Close(), guard.Close())
 	}
 	if crashed {

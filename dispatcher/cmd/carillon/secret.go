@@ -47,15 +47,20 @@ func (k keysFlag) keys() (*seal.Keys, error) {
 
 // secretCommand manages the keys of stored secrets.
 type secretCommand struct {
-	Key    secretKeyCommand    `cmd:"" help:"Print a new key."`
+	Key    secretKeyCommand    `cmd:"" help:"Print a new key, or write it to a file."`
 	Rewrap secretRewrapCommand `cmd:"" help:"Encrypt all stored secrets with the first key, so that you can remove the others."`
 }
 
 // secretKeyCommand creates a key.
-type secretKeyCommand struct{}
+type secretKeyCommand struct {
+	Out string `placeholder:"FILE" help:"Write the key to a new file that only its owner can read, instead of printing it."`
+}
 
-// Run prints the key.
-func (secretKeyCommand) Run(c console) error {
+// Run prints or writes the key.
+func (s *secretKeyCommand) Run(c console) error {
+	if s.Out != "" {
+		return writeNewFile(s.Out, newKey()+"\n")
+	}
 	_, err := fmt.Fprintln(c.out, newKey())
 	return err
 }

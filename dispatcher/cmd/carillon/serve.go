@@ -65,6 +65,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	defer sink.flush(time.Second)
 	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
 	warnUnknownVariables(ctx, log, os.Environ())
+	warnExposedFiles(ctx, log, s.Database, s.SecretKeysFile)
 	limitMemory(ctx, log)
 	files, err := s.files()
 	if err != nil {
