@@ -45,7 +45,7 @@ func (s *serveCommand) Validate() error {
 	_, certificate := s.certificate()
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
+		keys, checkListen(s.Listen), certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 	)
 }
 
@@ -63,6 +63,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	defer sink.flush(time.Second)
 	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
 	warnUnknownVariables(ctx, log, os.Environ())
+	s.warnOfEnvironment(ctx, log, os.LookupEnv)
 	limitMemory(ctx, log)
 	certificate, err := s.certificate()
 	if err != nil {
