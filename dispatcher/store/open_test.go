@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,7 +72,7 @@ func TestSQLiteRefusesASecondProcess(t *testing.T) {
 	database := newFile(t)
 	s := open(t, database)
 	for what, err := range map[string]error{"open": openOnly(t.Context(), database), "migrate": store.Migrate(t.Context(), database)} {
-		if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(database, "sqlite:")+".lock is locked") {
+		if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(database, "sqlite:")+fmt.Sprintf(".lock is locked: another process (pid %d)", os.Getpid())) {
 			t.Errorf("%s: got error %v, want one that names the lock file", what, err)
 		}
 	}

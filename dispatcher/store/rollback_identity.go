@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -109,12 +110,12 @@ func (s *sqlite) identity(context.Context) (string, error) {
 	if s.guard == nil || s.shared {
 		return "", nil
 	}
-	said := make([]byte, 64)
+	said := make([]byte, mostMark)
 	n, err := s.guard.ReadAt(said, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read lock file: %w", err)
 	}
-	return string(said[:n]), nil
+	return strings.TrimRight(string(said[:n]), "\x00"), nil // of a file without a mark, only the process id is written
 }
 
 // mismatch compares that with the database. A copy that was put into its place has less. A database

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -154,7 +155,14 @@ func checkFile(ctx context.Context, db *sql.DB, path string) error {
 		path, strings.Join(problems, "; "))
 }
 
-// lockFile makes and locks a file, or says which one is in the way.
+// The lock file holds the mark of the rollback detection (see markFormat), and after it the id of the process that locked it
+// last.
+const (
+	mostMark = 64 // bytes
+	mostPID  = 20
+)
+
+// lockFile makes and locks a file, or says which process is in the way.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -162,7 +170,22 @@ func lockFile(path string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		err = errors.Join(err, f.Close())
-		return nil, fmt.Errorf("%s is locked: another process uses this database; stop it, or use PostgreSQL for several nodes: %w", path, err)
+		return nil, fmt.Errorf("%s is locked: another process%s uses this database; stop it, or use PostgreSQL for several nodes: %w",
+			path, holderOf(path), err)
 	}
+	_, _ = f.WriteAt(fmt.Appendf(nil, "%-*d\n", mostPID, os.Getpid()), mostMark) // only for messages
 	return f, nil
+}
+
+// holderOf returns the id of the process that locked a file, for a message; nothing if it has not written it yet.
+func holderOf(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil || len(text) < mostMark {
+		return ""
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text[mostMark:min(len(text), mostMark+mostPID)])))
+	if err != nil {
+		return ""
+	}
+	return " (pid " + strconv.Itoa(pid) + ")"
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -165,10 +167,28 @@ func TestLogsAreInUTC(t *testing.T) {
 func TestSecondProcessOnOneSQLiteFileIsRefused(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	startNode(t, database, newToken(t, database))
+	n := startNode(t, database, newToken(t, database))
+	holder := fmt.Sprintf("carillon.db.lock is locked: another process (pid %d)", n.command.Process.Pid)
 	_, errs, code := carillon(t, nil, "serve", "--database", database, "--listen=127.0.0.1:0")
-	if code != exitUsage || !strings.Contains(errs, "carillon.db") {
-		t.Errorf("exit code %d with %q, want %d naming the file", code, errs, exitUsage)
+	if code != exitUsage || !strings.Contains(errs, holder) {
+		t.Errorf("exit code %d with %q, want %d and %q", code, errs, exitUsage, holder)
+	}
+}
+
+// A supervisor starts a node again that ended with 1, but not one whose configuration is wrong.
+func TestAddressInUseIsAFaultOfTheMoment(t *testing.T) {
+	t.Parallel()
+	taken := must[net.Listener](t)((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))
+	defer taken.Close()
+	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	for address, want := range map[string]int{
+		taken.Addr().String(): exitFailure, "192.0.2.1:8080": exitUsage, "127.0.0.1:08080": exitUsage, "127.0.0.1:": exitUsage,
+		"127.0.0.1": exitUsage, ":http": exitUsage, "127.0.0.1:65536": exitUsage, "127.0.0.1:-1": exitUsage, "": exitUsage,
+	} {
+		_, errs, code := carillon(t, nil, "serve", database, "--listen="+address)
+		if code != want || !strings.Contains(errs, "--listen") {
+			t.Errorf("--listen=%s: exit %d, %q; want %d naming the flag", address, code, errs, want)
+		}
 	}
 }
 

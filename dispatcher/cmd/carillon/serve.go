@@ -46,8 +46,8 @@ func (s *serveCommand) Validate() error {
 	_, certificate := s.files()
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(), s.auditFlag.check(),
-		s.secretDirFlag.check(s.ownFiles()),
+		keys, checkListen(s.Listen), certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
+		s.auditFlag.check(), s.secretDirFlag.check(s.ownFiles()),
 	)
 }
 
@@ -66,6 +66,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	go sink.run(writing, c.err, newLogger(c.err, s.LogLevel, s.LogFormat))
 	warnUnknownVariables(ctx, log, os.Environ())
 	warnExposedFiles(ctx, log, s.Database, s.SecretKeysFile)
+	s.warnOfEnvironment(ctx, log, os.LookupEnv)
 	limitMemory(ctx, log)
 	files, err := s.files()
 	if err != nil {

@@ -82,7 +82,7 @@ func (f memberFlags) check() error {
 		dispatcher.CheckName(&problems, "--apps", app)
 	}
 	problems.AddError("--labels", dispatcher.Labels(f.Labels).Validate())
-	return problems.Err()
+	return errors.Join(problems.Err(), checkNodeName(f.NodeName))
 }
 
 // name returns the name of the node.

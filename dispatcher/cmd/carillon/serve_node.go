@@ -72,7 +72,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 func serveNode(ctx context.Context, o nodeOptions) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
 	if err != nil {
-		return &usageError{fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", dispatcher.Echo(o.listen), err)}
+		return listenError(o.listen, err)
 	}
 	defer listener.Close()
 	secure, err := serveTLS(o.tls, listener.Addr(), o.log)
