@@ -111,7 +111,9 @@ func applyTrigger(old *Job, job Job, name string, prior Prior, calendars Calenda
 	if !job.Enabled || !t.Enabled {
 		return t, missed, nil
 	}
-	t.scheduleNext(s, t.afterLast(now))
+	if err := t.scheduleNext(s, t.afterLast(now)); err != nil {
+		return t, nil, err
+	}
 	// A schedule that ended while its job was disabled, or with a fire that was claimed a moment ago, is
 	// complete. Only a new one that is over is a mistake worth refusing.
 	if t.State == TriggerComplete && !unchanged && !t.afterLast(now).After(now) {
@@ -203,7 +205,7 @@ func dropDue(job Job, name string, calendars Calendars, now time.Time, reason st
 	}
 	// A definition that cannot be evaluated has no later fires to count.
 	if s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars); err == nil {
-		missed.To, missed.Count, _ = Missed(s, missed.From, now)
+		missed.To, missed.Count, _, _ = Missed(s, missed.From, now)
 	}
 	return []Misfire{missed}
 }

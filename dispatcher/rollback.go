@@ -71,7 +71,7 @@ func SkipDue(job Job, name string, calendars Calendars, until time.Time, reason 
 	if pause, delayed := s.FixedDelay(); delayed {
 		t.fireAt(s, until.Add(pause))
 	} else {
-		t.scheduleNext(s, t.afterLast(until))
+		_ = t.scheduleNext(s, t.afterLast(until)) // the trigger says what is wrong
 	}
 	return t, missed
 }
