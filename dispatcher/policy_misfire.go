@@ -86,20 +86,23 @@ const (
 // count stands for at least as many. If counting takes more than missedSteps, it ends earlier.
 const (
 	MostMissed  = 10_000
-	missedSteps = 60 * schedule.StepsPerSearch
+	missedSteps = 40 * schedule.StepsPerSearch
 )
 
 // Missed returns the last of the instants of s in [from, now], from being one of them, how
 // many they are, MostMissed at most, and the first instant after now, nil if there is none. The error
 // is that of a schedule that cannot be evaluated within bounds.
 func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time, err error) {
-	last, count, next, _, err = missed(s, from, now)
+	last, count, next, _, err = missedFires(newMissedBudget(), s, from, now)
 	return last, count, next, err
 }
 
-// missed is Missed, and reports whether count is exact.
-func missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time, exact bool, err error) {
-	budget := schedule.NewBudget(context.Background(), missedSteps)
+func newMissedBudget() *schedule.Budget { return schedule.NewBudget(context.Background(), missedSteps) }
+
+// missedFires is Missed within a budget, and reports whether count is exact.
+func missedFires(budget *schedule.Budget, s *schedule.Schedule, from, now time.Time) (
+	last time.Time, count int, next *time.Time, exact bool, err error,
+) {
 	last, count = from, 1
 	for {
 		after, ok, err := s.FindWithin(budget, last)
@@ -110,11 +113,11 @@ func missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count in
 			return last, count, nil, true, nil
 		case after.After(now):
 			return last, count, &after, true, nil
-		case count == MostMissed || budget.Used() > missedSteps-schedule.StepsPerSearch:
-			if last, err = latest(s, last, now); err != nil {
+		case count == MostMissed || budget.Left() < missedSteps/5:
+			if last, err = latest(budget, s, last, now); err != nil {
 				return last, count, nil, false, err
 			}
-			if after, ok, err = s.Find(now); ok {
+			if after, ok, err = s.FindWithin(budget, now); ok {
 				next = &after
 			}
 			return last, count, next, false, err
@@ -127,10 +130,10 @@ func missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count in
 // latest returns the last instant of s in (after, now], of which there is one at least. What
 // follows an instant is due by now for every instant before the last, and for none from it
 // on, so halving the range finds it.
-func latest(s *schedule.Schedule, after, now time.Time) (time.Time, error) {
+func latest(budget *schedule.Budget, s *schedule.Schedule, after, now time.Time) (time.Time, error) {
 	for now.Sub(after) > time.Millisecond {
 		middle := after.Add(now.Sub(after) / 2).Truncate(time.Millisecond)
-		next, ok, err := s.Find(middle)
+		next, ok, err := s.FindWithin(budget, middle)
 		if err != nil {
 			return after, err
 		}
@@ -140,14 +143,14 @@ func latest(s *schedule.Schedule, after, now time.Time) (time.Time, error) {
 			now = middle
 		}
 	}
-	next, _, err := s.Find(after)
+	next, _, err := s.FindWithin(budget, after)
 	return next, err
 }
 
 // MissedButLatest is Missed for all but the latest keep of the instants of s in [from,
 // now], and next is then the first of these. count is 0 if there are no more than keep.
 func MissedButLatest(s *schedule.Schedule, from, now time.Time, keep int) (last time.Time, count int, next time.Time, err error) {
-	_, all, _, exact, err := missed(s, from, now)
+	_, all, _, exact, err := missedFires(newMissedBudget(), s, from, now)
 	switch {
 	case err != nil:
 		return from, 0, from, err

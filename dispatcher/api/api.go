@@ -35,6 +35,8 @@ type API struct {
 	mux   *http.ServeMux
 	// outage are the tokens that read metrics without a database.
 	outage outageTokens
+	// evaluations bounds the requests that evaluate schedules.
+	evaluations *evaluations
 	// notFound serves requests that match no route.
 	notFound http.Handler
 }
@@ -51,6 +53,7 @@ func New(store Store, o Options) *API {
 		o.Ready = func(context.Context) error { return nil }
 	}
 	a := &API{store: store, opts: o, log: o.Logger, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+	a.evaluations = newEvaluations()
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a

@@ -206,7 +206,7 @@ func TestHashedFieldFiresAsPreviewed(t *testing.T) {
 	asked := dispatcher.PreviewRequest{
 		Schedule: dispatcher.Schedule{Expression: "H/7 * * * * ?"}, Identity: "app/hashed/only", From: &r.now, Count: 2,
 	}
-	preview, err := asked.Preview(nil, r.now)
+	preview, err := asked.Preview(t.Context(), nil, r.now)
 	if err != nil {
 		t.Fatal(err)
 	}
