@@ -29,6 +29,9 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	if err := declared.Validate(); err != nil {
 		return Job{}, nil, err
 	}
+	if err := declared.CheckCost(calendars, now); err != nil {
+		return Job{}, nil, err
+	}
 	job := declared
 	job.Paused, job.CreatedAt, job.UpdatedAt, job.Revision = false, now, now, prior.Revision+1
 	if old != nil {
@@ -44,8 +47,9 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	}
 	var missed []Misfire
 	var problems Problems
+	budget := newMissedBudget()
 	for _, name := range sortedKeys(declared.Triggers) {
-		t, dropped, err := applyTrigger(old, job, name, prior, calendars, now)
+		t, dropped, err := applyTrigger(budget, old, job, name, prior, calendars, now)
 		problems.AddError(Pointer("triggers", name), err)
 		job.Triggers[name] = t
 		missed = append(missed, dropped...)
@@ -59,7 +63,7 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	if old != nil {
 		for _, name := range sortedKeys(old.Triggers) {
 			if _, stays := job.Triggers[name]; !stays {
-				missed = append(missed, dropDue(*old, name, calendars, now, "the trigger was removed")...)
+				missed = append(missed, dropDue(budget, *old, name, calendars, now, "the trigger was removed")...)
 			}
 		}
 	}
@@ -70,15 +74,18 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 // Retire returns the misfires that explain the fires that were due when job was deleted at now.
 func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	var missed []Misfire
+	budget := newMissedBudget()
 	for _, name := range sortedKeys(job.Triggers) {
-		missed = append(missed, dropDue(job, name, calendars, now, "the job was deleted")...)
+		missed = append(missed, dropDue(budget, job, name, calendars, now, "the job was deleted")...)
 	}
 	return missed
 }
 
 // applyTrigger returns the trigger of job with that name as it is to be stored, and the misfires of
 // its old schedule.
-func applyTrigger(old *Job, job Job, name string, prior Prior, calendars Calendars, now time.Time) (Trigger, []Misfire, error) {
+func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior Prior, calendars Calendars, now time.Time) (
+	Trigger, []Misfire, error,
+) {
 	t := job.Triggers[name]
 	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
 	t.State, t.AnchorAt = TriggerWaiting, now
@@ -104,14 +111,16 @@ func applyTrigger(old *Job, job Job, name string, prior Prior, calendars Calenda
 				return t, nil, err
 			}
 		}
-		missed = dropDue(*old, name, calendars, now, "the trigger was changed")
+		missed = dropDue(budget, *old, name, calendars, now, "the trigger was changed")
 	} else if fired := prior.Fired[name]; fired.After(now) {
 		t.PrevFireTime = &fired
 	}
 	if !job.Enabled || !t.Enabled {
 		return t, missed, nil
 	}
-	t.scheduleNext(s, t.afterLast(now))
+	if err := t.scheduleNext(s, t.afterLast(now)); err != nil {
+		return t, nil, err
+	}
 	// A schedule that ended while its job was disabled, or with a fire that was claimed a moment ago, is
 	// complete. Only a new one that is over is a mistake worth refusing.
 	if t.State == TriggerComplete && !unchanged && !t.afterLast(now).After(now) {
@@ -191,8 +200,9 @@ func (s TriggerState) Stored() TriggerState {
 }
 
 // dropDue returns the misfire that explains the fires of a trigger that were due by now when its
-// schedule was replaced or removed.
-func dropDue(job Job, name string, calendars Calendars, now time.Time, reason string) []Misfire {
+// schedule was replaced or removed. It counts them within a budget, which the triggers of a job share,
+// because a transaction waits for it. If that is used up, the misfire stands for more than it counts.
+func dropDue(budget *schedule.Budget, job Job, name string, calendars Calendars, now time.Time, reason string) []Misfire {
 	t := job.Triggers[name]
 	if t.NextFireTime == nil || t.NextFireTime.After(now) {
 		return nil
@@ -203,7 +213,9 @@ func dropDue(job Job, name string, calendars Calendars, now time.Time, reason st
 	}
 	// A definition that cannot be evaluated has no later fires to count.
 	if s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars); err == nil {
-		missed.To, missed.Count, _ = Missed(s, missed.From, now)
+		if missed.To, missed.Count, _, _, err = missedFires(budget, s, missed.From, now); err != nil {
+			missed.To = now
+		}
 	}
 	return []Misfire{missed}
 }

@@ -338,14 +338,14 @@ func TestMissedCountsUpToTheBound(t *testing.T) {
 	}
 	from := monday.Add(time.Second)
 	now := monday.Add(1000*time.Second + time.Millisecond)
-	last, count, next := dispatcher.Missed(s, from, now)
-	if !last.Equal(monday.Add(1000*time.Second)) || count != 1000 || next == nil || !next.Equal(monday.Add(1001*time.Second)) {
+	last, count, next, err := dispatcher.Missed(s, from, now)
+	if err != nil || !last.Equal(monday.Add(1000*time.Second)) || count != 1000 || next == nil || !next.Equal(monday.Add(1001*time.Second)) {
 		t.Errorf("Missed = %v, %d, %v, want 1000 up to %v", last, count, next, monday.Add(1000*time.Second))
 	}
 	// The last is an instant of the schedule also where the count stops before it.
 	now = monday.Add(2*dispatcher.MostMissed*time.Second + 300*time.Millisecond)
-	last, count, next = dispatcher.Missed(s, from, now)
-	if !last.Equal(now.Truncate(time.Second)) || count != dispatcher.MostMissed || next == nil || !next.After(now) {
+	last, count, next, err = dispatcher.Missed(s, from, now)
+	if err != nil || !last.Equal(now.Truncate(time.Second)) || count != dispatcher.MostMissed || next == nil || !next.After(now) {
 		t.Errorf("Missed past its bound = %v, %d, %v, want %d and the range up to now", last, count, next, dispatcher.MostMissed)
 	}
 }

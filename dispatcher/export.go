@@ -157,7 +157,7 @@ func (t Trigger) restore(at ExportedTrigger, identity string, calendars Calendar
 	if _, delayed := s.FixedDelay(); delayed && at.NextFireTime != nil {
 		t.fireAt(s, *at.NextFireTime)
 	} else if at.NextFireTime != nil {
-		t.scheduleNext(s, at.NextFireTime.Add(-time.Millisecond))
+		_ = t.scheduleNext(s, at.NextFireTime.Add(-time.Millisecond)) // the trigger says what is wrong
 	}
 	return t, nil
 }

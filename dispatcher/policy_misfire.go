@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -82,26 +83,44 @@ const (
 )
 
 // MostMissed bounds how many missed fires are counted, which takes milliseconds; a Misfire with this
-// count stands for at least as many.
-const MostMissed = 10_000
+// count stands for at least as many. If counting takes more than missedSteps, it ends earlier.
+const (
+	MostMissed  = 10_000
+	missedSteps = 40 * schedule.StepsPerSearch
+)
 
 // Missed returns the last of the instants of s in [from, now], from being one of them, how
-// many they are, MostMissed at most, and the first instant after now, nil if there is none.
-func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time) {
+// many they are, MostMissed at most, and the first instant after now, nil if there is none. The error
+// is that of a schedule that cannot be evaluated within bounds.
+func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count int, next *time.Time, err error) {
+	last, count, next, _, err = missedFires(newMissedBudget(), s, from, now)
+	return last, count, next, err
+}
+
+func newMissedBudget() *schedule.Budget { return schedule.NewBudget(context.Background(), missedSteps) }
+
+// missedFires is Missed within a budget, and reports whether count is exact.
+func missedFires(budget *schedule.Budget, s *schedule.Schedule, from, now time.Time) (
+	last time.Time, count int, next *time.Time, exact bool, err error,
+) {
 	last, count = from, 1
 	for {
-		after, ok := s.Next(last)
+		after, ok, err := s.FindWithin(budget, last)
 		switch {
+		case err != nil:
+			return last, count, nil, false, err
 		case !ok:
-			return last, count, nil
+			return last, count, nil, true, nil
 		case after.After(now):
-			return last, count, &after
-		case count == MostMissed:
-			last = latest(s, last, now)
-			if after, ok = s.Next(now); ok {
+			return last, count, &after, true, nil
+		case count == MostMissed || budget.Left() < missedSteps/5:
+			if last, err = latest(budget, s, last, now); err != nil {
+				return last, count, nil, false, err
+			}
+			if after, ok, err = s.FindWithin(budget, now); ok {
 				next = &after
 			}
-			return last, count, next
+			return last, count, next, false, err
 		}
 		last = after
 		count++
@@ -111,57 +130,70 @@ func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count in
 // latest returns the last instant of s in (after, now], of which there is one at least. What
 // follows an instant is due by now for every instant before the last, and for none from it
 // on, so halving the range finds it.
-func latest(s *schedule.Schedule, after, now time.Time) time.Time {
+func latest(budget *schedule.Budget, s *schedule.Schedule, after, now time.Time) (time.Time, error) {
 	for now.Sub(after) > time.Millisecond {
 		middle := after.Add(now.Sub(after) / 2).Truncate(time.Millisecond)
-		if next, ok := s.Next(middle); ok && !next.After(now) {
+		next, ok, err := s.FindWithin(budget, middle)
+		if err != nil {
+			return after, err
+		}
+		if ok && !next.After(now) {
 			after = middle
 		} else {
 			now = middle
 		}
 	}
-	next, _ := s.Next(after)
-	return next
+	next, _, err := s.FindWithin(budget, after)
+	return next, err
 }
 
 // MissedButLatest is Missed for all but the latest keep of the instants of s in [from,
 // now], and next is then the first of these. count is 0 if there are no more than keep.
-func MissedButLatest(s *schedule.Schedule, from, now time.Time, keep int) (last time.Time, count int, next time.Time) {
-	_, all, _ := Missed(s, from, now)
-	if all <= keep {
-		return from, 0, from
-	}
-	if all < MostMissed {
+func MissedButLatest(s *schedule.Schedule, from, now time.Time, keep int) (last time.Time, count int, next time.Time, err error) {
+	_, all, _, exact, err := missedFires(newMissedBudget(), s, from, now)
+	switch {
+	case err != nil:
+		return from, 0, from, err
+	case exact && all <= keep:
+		return from, 0, from, nil
+	case exact:
 		last = from
 		for count = 1; count < all-keep; count++ {
 			last, _ = s.Next(last)
 		}
 		next, _ = s.Next(last)
-		return last, count, next
+		return last, count, next, nil
 	}
 	// After last there are keep at most, and a millisecond before it there is one more.
 	before := from
+	budget := schedule.NewBudget(context.Background(), 10*missedSteps)
 	for last = now.Truncate(time.Millisecond); last.Sub(before) > time.Millisecond; {
 		middle := before.Add(last.Sub(before) / 2).Truncate(time.Millisecond)
-		if atMost(s, middle, now, keep) {
+		few, err := atMost(s, budget, middle, now, keep)
+		if err != nil {
+			return from, 0, from, err
+		}
+		if few {
 			last = middle
 		} else {
 			before = middle
 		}
 	}
-	_, count, _ = Missed(s, from, last)
-	next, _ = s.Next(last)
-	return last, count, next
+	if _, count, _, err = Missed(s, from, last); err != nil {
+		return from, 0, from, err
+	}
+	next, _, err = s.Find(last)
+	return last, count, next, err
 }
 
 // atMost tells whether s has no more than so many instants in (after, now].
-func atMost(s *schedule.Schedule, after, now time.Time, most int) bool {
+func atMost(s *schedule.Schedule, budget *schedule.Budget, after, now time.Time, most int) (bool, error) {
 	for range most + 1 {
-		next, ok := s.Next(after)
-		if !ok || next.After(now) {
-			return true
+		next, ok, err := s.FindWithin(budget, after)
+		if err != nil || !ok || next.After(now) {
+			return true, err
 		}
 		after = next
 	}
-	return false
+	return false, nil
 }

@@ -58,7 +58,10 @@ func TestMissedButLatestKeepsTheLatest(t *testing.T) {
 		from, _ := s.Next(monday)
 		now := from.Add(time.Duration(rapid.Int64Range(0, (30*time.Hour).Milliseconds()).Draw(t, "gap")) * time.Millisecond)
 		keep := rapid.SampledFrom([]int{1, 10, 1000}).Draw(t, "keep")
-		last, count, next := dispatcher.MissedButLatest(s, from, now, keep)
+		last, count, next, err := dispatcher.MissedButLatest(s, from, now, keep)
+		if err != nil {
+			t.Fatal(err)
+		}
 		skipped, kept := 0, 0
 		for at := from; !at.After(now); {
 			if count > 0 && !at.After(last) {

@@ -1,6 +1,11 @@
 package dispatcher
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
 
 // PreviewRequest asks when a schedule would fire if it were declared at From.
 type PreviewRequest struct {
@@ -19,6 +24,9 @@ type PreviewRequest struct {
 const (
 	DefaultPreview = 10
 	MaxPreview     = 100
+	// previewSteps bounds what a preview costs to a few milliseconds. A hundred fires of an hourly
+	// schedule on leap days only take half of it.
+	previewSteps = 8 * schedule.StepsPerSearch
 )
 
 // SetDefaults gives a decoded request the values of fields that its JSON leaves out.
@@ -54,9 +62,9 @@ func (p PreviewRequest) Validate() error {
 	return problems.Err()
 }
 
-// Preview returns the preview of a valid p; now is the default of From. The error is a *Problem or
-// Problems.
-func (p PreviewRequest) Preview(calendars Calendars, now time.Time) (Preview, error) {
+// Preview returns the preview of a valid p; now is the default of From. The error is a *Problem,
+// Problems, or the cause why ctx has ended.
+func (p PreviewRequest) Preview(ctx context.Context, calendars Calendars, now time.Time) (Preview, error) {
 	from := now.UTC().Truncate(time.Millisecond)
 	if p.From != nil {
 		from = *p.From
@@ -69,8 +77,17 @@ func (p PreviewRequest) Preview(calendars Calendars, now time.Time) (Preview, er
 	}
 	response := Preview{Schedule: p.Schedule, From: from, FireTimes: []time.Time{}}
 	response.resolve(s)
-	for at, ok := s.Next(from); ok && len(response.FireTimes) < p.Count; at, ok = s.Next(at) {
-		response.FireTimes = append(response.FireTimes, at)
+	found, err := s.BetweenWithin(schedule.NewBudget(ctx, previewSteps), from, endOfTime, p.Count)
+	if ctx.Err() != nil {
+		return Preview{}, context.Cause(ctx)
+	}
+	if err != nil {
+		var problems Problems
+		problems.AddError("", err)
+		return Preview{}, problems
+	}
+	response.FireTimes = append(response.FireTimes, found...)
+	for _, at := range found {
 		if p.Jitter > 0 {
 			response.DueTimes = append(response.DueTimes, at.Add(s.Delay(at)))
 		}

@@ -15,7 +15,7 @@ func TestPreviewMatchesADeclaredTrigger(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{minutely, "rate(7 minutes)", "at(2026-03-02T10:00:01Z)", "0 0 12 ? * MON#2"} {
 		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, From: &monday, Count: 1}
-		preview, err := asked.Preview(nil, monday.Add(time.Hour))
+		preview, err := asked.Preview(t.Context(), nil, monday.Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestPreviewResolvesAndEnds(t *testing.T) {
 	asked := dispatcher.PreviewRequest{
 		Schedule: dispatcher.Schedule{Expression: minutely, RepeatCount: 2}, Count: 5,
 	}
-	got, err := asked.Preview(nil, monday)
+	got, err := asked.Preview(t.Context(), nil, monday)
 	want := dispatcher.Preview{
 		Schedule: dispatcher.Schedule{Expression: minutely, Dialect: schedule.DialectUnix, Timezone: "UTC", RepeatCount: 2},
 		From:     monday, FireTimes: []time.Time{monday.Add(time.Minute), monday.Add(2 * time.Minute)},

@@ -27,9 +27,9 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 			t.Error = ""
 		case delayed && t.NextFireTime == nil: // its run decides, or it is complete
 		default:
-			missed = append(missed, dropDue(job, name, before, now, "its calendar was changed")...)
-			t.scheduleNext(s, t.afterLast(now))
+			missed = append(missed, dropDue(newMissedBudget(), job, name, before, now, "its calendar was changed")...)
 			t.Error = ""
+			_ = t.scheduleNext(s, t.afterLast(now)) // the trigger says what is wrong
 		}
 		triggers[name] = t
 	}

@@ -67,11 +67,11 @@ func SkipDue(job Job, name string, calendars Calendars, until time.Time, reason 
 		t.State, t.Error = TriggerError, err.Error()
 		return t, nil
 	}
-	missed := dropDue(job, name, calendars, until, reason)
+	missed := dropDue(newMissedBudget(), job, name, calendars, until, reason)
 	if pause, delayed := s.FixedDelay(); delayed {
 		t.fireAt(s, until.Add(pause))
 	} else {
-		t.scheduleNext(s, t.afterLast(until))
+		_ = t.scheduleNext(s, t.afterLast(until)) // the trigger says what is wrong
 	}
 	return t, missed
 }

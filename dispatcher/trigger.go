@@ -67,12 +67,18 @@ func (t Trigger) check(problems *Problems, identity string) {
 	t.checkMisfires(problems)
 }
 
-// scheduleNext sets the first fire after now; without one the trigger is complete.
-func (t *Trigger) scheduleNext(s *schedule.Schedule, now time.Time) {
+// scheduleNext sets the first fire after now; without one the trigger is complete. If it cannot be
+// found within bounds, the trigger is in error, and the error is returned, too.
+func (t *Trigger) scheduleNext(s *schedule.Schedule, now time.Time) error {
 	t.State, t.NextFireTime, t.DueAt = TriggerComplete, nil, nil
-	if next, ok := s.Next(now); ok {
+	next, ok, err := s.Find(now)
+	switch {
+	case err != nil:
+		t.State, t.Error = TriggerError, err.Error()
+	case ok:
 		t.fireAt(s, next)
 	}
+	return err
 }
 
 // fireAt sets the next fire.

@@ -60,6 +60,8 @@ type API struct {
 	// uses are the uses of tokens that are not yet recorded, and badTokens those that were logged lately.
 	uses      tokenUses
 	badTokens badTokenLog
+	// evaluations bounds the requests that evaluate schedules.
+	evaluations *evaluations
 	// notFound serves requests that match no route.
 	notFound http.Handler
 }
@@ -80,6 +82,7 @@ func New(store Store, o Options) *API {
 	}
 	a := &API{store: store, opts: o, log: o.Logger, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.refusals = newRefusals(store, o.Logger)
+	a.evaluations = newEvaluations()
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a

@@ -26,6 +26,11 @@ func (a *API) preview(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	found, err := asked.Preview(calendars, now)
+	ctx, done, err := a.evaluations.begin(r.Context(), r.token.Name, evaluationTimeout)
+	if err != nil {
+		return response{}, err
+	}
+	defer done()
+	found, err := asked.Preview(ctx, calendars, now)
 	return response{body: found}, err
 }

@@ -16,7 +16,12 @@ func (a *API) verify(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	page, err := verify.Ledger(r.Context(), a.store, query)
+	ctx, done, err := a.evaluations.begin(r.Context(), r.token.Name, verifyTimeout)
+	if err != nil {
+		return response{}, err
+	}
+	defer done()
+	page, err := verify.Ledger(ctx, a.store, query)
 	return response{body: page}, err
 }
 
@@ -31,7 +36,12 @@ func (a *API) explain(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	found, err := verify.Explain(r.Context(), a.store, verify.ExplainQuery{
+	ctx, done, err := a.evaluations.begin(r.Context(), r.token.Name, evaluationTimeout)
+	if err != nil {
+		return response{}, err
+	}
+	defer done()
+	found, err := verify.Explain(ctx, a.store, verify.ExplainQuery{
 		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"), At: at,
 	})
 	return response{body: found}, err

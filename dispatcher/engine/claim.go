@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,13 +82,11 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 		return 0
 	}
 	batch := dispatcher.ClaimBatch{Node: e.fleet.id(), Token: e.tokens.draw(), Lead: 2 * e.opts.Lead}
-	batch.Advances = make([]dispatcher.Advance, len(due))
 	defer e.tokens.close(batch.Token)
-	for i, d := range due {
-		batch.Advances[i] = d.advance()
-		if then, ok := d.schedule.Next(d.NextFireTime); ok {
-			batch.Advances[i] = d.advanceTo(then, d.dueAfter(then, now))
-		}
+	taken := due
+	if due, batch.Advances = e.advances(taken, now); len(due) == 0 {
+		e.timeline.claimed(taken, nil)
+		return len(taken)
 	}
 	failpoint.Hit(failpoint.BeforeClaim)
 	held, err := e.store.Claim(withoutCancel(ctx), batch)
@@ -99,7 +98,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	for _, run := range held {
 		byTrigger[run.TriggerID] = run
 	}
-	e.timeline.claimed(due, byTrigger)
+	e.timeline.claimed(taken, byTrigger)
 	won, lost := make([]*heldRun, 0, len(held)), []pool.QueueKey(nil)
 	for i, d := range due {
 		run, ok := byTrigger[d.ID]
@@ -119,7 +118,34 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	e.pool.Submit(won)
 	failpoint.Hit(failpoint.InPool)
 	e.pool.Release(lost...)
-	return len(due)
+	return len(taken)
+}
+
+// advances returns the claims of due fires. Those whose next fire cannot be found within bounds are left
+// out and put into state error: a claim would end their trigger without a word.
+func (e *Engine) advances(due []*entry, now time.Time) (claimable []*entry, advances []dispatcher.Advance) {
+	advances = make([]dispatcher.Advance, 0, len(due))
+	claimable, broken := due, false
+	for i, d := range due {
+		then, ok, err := d.schedule.Find(d.NextFireTime)
+		switch {
+		case err != nil:
+			if !broken {
+				claimable, broken = slices.Clone(due[:i]), true
+			}
+			e.pool.Release(d.queue)
+			e.broken.add(brokenTrigger{d.DueTrigger, err})
+			continue
+		case ok:
+			advances = append(advances, d.advanceTo(then, d.dueAfter(then, now)))
+		default:
+			advances = append(advances, d.advance())
+		}
+		if broken {
+			claimable = append(claimable, d)
+		}
+	}
+	return claimable, advances
 }
 
 // advance returns the compare-and-swap of the trigger of e, without the next fire.

@@ -53,6 +53,8 @@ type planning struct {
 // definitions are caches of what is due: jobs, their triggers, the calendars of their apps, and the
 // expressions that the schedules of triggers share.
 type definitions struct {
+	// broken are triggers whose next fire could not be found when they were to be claimed.
+	broken    *pile[brokenTrigger]
 	jobs      *jobCache
 	triggers  *triggerCache
 	calendars *calendarCache
@@ -122,6 +124,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e.ahead = newAhead(e.wakePoll)
 	e.timeline.refill = e.ahead.wake
 	e.pool.OnFreed(e.hasRoom)
+	e.broken = newPile[brokenTrigger]()
 	e.idle = &adoption{wake: e.wakeAdopt}
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()}}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
@@ -154,7 +157,7 @@ func (e *Engine) Run(ctx context.Context) {
 	var claiming, beating, recording sync.WaitGroup
 	for _, loop := range []func(context.Context){
 		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.aheadLoop, e.claimLoop, e.unfoldLoop,
-		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.purgeLoop,
+		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.brokenLoop, e.purgeLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })
 	}

@@ -76,14 +76,17 @@ func (e *Engine) scheduleNext(ctx context.Context, ids []int64, now time.Time) e
 	if err != nil {
 		return err
 	}
-	delayed := make([]dispatcher.DelayedFire, len(entries))
+	delayed := make([]dispatcher.DelayedFire, 0, len(entries))
 	for i := range entries {
 		next := &entries[i]
-		next.scheduleAfter(byID[next.ID])
-		delayed[i] = dispatcher.DelayedFire{
+		if err := next.scheduleAfter(byID[next.ID]); err != nil {
+			e.quarantine(ctx, next.DueTrigger, err)
+			continue
+		}
+		delayed = append(delayed, dispatcher.DelayedFire{
 			TriggerID: next.ID, Revision: next.Revision, CalendarRevision: next.CalendarRevision,
 			Prev: next.PrevFireTime, Anchor: byID[next.ID].EndedAt, Next: next.NextFireTime, Due: next.DueAt,
-		}
+		})
 	}
 	if err := e.store.ScheduleNext(ctx, delayed); err != nil {
 		return err
@@ -98,11 +101,13 @@ func (e *Engine) scheduleNext(ctx context.Context, ids []int64, now time.Time) e
 }
 
 // scheduleAfter sets the fire that follows the end of a run, none if all runs are used up.
-func (e *entry) scheduleAfter(ended dispatcher.EndedDelay) {
+func (e *entry) scheduleAfter(ended dispatcher.EndedDelay) error {
 	if count := ended.Spec.RepeatCount; count > 0 && ended.Fired+1 >= count {
-		return
+		return nil
 	}
-	if next, ok := e.schedule.Next(ended.EndedAt); ok {
+	next, ok, err := e.schedule.Find(ended.EndedAt)
+	if ok {
 		e.NextFireTime, e.DueAt = next, next.Add(e.schedule.Delay(next))
 	}
+	return err
 }

@@ -156,15 +156,23 @@ func (e *Engine) settleMissed(ctx context.Context, missed []entry, now time.Time
 		batch := dispatcher.SettleBatch{Node: e.fleet.id(), Token: e.tokens.draw()}
 		drawn = append(drawn, batch.Token)
 		ranges, schedules := map[int64]*dispatcher.MissedRange{}, map[int64]*schedule.Schedule{}
-		var more []entry
+		var more, settled []entry
 		for i := range missed {
-			step := missed[i].decide(now)
+			step, err := missed[i].decide(now)
+			if err != nil {
+				e.quarantine(ctx, missed[i].DueTrigger, err)
+				continue
+			}
+			settled = append(settled, missed[i])
 			batch.Settlements = append(batch.Settlements, step)
 			ranges[step.TriggerID] = &dispatcher.MissedRange{From: step.Next, To: step.To, Count: step.Count}
 			schedules[step.TriggerID] = missed[i].schedule
 			if after, overdue := missed[i].after(step, now); overdue {
 				more = append(more, after)
 			}
+		}
+		if missed = settled; len(missed) == 0 {
+			break
 		}
 		held, err := e.store.Settle(withoutCancel(ctx), batch)
 		if err != nil {
@@ -200,7 +208,7 @@ func (e *Engine) reportSettled(ctx context.Context, batch dispatcher.SettleBatch
 
 // decide returns the next step in settling the missed fires of one trigger. It skips fires that are
 // too old, or too many, first. Fires so recent that jitter may still delay them are left to run.
-func (e *entry) decide(now time.Time) dispatcher.Settlement {
+func (e *entry) decide(now time.Time) (dispatcher.Settlement, error) {
 	until := later(now.Add(-e.jitter), e.NextFireTime)
 	why := fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, dispatcher.FormatInstant(e.DueAt))
 	if oldest := now.Add(-e.catchUpWindow); e.NextFireTime.Before(oldest) && e.misfirePolicy != dispatcher.Skip {
@@ -221,8 +229,8 @@ func (e *entry) decide(now time.Time) dispatcher.Settlement {
 }
 
 // settleUntil decides about all missed fires up to an instant at once.
-func (e *entry) settleUntil(until time.Time, decision dispatcher.Decision, why string) dispatcher.Settlement {
-	last, count, next := dispatcher.Missed(e.schedule, e.NextFireTime, until)
+func (e *entry) settleUntil(until time.Time, decision dispatcher.Decision, why string) (dispatcher.Settlement, error) {
+	last, count, next, err := dispatcher.Missed(e.schedule, e.NextFireTime, until)
 	step := dispatcher.Settlement{Advance: e.advance(), To: last, Count: count, Decision: decision, Reason: why}
 	if decision == dispatcher.DecisionFireOnce {
 		step.CatchUp = last
@@ -230,27 +238,31 @@ func (e *entry) settleUntil(until time.Time, decision dispatcher.Decision, why s
 	if next != nil {
 		step.Then, step.ThenDue = *next, next.Add(e.schedule.Delay(*next))
 	}
-	return step
+	return step, err
 }
 
 // catchUp runs the first of the missed fires; the others follow by ordinary claims, each a little
 // after the one before. Of more than MostCaughtUp fires, it skips the oldest first. The trigger
 // itself says how far it has come, so nothing else need be remembered.
-func (e *entry) catchUp(until, now time.Time, why string) dispatcher.Settlement {
-	last, count, next := dispatcher.MissedButLatest(e.schedule, e.NextFireTime, until, dispatcher.MostCaughtUp)
+func (e *entry) catchUp(until, now time.Time, why string) (dispatcher.Settlement, error) {
+	last, count, next, err := dispatcher.MissedButLatest(e.schedule, e.NextFireTime, until, dispatcher.MostCaughtUp)
+	if err != nil {
+		return dispatcher.Settlement{}, err
+	}
 	if count > 0 {
 		return dispatcher.Settlement{
 			Advance: e.advanceTo(next, now), To: last, Count: count, Decision: dispatcher.DecisionSkip,
 			Reason: fmt.Sprintf("%s, and more than the latest %d, which are caught up", why, dispatcher.MostCaughtUp),
-		}
+		}, nil
 	}
 	step := dispatcher.Settlement{
 		Advance: e.advance(), To: e.NextFireTime, Count: 1, Decision: dispatcher.DecisionFireAll, Reason: why, CatchUp: e.NextFireTime,
 	}
-	if then, ok := e.schedule.Next(e.NextFireTime); ok {
+	then, ok, err := e.schedule.Find(e.NextFireTime)
+	if ok {
 		step.Advance = e.advanceTo(then, e.pacedAfter(then, now))
 	}
-	return step
+	return step, err
 }
 
 // after returns e as a settlement leaves it, and whether it is still too late and needs another step.

@@ -116,6 +116,26 @@ func (e *Engine) quarantine(ctx context.Context, trigger dispatcher.DueTrigger, 
 	e.logIf(ctx, "quarantine trigger", e.store.Quarantine(ctx, trigger.ID, trigger.Revision, reason.Error()))
 }
 
+// brokenTrigger is a trigger that cannot be evaluated, and why.
+type brokenTrigger struct {
+	dispatcher.DueTrigger
+	reason error
+}
+
+// brokenLoop puts triggers into state error that the claim loop, which must not wait, could not evaluate.
+func (e *Engine) brokenLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.broken.wake:
+		}
+		for _, one := range e.broken.take() {
+			e.quarantine(ctx, one.DueTrigger, one.reason)
+		}
+	}
+}
+
 // calendarCache caches the calendars of the apps whose triggers use some.
 type calendarCache struct {
 	store Store

@@ -116,7 +116,10 @@ func TestFiresDelayedByJitterAreNotMisfires(t *testing.T) {
 		DueTrigger:   dispatcher.DueTrigger{NextFireTime: start, DueAt: start.Add(s.Delay(start))},
 		knownTrigger: &knownTrigger{schedule: s, jitter: s.Spec().Jitter},
 	}
-	got := e.decide(start.Add(65 * time.Second))
+	got, err := e.decide(start.Add(65 * time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if want := start.Add(30 * time.Second); got.Count != 4 || !got.To.Equal(want) || !got.Then.Equal(want.Add(10*time.Second)) {
 		t.Errorf("settlement = %d to %v, then %v; want the 4 instants older than the jitter", got.Count, got.To, got.Then)
 	}
@@ -203,7 +206,7 @@ func TestHashedFieldFiresAsPreviewed(t *testing.T) {
 	asked := dispatcher.PreviewRequest{
 		Schedule: dispatcher.Schedule{Expression: "H/7 * * * * ?"}, Identity: "app/hashed/only", From: &r.now, Count: 2,
 	}
-	preview, err := asked.Preview(nil, r.now)
+	preview, err := asked.Preview(t.Context(), nil, r.now)
 	if err != nil {
 		t.Fatal(err)
 	}

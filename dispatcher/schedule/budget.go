@@ -33,6 +33,9 @@ func NewBudget(ctx context.Context, steps int) *Budget {
 	return &Budget{ctx: ctx, total: steps, left: steps}
 }
 
+// Left returns how many steps are left.
+func (b *Budget) Left() int { return b.left }
+
 // Used returns how many steps have been taken.
 func (b *Budget) Used() int { return b.total - b.left }
 
@@ -92,6 +95,14 @@ func (s *Schedule) FindWithin(b *Budget, t time.Time) (next time.Time, ok bool, 
 		return time.Time{}, false, s.spent(b)
 	}
 	return time.Time{}, false, s.exhausted(after, at)
+}
+
+// ChargeRepeats takes from a budget what finding the last fire that RepeatCount allows has cost.
+func (s *Schedule) ChargeRepeats(b *Budget) {
+	if s.last != nil {
+		_, _ = s.last()
+		b.left -= s.repeatCost
+	}
 }
 
 // BetweenWithin is Between within a budget.

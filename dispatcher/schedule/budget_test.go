@@ -149,7 +149,12 @@ func BenchmarkStep(b *testing.B) {
 	for _, zone := range zones {
 		bases = append(bases, mustCalendar(b, schedule.CalendarSpec{Timezone: zone, Rules: many}))
 	}
+	var leaps []schedule.CalendarRule
+	for range 50 {
+		leaps = append(leaps, schedule.CalendarRule{Expression: "0 0 0 ? 2 MON#5"})
+	}
 	for name, spec := range map[string]schedule.Spec{
+		"the costliest that fires every second": {Expression: "* * * * * ?", Calendar: mustCalendar(b, rules(leaps...))},
 		"every evening, no evening": {Expression: "0 23 * * *", Calendar: mustCalendar(b, rules(schedule.CalendarRule{From: "22:00", To: "06:00"}))},
 		"sparse dates, weekday after weekday": {Expression: "0 0 12 ? * SAT", Calendar: mustCalendar(b, rules(
 			schedule.CalendarRule{Weekdays: []string{"SAT"}}))},

@@ -16,6 +16,8 @@ type Schedule struct {
 	// steps; nil means no such limit. It is computed at first use, because a cron expression has to be
 	// walked for it.
 	last func() (int64, bool)
+	// repeatCost is how many steps last has taken.
+	repeatCost int
 	// delay is the pause of a fixed delay, else 0.
 	delay time.Duration
 }
@@ -66,7 +68,7 @@ func (s *Schedule) nth(after, n int64) (at int64, found bool) {
 	steps := repeatSteps
 	for range n {
 		next, left, ok := s.fires.next(after, steps)
-		if left < 0 {
+		if s.repeatCost = repeatSteps - left; left < 0 {
 			return after, false
 		}
 		if steps = left; !ok || next > s.end {

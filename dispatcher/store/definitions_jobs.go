@@ -220,8 +220,11 @@ func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 }
 
 // PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
-// it was created.
+// it was created. Schedules that take too long to evaluate are refused before the transaction begins.
 func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, created bool, err error) {
+	if err := s.checkCost(ctx, job, change.Now); err != nil {
+		return job, false, err
+	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's jobs queue at its row; two that make the same job do, too. So does what lets
 		// clocks follow the app's switch.
@@ -250,6 +253,23 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 			before, replacedValues(applied, job, before))
 	})
 	return stored, created, err
+}
+
+// checkCost returns an error if the schedules of a job take too long to evaluate. If it cannot tell, the
+// transaction finds out.
+func (s *store) checkCost(ctx context.Context, job dispatcher.Job, now time.Time) error {
+	if job.Validate() != nil {
+		return nil //nolint:nilerr // the transaction comes to it again, in the order of its checks
+	}
+	now, err := s.orClock(ctx, now)
+	if err != nil {
+		return err
+	}
+	_, calendars, err := calendarsOf(ctx, s.read, job.App, job)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	return job.CheckCost(calendars, now)
 }
 
 // replacedJob returns the job that a PUT replaces, or nil, and the latest revision of that name.

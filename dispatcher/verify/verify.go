@@ -71,6 +71,9 @@ const (
 	maxTimes = 20_000
 	// maxDiscrepancies bounds those that are listed of a trigger.
 	maxDiscrepancies = 100
+	// maxEvaluation bounds the steps that one call of Ledger takes to evaluate schedules, which is
+	// some tenths of a second.
+	maxEvaluation = 40 * maxTimes
 )
 
 // Ledger compares the ledger of an app with its schedules, job by job. One call does a bounded
@@ -100,9 +103,9 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 		jobs = append([]string{from.job}, jobs...)
 		start = latest(from.at, first)
 	}
-	budget := maxTimes
+	budget, steps := maxTimes, schedule.NewBudget(ctx, maxEvaluation)
 	for i, job := range jobs {
-		items, reached, used, err := verifyJob(ctx, reader, query.App, job, start, last)
+		items, reached, used, err := verifyJob(ctx, reader, query.App, job, start, last, steps)
 		if err != nil {
 			return page, fmt.Errorf("verify job %s/%s: %w", query.App, job, err)
 		}
@@ -113,7 +116,7 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 		case reached.Before(last):
 			page.Next = cursor{job: job, within: true, at: reached.Add(time.Millisecond)}.String()
 			return page, nil
-		case budget <= 0 && (i+1 < len(jobs) || more):
+		case (budget <= 0 || steps.Used() > maxEvaluation/2) && (i+1 < len(jobs) || more):
 			page.Next = job
 			return page, nil
 		}
@@ -134,7 +137,7 @@ func latest(a, b time.Time) time.Time {
 // verifyJob compares the triggers of a job from one time on. It returns the time up to which it
 // came, and how much of the budget that took.
 func verifyJob(
-	ctx context.Context, reader Reader, app, job string, from, to time.Time,
+	ctx context.Context, reader Reader, app, job string, from, to time.Time, steps *schedule.Budget,
 ) (items []Trigger, reached time.Time, used int, err error) {
 	if to.Before(from) {
 		return nil, to, 0, nil
@@ -147,7 +150,7 @@ func verifyJob(
 	all := make([]*scheduled, len(histories))
 	share := max(maxTimes/len(histories), 100)
 	for i := range histories {
-		if all[i], err = evaluate(ctx, schedules, &histories[i], from, to, share); err != nil {
+		if all[i], err = evaluate(ctx, schedules, &histories[i], from, to, share, steps); err != nil {
 			return nil, to, 0, err
 		}
 		to = all[i].reached(to)
@@ -219,7 +222,7 @@ type scheduled struct {
 // evaluate returns at most limit scheduled times of a trigger between two times.
 func evaluate(
 	ctx context.Context, schedules *dispatcher.PastSchedules, history *dispatcher.TriggerHistory, from, to time.Time,
-	limit int,
+	limit int, steps *schedule.Budget,
 ) (*scheduled, error) {
 	t := &scheduled{trigger: history.Name, moved: movedSpans(history)}
 	for _, s := range history.Spans() {
@@ -249,7 +252,16 @@ func evaluate(
 		if s.Revision.UsesZones() && s.Revision.Zones != schedule.ZonesVersion() {
 			t.doubtful = append(t.doubtful, s)
 		}
-		t.times = append(t.times, parsed.Between(low.Add(-time.Millisecond), high, limit+1-len(t.times))...)
+		times, err := parsed.BetweenWithin(steps, low.Add(-time.Millisecond), high, limit+1-len(t.times))
+		var costly schedule.Errors
+		switch {
+		case errors.As(err, &costly):
+			t.skip(s, "its scheduled times take too long to evaluate: "+err.Error())
+			continue
+		case err != nil:
+			return nil, err
+		}
+		t.times = append(t.times, times...)
 		t.full = len(t.times) > limit
 	}
 	var reached time.Time

@@ -130,7 +130,8 @@ func (l *life) miss() {
 	l.must(err)
 	s, err := trigger.Parse("", l.version(a.TriggerID).Spec.Anchor, dispatcher.CompileCalendars(all))
 	l.must(err)
-	last, count, next := dispatcher.Missed(s, a.Next, l.now)
+	last, count, next, err := dispatcher.Missed(s, a.Next, l.now)
+	l.must(err)
 	a.Then = time.Time{}
 	if next != nil {
 		a.Then = *next

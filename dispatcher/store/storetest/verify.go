@@ -68,7 +68,8 @@ func (f *fixture) settleAll(name string, until time.Time) {
 		}
 		s, err := schedule.Parse(f.version(d.ID).Spec)
 		f.must(err)
-		last, count, next := dispatcher.Missed(s, d.NextFireTime, until)
+		last, count, next, err := dispatcher.Missed(s, d.NextFireTime, until)
+		f.must(err)
 		advance := f.advance(d)
 		advance.Then = *next
 		f.must(f.Settle(f.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: until, Settlements: []dispatcher.Settlement{

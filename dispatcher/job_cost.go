@@ -1,0 +1,39 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// jobSteps bounds what it costs to find the next fires of all triggers of a job to some 20 ms, because a
+// transaction waits for it. A hundred triggers of real schedules take a twentieth of it.
+const jobSteps = 40 * schedule.StepsPerSearch
+
+// CheckCost returns what is wrong with a job whose schedules take too long to evaluate, as Problems, or
+// nil. Anything else that is wrong with it is left to Validate and Apply.
+func (j Job) CheckCost(calendars Calendars, now time.Time) error {
+	var problems Problems
+	budget := schedule.NewBudget(context.Background(), jobSteps)
+	for _, name := range sortedKeys(j.Triggers) {
+		t := j.Triggers[name]
+		s, err := t.Parse(Identity(j.App, j.Name, name), now, calendars)
+		if err != nil {
+			continue
+		}
+		s.ChargeRepeats(budget)
+		next, ok, err := s.FindWithin(budget, now)
+		if err == nil && ok {
+			_, _, err = s.FindWithin(budget, next)
+		}
+		if err == nil {
+			continue
+		}
+		problems.AddError(Pointer("triggers", name), err)
+		if budget.Left() < schedule.StepsPerSearch {
+			break // the others would say the same
+		}
+	}
+	return problems.Err()
+}
