@@ -135,11 +135,13 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 		"in a path":              url.PathEscape,
 		"in a query, lower case": func(text string) string { return strings.ToLower(url.QueryEscape(text)) },
 		"in HTML":                html.EscapeString,
-		"in HTML of PHP":         func(text string) string { return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#039;").Replace(text) },
-		"in base64":              func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) },
-		"in base64, within":      func(text string) string { return base64.StdEncoding.EncodeToString([]byte("ab" + text + "cde")) },
-		"in base64 of URLs":      func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte("a" + text)) },
-		"in hex":                 func(text string) string { return hex.EncodeToString([]byte(text)) },
+		"in HTML of PHP": func(text string) string {
+			return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#039;").Replace(text)
+		},
+		"in base64":         func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) },
+		"in base64, within": func(text string) string { return base64.StdEncoding.EncodeToString([]byte("ab" + text + "cde")) },
+		"in base64 of URLs": func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte("a" + text)) },
+		"in hex":            func(text string) string { return hex.EncodeToString([]byte(text)) },
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "before %s after", write(r.Header.Get("X-Key")))
