@@ -146,10 +146,10 @@ const (
 	ClassRateLimited    Class = "rate_limited"
 	ClassProtocol       Class = "protocol"         // a response that is not HTTP
 	ClassHeaderTooLarge Class = "header_too_large" // a response whose header is longer than 64 KiB
+	ClassBounds         Class = "bounds"           // the job is outside the bounds of its app
 	ClassBody           Class = "body"             // a body that is not as expected
 	ClassBodyTooLarge   Class = "body_too_large"   // not as expected within the 64 KiB that are read
 	ClassEgressDenied   Class = "egress_denied"    // an address that is never called
-	ClassBounds         Class = "bounds"           // operators do not allow it to the app
 	ClassCancelled      Class = "cancelled"        // stopped by an operator or a shutdown
 	ClassCircuitOpen    Class = "circuit_open"     // deferred: the host failed too often
 	ClassHostRate       Class = "host_rate"        // deferred: too many requests to the host

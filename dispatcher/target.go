@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -84,8 +85,8 @@ func (t Target) Validate() error {
 
 // Host returns what the calls of t go to, and how many of them may be in flight at once on a node; 0: no
 // limit of its own. Limits, rates and circuits are kept for each host: of a webhook, the host of its URL,
-// however that is spelled; of a Lambda function, what answers for it, which is its account, its region and the
-// role that it is invoked as.
+// however that is spelled; of a Lambda function, its account, its region, its name and the role that it is
+// invoked as. A rate counts the calls of all apps, a circuit those of one.
 func (t Target) Host() (name string, atOnce int) {
 	if one := t.one(); one != nil {
 		return one.host()
@@ -142,10 +143,13 @@ func hostOf(text string) string {
 	}
 	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
 	if addr, err := netip.ParseAddr(host); err == nil {
-		host = addr.Unmap().String()
+		host = Dialled(addr).String()
 	}
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
+	}
+	if n, err := strconv.Atoi(port); err == nil {
+		port = strconv.Itoa(n)
 	}
 	if port == "" || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
 		return host

@@ -18,6 +18,11 @@ func TestHostHasOneName(t *testing.T) {
 		"https://api.example.com:8443/{{.Job}}": "api.example.com:8443",
 		"http://[0:0:0:0:0:0:0:1]:8080/":        "[::1]:8080",
 		"http://[::ffff:192.0.2.1]/":            "192.0.2.1",
+		"http://api.example.com:080/":           "api.example.com",
+		"https://api.example.com:00443/":        "api.example.com",
+		"http://[64:ff9b::192.0.2.1]/":          "192.0.2.1",
+		"http://[2001:DB8:0::1]:80/":            "[2001:db8::1]",
+		"HTTP://API.example.com.:80/":           "api.example.com",
 	} {
 		if got, _ := (dispatcher.Target{Webhook: &dispatcher.Webhook{URL: text}}).Host(); got != want {
 			t.Errorf("host of %s = %q, want %q", text, got, want)
@@ -30,12 +35,14 @@ func TestHostOfAFunctionIsWhatAnswersForIt(t *testing.T) {
 	const arn, role = "arn:aws:lambda:eu-central-1:123456789012:function:f:live", "arn:aws:iam::210987654321:role/invoker"
 	assume := &dispatcher.AssumeRole{RoleARN: role}
 	for want, l := range map[string]dispatcher.Lambda{
-		"lambda":                                   {Function: "f"},
-		"lambda:eu-west-1":                         {Function: "f:live", Region: "eu-west-1"},
-		"lambda:123456789012":                      {Function: "123456789012:function:f"},
-		"lambda:123456789012:eu-central-1":         {Function: arn, Concurrency: 7},
-		"lambda:123456789012:eu-central-1:" + role: {Function: arn, AssumeRole: assume},
-		"lambda:" + role:                           {Function: "g", AssumeRole: assume},
+		"lambda:function:f":                                   {Function: "f"},
+		"lambda:eu-west-1:function:f":                         {Function: "f:live", Region: "eu-west-1"},
+		"lambda:123456789012:function:f":                      {Function: "123456789012:function:f"},
+		"lambda:123456789012:function:function":               {Function: "123456789012:function:function:function"},
+		"lambda:123456789012:eu-central-1:function:f":         {Function: arn, Concurrency: 7},
+		"lambda:123456789012:eu-central-1:function:f:" + role: {Function: arn, AssumeRole: assume},
+		"lambda:function:g:" + role:                           {Function: "g", AssumeRole: assume},
+		"lambda:function:function":                            {Function: "function:live"},
 	} {
 		if got, atOnce := (dispatcher.Target{Lambda: &l}).Host(); got != want || atOnce != l.Concurrency {
 			t.Errorf("host of %s = %q, %d at once; want %q, %d", l.Function, got, atOnce, want, l.Concurrency)

@@ -201,13 +201,25 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 
 func (l *Lambda) kind() TargetKind { return TargetLambda }
 
-// host is lambda:ACCOUNT:REGION:ROLE. What the target leaves to the node is left out.
+// host is lambda:ACCOUNT:REGION:function:NAME:ROLE. What the target leaves to the node is left out.
 func (l *Lambda) host() (name string, atOnce int) {
-	parts := []string{"lambda", l.account(), l.FunctionRegion()}
+	parts := []string{"lambda", l.account(), l.FunctionRegion(), "function", l.name()}
 	if l.AssumeRole != nil {
 		parts = append(parts, l.AssumeRole.RoleARN)
 	}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ":"), l.Concurrency
+}
+
+// name returns the name of the function alone: its versions and aliases are one function.
+func (l *Lambda) name() string {
+	switch parts := strings.Split(l.Function, ":"); {
+	case parts[0] == "arn" && len(parts) > 6:
+		return parts[6]
+	case len(parts) > 2 && parts[1] == "function":
+		return parts[2]
+	default:
+		return parts[0]
+	}
 }
 
 // account returns the account that the target names; empty: that of the node or of the role.

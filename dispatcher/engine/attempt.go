@@ -67,7 +67,7 @@ func (e *Engine) attempt(ctx context.Context, run heldRun) {
 		e.attempts.Put(a)
 	}()
 	for _, step := range []func(context.Context, *attempt) result{
-		e.resolve, e.takeSlot, e.checkHost, e.protect, e.begin, e.checkLease, e.invoke, e.conclude,
+		e.resolve, e.checkSuspended, e.takeSlot, e.checkHost, e.protect, e.begin, e.checkLease, e.invoke, e.conclude,
 	} {
 		switch step(ctx, a) {
 		case refused:
@@ -100,6 +100,16 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 	}
 	e.metrics.attempts.WithLabelValues(string(a.outcome.State)).Inc()
 	e.record(ctx, a.run, e.inDatabaseTime(a.outcome), nil)
+	return finished
+}
+
+// checkSuspended hands back a run of an app that an operator suspended. It waits until the suspension is lifted.
+func (e *Engine) checkSuspended(ctx context.Context, a *attempt) result {
+	if a.call.Bounds == nil || !a.call.Bounds.Suspended {
+		return proceed
+	}
+	e.pool.Disown(pool.KeyOf(a.run.HeldRun))
+	e.logIf(ctx, "hand back a run of a suspended app", e.store.Release(ctx, []dispatcher.HeldRun{a.run.HeldRun}))
 	return finished
 }
 

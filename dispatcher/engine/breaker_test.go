@@ -115,6 +115,7 @@ func TestJobThatAlwaysFailsBlocksNoOther(t *testing.T) {
 	}
 }
 
+// T7: an app that fails as often as it likes, in whatever way, opens no circuit of another app.
 func TestCircuitsOfAppsAreApart(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(2, 0), time.Now()

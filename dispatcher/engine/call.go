@@ -15,6 +15,9 @@ func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, erro
 		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
 		call, err = e.jobs.call(run)
 	}
+	if err == nil && run.Detail.job != nil {
+		e.tighten(ctx, run, &call)
+	}
 	call.Missed = run.Detail.missed
 	if err == nil && run.Kind == dispatcher.KindCatchUp && call.Missed == nil {
 		call.Missed = e.missedRange(ctx, run)
@@ -23,6 +26,19 @@ func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, erro
 		err = e.addFires(ctx, run, &call)
 	}
 	return call, err
+}
+
+// tighten gives a call the bounds of its app as they are now: they hold at once, also for a run that was claimed before
+// they changed. A change of an app drops its jobs from the cache, and so does a need for room.
+func (e *Engine) tighten(ctx context.Context, run heldRun, call *dispatcher.Call) {
+	latest, cached := e.jobs.get(run.JobID, 0)
+	if !cached {
+		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
+		latest, cached = e.jobs.get(run.JobID, 0)
+	}
+	if cached && latest.Bounds != nil {
+		call.Bounds, call.AWSExternalID = latest.Bounds, latest.AWSExternalID
+	}
 }
 
 // missedRange reads the range that a catch-up run of another node stands for; nil: the run is past

@@ -15,7 +15,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-func secretFile(name string) dispatcher.Secret { return dispatcher.Secret{Reference: "file:demo/" + name} }
+func secretFile(name string) dispatcher.Secret {
+	return dispatcher.Secret{Reference: "file:demo/" + name}
+}
 
 func TestRequestsCarryTheCredentials(t *testing.T) {
 	t.Parallel()

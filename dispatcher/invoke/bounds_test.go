@@ -126,6 +126,7 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 	const secret = `hunter2/"<&'>é 壊=x`
 	i := withSecrets(t, map[string]string{"key": secret})
 	inJSON, _ := json.Marshal(secret)
+	php := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#039;")
 	for name, write := range map[string]func(text string) string{
 		"as it is":               func(text string) string { return text },
 		"in JSON":                func(string) string { return string(inJSON) },
@@ -135,7 +136,7 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 		"in a path":              url.PathEscape,
 		"in a query, lower case": func(text string) string { return strings.ToLower(url.QueryEscape(text)) },
 		"in HTML":                html.EscapeString,
-		"in HTML of PHP":         func(text string) string { return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#039;").Replace(text) },
+		"in HTML of PHP":         php.Replace,
 		"in base64":              func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) },
 		"in base64, within":      func(text string) string { return base64.StdEncoding.EncodeToString([]byte("ab" + text + "cde")) },
 		"in base64 of URLs":      func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte("a" + text)) },
@@ -192,31 +193,33 @@ func TestResponsesNeverHoldCredentialsInAnyForm(t *testing.T) {
 func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 	t.Parallel()
 	prefixes := []netip.Prefix{netip.MustParsePrefix("10.255.255.0/30")} // nobody is there, so allowed calls time out
+	const inside, denied, bounds = "http://10.255.255.1:9/", dispatcher.ClassEgressDenied, dispatcher.ClassBounds
+	networks := func(all ...string) dispatcher.EgressBounds { return dispatcher.EgressBounds{Networks: all} }
 	for name, tt := range map[string]struct {
 		private []netip.Prefix
 		bounds  dispatcher.EgressBounds
 		url     string
 		class   dispatcher.Class // empty: not denied
 	}{
-		"nobody opens it":           {nil, dispatcher.EgressBounds{}, "http://10.255.255.1:9/", dispatcher.ClassEgressDenied},
-		"the node opens it":         {prefixes, dispatcher.EgressBounds{}, "http://10.255.255.1:9/", ""},
-		"the bounds open it":        {nil, dispatcher.EgressBounds{Networks: []string{"10.255.255.0/30"}}, "http://10.255.255.1:9/", ""},
-		"the bounds close it":       {prefixes, dispatcher.EgressBounds{Networks: []string{"public"}}, "http://10.255.255.1:9/", dispatcher.ClassEgressDenied},
-		"the bounds open another":   {nil, dispatcher.EgressBounds{Networks: []string{"10.1.0.0/16"}}, "http://10.255.255.1:9/", dispatcher.ClassEgressDenied},
-		"the bounds close the rest": {nil, dispatcher.EgressBounds{Networks: []string{"10.1.0.0/16"}}, "http://93.184.215.14/", dispatcher.ClassEgressDenied},
-		"metadata stay closed":      {nil, dispatcher.EgressBounds{Networks: []string{"169.254.0.0/16"}}, "http://169.254.169.254/", dispatcher.ClassEgressDenied},
-		"the node stays closed":     {nil, dispatcher.EgressBounds{Networks: []string{"127.0.0.0/8"}}, "http://127.0.0.1:9/", dispatcher.ClassEgressDenied},
-		"another host":              {prefixes, dispatcher.EgressBounds{Hosts: []string{"*.example.com"}}, "http://10.255.255.1:9/", dispatcher.ClassBounds},
-		"another port":              {prefixes, dispatcher.EgressBounds{Ports: []int{443}}, "http://10.255.255.1:9/", dispatcher.ClassBounds},
+		"nobody opens it":           {nil, networks(), inside, denied},
+		"the node opens it":         {prefixes, networks(), inside, ""},
+		"the bounds open it":        {nil, networks("10.255.255.0/30"), inside, ""},
+		"the bounds close it":       {prefixes, networks("public"), inside, denied},
+		"the bounds open another":   {nil, networks("10.1.0.0/16"), inside, denied},
+		"the bounds close the rest": {nil, networks("10.1.0.0/16"), "http://93.184.215.14/", denied},
+		"metadata stay closed":      {nil, networks("169.254.0.0/16"), "http://169.254.169.254/", denied},
+		"the node stays closed":     {nil, networks("127.0.0.0/8"), "http://127.0.0.1:9/", denied},
+		"another host":              {prefixes, dispatcher.EgressBounds{Hosts: []string{"*.example.com"}}, inside, bounds},
+		"another port":              {prefixes, dispatcher.EgressBounds{Ports: []int{443}}, inside, bounds},
 	} {
 		i := invoke.New(invoke.Options{Egress: invoke.Egress{Private: tt.private}})
 		o := i.Invoke(t.Context(), within(callTo(tt.url, "POST", short), dispatcher.Bounds{Egress: tt.bounds}))
 		i.Close()
-		denied := o.Class == dispatcher.ClassEgressDenied || o.Class == dispatcher.ClassBounds
-		if denied != (tt.class != "") || denied && o.Class != tt.class {
+		if refused := o.Class == denied || o.Class == bounds; refused != (tt.class != "") || refused && o.Class != tt.class {
 			t.Errorf("%s: outcome = %+v, want class %q", name, o, tt.class)
 		}
-		if strings.Contains(o.Error, "private network") && !(strings.Contains(o.Error, "--egress-private") && strings.Contains(o.Error, "egress.networks")) {
+		says := strings.Contains(o.Error, "--egress-private") && strings.Contains(o.Error, "egress.networks")
+		if strings.Contains(o.Error, "private network") && !says {
 			t.Errorf("%s: error %q does not say how to open the network", name, o.Error)
 		}
 	}

@@ -152,7 +152,9 @@ func (g *guard) checkDialled(address string, of scope, networks []netip.Prefix) 
 		return err
 	}
 	addr := dispatcher.Dialled(dialled.Addr())
-	at := func(one netip.AddrPort) bool { return one.Port() == dialled.Port() && dispatcher.Dialled(one.Addr()) == addr }
+	at := func(one netip.AddrPort) bool {
+		return one.Port() == dialled.Port() && dispatcher.Dialled(one.Addr()) == addr
+	}
 	switch peers := g.peers.Load(); {
 	case slices.ContainsFunc(g.Own, at),
 		slices.Contains(g.OwnPorts, dialled.Port()) && (addr.IsLoopback() || g.machine.has(addr)):

@@ -24,9 +24,11 @@ module "carillon" {
   api_security_group_ids = var.shell_security_group_ids
   alarm_actions          = [aws_sns_topic.alarms.arn]
 
-  # Jobs may call these, and refer to this secret as env:SECRET_CRM.
+  # Jobs may call these networks and functions, the functions only if the bounds of their app list them. Jobs of the app
+  # first refer to this secret as env:SECRET_FIRST_CRM.
+  # egress_private       = ["10.0.0.0/16"]
   # lambda_function_arns = ["arn:aws:lambda:eu-central-1:123456789012:function:report"]
-  # secrets              = { SECRET_CRM = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf" }
+  # secrets              = { SECRET_FIRST_CRM = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf" }
 }
 
 # The keys of stored secrets. The value is put in by hand, so that it is in no state.

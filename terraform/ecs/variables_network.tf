@@ -62,9 +62,9 @@ variable "egress_rules" {
 }
 
 variable "egress_private" {
-  description = "The only private networks (CIDR) that nodes call; null for all."
+  description = "Private networks (CIDR) that jobs may call, such as that of the VPC. Default: none."
   type        = list(string)
-  default     = null
+  default     = []
 }
 
 variable "egress_deny" {

@@ -23,7 +23,7 @@ type declaration struct {
 	schedule func(trigger int, start time.Time) dispatcher.Schedule
 }
 
-var byBench = dispatcher.Change{Actor: "bench"}
+var byBench = dispatcher.Change{Actor: "bench", Operator: true}
 
 // declare creates the app and its jobs.
 func declare(ctx context.Context, database string, d declaration) (err error) {
@@ -32,7 +32,8 @@ func declare(ctx context.Context, database string, d declaration) (err error) {
 		return err
 	}
 	defer s.Close()
-	if _, _, err := s.PutApp(ctx, dispatcher.App{Name: d.app, Enabled: true}, byBench); err != nil {
+	if _, _, err := s.PutApp(ctx, dispatcher.App{Name: d.app, Enabled: true,
+		Bounds: &dispatcher.Bounds{Secrets: []string{"file:" + secretFile}}}, byBench); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -43,7 +43,7 @@ func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher
 		"header": {APIKey: &dispatcher.APIKeyAuth{Header: "X-Api-Key", Key: value("header")}},
 		"query":  {APIKey: &dispatcher.APIKeyAuth{Query: "key", Key: value("query &=")}},
 		"env":    {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_MARKED"}}},
-		"file":   {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:marked"}}},
+		"file":   {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:canary/marked"}}},
 		"sigv4": {SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &dispatcher.AWSCredentials{
 			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: value("secret"), SessionToken: &token,
 		}}},
@@ -133,9 +133,12 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 		certificate, key := clientcert.New(t)
 		token := newToken(t, database)
 		dir := t.TempDir()
-		keys := filepath.Join(dir, "keys")
+		keys := filepath.Join(t.TempDir(), "keys")
+		if err := os.Mkdir(filepath.Join(dir, "canary"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		made, _, _ := carillon(t, nil, "secret", "key")
-		for file, text := range map[string]string{keys: made, filepath.Join(dir, "marked"): mark + "-file"} {
+		for file, text := range map[string]string{keys: made, filepath.Join(dir, "canary", "marked"): mark + "-file"} {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +148,9 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			"AWS_SECRET_ACCESS_KEY=" + mark + "-aws", "AWS_SESSION_TOKEN=" + mark + "-aws", "AWS_CONFIG_FILE=" + os.DevNull,
 			"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
 		}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug")...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true}, client.Condition{}))
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true,
+			Bounds: &dispatcher.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"},
+				Lambda: dispatcher.LambdaBounds{Functions: []string{"marked"}}}}, client.Condition{}))
 		var written strings.Builder
 		jobs := secretive(t, echo, certificate, key)
 		for name, job := range jobs {

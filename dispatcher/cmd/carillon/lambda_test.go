@@ -148,6 +148,11 @@ func (s *lambdaService) count() int {
 	return s.invokes
 }
 
+// anyFunction are bounds of an app that may invoke all functions as all roles.
+func anyFunction() *dispatcher.Bounds {
+	return &dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}, Roles: []string{"*"}}}
+}
+
 // A function is throttled twice and invoked again later, without spending the only attempt that its
 // job has, and one that fails is invoked again and then given up: one Invoke for each attempt.
 func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
@@ -156,7 +161,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 		s := newLambdaService(t)
 		s.throttles = 2
 		n := startNodeWith(t, database, newToken(t, database), s.environment())
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fn", Enabled: true}, client.Condition{}))
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fn", Enabled: true, Bounds: anyFunction()}, client.Condition{}))
 		call := func(name, payload string, attempts int) dispatcher.Run {
 			t.Helper()
 			job := dispatcher.Job{App: "fn", Name: name}
@@ -237,7 +242,6 @@ resource "carillon_job" "elsewhere" {
       client_context = jsonencode({ custom = { a = "b" } })
       assume_role = {
         role_arn     = "arn:aws:iam::123456789012:role/invoker"
-        external_id  = "carillon/1"
         session_tags = { team = "billing" }
       }
     }
@@ -257,6 +261,10 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(w.dir, "main.tf"), []byte(functions), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		w.apply("-target=carillon_app.fn", "-var=function=sample")
+		app := must[dispatcher.App](t)(n.App(t.Context(), "fn"))
+		app.Bounds = anyFunction()
+		must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{}))
 		for _, function := range []string{"sample", "sample:live"} {
 			w.apply("-var=function=" + function)
 			until(t, function+" to be invoked twice", func() bool { return s.of(function) >= 2 })
@@ -277,14 +285,14 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 			!strings.Contains(run.Attempts[0].Response.Body, `"total":6`) {
 			t.Errorf("the first run = %+v, want what the function said", run)
 		}
-		want := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker", ExternalID: "carillon/1",
+		want := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/invoker",
 			SessionTags: map[string]string{"team": "billing"}}
 		got := must[dispatcher.Job](t)(n.Job(t.Context(), "fn", "elsewhere")).Target.Lambda
 		if diff := cmp.Diff(want, got.AssumeRole); diff != "" {
 			t.Errorf("role (-want +got):\n%s", diff)
 		}
 		state, _ := w.terraform("show", "-json")
-		if !strings.Contains(state, `"external_id":"carillon/1"`) || !strings.Contains(state, `"function":"sample:live"`) ||
+		if !strings.Contains(state, `"session_tags":{"team":"billing"}`) || !strings.Contains(state, `"function":"sample:live"`) ||
 			strings.Contains(state, "hunter2") {
 			t.Errorf("state = %s", state)
 		}

@@ -96,14 +96,16 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	o.Logger = slog.New(slog.DiscardHandler)
 	w := &world{t: t, seed: seed, store: s, db: db, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
 		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
-	app := dispatcher.App{Name: "app", Enabled: true, Retention: dispatcher.Duration(10 * 365 * 24 * time.Hour)}
+	const retention = dispatcher.Duration(10 * 365 * 24 * time.Hour)
+	app := dispatcher.App{Name: "app", Enabled: true, Retention: retention,
+		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: retention}}}
 	if _, _, err := s.PutApp(t.Context(), app, byTest); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-var byTest = dispatcher.Change{Actor: "simulation"}
+var byTest = dispatcher.Change{Actor: "simulation", Operator: true}
 
 // memory is a directory in memory, or empty for the default.
 func memory() string {

@@ -154,7 +154,7 @@ run "labels_without_commas" {
 run "private_networks" {
   command = plan
   variables {
-    egress_private = []
+    egress_private = ["10.0.0.0"]
   }
   expect_failures = [var.egress_private]
 }

@@ -169,13 +169,13 @@ variable "labels" {
 }
 
 variable "egress_private" {
-  description = "The only private networks (CIDR) that nodes call; null for all, [] for none of them is not possible."
+  description = "Private networks (CIDR) that jobs may call, such as that of the VPC. Default: none."
   type        = list(string)
-  default     = null
+  default     = []
 
   validation {
-    condition     = var.egress_private == null || try(length(var.egress_private) > 0 && alltrue([for cidr in var.egress_private : can(cidrhost(cidr, 0))]), false)
-    error_message = "egress_private must be null or a list of networks such as 10.0.0.0/16. To call no private network, name all of them in egress_deny."
+    condition     = alltrue([for cidr in coalesce(var.egress_private, []) : can(cidrhost(cidr, 0))])
+    error_message = "egress_private must be a list of networks such as 10.0.0.0/16."
   }
 }
 

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// T8: nodes call neither their own API nor that of another node, even where targets on the machine are allowed.
+func TestJobsDoNotReachTheAPIOfAnyNode(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	token := newToken(t, database)
+	a := startNode(t, database, token, quick()...)
+	b := startNode(t, database, token, quick()...)
+	nodes := must[client.List[dispatcher.Node]](t)(a.Nodes(t.Context()))
+	for _, node := range nodes.Items {
+		if len(node.APIAddresses) != 1 || !strings.Contains(a.endpoint+" "+b.endpoint, node.APIAddresses[0]) {
+			t.Errorf("node %s serves %v, want the address that it listens on", node.ID, node.APIAddresses)
+		}
+	}
+	must[dispatcher.App](t)(a.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, client.Condition{}))
+	for n, endpoint := range []string{a.endpoint, b.endpoint} {
+		name := fmt.Sprint("steal", n)
+		must[dispatcher.Job](t)(a.PutJob(t.Context(), webhookJob("app", name, endpoint+"/v1/nodes", nil), client.Condition{}))
+		for range 4 { // whichever node makes it
+			run := must[dispatcher.Run](t)(a.RunJob(t.Context(), "app", name))
+			until(t, "the run to end", func() bool {
+				run = must[dispatcher.Run](t)(a.Run(t.Context(), run.ID))
+				return run.State == dispatcher.RunFailed || run.State == dispatcher.RunSucceeded
+			})
+			if run.Class != dispatcher.ClassEgressDenied {
+				t.Errorf("a call of %s ended as %s, class %s, want it denied", endpoint, run.State, run.Class)
+			}
+		}
+	}
+}

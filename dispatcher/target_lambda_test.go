@@ -1,0 +1,42 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Tags by which trust policies tell apps apart are not a job's to set, in whatever case: AWS ignores it.
+func TestSessionTagsOfCarillonAreReserved(t *testing.T) {
+	t.Parallel()
+	many := map[string]string{}
+	for n := range 49 {
+		many[fmt.Sprint("t", n)] = "x"
+	}
+	for name, tt := range map[string]struct {
+		tags map[string]string
+		code string // empty: allowed
+	}{
+		"none":            {nil, ""},
+		"others":          {map[string]string{"team": "crm", "carillon": "x", "x-carillon:app": "y"}, ""},
+		"the app":         {map[string]string{"carillon:app": "b"}, dispatcher.CodeSessionTag},
+		"in another case": {map[string]string{"Carillon:JOB": "b"}, dispatcher.CodeSessionTag},
+		"any of those":    {map[string]string{"carillon:tenant": "b"}, dispatcher.CodeSessionTag},
+		"those of AWS":    {map[string]string{"aws:PrincipalTag": "b"}, dispatcher.CodeSessionTag},
+		"too many":        {many, dispatcher.CodeTooMany},
+		"no name":         {map[string]string{"": "b"}, dispatcher.CodeLabelFormat},
+	} {
+		var l dispatcher.Lambda
+		l.SetDefaults()
+		l.Function, l.AssumeRole = "f", &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r", SessionTags: tt.tags}
+		var problems dispatcher.Problems
+		errors.As(l.Validate(), &problems)
+		if tt.code == "" && len(problems) > 0 || tt.code != "" && (len(problems) != 1 ||
+			!slices.ContainsFunc(problems, func(p dispatcher.Problem) bool { return p.Code == tt.code })) {
+			t.Errorf("%s: problems = %v, want %q", name, problems, tt.code)
+		}
+	}
+}
