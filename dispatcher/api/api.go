@@ -23,16 +23,26 @@ type Options struct {
 	Ready func(ctx context.Context) error
 	// Metrics are served by /metrics; nil: none.
 	Metrics prometheus.Gatherer
+	// Database returns an error if the database does not answer, for /readyz; nil: the store of the API is asked.
+	Database func(ctx context.Context) error
+	// Limits bound what callers can take of the node.
+	Limits Limits
+	// Registerer is where the metrics of the API are registered; nil: nowhere.
+	Registerer prometheus.Registerer
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
 // API serves the HTTP API. It is an http.Handler.
 type API struct {
-	store Store
-	opts  Options
-	log   *slog.Logger
-	mux   *http.ServeMux
+	store  Store
+	tokens *tokenCache // of store
+	opts   Options
+	log    *slog.Logger
+	mux    *http.ServeMux
+	limits *limits // nil while there is no store
+	// database is the latest check of the database for /readyz.
+	database databaseCheck
 	// outage are the tokens that read metrics without a database.
 	outage outageTokens
 	// notFound serves requests that match no route.
@@ -50,7 +60,15 @@ func New(store Store, o Options) *API {
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }
 	}
-	a := &API{store: store, opts: o, log: o.Logger, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+	if o.Database == nil {
+		o.Database = func(ctx context.Context) error {
+			_, err := store.Installation(ctx)
+			return err
+		}
+	}
+	bounds := newLimits(o.Limits, o.Registerer)
+	tokens := newTokenCache(store, bounds.TokenCache)
+	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a

@@ -15,6 +15,8 @@ import (
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
+	// pageBytes is where a page ends early.
+	pageBytes = 4 << 20
 )
 
 // list is one page. Next is the cursor of the following one, left out after the last.

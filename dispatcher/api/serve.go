@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -32,6 +34,11 @@ type request struct {
 	id string
 	// token is zero on routes that need none.
 	token dispatcher.APIToken
+	// client is what the address of the caller is counted by, and now when the request came.
+	client netip.Addr
+	now    time.Time
+	// release, if not nil, frees the memory that was taken for the request.
+	release func()
 }
 
 // response is the result of a route's function; the wrapper writes it.
@@ -47,7 +54,13 @@ func (a *API) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 		defer cancel()
-		r := &request{Request: hr.WithContext(ctx), id: requestID(hr)}
+		client, hr := a.clientOf(hr)
+		r := &request{Request: hr.WithContext(ctx), id: requestID(hr), client: client, now: time.Now()} //nolint:forbidigo // the API's clock
+		defer func() {
+			if r.release != nil {
+				r.release()
+			}
+		}()
 		most := int64(maxBody)
 		if rt.large {
 			most = maxImport
@@ -61,6 +74,10 @@ func (a *API) handle(rt route) http.Handler {
 			res.status = http.StatusOK
 		}
 		res = notModified(r, res)
+		if res.status < 300 && strings.HasPrefix(rt.path, "/v1/tokens") && r.Method != http.MethodGet {
+			a.tokens.clear() // what this node revokes ends at once here
+		}
+		refuseBody(w, r, res.status)
 		a.write(w, r, res)
 		a.log.DebugContext(ctx, "request", "request_id", r.id, "token", r.token.Name,
 			"method", r.Method, "route", rt.path, "status", res.status)
@@ -75,8 +92,11 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
+	if err := a.checkAddress(rt, r); err != nil {
+		return response{}, err
+	}
 	if rt.scope != "" {
-		if err := a.authorize(rt, r); err != nil {
+		if err := a.admit(rt, r); err != nil {
 			return response{}, err
 		}
 	}
@@ -88,12 +108,27 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 			return response{}, err
 		}
 	}
+	if rt.scope != "" {
+		if err := a.takeMemory(rt, r); err != nil {
+			return response{}, err
+		}
+	}
 	if rt.method == http.MethodPost && !rt.body {
 		if err := r.expectNoBody(); err != nil {
 			return response{}, err
 		}
 	}
 	return rt.serve(a, r)
+}
+
+// refuseBody keeps the server from reading the body of a request that was refused before anything read it: a caller
+// without a token would keep the connection for as long as the body may take.
+func refuseBody(w http.ResponseWriter, r *request, status int) {
+	if r.ContentLength == 0 || status != http.StatusUnauthorized && status != http.StatusTooManyRequests {
+		return
+	}
+	w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(w).SetReadDeadline(r.now) // not every writer can
 }
 
 // checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it
