@@ -27,6 +27,7 @@ type serveFlags struct {
 	notifyFlag
 	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
 	listenFlags
+	limitFlags
 	memberFlags
 	keysFlag
 	egressFlags
@@ -44,7 +45,7 @@ func (s *serveCommand) Validate() error {
 	_, keys := s.keys()
 	_, certificate := s.certificate()
 	return errors.Join(
-		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
+		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(), s.limitFlags.check(),
 		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 	)
 }
@@ -76,7 +77,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
 		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
-		listen: s.Listen, certificate: certificate, log: log, engine: options,
+		listen: s.Listen, certificate: certificate, api: s.limitFlags, log: log, engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})

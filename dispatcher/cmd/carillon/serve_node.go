@@ -33,6 +33,7 @@ type nodeOptions struct {
 	migrate     bool
 	listen      string
 	certificate *tls.Certificate // nil: plain HTTP
+	api         limitFlags       // limits of the API; zero fields mean their defaults
 	engine      engine.Options
 	target      invoke.Options
 	log         *slog.Logger
@@ -50,7 +51,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 			return nil, o.database.wrap(err)
 		}
 	}
-	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys,
+	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys, Requests: true,
 		Without: o.database.without(), ClockMargin: o.engine.ClockMargin})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
@@ -72,22 +73,18 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return &usageError{fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", dispatcher.Echo(o.listen), err)}
 	}
 	defer listener.Close()
+	registry := prometheus.NewRegistry()
+	server, listener := newServer(ctx, listener, o, registry)
 	if o.certificate != nil {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*o.certificate}, MinVersion: tls.VersionTLS12})
 	}
-	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if o.target.Egress.Loopback {
 		o.log.WarnContext(ctx, "--egress-loopback is set: anyone who may declare jobs can call every service on this machine")
 	}
 	var handler switchable
 	handler.set(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}))
-	server := &http.Server{
-		Handler:           &handler,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
-	}
+	server.Handler = &handler
 	var database dispatcher.Store // the API uses it until it is shut down
 	defer func() {
 		if database != nil {
@@ -115,12 +112,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
 			signals.node.Store(node)
-			handler.set(api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry, Ready: func(context.Context) error {
-				if ctx.Err() != nil {
-					return errors.New("the node is shutting down")
-				}
-				return node.Ready()
-			}}))
+			handler.set(newAPI(ctx, o, s, node, registry))
 			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
 			if o.ready != nil {
 				group.Go(func() error {
@@ -131,6 +123,24 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		})
 	})
 	return group.Wait()
+}
+
+// newAPI returns the API over connections of its own. Probes ask over those of the engine, for they tell of the node and
+// not of how many requests it has.
+func newAPI(ctx context.Context, o nodeOptions, s dispatcher.Store, node *engine.Engine, registry *prometheus.Registry) http.Handler {
+	return api.New(store.ForRequests(s), api.Options{
+		Logger: o.log, Version: o.engine.Version, Metrics: registry, Registerer: registry, Limits: o.api.limits(),
+		Database: func(ctx context.Context) error {
+			_, err := s.Installation(ctx)
+			return err
+		},
+		Ready: func(context.Context) error {
+			if ctx.Err() != nil {
+				return errors.New("the node is shutting down")
+			}
+			return node.Ready()
+		},
+	})
 }
 
 // dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,
