@@ -68,7 +68,8 @@ func New(store Store, o Options) *API {
 	}
 	bounds := newLimits(o.Limits, o.Registerer)
 	tokens := newTokenCache(store, bounds.TokenCache)
-	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds,
+		outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a

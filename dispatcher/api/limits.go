@@ -288,7 +288,7 @@ func memoryOf(rt route, r *request) int64 {
 	switch {
 	case rt.path == appPath+"/export":
 		return exportMemory
-	case slices.Contains(rt.query, "limit"):
+	case slices.Contains(rt.query, "limit"), rt.path == runPath && rt.method == http.MethodGet: // a run has many responses
 		return pageMemory
 	case r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return 0

@@ -2,7 +2,11 @@ package api_test
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -176,4 +180,31 @@ func (s *slowJobs) Jobs(ctx context.Context, app string, page dispatcher.Page) (
 	close(s.begun)
 	<-s.end
 	return s.Store.Jobs(ctx, app, page)
+}
+
+// A caller without a token must not keep a connection for as long as a body may take.
+func TestBodyWithoutATokenIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	server := httptest.NewUnstartedServer(w.api)
+	server.Config.ReadTimeout = 10 * time.Minute
+	server.Start()
+	defer server.Close()
+	var dial net.Dialer
+	conn, err := dial.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	const request = "PUT " + oneApp + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+	if _, err := fmt.Fprint(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 401 ") {
+		t.Errorf("got %.40q, error %v; want 401 and the end of the connection", got, err)
+	}
 }

@@ -45,7 +45,8 @@ func (s *serveCommand) Validate() error {
 	_, keys := s.keys()
 	_, certificate := s.certificate()
 	return errors.Join(
-		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(), s.limitFlags.check(),
+		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
+		s.limitFlags.check(),
 		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 	)
 }

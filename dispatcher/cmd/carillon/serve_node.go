@@ -51,7 +51,8 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 			return nil, o.database.wrap(err)
 		}
 	}
-	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys, Requests: true,
+	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics,
+		Keys: o.keys, Requests: true,
 		Without: o.database.without(), ClockMargin: o.engine.ClockMargin})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
