@@ -31,7 +31,7 @@ var errEnough = errors.New("enough")
 // than the page may have. further returns the bytes that an item has beyond those of its row; it may be nil.
 func collectPage[T any](ctx context.Context, q querier, page dispatcher.Page, scan func(scanner) (T, error), further func(T) int,
 	query string, args ...any) (all []T, err error) {
-	rows, err := q.QueryContext(ctx, query, args...) //nolint:sqlclosecheck,rowserrcheck // each does both
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,31 +118,36 @@ func newServer(ctx context.Context, inner net.Listener, o nodeOptions, registry 
 	}, func() float64 { return float64(listener.Count()) }))
 	return &http.Server{
 		ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: bodyTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: 32 << 10, ConnState: listener.State, ErrorLog: log.New(&serverLog{ctx: ctx, log: o.log, lines: lines}, "", 0),
+		MaxHeaderBytes: 32 << 10, ConnState: listener.State, ErrorLog: slog.NewLogLogger(serverLog{o.log.Handler(), lines}, slog.LevelDebug),
 	}, listener
 }
 
-// serverLog writes what the server of the API reports: what tells of the node at warn, and what tells of a caller, such
-// as an unfinished handshake, at debug.
+// serverLog is a handler for what the server of the API reports: what tells of the node is for people, and what tells of
+// a caller, such as an unfinished handshake, is not.
 type serverLog struct {
-	ctx   context.Context //nolint:containedctx // of the process: log.Logger passes none
-	log   *slog.Logger
+	slog.Handler
 	lines *limit.Lines
 }
 
-// Write logs one report.
-func (s *serverLog) Write(line []byte) (int, error) {
-	text := string(bytes.TrimSpace(line))
+// Enabled is true: Handle decides by the text.
+func (s serverLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle logs one report.
+func (s serverLog) Handle(ctx context.Context, record slog.Record) error {
 	level := slog.LevelDebug
-	switch {
-	case bytes.Contains(line, []byte("panic")):
+	switch text := record.Message; {
+	case strings.Contains(text, "panic"):
 		level = slog.LevelError
-	case bytes.Contains(line, []byte("Accept error")), bytes.Contains(line, []byte("too many open files")):
+	case strings.Contains(text, "Accept error"), strings.Contains(text, "too many open files"):
 		level = slog.LevelWarn
-		if _, may := s.lines.May("server", time.Now()); !may {
-			return len(line), nil
+		if _, may := s.lines.May("server", record.Time); !may {
+			return nil
 		}
 	}
-	s.log.Log(s.ctx, level, "server of the API", "err", text)
-	return len(line), nil
+	if !s.Handler.Enabled(ctx, level) {
+		return nil
+	}
+	report := slog.NewRecord(record.Time, level, "server of the API", 0)
+	report.AddAttrs(slog.String("err", record.Message))
+	return s.Handler.Handle(ctx, report)
 }

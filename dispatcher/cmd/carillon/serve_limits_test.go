@@ -1,13 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -62,11 +64,7 @@ func TestIdleConnectionsLeaveFilesToFires(t *testing.T) {
 // metric reads a metric of the node, by the beginning of its line.
 func (n *node) metric(t *testing.T, begin string) (value float64) {
 	t.Helper()
-	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, n.endpoint+"/metrics", nil))
-	request.Header.Set("Authorization", "Bearer "+n.token)
-	response := must[*http.Response](t)(http.DefaultClient.Do(request))
-	defer response.Body.Close()
-	text := string(must[[]byte](t)(io.ReadAll(response.Body)))
+	text := n.get(t, "/metrics")
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, begin); ok {
 			if _, err := fmt.Sscan(rest, &value); err != nil {
@@ -99,5 +97,20 @@ func TestConnectionsOfTheAPIFollowTheLimitOfFiles(t *testing.T) {
 		if most != tt.wantMost || perAddress != tt.wantPerAddress || (warning != "") != tt.warns {
 			t.Errorf("%s: got %d, %d, %q; want %d, %d, a warning %v", name, most, perAddress, warning, tt.wantMost, tt.wantPerAddress, tt.warns)
 		}
+	}
+}
+
+func TestServerReportsAreLoggedByWhatTheyTellOf(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := slog.NewLogLogger(serverLog{newLogger(&out, "info", "text").Handler(), limit.NewLines(3)}, slog.LevelDebug)
+	log.Print("http: TLS handshake error from 192.0.2.1:4711: EOF")
+	for range 10 {
+		log.Print("http: Accept error: accept tcp [::]:8080: accept4: too many open files; retrying in 5ms")
+	}
+	log.Print("http: panic serving 192.0.2.1:4711: oh")
+	if text := out.String(); strings.Contains(text, "handshake") || strings.Count(text, "level=WARN") != 3 ||
+		strings.Count(text, "level=ERROR") != 1 {
+		t.Errorf("got %s, want three warnings, an error, and nothing of the handshake", text)
 	}
 }
