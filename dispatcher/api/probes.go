@@ -25,7 +25,8 @@ func (a *API) live(*request) (response, error) {
 // ready says whether the node can work: the database answers and the engine is ready.
 func (a *API) ready(r *request) (response, error) {
 	const timeout = 5 * time.Second
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	// Other probes use what this one finds, so it does not end with its caller.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
 	defer cancel()
 	if err := a.database.check(ctx, r.now, a.opts.Database); err != nil {
 		a.log.WarnContext(ctx, "not ready: database", "request_id", r.id, "err", err)
