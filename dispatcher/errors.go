@@ -12,6 +12,9 @@ var (
 	// ErrPrecondition says that the revision the caller expected is not the current one, or
 	// that what must not exist does.
 	ErrPrecondition = errors.New("precondition failed")
+	// ErrPageBytes comes with a page that ended early, because its items have as many bytes as it may have. There are
+	// more.
+	ErrPageBytes = errors.New("the page ended early")
 	// ErrNotEmpty says that an app cannot be deleted because it has jobs or calendars.
 	ErrNotEmpty = errors.New("app is not empty")
 	// ErrInUse says that a calendar cannot be deleted because something refers to it.

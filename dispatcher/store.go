@@ -53,6 +53,9 @@ type Page struct {
 	Limit int
 	// Cursor is the key of the last item of the previous page; empty for the first page.
 	Cursor string
+	// Bytes ends a page of jobs or calendars after the item with which they have about as many bytes, with ErrPageBytes if
+	// there are more; 0: no bound.
+	Bytes int
 }
 
 // Locks stop nodes from doing the same work at the same time or one after the other. They only save

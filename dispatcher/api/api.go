@@ -32,6 +32,12 @@ type Options struct {
 	ClientCertificates bool
 	// Warnings returns what /readyz says although the node is ready; nil: nothing.
 	Warnings func() []string
+	// Database returns an error if the database does not answer, for /readyz; nil: the store of the API is asked.
+	Database func(ctx context.Context) error
+	// Limits bound what callers can take of the node.
+	Limits Limits
+	// Registerer is where the metrics of the API are registered; nil: nowhere.
+	Registerer prometheus.Registerer
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -49,17 +55,20 @@ const identityPrefix = "oidc:"
 
 // API serves the HTTP API. It is an http.Handler.
 type API struct {
-	store Store
-	opts  Options
-	log   *slog.Logger
-	mux   *http.ServeMux
+	store  Store
+	tokens *tokenCache // of store
+	opts   Options
+	log    *slog.Logger
+	mux    *http.ServeMux
+	limits *limits // nil while there is no store
 	// refusals go into the audit log.
 	refusals *refusals
+	// database is the latest check of the database for /readyz.
+	database databaseCheck
 	// outage are the tokens that read metrics without a database.
 	outage outageTokens
-	// uses are the uses of tokens that are not yet recorded, and badTokens those that were logged lately.
-	uses      tokenUses
-	badTokens badTokenLog
+	// uses are the uses of tokens that are not yet recorded.
+	uses tokenUses
 	// evaluations bounds the requests that evaluate schedules.
 	evaluations *evaluations
 	// notFound serves requests that match no route.
@@ -80,9 +89,16 @@ func New(store Store, o Options) *API {
 	if o.Warnings == nil {
 		o.Warnings = func() []string { return nil }
 	}
-	a := &API{store: store, opts: o, log: o.Logger, outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
-	a.refusals = newRefusals(store, o.Logger)
-	a.evaluations = newEvaluations()
+	if o.Database == nil {
+		o.Database = func(ctx context.Context) error {
+			_, err := store.Installation(ctx)
+			return err
+		}
+	}
+	bounds := newLimits(o.Limits, o.Registerer)
+	tokens := newTokenCache(store, bounds.TokenCache)
+	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds, refusals: newRefusals(store, o.Logger),
+		evaluations: newEvaluations(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a

@@ -48,6 +48,9 @@ func newWorld(t *testing.T, o api.Options) *world {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
+	if o.Limits.TokenCache == 0 {
+		o.Limits.TokenCache = -1 // so that what a test does to the store counts at once
+	}
 	w.api = api.New(s, o)
 	w.token = w.newToken("admin", dispatcher.Scopes())
 	return w

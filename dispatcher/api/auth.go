@@ -78,10 +78,9 @@ func (a *API) caller(rt route, r *request) (dispatcher.APIToken, error) {
 	}
 	if bad != "" {
 		r.token, r.bad = token, bad
-		a.logBadToken(r)
 		return dispatcher.APIToken{}, unauthorized
 	}
-	a.uses.note(token.ID, r.at)
+	a.uses.note(token.ID, r.now)
 	return token, nil
 }
 
@@ -107,11 +106,12 @@ const (
 )
 
 // stored finds a token that was made by this installation. The look-up is by hash, so its timing does not reveal which
-// tokens exist. Nothing is kept of it but for an outage: a revoked token stops at once.
+// tokens exist. What it finds is
+// kept for a moment: a token that another node revoked stops within Limits.TokenCache.
 func (a *API) stored(rt route, r *request, secret string) (token dispatcher.APIToken, bad string, err error) {
 	hash := HashToken(secret)
 	if rt.outage {
-		token, err = a.outage.find(r.Context(), a.store, hash, r.at)
+		token, err = a.outage.find(r.Context(), a.store, hash, r.now)
 	} else {
 		token, err = a.store.TokenByHash(r.Context(), hash)
 	}
@@ -120,9 +120,9 @@ func (a *API) stored(rt route, r *request, secret string) (token dispatcher.APIT
 		return token, badUnknown, nil
 	case err != nil:
 		return token, "", err
-	case token.Hash != hash && (token.RotatedUntil == nil || !r.at.Before(*token.RotatedUntil)):
+	case token.Hash != hash && (token.RotatedUntil == nil || !r.now.Before(*token.RotatedUntil)):
 		return token, badRotatedOut, nil
-	case token.Expired(r.at):
+	case token.Expired(r.now):
 		return token, badExpired, nil
 	}
 	return token, "", nil
@@ -130,7 +130,7 @@ func (a *API) stored(rt route, r *request, secret string) (token dispatcher.APIT
 
 // identified finds the identity that a JWT proves.
 func (a *API) identified(_ route, r *request, jwt string) (token dispatcher.APIToken, bad string, err error) {
-	token, err = a.opts.Identities.Identify(r.Context(), jwt, r.at)
+	token, err = a.opts.Identities.Identify(r.Context(), jwt, r.now)
 	if why, isBad := errors.AsType[interface {
 		error
 		BadToken() string

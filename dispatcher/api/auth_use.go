@@ -78,37 +78,3 @@ func (a *API) recordUses(ctx context.Context) {
 		a.uses.putBack(used)
 	}
 }
-
-// badTokenLog has each bad token that is known by name logged once a minute, and the others once a minute for each reason.
-type badTokenLog struct {
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-const (
-	badTokenInterval = time.Minute
-	badTokenLimit    = 1000
-)
-
-// due tells whether a line about key is due.
-func (b *badTokenLog) due(key string, now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if last, is := b.at[key]; is && now.Sub(last) < badTokenInterval {
-		return false
-	}
-	if b.at == nil || len(b.at) >= badTokenLimit {
-		b.at = map[string]time.Time{}
-	}
-	b.at[key] = now
-	return true
-}
-
-// logBadToken says why the token of r was refused, which its sender is not told.
-func (a *API) logBadToken(r *request) {
-	if a.badTokens.due(r.token.ID+" "+r.bad, r.at) {
-		by := r.by()
-		a.log.WarnContext(r.Context(), "bad token refused", "reason", r.bad, "token", by.Actor, "token_id", by.TokenID,
-			"address", by.Address, "request_id", r.id)
-	}
-}

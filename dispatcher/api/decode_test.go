@@ -121,7 +121,7 @@ func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 		"deep nesting with many values": `{"payload":` + strings.Repeat(`[0,`, 99) + `0` + strings.Repeat(`]`, 99) + `}`,
 		"deep nesting of twins": `{"payload":` + strings.Repeat(`{"kkkkkkkkkkkkkkkkkkkkkkkk":0,"kkkkkkkkkkkkkkkkkkkkkkkk":`, 98) +
 			`0` + strings.Repeat(`}`, 98) + `}`,
-		"many twins far down":             `{"payload":` + strings.Repeat(`[`, 98) + `{"a":0` + strings.Repeat(`,"a":0`, 99_000) + `}` + strings.Repeat(`]`, 98) + `}`,
+		"many twins far down":             twinsFarDown(),
 		"many elements":                   `{"retry":{"delays":["1s"` + strings.Repeat(`,"1s"`, 100_000) + `]}}`,
 		"many long unknown keys":          `{"z":0` + strings.Repeat(`,"`+strings.Repeat("y", 60)+`":0`, 5_000) + `}`,
 		"many unknown fields":             `{"z":0` + strings.Repeat(`,"y":0`, 25_000) + `}`,
@@ -170,9 +170,13 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
+func twinsFarDown() string {
+	return `{"payload":` + strings.Repeat(`[`, 98) + `{"a":0` + strings.Repeat(`,"a":0`, 99_000) + `}` + strings.Repeat(`]`, 98) + `}`
+}
+
 // A request that takes more than 50 ms of processor for each KiB is a fault; see mostWork.
 func BenchmarkDecodeTwinsFarDown(b *testing.B) {
-	text := []byte(`{"payload":` + strings.Repeat(`[`, 98) + `{"a":0` + strings.Repeat(`,"a":0`, 99_000) + `}` + strings.Repeat(`]`, 98) + `}`)
+	text := []byte(twinsFarDown())
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		var job dispatcher.Job

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"maps"
 	"net/url"
 	"slices"
@@ -15,6 +16,8 @@ import (
 const (
 	defaultLimit = 100
 	maxLimit     = 1000
+	// pageBytes is where a page ends early.
+	pageBytes = 4 << 20
 )
 
 // list is one page. Next is the cursor of the following one, left out after the last.
@@ -90,11 +93,16 @@ func isRunID(text string) bool {
 func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher.Page) ([]T, error)) (response, error) {
 	wanted := page.Limit
 	page.Limit++
+	page.Bytes = pageBytes
 	items, err := read(page)
-	if err != nil {
+	early := errors.Is(err, dispatcher.ErrPageBytes) && len(items) > 0
+	if err != nil && !early {
 		return response{}, err
 	}
 	body := newList(items)
+	if early && len(items) <= wanted {
+		body.Next = key(items[len(items)-1])
+	}
 	if len(items) > wanted {
 		body.Items = items[:wanted]
 		body.Next = key(items[wanted-1])

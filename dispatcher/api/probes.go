@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -24,9 +25,10 @@ func (a *API) live(*request) (response, error) {
 // ready says whether the node can work: the database answers and the engine is ready.
 func (a *API) ready(r *request) (response, error) {
 	const timeout = 5 * time.Second
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	// Other probes use what this one finds, so it does not end with its caller.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
 	defer cancel()
-	if _, err := a.store.Installation(ctx); err != nil {
+	if err := a.database.check(ctx, r.now, a.opts.Database); err != nil {
 		a.log.WarnContext(ctx, "not ready: database", "request_id", r.id, "err", err)
 		return response{}, refuse(dispatcher.CodeUnavailable, "the database does not answer")
 	}
@@ -41,6 +43,26 @@ func (a *API) ready(r *request) (response, error) {
 type readiness struct {
 	Status   string   `json:"status"`
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// databaseCheck asks the database once for all probes that come within a moment, however many there are.
+type databaseCheck struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+func (c *databaseCheck) check(ctx context.Context, now time.Time, ask func(context.Context) error) error {
+	const kept = 100 * time.Millisecond
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Who waited meanwhile came before this check, or shortly after.
+	if now.Sub(c.at) < kept {
+		return c.err
+	}
+	c.err = ask(ctx)
+	c.at = time.Now() //nolint:forbidigo // of this process, as all its requests have
+	return c.err
 }
 
 func (a *API) version(*request) (response, error) {

@@ -96,6 +96,11 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	switch status {
 	case http.StatusUnauthorized:
 		header["WWW-Authenticate"] = `Bearer realm="carillon"`
+	case http.StatusTooManyRequests:
+		var limited *limitedError
+		if errors.As(err, &limited) {
+			header["Retry-After"] = limited.retryAfter()
+		}
 	case http.StatusServiceUnavailable:
 		header["Retry-After"] = "2"
 	}

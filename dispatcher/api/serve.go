@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -30,14 +32,18 @@ type request struct {
 	*http.Request
 	// id is returned and logged, so that both sides can name the request.
 	id string
-	// at is when it came, by this node's clock.
-	at time.Time
+	// now is when it came, by this node's clock.
+	now time.Time
 	// token is zero on routes that need none.
 	token dispatcher.APIToken
 	// bad is why the token was refused; token is then what is known of it, and permits nothing.
 	bad string
 	// app is that of the run in the path, once it is known.
 	app string
+	// client is what the address of the caller is counted by.
+	client netip.Addr
+	// release, if not nil, frees the memory that was taken for the request.
+	release func()
 }
 
 // response is the result of a route's function; the wrapper writes it.
@@ -53,8 +59,13 @@ func (a *API) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		ctx, cancel := context.WithTimeout(hr.Context(), requestTime)
 		defer cancel()
-		now := time.Now() //nolint:forbidigo // tokens expire by it
-		r := &request{Request: hr.WithContext(ctx), id: requestID(hr), at: now}
+		client, hr := a.clientOf(hr)
+		r := &request{Request: hr.WithContext(ctx), id: requestID(hr), client: client, now: time.Now()} //nolint:forbidigo // the API's clock
+		defer func() {
+			if r.release != nil {
+				r.release()
+			}
+		}()
 		most := int64(maxBody)
 		if rt.large {
 			most = maxImport
@@ -69,6 +80,10 @@ func (a *API) handle(rt route) http.Handler {
 			res.status = http.StatusOK
 		}
 		res = notModified(r, res)
+		if res.status < 300 && strings.HasPrefix(rt.path, "/v1/tokens") && r.Method != http.MethodGet {
+			a.tokens.clear() // what this node revokes ends at once here
+		}
+		refuseBody(w, r, res.status)
 		a.write(w, r, res)
 		a.log.DebugContext(ctx, "request", "request_id", r.id, "token", r.token.Name,
 			"method", r.Method, "route", rt.path, "status", res.status)
@@ -83,8 +98,11 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
+	if err := a.checkAddress(rt, r); err != nil {
+		return response{}, err
+	}
 	if rt.scope != "" {
-		if err := a.authorize(rt, r); err != nil {
+		if err := a.admit(rt, r); err != nil {
 			return response{}, err
 		}
 	}
@@ -96,12 +114,27 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 			return response{}, err
 		}
 	}
+	if rt.scope != "" {
+		if err := a.takeMemory(rt, r); err != nil {
+			return response{}, err
+		}
+	}
 	if rt.method == http.MethodPost && !rt.body {
 		if err := r.expectNoBody(); err != nil {
 			return response{}, err
 		}
 	}
 	return rt.serve(a, r)
+}
+
+// refuseBody keeps the server from reading the body of a request that was refused before anything read it: a caller
+// without a token would keep the connection for as long as the body may take.
+func refuseBody(w http.ResponseWriter, r *request, status int) {
+	if r.ContentLength == 0 || status != http.StatusUnauthorized && status != http.StatusTooManyRequests {
+		return
+	}
+	w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(w).SetReadDeadline(r.now) // not every writer can
 }
 
 // checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it

@@ -69,7 +69,8 @@ const maxResponse = 512 << 20 // bytes
 // would look like success.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// retryable permits another try if it is harmless: the request never reached a server, or only reads.
+// retryable permits another try if it is harmless: the request never reached a server, was refused for its rate, or
+// only reads.
 // A write whose response was lost may have succeeded. Repeating it with If-None-Match would report a
 // conflict with another client that does not exist.
 func retryable(r *resty.Response, err error) bool {
@@ -83,8 +84,11 @@ func retryable(r *resty.Response, err error) bool {
 		late := errors.As(err, &network) && network.Timeout() // it would take as long again
 		return r != nil && r.Request.Method == http.MethodGet && !late && !errors.As(err, &certificate)
 	}
+	if r.StatusCode() == http.StatusTooManyRequests {
+		return true // it was refused before anything was done
+	}
 	temporary := []int{
-		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	}
 	return r.Request.Method == http.MethodGet && slices.Contains(temporary, r.StatusCode())
 }

@@ -337,10 +337,11 @@ func TestOnlySafeRequestsAreRetried(t *testing.T) {
 
 func TestOverloadRetriesOnlyReads(t *testing.T) {
 	t.Parallel()
-	var tries atomic.Int32
+	var tries, status atomic.Int32
+	status.Store(http.StatusServiceUnavailable)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if tries.Add(1) < 3 {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			w.WriteHeader(int(status.Load()))
 			return
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -354,6 +355,11 @@ func TestOverloadRetriesOnlyReads(t *testing.T) {
 	tries.Store(0)
 	if _, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err == nil || tries.Load() != 1 {
 		t.Errorf("PutApp = %v after %d tries, want an error after one", err, tries.Load())
+	}
+	tries.Store(0)
+	status.Store(http.StatusTooManyRequests)
+	if _, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err != nil || tries.Load() != 3 {
+		t.Errorf("PutApp refused for its rate = %v after %d tries, want it at the third", err, tries.Load())
 	}
 }
 

@@ -162,7 +162,7 @@ func TestIdleConnectionsMakeRoomForOthers(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	response, err := http.Get("http://" + address + "/livez") //nolint:noctx // a probe
+	response, err := http.Get("http://" + address + "/livez")
 	if err != nil {
 		t.Fatalf("a probe while its address has too many idle connections: %v", err)
 	}

@@ -60,7 +60,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: inner, of: l, address: AddressOf(inner.RemoteAddr().String()), since: time.Now()} //nolint:forbidigo // only for the order
+		now := time.Now() //nolint:forbidigo // only for the order
+		c := &conn{Conn: inner, of: l, address: AddressOf(inner.RemoteAddr().String()), since: now}
 		idle, reason := l.add(c)
 		if idle != nil {
 			l.o.Refused(ReasonIdle, idle.address)

@@ -86,7 +86,7 @@ func (s *store) Calendars(ctx context.Context, app string, page dispatcher.Page)
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + calendarColumns + ` FROM calendars
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
-	all, err := collect(ctx, s.read, scanCalendar(app), list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	all, err := collectPage(ctx, s.read, page, scanCalendar(app), nil, list, dispatcher.AppID(app), page.Cursor, page.Limit)
 	for i, c := range all {
 		if c.Err != nil { // it must not hide the others of its app, nor look like one without rules
 			all[i].Description = c.Err.Error()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,9 +129,10 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 	// $1 app, $2 last name of the page before, $3 limit
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL ORDER BY j.name LIMIT $3`
-	rows, err := collect(ctx, s.read, scanJob, list, dispatcher.AppID(app), page.Cursor, page.Limit)
-	if err != nil {
-		return nil, err
+	rows, ended := collectPage(ctx, s.read, page, scanJob, func(j jobRow) int { return len(j.TriggerNames) * triggerBytes },
+		list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	if ended != nil && !errors.Is(ended, dispatcher.ErrPageBytes) {
+		return nil, ended
 	}
 	loaded, err := s.loadTriggers(ctx, s.read, "", rows)
 	if err == nil {
@@ -144,7 +146,7 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 			jobs[i].Warnings = []dispatcher.Problem{{Code: dispatcher.CodeInternal, Message: job.Err.Error()}}
 		}
 	}
-	return jobs, err
+	return jobs, cmp.Or(err, ended)
 }
 
 // JobsByID returns jobs without their triggers, with the values of their secrets.

@@ -27,6 +27,7 @@ type serveFlags struct {
 	notifyFlag
 	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
 	listenFlags
+	limitFlags
 	memberFlags
 	auditFlag
 	keysFlag
@@ -46,6 +47,7 @@ func (s *serveCommand) Validate() error {
 	_, certificate := s.files()
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
+		s.limitFlags.check(),
 		keys, checkListen(s.Listen), certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 		s.auditFlag.check(), s.secretDirFlag.check(s.ownFiles()),
 	)
@@ -80,7 +82,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
 		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, auditRetention: s.AuditRetention.Std(), migrate: s.Migrate,
-		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), log: log, engine: options,
+		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), api: s.limitFlags, log: log, engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})

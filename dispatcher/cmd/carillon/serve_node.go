@@ -36,6 +36,7 @@ type nodeOptions struct {
 	// clientCertificates demands them of the callers of the API.
 	clientCertificates bool
 	identities         api.Identities // of JSON Web Tokens; nil: none are accepted
+	api                limitFlags     // limits of the API; zero fields mean their defaults
 	engine             engine.Options
 	target             invoke.Options
 	log                *slog.Logger
@@ -54,7 +55,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 		}
 	}
 	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys,
-		Without: o.database.without(), ClockMargin: o.engine.ClockMargin, AuditRetention: o.auditRetention})
+		Requests: true, Without: o.database.without(), ClockMargin: o.engine.ClockMargin, AuditRetention: o.auditRetention})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node cannot send the secrets of its jobs", err)}
@@ -75,12 +76,13 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return listenError(o.listen, err)
 	}
 	defer listener.Close()
+	registry := prometheus.NewRegistry()
+	server, listener := newServer(ctx, listener, o, registry)
 	secure, err := serveTLS(o.tls, listener.Addr(), o.log)
 	if err != nil {
 		return &usageError{err}
 	}
 	listener = secure.listener(listener)
-	registry := prometheus.NewRegistry()
 	secure.register(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if o.target.Egress.Loopback {
@@ -88,12 +90,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	}
 	var handler switchable
 	handler.set(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}))
-	server := &http.Server{
-		Handler:           &handler,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
-	}
+	server.Handler = &handler
 	var database dispatcher.Store // the API uses it until it is shut down
 	defer func() {
 		if database != nil {
@@ -127,17 +124,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
 			signals.node.Store(node)
-			served := api.New(s, api.Options{
-				Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry,
-				Identities: o.identities, ClientCertificates: o.clientCertificates,
-				Warnings: func() []string { return secure.warnings(time.Now()) },
-				Ready: func(context.Context) error {
-					if ctx.Err() != nil {
-						return errors.New("the node is shutting down")
-					}
-					return node.Ready()
-				},
-			})
+			served := newAPI(ctx, o, s, node, secure, registry)
 			handler.set(served)
 			group.Go(func() error {
 				served.Run(serving)
@@ -153,6 +140,27 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		})
 	})
 	return group.Wait()
+}
+
+// newAPI returns the API over connections of its own. Probes ask over those of the engine, for they tell of the node and
+// not of how many requests it has.
+func newAPI(ctx context.Context, o nodeOptions, s dispatcher.Store, node *engine.Engine, secure *servedTLS,
+	registry *prometheus.Registry) *api.API {
+	return api.New(store.ForRequests(s), api.Options{
+		Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry, Registerer: registry,
+		Identities: o.identities, ClientCertificates: o.clientCertificates, Limits: o.api.limits(),
+		Warnings: func() []string { return secure.warnings(time.Now()) },
+		Database: func(ctx context.Context) error {
+			_, err := s.Installation(ctx)
+			return err
+		},
+		Ready: func(context.Context) error {
+			if ctx.Err() != nil {
+				return errors.New("the node is shutting down")
+			}
+			return node.Ready()
+		},
+	})
 }
 
 // dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
+)
+
+// limitFlags are the limits of the HTTP API of one node.
+type limitFlags struct {
+	APIConnections        int      `name:"api-connections" env:"CARILLON_API_CONNECTIONS" default:"512" help:"Connections to the API at once, 8 to 100000; at most a quarter of the files that the process may open."`
+	APIAddressConnections int      `name:"api-address-connections" env:"CARILLON_API_ADDRESS_CONNECTIONS" default:"64" help:"Connections of one address, 4 to 100000; at most half of --api-connections."`
+	APIAddressRequests    int      `name:"api-address-requests" env:"CARILLON_API_ADDRESS_REQUESTS" default:"30000" help:"Requests of one address in a minute, 60 to 10000000."`
+	APITokenRequests      int      `name:"api-token-requests" env:"CARILLON_API_TOKEN_REQUESTS" default:"60000" help:"Requests in a minute with one token that is bound to no app, 60 to 10000000."`
+	TrustedProxies        []string `env:"CARILLON_TRUSTED_PROXIES" placeholder:"CIDR,..." help:"Networks of load balancers in front of the API. Requests from there count for the address in X-Forwarded-For."`
+}
+
+func (f limitFlags) check() error {
+	_, proxies := f.proxies()
+	return errors.Join(countBetween("api-connections", f.APIConnections, 8, 100_000),
+		countBetween("api-address-connections", f.APIAddressConnections, 4, 100_000),
+		countBetween("api-address-requests", f.APIAddressRequests, 60, 10_000_000),
+		countBetween("api-token-requests", f.APITokenRequests, 60, 10_000_000), proxies)
+}
+
+// proxies returns the networks of trusted proxies.
+func (f limitFlags) proxies() (limit.Proxies, error) {
+	var proxies limit.Proxies
+	var problems []error
+	for _, text := range f.TrustedProxies {
+		network, err := netip.ParsePrefix(text)
+		if err != nil || network != network.Masked() {
+			problems = append(problems, fmt.Errorf("--trusted-proxies (CARILLON_TRUSTED_PROXIES): %q is not a network such as 10.0.0.0/8", text))
+			continue
+		}
+		proxies = append(proxies, network)
+	}
+	return proxies, errors.Join(problems...)
+}
+
+// limits returns the limits of the API.
+func (f limitFlags) limits() api.Limits {
+	proxies, _ := f.proxies() // Validate has tried
+	most := int64(128 << 20)
+	if memory := debug.SetMemoryLimit(-1); memory != math.MaxInt64 {
+		most = max(16<<20, min(most, memory/4))
+	}
+	return api.Limits{AddressRequests: f.APIAddressRequests, TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies}
+}
+
+// ownFiles is how many files a node needs besides those of the API and its attempts: the connections to the database, the
+// log, time zones, secrets and what the runtime has.
+const ownFiles = 64
+
+// connections returns how many connections to the API there may be, and of one address, in a process that may open so
+// many files. warning is not empty if they are too few for the workers.
+func (f limitFlags) connections(files, workers int) (most, perAddress int, warning string) {
+	most = cmp.Or(f.APIConnections, 512)
+	if files > 0 {
+		most = max(8, min(most, files/4))
+	}
+	if wanted := workers + most + ownFiles; files > 0 && files < wanted {
+		warning = fmt.Sprintf("this process may open %d files, and %d workers, %d connections to the API and the database may need %d: "+
+			"raise the limit of open files (ulimit -n, LimitNOFILE), or lower --workers", files, workers, most, wanted)
+	}
+	return most, max(4, min(cmp.Or(f.APIAddressConnections, 64), most/2)), warning
+}
+
+// The times of a connection to the API. idleTime is longer than the minute for which load balancers usually keep a
+// connection, because one that the node closes first costs a request. Idle connections make room for others anyway.
+const (
+	headerTime = 5 * time.Second
+	bodyTime   = 30 * time.Second
+	idleTime   = 75 * time.Second
+)
+
+// newServer returns a server of the API, and the listener that it has to serve: inner with its limits.
+func newServer(ctx context.Context, inner net.Listener, o nodeOptions, registry *prometheus.Registry) (*http.Server, net.Listener) {
+	most, perAddress, warning := o.api.connections(limit.Files(), cmp.Or(o.engine.Pool.Workers, 1024))
+	if warning != "" {
+		o.log.WarnContext(ctx, "few open files", "detail", warning)
+	}
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "carillon_api_connections_refused_total",
+		Help: "Connections to the API that were refused, or closed while idle to make room, by reason.",
+	}, []string{"reason"})
+	for _, reason := range []string{limit.ReasonNode, limit.ReasonAddress, limit.ReasonIdle} {
+		refused.WithLabelValues(reason)
+	}
+	lines := limit.NewLines(6)
+	proxies, _ := o.api.proxies() // Validate has tried
+	listener := limit.Listen(inner, limit.ListenerOptions{
+		Most: most, PerAddress: perAddress, Shared: proxies,
+		Refused: func(reason string, address netip.Addr) {
+			refused.WithLabelValues(reason).Inc()
+			if withheld, may := lines.May(reason, time.Now()); may {
+				o.log.WarnContext(ctx, "too many connections to the API", "reason", reason, "address", address.String(),
+					"limit", most, "address_limit", perAddress, "lines_withheld", withheld)
+			}
+		},
+	})
+	registry.MustRegister(refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "carillon_api_connections", Help: "Connections to the API.",
+	}, func() float64 { return float64(listener.Count()) }))
+	return &http.Server{
+		ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: bodyTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: 32 << 10, ConnState: listener.State, ErrorLog: slog.NewLogLogger(serverLog{o.log.Handler(), lines}, slog.LevelDebug),
+	}, listener
+}
+
+// serverLog is a handler for what the server of the API reports: what tells of the node is for people, and what tells of
+// a caller, such as an unfinished handshake, is not.
+type serverLog struct {
+	slog.Handler
+	lines *limit.Lines
+}
+
+// Enabled is true: Handle decides by the text.
+func (s serverLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle logs one report.
+func (s serverLog) Handle(ctx context.Context, record slog.Record) error {
+	level := slog.LevelDebug
+	switch text := record.Message; {
+	case strings.Contains(text, "panic"):
+		level = slog.LevelError
+	case strings.Contains(text, "Accept error"), strings.Contains(text, "too many open files"):
+		level = slog.LevelWarn
+		if _, may := s.lines.May("server", record.Time); !may {
+			return nil
+		}
+	}
+	if !s.Handler.Enabled(ctx, level) {
+		return nil
+	}
+	report := slog.NewRecord(record.Time, level, "server of the API", 0)
+	report.AddAttrs(slog.String("err", record.Message))
+	return s.Handler.Handle(ctx, report)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// T9: 400 idle connections to the API took all 256 files of a node. All fires failed, and nothing was in the log.
+func TestIdleConnectionsLeaveFilesToFires(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	token := newToken(t, database)
+	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) {
+		w.Header().Set("Connection", "close") // so that each fire needs a new file
+		w.WriteHeader(http.StatusNoContent)
+	})
+	n := launchNodeIn(t, surroundings{files: 256}, database, token, nil, quick()...)
+	n.awaitReady()
+	n.tick("calm", r.URL)
+	r.await(t, "fires before the flood", func(all []arrival) bool { return len(all) >= 2 })
+	address := strings.TrimPrefix(n.endpoint, "http://")
+	var dial net.Dialer
+	for i := range 400 {
+		conn, err := dial.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n") // which may be closed already
+	}
+	before := len(r.all())
+	r.await(t, "fires during the flood", func(all []arrival) bool { return len(all) >= before+5 })
+	for _, probe := range []string{"/livez", "/readyz"} {
+		if got := n.status(probe); got != http.StatusOK {
+			t.Errorf("%s during the flood: %d, want 200", probe, got)
+		}
+	}
+	for _, run := range n.allRuns("calm") {
+		if run.Class != "" {
+			t.Errorf("run %s failed: %s %s", run.ID, run.Class, run.Error)
+		}
+	}
+	if logs := n.logs.String(); !strings.Contains(logs, "too many connections to the API") || !strings.Contains(logs, "few open files") ||
+		strings.Count(logs, "too many connections to the API") > 20 {
+		t.Error("the log does not tell of the flood, or too often")
+	}
+	if got := n.metric(t, "carillon_api_connections "); got > 64 {
+		t.Errorf("%v connections, want a quarter of 256 at most", got)
+	}
+	if got := n.metric(t, `carillon_api_connections_refused_total{reason="idle"}`); got < 300 {
+		t.Errorf("%v idle connections were closed, want most of 400", got)
+	}
+	n.terminate()
+}
+
+// metric reads a metric of the node, by the beginning of its line.
+func (n *node) metric(t *testing.T, begin string) (value float64) {
+	t.Helper()
+	text := n.get(t, "/metrics")
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, begin); ok {
+			if _, err := fmt.Sscan(rest, &value); err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+	}
+	t.Fatalf("no metric %s in %d bytes", begin, len(text))
+	return 0
+}
+
+func TestConnectionsOfTheAPIFollowTheLimitOfFiles(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		flags                    limitFlags
+		files, workers           int
+		wantMost, wantPerAddress int
+		warns                    bool
+	}{
+		"plenty of files":      {limitFlags{}, 1 << 20, 1024, 512, 64, false},
+		"few files":            {limitFlags{}, 256, 1024, 64, 32, true},
+		"fewer workers":        {limitFlags{}, 256, 100, 64, 32, false},
+		"hardly any":           {limitFlags{}, 16, 1024, 8, 4, true},
+		"unknown":              {limitFlags{}, 0, 1024, 512, 64, false},
+		"a small API":          {limitFlags{APIConnections: 16, APIAddressConnections: 64}, 1 << 20, 1024, 16, 8, false},
+		"a large API, 1 proxy": {limitFlags{APIConnections: 5000, APIAddressConnections: 2000}, 1 << 20, 1024, 5000, 2000, false},
+	} {
+		most, perAddress, warning := tt.flags.connections(tt.files, tt.workers)
+		if most != tt.wantMost || perAddress != tt.wantPerAddress || (warning != "") != tt.warns {
+			t.Errorf("%s: got %d, %d, %q; want %d, %d, a warning %v", name, most, perAddress, warning, tt.wantMost, tt.wantPerAddress, tt.warns)
+		}
+	}
+}
+
+func TestServerReportsAreLoggedByWhatTheyTellOf(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := slog.NewLogLogger(serverLog{newLogger(&out, "info", "text").Handler(), limit.NewLines(3)}, slog.LevelDebug)
+	log.Print("http: TLS handshake error from 192.0.2.1:4711: EOF")
+	for range 10 {
+		log.Print("http: Accept error: accept tcp [::]:8080: accept4: too many open files; retrying in 5ms")
+	}
+	log.Print("http: panic serving 192.0.2.1:4711: oh")
+	if text := out.String(); strings.Contains(text, "handshake") || strings.Count(text, "level=WARN") != 3 ||
+		strings.Count(text, "level=ERROR") != 1 {
+		t.Errorf("got %s, want three warnings, an error, and nothing of the handshake", text)
+	}
+}
