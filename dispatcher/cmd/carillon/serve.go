@@ -27,6 +27,7 @@ type serveFlags struct {
 	notifyFlag
 	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
 	listenFlags
+	oidcFlags
 	memberFlags
 	keysFlag
 	egressFlags
@@ -43,9 +44,10 @@ type serveFlags struct {
 func (s *serveCommand) Validate() error {
 	_, keys := s.keys()
 	_, certificate := s.files()
+	_, issuer := s.issuer(nil)
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		keys, certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
+		keys, certificate, issuer, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 	)
 }
 
@@ -68,6 +70,10 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	issuer, err := s.issuer(log)
+	if err != nil {
+		return &usageError{err}
+	}
 	keys, err := s.keys()
 	if err != nil {
 		return &usageError{err}
@@ -76,7 +82,7 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
 		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, migrate: s.Migrate,
-		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), log: log, engine: options,
+		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), issuer: issuer, log: log, engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})

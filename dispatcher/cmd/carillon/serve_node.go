@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
@@ -34,7 +35,7 @@ type nodeOptions struct {
 	tls      tlsFiles
 	// clientCertificates demands them of the callers of the API.
 	clientCertificates bool
-	identities         api.Identities // of JSON Web Tokens; nil: none are accepted
+	issuer             *oidc.Issuer // of JSON Web Tokens; nil: none are accepted
 	engine             engine.Options
 	target             invoke.Options
 	log                *slog.Logger
@@ -119,20 +120,23 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		secure.run(stopping)
 		return nil
 	})
+	if o.issuer != nil {
+		group.Go(func() error {
+			o.issuer.Run(stopping)
+			return nil
+		})
+	}
 	group.Go(func() error {
 		defer closeServer(requests, server)
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
 			signals.node.Store(node)
-			served := api.New(s, api.Options{Logger: o.log, Version: o.engine.Version, Metrics: registry,
-				Identities: o.identities, ClientCertificates: o.clientCertificates,
-				Warnings: func() []string { return secure.warnings(time.Now()) },
-				Ready: func(context.Context) error {
-					if ctx.Err() != nil {
-						return errors.New("the node is shutting down")
-					}
-					return node.Ready()
-				}})
+			served := api.New(s, o.api(secure, registry, func(context.Context) error {
+				if ctx.Err() != nil {
+					return errors.New("the node is shutting down")
+				}
+				return node.Ready()
+			}))
 			handler.set(served)
 			group.Go(func() error {
 				served.Run(stopping)
@@ -148,6 +152,27 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		})
 	})
 	return group.Wait()
+}
+
+// api returns the options of the API.
+func (o *nodeOptions) api(secure *servedTLS, metrics prometheus.Gatherer, ready func(context.Context) error) api.Options {
+	options := api.Options{
+		Logger: o.log, Version: o.engine.Version, Metrics: metrics, Ready: ready, ClientCertificates: o.clientCertificates,
+		Warnings: func() []string {
+			now := time.Now()
+			warnings := secure.warnings(now)
+			if o.issuer != nil {
+				if warning := o.issuer.Warning(now); warning != "" {
+					warnings = append(warnings, warning)
+				}
+			}
+			return warnings
+		},
+	}
+	if o.issuer != nil {
+		options.Identities = o.issuer
+	}
+	return options
 }
 
 // dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,
