@@ -29,7 +29,7 @@ import (
 
 // rules permit the subject "main" to write, and everybody of one repository to read.
 var rules = oidc.Rules{
-	{Claims: map[string]string{"sub": "repo:acme/billing:ref:refs/heads/main"}, Scopes: []dispatcher.Scope{dispatcher.ScopeWrite}, Apps: []string{"billing"}},
+	{Claims: map[string]string{"sub": main}, Scopes: []dispatcher.Scope{dispatcher.ScopeWrite}, Apps: []string{"billing"}},
 	{Claims: map[string]string{"sub": "repo:acme/billing:*"}, Scopes: []dispatcher.Scope{dispatcher.ScopeRead}, Apps: []string{"billing"}},
 }
 
@@ -50,7 +50,8 @@ func newTrial(tb testing.TB) *trial {
 	tb.Helper()
 	from := oidctest.New(tb)
 	logs := &bytes.Buffer{}
-	i, err := oidc.New(oidc.Options{Issuer: from.URL, Audience: oidctest.Audience, Rules: rules, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+	log := slog.New(slog.NewTextHandler(logs, nil))
+	i, err := oidc.New(oidc.Options{Issuer: from.URL, Audience: oidctest.Audience, Rules: rules, Logger: log})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -170,15 +171,16 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		"signed with a key of its header": oidctest.SignWith(t, jose.ES256, jose.JSONWebKey{Key: mine, KeyID: "mine"}, claims,
 			map[string]any{"jku": "https://example.com/keys", "jwk": jose.JSONWebKey{Key: mine.Public(), KeyID: "mine"}}),
 		"of an algorithm that is not accepted": encode(`{"alg":"PS256","kid":"RS256-1"}`) + "." + parts[1] + "." + parts[2],
-		"with an extension":                    encode(`{"alg":"ES256","kid":"ES256-1","crit":["b64"],"b64":true}`) + "." + parts[1] + "." + parts[2],
-		"of another type":                      encode(`{"alg":"ES256","kid":"ES256-1","typ":"logout+jwt"}`) + "." + parts[1] + "." + parts[2],
-		"with other claims":                    parts[0] + "." + base64.RawURLEncoding.EncodeToString(payload) + "." + parts[2],
-		"without its signature":                parts[0] + "." + parts[1] + ".",
-		"cut":                                  good[:len(good)-2],
-		"of five parts":                        good + ".x.y",
-		"with claims that are a list":          parts[0] + "." + encode(`["`+w.from.URL+`"]`) + "." + parts[2],
-		"too large":                            good + strings.Repeat("A", 16<<10),
-		"empty":                                "", "dots": "..",
+		"with an extension": encode(`{"alg":"ES256","kid":"ES256-1","crit":["b64"],"b64":true}`) + "." +
+			parts[1] + "." + parts[2],
+		"of another type":             encode(`{"alg":"ES256","kid":"ES256-1","typ":"logout+jwt"}`) + "." + parts[1] + "." + parts[2],
+		"with other claims":           parts[0] + "." + base64.RawURLEncoding.EncodeToString(payload) + "." + parts[2],
+		"without its signature":       parts[0] + "." + parts[1] + ".",
+		"cut":                         good[:len(good)-2],
+		"of five parts":               good + ".x.y",
+		"with claims that are a list": parts[0] + "." + encode(`["`+w.from.URL+`"]`) + "." + parts[2],
+		"too large":                   good + strings.Repeat("A", 16<<10),
+		"empty":                       "", "dots": "..",
 	} {
 		if got, err := w.Identify(t.Context(), jwt, w.now); !isBad(err) || !cmp.Equal(got, dispatcher.APIToken{}) {
 			t.Errorf("a token that is %s gives %+v, %v, want that it is bad", name, got, err)
@@ -336,7 +338,8 @@ func smallKey(t *testing.T) string {
 
 func TestIssuersAreChecked(t *testing.T) {
 	t.Parallel()
-	for _, issuer := range []string{"", "example.com", "http://example.com", "https://u:p@example.com", "https://example.com?x", "https://example.com#x"} {
+	for _, issuer := range []string{"", "example.com", "http://example.com", "https://u:p@example.com", "https://example.com?x",
+		"https://example.com#x"} {
 		if _, err := oidc.New(oidc.Options{Issuer: issuer, Audience: "x", Rules: rules}); err == nil {
 			t.Errorf("issuer %q is accepted", issuer)
 		}

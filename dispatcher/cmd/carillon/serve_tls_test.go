@@ -91,11 +91,12 @@ func serveFiles(t *testing.T, cert, key []byte, clients *authority) *tlsServer {
 	}
 	plain := must[net.Listener](t)((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))
 	s.servedTLS = must[*servedTLS](t)(serveTLS(files, plain.Addr(), slog.New(slog.NewTextHandler(s.logs, nil))))
-	server := &http.Server{ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.VerifiedChains) > 0 {
 			w.WriteHeader(http.StatusNoContent)
 		}
-	})}
+	})
+	server := &http.Server{ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), Handler: handler}
 	go func() { _ = server.Serve(s.listener(plain)) }()
 	t.Cleanup(func() { _ = server.Close() })
 	s.address = plain.Addr().String()
@@ -143,8 +144,9 @@ func TestChangedCertificateIsServedWithoutARestart(t *testing.T) {
 	}
 	s.reload(t.Context())
 	s.reload(t.Context())
-	if got := strings.Count(s.logs.String(), "cannot be used"); got != 1 || !strings.Contains(strings.Join(s.warnings(time.Now()), ""), "cannot be used") {
-		t.Errorf("a lasting half of a change is logged %d times, and the warnings are %q", got, s.warnings(time.Now()))
+	warnings := strings.Join(s.warnings(time.Now()), "")
+	if got := strings.Count(s.logs.String(), "cannot be used"); got != 1 || !strings.Contains(warnings, "cannot be used") {
+		t.Errorf("a lasting half of a change is logged %d times, and the warnings are %q", got, warnings)
 	}
 	s.write("key.pem", key2)
 	s.reload(t.Context())

@@ -119,7 +119,8 @@ func testTokenRotation(t *testing.T, f *fixture) {
 	}
 	first, err := rotate(2, time.Hour, nil, t0)
 	f.must(err)
-	if first.ID != "1" || first.Hash != [32]byte{2} || first.Revision != 2 || first.RotatedUntil == nil || !first.RotatedUntil.Equal(t0.Add(time.Hour)) {
+	if first.ID != "1" || first.Hash != [32]byte{2} || first.Revision != 2 || first.RotatedUntil == nil ||
+		!first.RotatedUntil.Equal(t0.Add(time.Hour)) {
 		t.Errorf("rotated token is %+v", first)
 	}
 	for _, hash := range [][32]byte{token.Hash, {2}} {
