@@ -55,7 +55,7 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 				"token.", doing, c.endpoint))
 	case response.Status == http.StatusForbidden:
 		diags.AddError("The token does not allow this (403)",
-			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with scope write that is bound to this app or to no app. "+
+			fmt.Sprintf("Could not %s: %v.\n\nThe provider needs a token with the scopes read and write that is bound to this app or to no app. "+
 				"See `carillon token create`.", doing, err))
 	case len(response.Problems) > 0 && response.Problems[0].Path != "": // the definition itself is invalid
 		reportProblems(diags, response.Problems)

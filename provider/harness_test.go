@@ -64,7 +64,7 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) newToken(t *testing.T, token dispatcher.APIToken) string {
 	t.Helper()
 	secret, hash := api.NewToken()
-	token.Hash = hash
+	token.ID, token.Hash = api.NewTokenID(), hash
 	if err := f.store.CreateToken(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}

@@ -59,8 +59,8 @@ func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, r
 			"token": schema.StringAttribute{
 				Optional:  true,
 				Sensitive: true,
-				MarkdownDescription: "API token with scope `write`, created by `carillon token create`. It is not written to " +
-					"the state. Default: the environment variable `CARILLON_TOKEN`. Prefer that, because it keeps the token " +
+				MarkdownDescription: "API token with the scopes `read` and `write`, created by `carillon token create`, or a JSON " +
+					"Web Token of an issuer that the nodes trust. It is not written to the state. Default: the environment variable `CARILLON_TOKEN`. Prefer that, because it keeps the token " +
 					"out of files.",
 			},
 		},
@@ -101,7 +101,7 @@ func connect(model providerModel, version string, diags *diag.Diagnostics) *conn
 	endpoint := setting(model.Endpoint, "endpoint", "CARILLON_ENDPOINT",
 		"the base URL of a dispatcher's API, such as https://carillon.internal:8080", diags)
 	token := setting(model.Token, "token", "CARILLON_TOKEN",
-		"a token with scope write, created by `carillon token create`", diags)
+		"a token with the scopes read and write, created by `carillon token create`", diags)
 	if endpoint != "" {
 		checkEndpoint(endpoint, diags)
 	}

@@ -89,7 +89,7 @@ func TestReadOnlyTokenIsReported(t *testing.T) {
 	f := newFixture(t)
 	token := f.newToken(t, dispatcher.APIToken{Name: "reader", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}})
 	f.directory(t, providerBlock(""), app).with("CARILLON_TOKEN="+token).mustFail(t, []string{"apply", "-auto-approve"},
-		"The token does not allow this (403)", `Could not create app "crm"`, "scope write")
+		"The token does not allow this (403)", `Could not create app "crm"`, "the scopes read and write")
 }
 
 func TestTokenIsNotWrittenToState(t *testing.T) {

@@ -7,10 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/oidc"
+	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
 const oneToken = "/v1/tokens/ci"
@@ -91,7 +94,7 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	past, soon := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
-	make := func(name string, expires *time.Time) string {
+	newExpiring := func(name string, expires *time.Time) string {
 		secret, hash := api.NewToken()
 		if err := w.store.CreateToken(t.Context(), dispatcher.APIToken{ID: name + "-id", Name: name, Hash: hash, Scopes: writes,
 			Apps: []string{"crm"}, ExpiresAt: expires, CreatedAt: past.Add(-time.Hour)}); err != nil {
@@ -102,7 +105,7 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 	rotate := func(name, body string) string {
 		return into[dispatcher.IssuedToken](w.must(http.StatusOK, "POST", "/v1/tokens/"+name+"/rotate", body)).Secret
 	}
-	overlapped, old, revoked := make("overlapped", nil), make("old", &soon), make("revoked", nil)
+	overlapped, old, revoked := newExpiring("overlapped", nil), newExpiring("old", &soon), newExpiring("revoked", nil)
 	w.must(http.StatusNoContent, "DELETE", "/v1/tokens/revoked", "", "If-Match: *")
 	unknown, _ := api.NewToken()
 	for name, tt := range map[string]struct {
@@ -113,8 +116,8 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 		"none":                                {"", 401, ""},
 		"unknown":                             {unknown, 401, "unknown"},
 		"of no prefix":                        {"eyJ.eyJ.x", 401, "unknown"},
-		"expired":                             {make("expired", &past), 401, "expired"},
-		"about to expire":                     {make("expiring", &soon), 200, ""},
+		"expired":                             {newExpiring("expired", &past), 401, "expired"},
+		"about to expire":                     {newExpiring("expiring", &soon), 200, ""},
 		"revoked":                             {revoked, 401, "unknown"},
 		"rotated":                             {rotate("overlapped", ""), 200, ""},
 		"rotated, within the overlap":         {overlapped, 200, ""},
@@ -209,4 +212,95 @@ func TestOutageEndsWithTheTokensExpiry(t *testing.T) {
 	<-until.Done()
 	w.do("GET", "/metrics", "", secrets["short"]).refused(http.StatusUnauthorized, " unauthorized")
 	w.must(http.StatusOK, "GET", "/metrics", "", secrets["lasting"])
+}
+
+func TestJSONWebTokensWorkNextToStoredOnes(t *testing.T) {
+	t.Parallel()
+	from := oidctest.New(t)
+	rules := oidc.Rules{{Claims: map[string]string{"sub": "repo:acme/crm:*"}, Scopes: writes, Apps: []string{"crm"}}}
+	issuer, err := oidc.New(oidc.Options{Issuer: from.URL, Audience: oidctest.Audience, Rules: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, api.Options{Identities: issuer})
+	w.declare()
+	now := time.Now()
+	jwt := from.Sign(jose.ES256, from.Claims("repo:acme/crm:ref:refs/heads/main", now, nil))
+	w.must(http.StatusOK, "PUT", oneApp, `{"description":"by a pipeline"}`, bearer(jwt), "If-Match: *")
+	w.do("PUT", "/v1/apps/shop", `{}`, bearer(jwt)).refused(http.StatusForbidden, " forbidden")
+	w.do("GET", "/v1/nodes", "", bearer(jwt)).refused(http.StatusForbidden, " forbidden")
+	w.do("PUT", "/v1/tokens/x", `{"scopes":["read"]}`, bearer(jwt)).refused(http.StatusForbidden, " forbidden")
+
+	bad := map[string]string{
+		"jwt: it has expired":           from.Sign(jose.ES256, from.Claims("repo:acme/crm:x", now.Add(-time.Hour), nil)),
+		"jwt: no rule fits its claims":  from.Sign(jose.ES256, from.Claims("repo:acme/other:x", now, nil)),
+		"jwt: its audience is another":  from.Sign(jose.ES256, from.Claims("repo:acme/crm:x", now, map[string]any{"aud": "x"})),
+		"jwt: its signature is wrong":   jwt[:len(jwt)-4] + "AAAA",
+		"jwt: it is of another issuer":  from.Sign(jose.ES256, from.Claims("repo:acme/crm:x", now, map[string]any{"iss": "x"})),
+		"jwt: its form or its algorith": "eyJhbGciOiJub25lIn0.e30.",
+	}
+	for reason, token := range bad {
+		got := w.do("GET", oneApp, "", bearer(token), "X-Request-Id: same")
+		got.refused(http.StatusUnauthorized, " unauthorized")
+		got.says("a valid bearer token is needed")
+		if logs := w.logs.String(); !strings.Contains(logs, reason) {
+			t.Errorf("the log does not say %q", reason)
+		} else if strings.Contains(logs, strings.Split(token, ".")[1]) {
+			t.Errorf("the log holds the claims of a token: %s", reason)
+		}
+	}
+	from.Close()
+	w.must(http.StatusOK, "GET", oneApp, "")
+	w.must(http.StatusOK, "GET", oneApp, "", bearer(jwt))
+}
+
+func TestUnreachableIssuerStopsItsOwnTokensOnly(t *testing.T) {
+	t.Parallel()
+	from := oidctest.New(t)
+	issuer, err := oidc.New(oidc.Options{Issuer: from.URL, Audience: oidctest.Audience,
+		Rules: oidc.Rules{{Claims: map[string]string{"sub": "x"}, Scopes: reads}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwt := from.Sign(jose.RS256, from.Claims("x", time.Now(), nil))
+	from.Close()
+	w := newWorld(t, api.Options{Identities: issuer})
+	got := w.do("GET", "/v1/apps", "", bearer(jwt))
+	got.refused(http.StatusServiceUnavailable, " unavailable")
+	got.says("the issuer of the token does not answer")
+	w.must(http.StatusOK, "GET", "/v1/apps", "")
+}
+
+func TestClientCertificateIsNeededInAdditionToAToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{ClientCertificates: true})
+	got := w.do("GET", "/v1/apps", "")
+	got.refused(http.StatusUnauthorized, " unauthorized")
+	got.says("a client certificate")
+	for _, path := range []string{"/livez", "/readyz", "/version", "/openapi.json"} {
+		w.must(http.StatusOK, "GET", path, "", "Authorization:")
+	}
+}
+
+func TestReadinessSaysWhatNeedsAnOperator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{Warnings: func() []string { return []string{"the certificate expires"} }})
+	w.must(http.StatusOK, "GET", "/readyz", "").says(`"warnings":["the certificate expires"]`)
+}
+
+func TestUseOfTokensIsRecordedOffTheirPath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	used := func() *time.Time {
+		return into[dispatcher.APIToken](w.must(http.StatusOK, "GET", "/v1/tokens/admin", "")).LastUsedAt
+	}
+	if at := used(); at != nil {
+		t.Errorf("the use is recorded at once, at %s", at)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	w.api.(*api.API).Run(ended) // it records what is left when it ends
+	if at := used(); at == nil || time.Since(*at) > time.Minute {
+		t.Errorf("the last use is %v, want now", at)
+	}
 }

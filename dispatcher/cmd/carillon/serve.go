@@ -27,6 +27,7 @@ type serveFlags struct {
 	notifyFlag
 	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
 	listenFlags
+	oidcFlags
 	limitFlags
 	memberFlags
 	auditFlag
@@ -45,10 +46,11 @@ type serveFlags struct {
 func (s *serveCommand) Validate() error {
 	_, keys := s.keys()
 	_, certificate := s.files()
+	_, issuer := s.issuer(nil)
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
 		s.limitFlags.check(),
-		keys, checkListen(s.Listen), certificate, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
+		keys, checkListen(s.Listen), certificate, issuer, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
 		s.auditFlag.check(), s.secretDirFlag.check(s.ownFiles()),
 	)
 }
@@ -74,6 +76,10 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
+	issuer, err := s.issuer(log)
+	if err != nil {
+		return &usageError{err}
+	}
 	keys, err := s.keys()
 	if err != nil {
 		return &usageError{err}
@@ -82,7 +88,8 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	options.Logger = log
 	return serveNode(ctx, nodeOptions{
 		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, auditRetention: s.AuditRetention.Std(), migrate: s.Migrate,
-		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), api: s.limitFlags, log: log, engine: options,
+		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), issuer: issuer, limits: s.limitFlags,
+		log: log, engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
 		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
 	})

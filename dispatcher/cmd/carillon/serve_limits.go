@@ -90,7 +90,7 @@ const (
 
 // newServer returns a server of the API, and the listener that it has to serve: inner with its limits.
 func newServer(ctx context.Context, inner net.Listener, o nodeOptions, registry *prometheus.Registry) (*http.Server, net.Listener) {
-	most, perAddress, warning := o.api.connections(limit.Files(), cmp.Or(o.engine.Pool.Workers, 1024))
+	most, perAddress, warning := o.limits.connections(limit.Files(), cmp.Or(o.engine.Pool.Workers, 1024))
 	if warning != "" {
 		o.log.WarnContext(ctx, "few open files", "detail", warning)
 	}
@@ -102,7 +102,7 @@ func newServer(ctx context.Context, inner net.Listener, o nodeOptions, registry 
 		refused.WithLabelValues(reason)
 	}
 	lines := limit.NewLines(6)
-	proxies, _ := o.api.proxies() // Validate has tried
+	proxies, _ := o.limits.proxies() // Validate has tried
 	listener := limit.Listen(inner, limit.ListenerOptions{
 		Most: most, PerAddress: perAddress, Shared: proxies,
 		Refused: func(reason string, address netip.Addr) {

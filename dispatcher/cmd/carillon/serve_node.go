@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
@@ -35,8 +36,8 @@ type nodeOptions struct {
 	tls            tlsFiles
 	// clientCertificates demands them of the callers of the API.
 	clientCertificates bool
-	identities         api.Identities // of JSON Web Tokens; nil: none are accepted
-	api                limitFlags     // limits of the API; zero fields mean their defaults
+	issuer             *oidc.Issuer // of JSON Web Tokens; nil: none are accepted
+	limits             limitFlags   // of the API; zero fields mean their defaults
 	engine             engine.Options
 	target             invoke.Options
 	log                *slog.Logger
@@ -118,13 +119,19 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		secure.run(stopping)
 		return nil
 	})
+	if o.issuer != nil {
+		group.Go(func() error {
+			o.issuer.Run(stopping)
+			return nil
+		})
+	}
 	group.Go(func() error {
 		defer endServing()
 		defer closeServer(requests, server)
 		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
 			database = s
 			signals.node.Store(node)
-			served := newAPI(ctx, o, s, node, secure, registry)
+			served := api.New(store.ForRequests(s), o.api(ctx, s, node, secure, registry))
 			handler.set(served)
 			group.Go(func() error {
 				served.Run(serving)
@@ -142,14 +149,13 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	return group.Wait()
 }
 
-// newAPI returns the API over connections of its own. Probes ask over those of the engine, for they tell of the node and
-// not of how many requests it has.
-func newAPI(ctx context.Context, o nodeOptions, s dispatcher.Store, node *engine.Engine, secure *servedTLS,
-	registry *prometheus.Registry) *api.API {
-	return api.New(store.ForRequests(s), api.Options{
+// api returns the options of the API. It has connections of its own to the database, but probes ask over those of the
+// engine, for they tell of the node and not of how many requests it has.
+func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node *engine.Engine, secure *servedTLS,
+	registry *prometheus.Registry) api.Options {
+	options := api.Options{
 		Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry, Registerer: registry,
-		Identities: o.identities, ClientCertificates: o.clientCertificates, Limits: o.api.limits(),
-		Warnings: func() []string { return secure.warnings(time.Now()) },
+		ClientCertificates: o.clientCertificates, Limits: o.limits.limits(),
 		Database: func(ctx context.Context) error {
 			_, err := s.Installation(ctx)
 			return err
@@ -160,7 +166,21 @@ func newAPI(ctx context.Context, o nodeOptions, s dispatcher.Store, node *engine
 			}
 			return node.Ready()
 		},
-	})
+		Warnings: func() []string {
+			now := time.Now()
+			warnings := secure.warnings(now)
+			if o.issuer != nil {
+				if warning := o.issuer.Warning(now); warning != "" {
+					warnings = append(warnings, warning)
+				}
+			}
+			return warnings
+		},
+	}
+	if o.issuer != nil {
+		options.Identities = o.issuer
+	}
+	return options
 }
 
 // dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,

@@ -58,7 +58,10 @@ func (f tlsFiles) parse(contents [3][]byte) (*loadedTLS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert %s: %w", f.cert, err)
 	}
-	loaded := &loadedTLS{config: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	// A resumed session would keep the certificates of before, also a client's whose authority is gone.
+	loaded := &loadedTLS{config: &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true,
+	}}
 	loaded.expires = slices.MinFunc(chain, byEnd).NotAfter
 	if f.clientCA == "" {
 		return loaded, nil
@@ -151,7 +154,7 @@ func digest(contents [3][]byte) [sha256.Size]byte {
 }
 
 // listener returns a listener that speaks TLS, if there are files. A connection gets the certificate that is current when
-// it begins; a session of another certificate or authority is not resumed.
+// it begins.
 func (s *servedTLS) listener(plain net.Listener) net.Listener {
 	if s.current.Load() == nil {
 		return plain

@@ -41,11 +41,6 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"a fixed delay counts from the end of its run":                    testDelays,
 		"a fixed delay ends with its bounds":                              testDelayEnds,
 		"jitter delays when a fire is due":                                testJitter,
-		"tokens are created, found and revoked":                           testTokens,
-		"a token is changed, but not its id and its secret":               testTokenChanges,
-		"a rotated token works with both secrets for a while":             testTokenRotation,
-		"the use of tokens is recorded once a minute":                     testTokenUse,
-		"no token revokes the last that can manage tokens":                testLastAdminToken,
 		"a change has an entry in the audit log":                          testAuditLog,
 		"filters of the audit log select what they say":                   testAuditFilters,
 		"large definitions are cut in the audit log":                      testAuditSizes,
@@ -104,6 +99,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 	maps.Copy(tests, switchTests())
 	maps.Copy(tests, dueTests())
 	maps.Copy(tests, historyTests())
+	maps.Copy(tests, tokenTests())
 	for name, test := range tests {
 		if named(name, words) {
 			t.Run(name, func(t *testing.T) {

@@ -11,6 +11,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+func tokenTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"tokens are created, found and revoked":               testTokens,
+		"a token is changed, but not its id and its secret":   testTokenChanges,
+		"a rotated token works with both secrets for a while": testTokenRotation,
+		"the use of tokens is recorded once a minute":         testTokenUse,
+		"no token revokes the last that can manage tokens":    testLastAdminToken,
+	}
+}
+
 // aToken is one of an app's pipeline.
 func aToken(id, name string, scopes ...dispatcher.Scope) dispatcher.APIToken {
 	return dispatcher.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, Scopes: scopes, Apps: []string{}, CreatedAt: t0, Revision: 1}
@@ -109,7 +119,8 @@ func testTokenRotation(t *testing.T, f *fixture) {
 	}
 	first, err := rotate(2, time.Hour, nil, t0)
 	f.must(err)
-	if first.ID != "1" || first.Hash != [32]byte{2} || first.Revision != 2 || first.RotatedUntil == nil || !first.RotatedUntil.Equal(t0.Add(time.Hour)) {
+	if first.ID != "1" || first.Hash != [32]byte{2} || first.Revision != 2 || first.RotatedUntil == nil ||
+		!first.RotatedUntil.Equal(t0.Add(time.Hour)) {
 		t.Errorf("rotated token is %+v", first)
 	}
 	for _, hash := range [][32]byte{token.Hash, {2}} {

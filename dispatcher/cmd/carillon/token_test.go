@@ -1,0 +1,193 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/oidctest"
+)
+
+func TestTokensAreManagedByAPIAndByDatabase(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	n := startNode(t, database, newToken(t, database))
+	works := func(secret string) bool {
+		c := must[*client.Client](t)(client.New(n.endpoint, strings.TrimSpace(secret), client.Options{}))
+		_, err := c.Nodes(t.Context())
+		return err == nil
+	}
+	for way, do := range map[string]func(args ...string) (stdout, stderr string, code int){
+		"api": func(args ...string) (string, string, int) {
+			return n.commandWith("", append([]string{"token"}, args...)...)
+		},
+		"database": func(args ...string) (string, string, int) {
+			return carillon(t, nil, append([]string{"token", args[0], "--database", database}, args[1:]...)...)
+		},
+	} {
+		name := "--name=by-" + way
+		ok := func(args ...string) (stdout, stderr string) {
+			t.Helper()
+			out, errs, code := do(args...)
+			if code != 0 {
+				t.Fatalf("by %s: carillon token %s: exit %d: %s", way, strings.Join(args, " "), code, errs)
+			}
+			return out, errs
+		}
+		first, _ := ok("create", name, "--scope=read", "--description=of a test", "--expires-in=720h")
+		if !works(first) {
+			t.Errorf("by %s: the new token does not work", way)
+		}
+		if _, errs, code := do("create", name, "--scope=read"); code != exitFailure || !strings.Contains(errs, "exists") {
+			t.Errorf("by %s: a second token of that name: exit %d, %s", way, code, errs)
+		}
+		second, errs := ok("rotate", name)
+		if !works(first) || !works(second) || !strings.Contains(errs, "works until") {
+			t.Errorf("by %s: rotation: old works %v, new works %v, want both; %s", way, works(first), works(second), errs)
+		}
+		third, _ := ok("rotate", name, "--overlap=0s")
+		if works(first) || works(second) || !works(third) {
+			t.Errorf("by %s: a rotation at once leaves an old secret working", way)
+		}
+		shown, _ := ok("show", name)
+		list, _ := ok("list")
+		for _, text := range []string{shown, list} {
+			if !strings.Contains(text, "by-"+way) || strings.Contains(text, strings.TrimSpace(third)) {
+				t.Errorf("by %s: shown is %q, want the token without its secret", way, text)
+			}
+		}
+		ok("revoke", name)
+		if works(third) {
+			t.Errorf("by %s: a revoked token works", way)
+		}
+		if _, _, code := do("revoke", name); code != exitFailure {
+			t.Errorf("by %s: revoking it again: exit %d, want %d", way, code, exitFailure)
+		}
+	}
+	_, errs, code := n.commandWith("", "token", "revoke", "--name=e2e")
+	if code != exitFailure || !strings.Contains(errs, "carillon token revoke --name e2e --database URL") {
+		t.Errorf("revoking the last admin by API: exit %d, %s", code, errs)
+	}
+	if _, errs, code := carillon(t, nil, "token", "revoke", "--database", database, "--name=e2e"); code != 0 {
+		t.Errorf("revoking the last admin on the database: exit %d, %s", code, errs)
+	}
+}
+
+func TestBadTokenCommandsAreUsageErrors(t *testing.T) {
+	t.Parallel()
+	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	for args, words := range map[string]string{
+		"token list": "--database URL",
+		"token list --endpoint=http://127.0.0.1:1":             "--token",
+		"token list --endpoint=http://127.0.0.1:1 " + database: "give one of them",
+		"token create --name=a --expires-in=-1h " + database:   "--expires-in",
+		"token rotate --name=a --overlap=721h " + database:     "--overlap",
+		"token list --token=x --client-cert=x":                 "--client-key",
+		"token list --token=x --ca-cert=nothing.pem":           "nothing.pem",
+	} {
+		if _, errs, code := carillon(t, nil, strings.Fields(args)...); code != exitUsage || !strings.Contains(errs, words) {
+			t.Errorf("carillon %s: exit %d, %s, want %d and %q", args, code, errs, exitUsage, words)
+		}
+	}
+}
+
+// BAD_INPUTS: a certificate without its key, or one that cannot be read, ends the process with exit code 2.
+func TestBadFlagsOfTLSAndOIDCAreUsageErrors(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	cert, key := ca.issue(1, time.Now().AddDate(-1, 0, 0)) // an expired one is warned of
+	_, other := ca.issue(2, time.Now())
+	dir := t.TempDir()
+	file := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	tls := "--tls-cert=" + file("cert", cert) + " --tls-key=" + file("key", key)
+	good := file("good.json", []byte(`{"rules":[{"claims":{"sub":"a"},"scopes":["read"]}]}`))
+	for flags, words := range map[string]string{
+		tls: "",
+		tls + " --client-ca=" + file("ca", cert) + " --client-auth=optional":            "",
+		"--tls-cert=" + file("cert", cert):                                              "--tls-key",
+		"--tls-cert=" + file("cert", cert) + " --tls-key=" + dir + "/none":              "none",
+		"--tls-cert=" + file("cert", cert) + " --tls-key=" + file("other", other):       "does not match",
+		"--tls-cert=" + file("empty", nil) + " --tls-key=" + file("key", key):           "--tls-cert",
+		tls + " --client-ca=" + file("empty", nil):                                      "holds no certificate",
+		tls + " --client-auth=require":                                                  "--client-ca",
+		tls + " --client-ca=" + file("ca", cert) + " --client-auth=maybe":               "maybe",
+		"--client-ca=" + file("ca", cert):                                               "--tls-cert",
+		"--oidc-issuer=https://a.test --oidc-audience=x --oidc-claims=" + good:          "",
+		"--oidc-issuer=https://a.test --oidc-audience=x":                                "--oidc-claims",
+		"--oidc-issuer=http://a.test --oidc-audience=x --oidc-claims=" + good:           "https",
+		"--oidc-issuer=https://a.test --oidc-audience=x --oidc-claims=" + dir + "/none": "none",
+		"--oidc-issuer=https://a.test --oidc-audience=x --oidc-claims=" + file("bad.json",
+			[]byte(`{"rules":[{"claims":{"sub":"*"},"scopes":["read"]}]}`)): "/rules/0/claims",
+	} {
+		args := append([]string{"serve", "--check", "--database=sqlite:" + dir + "/carillon.db"}, strings.Fields(flags)...)
+		out, errs, code := carillon(t, nil, args...)
+		if words == "" && code != 0 || words != "" && (code != exitUsage || !strings.Contains(errs, words)) {
+			t.Errorf("serve --check %s: exit %d, %s%s, want %q", flags, code, out, errs, words)
+		}
+	}
+}
+
+// A node with client certificates and an issuer, as a pipeline sees it.
+func TestNodeServesPipelineWithoutAStoredToken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	from, ca := oidctest.New(t), newAuthority(t)
+	cert, key := ca.issue(1, time.Now().AddDate(0, 0, 7))
+	mine, secret := ca.issue(2, time.Now().AddDate(0, 0, 7))
+	database := "sqlite:" + dir + "/carillon.db"
+	authorities := file("ca", pemOf("CERTIFICATE", ca.cert.Raw))
+	n := startNode(t, database, newToken(t, database), "--oidc-issuer="+from.URL, "--oidc-audience="+oidctest.Audience,
+		"--oidc-claims="+file("rules.json", []byte(`{"rules":[{"claims":{"sub":"repo:acme/*"},"scopes":["admin"]}]}`)))
+	jwt := from.Sign(jose.ES384, from.Claims("repo:acme/ops:ref:refs/heads/main", time.Now(), nil))
+	n.token = jwt
+	if out, errs, code := n.commandWith("", "token", "list"); code != 0 || !strings.Contains(out, "e2e") {
+		t.Errorf("carillon token list with a JSON Web Token: exit %d, %s%s", code, out, errs)
+	}
+	if logs := n.logs.String(); strings.Contains(logs, strings.Split(jwt, ".")[1]) {
+		t.Error("the log holds the claims of a token")
+	}
+	n.terminate()
+
+	database = "sqlite:" + dir + "/secure.db"
+	secure := launchNode(t, database, newToken(t, database), nil,
+		"--tls-cert="+file("cert", cert), "--tls-key="+file("key", key), "--client-ca="+authorities)
+	address := strings.TrimPrefix(secure.endpoint, "http://")
+	until(t, "a probe without a client certificate to pass", func() bool {
+		_, _, code := carillon(t, nil, "probe", "readyz", "--listen="+address, "--tls-cert="+filepath.Join(dir, "cert"))
+		return code == 0
+	})
+	if logs := secure.logs.String(); !strings.Contains(logs, "certificate of the API expires at") {
+		t.Error("the log does not warn that the certificate expires within 14 days")
+	}
+	list := func(flags ...string) (string, int) {
+		command := exec.CommandContext(t.Context(), filepath.Join(binaries, "carillon"), append([]string{"token", "list"}, flags...)...)
+		command.Env = append(os.Environ(), "CARILLON_ENDPOINT=https://"+address, "CARILLON_TOKEN="+secure.token)
+		out, _ := command.CombinedOutput()
+		return string(out), command.ProcessState.ExitCode()
+	}
+	if out, code := list("--ca-cert="+authorities, "--client-cert="+file("mine", mine), "--client-key="+file("secret", secret)); code != 0 {
+		t.Errorf("with a client certificate: exit %d, %s", code, out)
+	}
+	if out, code := list("--ca-cert=" + authorities); code != exitFailure || !strings.Contains(out, "client certificate") {
+		t.Errorf("without a client certificate: exit %d, %s", code, out)
+	}
+}

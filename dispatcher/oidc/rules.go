@@ -1,0 +1,133 @@
+package oidc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Rule gives scopes to the identities whose claims fit.
+type Rule struct {
+	// Claims are patterns by the names of claims, all of which must fit: * stands for any characters. A list fits if one
+	// of its values does.
+	Claims map[string]string `json:"claims"`
+	// Scopes and Apps are as those of a token.
+	Scopes []dispatcher.Scope `json:"scopes"`
+	Apps   []string           `json:"apps"`
+}
+
+// Rules are tried in order; the first that fits decides.
+type Rules []Rule
+
+// mostRules bounds the work that a request makes.
+const mostRules = 1000
+
+// ParseRules reads the file of --oidc-claims: {"rules": [{"claims": {...}, "scopes": [...], "apps": [...]}]}. The error is
+// Problems if the file is JSON.
+func ParseRules(text []byte) (Rules, error) {
+	var file struct {
+		Rules Rules `json:"rules"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return nil, fmt.Errorf(`the file is not {"rules": [{"claims": {...}, "scopes": [...], "apps": [...]}]}: %w`, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the file holds more than one JSON value")
+	}
+	return file.Rules, file.Rules.validate()
+}
+
+func (r Rules) validate() error {
+	var problems dispatcher.Problems
+	switch {
+	case len(r) == 0:
+		problems.Add("/rules", dispatcher.CodeRequired, "there are no rules, so nobody would be permitted anything; give at least one")
+	case len(r) > mostRules:
+		problems.Add("/rules", dispatcher.CodeTooMany, "there are %d rules; the maximum is %d", len(r), mostRules)
+		return problems
+	}
+	for i, rule := range r {
+		at := fmt.Sprintf("/rules/%d", i)
+		if !rule.tells() {
+			problems.Add(at+"/claims", dispatcher.CodeRequired, "no claim has a pattern but *, so the rule would fit everybody who has "+
+				"a token of the issuer; say whose, such as by sub")
+		}
+		problems.AddError(at, dispatcher.APIToken{Name: "rule", Scopes: rule.Scopes, Apps: rule.Apps}.Validate())
+	}
+	return problems.Err()
+}
+
+// tells tells whether the rule distinguishes one identity from another.
+func (r Rule) tells() bool {
+	for _, pattern := range r.Claims {
+		if strings.Trim(pattern, "*") != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the rule that fits claims.
+func (r Rules) find(claims map[string]any) (Rule, bool) {
+	for _, rule := range r {
+		if rule.fits(claims) {
+			return rule, true
+		}
+	}
+	return Rule{}, false
+}
+
+func (r Rule) fits(claims map[string]any) bool {
+	for name, pattern := range r.Claims {
+		if value, is := claims[name]; !is || !fits(pattern, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// fits tells whether a claim, or one of the values of a list, fits a pattern. Objects fit none.
+func fits(pattern string, claim any) bool {
+	switch value := claim.(type) {
+	case string:
+		return matches(pattern, value)
+	case bool, json.Number:
+		return matches(pattern, fmt.Sprint(value))
+	case []any:
+		for _, one := range value {
+			if _, nested := one.([]any); !nested && fits(pattern, one) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// matches tells whether text fits a pattern, in which * stands for any characters. Of each part between two of them the
+// first place is as good as any later one.
+func matches(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	first, last := parts[0], parts[len(parts)-1]
+	if len(parts) == 1 {
+		return text == pattern
+	}
+	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
+		return false
+	}
+	text = text[len(first) : len(text)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		at := strings.Index(text, part)
+		if at < 0 {
+			return false
+		}
+		text = text[at+len(part):]
+	}
+	return true
+}
