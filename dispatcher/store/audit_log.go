@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -259,26 +258,6 @@ func (t *tx) auditCalendar(ctx context.Context, c auditEntry, before, after disp
 	}
 	if err != nil {
 		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
-	}
-	return t.auditChange(ctx, c)
-}
-
-// auditToken adds a change of a token to the audit log. One without id is none.
-func (t *tx) auditToken(ctx context.Context, action string, before, after dispatcher.APIToken) (err error) {
-	c := auditEntry{action: action, subject: "token " + cmp.Or(after.Name, before.Name)}
-	for _, side := range []struct {
-		token dispatcher.APIToken
-		into  *any
-	}{{before, &c.before}, {after, &c.after}} {
-		if side.token.ID == "" {
-			continue
-		}
-		parts, err := partsOf(side.token)
-		if err != nil {
-			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
-		}
-		without(parts, "created_at", "last_used_at", "revision")
-		*side.into = parts
 	}
 	return t.auditChange(ctx, c)
 }
