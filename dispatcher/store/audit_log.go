@@ -90,7 +90,10 @@ type cut struct {
 // cutOf returns what stands for a text: at most size bytes of it, as JSON that has at most some 100 bytes more.
 func cutOf(what string, raw []byte, size int) cut {
 	sum := sha256.Sum256(raw)
-	c := cut{Cut: what + " is too large for the audit log, which has its beginning and its sum", Bytes: len(raw), SHA256: hex.EncodeToString(sum[:])}
+	c := cut{
+		Cut:   what + " is too large for the audit log, which has its beginning and its sum",
+		Bytes: len(raw), SHA256: hex.EncodeToString(sum[:]),
+	}
 	for end := min(size, len(raw)); end > 0; end = end * 3 / 4 { // quotes double
 		for end > 0 && !utf8.RuneStart(raw[end-1]) {
 			end--
