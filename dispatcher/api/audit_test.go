@@ -82,7 +82,8 @@ func TestAuditLogShowsBoundReadersTheirAppOnly(t *testing.T) {
 			t.Errorf("a reader of crm sees %q", entry)
 		}
 	}
-	if diff := cmp.Diff([]string{"crm-ci put job sync required", "crm-ci delete app crm app_not_empty"}, w.log(mine, "&refused=true")); diff != "" {
+	want := []string{"crm-ci put job sync required", "crm-ci delete app crm app_not_empty"}
+	if diff := cmp.Diff(want, w.log(mine, "&refused=true")); diff != "" {
 		t.Errorf("refusals of crm (-want +got):\n%s", diff)
 	}
 	if got := w.log(both, ""); len(got) != len(seen)+len(w.log(theirs, "")) {
@@ -154,7 +155,8 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 		t.Fatalf("the log has %q, want ten entries of the flood, one that counts, and one of the calm", got)
 	}
 	page := into[auditPage](w.must(http.StatusOK, "GET", "/v1/audit?action=more_refused", ""))
-	if want := `{"codes":{"forbidden":990},"count":990}`; len(page.Items) != 1 || string(page.Items[0].After) != want || page.Items[0].App != "crm" {
+	want := `{"codes":{"forbidden":990},"count":990}`
+	if len(page.Items) != 1 || string(page.Items[0].After) != want || page.Items[0].App != "crm" {
 		t.Errorf("what counts the others is %+v, want %s", page.Items, want)
 	}
 }

@@ -24,8 +24,10 @@ const (
 	// maxRefusals is how many entries may wait to be written, and maxRefused how many tokens are told apart in a turn.
 	maxRefusals = 256
 	maxRefused  = 10_000
-	// refusalTime bounds the writing of an entry, and of all that is left at the end.
-	refusalTime = 2 * time.Second
+	// refusalTime bounds the writing of an entry, and lastRefusals that of all that is left when the node ends, which
+	// must not take longer because the database is unreachable.
+	refusalTime  = 2 * time.Second
+	lastRefusals = time.Second
 	// maxAuditWord is longer than any word of an entry that the API writes.
 	maxAuditWord = 512
 )
@@ -113,7 +115,10 @@ func (t *refusedToken) summary() dispatcher.AuditEntry {
 
 // run writes refusals into the audit log until ctx ends, and then those that are left.
 func (f *refusals) run(ctx context.Context) {
-	whole := context.WithoutCancel(ctx) // what is being written when ctx ends is written
+	// What is being written when ctx ends, or waits then, has a little longer.
+	whole, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastRefusals, end) })()
 	ticker := time.NewTicker(refusalTurn)
 	defer ticker.Stop()
 	for {
@@ -133,8 +138,6 @@ func (f *refusals) run(ctx context.Context) {
 
 // flush writes what is left, as far as the time goes.
 func (f *refusals) flush(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, refusalTime)
-	defer cancel()
 	var left []dispatcher.AuditEntry
 	for len(f.queue) > 0 {
 		left = append(left, <-f.queue)

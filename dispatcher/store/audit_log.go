@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -91,7 +90,10 @@ type cut struct {
 // cutOf returns what stands for a text: at most size bytes of it, as JSON that has at most some 100 bytes more.
 func cutOf(what string, raw []byte, size int) cut {
 	sum := sha256.Sum256(raw)
-	c := cut{Cut: what + " is too large for the audit log, which has its beginning and its sum", Bytes: len(raw), SHA256: hex.EncodeToString(sum[:])}
+	c := cut{
+		Cut:   what + " is too large for the audit log, which has its beginning and its sum",
+		Bytes: len(raw), SHA256: hex.EncodeToString(sum[:]),
+	}
 	for end := min(size, len(raw)); end > 0; end = end * 3 / 4 { // quotes double
 		for end > 0 && !utf8.RuneStart(raw[end-1]) {
 			end--
@@ -259,26 +261,6 @@ func (t *tx) auditCalendar(ctx context.Context, c auditEntry, before, after disp
 	}
 	if err != nil {
 		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
-	}
-	return t.auditChange(ctx, c)
-}
-
-// auditToken adds a change of a token to the audit log. One without id is none.
-func (t *tx) auditToken(ctx context.Context, action string, before, after dispatcher.APIToken) (err error) {
-	c := auditEntry{action: action, subject: "token " + cmp.Or(after.Name, before.Name), revision: after.Revision}
-	for _, side := range []struct {
-		token dispatcher.APIToken
-		into  *any
-	}{{before, &c.before}, {after, &c.after}} {
-		if side.token.ID == "" {
-			continue
-		}
-		parts, err := partsOf(side.token)
-		if err != nil {
-			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
-		}
-		without(parts, "created_at", "last_used_at", "revision")
-		*side.into = parts
 	}
 	return t.auditChange(ctx, c)
 }

@@ -129,7 +129,8 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 				return err
 			}
 		}
-		return t.auditApp(ctx, auditEntry{action: "put", app: app.Name, subject: "app " + app.Name, revision: stored.Revision, before: audited}, stored)
+		c := auditEntry{action: "put", app: app.Name, subject: "app " + app.Name, revision: stored.Revision, before: audited}
+		return t.auditApp(ctx, c, stored)
 	})
 	return stored, created, err
 }

@@ -26,7 +26,9 @@ func benchPutJob(b *testing.B, database string) {
 	change := dispatcher.Change{Actor: "bench"}
 	_, _, err = s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
-	trigger := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "0 0 9 * * ?"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true}
+	trigger := dispatcher.Trigger{
+		Schedule: dispatcher.Schedule{Expression: "0 0 9 * * ?"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
+	}
 	put := func(i int) {
 		_, _, err := s.PutJob(b.Context(), dispatcher.Job{
 			App: "bench", Name: "job", Enabled: true, Description: fmt.Sprint("change ", i),

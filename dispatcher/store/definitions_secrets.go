@@ -257,7 +257,8 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 			}
 			count++
 		}
-		return t.auditChange(ctx, auditEntry{action: "rewrap", subject: "secrets", after: map[string]any{"key": s.keys.Current(), "secrets": count}})
+		return t.auditChange(ctx, auditEntry{action: "rewrap", subject: "secrets",
+			after: map[string]any{"key": s.keys.Current(), "secrets": count}})
 	})
 	return count, err
 }

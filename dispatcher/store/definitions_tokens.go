@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -258,4 +259,24 @@ func (s *store) DeleteToken(ctx context.Context, name string, change dispatcher.
 		}
 		return t.auditToken(ctx, "delete", old, dispatcher.APIToken{})
 	})
+}
+
+// auditToken adds a change of a token to the audit log. One without id is none.
+func (t *tx) auditToken(ctx context.Context, action string, before, after dispatcher.APIToken) (err error) {
+	c := auditEntry{action: action, subject: "token " + cmp.Or(after.Name, before.Name), revision: after.Revision}
+	for _, side := range []struct {
+		token dispatcher.APIToken
+		into  *any
+	}{{before, &c.before}, {after, &c.after}} {
+		if side.token.ID == "" {
+			continue
+		}
+		parts, err := partsOf(side.token)
+		if err != nil {
+			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+		}
+		without(parts, "created_at", "last_used_at", "revision")
+		*side.into = parts
+	}
+	return t.auditChange(ctx, c)
 }

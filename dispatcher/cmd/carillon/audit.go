@@ -18,12 +18,13 @@ import (
 
 // auditFlag is how long nodes keep the audit log.
 type auditFlag struct {
-	AuditRetention dispatcher.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes of a database the same: any of them removes what is older."`
+	AuditRetention dispatcher.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes the same."`
 }
 
 func (f auditFlag) check() error {
 	if kept := f.AuditRetention.Std(); kept < dispatcher.MinAuditRetention || kept > dispatcher.MaxRetention {
-		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention, dispatcher.MinAuditRetention, dispatcher.MaxRetention)
+		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention,
+			dispatcher.MinAuditRetention, dispatcher.MaxRetention)
 	}
 	return nil
 }
@@ -91,7 +92,7 @@ func (a *auditCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, print: func(e dispatcher.AuditEntry) error {
+	f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, emit: func(e dispatcher.AuditEntry) error {
 		if a.JSON {
 			return printJSONLine(c, e)
 		}
@@ -118,7 +119,7 @@ const (
 type auditFollower struct {
 	api    *client.Client
 	query  dispatcher.AuditQuery
-	print  func(dispatcher.AuditEntry) error
+	emit   func(dispatcher.AuditEntry) error
 	latest time.Time            // of the entries that were seen
 	known  map[string]time.Time // entries of the last minutes, by id
 }
@@ -161,7 +162,7 @@ func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error
 		}
 	}
 	for _, e := range slices.Backward(entries) {
-		if err := errors.Join(f.know(e), f.print(e)); err != nil {
+		if err := errors.Join(f.know(e), f.emit(e)); err != nil {
 			return err
 		}
 	}
@@ -211,7 +212,7 @@ func (f *auditFollower) show(e dispatcher.AuditEntry) error {
 	if len(f.known) > most {
 		f.forget()
 	}
-	return f.print(e)
+	return f.emit(e)
 }
 
 // forget lets go of what no poll reads again.

@@ -27,7 +27,8 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
 	for _, description := range []string{"one", "two\nlines"} {
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "books", Description: description, Enabled: true}, client.Condition{}))
+		app := dispatcher.App{Name: "books", Description: description, Enabled: true}
+		must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{}))
 	}
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
 	if _, err := n.PutApp(t.Context(), dispatcher.App{Name: "books"}, client.Condition{Revision: 9}); err == nil {
@@ -47,19 +48,25 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 	out, _, code = n.audit(t, "--app=books", "--json", "--limit=2", "--made")
 	var entry dispatcher.AuditEntry
 	lines = strings.Split(strings.TrimSpace(out), "\n")
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &entry); err != nil || code != 0 || len(lines) != 2 || entry.Subject != "app books" || entry.Revision != 2 {
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &entry); err != nil || code != 0 || len(lines) != 2 ||
+		entry.Subject != "app books" || entry.Revision != 2 {
 		t.Errorf("audit --json: exit %d, %v:\n%s", code, err, out)
 	}
 	all, _, _ := n.audit(t, "--from=2000-01-01T00:00:00Z", "--made")
-	if latest, _, _ := n.audit(t, "--limit=1", "--made"); !strings.HasSuffix(all, latest) || strings.Count(latest, "\n") != 1 || strings.Count(all, "\n") < 4 {
+	latest, _, _ := n.audit(t, "--limit=1", "--made")
+	if !strings.HasSuffix(all, latest) || strings.Count(latest, "\n") != 1 || strings.Count(all, "\n") < 4 {
 		t.Errorf("all:\n%slatest:\n%s", all, latest)
 	}
-	for _, args := range [][]string{{"--follow", "--to=2026-05-01T00:00:00Z"}, {"--made", "--refused"}, {"--from=x"}, {"--limit=1001"}, {"extra"}} {
+	for _, args := range [][]string{
+		{"--follow", "--to=2026-05-01T00:00:00Z"}, {"--made", "--refused"}, {"--from=x"}, {"--limit=1001"}, {"extra"},
+	} {
 		if _, errs, code := n.audit(t, args...); code != exitUsage {
 			t.Errorf("audit %v: exit %d, want %d: %s", args, code, exitUsage, errs)
 		}
 	}
-	for _, args := range [][]string{{"--app=NONE"}, {"--token=carillon_wrong"}, {"--token=carillon_wrong", "--follow"}, {"--endpoint=http://127.0.0.1:1"}} {
+	for _, args := range [][]string{
+		{"--app=NONE"}, {"--token=carillon_wrong"}, {"--token=carillon_wrong", "--follow"}, {"--endpoint=http://127.0.0.1:1"},
+	} {
 		if _, errs, code := n.audit(t, args...); code != exitFailure || errs == "" {
 			t.Errorf("audit %v: exit %d, want %d: %s", args, code, exitFailure, errs)
 		}
@@ -68,7 +75,8 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 
 func TestAuditPrintsNoControlCharacters(t *testing.T) {
 	t.Parallel()
-	e := dispatcher.AuditEntry{Actor: "ann\x1b[2J", Action: "put", Subject: "app \u009bx\u202e", After: json.RawMessage("{\"a\":\"\u009b\u202e<\"}")}
+	e := dispatcher.AuditEntry{Actor: "ann\x1b[2J", Action: "put", Subject: "app \u009bx\u202e",
+		After: json.RawMessage("{\"a\":\"\u009b\u202e<\"}")}
 	var out strings.Builder
 	if err := printJSONLine(console{out: &out}, e); err != nil {
 		t.Fatal(err)
@@ -91,7 +99,8 @@ func TestAuditFollowMissesNothing(t *testing.T) {
 		token := newToken(t, database)
 		n := startNode(t, database, token)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "before", Enabled: true}, client.Condition{}))
-		follow := exec.CommandContext(t.Context(), filepath.Join(binaries, "carillon"), "audit", "--follow", "--json", "--action=put", "--limit=1")
+		follow := exec.CommandContext(t.Context(), filepath.Join(binaries, "carillon"),
+			"audit", "--follow", "--json", "--action=put", "--limit=1")
 		follow.Env = append(os.Environ(), "CARILLON_ENDPOINT="+n.endpoint, "CARILLON_TOKEN="+token)
 		errs := &lockedBuffer{}
 		follow.Stderr = errs
@@ -129,7 +138,8 @@ func TestAuditFollowMissesNothing(t *testing.T) {
 			for w := range writers {
 				wait.Go(func() {
 					for i := range each {
-						if _, err := n.PutApp(t.Context(), dispatcher.App{Name: fmt.Sprintf("%s-%d-%d", name, w, i)}, client.Condition{}); err != nil {
+						app := dispatcher.App{Name: fmt.Sprintf("%s-%d-%d", name, w, i)}
+						if _, err := n.PutApp(t.Context(), app, client.Condition{}); err != nil {
 							t.Error(err)
 						}
 					}

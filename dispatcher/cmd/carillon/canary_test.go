@@ -22,8 +22,18 @@ import (
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
-// mark is in every secret of the test.
-const mark = "CANARY"
+// mark is in every secret of the test. Its letters stay as they are in URLs and in JSON.
+const mark = "LINNET"
+
+// marks are a text in the notations in which it could be written.
+func marks(text string) []string {
+	all := []string{text, hex.EncodeToString([]byte(text)), strings.ToUpper(hex.EncodeToString([]byte(text)))}
+	for before := range 3 { // bytes of what else is encoded with it
+		encoded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + text))
+		all = append(all, encoded[(before*8+5)/6:(before+len(text))*8/6])
+	}
+	return all
+}
 
 // secretive are jobs that have, together, a marked value in each field that is secret.
 func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher.Job {
@@ -174,14 +184,22 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs",
-			"/v1/apps/canary/verify", "/v1/nodes", "/openapi.json"} {
+			"/v1/apps/canary/verify", "/v1/audit?limit=1000", "/v1/nodes", "/openapi.json"} {
 			written.WriteString(n.get(t, path))
+		}
+		log, _, _ := n.audit(t, "--json", "--from=2000-01-01T00:00:00Z")
+		for _, shown := range []string{"hash:", `"refused":"secret_origin"`} {
+			if written.WriteString(log); !strings.Contains(log, shown) {
+				t.Errorf("the audit log does not show %s:\n%s", shown, log)
+			}
 		}
 		n.terminate()
 		written.WriteString(n.logs.String())
-		written.WriteString(dump(t, database))
-		for _, secret := range []string{mark, "Q0FOQVJZ", "NBTkFSW", "DQU5BUl", hex.EncodeToString([]byte(mark)),
-			strings.Split(key, "\n")[1], token, strings.TrimSpace(made)} {
+		dumped := dump(t, database)
+		if written.WriteString(dumped); !strings.Contains(dumped, "[redacted]") {
+			t.Error("the dump holds no response")
+		}
+		for _, secret := range append(marks(mark), strings.Split(key, "\n")[1], token, strings.TrimSpace(made)) {
 			if at := strings.Index(written.String(), secret); at >= 0 {
 				t.Errorf("%s is written: …%s…", secret, written.String()[max(0, at-300):at+40])
 			}
@@ -257,9 +275,6 @@ func dump(t *testing.T, database string) string {
 		for _, row := range texts(`SELECT CAST(t AS text) FROM ` + pgx.Identifier{table}.Sanitize() + ` AS t`) {
 			all.WriteString(row)
 		}
-	}
-	if !strings.Contains(all.String(), "[redacted]") {
-		t.Error("the dump holds no response")
 	}
 	return all.String()
 }

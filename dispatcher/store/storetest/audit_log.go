@@ -14,6 +14,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// auditTests are the tests of the audit log.
+func auditTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a change has an entry in the audit log":           testAuditLog,
+		"filters of the audit log select what they say":    testAuditFilters,
+		"large definitions are cut in the audit log":       testAuditSizes,
+		"readers of the audit log miss nothing that races": testAuditRace,
+	}
+}
+
 // auditLog returns the entries that a query selects, page by page.
 func (f *fixture) auditLog(query dispatcher.AuditQuery) (all []dispatcher.AuditEntry) {
 	f.Helper()
@@ -139,24 +149,27 @@ func testAuditFilters(t *testing.T, f *fixture) {
 		query dispatcher.AuditQuery
 		is    func(dispatcher.AuditEntry) bool
 	}{
-		"everything":       {dispatcher.AuditQuery{}, func(dispatcher.AuditEntry) bool { return true }},
-		"an app":           {dispatcher.AuditQuery{Apps: []string{"books"}}, func(e dispatcher.AuditEntry) bool { return e.App == "books" }},
-		"two apps":         {dispatcher.AuditQuery{Apps: []string{"books", "shop"}}, func(e dispatcher.AuditEntry) bool { return e.App != "" }},
-		"no app":           {dispatcher.AuditQuery{Apps: []string{}}, func(dispatcher.AuditEntry) bool { return false }},
-		"an actor's name":  {dispatcher.AuditQuery{Actor: "ann"}, func(e dispatcher.AuditEntry) bool { return e.Actor == "ann" }},
-		"a token's id":     {dispatcher.AuditQuery{Actor: "id-0"}, func(e dispatcher.AuditEntry) bool { return e.TokenID == "id-0" }},
-		"a name and an id": {dispatcher.AuditQuery{Actor: "id-1"}, func(e dispatcher.AuditEntry) bool { return e.TokenID == "id-1" || e.Actor == "id-1" }},
-		"a subject":        {dispatcher.AuditQuery{Subject: "job 3"}, func(e dispatcher.AuditEntry) bool { return e.Subject == "job 3" }},
-		"an action":        {dispatcher.AuditQuery{Action: "delete"}, func(e dispatcher.AuditEntry) bool { return e.Action == "delete" }},
-		"refusals":         {dispatcher.AuditQuery{Refused: &yes}, func(e dispatcher.AuditEntry) bool { return e.Refused != "" }},
-		"changes":          {dispatcher.AuditQuery{Refused: &no}, func(e dispatcher.AuditEntry) bool { return e.Refused == "" }},
+		"everything":      {dispatcher.AuditQuery{}, func(dispatcher.AuditEntry) bool { return true }},
+		"an app":          {dispatcher.AuditQuery{Apps: []string{"books"}}, func(e dispatcher.AuditEntry) bool { return e.App == "books" }},
+		"two apps":        {dispatcher.AuditQuery{Apps: []string{"books", "shop"}}, func(e dispatcher.AuditEntry) bool { return e.App != "" }},
+		"no app":          {dispatcher.AuditQuery{Apps: []string{}}, func(dispatcher.AuditEntry) bool { return false }},
+		"an actor's name": {dispatcher.AuditQuery{Actor: "ann"}, func(e dispatcher.AuditEntry) bool { return e.Actor == "ann" }},
+		"a token's id":    {dispatcher.AuditQuery{Actor: "id-0"}, func(e dispatcher.AuditEntry) bool { return e.TokenID == "id-0" }},
+		"a name and an id": {dispatcher.AuditQuery{Actor: "id-1"}, func(e dispatcher.AuditEntry) bool {
+			return e.TokenID == "id-1" || e.Actor == "id-1"
+		}},
+		"a subject": {dispatcher.AuditQuery{Subject: "job 3"}, func(e dispatcher.AuditEntry) bool { return e.Subject == "job 3" }},
+		"an action": {dispatcher.AuditQuery{Action: "delete"}, func(e dispatcher.AuditEntry) bool { return e.Action == "delete" }},
+		"refusals":  {dispatcher.AuditQuery{Refused: &yes}, func(e dispatcher.AuditEntry) bool { return e.Refused != "" }},
+		"changes":   {dispatcher.AuditQuery{Refused: &no}, func(e dispatcher.AuditEntry) bool { return e.Refused == "" }},
 		"a span": {dispatcher.AuditQuery{From: t0.Add(2 * time.Second), To: t0.Add(5 * time.Second)}, func(e dispatcher.AuditEntry) bool {
 			return !e.At.Before(t0.Add(2*time.Second)) && e.At.Before(t0.Add(5*time.Second))
 		}},
-		"all of them": {dispatcher.AuditQuery{Apps: []string{"books", "shop"}, Actor: "bob", Action: "put", Subject: "job 0", Refused: &yes, From: t0},
-			func(e dispatcher.AuditEntry) bool {
-				return e.App != "" && e.Actor == "bob" && e.Action == "put" && e.Subject == "job 0"
-			}},
+		"all of them": {dispatcher.AuditQuery{
+			Apps: []string{"books", "shop"}, Actor: "bob", Action: "put", Subject: "job 0", Refused: &yes, From: t0,
+		}, func(e dispatcher.AuditEntry) bool {
+			return e.App != "" && e.Actor == "bob" && e.Action == "put" && e.Subject == "job 0"
+		}},
 	} {
 		var want []dispatcher.AuditEntry
 		for _, e := range all {
@@ -195,10 +208,12 @@ func testAuditSizes(t *testing.T, f *fixture) {
 	if len(entries) != 2 {
 		t.Fatalf("%d entries, want 2", len(entries))
 	}
-	if got := field(t, entries[1].After, "payload"); !strings.Contains(got, `"cut":"the payload is too large`) || field(t, entries[1].After, "target") == "" {
+	payload := field(t, entries[1].After, "payload")
+	if got := payload; !strings.Contains(got, `"cut":"the payload is too large`) || field(t, entries[1].After, "target") == "" {
 		t.Errorf("the payload is %.200s, want it cut, and nothing else", got)
 	}
-	if got := field(t, entries[0].After, "cut"); !strings.Contains(got, "the definition is too large") || field(t, entries[0].After, "sha256") == "" {
+	whole := field(t, entries[0].After, "cut")
+	if !strings.Contains(whole, "the definition is too large") || field(t, entries[0].After, "sha256") == "" {
 		t.Errorf("the definition is %.200s, want it cut", entries[0].After)
 	}
 	for _, e := range entries {
@@ -219,7 +234,7 @@ func testAuditSizes(t *testing.T, f *fixture) {
 	}
 }
 
-// Whoever reads the log again from a minute and a half before the latest entry that it knows misses nothing, though
+// A reader that reads the log again from a minute and a half before the latest entry it knows misses nothing, though
 // changes are committed in another order than they began.
 func testAuditRace(t *testing.T, f *fixture) {
 	const writers, each = 6, 15

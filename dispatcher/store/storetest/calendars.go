@@ -13,6 +13,19 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
+// calendarTests are the tests of calendars.
+func calendarTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"calendars are created, replaced, listed and deleted":  testCalendars,
+		"calendars build on others, without circles":           testCalendarChains,
+		"a changed calendar moves the fires of its triggers":   testRescheduleForCalendar,
+		"a changed calendar follows the rules of rescheduling": testRescheduleForCalendarRules,
+		"a calendar that is used cannot be deleted":            testCalendarUsers,
+		"concurrent calendar changes all count":                testCalendarRace,
+		"a changed calendar leaves fixed delays waiting":       testRescheduleForCalendarDelays,
+	}
+}
+
 func calendar(name string, rules ...schedule.CalendarRule) dispatcher.Calendar {
 	return dispatcher.Calendar{App: "shop", Name: name, Rules: rules}
 }

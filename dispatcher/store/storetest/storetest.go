@@ -30,21 +30,10 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"a job's revision never comes twice":                              testRevisions,
 		"an edit keeps what it does not change and records what it drops": testEdits,
 		"pauses hold fires and outlive edits":                             testPause,
-		"calendars are created, replaced, listed and deleted":             testCalendars,
-		"calendars build on others, without circles":                      testCalendarChains,
-		"a changed calendar moves the fires of its triggers":              testRescheduleForCalendar,
-		"a changed calendar follows the rules of rescheduling":            testRescheduleForCalendarRules,
-		"a calendar that is used cannot be deleted":                       testCalendarUsers,
-		"concurrent calendar changes all count":                           testCalendarRace,
 		"schedules read back as they were written":                        testSchedules,
-		"a changed calendar leaves fixed delays waiting":                  testRescheduleForCalendarDelays,
 		"a fixed delay counts from the end of its run":                    testDelays,
 		"a fixed delay ends with its bounds":                              testDelayEnds,
 		"jitter delays when a fire is due":                                testJitter,
-		"a change has an entry in the audit log":                          testAuditLog,
-		"filters of the audit log select what they say":                   testAuditFilters,
-		"large definitions are cut in the audit log":                      testAuditSizes,
-		"readers of the audit log miss nothing that races":                testAuditRace,
 		"a lock has one holder until it expires":                          testLocks,
 		"job states follow triggers and runs":                             testStates,
 		"overdue apps are found by app and labels":                        testOverdueApps,
@@ -100,6 +89,8 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 	maps.Copy(tests, dueTests())
 	maps.Copy(tests, historyTests())
 	maps.Copy(tests, tokenTests())
+	maps.Copy(tests, calendarTests())
+	maps.Copy(tests, auditTests())
 	for name, test := range tests {
 		if named(name, words) {
 			t.Run(name, func(t *testing.T) {

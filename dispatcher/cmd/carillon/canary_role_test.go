@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/clientcert"
+)
+
+// role is what the test's STS gives for a role, in the notation of its API.
+const role = `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
+	<AccessKeyId>ASIAIOSFODNN7EXAMPLE</AccessKeyId><SecretAccessKey>` + mark + `-role-key</SecretAccessKey>
+	<SessionToken>` + mark + `-role-session</SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>`
+
+// amazon is STS, which gives credentials of roles, and Lambda, whose functions write them to their logs and fail.
+func amazon(t *testing.T) (url string, calls *atomic.Int64) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/invocations") {
+			w.Header().Set("Content-Type", "text/xml")
+			fmt.Fprintf(w, role, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+			return
+		}
+		if r.Header.Get("X-Amz-Security-Token") == mark+"-role-session" {
+			calls.Add(1)
+		}
+		tail := "Authorization: " + r.Header.Get("Authorization") + "\nX-Amz-Security-Token: " + r.Header.Get("X-Amz-Security-Token")
+		w.Header().Set("X-Amz-Function-Error", "Unhandled")
+		w.Header().Set("X-Amz-Log-Result", base64.StdEncoding.EncodeToString([]byte(tail)))
+		_, _ = io.WriteString(w, `{"errorMessage":"no such invoice"}`)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, calls
+}
+
+// Neither what a role's credentials are, nor by what a caller wanted in, is written anywhere; and no secret in a change
+// that was refused is.
+func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		aws, calls := amazon(t)
+		token := newToken(t, database)
+		n := startNodeWith(t, database, token, []string{
+			"AWS_ENDPOINT_URL_LAMBDA=" + aws, "AWS_ENDPOINT_URL_STS=" + aws, "AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
+			"AWS_SECRET_ACCESS_KEY=" + mark + "-node", "AWS_SESSION_TOKEN=" + mark + "-node", "AWS_CONFIG_FILE=" + os.DevNull,
+			"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
+		}, append(quick(), "--log-level=debug")...)
+		const function = "arn:aws:lambda:eu-west-1:123456789012:function:marked"
+		const arn = "arn:aws:iam::123456789012:role/marked"
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
+			Lambda: dispatcher.LambdaBounds{Functions: []string{function}, Roles: []string{arn}},
+		}}, client.Condition{}))
+		job := webhookJob("canary", "function", "", nil)
+		job.Target = dispatcher.Target{Lambda: &dispatcher.Lambda{}}
+		job.Target.Lambda.SetDefaults()
+		job.Target.Lambda.Function, job.Target.Lambda.AssumeRole = function, &dispatcher.AssumeRole{RoleARN: arn}
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "canary", "function"))
+		until(t, "an attempt", func() bool {
+			run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
+			return len(run.Attempts) > 0 && run.Attempts[0].Response != nil
+		})
+		var written strings.Builder
+		if calls.Load() == 0 {
+			t.Errorf("the function was not called with the credentials of the role: %+v", run.Attempts)
+		}
+		// Callers that are not let in, and changes that are refused: the secrets of both are in what they send.
+		claims := base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"` + mark + `"}`))
+		for _, bearer := range []string{"eyJhbGciOiJSUzI1NiJ9." + claims + "." + mark + "-signature", "carillon_" + mark, mark} {
+			written.WriteString(n.send(t, http.MethodGet, "/v1/apps", bearer, "", http.StatusUnauthorized))
+			written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/jobs/x", bearer, "{}", http.StatusUnauthorized))
+		}
+		for body, status := range map[string]int{
+			`{"target":{"webhook":{"url":"https://example.com/","auth":{"bearer":{"token":{"value":"` + mark + `\n"}}}}}}`:   422,
+			`{"target":{"webhook":{"url":"https://example.com/","auth":{"bearer":{"token":{"value":"` + mark + `"}}}}}}`:     422, // there is no key
+			`{"target":{"webhook":{"url":"https://ann:` + mark + `@example.com/"}}}`:                                         422,
+			`{"target":{"webhook":{"url":"https://example.com/","auth":{"bearer":{"token":{"reference":"` + mark + `"}}}}}}`: 422,
+		} {
+			written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/jobs/x", token, body, status))
+		}
+		shown, _, _ := carillon(t, nil, "run", "show", "--database", database, run.ID)
+		text, _ := json.Marshal(run)
+		written.WriteString(shown + string(text))
+		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/v1/audit?limit=1000"} {
+			written.WriteString(n.get(t, path))
+		}
+		n.terminate()
+		dumped := dump(t, database)
+		if !strings.Contains(dumped, "secret_reference") {
+			t.Error("the refusals are not in the audit log")
+		}
+		written.WriteString(n.logs.String() + dumped)
+		for _, secret := range append(marks(mark), token) {
+			if at := strings.Index(written.String(), secret); at >= 0 {
+				t.Errorf("%s is written: …%s…", secret, written.String()[max(0, at-300):at+40])
+			}
+		}
+	})
+}
+
+// send makes a request that must return a status, and returns all of the response.
+func (n *node) send(t *testing.T, method, path, bearer, body string, status int) string {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, n.endpoint+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Authorization", "Bearer "+bearer)
+	q.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != status {
+		t.Errorf("%s %s: %d, %v, want %d: %s", method, path, response.StatusCode, err, status, text)
+	}
+	return fmt.Sprint(response.Header) + string(text)
+}
+
+// A new secret field of a target must be among those of the test above.
+func TestCanaryIsInEverySecretField(t *testing.T) {
+	t.Parallel()
+	certificate, key := clientcert.New(t)
+	covered := map[string]bool{}
+	for _, job := range secretive(t, "https://example.com", certificate, key) {
+		for path := range job.Target.Secrets() {
+			covered[strings.NewReplacer("/secrets/a", "/secrets/*", "/secrets/b", "/secrets/*").Replace(path)] = true
+		}
+	}
+	var fields []string
+	var walk func(of reflect.Type, path string)
+	walk = func(of reflect.Type, path string) {
+		switch {
+		case of == reflect.TypeFor[dispatcher.Secret]():
+			fields = append(fields, path)
+		case of.Kind() == reflect.Pointer:
+			walk(of.Elem(), path)
+		case of.Kind() == reflect.Map:
+			walk(of.Elem(), path+"/*")
+		case of.Kind() == reflect.Slice:
+			walk(of.Elem(), path+"/*")
+		case of.Kind() == reflect.Struct && strings.Contains(of.PkgPath(), "carillon"):
+			for i := range of.NumField() {
+				name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+				walk(of.Field(i).Type, path+"/"+name)
+			}
+		}
+	}
+	walk(reflect.TypeFor[dispatcher.Target](), "")
+	if len(fields) < 7 {
+		t.Errorf("found the secret fields %q, want seven or more", fields)
+	}
+	for _, field := range fields {
+		if !covered[field] {
+			t.Errorf("no job of %s has a secret in %s", filepath.Base("canary_test.go"), field)
+		}
+	}
+}
