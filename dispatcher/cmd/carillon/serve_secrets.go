@@ -117,8 +117,8 @@ func (s serveFlags) ownFiles() []ownFile {
 
 // realPath is a path without links, as far as it exists.
 func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if found, err := filepath.EvalSymlinks(path); err == nil {
+		path = found
 	}
 	return absolute(path)
 }

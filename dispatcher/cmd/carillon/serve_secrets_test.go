@@ -21,12 +21,12 @@ func TestSecretDirectoryWithFilesOfTheNodeIsRefused(t *testing.T) {
 		}
 		return path
 	}
-	link := func(make func(old, new string) error, old, name string) string {
+	link := func(create func(from, to string) error, from, name string) string {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := make(old, path); err != nil {
+		if err := create(from, path); err != nil {
 			t.Fatal(err)
 		}
 		return path
