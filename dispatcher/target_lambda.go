@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Lambda is an AWS Lambda function, invoked with the credentials of the node.
@@ -177,9 +178,11 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 		return
 	}
 	for _, key := range sortedKeys(r.SessionTags) {
-		if n, m := len(key), len(r.SessionTags[key]); n == 0 || n > 128 || m > 256 || strings.HasPrefix(strings.ToLower(key), "aws:") {
-			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat,
-				"session tag %s does not have a name of 1 to 128 bytes that does not begin with aws:, and a value of at most 256 bytes", Echo(key))
+		n, m := len(key), len(r.SessionTags[key])
+		if n == 0 || n > 128 || m > 256 || strings.HasPrefix(strings.ToLower(key), "aws:") ||
+			strings.ContainsFunc(key+r.SessionTags[key], unicode.IsControl) {
+			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat, "session tag %s does not have a name of 1 to 128 bytes that "+
+				"does not begin with aws:, and a value of at most 256 bytes, both without control characters", Echo(key))
 		}
 	}
 }

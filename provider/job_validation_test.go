@@ -70,7 +70,7 @@ var badJobs = map[string]badDefinition{
 	"zone path":                    {nightly(`timezone = "../../etc/passwd"`), []string{`tz_unknown triggers["t"].timezone`}},
 	"zone localtime":               {nightly(`timezone = "localtime"`), []string{`tz_unknown triggers["t"].timezone`}},
 	"zone UTC+2":                   {nightly(`timezone = "UTC+2"`), []string{`tz_offset triggers["t"].timezone`}},
-	"zone with NUL":                {nightly(`timezone = "Europe/Berlin\u0000"`), []string{`tz_unknown triggers["t"].timezone`}},
+	"zone with NUL":                {nightly(`timezone = "Europe/Berlin\u0000"`), []string{`string_nul triggers["t"].timezone`, `tz_unknown triggers["t"].timezone`}},
 	"dialect in wrong case":        {nightly(`dialect = "Quartz"`), []string{`enum triggers["t"].dialect`}},
 	"overlap in wrong case":        {nightly(`overlap = "Last"`), []string{`enum triggers["t"].overlap`}},
 	"gap unknown":                  {nightly(`gap = "forward"`), []string{`enum triggers["t"].gap`}},
@@ -82,7 +82,7 @@ var badJobs = map[string]badDefinition{
 	"on_excluded unknown":          {nightly(`calendar = "days-off", on_excluded = "Skip"`), []string{`enum triggers["t"].on_excluded`}},
 	"delay that skips":             {trigger(`expression = "delay(1m)", calendar = "days-off"`), []string{`enum triggers["t"].on_excluded`}},
 	"jitter too long":              {nightly(`jitter = "25h"`), []string{`jitter_range triggers["t"].jitter`}},
-	"jitter negative":              {nightly(`jitter = "-1s"`), []string{`jitter_range triggers["t"].jitter`}},
+	"jitter negative":              {nightly(`jitter = "-1s"`), []string{`duration_syntax triggers["t"].jitter`}},
 	"jitter without unit":          {nightly(`jitter = "5"`), []string{`duration_unit triggers["t"].jitter`}},
 	"jitter in days":               {nightly(`jitter = "1d"`), []string{`duration_unit triggers["t"].jitter`}},
 	"jitter empty":                 {nightly(`jitter = ""`), []string{`duration_empty triggers["t"].jitter`}},
@@ -134,7 +134,9 @@ var badJobs = map[string]badDefinition{
 	"header name":            {webhook(`headers = { "X A" = "v" }`), []string{`header_name target.webhook.headers["X A"]`}},
 	"header name with colon": {webhook(`headers = { "X:A" = "v" }`), []string{`header_name target.webhook.headers["X:A"]`}},
 	"header name empty":      {webhook(`headers = { "" = "v" }`), []string{`header_name target.webhook.headers[""]`}},
-	"header value with NUL":  {webhook(`headers = { A = "v\u0000" }`), []string{`header_value target.webhook.headers["A"]`}},
+	"header value with NUL": {webhook(`headers = { A = "v\u0000" }`), []string{
+		`header_value target.webhook.headers["A"]`, `string_nul target.webhook.headers["A"]`,
+	}},
 	"header value of 1 MB": {
 		webhook(`headers = { A = join("", [for i in range(1024) : "` + strings.Repeat("v", 1024) + `"]) }`),
 		[]string{`header_size target.webhook.headers["A"]`},
@@ -256,7 +258,7 @@ var badJobs = map[string]badDefinition{
 	"backoff cap of days":     {retry(`cap = "1d"`), []string{`duration_unit retry.cap`}},
 	"backoff too long":        {retry(`max_age = "25h"`), []string{`duration_max retry.max_age`}},
 	"delays too many":         {retry(`delays = ["1s", "2s", "3s"]`), []string{`attempts_range retry.delays`}},
-	"delays at fault":         {retry(`delays = ["5", "-1s"]`), []string{`duration_unit retry.delays[0]`, `duration_min retry.delays[1]`}},
+	"delays at fault":         {retry(`delays = ["5", "-1s"]`), []string{`duration_unit retry.delays[0]`, `duration_syntax retry.delays[1]`}},
 	"delays null":             {retry(`delays = ["5s", null]`), []string{`required retry.delays[1]`}},
 	"all at once": {
 		`name = "A"

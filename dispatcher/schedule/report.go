@@ -141,7 +141,8 @@ func abbreviation(zone string) []Warning {
 	if a.fixed {
 		what = "a fixed offset without daylight saving"
 	}
-	return []Warning{{Field: "timezone", Code: WarnZone, Message: fmt.Sprintf("%s is %s; name a place, such as %s", zone, what, a.place)}}
+	message := fmt.Sprintf("%s is %s; name a place, such as %s", zone, what, a.place)
+	return []Warning{{Field: "timezone", Code: WarnZone, Message: message}}
 }
 
 func (s Shift) message(zone string) string {
