@@ -162,7 +162,8 @@ func (f *fields) warnings() []Warning {
 	out := slices.Clone(f.notes)
 	d := &f.days
 	if d.dom != 0 && d.dom&(1<<29-1) == 0 && d.domLast|d.domLastW|d.domNear == 0 && !d.either {
-		out = append(out, Warning{Code: WarnDay, Message: "some months lack days 29 to 31, and the schedule does not fire in them; L is the last day of any month (quartz)"})
+		out = append(out, Warning{Code: WarnDay, Message: "some months lack days 29 to 31, and the schedule does not fire in them; " +
+			"L is the last day of any month (quartz)"})
 	}
 	return out
 }
