@@ -218,7 +218,7 @@ func notEmpty(string) string { return "" }
 // wrongHostPattern says what is wrong with a host, or with *. and the end of one.
 func wrongHostPattern(pattern string) string {
 	host := strings.TrimPrefix(pattern, "*.")
-	if host == "" || strings.ContainsAny(host, "*?/: ") && !isAddress(host) || host != strings.ToLower(host) {
+	if host == "" || strings.ContainsAny(host, "*?/: ") && !isAddress(host) || host != strings.ToLower(host) || !ascii(host) {
 		return "is neither a host in lower case, without port, nor *. and a domain, such as *.example.com"
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Lambda is an AWS Lambda function, invoked with the credentials of the node.
@@ -192,9 +193,9 @@ func (r AssumeRole) check(problems *Problems, at, region string) {
 		case ReservedSessionTag(key):
 			problems.Add(at+"/session_tags"+Pointer(key), CodeSessionTag,
 				"session tag %s begins with carillon: or aws:, which only Carillon and AWS set; name it otherwise", Echo(key))
-		case n == 0 || n > 128 || m > 256:
-			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat,
-				"session tag %s does not have a name of 1 to 128 bytes and a value of at most 256 bytes", Echo(key))
+		case n == 0 || n > 128 || m > 256 || strings.ContainsFunc(key+r.SessionTags[key], unicode.IsControl):
+			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat, "session tag %s does not have a name of 1 to 128 bytes "+
+				"and a value of at most 256 bytes, both without control characters", Echo(key))
 		}
 	}
 }

@@ -42,7 +42,8 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 		},
 		resource.TestStep{
 			PreConfig: do(t, func(ctx context.Context) error {
-				_, err := f.outside.PutApp(ctx, dispatcher.App{Name: "crm", Description: "edited outside", Enabled: true}, client.Condition{Existing: true})
+				edited := dispatcher.App{Name: "crm", Description: "edited outside", Enabled: true}
+				_, err := f.outside.PutApp(ctx, edited, client.Condition{Existing: true})
 				return err
 			}),
 			Config:           config("enabled = false\ndescription = \"customers\""),

@@ -77,7 +77,8 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 		resource.TestStep{
 			Config: config(""), Destroy: true,
 			ConfigPlanChecks: planned(between(func(ctx context.Context) error {
-				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: "holidays", Description: "theirs"}, client.Condition{Existing: true})
+				theirs := dispatcher.Calendar{App: "crm", Name: "holidays", Description: "theirs"}
+				_, err := f.outside.PutCalendar(ctx, theirs, client.Condition{Existing: true})
 				return err
 			})),
 			ExpectError: words("The calendar was changed outside of Terraform"),

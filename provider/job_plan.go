@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -26,6 +27,10 @@ func (r *jobResource) ValidateConfig(
 	var problems dispatcher.Problems
 	dispatcher.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
 	problems.AddError("", job.Validate())
+	if text, err := json.Marshal(job.ForWire()); err == nil {
+		const most = 10
+		problems.AddError("", dispatcher.CheckJSONText(text, most))
+	}
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 	reportWarnings(&resp.Diagnostics, e.aboutKnown(r.warnings(job)))
 }

@@ -257,9 +257,12 @@ func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
 	edit := between(func(ctx context.Context) error {
 		return f.change(ctx, func(j *dispatcher.Job) { j.Description = "edited outside" })
 	})
-	remove := between(func(ctx context.Context) error { return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{Existing: true}) })
+	remove := between(func(ctx context.Context) error {
+		return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{Existing: true})
+	})
 	editApp := between(func(ctx context.Context) error {
-		_, err := f.outside.PutApp(ctx, dispatcher.App{Name: "crm", Description: "edited outside", Enabled: true}, client.Condition{Existing: true})
+		edited := dispatcher.App{Name: "crm", Description: "edited outside", Enabled: true}
+		_, err := f.outside.PutApp(ctx, edited, client.Condition{Existing: true})
 		return err
 	})
 	f.run(t,
@@ -290,7 +293,9 @@ func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
 func TestDestroyOfMissingJobSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	remove := between(func(ctx context.Context) error { return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{Existing: true}) })
+	remove := between(func(ctx context.Context) error {
+		return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{Existing: true})
+	})
 	f.run(t,
 		resource.TestStep{Config: f.config(job(hook + daily))},
 		resource.TestStep{Config: f.config(job(hook + daily)), ConfigPlanChecks: planned(remove), Destroy: true},

@@ -87,7 +87,7 @@ func TestEndpointMayBeUnknownAtPlan(t *testing.T) {
 func TestReadOnlyTokenIsReported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	token := f.newToken(t, dispatcher.APIToken{Name: "reader", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}})
+	token := f.newToken(t, dispatcher.APIToken{ID: "reader", Name: "reader", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}})
 	f.directory(t, providerBlock(""), app).with("CARILLON_TOKEN="+token).mustFail(t, []string{"apply", "-auto-approve"},
 		"The token does not allow this (403)", `Could not create app "crm"`, "the scopes read and write")
 }

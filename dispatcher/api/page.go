@@ -68,7 +68,7 @@ func (r *request) page(problems *dispatcher.Problems, isKey func(string) bool) d
 	query := r.URL.Query()
 	if query.Has("limit") {
 		limit, err := strconv.Atoi(query.Get("limit"))
-		if err != nil || limit < 1 || limit > maxLimit {
+		if err != nil || limit < 1 || limit > maxLimit || strconv.Itoa(limit) != query.Get("limit") {
 			problems.Add("/limit", dispatcher.CodePageLimit, "limit %s is not a number from 1 to %d",
 				dispatcher.Echo(query.Get("limit")), maxLimit)
 		}

@@ -104,6 +104,8 @@ func TestQueriesAreChecked(t *testing.T) {
 		"/v1/apps?limit=1001":             {400, []string{"/limit page_limit"}},
 		"/v1/apps?limit=":                 {400, []string{"/limit page_limit"}},
 		"/v1/apps?limit=ten":              {400, []string{"/limit page_limit"}},
+		"/v1/apps?limit=%2B5":             {400, []string{"/limit page_limit"}},
+		"/v1/apps?limit=05":               {400, []string{"/limit page_limit"}},
 		"/v1/apps?limit=1.0":              {400, []string{"/limit page_limit"}},
 		"/v1/apps?cursor=":                {400, []string{"/cursor page_cursor"}},
 		"/v1/apps?cursor=%00":             {400, []string{"/cursor page_cursor"}},

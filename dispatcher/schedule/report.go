@@ -141,7 +141,8 @@ func abbreviation(zone string) []Warning {
 	if a.fixed {
 		what = "a fixed offset without daylight saving"
 	}
-	return []Warning{{Field: "timezone", Code: WarnZone, Message: fmt.Sprintf("%s is %s; name a place, such as %s", zone, what, a.place)}}
+	message := fmt.Sprintf("%s is %s; name a place, such as %s", zone, what, a.place)
+	return []Warning{{Field: "timezone", Code: WarnZone, Message: message}}
 }
 
 func (s Shift) message(zone string) string {
@@ -161,7 +162,8 @@ func (f *fields) warnings() []Warning {
 	out := slices.Clone(f.notes)
 	d := &f.days
 	if d.dom != 0 && d.dom&(1<<29-1) == 0 && d.domLast|d.domLastW|d.domNear == 0 && !d.either {
-		out = append(out, Warning{Code: WarnDay, Message: "some months lack days 29 to 31, and the schedule does not fire in them; L is the last day of any month (quartz)"})
+		out = append(out, Warning{Code: WarnDay, Message: "some months lack days 29 to 31, and the schedule does not fire in them; " +
+			"L is the last day of any month (quartz)"})
 	}
 	return out
 }

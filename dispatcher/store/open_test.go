@@ -71,8 +71,9 @@ func TestSQLiteRefusesASecondProcess(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
 	s := open(t, database)
+	want := fmt.Sprintf("%s.lock is locked: another process (pid %d)", strings.TrimPrefix(database, "sqlite:"), os.Getpid())
 	for what, err := range map[string]error{"open": openOnly(t.Context(), database), "migrate": store.Migrate(t.Context(), database)} {
-		if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(database, "sqlite:")+fmt.Sprintf(".lock is locked: another process (pid %d)", os.Getpid())) {
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want one that names the lock file", what, err)
 		}
 	}

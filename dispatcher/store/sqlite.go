@@ -170,22 +170,22 @@ func lockFile(path string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		err = errors.Join(err, f.Close())
-		return nil, fmt.Errorf("%s is locked: another process%s uses this database; stop it, or use PostgreSQL for several nodes: %w",
+		return nil, fmt.Errorf("%s is locked: another process (pid %s) uses this database; stop it, or use PostgreSQL for several nodes: %w",
 			path, holderOf(path), err)
 	}
 	_, _ = f.WriteAt(fmt.Appendf(nil, "%-*d\n", mostPID, os.Getpid()), mostMark) // only for messages
 	return f, nil
 }
 
-// holderOf returns the id of the process that locked a file, for a message; nothing if it has not written it yet.
+// holderOf returns the id of the process that locked a file, for a message. It may not have written it yet.
 func holderOf(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) < mostMark {
-		return ""
+		return "unknown"
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text[mostMark:min(len(text), mostMark+mostPID)])))
 	if err != nil {
-		return ""
+		return "unknown"
 	}
-	return " (pid " + strconv.Itoa(pid) + ")"
+	return strconv.Itoa(pid)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"strings"
 	"syscall"
 
@@ -83,6 +84,7 @@ func run(ctx context.Context, args []string, c console) int {
 		kong.Description("Calls webhooks on schedule. Jobs are declared in Terraform."),
 		kong.Writers(c.out, c.err),
 		kong.Exit(func(code int) { exited = code }),
+		kong.KindMapper(reflect.Int, kong.MapperFunc(plainNumber)),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(c),
 		kong.UsageOnError(),

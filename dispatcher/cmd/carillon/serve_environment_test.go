@@ -27,7 +27,8 @@ func TestEnvironmentThatDoesNothingIsNamed(t *testing.T) {
 		var log bytes.Buffer
 		serve := &serveCommand{}
 		serve.DrainTimeout = dispatcher.Duration(tt.drain)
-		serve.warnOfEnvironment(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), func(name string) (string, bool) { return "x", name == tt.env })
+		lookUp := func(name string) (string, bool) { return "x", name == tt.env }
+		serve.warnOfEnvironment(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), lookUp)
 		if got := log.String(); !strings.Contains(got, tt.says) || tt.says == "" && got != "" {
 			t.Errorf("%s: the log is %q, want %q", name, got, tt.says)
 		}
