@@ -21,6 +21,10 @@ const (
 // StepsPerSearch is the most steps that the search for one fire takes; see Budget.
 const StepsPerSearch = stepBudget
 
+// WarningSteps is the most steps that a search for the sake of a warning takes. It is less, because a
+// list shows the warnings of many triggers.
+const WarningSteps = stepBudget / 10
+
 // Budget bounds the work of several searches together, by counted steps and by a context. It is not
 // safe for concurrent use.
 type Budget struct {
