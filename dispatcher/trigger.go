@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
@@ -103,7 +102,7 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Pro
 		found = append(found, Problem{Path: "/expression", Code: w.Code, Message: w.Message})
 	}
 	told := slices.ContainsFunc(found, func(f Problem) bool { return f.Code == schedule.WarnNoFire })
-	budget := schedule.NewBudget(context.Background(), schedule.WarningSteps)
+	budget := schedule.NewSteps(schedule.WarningSteps)
 	if _, fires, err := s.FindWithin(budget, since); err == nil && !fires && !told && t.PrevFireTime == nil {
 		found.Add("/expression", schedule.WarnNoFire, "end_at, repeat_count and calendar leave no fire, so the trigger never fires")
 	}
