@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -15,7 +14,7 @@ const jobSteps = 40 * schedule.StepsPerSearch
 // nil. Anything else that is wrong with it is left to Validate and Apply.
 func (j Job) CheckCost(calendars Calendars, now time.Time) error {
 	var problems Problems
-	budget := schedule.NewBudget(context.Background(), jobSteps)
+	budget := schedule.NewSteps(jobSteps)
 	for _, name := range sortedKeys(j.Triggers) {
 		t := j.Triggers[name]
 		s, err := t.Parse(Identity(j.App, j.Name, name), now, calendars)

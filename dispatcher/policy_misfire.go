@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"context"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -97,7 +96,7 @@ func Missed(s *schedule.Schedule, from, now time.Time) (last time.Time, count in
 	return last, count, next, err
 }
 
-func newMissedBudget() *schedule.Budget { return schedule.NewBudget(context.Background(), missedSteps) }
+func newMissedBudget() *schedule.Budget { return schedule.NewSteps(missedSteps) }
 
 // missedFires is Missed within a budget, and reports whether count is exact.
 func missedFires(budget *schedule.Budget, s *schedule.Schedule, from, now time.Time) (
@@ -166,7 +165,7 @@ func MissedButLatest(s *schedule.Schedule, from, now time.Time, keep int) (last 
 	}
 	// After last there are keep at most, and a millisecond before it there is one more.
 	before := from
-	budget := schedule.NewBudget(context.Background(), 10*missedSteps)
+	budget := schedule.NewSteps(10 * missedSteps)
 	for last = now.Truncate(time.Millisecond); last.Sub(before) > time.Millisecond; {
 		middle := before.Add(last.Sub(before) / 2).Truncate(time.Millisecond)
 		few, err := atMost(s, budget, middle, now, keep)

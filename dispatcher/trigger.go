@@ -103,7 +103,8 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Pro
 		found = append(found, Problem{Path: "/" + cmp.Or(w.Field, "expression"), Code: w.Code, Message: w.Message})
 	}
 	told := slices.ContainsFunc(found, func(f Problem) bool { return f.Code == schedule.WarnNoFire })
-	if _, fires := s.Next(since); !fires && !told && t.PrevFireTime == nil {
+	budget := schedule.NewSteps(schedule.WarningSteps)
+	if _, fires, err := s.FindWithin(budget, since); err == nil && !fires && !told && t.PrevFireTime == nil {
 		found.Add("/expression", schedule.WarnNoFire, "end_at, repeat_count and calendar leave no fire, so the trigger never fires")
 	}
 	return found

@@ -21,16 +21,25 @@ const (
 // StepsPerSearch is the most steps that the search for one fire takes; see Budget.
 const StepsPerSearch = stepBudget
 
+// WarningSteps is the most steps that a search for the sake of a warning takes. It is less, because a
+// list shows the warnings of many triggers.
+const WarningSteps = stepBudget / 10
+
 // Budget bounds the work of several searches together, by counted steps and by a context. It is not
 // safe for concurrent use.
 type Budget struct {
-	ctx         context.Context //nolint:containedctx // a budget lives as long as one call
+	ended       func() error // why its context has ended, if it has
 	total, left int
 }
 
 // NewBudget returns a budget of so many steps, which ends with ctx.
 func NewBudget(ctx context.Context, steps int) *Budget {
-	return &Budget{ctx: ctx, total: steps, left: steps}
+	return &Budget{ended: func() error { return context.Cause(ctx) }, total: steps, left: steps}
+}
+
+// NewSteps returns a budget of so many steps, for work that is over before anybody cancels it.
+func NewSteps(steps int) *Budget {
+	return &Budget{ended: func() error { return nil }, total: steps, left: steps}
 }
 
 // Left returns how many steps are left.
@@ -80,8 +89,8 @@ func (s *Schedule) Find(t time.Time) (next time.Time, ok bool, err error) {
 
 // FindWithin is Find within a budget. The error is Errors, or that of the budget's context.
 func (s *Schedule) FindWithin(b *Budget, t time.Time) (next time.Time, ok bool, err error) {
-	if err := b.ctx.Err(); err != nil {
-		return time.Time{}, false, context.Cause(b.ctx)
+	if err := b.ended(); err != nil {
+		return time.Time{}, false, err
 	}
 	after, steps := floorMilli(t), min(stepBudget, b.left)
 	at, left, ok := s.find(after, steps)

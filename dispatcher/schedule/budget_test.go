@@ -155,7 +155,9 @@ func BenchmarkStep(b *testing.B) {
 	}
 	for name, spec := range map[string]schedule.Spec{
 		"the costliest that fires every second": {Expression: "* * * * * ?", Calendar: mustCalendar(b, rules(leaps...))},
-		"every evening, no evening":             {Expression: "0 23 * * *", Calendar: mustCalendar(b, rules(schedule.CalendarRule{From: "22:00", To: "06:00"}))},
+		"every evening, no evening": {
+			Expression: "0 23 * * *", Calendar: mustCalendar(b, rules(schedule.CalendarRule{From: "22:00", To: "06:00"})),
+		},
 		"sparse dates, weekday after weekday": {Expression: "0 0 12 ? * SAT", Calendar: mustCalendar(b, rules(
 			schedule.CalendarRule{Weekdays: []string{"SAT"}}))},
 		"seconds": {Expression: "0/2 * * * * ?", Calendar: mustCalendar(b, rules(schedule.CalendarRule{Expression: "0/2 * * * * ?"}))},

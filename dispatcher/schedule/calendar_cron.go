@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"math/bits"
-	"time"
-)
+import "math/bits"
 
 // cronRule excludes the seconds of a cron expression or, with only, all others.
 type cronRule struct {
@@ -74,5 +71,5 @@ func (c *cronRule) days(m *monthDays) uint32 {
 	if !f.year.has(m.year-firstYear) || !f.month.has(int(m.month)) {
 		return 0
 	}
-	return f.days.mask(m.year, time.Month(m.month))
+	return f.days.mask(m.year, m.month)
 }

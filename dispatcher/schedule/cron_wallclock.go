@@ -53,9 +53,9 @@ func (w *wallClock) next(after int64, steps int) (at int64, left int, ok bool) {
 
 // previous returns the last matching local time strictly before the given one, but none before 1970.
 func (w *wallClock) previous(before int64, steps int) (at int64, left int, ok bool) {
-	at, low, high := int64(0), int64(-1), before
+	high := before
 	for back := int64(1); !ok; back *= 4 {
-		low = max(before-back, -1)
+		low := max(before-back, -1)
 		if at, steps, ok = w.next(low, steps); ok && at < before {
 			break
 		}

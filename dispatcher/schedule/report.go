@@ -103,14 +103,15 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
 		out = append(out, Warning{Code: WarnDST, Message: shift.message(s.spec.Timezone)})
 	}
-	switch first, ok := s.nextMilli(firstInstant); {
+	switch first, left, ok := s.find(firstInstant, WarningSteps); {
+	case left < 0: // a search for a fire says so, if it takes too long as well
 	case !ok && s.spec.Calendar != nil:
 		out = append(out, Warning{Code: WarnNoFire, Message: "the calendar allows no fire between start_at and end_at"})
 	case !ok:
 		out = append(out, Warning{Code: WarnNoFire, Message: "the schedule never fires between start_at and end_at"})
 	default:
 		gap := time.Duration(0)
-		if second, ok := s.nextMilli(first); ok {
+		if second, _, ok := s.find(first, WarningSteps); ok {
 			gap = time.Duration(second-first) * time.Millisecond
 		}
 		if gap > 0 && gap <= s.spec.Jitter {
