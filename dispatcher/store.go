@@ -23,6 +23,7 @@ type Store interface {
 	Zones
 	Switches
 	Forecast
+	UsageReports
 	Rollbacks
 	Fleet
 	Dispatch

@@ -11,9 +11,12 @@ import (
 // it asks until it answers.
 func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, error) {
 	call, err := e.jobs.call(run)
-	if errors.Is(err, errGone) {
+	if errors.Is(err, errGone) || errors.Is(err, errOutdated) {
 		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
 		call, err = e.jobs.call(run)
+	}
+	if errors.Is(err, errOutdated) { // the job is not there any more
+		err = errGone
 	}
 	call.Missed = run.Detail.missed
 	if err == nil && run.Kind == dispatcher.KindCatchUp && call.Missed == nil {

@@ -95,6 +95,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 	maps.Copy(tests, fleetTests())
 	maps.Copy(tests, switchTests())
 	maps.Copy(tests, dueTests())
+	maps.Copy(tests, boundTests())
 	maps.Copy(tests, historyTests())
 	for name, test := range tests {
 		if named(name, words) {
