@@ -180,11 +180,30 @@ func (b *Bounds) Reserve(longer []string) {
 	}
 }
 
-// WithoutDefaults returns bounds without the secrets that are the default, so that they stay the default.
+// WithoutDefaults returns bounds without the values that are the default, so that they stay the default.
 func (b Bounds) WithoutDefaults(app string) Bounds {
+	d := Bounds{}.WithDefaults(app)
 	b.Reserved = nil
-	if slices.Equal(b.Secrets, DefaultSecrets(app)) {
+	if slices.Equal(b.Secrets, d.Secrets) {
 		b.Secrets = nil
+	}
+	q := &b.Quotas
+	for _, one := range []struct {
+		value    *int
+		standard int
+	}{
+		{&b.Weight, d.Weight}, {&q.Jobs, d.Quotas.Jobs}, {&q.Triggers, d.Quotas.Triggers}, {&q.WaitingRuns, d.Quotas.WaitingRuns},
+		{&q.RequestsPerMinute, d.Quotas.RequestsPerMinute}, {&q.ManualRunsPerMinute, d.Quotas.ManualRunsPerMinute},
+	} {
+		if *one.value == one.standard {
+			*one.value = 0
+		}
+	}
+	if q.BytesKept == d.Quotas.BytesKept {
+		q.BytesKept = 0
+	}
+	if q.Retention == d.Quotas.Retention {
+		q.Retention = 0
 	}
 	return b
 }

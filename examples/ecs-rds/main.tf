@@ -17,9 +17,9 @@ module "carillon" {
   api_security_group_ids = var.shell_security_group_ids
   alarm_actions          = [aws_sns_topic.alarms.arn]
 
-  # Jobs may call these, and refer to this secret as env:SECRET_CRM.
+  # Apps whose bounds list these may call them, and jobs of app crm refer to this secret as env:SECRET_CRM_KEY.
   # lambda_function_arns = ["arn:aws:lambda:eu-central-1:123456789012:function:report"]
-  # secrets              = { SECRET_CRM = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf" }
+  # secrets              = { SECRET_CRM_KEY = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf" }
 
   # For people and pipelines in other networks. Point a record of the domain at the output load_balancer.
   # load_balancer = {

@@ -24,9 +24,9 @@ module "carillon" {
   api_security_group_ids = var.shell_security_group_ids
   alarm_actions          = [aws_sns_topic.alarms.arn]
 
-  # Jobs may call these, and refer to this secret as env:SECRET_CRM.
+  # Apps whose bounds list these may call them, and jobs of app crm refer to this secret as env:SECRET_CRM_KEY.
   # lambda_function_arns = ["arn:aws:lambda:eu-central-1:123456789012:function:report"]
-  # secrets              = { SECRET_CRM = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf" }
+  # secrets              = { SECRET_CRM_KEY = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf" }
 }
 
 # The keys of stored secrets. The value is put in by hand, so that it is in no state.

@@ -156,7 +156,9 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 		s := newLambdaService(t)
 		s.throttles = 2
 		n := startNodeWith(t, database, newToken(t, database), s.environment())
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fn", Enabled: true}, client.Condition{}))
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fn", Enabled: true, Bounds: &dispatcher.Bounds{
+			Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}},
+		}}, client.Condition{}))
 		call := func(name, payload string, attempts int) dispatcher.Run {
 			t.Helper()
 			job := dispatcher.Job{App: "fn", Name: name}
