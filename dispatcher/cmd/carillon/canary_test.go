@@ -42,8 +42,8 @@ func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher
 		"bearer": {Bearer: &dispatcher.BearerAuth{Token: value("token")}},
 		"header": {APIKey: &dispatcher.APIKeyAuth{Header: "X-Api-Key", Key: value("header")}},
 		"query":  {APIKey: &dispatcher.APIKeyAuth{Query: "key", Key: value("query &=")}},
-		"env":    {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_CANARY_MARKED"}}},
-		"file":   {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:canary/marked"}}},
+		"env":    {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_MARKED"}}},
+		"file":   {Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:marked"}}},
 		"sigv4": {SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &dispatcher.AWSCredentials{
 			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: value("secret"), SessionToken: &token,
 		}}},
@@ -135,21 +135,19 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 		dir := t.TempDir()
 		keys := filepath.Join(dir, "keys")
 		made, _, _ := carillon(t, nil, "secret", "key")
-		for file, text := range map[string]string{keys: made, filepath.Join(dir, "canary", "marked"): mark + "-file"} {
-			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-				t.Fatal(err)
-			}
+		for file, text := range map[string]string{keys: made, filepath.Join(dir, "marked"): mark + "-file"} {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		n := startNodeWith(t, database, token, []string{
-			"SECRET_CANARY_MARKED=" + mark + "-env", "AWS_ENDPOINT_URL_LAMBDA=" + echo, "AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
+			"SECRET_MARKED=" + mark + "-env", "AWS_ENDPOINT_URL_LAMBDA=" + echo, "AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
 			"AWS_SECRET_ACCESS_KEY=" + mark + "-aws", "AWS_SESSION_TOKEN=" + mark + "-aws", "AWS_CONFIG_FILE=" + os.DevNull,
 			"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
 		}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug")...)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
-			Lambda: dispatcher.LambdaBounds{Functions: []string{"marked"}},
+			Secrets: []string{"env:SECRET_MARKED", "file:marked"},
+			Lambda:  dispatcher.LambdaBounds{Functions: []string{"marked"}},
 		}}, client.Condition{}))
 		var written strings.Builder
 		jobs := secretive(t, echo, certificate, key)
