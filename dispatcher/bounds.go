@@ -237,7 +237,8 @@ func (b Bounds) Validate() error {
 			problems.Add(at+"/service", CodeAuthForm, "service %s is not the name of an AWS service, such as execute-api", Echo(bound.Service))
 		}
 		if len(bound.Hosts) == 0 {
-			problems.Add(at+"/hosts", CodeRequired, "hosts are missing; list those that may get requests signed as the node, such as *.amazonaws.com")
+			problems.Add(at+"/hosts", CodeRequired,
+				"hosts are missing; list those that may get requests signed as the node, such as *.amazonaws.com")
 		}
 		checkPatterns(&problems, at+"/hosts", bound.Hosts, wrongHostPattern)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Quotas are counted in app_usage. The row of an app is locked last, so its order is that of all changes, and whoever
-// counts sees what the others before have counted: two changes at a quota cannot both pass it.
+// Quotas are counted in app_usage. A change that counts holds the row of its app until it is committed, so the next one
+// sees what it has counted: two changes at a quota cannot both pass it.
 
 // admit refuses a job that is outside the bounds of its app, and counts it. old is what it replaces; nil: nothing.
 func (t *tx) admit(ctx context.Context, app dispatcher.App, old *dispatcher.Job, job dispatcher.Job) error {

@@ -75,7 +75,8 @@ func runQuery(picked string) string {
 	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.name, j.name, coalesce(t.name, ''),
 			r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
 			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
-			r.probe_at, CASE WHEN a.enabled OR r.ended_at IS NOT NULL OR a.deleted_at IS NOT NULL THEN '' ELSE a.bounds END, m.from_at, m.to_at, m.count
+			r.probe_at,
+			CASE WHEN a.enabled OR r.ended_at IS NOT NULL OR a.deleted_at IS NOT NULL THEN '' ELSE a.bounds END, m.from_at, m.to_at, m.count
 		FROM (` + picked + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		LEFT JOIN misfires AS m ON m.job_id = CASE WHEN r.kind = 3 THEN r.job_id END AND m.from_at <= r.scheduled_at
