@@ -26,11 +26,18 @@ type App struct {
 	// AWSExternalID is the external id with which nodes assume roles for the app: trust policies that demand it trust
 	// no other app. It is drawn at random when the app is created, and stays. Read-only, as all below.
 	AWSExternalID string `json:"aws_external_id,omitempty"`
+	// Usage is how much of its quotas the app uses; lists leave it out.
+	Usage *Usage `json:"usage,omitempty"`
+	// Breaks are the jobs that are outside of bounds that a change has set. Only the response to that change has them.
+	Breaks *Breaks `json:"breaks,omitempty"`
 	// Revision counts the changes of the app; it is its ETag.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
+
+// SuspendedMessage says that the app is suspended, why, and who lifts that.
+func (a App) SuspendedMessage() string { return a.Bounds.suspendedMessage(a.Name) }
 
 // SetDefaults gives a decoded app the values of fields that its JSON leaves out.
 func (a *App) SetDefaults() { a.Enabled, a.Retention = true, DefaultRetention }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,6 +31,10 @@ type Bounds struct {
 	Lambda LambdaBounds `json:"lambda"`
 	// SignAsNode are the services for which webhooks may sign requests with the AWS credentials of the node. Empty: none.
 	SignAsNode []SignatureBound `json:"sign_as_node"`
+
+	// Reserved are the beginnings of references that belong to other apps although the default of Secrets allows them:
+	// SECRET_A_B_KEY is of app a-b, not of app a. The store fills it in; it is empty if operators list Secrets.
+	Reserved []string `json:"-"`
 }
 
 // Quotas limit how much of the installation an app may use. What is over a quota that was lowered stays as it is; no more
@@ -117,8 +122,91 @@ func DefaultSecrets(app string) []string {
 	return []string{"env:" + SecretEnvPrefix + secretAppName(app) + "_*", "file:" + app + "/*"}
 }
 
+// Usage is how much of its quotas an app uses.
+type Usage struct {
+	Jobs     int64 `json:"jobs"`
+	Triggers int64 `json:"triggers"`
+	// BytesKept is an estimate: nodes report what they store some seconds later.
+	BytesKept int64 `json:"bytes_kept"`
+}
+
+// Breaks are the jobs that are outside the bounds of their app. Their attempts fail with class bounds; the other jobs go on.
+type Breaks struct {
+	// Count is how many there are, and Jobs are the first of them by name, at most MaxBreaks.
+	Count int        `json:"count"`
+	Jobs  []BreakJob `json:"jobs"`
+}
+
+// MaxBreaks bounds Breaks.Jobs.
+const MaxBreaks = 100
+
+// BreakJob is a job and what of it is outside the bounds, with JSON pointers in the job.
+type BreakJob struct {
+	Job      string    `json:"job"`
+	Problems []Problem `json:"problems"`
+}
+
+// Add notes a job if it is outside bounds.
+func (b *Breaks) Add(bounds Bounds, job Job) {
+	var problems Problems
+	problems.AddError("", bounds.CheckJob(job))
+	if problems == nil {
+		return
+	}
+	if b.Count++; b.Count <= MaxBreaks {
+		b.Jobs = append(b.Jobs, BreakJob{Job: job.Name, Problems: problems})
+	}
+}
+
+func (b Bounds) suspendedMessage(app string) string {
+	reason := ""
+	if b.SuspendedReason != "" {
+		reason = " (" + b.SuspendedReason + ")"
+	}
+	return fmt.Sprintf("app %s is suspended%s; an operator must lift the suspension", app, reason)
+}
+
+// FoldName returns the name of an app with _ for -. No two apps have the same, because variables name apps so.
+func FoldName(app string) string { return strings.ReplaceAll(app, "-", "_") }
+
 // secretAppName is how variables name an app.
-func secretAppName(app string) string { return strings.ToUpper(strings.ReplaceAll(app, "-", "_")) }
+func secretAppName(app string) string { return strings.ToUpper(FoldName(app)) }
+
+// Reserve sets Reserved by the folded names of the apps whose names begin with that of this one and _.
+func (b *Bounds) Reserve(longer []string) {
+	b.Reserved = nil
+	for _, name := range longer {
+		b.Reserved = append(b.Reserved, "env:"+SecretEnvPrefix+secretAppName(name)+"_")
+	}
+}
+
+// WithoutDefaults returns bounds without the values that are the default, so that they stay the default.
+func (b Bounds) WithoutDefaults(app string) Bounds {
+	d := Bounds{}.WithDefaults(app)
+	b.Reserved = nil
+	if slices.Equal(b.Secrets, d.Secrets) {
+		b.Secrets = nil
+	}
+	q := &b.Quotas
+	for _, one := range []struct {
+		value    *int
+		standard int
+	}{
+		{&b.Weight, d.Weight}, {&q.Jobs, d.Quotas.Jobs}, {&q.Triggers, d.Quotas.Triggers}, {&q.WaitingRuns, d.Quotas.WaitingRuns},
+		{&q.RequestsPerMinute, d.Quotas.RequestsPerMinute}, {&q.ManualRunsPerMinute, d.Quotas.ManualRunsPerMinute},
+	} {
+		if *one.value == one.standard {
+			*one.value = 0
+		}
+	}
+	if q.BytesKept == d.Quotas.BytesKept {
+		q.BytesKept = 0
+	}
+	if q.Retention == d.Quotas.Retention {
+		q.Retention = 0
+	}
+	return b
+}
 
 // Validate returns everything wrong with b, as Problems, or nil.
 func (b Bounds) Validate() error {
@@ -149,7 +237,8 @@ func (b Bounds) Validate() error {
 			problems.Add(at+"/service", CodeAuthForm, "service %s is not the name of an AWS service, such as execute-api", Echo(bound.Service))
 		}
 		if len(bound.Hosts) == 0 {
-			problems.Add(at+"/hosts", CodeRequired, "hosts are missing; list those that may get requests signed as the node, such as *.amazonaws.com")
+			problems.Add(at+"/hosts", CodeRequired,
+				"hosts are missing; list those that may get requests signed as the node, such as *.amazonaws.com")
 		}
 		checkPatterns(&problems, at+"/hosts", bound.Hosts, wrongHostPattern)
 	}

@@ -9,13 +9,19 @@ import (
 )
 
 // CheckJob returns what of a job is outside the bounds of its app, as Problems with JSON pointers in the job, or nil. It
-// does not see what only an attempt finds out: the addresses that a name leads to, and what belongs to other apps;
-// see OwnsVariable.
+// does not see what only an attempt finds out: the addresses that a name leads to.
 func (b Bounds) CheckJob(job Job) error {
 	var problems Problems
 	all := job.Target.Secrets()
 	for _, at := range sortedKeys(all) {
-		if reference := all[at].Reference; reference != "" && !b.AllowsSecret(reference) {
+		reference := all[at].Reference
+		switch {
+		case reference == "" || b.AllowsSecret(reference):
+		case b.reserves(reference):
+			problems.Add("/target"+at+"/reference", CodeBoundSecret,
+				"secret %s is of another app, whose name begins with that of app %s; rename the variable, or ask an operator to list it "+
+					"(secrets in the bounds of the app)", Echo(reference), job.App)
+		default:
 			problems.Add("/target"+at+"/reference", CodeBoundSecret,
 				"secret %s is not one that app %s may use; its bounds allow %s (secrets in the bounds of the app)",
 				Echo(reference), job.App, orNone(b.Secrets))
@@ -32,7 +38,11 @@ func (b Bounds) CheckJob(job Job) error {
 
 // AllowsSecret tells whether jobs may use a reference.
 func (b Bounds) AllowsSecret(reference string) bool {
-	return slices.ContainsFunc(b.Secrets, func(pattern string) bool { return matches(pattern, reference) })
+	return anyMatches(b.Secrets, reference) && !b.reserves(reference)
+}
+
+func (b Bounds) reserves(reference string) bool {
+	return slices.ContainsFunc(b.Reserved, func(beginning string) bool { return strings.HasPrefix(reference, beginning) })
 }
 
 func (b Bounds) checkWebhook(problems *Problems, at, app string, w *Webhook) {
@@ -47,7 +57,7 @@ func (b Bounds) checkWebhook(problems *Problems, at, app string, w *Webhook) {
 	}
 	if ports := b.Egress.Ports; len(ports) > 0 && !slices.Contains(ports, portOf(u)) {
 		problems.Add(at+"/url", CodeBoundEgress, "port %d is not one that app %s may call; its bounds allow %s (egress.ports)",
-			portOf(u), app, strings.Trim(fmt.Sprint(ports), "[]"))
+			portOf(u), app, orNone(strings.Fields(strings.Trim(fmt.Sprint(ports), "[]"))))
 	}
 	if w.Auth != nil && w.Auth.SigV4 != nil && w.Auth.SigV4.Credentials == nil && !b.allowsSigning(w.Auth.SigV4.Service, host) {
 		problems.Add(at+"/auth/sigv4", CodeBoundSigning,
@@ -126,9 +136,18 @@ func matches(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
+// orNone lists a few patterns for a message.
 func orNone(list []string) string {
 	if len(list) == 0 {
 		return "none"
 	}
-	return strings.Join(list, ", ")
+	const most = 3
+	shown := make([]string, 0, most)
+	for _, pattern := range list[:min(len(list), most)] {
+		shown = append(shown, clip(pattern))
+	}
+	if more := len(list) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(shown, ", "), more)
+	}
+	return strings.Join(shown, ", ")
 }

@@ -58,6 +58,8 @@ type AppHistory struct {
 	// nil: since before the history begins.
 	Enabled bool
 	Changed *time.Time
+	// Suspended says that the app is suspended now, and why; empty: it is not.
+	Suspended string
 }
 
 // Revisions is the history of definitions: it says which times an app's triggers scheduled.

@@ -38,6 +38,8 @@ type Run struct {
 	// ProbeAt is when the next of the runs of the job that wait for the host goes, as a probe. It is nil if the run
 	// waits for none, or if the host responds again and all of them go.
 	ProbeAt *time.Time `json:"probe_at,omitempty"`
+	// Held says why no node takes a run that waits: its app is disabled or suspended; empty for other runs.
+	Held string `json:"held,omitempty"`
 	// HTTPStatus is the response's status, 0 if none came.
 	HTTPStatus int `json:"http_status,omitempty"`
 	// Class says how the attempt failed; empty if it did not.
@@ -51,9 +53,11 @@ type Run struct {
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
-// Waiting says what a retrying run waits for, in words that follow its name; empty for other runs.
+// Waiting says what a run waits for, in words that follow its name; empty for runs that are not retrying or held.
 func (r *Run) Waiting() string {
 	switch {
+	case r.Held != "":
+		return "waits, because " + r.Held
 	case r.State != RunRetrying:
 		return ""
 	case r.WaitsFor != "" && r.ProbeAt == nil:
@@ -193,6 +197,8 @@ type Response struct {
 	Body string `json:"body,omitempty"`
 	// BodyTruncated tells that the body was longer.
 	BodyTruncated bool `json:"body_truncated,omitempty"`
+	// Omitted says why the rest of the response was not stored: the quota of the app (bytes_kept) is used up.
+	Omitted string `json:"omitted,omitempty"`
 	// FunctionError is Handled or Unhandled, of a Lambda function that failed.
 	FunctionError string `json:"function_error,omitempty"`
 	// ExecutedVersion is the version of the function that an alias led to.

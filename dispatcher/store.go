@@ -24,6 +24,7 @@ type Store interface {
 	Zones
 	Switches
 	Forecast
+	UsageReports
 	Rollbacks
 	Fleet
 	Dispatch

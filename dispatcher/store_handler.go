@@ -5,6 +5,13 @@ import (
 	"time"
 )
 
+// UsageReports count what nodes use of the quotas of apps.
+type UsageReports interface {
+	// KeepBytes adds bytes of responses that the node has stored since its last call, by app, and returns how many bytes
+	// each of these apps keeps. Nodes call it every handler interval; the sum is an estimate.
+	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)
+}
+
 // RolledUp is what one call of RollUp looked at.
 type RolledUp struct {
 	Changed int  // states that were written

@@ -3,10 +3,15 @@ package provider
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -17,6 +22,7 @@ var (
 	_ resource.ResourceWithConfigure      = (*appResource)(nil)
 	_ resource.ResourceWithImportState    = (*appResource)(nil)
 	_ resource.ResourceWithValidateConfig = (*appResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*appResource)(nil)
 )
 
 // appResource is carillon_app.
@@ -26,11 +32,13 @@ func newAppResource() resource.Resource { return &appResource{} }
 
 // appModel is a carillon_app in configuration, plan and state.
 type appModel struct {
-	Name        types.String   `tfsdk:"name"`
-	Description types.String   `tfsdk:"description"`
-	Enabled     types.Bool     `tfsdk:"enabled"`
-	Retention   durationString `tfsdk:"retention"`
-	Revision    types.Int64    `tfsdk:"revision"`
+	Name          types.String   `tfsdk:"name"`
+	Description   types.String   `tfsdk:"description"`
+	Enabled       types.Bool     `tfsdk:"enabled"`
+	Retention     durationString `tfsdk:"retention"`
+	Bounds        types.Object   `tfsdk:"bounds"`
+	AWSExternalID types.String   `tfsdk:"aws_external_id"`
+	Revision      types.Int64    `tfsdk:"revision"`
 }
 
 func (r *appResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -51,6 +59,13 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"retention": durationWithDefault(dispatcher.DefaultRetention, "How long to keep runs, attempts and misfires of the app, "+
 				"from `24h` to `87600h` (ten years). Whole UTC days are purged, and unfinished runs stay. A shorter retention takes "+
 				"effect within minutes and cannot be undone."),
+			"bounds": boundsAttribute(),
+			"aws_external_id": schema.StringAttribute{
+				Computed: true,
+				MarkdownDescription: "External id with which nodes assume AWS roles for the app. A trust policy that demands it trusts " +
+					"no other app. It stays as long as the app exists.",
+				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			},
 			"revision": revisionAttribute("app", ""),
 		},
 	}
@@ -69,8 +84,31 @@ func (r *appResource) ValidateConfig(
 		return
 	}
 	var e expander
-	app := expandApp(&e, config)
+	app := expandApp(ctx, &e, config)
 	reportProblems(&resp.Diagnostics, e.problemsWith(app.Validate()))
+}
+
+// ModifyPlan notes the bounds that the plan gives the app, so that its jobs are planned against them.
+func (r *appResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() || r.conn == nil {
+		return
+	}
+	var config appModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	if resp.Diagnostics.HasError() || config.Name.IsUnknown() {
+		return
+	}
+	var e expander
+	name := config.Name.ValueString()
+	bounds := expandBounds(ctx, &e, config.Bounds)
+	switch {
+	case !e.allKnown("/bounds"):
+		r.conn.bounds.set(name, nil)
+	case bounds != nil:
+		r.conn.bounds.set(name, new(bounds.WithDefaults(name)))
+	case req.State.Raw.IsNull(): // an app that was deleted keeps its bounds, so only the API knows them
+		r.conn.bounds.set(name, nil)
+	}
 }
 
 func (r *appResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -79,12 +117,12 @@ func (r *appResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	app, err := r.conn.PutApp(ctx, expandApp(&expander{}, plan), client.Condition{Absent: true})
+	app, err := r.conn.PutApp(ctx, expandApp(ctx, &expander{}, plan), client.Condition{Absent: true})
 	if err != nil {
 		r.conn.reportCreate(&resp.Diagnostics, "app", plan.Name.ValueString(), err)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+	r.stored(ctx, &resp.State, &resp.Diagnostics, app, plan.Bounds)
 }
 
 func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -102,7 +140,21 @@ func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", state.Name.ValueString()), err)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(ctx, &resp.Diagnostics, app, state.Bounds))
+}
+
+// stored sets the state after a change, and warns of the jobs that it breaks.
+func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, app dispatcher.App, bounds types.Object) {
+	r.conn.bounds.set(app.Name, app.Bounds)
+	if b := app.Breaks; b != nil {
+		var lines strings.Builder
+		for _, job := range b.Jobs {
+			fmt.Fprintf(&lines, "\n  %s: %s", job.Job, dispatcher.Problems(job.Problems))
+		}
+		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d jobs are outside the bounds of app %q", b.Count, app.Name),
+			"Their attempts fail with class bounds until you change the jobs or the bounds; the other jobs go on:"+lines.String())
+	}
+	setState(ctx, state, diags, flattenApp(ctx, diags, app, bounds))
 }
 
 func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
@@ -113,7 +165,7 @@ func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		return
 	}
 	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
-	app, err := r.conn.PutApp(ctx, expandApp(&expander{}, plan), client.Condition{Revision: revision})
+	app, err := r.conn.PutApp(ctx, expandApp(ctx, &expander{}, plan), client.Condition{Revision: revision})
 	if isConflict(err) { // read the app again, so that the error can name both revisions
 		current, err := r.conn.App(ctx, name)
 		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
@@ -123,7 +175,7 @@ func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update app %q", name), err)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(app))
+	r.stored(ctx, &resp.State, &resp.Diagnostics, app, plan.Bounds)
 }
 
 func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -158,7 +210,7 @@ func (r *appResource) ImportState(
 }
 
 // expandApp returns the app that a model describes.
-func expandApp(e *expander, m appModel) dispatcher.App {
+func expandApp(ctx context.Context, e *expander, m appModel) dispatcher.App {
 	var app dispatcher.App
 	app.SetDefaults()
 	app.Name = e.string("/name", m.Name)
@@ -170,12 +222,18 @@ func expandApp(e *expander, m appModel) dispatcher.App {
 		e.problems.Add("/retention", dispatcher.CodeDurationMin,
 			"duration 0s is less than the minimum of %s", dispatcher.MinRetention)
 	}
+	app.Bounds = expandBounds(ctx, e, m.Bounds)
 	return app
 }
 
-// flattenApp returns the model of an app from the API.
-func flattenApp(app dispatcher.App) appModel {
+// flattenApp returns the model of an app from the API. prior are the bounds of plan or state.
+func flattenApp(ctx context.Context, diags *diag.Diagnostics, app dispatcher.App, prior types.Object) appModel {
+	bounds := dispatcher.Bounds{}.WithDefaults(app.Name)
+	if app.Bounds != nil {
+		bounds = *app.Bounds
+	}
 	return appModel{
+		Bounds: flattenBounds(ctx, diags, app.Name, bounds, prior), AWSExternalID: types.StringValue(app.AWSExternalID),
 		Name:        types.StringValue(app.Name),
 		Description: types.StringValue(app.Description),
 		Enabled:     types.BoolValue(app.Enabled),

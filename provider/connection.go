@@ -15,6 +15,7 @@ type connection struct {
 	*client.Client          // nil while an argument of the provider block is unknown
 	endpoint       string   // as configured, for messages; it holds no credentials
 	unknown        []string // the arguments of the provider block that are unknown
+	bounds         knownBounds
 }
 
 // configured returns the connection from the data that Terraform passes to Configure. It is nil

@@ -44,14 +44,16 @@ func messageWithPath(p dispatcher.Problem) string {
 // indexes of a list. A JSON pointer does not tell the two from names of attributes.
 var (
 	mapAttributes  = []string{"triggers", "headers", "node_labels", "session_tags", "secrets"}
-	listAttributes = []string{"rules", "dates", "weekdays", "days_of_month", "bases", "delays"}
+	listAttributes = []string{
+		"rules", "dates", "weekdays", "days_of_month", "bases", "delays", "hosts", "ports", "networks", "functions", "roles", "sign_as_node",
+	}
 )
 
 // attributePath turns a JSON pointer of the API into the path of the attribute:
 // "/triggers/nightly/expression" into triggers["nightly"].expression.
 func attributePath(pointer string) path.Path {
 	p := path.Empty()
-	inMap, inList := false, false
+	inMap, inList, before := false, false, ""
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
 		index, notIndex := strconv.Atoi(token)
@@ -65,8 +67,10 @@ func attributePath(pointer string) path.Path {
 		default:
 			p = p.AtName(token)
 		}
-		inMap = !inMap && slices.Contains(mapAttributes, token) // a trigger may be named "headers"
-		inList = slices.Contains(listAttributes, token)
+		ofBounds := before == "bounds" && token == "secrets"                 // a list there, a map in signing
+		inMap = !inMap && slices.Contains(mapAttributes, token) && !ofBounds // a trigger may be named "headers"
+		inList = slices.Contains(listAttributes, token) || ofBounds
+		before = token
 		if token == "payload" {
 			return p // Terraform sees one string, so there is no path into it
 		}

@@ -65,6 +65,7 @@ func (r *jobResource) ModifyPlan(
 		job := expandJob(ctx, &expander{}, state)
 		old = &job
 	}
+	r.checkBounds(ctx, &resp.Diagnostics, config)
 	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
@@ -82,6 +83,17 @@ func (r *jobResource) ModifyPlan(
 	plan.State, plan.Revision = types.StringUnknown(), types.Int64Unknown()
 	plan.NextFireTimes = types.MapUnknown(timetypes.RFC3339Type{})
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+}
+
+// checkBounds refuses a job that is outside the bounds of its app, as far as both are known.
+func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
+	var e expander
+	job := expandJob(ctx, &e, config)
+	bounds := r.conn.boundsOf(ctx, job.App)
+	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
+		return
+	}
+	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(bounds.CheckJob(job)))
 }
 
 // resolveTriggers plans what the API will resolve for each trigger that is completely known.

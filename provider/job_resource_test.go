@@ -52,7 +52,7 @@ const fullJob = `
       EOT
       signing = {
         secrets = {
-          current = { reference = "env:SECRET_CRM" }
+          current = { reference = "env:SECRET_CRM_KEY" }
           next    = { reference = "file:crm/next" }
         }
       }

@@ -20,7 +20,7 @@ func secretJob(version int) string {
 	return job(fmt.Sprintf(`target = {
 		webhook = {
 			url     = "https://example.com/hook"
-			signing = { secrets = { a = %s, b = { reference = "env:SECRET_B" } } }
+			signing = { secrets = { a = %s, b = { reference = "env:SECRET_CRM_B" } } }
 			auth    = { sigv4 = { service = "lambda", region = "eu-west-1", credentials = {
 				access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = %s, session_token = %s
 			} } }
@@ -74,7 +74,7 @@ func TestSecretsAreSentByVersionAndNeverWrittenToDisk(t *testing.T) {
 		printed.WriteString(applied)
 		got := f.stored(t)
 		delete(got, "a") // the API has checked its form
-		want := map[string]string{"b": "env:SECRET_B", "secret_access_key": step.holds + "-key", "session_token": step.holds + "-token"}
+		want := map[string]string{"b": "env:SECRET_CRM_B", "secret_access_key": step.holds + "-key", "session_token": step.holds + "-token"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s version %d: stored (-want +got):\n%s", step.value, step.version, diff)
 		}

@@ -85,7 +85,7 @@ func (p *carillonProvider) Resources(context.Context) []func() resource.Resource
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{newNodesDataSource, newRunDataSource, newRunsDataSource}
+	return []func() datasource.DataSource{newAppDataSource, newNodesDataSource, newRunDataSource, newRunsDataSource}
 }
 
 // connect checks the settings and returns the connection. With an unknown setting it returns a

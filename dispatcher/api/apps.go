@@ -78,7 +78,7 @@ func (a *API) patchApp(r *request) (response, error) {
 		if !conditional {
 			change.IfRevision = app.Revision
 		}
-		app.Enabled = *patch.Enabled
+		app.Enabled, app.Bounds = *patch.Enabled, nil
 		app, _, err = a.store.PutApp(r.Context(), app, change)
 		if errors.Is(err, dispatcher.ErrPrecondition) && !conditional && try < tries {
 			continue

@@ -145,7 +145,10 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	types := map[string]reflect.Type{
 		"App": reflect.TypeFor[dispatcher.App](), "Bounds": reflect.TypeFor[dispatcher.Bounds](),
 		"Quotas": reflect.TypeFor[dispatcher.Quotas](), "EgressBounds": reflect.TypeFor[dispatcher.EgressBounds](),
-		"LambdaBounds": reflect.TypeFor[dispatcher.LambdaBounds](), "SignatureBound": reflect.TypeFor[dispatcher.SignatureBound](), "Job": reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
+		"LambdaBounds": reflect.TypeFor[dispatcher.LambdaBounds](), "SignatureBound": reflect.TypeFor[dispatcher.SignatureBound](),
+		"Usage": reflect.TypeFor[dispatcher.Usage](), "Breaks": reflect.TypeFor[dispatcher.Breaks](),
+		"BreakJob": reflect.TypeFor[dispatcher.BreakJob](),
+		"Job":      reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
 		"Retry": reflect.TypeFor[dispatcher.Retry](), "Lambda": reflect.TypeFor[dispatcher.Lambda](),
 		"AssumeRole": reflect.TypeFor[dispatcher.AssumeRole](), "Calendar": reflect.TypeFor[dispatcher.Calendar](),
 		"CalendarRule": reflect.TypeFor[schedule.CalendarRule](),

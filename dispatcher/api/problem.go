@@ -38,8 +38,8 @@ var statuses = []struct {
 	{http.StatusNotFound, []string{dispatcher.CodeNotFound, dispatcher.CodeRouteUnknown}},
 	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
 	{http.StatusConflict, []string{
-		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeCalendarInUse,
-		dispatcher.CodeTokenLastAdmin,
+		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeBoundSuspended,
+		dispatcher.CodeCalendarInUse, dispatcher.CodeTokenLastAdmin,
 	}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
 	{http.StatusPreconditionRequired, []string{dispatcher.CodePreconditionReq}},
@@ -54,6 +54,14 @@ var statuses = []struct {
 }
 
 func statusOf(problems dispatcher.Problems) int {
+	for _, p := range problems {
+		switch {
+		case p.Code == dispatcher.CodeNameTaken && p.Path != "": // by another than the one that is written
+			return http.StatusConflict
+		case p.Code == dispatcher.CodeBoundQuota && p.Path == "": // of what is asked for, not of a value
+			return http.StatusTooManyRequests
+		}
+	}
 	for _, row := range statuses {
 		if slices.ContainsFunc(problems, func(p dispatcher.Problem) bool { return slices.Contains(row.codes, p.Code) }) {
 			return row.status

@@ -89,8 +89,12 @@ func (a *API) checkEnabled(r *request, name string) error {
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
 		return nil
-	case err != nil || app.Enabled:
+	case err != nil:
 		return err
+	case app.Bounds.Suspended:
+		return refuse(dispatcher.CodeBoundSuspended, "%s, so no node would claim the run", app.SuspendedMessage())
+	case app.Enabled:
+		return nil
 	}
 	return refuse(dispatcher.CodeAppDisabled, "app %s is disabled, so no node would claim the run; "+
 		"enable it first, in Terraform or with PATCH /v1/apps/%s", dispatcher.Echo(name), name)

@@ -44,6 +44,26 @@ func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond C
 	})
 }
 
+// SetBounds changes the bounds of an app and leaves the rest of it unchanged. The response has the jobs that the change
+// breaks. It needs the scope admin.
+func (c *Client) SetBounds(ctx context.Context, name string, change func(*dispatcher.Bounds)) (dispatcher.App, error) {
+	const tries = 5 // someone else may change the app in between
+	for try := 1; ; try++ {
+		app, err := c.App(ctx, name)
+		if err != nil {
+			return app, err
+		}
+		if app.Bounds == nil {
+			app.Bounds = &dispatcher.Bounds{}
+		}
+		change(app.Bounds)
+		app, err = c.PutApp(ctx, app, Condition{Revision: app.Revision})
+		if !errors.Is(err, dispatcher.ErrPrecondition) || try == tries {
+			return app, err
+		}
+	}
+}
+
 // DeleteApp deletes an app; ErrConflict if it has jobs or calendars.
 func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) error {
 	return c.remove(ctx, path("apps", name), cond)

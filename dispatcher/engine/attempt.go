@@ -67,7 +67,7 @@ func (e *Engine) attempt(ctx context.Context, run heldRun) {
 		e.attempts.Put(a)
 	}()
 	for _, step := range []func(context.Context, *attempt) result{
-		e.resolve, e.checkSuspended, e.takeSlot, e.checkHost, e.protect, e.begin, e.checkLease, e.invoke, e.conclude,
+		e.resolve, e.takeSlot, e.checkHost, e.protect, e.begin, e.checkLease, e.invoke, e.conclude,
 	} {
 		switch step(ctx, a) {
 		case refused:
@@ -88,28 +88,25 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 		return proceed
 	case errors.Is(context.Cause(ctx), pool.ErrCutOff):
 		return refused // the database did not answer in time
+	case errors.Is(err, errSuspended):
+		e.queueAgain(ctx, a.run.HeldRun)
+		return finished
 	case errors.Is(err, errGone):
 		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err, time.Now())
 	default:
 		class := dispatcher.ClassOther
 		var template *dispatcher.TemplateError
-		if errors.As(err, &template) {
+		var outside *outsideError
+		switch {
+		case errors.As(err, &template):
 			class = dispatcher.ClassTemplate
+		case errors.As(err, &outside):
+			class = dispatcher.ClassBounds
 		}
 		a.outcome = notAttempted(dispatcher.RunFailed, class, err, time.Now())
 	}
 	e.metrics.attempts.WithLabelValues(string(a.outcome.State)).Inc()
 	e.record(ctx, a.run, e.inDatabaseTime(a.outcome), nil)
-	return finished
-}
-
-// checkSuspended hands back a run of an app that an operator suspended. It waits until the suspension is lifted.
-func (e *Engine) checkSuspended(ctx context.Context, a *attempt) result {
-	if a.call.Bounds == nil || !a.call.Bounds.Suspended {
-		return proceed
-	}
-	e.pool.Disown(pool.KeyOf(a.run.HeldRun))
-	e.logIf(ctx, "hand back a run of a suspended app", e.store.Release(ctx, []dispatcher.HeldRun{a.run.HeldRun}))
 	return finished
 }
 
@@ -146,6 +143,7 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 // conclude decides whether the run is attempted again, and hands the outcome over.
 func (e *Engine) conclude(ctx context.Context, a *attempt) result {
 	e.metrics.attempts.WithLabelValues(string(a.outcome.State)).Inc()
+	e.omitResponse(a)
 	e.logIf(ctx, "ask for the time after a suspension", e.clock.sampleIfSuspended(context.WithoutCancel(ctx)))
 	outcome := e.inDatabaseTime(a.outcome)
 	outcome.StartedAt = a.clock.of(a.outcome.StartedAt)
@@ -168,6 +166,14 @@ func (e *Engine) letGo(ctx context.Context, a *attempt) {
 		return
 	}
 	e.pool.Disown(pool.KeyOf(a.run.HeldRun))
+}
+
+// queueAgain queues a run of an app that was suspended after the node had won it. No node adopts it until the suspension
+// is lifted.
+func (e *Engine) queueAgain(ctx context.Context, run dispatcher.HeldRun) {
+	runs := []dispatcher.HeldRun{run}
+	untilDone(ctx, e.log, "hand back runs of a suspended app", 1, func() error { return e.store.Release(ctx, runs) })
+	e.pool.Disown(pool.KeyOf(run))
 }
 
 // inDatabaseTime returns an outcome with its times by the database's clock.

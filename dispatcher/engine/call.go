@@ -11,12 +11,12 @@ import (
 // it asks until it answers.
 func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, error) {
 	call, err := e.jobs.call(run)
-	if errors.Is(err, errGone) {
+	if errors.Is(err, errGone) || errors.Is(err, errOutdated) {
 		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
 		call, err = e.jobs.call(run)
 	}
-	if err == nil && run.Detail.job != nil {
-		e.tighten(ctx, run, &call)
+	if errors.Is(err, errOutdated) { // the job is not there any more
+		err = errGone
 	}
 	call.Missed = run.Detail.missed
 	if err == nil && run.Kind == dispatcher.KindCatchUp && call.Missed == nil {
@@ -26,19 +26,6 @@ func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, erro
 		err = e.addFires(ctx, run, &call)
 	}
 	return call, err
-}
-
-// tighten gives a call the bounds of its app as they are now: they hold at once, also for a run that was claimed before
-// they changed. A change of an app drops its jobs from the cache, and so does a need for room.
-func (e *Engine) tighten(ctx context.Context, run heldRun, call *dispatcher.Call) {
-	latest, cached := e.jobs.get(run.JobID, 0)
-	if !cached {
-		untilDone(ctx, e.log, "read job", 1, func() error { return e.jobs.read(ctx, []int64{run.JobID}) })
-		latest, cached = e.jobs.get(run.JobID, 0)
-	}
-	if cached && latest.Bounds != nil {
-		call.Bounds, call.AWSExternalID = latest.Bounds, latest.AWSExternalID
-	}
 }
 
 // missedRange reads the range that a catch-up run of another node stands for; nil: the run is past

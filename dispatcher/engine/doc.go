@@ -46,8 +46,7 @@
 //
 // An attempt is a list of steps. Each step proceeds, refuses or finishes the attempt:
 //
-//	resolve      finds what to call                              call.go
-//	checkSuspended hands back a run of a suspended app           attempt.go
+//	resolve      finds what to call, within the bounds of now    call.go
 //	takeSlot     waits for a slot of a job that limits its runs  slots.go
 //	checkHost    defers the run while its host may not be called hosts.go, breaker.go
 //	protect      asks for protection if it may outlast a drain   protect.go

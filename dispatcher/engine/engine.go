@@ -77,6 +77,7 @@ type outcomes struct {
 	delays   *delays
 	retries  *retries
 	gone     goneTargets
+	bytes    *bytesKept
 }
 
 // signals wake the loops.
@@ -126,7 +127,8 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e.pool.OnFreed(e.hasRoom)
 	e.broken = newPile[brokenTrigger]()
 	e.idle = &adoption{wake: e.wakeAdopt}
-	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()}}
+	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()},
+		bytes: newBytesKept()}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
 	return e

@@ -44,6 +44,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaimInDoubt},
 		{"count upcoming fires", e.countUpcoming},
+		{"report bytes of responses", e.reportBytes},
 	} {
 		turned(ctx)
 		if err := step.do(ctx, now); err != nil {

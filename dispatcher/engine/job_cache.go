@@ -29,6 +29,8 @@ type jobCache struct {
 
 	mu   sync.Mutex
 	jobs generations[*preparedJob]
+	// changed is when an app was last forgotten, by its name: a job that was read before may have other bounds now.
+	changed map[string]time.Time
 }
 
 // preparedJob is a job as runs need it.
@@ -40,10 +42,11 @@ type preparedJob struct {
 	// templates are those of the target, parsed once for all its calls; nil: it has none.
 	templates *dispatcher.Templates
 	readAt    time.Time // local
+	outside   error     // what of the job is outside the bounds of its app; nil: nothing
 }
 
 func newJobCache(store Store) *jobCache {
-	return &jobCache{store: store, jobs: newGenerations(mostJobBytes, (*preparedJob).size)}
+	return &jobCache{store: store, jobs: newGenerations(mostJobBytes, (*preparedJob).size), changed: map[string]time.Time{}}
 }
 
 // size is an estimate of the memory that a job takes.
@@ -124,6 +127,14 @@ func (j *jobCache) dropApp(app string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.jobs.dropIf(func(d *preparedJob) bool { return d.App == app })
+	j.changed[app] = time.Now()
+}
+
+// outdated tells whether the app of a job changed after the job was read.
+func (j *jobCache) outdated(d *preparedJob) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.changed[d.App].After(d.readAt)
 }
 
 // drop forgets a job that changed.
@@ -146,6 +157,9 @@ func prepare(v dispatcher.JobVersion) *preparedJob {
 	var err error
 	if d.templates, err = v.Target.Templates(); err != nil && d.Err == nil {
 		d.Err = fmt.Errorf("job %s/%s: stored target: %w", v.App, v.Name, err)
+	}
+	if v.Bounds != nil && d.Err == nil {
+		d.outside = outsideOf(*v.Bounds, v.Job)
 	}
 	for _, name := range v.TriggerNames {
 		d.triggers[dispatcher.TriggerID(v.App, v.Name, name)] = name
@@ -172,6 +186,10 @@ func (j *jobCache) call(run heldRun) (dispatcher.Call, error) {
 	if d.Err != nil {
 		return dispatcher.Call{}, d.Err
 	}
+	bounds, err := j.boundsOf(run, d)
+	if err != nil {
+		return dispatcher.Call{}, err
+	}
 	name := ""
 	if run.TriggerID != run.JobID {
 		var there bool
@@ -183,8 +201,53 @@ func (j *jobCache) call(run heldRun) (dispatcher.Call, error) {
 		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
 		EventID: dispatcher.EventID(cmp.Or(d.Installation, j.installation), d.App, d.Name, name, run.ScheduledAt, run.Kind),
 		Target:  d.Target, Templates: d.templates, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
-		Bounds: d.Bounds, AWSExternalID: d.AWSExternalID,
+		Bounds: bounds, AWSExternalID: d.AWSExternalID,
 	}, nil
 }
+
+// boundsOf returns the bounds of the app of a job, and refuses an attempt of a job that is outside of them. The definition
+// may be that of the claim; the bounds are those of now.
+func (j *jobCache) boundsOf(run heldRun, d *preparedJob) (*dispatcher.Bounds, error) {
+	bounds, outside := d.Bounds, d.outside
+	if j.outdated(d) {
+		latest, cached := j.get(run.JobID, 0)
+		if !cached || j.outdated(latest) {
+			return nil, errOutdated
+		}
+		if bounds = latest.Bounds; bounds != nil {
+			outside = outsideOf(*bounds, d.Job)
+		}
+	}
+	if bounds != nil && bounds.Suspended {
+		return nil, errSuspended
+	}
+	return bounds, outside
+}
+
+// outsideError says what of a job is outside the bounds of its app.
+type outsideError struct{ problems dispatcher.Problems }
+
+// outsideOf returns an outsideError, or nil.
+func outsideOf(bounds dispatcher.Bounds, job dispatcher.Job) error {
+	var problems dispatcher.Problems
+	if problems.AddError("", bounds.CheckJob(job)); problems == nil {
+		return nil
+	}
+	return &outsideError{problems}
+}
+
+// Error names the first bound and how many more there are.
+func (e *outsideError) Error() string {
+	more := ""
+	if n := len(e.problems) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more)", n)
+	}
+	return "the job is outside the bounds of its app: " + e.problems[0].Message + more
+}
+
+var (
+	errOutdated  = errors.New("the app of the job changed, and the job is not read again yet")
+	errSuspended = errors.New("the app of the job is suspended")
+)
 
 var errGone = errors.New("the job or its trigger was deleted before this attempt began")

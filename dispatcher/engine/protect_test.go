@@ -47,6 +47,7 @@ func TestOnlyLongAttemptsAreProtected(t *testing.T) {
 			t.Parallel()
 			r, g := newRig(t, nil), &guard{}
 			r.opts.Drain, r.long.protection = drain, g
+			r.setBounds(dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}}})
 			r.declare("report", "rate(1s)", nil)
 			job, err := r.store.Job(t.Context(), "app", "report")
 			if err != nil {

@@ -40,5 +40,6 @@ type upkeep interface {
 	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
 	RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error)
 	Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error)
+	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)
 	Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error)
 }

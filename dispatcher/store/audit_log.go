@@ -197,7 +197,7 @@ func (t *tx) auditedJob(ctx context.Context, job *dispatcher.Job) (any, error) {
 // auditedApp returns what the audit log shows of an app.
 func auditedApp(app dispatcher.App) (any, error) {
 	parts, err := partsOf(app)
-	without(parts, "revision", "created_at", "updated_at", "breaks")
+	without(parts, "revision", "created_at", "updated_at", "breaks", "usage")
 	return parts, err
 }
 

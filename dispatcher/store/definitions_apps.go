@@ -6,33 +6,35 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const appColumns = `name, description, owner_enabled, retention, bounds, external_id, revision, created_at, updated_at`
+const appColumns = `name, description, owner_enabled, retention, bounds, longer_names, external_id, revision, created_at, updated_at`
 
 func scanApp(row scanner) (dispatcher.App, error) {
 	var app dispatcher.App
-	var stored string
-	err := row.Scan(&app.Name, &app.Description, &app.Enabled, durationColumn(&app.Retention), &stored, &app.AWSExternalID, &app.Revision,
-		instantColumn(&app.CreatedAt), instantColumn(&app.UpdatedAt))
+	var stored, longer string
+	err := row.Scan(&app.Name, &app.Description, &app.Enabled, durationColumn(&app.Retention), &stored, &longer, &app.AWSExternalID,
+		&app.Revision, instantColumn(&app.CreatedAt), instantColumn(&app.UpdatedAt))
 	if err != nil {
 		return app, err
 	}
-	app.Bounds, err = readBounds(app.Name, stored)
+	app.Bounds, err = readBounds(app.Name, stored, longer)
 	return app, err
 }
 
-// readBounds returns the bounds of an app with their defaults.
-func readBounds(app, stored string) (*dispatcher.Bounds, error) {
+// readBounds returns the bounds of an app with their defaults. longer are the names that begin with its own.
+func readBounds(app, stored, longer string) (*dispatcher.Bounds, error) {
 	var given dispatcher.Bounds
 	if err := json.Unmarshal([]byte(stored), &given); err != nil {
 		return nil, fmt.Errorf("app %s: stored bounds: %w", app, err)
 	}
 	all := given.WithDefaults(app)
+	if len(given.Secrets) == 0 && longer != "" {
+		all.Reserve(strings.Split(longer, ","))
+	}
 	return &all, nil
 }
 
@@ -41,7 +43,15 @@ func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) 
 
 // App returns an app by its name.
 func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
-	return findApp(ctx, s.read, name, "")
+	app, err := findApp(ctx, s.read, name, "")
+	if err != nil {
+		return app, err
+	}
+	now, err := s.clock(ctx, s.read)
+	if err == nil {
+		err = addUsage(ctx, s.read, &app, now)
+	}
+	return app, err
 }
 
 // findApp returns ErrNotFound if there is no such app. lock is a flavor's lock, or empty.
@@ -88,6 +98,13 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		if err != nil {
 			return err
 		}
+		breaks, err := s.broken(ctx, t, app.Name, before.bounds, bounds)
+		if err == nil && created {
+			err = t.takeName(ctx, app.Name)
+		}
+		if err != nil {
+			return err
+		}
 		// Two writers that both found no app are held apart by the key only.
 		expected := before.revision
 		if !change.IfAbsent && change.IfRevision == 0 {
@@ -118,6 +135,15 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		if !found {
 			return dispatcher.ErrPrecondition
 		}
+		stored.Breaks = breaks
+		if err := addUsage(ctx, t, &stored, t.now); err != nil {
+			return err
+		}
+		if created {
+			if err := t.reserveNames(ctx, app.Name); err != nil {
+				return err
+			}
+		}
 		t.notify(dispatcher.Notification{App: app.Name})
 		// Claims follow at once: they look at the app. The handler goes on with the clocks that remain.
 		if _, err := t.followApp(ctx, dispatcher.AppID(app.Name), followAtOnce); err != nil {
@@ -133,31 +159,6 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		return t.auditApp(ctx, c, stored)
 	})
 	return stored, created, err
-}
-
-// nextBounds returns the bounds of an app after a change, and refuses what is outside them.
-func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds, error) {
-	old := before.bounds.WithDefaults(app.Name)
-	next := old
-	if app.Bounds != nil {
-		next = app.Bounds.WithDefaults(app.Name)
-	}
-	var problems dispatcher.Problems
-	if !t.by.Operator && !reflect.DeepEqual(next, old) {
-		problems.Add("/bounds", dispatcher.CodeBoundOperator,
-			"bounds are set by operators, with a token of scope admin that is bound to no app; leave them out to keep them as they are")
-	}
-	if most := next.Quotas.Retention; app.Retention > most {
-		problems.Add("/retention", dispatcher.CodeBoundQuota,
-			"retention %s is longer than the %s that the bounds of the app allow; shorten it, or ask an operator", app.Retention, most)
-	}
-	if problems != nil {
-		return next, problems
-	}
-	if app.Bounds == nil {
-		return before.bounds, nil
-	}
-	return *app.Bounds, nil
 }
 
 // appBefore is what a change of an app has to know of it; no revision: there is none.
@@ -204,6 +205,9 @@ func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Ch
 		// $1 now, $2 id
 		const remove = `UPDATE apps SET deleted_at = $1, updated_at = $1 WHERE id = $2`
 		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(name)); err != nil {
+			return err
+		}
+		if err := t.reserveNames(ctx, name); err != nil {
 			return err
 		}
 		before, err := auditedApp(app)

@@ -95,7 +95,7 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 
 // movable refuses an app that may still change.
 func (s *store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) error {
-	if app.Enabled {
+	if app.Enabled && !app.Bounds.Suspended {
 		return fmt.Errorf("it is enabled; disable it first: %w", dispatcher.ErrConflict)
 	}
 	// $1 app
@@ -186,6 +186,9 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 // importApp writes the row of an app. Its history begins with what was owed when it was exported.
 func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before appBefore) (dispatcher.App, error) {
 	bounds, err := t.nextBounds(export.App, before)
+	if err == nil {
+		err = t.takeName(ctx, export.App.Name)
+	}
 	if err != nil {
 		return dispatcher.App{}, err
 	}
@@ -223,6 +226,9 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before app
 		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID)
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
+	}
+	if err == nil {
+		err = t.reserveNames(ctx, a.Name)
 	}
 	if err == nil {
 		err = t.endLeftRuns(ctx, a.Name)
@@ -306,7 +312,10 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 	if err != nil {
 		return err
 	}
-	shared, err := t.lockShared(ctx, job)
+	app, shared, err := t.lockShared(ctx, job)
+	if err == nil {
+		err = t.admit(ctx, app, nil, job)
+	}
 	if err == nil {
 		err = t.writeJob(ctx, nil, job, calendars.revision, shared)
 	}

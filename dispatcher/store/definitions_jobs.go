@@ -20,6 +20,7 @@ var jobFields = fields[jobRow]{
 	{read: "a.name", ref: func(j *jobRow) any { return &j.App }, use: onlyRead},
 	{read: "a.installation", ref: func(j *jobRow) any { return &j.Installation }, use: onlyRead},
 	{read: "a.bounds", ref: func(j *jobRow) any { return &j.bounds }, use: onlyRead},
+	{read: "a.longer_names", ref: func(j *jobRow) any { return &j.longer }, use: onlyRead},
 	{read: "a.external_id", ref: func(j *jobRow) any { return &j.AWSExternalID }, use: onlyRead},
 	{name: "name", ref: func(j *jobRow) any { return &j.Name }, use: neverSet},
 	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
@@ -52,6 +53,7 @@ var (
 type jobRow struct {
 	dispatcher.JobVersion
 	retry, target, payload, triggers, bounds string // JSON
+	longer                                   string // as in apps
 }
 
 // scanJob reads the row of a job. Text that this version does not understand makes the job's Err.
@@ -61,7 +63,7 @@ func scanJob(row scanner) (jobRow, error) {
 		return j, err
 	}
 	var err error
-	if j.Bounds, err = readBounds(j.App, j.bounds); err != nil {
+	if j.Bounds, err = readBounds(j.App, j.bounds, j.longer); err != nil {
 		return j, err
 	}
 	if err := j.decode(); err != nil {
@@ -210,12 +212,18 @@ func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 	if err != nil {
 		return err
 	}
+	owner, err := findApp(ctx, q, app, "")
+	if err != nil {
+		return err
+	}
 	for i := range jobs {
 		job := &jobs[i]
 		if job.Err != nil {
 			job.State = dispatcher.JobError
 		} else {
-			job.Warnings = job.Warn(calendars)
+			warnings := dispatcher.Problems(job.Warn(calendars))
+			warnings.AddError("", owner.Bounds.CheckJob(job.Job)) // its attempts fail
+			job.Warnings = warnings
 		}
 	}
 	return nil
@@ -230,7 +238,7 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's jobs queue at its row; two that make the same job do, too. So does what lets
 		// clocks follow the app's switch.
-		shared, err := t.lockShared(ctx, job)
+		app, shared, err := t.lockShared(ctx, job)
 		if err != nil {
 			return err
 		}
@@ -239,6 +247,9 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 			return err
 		}
 		created = old == nil
+		if err := t.admit(ctx, app, old, job); err != nil {
+			return err
+		}
 		before, err := s.withValues(ctx, t, old)
 		if err != nil {
 			return err
@@ -405,6 +416,9 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 	}
 	// $1 job
 	if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE job_id = $1`, id); err != nil {
+		return err
+	}
+	if _, err := t.countJobs(ctx, job.App, -1, -len(job.Triggers)); err != nil {
 		return err
 	}
 	if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {

@@ -98,7 +98,7 @@ func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
-		kept, reference := dispatcher.Secret{Stored: true}, dispatcher.Secret{Reference: "env:SECRET_X"}
+		kept, reference := dispatcher.Secret{Stored: true}, dispatcher.Secret{Reference: "env:SECRET_DEMO_X"}
 		stored := put(t, s, secretJob(value(first), value("hunter2")))
 		read, err := s.Job(t.Context(), "demo", "ping")
 		if err != nil {
@@ -198,8 +198,8 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		without := openWith(t, database, nil)
-		put(t, without, secretJob(dispatcher.Secret{Reference: "env:SECRET_X"}, dispatcher.Secret{Reference: "file:x"}))
-		if _, _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:x"}),
+		put(t, without, secretJob(dispatcher.Secret{Reference: "env:SECRET_DEMO_X"}, dispatcher.Secret{Reference: "file:demo/x"}))
+		if _, _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:demo/x"}),
 			dispatcher.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
 			t.Errorf("a value without a key = %v", err)
 		}

@@ -39,21 +39,20 @@ type sharedOff struct{ keep, set int }
 // keepShared is for a change that concerns neither the app nor the labels of a trigger.
 var keepShared = sharedOff{keep: offApp | offLabels}
 
-// lockShared locks the app of a job and the set of labels that the job requires, in this order, and returns what
-// they mean for its triggers. The locks make a switch wait whose portions would pass over the triggers.
-func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (shared sharedOff, err error) {
-	app, err := findApp(ctx, t, job.App, t.lock())
-	if err != nil {
-		return shared, err
+// lockShared locks the app of a job and the set of labels that the job requires, in this order, and returns the app and
+// what both mean for the job's triggers. The locks make a switch wait whose portions would pass over the triggers.
+func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (app dispatcher.App, shared sharedOff, err error) {
+	if app, err = findApp(ctx, t, job.App, t.lock()); err != nil {
+		return app, shared, err
 	}
-	if !app.Enabled {
+	if !app.Enabled || app.Bounds.Suspended {
 		shared.set |= offApp
 	}
 	served, err := t.requireLabels(ctx, job.NodeLabels)
 	if !served {
 		shared.set |= offLabels
 	}
-	return shared, err
+	return app, shared, err
 }
 
 // followAtOnce is how many clocks follow a switch in the transaction that changes it. It takes some 50 ms, for

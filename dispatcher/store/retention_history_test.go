@@ -20,8 +20,11 @@ func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 // declareApp stores an app with one job, and returns the job's id.
 func declareApp(t *testing.T, s dispatcher.Store, name string, retention time.Duration) int64 {
 	t.Helper()
-	change := dispatcher.Change{Actor: "test", Now: may1}
-	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: name, Enabled: true, Retention: dispatcher.Duration(retention)}, change)
+	change := dispatcher.Change{Actor: "test", Now: may1, Operator: true}
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{
+		Name: name, Enabled: true, Retention: dispatcher.Duration(retention),
+		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: dispatcher.Duration(dispatcher.MaxRetention)}},
+	}, change)
 	must(t, err)
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
 		App: name, Name: "job", Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1",

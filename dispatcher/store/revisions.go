@@ -114,15 +114,23 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		at = record.Now
 	}
 	var kept, from int64
+	var bounds string
 	// $1 id
 	_, found, err := first(ctx, s.read, func(row scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&kept, &from)
-	}, `SELECT retention, history_from FROM apps WHERE id = $1 AND deleted_at IS NULL`, dispatcher.AppID(app))
+		return struct{}{}, row.Scan(&kept, &from, &bounds)
+	}, `SELECT retention, history_from, bounds FROM apps WHERE id = $1 AND deleted_at IS NULL`, dispatcher.AppID(app))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", app)
 	}
 	if err != nil {
 		return record, err
+	}
+	given, err := readBounds(app, bounds, "")
+	if err != nil {
+		return record, err
+	}
+	if given.Suspended {
+		record.Suspended = dispatcher.App{Name: app, Bounds: given}.SuspendedMessage()
 	}
 	record.Since = instant(max(from, day(record.Now.UnixMilli()-kept)))
 	// $1 app, $2 its subject, $3 at

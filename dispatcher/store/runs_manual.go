@@ -18,6 +18,9 @@ func (s *store) RequestRun(ctx context.Context, app, name string, change dispatc
 		if err := t.allow(job.Revision); err != nil {
 			return err
 		}
+		if err := t.countManual(ctx, app); err != nil {
+			return err
+		}
 		key := dispatcher.RunKey{TriggerID: dispatcher.JobID(app, name), ScheduledAt: t.now, Kind: dispatcher.KindManual}
 		if err := t.queue(ctx, &key, job.Revision); err != nil {
 			return err
@@ -55,6 +58,9 @@ func (s *store) RetryRun(ctx context.Context, id string, change dispatcher.Chang
 	return s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		if run.EndedAt == nil && run.State != dispatcher.RunRetrying {
 			return fmt.Errorf("run %s is not finished: %w", id, dispatcher.ErrConflict)
+		}
+		if err := t.countManual(ctx, run.App); err != nil {
+			return err
 		}
 		if n := len(run.Attempts); n > 0 {
 			if err := t.insertAttempt(ctx, key, run.Attempts[n-1]); err != nil {

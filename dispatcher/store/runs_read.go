@@ -75,7 +75,8 @@ func runQuery(picked string) string {
 	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.name, j.name, coalesce(t.name, ''),
 			r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
 			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
-			r.probe_at, m.from_at, m.to_at, m.count
+			r.probe_at,
+			CASE WHEN a.enabled OR r.ended_at IS NOT NULL OR a.deleted_at IS NOT NULL THEN '' ELSE a.bounds END, m.from_at, m.to_at, m.count
 		FROM (` + picked + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
 		LEFT JOIN misfires AS m ON m.job_id = CASE WHEN r.kind = 3 THEN r.job_id END AND m.from_at <= r.scheduled_at
@@ -89,15 +90,26 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	var key dispatcher.RunKey
 	var node dispatcher.NodeID
 	var from, to, missed *int64
+	var held string
 	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
 		kindColumn(&key.Kind), &run.Revision, &run.State, &run.Attempt, &node, optionalColumn(&run.ClaimedAt),
 		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt), optionalColumn(&run.NextAttemptAt), &run.HTTPStatus,
-		&run.Class, &run.Error, &run.WaitsFor, optionalColumn(&run.ProbeAt), &from, &to, &missed)
+		&run.Class, &run.Error, &run.WaitsFor, optionalColumn(&run.ProbeAt), &held, &from, &to, &missed)
 	if err != nil {
 		return run, err
 	}
 	run.ID, run.Kind, run.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
 	run.EventID = dispatcher.EventID(installation, run.App, run.Job, run.Trigger, run.ScheduledAt, run.Kind)
+	if held != "" && (run.State == dispatcher.RunQueued || run.State == dispatcher.RunRetrying) {
+		bounds, err := readBounds(run.App, held, "")
+		if err != nil {
+			return run, err
+		}
+		run.Held = "app " + run.App + " is disabled"
+		if bounds.Suspended {
+			run.Held = dispatcher.App{Name: run.App, Bounds: bounds}.SuspendedMessage()
+		}
+	}
 	if node != 0 && node != waitingNode {
 		run.Node = &node
 	}

@@ -316,6 +316,8 @@ func (e *explainer) unclaimed(span *dispatcher.Span) {
 		e.decide(VerdictPlanned, "it is in the future")
 	case span.Revision.Paused:
 		e.decide(VerdictOpen, "it is due, but the trigger or its job is paused")
+	case e.app.Suspended != "":
+		e.decide(VerdictOpen, "it is due, but %s", e.app.Suspended)
 	case !e.app.Enabled:
 		e.decide(VerdictOpen, "it is due, but the app is disabled")
 	default:

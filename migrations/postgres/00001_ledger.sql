@@ -28,6 +28,7 @@ CREATE TABLE apps (
   owner_enabled     BOOLEAN NOT NULL DEFAULT TRUE, -- what its owner wants; schedulers never write either
   bounds            TEXT    NOT NULL DEFAULT '{}', -- JSON, what operators set; what is missing has its default
   external_id       TEXT    NOT NULL DEFAULT '', -- with which nodes assume AWS roles for it
+  longer_names      TEXT    NOT NULL DEFAULT '', -- of the apps whose names begin with this one's and _ or -, with _ for -; NAME,...
   retention         BIGINT  NOT NULL,     -- milliseconds that the app's history is kept
   history_from      BIGINT  NOT NULL DEFAULT 0, -- earlier history was removed under a shorter retention
   sweep_from        BIGINT  NOT NULL DEFAULT 0, -- the clean-up has removed what this app does not keep from before
@@ -42,6 +43,27 @@ CREATE TABLE apps (
   deleted_at        BIGINT
 );
 CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
+
+-- How much of its quotas an app uses. Changes of its jobs count in their transactions, under the lock of the app;
+-- requests for manual runs lock nothing else.
+CREATE TABLE app_usage (
+  app_id       BIGINT NOT NULL PRIMARY KEY,
+  jobs         BIGINT NOT NULL DEFAULT 0,
+  triggers     BIGINT NOT NULL DEFAULT 0,
+  minute       BIGINT NOT NULL DEFAULT 0, -- when the minute began in which manual_runs were requested
+  manual_runs  BIGINT NOT NULL DEFAULT 0,
+  waiting_runs BIGINT NOT NULL DEFAULT 0, -- when they were counted, and those requested since
+  counted_at   BIGINT NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+-- Bytes of responses that were stored for an app, by the UTC day on which nodes reported them, each its own, every
+-- handler interval. An estimate: what was stored on a day goes with the retention of the app.
+CREATE TABLE app_bytes (
+  app_id BIGINT NOT NULL,
+  day    BIGINT NOT NULL,
+  bytes  BIGINT NOT NULL,
+  PRIMARY KEY (app_id, day)
+) WITH (fillfactor = 50);
 
 CREATE TABLE jobs (
   id            BIGINT  NOT NULL PRIMARY KEY,
@@ -462,4 +484,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, notifications, api_tokens, secrets, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;
+DROP TABLE installation, notifications, api_tokens, app_usage, app_bytes, secrets, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;

@@ -24,6 +24,7 @@ CREATE TABLE apps (
   owner_enabled INTEGER NOT NULL DEFAULT TRUE,
   bounds TEXT NOT NULL DEFAULT '{}',
   external_id TEXT NOT NULL DEFAULT '',
+  longer_names TEXT NOT NULL DEFAULT '',
   retention INTEGER NOT NULL,
   history_from INTEGER NOT NULL DEFAULT 0,
   sweep_from INTEGER NOT NULL DEFAULT 0,
@@ -38,6 +39,23 @@ CREATE TABLE apps (
   deleted_at INTEGER
 ) STRICT;
 CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
+
+CREATE TABLE app_usage (
+  app_id INTEGER NOT NULL PRIMARY KEY,
+  jobs INTEGER NOT NULL DEFAULT 0,
+  triggers INTEGER NOT NULL DEFAULT 0,
+  minute INTEGER NOT NULL DEFAULT 0,
+  manual_runs INTEGER NOT NULL DEFAULT 0,
+  waiting_runs INTEGER NOT NULL DEFAULT 0,
+  counted_at INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE app_bytes (
+  app_id INTEGER NOT NULL,
+  day INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  PRIMARY KEY (app_id, day)
+) STRICT;
 
 CREATE TABLE jobs (
   id INTEGER NOT NULL PRIMARY KEY,

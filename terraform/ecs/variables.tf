@@ -124,7 +124,7 @@ variable "environment" {
 }
 
 variable "secrets" {
-  description = "Secrets of targets by variable: jobs refer to SECRET_CRM as env:SECRET_CRM. Values are complete ARNs in Secrets Manager, with :KEY:: at the end for a key of a JSON secret."
+  description = "Secrets of targets by variable: jobs of app crm refer to SECRET_CRM_KEY as env:SECRET_CRM_KEY. Values are complete ARNs in Secrets Manager, with :KEY:: at the end for a key of a JSON secret."
   type        = map(string)
   default     = {}
 }

@@ -14,8 +14,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
-// appCommand moves apps between installations.
+// appCommand shows apps, sets their bounds, and moves them between installations.
 type appCommand struct {
+	Show    appShowCommand    `cmd:"" help:"Show an app with its bounds and what it uses of them."`
+	Bounds  appBoundsCommand  `cmd:"" help:"Print or set the bounds of an app, as JSON."`
+	Suspend appSuspendCommand `cmd:"" help:"Stop an app until an operator resumes it."`
+	Resume  appResumeCommand  `cmd:"" help:"Lift the suspension of an app."`
+
 	Export appExportCommand `cmd:"" help:"Disable an app and print it for another installation."`
 	Import appImportCommand `cmd:"" help:"Create an app from what export printed."`
 }

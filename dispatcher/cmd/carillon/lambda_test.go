@@ -223,7 +223,8 @@ terraform {
 }
 variable "function" { type = string }
 resource "carillon_app" "fn" {
-  name = "fn"
+  name   = "fn"
+  bounds = { lambda = { functions = ["*"], roles = ["arn:aws:iam::123456789012:role/invoker"] } }
 }
 resource "carillon_job" "adds" {
   app      = carillon_app.fn.name

@@ -41,7 +41,7 @@ type cli struct {
 	Explain  explainCommand  `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
 	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
 	Audit    auditCommand    `cmd:"" help:"Show who changed what, and whose change was refused."`
-	App      appCommand      `cmd:"" help:"Move an app between installations."`
+	App      appCommand      `cmd:"" help:"Show an app, set its bounds, suspend it, or move it between installations."`
 	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
 	Rollback rollbackCommand `cmd:"" help:"Resume after a restore or failover lost committed data."`
 	Machine  machineCommand  `cmd:"" name:"lifecycle" help:"Stop a node before its machine ends."`

@@ -51,7 +51,8 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	if run.NextAttemptAt != nil {
 		line("next attempt at", dispatcher.FormatInstant(*run.NextAttemptAt))
 	}
-	if run.WaitsFor != "" {
+	line("held", plain(run.Held))
+	if run.Held == "" && run.WaitsFor != "" {
 		line("waits", strings.TrimPrefix(run.Waiting(), "waits "))
 	}
 	if run.State == dispatcher.RunRetrying {
@@ -81,6 +82,7 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 // showResponse prints a stored response, with the first lines of its body or all of it.
 func showResponse(line func(name, value string), a dispatcher.Response, body bool) {
 	line("  phases", phases(a.Phases))
+	line("  omitted", a.Omitted)
 	line("  request id", plain(a.RequestID))
 	line("  version", plain(a.ExecutedVersion))
 	line("  function error", plain(a.FunctionError))

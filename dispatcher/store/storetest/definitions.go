@@ -29,7 +29,7 @@ func testApps(t *testing.T, f *fixture) {
 	want := app
 	defaults := dispatcher.Bounds{}.WithDefaults("books")
 	want.Bounds, want.Retention, want.AWSExternalID = &defaults, dispatcher.DefaultRetention, stored.AWSExternalID // which none means
-	want.Revision, want.CreatedAt, want.UpdatedAt = 1, t0, t0
+	want.Revision, want.CreatedAt, want.UpdatedAt, want.Usage = 1, t0, t0, &dispatcher.Usage{}
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
 	}
@@ -46,7 +46,7 @@ func testApps(t *testing.T, f *fixture) {
 	stored, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour), Operator: true})
 	f.must(err)
 	want = app
-	want.AWSExternalID = stored.AWSExternalID
+	want.AWSExternalID, want.Usage = stored.AWSExternalID, &dispatcher.Usage{}
 	want.Revision, want.CreatedAt, want.UpdatedAt = 2, t0, t0.Add(time.Hour)
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a changed app (-want +got):\n" + diff)

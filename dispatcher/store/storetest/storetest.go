@@ -78,19 +78,12 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"fixed delays outlive the runs that they count from":              testRetentionOfDelays,
 		"completed jobs are deleted when their time is over":              testDeleteAfterCompletion,
 	}
-	maps.Copy(tests, claimTests())
-	maps.Copy(tests, retryTests())
-	maps.Copy(tests, misfireTests())
-	maps.Copy(tests, slotTests())
-	maps.Copy(tests, hostTests())
-	maps.Copy(tests, unfoldTests())
-	maps.Copy(tests, fleetTests())
-	maps.Copy(tests, switchTests())
-	maps.Copy(tests, dueTests())
-	maps.Copy(tests, historyTests())
-	maps.Copy(tests, tokenTests())
-	maps.Copy(tests, calendarTests())
-	maps.Copy(tests, auditTests())
+	for _, more := range []map[string]func(*testing.T, *fixture){
+		claimTests(), retryTests(), misfireTests(), slotTests(), hostTests(), unfoldTests(), fleetTests(), switchTests(),
+		dueTests(), boundTests(), historyTests(), tokenTests(), calendarTests(), auditTests(),
+	} {
+		maps.Copy(tests, more)
+	}
 	for name, test := range tests {
 		if named(name, words) {
 			t.Run(name, func(t *testing.T) {

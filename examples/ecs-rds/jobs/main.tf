@@ -28,6 +28,11 @@ variable "report_function_arn" {
 resource "carillon_app" "first" {
   name        = "first"
   description = "Tries Carillon"
+
+  # An app may invoke no function unless an operator lists it.
+  bounds = {
+    lambda = { functions = var.report_function_arn == null ? [] : [var.report_function_arn] }
+  }
 }
 
 resource "carillon_job" "hello" {

@@ -202,7 +202,7 @@ variable "secret_keys_secret_arn" {
 }
 
 variable "secrets" {
-  description = "Secrets of targets by the name of their variable: jobs refer to SECRET_CRM as env:SECRET_CRM. The values are ARNs of secrets in Secrets Manager."
+  description = "Secrets of targets by the name of their variable: jobs of app crm refer to SECRET_CRM_KEY as env:SECRET_CRM_KEY. The values are ARNs of secrets in Secrets Manager."
   type        = map(string)
   default     = {}
 

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// appShowCommand shows an app with its bounds.
+type appShowCommand struct {
+	apiFlags
+	App string `arg:"" help:"Name of the app."`
+}
+
+// Run prints the app, what it uses of its quotas, and the jobs outside its bounds.
+func (s *appShowCommand) Run(ctx context.Context, c console) error {
+	api, err := s.client()
+	if err != nil {
+		return err
+	}
+	app, err := api.App(ctx, s.App)
+	if err != nil {
+		return err
+	}
+	if app.Bounds == nil || app.Usage == nil {
+		return fmt.Errorf("the node at %s shows no bounds of app %s; it runs an older version", s.Endpoint, s.App)
+	}
+	breaks, err := outside(ctx, api, s.App)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	for _, line := range appLines(app) {
+		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	sayBreaks(c.out, breaks)
+	return nil
+}
+
+// appLines are the lines that show an app, as name and value.
+func appLines(app dispatcher.App) [][2]string {
+	b, used := app.Bounds, app.Usage
+	state := map[bool]string{true: "enabled", false: "disabled by its owner"}[app.Enabled]
+	if b.Suspended {
+		state = "suspended by an operator"
+	}
+	list := func(entries []string, none string) string {
+		if len(entries) == 0 {
+			return none
+		}
+		return plain(strings.Join(entries, ", "))
+	}
+	var ports, signed []string
+	for _, port := range b.Egress.Ports {
+		ports = append(ports, fmt.Sprint(port))
+	}
+	for _, s := range b.SignAsNode {
+		signed = append(signed, s.Service+" to "+strings.Join(s.Hosts, ", "))
+	}
+	q := b.Quotas
+	lines := [][2]string{
+		{"app", app.Name}, {"state", state}, {"reason", plain(b.SuspendedReason)},
+		{"retention", fmt.Sprintf("%s, at most %s", app.Retention, q.Retention)},
+		{"aws external id", app.AWSExternalID},
+		{"weight", fmt.Sprint(b.Weight)},
+		{"jobs", fmt.Sprintf("%d of %d", used.Jobs, q.Jobs)},
+		{"triggers", fmt.Sprintf("%d of %d", used.Triggers, q.Triggers)},
+		{"bytes of responses", fmt.Sprintf("%d of %d", used.BytesKept, q.BytesKept)},
+		{"waiting runs", fmt.Sprintf("at most %d", q.WaitingRuns)},
+		{"manual runs per minute", fmt.Sprintf("at most %d", q.ManualRunsPerMinute)},
+		{"requests per minute", fmt.Sprintf("at most %d", q.RequestsPerMinute)},
+		{"secrets", list(b.Secrets, "none")},
+		{"hosts", list(b.Egress.Hosts, "any")}, {"ports", list(ports, "any")},
+		{"networks", list(b.Egress.Networks, "public, and what --egress-private of the nodes lists")},
+		{"functions", list(b.Lambda.Functions, "none")}, {"roles", list(b.Lambda.Roles, "none")},
+		{"signs as the node", list(signed, "none")},
+	}
+	if b.SuspendedReason == "" {
+		lines = append(lines[:2], lines[3:]...)
+	}
+	return lines
+}
+
+// outside finds the jobs of an app that are outside its bounds.
+func outside(ctx context.Context, api *client.Client, app string) (*dispatcher.Breaks, error) {
+	const page = 100
+	breaks := &dispatcher.Breaks{}
+	for cursor := ""; ; {
+		jobs, err := api.Jobs(ctx, app, dispatcher.Page{Limit: page, Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		for _, job := range jobs.Items {
+			var problems []dispatcher.Problem
+			for _, warning := range job.Warnings {
+				if strings.HasPrefix(warning.Code, "bound_") {
+					problems = append(problems, warning)
+				}
+			}
+			if len(problems) == 0 {
+				continue
+			}
+			if breaks.Count++; breaks.Count <= dispatcher.MaxBreaks {
+				breaks.Jobs = append(breaks.Jobs, dispatcher.BreakJob{Job: job.Name, Problems: problems})
+			}
+		}
+		if cursor = jobs.Next; cursor == "" {
+			return breaks, nil
+		}
+	}
+}
+
+// sayBreaks lists the jobs outside the bounds of their app.
+func sayBreaks(w io.Writer, breaks *dispatcher.Breaks) {
+	if breaks == nil || breaks.Count == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%d jobs are outside the bounds; their attempts fail with class bounds:\n", breaks.Count)
+	for _, job := range breaks.Jobs {
+		for _, problem := range job.Problems {
+			fmt.Fprintf(w, "  %s: %s\n", job.Job, plain(problem.Message))
+		}
+	}
+}
+
+// appBoundsCommand prints or sets the bounds of an app.
+type appBoundsCommand struct {
+	apiFlags
+	App string `arg:"" help:"Name of the app."`
+	Set string `placeholder:"FILE" help:"Set the bounds to the JSON in this file; - reads standard input. What it leaves out gets its default."`
+}
+
+// Run prints the bounds as JSON, after it has set them.
+func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
+	api, err := b.client()
+	if err != nil {
+		return err
+	}
+	var app dispatcher.App
+	if b.Set == "" {
+		app, err = api.App(ctx, b.App)
+	} else {
+		var bounds dispatcher.Bounds
+		if bounds, err = b.read(c); err == nil {
+			app, err = api.SetBounds(ctx, b.App, func(old *dispatcher.Bounds) { *old = bounds })
+		}
+	}
+	if err != nil {
+		return err
+	}
+	sayBreaks(c.err, app.Breaks)
+	encoder := json.NewEncoder(c.out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(app.Bounds)
+}
+
+// read reads bounds as the API takes them.
+func (b *appBoundsCommand) read(c console) (bounds dispatcher.Bounds, err error) {
+	var text []byte
+	if b.Set == "-" {
+		text, err = io.ReadAll(c.in)
+	} else {
+		text, err = os.ReadFile(b.Set)
+	}
+	if err != nil {
+		return bounds, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err = decoder.Decode(&bounds); err == nil && decoder.More() {
+		err = errors.New("there is more than one JSON value")
+	}
+	if err != nil {
+		return bounds, &usageError{fmt.Errorf("--set %s: %w; take the JSON that carillon app bounds %s prints", b.Set, err, b.App)}
+	}
+	return bounds, nil
+}
+
+// appSuspendCommand suspends an app.
+type appSuspendCommand struct {
+	apiFlags
+	App    string `arg:"" help:"Name of the app."`
+	Reason string `required:"" help:"Why; the app's owner sees it."`
+}
+
+// Run suspends the app.
+func (s *appSuspendCommand) Run(ctx context.Context, c console) error {
+	return s.suspend(ctx, c, s.App, true, s.Reason)
+}
+
+// appResumeCommand lifts the suspension of an app.
+type appResumeCommand struct {
+	apiFlags
+	App string `arg:"" help:"Name of the app."`
+}
+
+// Run lifts the suspension.
+func (r *appResumeCommand) Run(ctx context.Context, c console) error {
+	return r.suspend(ctx, c, r.App, false, "")
+}
+
+func (a apiFlags) suspend(ctx context.Context, c console, name string, suspended bool, reason string) error {
+	api, err := a.client()
+	if err != nil {
+		return err
+	}
+	app, err := api.SetBounds(ctx, name, func(b *dispatcher.Bounds) { b.Suspended, b.SuspendedReason = suspended, reason })
+	if err != nil {
+		return err
+	}
+	switch {
+	case suspended:
+		_, err = fmt.Fprintf(c.out, "app %s is suspended: nodes begin no attempt for it; attempts in flight end\n", name)
+	case app.Enabled:
+		_, err = fmt.Fprintf(c.out, "app %s goes on; fires that were missed follow the misfire_policy of their triggers\n", name)
+	default:
+		_, err = fmt.Fprintf(c.out, "app %s is not suspended any more, and stays disabled by its owner\n", name)
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// A bound that an operator tightens stops the jobs that it breaks, on nodes that know them from before, and no others;
+// a suspension stops all of them.
+func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, nil)
+		n := startNode(t, database, newToken(t, database), quick()...)
+		env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
+		command := func(args ...string) string {
+			t.Helper()
+			out, errs, code := carillon(t, env, append([]string{"app"}, args...)...)
+			if code != 0 {
+				t.Fatalf("app %v: exit %d: %s", args, code, errs)
+			}
+			return out + errs
+		}
+		latest := func(job string) dispatcher.Run {
+			list := must[client.List[dispatcher.Run]](t)(n.Runs(t.Context(), dispatcher.RunQuery{
+				App: "books", Job: job, Page: dispatcher.Page{Limit: 2},
+			}))
+			for _, run := range list.Items {
+				if run.EndedAt != nil {
+					return run
+				}
+			}
+			return dispatcher.Run{}
+		}
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "books", Enabled: true}, client.Condition{}))
+		named := strings.Replace(r.URL, "127.0.0.1", "localhost", 1)
+		for name, url := range map[string]string{"fine": r.URL, "broken": named} {
+			must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("books", name, url, map[string]string{"t": "rate(1s)"}), client.Condition{}))
+		}
+		until(t, "both jobs to succeed", func() bool {
+			return latest("fine").State == dispatcher.RunSucceeded && latest("broken").State == dispatcher.RunSucceeded
+		})
+
+		file := filepath.Join(t.TempDir(), "bounds.json")
+		if err := os.WriteFile(file, []byte(`{"egress": {"hosts": ["127.0.0.1"]}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said := command("bounds", "books", "--set", file); !strings.Contains(said, "1 jobs are outside the bounds") ||
+			!strings.Contains(said, "broken: host") {
+			t.Errorf("setting the bounds says %q, want the job that they break", said)
+		}
+		until(t, "the broken job to fail by the bound", func() bool { return latest("broken").Class == dispatcher.ClassBounds })
+		if run := latest("broken"); !strings.Contains(run.Error, "egress.hosts") || run.State != dispatcher.RunFailed {
+			t.Errorf("the broken job's run is %s: %q, want failed, and the bound's name", run.State, run.Error)
+		}
+		since := latest("fine").ScheduledAt
+		until(t, "the other job to go on", func() bool {
+			run := latest("fine")
+			return run.State == dispatcher.RunSucceeded && run.ScheduledAt.After(since)
+		})
+		if shown := command("show", "books"); !strings.Contains(shown, "127.0.0.1") || !strings.Contains(shown, "broken: host") ||
+			!strings.Contains(shown, "2 of 10000") {
+			t.Errorf("show says %q, want the host, the job outside the bounds, and 2 of 10000 jobs", shown)
+		}
+
+		command("suspend", "books", "--reason", "unpaid")
+		until(t, "the node to begin nothing more", func() bool {
+			before := len(r.all())
+			elapse(1500 * time.Millisecond)
+			return len(r.all()) == before
+		})
+		if shown := command("show", "books"); !strings.Contains(shown, "suspended by an operator") || !strings.Contains(shown, "unpaid") {
+			t.Errorf("show says %q, want the suspension and its reason", shown)
+		}
+		calls := len(r.all())
+		var printed dispatcher.Bounds
+		out, _, _ := carillon(t, env, "app", "bounds", "books")
+		if err := json.Unmarshal([]byte(out), &printed); err != nil || !printed.Suspended {
+			t.Errorf("bounds prints %q (%v), want the suspension", out, err)
+		}
+		command("resume", "books")
+		r.await(t, "the app to go on", func(all []arrival) bool { return len(all) > calls })
+		if _, errs, code := carillon(t, env, "app", "bounds", "books", "--set", os.DevNull); code != exitUsage {
+			t.Errorf("bounds from an empty file: exit %d: %s", code, errs)
+		}
+	})
+}

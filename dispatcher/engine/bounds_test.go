@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// setBounds sets the bounds of the rig's app, as an operator does, and lets the node hear of it.
+func (r *rig) setBounds(bounds dispatcher.Bounds) {
+	r.t.Helper()
+	app := dispatcher.App{Name: "app", Enabled: true, Bounds: &bounds}
+	if _, _, err := r.store.PutApp(r.t.Context(), app, dispatcher.Change{Actor: "operator", Operator: true}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.hear(dispatcher.Notification{App: "app"})
+}
+
+// requestRun requests a manual run and lets the node adopt and attempt what it may.
+func (r *rig) requestRun(job string) dispatcher.Run {
+	r.t.Helper()
+	run, err := r.store.RequestRun(r.t.Context(), "app", job, dispatcher.Change{Actor: "test"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.adopt(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.settled()
+	return r.runNow(run.ID)
+}
+
+func (r *rig) runNow(id string) dispatcher.Run {
+	r.t.Helper()
+	run, err := r.store.Run(r.t.Context(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return run
+}
+
+// putWebhook declares a job without triggers.
+func (r *rig) putWebhook(name, url string) {
+	r.t.Helper()
+	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
+	job.Retry.SetDefaults()
+	job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestBoundThatTightensStopsOnlyTheJobsItBreaks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.putWebhook("broken", "http://one.example.com/")
+	r.putWebhook("fine", "http://two.example.com/")
+	if run := r.requestRun("broken"); run.State != dispatcher.RunSucceeded {
+		t.Fatalf("before: %s, want succeeded", run.State)
+	}
+	r.setBounds(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"two.example.com"}}})
+	run := r.requestRun("broken")
+	if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassBounds || run.NextAttemptAt != nil ||
+		!strings.Contains(run.Error, "egress.hosts") {
+		t.Errorf("the broken job: %s, class %s, error %q; want failed for good, bounds, and the bound's name",
+			run.State, run.Class, run.Error)
+	}
+	if run := r.requestRun("fine"); run.State != dispatcher.RunSucceeded {
+		t.Errorf("the other job: %s (%s), want succeeded", run.State, run.Error)
+	}
+	if len(r.calls) != 2 {
+		t.Errorf("%d calls, want 2: none of the broken job after the change", len(r.calls))
+	}
+	r.setBounds(dispatcher.Bounds{})
+	if run := r.requestRun("broken"); run.State != dispatcher.RunSucceeded {
+		t.Errorf("once the bound is lifted: %s (%s), want succeeded", run.State, run.Error)
+	}
+}
+
+// A fire that waits in the node when the bounds change is judged by those of now, not by those of its claim.
+func TestClaimedFireObeysBoundsOfNow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.putWebhook("hook", "http://one.example.com/")
+	if run := r.requestRun("hook"); run.State != dispatcher.RunSucceeded {
+		t.Fatalf("before: %s, want succeeded", run.State)
+	}
+	job, cached := r.jobs.get(dispatcher.JobID("app", "hook"), 0)
+	if !cached {
+		t.Fatal("the job is not cached")
+	}
+	held := heldRun{HeldRun: dispatcher.HeldRun{JobID: job.ID}, Detail: runDetail{job: job}}
+	held.TriggerID = job.ID
+	r.setBounds(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Ports: []int{443}}})
+	if _, err := r.callOf(t.Context(), held); err == nil || !strings.Contains(err.Error(), "egress.ports") {
+		t.Errorf("the call of the claimed job: error %v, want one that names egress.ports", err)
+	}
+}
+
+func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.putWebhook("hook", "http://one.example.com/")
+	run, err := r.store.RequestRun(t.Context(), "app", "hook", dispatcher.Change{Actor: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The node has won the run when the app is suspended.
+	held, err := r.store.Adopt(t.Context(), dispatcher.AdoptQuery{Node: r.fleet.id(), Token: 77, Limit: 1}, r.adoptable())
+	if err != nil || len(held) != 1 {
+		t.Fatalf("adopted %d runs (%v), want 1", len(held), err)
+	}
+	r.setBounds(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
+	r.attempt(t.Context(), heldRun{HeldRun: held[0]})
+	r.settled()
+	if waits := r.runNow(run.ID); waits.State != dispatcher.RunQueued || !strings.Contains(waits.Held, "unpaid") || len(r.calls) != 0 {
+		t.Errorf("the run is %s, held by %q, after %d calls; want queued, the reason, none", waits.State, waits.Held, len(r.calls))
+	}
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.settled()
+	if len(r.calls) != 0 {
+		t.Error("a node adopted a run of a suspended app")
+	}
+	r.setBounds(dispatcher.Bounds{})
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.settled()
+	if done := r.runNow(run.ID); done.State != dispatcher.RunSucceeded || len(r.calls) != 1 {
+		t.Errorf("after the suspension the run is %s after %d calls, want succeeded after 1", done.State, len(r.calls))
+	}
+}
+
+func (r *rig) adoptable() []dispatcher.Adoptable {
+	r.t.Helper()
+	found, err := r.store.Adoptable(r.t.Context(), dispatcher.AdoptQuery{Node: r.fleet.id(), Limit: 1})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return found
+}
+
+func TestResponsesAboveBytesKeptAreOmittedAndTheOutcomeIsNot(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.invoke = respondWith(dispatcher.Response{Body: strings.Repeat("x", 400<<10)})
+	r.setBounds(dispatcher.Bounds{Quotas: dispatcher.Quotas{BytesKept: 1 << 20}})
+	r.putWebhook("hook", "http://one.example.com/")
+	shown := func() dispatcher.Attempt {
+		t.Helper()
+		run := r.requestRun("hook")
+		if run.State != dispatcher.RunSucceeded || len(run.Attempts) != 1 || run.Attempts[0].Response == nil {
+			t.Fatalf("run %+v, want succeeded with a response", run)
+		}
+		return run.Attempts[0]
+	}
+	for range 2 {
+		if a := shown(); a.Response.Omitted != "" || len(a.Response.Body) == 0 {
+			t.Errorf("within the quota: omitted %q", a.Response.Omitted)
+		}
+	}
+	if a := shown(); !strings.Contains(a.Response.Omitted, "bytes_kept") || a.Response.Body != "" {
+		t.Errorf("above the quota: omitted %q, %d bytes of body; want the quota's name, none", a.Response.Omitted, len(a.Response.Body))
+	}
+	if err := r.reportBytes(t.Context(), r.now); err != nil {
+		t.Fatal(err)
+	}
+	app, err := r.store.App(t.Context(), "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if app.Usage.BytesKept < 800<<10 || app.Usage.BytesKept > 1<<20 {
+		t.Errorf("the app keeps %d bytes, want about 800 KiB", app.Usage.BytesKept)
+	}
+	if a := shown(); a.Response.Omitted == "" {
+		t.Error("after the report the node stores responses again")
+	}
+}
+
+func respondWith(response dispatcher.Response) func(context.Context, dispatcher.Call) dispatcher.Outcome {
+	return func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200, Response: new(response)}
+	}
+}

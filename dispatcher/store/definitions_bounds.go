@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// nextBounds returns the bounds of an app after a change, and refuses what is outside them.
+func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds, error) {
+	old := before.bounds.WithDefaults(app.Name)
+	given := before.bounds
+	if app.Bounds != nil {
+		if asked := app.Bounds.WithoutDefaults(app.Name); !reflect.DeepEqual(asked.WithDefaults(app.Name), old) {
+			given = asked
+		}
+	}
+	next := given.WithDefaults(app.Name)
+	var problems dispatcher.Problems
+	if !t.by.Operator && !reflect.DeepEqual(next, old) {
+		problems.Add("/bounds", dispatcher.CodeBoundOperator,
+			"bounds are set by operators, with a token of scope admin that is bound to no app; leave them out to keep them as they are")
+	}
+	if most := next.Quotas.Retention; app.Retention > most {
+		problems.Add("/retention", dispatcher.CodeBoundQuota,
+			"retention %s is longer than the %s that the bounds of the app allow (quotas.retention); shorten it, or ask an operator",
+			app.Retention, most)
+	}
+	return given, problems.Err()
+}
+
+// broken returns the jobs of an app that are outside bounds it is about to get; nil: none, or the bounds stay as they are.
+func (s *store) broken(ctx context.Context, t *tx, app string, before, next dispatcher.Bounds) (*dispatcher.Breaks, error) {
+	next = next.WithDefaults(app)
+	if reflect.DeepEqual(before.WithDefaults(app), next) {
+		return nil, nil
+	}
+	// $1 id
+	longer, _, err := first(ctx, t, scanText, `SELECT longer_names FROM apps WHERE id = $1`, dispatcher.AppID(app))
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(next.WithoutDefaults(app))
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := readBounds(app, string(encoded), longer)
+	if err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL ORDER BY j.name LIMIT $3`
+	const page = 500
+	var breaks dispatcher.Breaks
+	for after, more := "", true; more; {
+		rows, err := collect(ctx, t, scanJob, list, dispatcher.AppID(app), after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			if after = row.Name; row.Err == nil {
+				breaks.Add(*bounds, row.Job)
+			}
+		}
+		more = len(rows) == page
+	}
+	if breaks.Count == 0 {
+		return nil, nil
+	}
+	return &breaks, nil
+}
+
+// takeName refuses the name of a new app that differs from another's by _ and - only.
+func (t *tx) takeName(ctx context.Context, name string) error {
+	apps, err := t.appNames(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range apps {
+		if other != name && dispatcher.FoldName(other) == dispatcher.FoldName(name) {
+			return &dispatcher.Problem{Path: "/name", Code: dispatcher.CodeNameTaken, Message: "name " + dispatcher.Echo(name) +
+				" differs from the name of app " + other + " by - and _ only, and variables of secrets name both alike; choose another"}
+		}
+	}
+	return nil
+}
+
+// reserveNames lets the apps whose names begin alike know that an app was created or deleted: the variables of secrets
+// belong to the longest name. Nodes read those apps again.
+func (t *tx) reserveNames(ctx context.Context, name string) error {
+	apps, err := t.appNames(ctx)
+	if err != nil {
+		return err
+	}
+	for _, app := range apps {
+		if app != name && !longerName(app, name) {
+			continue
+		}
+		var longer []string
+		for _, other := range apps {
+			if longerName(app, other) {
+				longer = append(longer, dispatcher.FoldName(other))
+			}
+		}
+		slices.Sort(longer)
+		// $1 id, $2 names
+		const write = `UPDATE apps SET longer_names = $2 WHERE id = $1`
+		if _, err := t.ExecContext(ctx, write, dispatcher.AppID(app), strings.Join(longer, ",")); err != nil {
+			return err
+		}
+		t.notify(dispatcher.Notification{App: app})
+	}
+	return nil
+}
+
+// longerName tells whether variables that name app other begin as those that name app do.
+func longerName(app, other string) bool {
+	return strings.HasPrefix(dispatcher.FoldName(other), dispatcher.FoldName(app)+"_")
+}
+
+// appNames returns the names of all apps. The row of the installation makes changes that create or delete apps wait for
+// each other.
+func (t *tx) appNames(ctx context.Context) ([]string, error) {
+	if _, err := collect(ctx, t, scanText, `SELECT id FROM installation`+t.lock()); err != nil {
+		return nil, err
+	}
+	return collect(ctx, t, scanText, `SELECT name FROM apps WHERE deleted_at IS NULL`)
+}

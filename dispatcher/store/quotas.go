@@ -1,0 +1,173 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Quotas are counted in app_usage. A change that counts holds the row of its app until it is committed, so the next one
+// sees what it has counted: two changes at a quota cannot both pass it.
+
+// admit refuses a job that is outside the bounds of its app, and counts it. old is what it replaces; nil: nothing.
+func (t *tx) admit(ctx context.Context, app dispatcher.App, old *dispatcher.Job, job dispatcher.Job) error {
+	var problems dispatcher.Problems
+	problems.AddError("", app.Bounds.CheckJob(job))
+	jobs, triggers := 1, len(job.Triggers)
+	if old != nil {
+		jobs, triggers = 0, triggers-len(old.Triggers)
+	}
+	used, err := t.countJobs(ctx, app.Name, jobs, triggers)
+	if err != nil {
+		return err
+	}
+	quotas := app.Bounds.Quotas
+	if jobs > 0 && used.Jobs > int64(quotas.Jobs) {
+		problems.Add("/name", dispatcher.CodeBoundQuota,
+			"app %s has %d jobs, and its bounds allow %d (quotas.jobs); delete some, or ask an operator for more",
+			app.Name, used.Jobs-1, quotas.Jobs)
+	}
+	if triggers > 0 && used.Triggers > int64(quotas.Triggers) {
+		problems.Add("/triggers", dispatcher.CodeBoundQuota,
+			"app %s would have %d triggers, and its bounds allow %d (quotas.triggers); remove some, or ask an operator for more",
+			app.Name, used.Triggers, quotas.Triggers)
+	}
+	return problems.Err()
+}
+
+// countJobs adds to the jobs and triggers that an app has, and returns how many there are.
+func (t *tx) countJobs(ctx context.Context, app string, jobs, triggers int) (used dispatcher.Usage, err error) {
+	if jobs == 0 && triggers == 0 {
+		return used, nil
+	}
+	// $1 app, $2 jobs, $3 triggers
+	const count = `INSERT INTO app_usage (app_id, jobs, triggers) VALUES ($1, $2, $3)
+		ON CONFLICT (app_id) DO UPDATE SET jobs = app_usage.jobs + excluded.jobs, triggers = app_usage.triggers + excluded.triggers
+		RETURNING jobs, triggers`
+	used, _, err = first(ctx, t, func(row scanner) (u dispatcher.Usage, err error) {
+		err = row.Scan(&u.Jobs, &u.Triggers)
+		return u, err
+	}, count, dispatcher.AppID(app), jobs, triggers)
+	if err != nil {
+		err = fmt.Errorf("count the jobs of app %s: %w", app, err)
+	}
+	return used, err
+}
+
+// waitingKnown is how long the number of waiting runs of an app is taken as counted.
+const waitingKnown = 5 * time.Second
+
+// countManual counts a request to run or retry a job, and refuses one for which the app has no quota left, or that
+// waits until an operator lifts the suspension of the app. RunKeys of other runs are not locked: it is counted last.
+func (t *tx) countManual(ctx context.Context, name string) error {
+	app, err := findApp(ctx, t, name, "")
+	if err != nil {
+		return err
+	}
+	if app.Bounds.Suspended {
+		return &dispatcher.Problem{Code: dispatcher.CodeBoundSuspended, Message: app.SuspendedMessage() + ", so no node would claim the run"}
+	}
+	now, quotas := t.now.UnixMilli(), app.Bounds.Quotas
+	// $1 app, $2 beginning of this minute
+	const count = `INSERT INTO app_usage (app_id, minute, manual_runs) VALUES ($1, $2, 1)
+		ON CONFLICT (app_id) DO UPDATE SET minute = excluded.minute, waiting_runs = app_usage.waiting_runs + 1,
+			manual_runs = CASE WHEN app_usage.minute = excluded.minute THEN app_usage.manual_runs + 1 ELSE 1 END
+		RETURNING manual_runs, waiting_runs, counted_at`
+	var manual, waiting, counted int64
+	if _, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&manual, &waiting, &counted)
+	}, count, dispatcher.AppID(name), now-now%time.Minute.Milliseconds()); err != nil {
+		return fmt.Errorf("count manual runs of app %s: %w", name, err)
+	}
+	if manual > int64(quotas.ManualRunsPerMinute) {
+		return &dispatcher.Problem{Code: dispatcher.CodeBoundQuota, Message: fmt.Sprintf(
+			"app %s has requested the %d manual runs that its bounds allow for each minute (quotas.manual_runs_per_minute); "+
+				"try again in %d s, or ask an operator for more", name, quotas.ManualRunsPerMinute, 60-now/1000%60)}
+	}
+	if now-counted >= waitingKnown.Milliseconds() || now < counted {
+		if waiting, err = t.countWaiting(ctx, name, quotas.WaitingRuns); err != nil {
+			return err
+		}
+	}
+	if waiting > int64(quotas.WaitingRuns) {
+		return &dispatcher.Problem{Code: dispatcher.CodeBoundQuota, Message: fmt.Sprintf(
+			"%d runs of app %s wait, and its bounds allow %d (quotas.waiting_runs); wait until some end, cancel some, or ask an "+
+				"operator for more", waiting-1, name, quotas.WaitingRuns)}
+	}
+	return nil
+}
+
+// countWaiting counts the runs of an app that wait, the one that is requested included, as far as one above most.
+func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting int64, err error) {
+	// $1 app, $2 limit
+	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
+		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying') LIMIT $2) AS waiting`
+	waiting, _, err = first(ctx, t, scanInt, count, dispatcher.AppID(app), most)
+	if waiting++; err == nil {
+		// $1 app, $2 count, $3 now
+		_, err = t.ExecContext(ctx, `UPDATE app_usage SET waiting_runs = $2, counted_at = $3 WHERE app_id = $1`,
+			dispatcher.AppID(app), waiting, t.now.UnixMilli())
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count the waiting runs of app %s: %w", app, err)
+	}
+	return waiting, nil
+}
+
+// KeepBytes adds bytes of responses, by app, to what the apps keep, and returns how much each of them keeps. It also
+// removes what lies further back than the longest retention.
+func (s *store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
+	kept = map[string]int64{}
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		today := day(t.now.UnixMilli())
+		for _, app := range sortedKeys(added) {
+			// $1 app, $2 day, $3 bytes
+			const add = `INSERT INTO app_bytes (app_id, day, bytes) VALUES ($1, $2, $3)
+				ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
+			if added[app] > 0 {
+				if _, err := t.ExecContext(ctx, add, dispatcher.AppID(app), today, added[app]); err != nil {
+					return fmt.Errorf("count the bytes of app %s: %w", app, err)
+				}
+			}
+			// $1 app, $2 day
+			const forget = `DELETE FROM app_bytes WHERE app_id = $1 AND day < $2`
+			if _, err := t.ExecContext(ctx, forget, dispatcher.AppID(app), today-dispatcher.MaxRetention.Milliseconds()); err != nil {
+				return fmt.Errorf("forget old bytes of app %s: %w", app, err)
+			}
+			if kept[app], err = bytesKept(ctx, t, app, today); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return kept, err
+}
+
+// bytesKept is how many bytes of responses an app keeps, by its retention.
+func bytesKept(ctx context.Context, q querier, app string, today int64) (int64, error) {
+	// $1 app, $2 today
+	const sum = `SELECT CAST(COALESCE(SUM(b.bytes), 0) AS BIGINT) FROM app_bytes AS b JOIN apps AS a ON a.id = b.app_id
+		WHERE b.app_id = $1 AND b.day >= $2 - a.retention`
+	kept, _, err := first(ctx, q, scanInt, sum, dispatcher.AppID(app), today)
+	if err != nil {
+		err = fmt.Errorf("sum the bytes of app %s: %w", app, err)
+	}
+	return kept, err
+}
+
+// addUsage adds to an app how much of its quotas it uses.
+func addUsage(ctx context.Context, q querier, app *dispatcher.App, now time.Time) error {
+	// $1 app
+	const counted = `SELECT jobs, triggers FROM app_usage WHERE app_id = $1`
+	used, _, err := first(ctx, q, func(row scanner) (u dispatcher.Usage, err error) {
+		err = row.Scan(&u.Jobs, &u.Triggers)
+		return u, err
+	}, counted, dispatcher.AppID(app.Name))
+	if err == nil {
+		used.BytesKept, err = bytesKept(ctx, q, app.Name, day(now.UnixMilli()))
+	}
+	app.Usage = &used
+	return err
+}

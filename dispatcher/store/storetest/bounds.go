@@ -1,0 +1,399 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// boundTests are those of what operators allow an app.
+func boundTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a job outside the bounds of its app is refused":             testJobOutsideBounds,
+		"an app without bounds gets the default ones":                testDefaultBounds,
+		"the variables of an app are not those of a shorter name":    testVariablesOfLongerName,
+		"two apps do not differ by - and _ only":                     testFoldedNames,
+		"only operators change bounds":                               testBoundsOfOperators,
+		"bounds that are written back stay the default":              testBoundsWrittenBack,
+		"a change of bounds names the jobs that it breaks":           testBreaks,
+		"a suspended app fires nothing, not even a new job":          testSuspended,
+		"the owner of a suspended app cannot lift the suspension":    testSuspendedOwner,
+		"a suspended app accepts no manual run and no retry":         testSuspendedRuns,
+		"jobs and triggers stay within their quotas":                 testQuotas,
+		"two jobs at once do not pass a quota":                       testQuotaRace,
+		"manual runs stay within their quota per minute":             testManualRunQuota,
+		"manual runs are refused while too many runs wait":           testWaitingRunQuota,
+		"two requests at once do not pass the quota of manual runs":  testManualRunRace,
+		"the bytes that an app keeps go with its retention":          testBytesKept,
+		"an import is refused where it is outside the bounds":        testImportOutsideBounds,
+		"an app keeps its bounds when it is deleted and comes again": testBoundsOfDeletedApp,
+	}
+}
+
+// operator is an unconditional change by an operator.
+func operator(now time.Time) dispatcher.Change {
+	return dispatcher.Change{Actor: "operator", Operator: true, Now: now}
+}
+
+// bound sets the bounds of the app "shop", which it creates if need be.
+func (f *fixture) bound(bounds dispatcher.Bounds) dispatcher.App {
+	f.Helper()
+	app, _, err := f.PutApp(f.Context(), dispatcher.App{Name: "shop", Enabled: true, Bounds: &bounds}, operator(t0))
+	f.must(err)
+	return app
+}
+
+// problemCodes returns the codes and paths of problems, as "code path".
+func problemCodes(err error) (found []string) {
+	var problems dispatcher.Problems
+	problems.AddError("", err)
+	for _, p := range problems {
+		found = append(found, strings.TrimSpace(p.Code+" "+p.Path))
+	}
+	return found
+}
+
+func (f *fixture) wantProblem(what string, err error, want string) {
+	f.Helper()
+	if got := strings.Join(problemCodes(err), ", "); err == nil || got != want {
+		f.Errorf("%s: got error %v (%s), want %s", what, err, got, want)
+	}
+}
+
+// secretJob is a job of an app with a key that refers to a secret.
+func secretJob(app, name, reference string) dispatcher.Job {
+	j := job(name, nil)
+	j.App = app
+	j.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
+	return j
+}
+
+const bearerReference = "/target/webhook/auth/bearer/token/reference"
+
+func testJobOutsideBounds(t *testing.T, f *fixture) {
+	f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"*.example.org"}, Ports: []int{443}}})
+	_, _, err := f.PutJob(t.Context(), job("x", nil), at(t0))
+	f.wantProblem("a host that is not listed", err, "bound_egress /target/webhook/url")
+	_, err = f.Job(t.Context(), "shop", "x")
+	wantError(t, "read what was refused", err, dispatcher.ErrNotFound)
+	allowed := job("x", nil)
+	allowed.Target.Webhook.URL = "https://hooks.example.org/"
+	f.must(f.PutJob(t.Context(), allowed, at(t0)))
+	allowed.Target.Webhook.URL = "https://hooks.example.org:8443/"
+	_, _, err = f.PutJob(t.Context(), allowed, at(t0))
+	f.wantProblem("a port that is not listed", err, "bound_egress /target/webhook/url")
+}
+
+func testDefaultBounds(t *testing.T, f *fixture) {
+	f.must(f.PutJob(t.Context(), secretJob("shop", "own", "env:SECRET_SHOP_KEY"), at(t0)))
+	f.must(f.PutJob(t.Context(), secretJob("shop", "file", "file:shop/key"), at(t0)))
+	_, _, err := f.PutJob(t.Context(), secretJob("shop", "other", "env:SECRET_BANK_KEY"), at(t0))
+	f.wantProblem("a variable of another app", err, "bound_secret "+bearerReference)
+	function := job("function", nil)
+	function.Target = dispatcher.Target{Lambda: &dispatcher.Lambda{
+		Function: "arn:aws:lambda:eu-central-1:123456789012:function:pay", Timeout: dispatcher.DefaultTimeout,
+	}}
+	_, _, err = f.PutJob(t.Context(), function, at(t0))
+	f.wantProblem("a function", err, "bound_function /target/lambda/function")
+}
+
+func testVariablesOfLongerName(t *testing.T, f *fixture) {
+	ctx, variable := t.Context(), "env:SECRET_SHOP_EU_KEY"
+	f.must(f.PutJob(ctx, secretJob("shop", "before", variable), at(t0)))
+	f.putApp("shop-eu")
+	_, _, err := f.PutJob(ctx, secretJob("shop", "after", variable), at(t0))
+	f.wantProblem("a variable of the app with the longer name", err, "bound_secret "+bearerReference)
+	f.must(f.PutJob(ctx, secretJob("shop-eu", "after", variable), at(t0)))
+	stored, err := f.Job(ctx, "shop", "before")
+	f.must(err)
+	if got := problemCodes(dispatcher.Problems(stored.Warnings)); len(got) != 1 || got[0] != "bound_secret "+bearerReference {
+		t.Errorf("warnings of the job from before: %v, want bound_secret", got)
+	}
+	versions, err := f.JobsByID(ctx, []int64{dispatcher.JobID("shop", "before")})
+	f.must(err)
+	if versions[0].Bounds.CheckJob(versions[0].Job) == nil {
+		t.Error("a node would still attempt the job from before with the secret of the other app")
+	}
+	// What an operator lists is meant.
+	f.bound(dispatcher.Bounds{Secrets: []string{"env:SECRET_SHOP_*"}})
+	f.must(f.PutJob(ctx, secretJob("shop", "after", variable), at(t0)))
+	f.bound(dispatcher.Bounds{})
+	f.must(f.DeleteJob(ctx, "shop-eu", "after", at(t0)), f.DeleteApp(ctx, "shop-eu", at(t0)))
+	f.must(f.PutJob(ctx, secretJob("shop", "after", variable), at(t0)))
+}
+
+func testFoldedNames(t *testing.T, f *fixture) {
+	f.putApp("pay-roll")
+	_, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "pay_roll", Enabled: true}, at(t0))
+	f.wantProblem("a name that variables do not tell apart", err, "name_taken /name")
+	f.must(f.DeleteApp(t.Context(), "pay-roll", at(t0)))
+	f.putApp("pay_roll")
+}
+
+func testBoundsOfOperators(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	app := dispatcher.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 100}}
+	_, _, err := f.PutApp(ctx, app, at(t0))
+	f.wantProblem("a weight by the app's owner", err, "bound_operator /bounds")
+	f.must(f.PutApp(ctx, app, operator(t0)))
+	app.Bounds, app.Retention = nil, dispatcher.DefaultMostRetention+dispatcher.Duration(time.Hour)
+	_, _, err = f.PutApp(ctx, app, at(t0))
+	f.wantProblem("a retention beyond the quota", err, "bound_quota /retention")
+	app.Retention = dispatcher.DefaultMostRetention
+	stored, _, err := f.PutApp(ctx, app, at(t0))
+	f.must(err)
+	if stored.Bounds.Weight != 100 {
+		t.Errorf("weight %d after a change without bounds, want 100", stored.Bounds.Weight)
+	}
+}
+
+func testBoundsWrittenBack(t *testing.T, f *fixture) {
+	f.bound(dispatcher.Bounds{Weight: 3})
+	read, err := f.App(t.Context(), "shop")
+	f.must(err)
+	f.must(f.PutApp(t.Context(), read, at(t0))) // the same bounds need no operator
+	read.Bounds.Weight = 4
+	f.must(f.PutApp(t.Context(), read, operator(t0)))
+	f.putApp("shop-eu")
+	_, _, err = f.PutJob(t.Context(), secretJob("shop", "x", "env:SECRET_SHOP_EU_KEY"), at(t0))
+	f.wantProblem("a variable of another app, after the default was written back", err, "bound_secret "+bearerReference)
+}
+
+func testBreaks(t *testing.T, f *fixture) {
+	const jobs = dispatcher.MaxBreaks + 20
+	for i := range jobs {
+		f.put(job(fmt.Sprintf("j%03d", i), nil), t0)
+	}
+	kept := job("kept", nil)
+	kept.Target.Webhook.URL = "https://hooks.example.org/"
+	f.put(kept, t0)
+	app := f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"hooks.example.org"}}})
+	if b := app.Breaks; b == nil || b.Count != jobs || len(b.Jobs) != dispatcher.MaxBreaks || b.Jobs[0].Job != "j000" {
+		t.Fatalf("breaks: %+v, want %d jobs from j000 on, %d of them listed", app.Breaks, jobs, dispatcher.MaxBreaks)
+	}
+	if p := app.Breaks.Jobs[0].Problems; len(p) != 1 || p[0].Code != dispatcher.CodeBoundEgress {
+		t.Errorf("problems of the first: %+v, want bound_egress", p)
+	}
+	listed, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 1000})
+	f.must(err)
+	for _, j := range listed {
+		if broken := len(j.Warnings) == 1 && j.Warnings[0].Code == dispatcher.CodeBoundEgress; broken == (j.Name == "kept") {
+			t.Errorf("job %s is listed with warnings %+v", j.Name, j.Warnings)
+		}
+	}
+	if again := f.bound(*app.Bounds); again.Breaks != nil {
+		t.Errorf("the same bounds again: %d breaks, want none: nothing changed", again.Breaks.Count)
+	}
+}
+
+func testSuspended(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.bound(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
+	f.putEvery("new", time.Minute)
+	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 0 {
+		t.Errorf("a suspended app has %d due triggers, want none", len(due))
+	}
+	history, err := f.AppHistory(t.Context(), "shop", time.Time{}, t0)
+	f.must(err)
+	if !strings.Contains(history.Suspended, "unpaid") || history.Enabled {
+		t.Errorf("history: suspended %q, enabled %t; want the reason, false", history.Suspended, history.Enabled)
+	}
+	f.bound(dispatcher.Bounds{})
+	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 2 {
+		t.Errorf("after the suspension: %d due triggers, want 2", len(due))
+	}
+}
+
+func testSuspendedOwner(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.bound(dispatcher.Bounds{Suspended: true})
+	for what, app := range map[string]dispatcher.App{
+		"enables it":            {Name: "shop", Enabled: true},
+		"enables it once more":  {Name: "shop", Enabled: true, Description: "x"},
+		"disables it":           {Name: "shop"},
+		"enables it at the end": {Name: "shop", Enabled: true},
+	} {
+		stored, _, err := f.PutApp(t.Context(), app, at(t0))
+		f.must(err)
+		if due := f.dueAll(t0.Add(time.Hour)); len(due) != 0 || !stored.Bounds.Suspended {
+			t.Errorf("the owner %s: %d due triggers, suspended %t; want none, true", what, len(due), stored.Bounds.Suspended)
+		}
+	}
+	_, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{}}, at(t0))
+	f.wantProblem("bounds without the suspension", err, "bound_operator /bounds")
+}
+
+func testSuspendedRuns(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	run, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	f.must(err)
+	f.must(f.CancelRun(ctx, run.ID, at(t0)))
+	waiting, err := f.RequestRun(ctx, "shop", "tick", at(t0.Add(time.Second)))
+	f.must(err)
+	f.bound(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
+	_, err = f.RequestRun(ctx, "shop", "tick", at(t0))
+	f.wantProblem("a manual run", err, "bound_suspended")
+	_, err = f.RetryRun(ctx, run.ID, at(t0))
+	f.wantProblem("a retry", err, "bound_suspended")
+	adopted := f.adoptIdle(nodeA, t0.Add(time.Minute))
+	if len(adopted) != 0 {
+		t.Errorf("%d runs of a suspended app are adopted, want none", len(adopted))
+	}
+	shown, err := f.Store.Run(ctx, waiting.ID)
+	f.must(err)
+	if !strings.Contains(shown.Held, "suspended (unpaid)") {
+		t.Errorf("the waiting run is held by %q, want the suspension and its reason", shown.Held)
+	}
+	f.bound(dispatcher.Bounds{})
+	adopted = f.adoptIdle(nodeA, t0.Add(time.Minute))
+	if len(adopted) != 1 {
+		t.Errorf("%d runs are adopted after the suspension, want 1", len(adopted))
+	}
+}
+
+func testQuotas(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 2, Triggers: 3}})
+	two := map[string]dispatcher.Trigger{"a": every(time.Minute, t0), "b": every(time.Minute, t0)}
+	one := map[string]dispatcher.Trigger{"a": every(time.Minute, t0)}
+	f.must(f.PutJob(ctx, job("first", two), at(t0)))
+	_, _, err := f.PutJob(ctx, job("second", two), at(t0))
+	f.wantProblem("a fourth trigger", err, "bound_quota /triggers")
+	f.must(f.PutJob(ctx, job("second", one), at(t0)))
+	_, _, err = f.PutJob(ctx, job("third", nil), at(t0))
+	f.wantProblem("a third job", err, "bound_quota /name")
+	if err != nil && !strings.Contains(err.Error(), "2 (quotas.jobs)") {
+		t.Errorf("the refusal %q does not name figure and bound", err)
+	}
+	f.must(f.PutJob(ctx, job("first", one), at(t0)))
+	f.must(f.PutJob(ctx, job("second", two), at(t0)))
+	f.must(f.DeleteJob(ctx, "shop", "first", at(t0)))
+	f.must(f.PutJob(ctx, job("third", one), at(t0)))
+	app, err := f.App(ctx, "shop")
+	f.must(err)
+	if want := (dispatcher.Usage{Jobs: 2, Triggers: 3}); *app.Usage != want {
+		t.Errorf("usage %+v, want %+v", *app.Usage, want)
+	}
+	// What is over a quota that was lowered stays and can be changed; no more is added.
+	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 1, Triggers: 1}})
+	f.must(f.PutJob(ctx, job("second", two), at(t0)))
+	_, _, err = f.PutJob(ctx, job("fourth", nil), at(t0))
+	f.wantProblem("one more job", err, "bound_quota /name")
+}
+
+// together calls do so many times at once and returns how often it had no error, and the problems of the rest.
+func together(times int, do func(i int) error) (passed int, problems []string) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for i := range times {
+		wg.Go(func() {
+			err := do(i)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				passed++
+			} else {
+				problems = append(problems, fmt.Sprint(problemCodes(err)))
+			}
+		})
+	}
+	wg.Wait()
+	return passed, problems
+}
+
+func testQuotaRace(t *testing.T, f *fixture) {
+	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 3}})
+	passed, problems := together(8, func(i int) error {
+		_, _, err := f.PutJob(t.Context(), job(fmt.Sprint("j", i), nil), at(t0))
+		return err
+	})
+	if passed != 3 {
+		t.Errorf("%d of 8 jobs were stored at once, want 3; the rest: %v", passed, problems)
+	}
+}
+
+func testManualRunQuota(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 2}})
+	run, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	f.must(err)
+	f.must(f.CancelRun(ctx, run.ID, at(t0)))
+	f.must(f.RetryRun(ctx, run.ID, at(t0.Add(time.Second))))
+	_, err = f.RequestRun(ctx, "shop", "tick", at(t0.Add(50*time.Second)))
+	f.wantProblem("a third request in a minute", err, "bound_quota")
+	if err != nil && !strings.Contains(err.Error(), "in 10 s") {
+		t.Errorf("the refusal %q does not tell when to try again", err)
+	}
+	f.must(f.RequestRun(ctx, "shop", "tick", at(t0.Add(time.Minute))))
+}
+
+func testWaitingRunQuota(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putEvery("tick", time.Minute)
+	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 2}})
+	first, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	f.must(err)
+	f.must(f.RequestRun(ctx, "shop", "tick", at(t0.Add(time.Minute))))
+	_, err = f.RequestRun(ctx, "shop", "tick", at(t0.Add(2*time.Minute)))
+	f.wantProblem("a third waiting run", err, "bound_quota")
+	f.must(f.CancelRun(ctx, first.ID, at(t0.Add(2*time.Minute))))
+	f.must(f.RequestRun(ctx, "shop", "tick", at(t0.Add(3*time.Minute))))
+}
+
+func testManualRunRace(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 3}})
+	passed, problems := together(8, func(int) error {
+		_, err := f.RequestRun(t.Context(), "shop", "tick", at(t0))
+		return err
+	})
+	if passed != 3 {
+		t.Errorf("%d of 8 manual runs were accepted at once, want 3; the rest: %v", passed, problems)
+	}
+}
+
+func testBytesKept(t *testing.T, f *fixture) {
+	ctx, day := t.Context(), 24*time.Hour
+	keep := func(bytes int64, now time.Time, want int64) {
+		t.Helper()
+		kept, err := f.KeepBytes(ctx, map[string]int64{"shop": bytes}, now)
+		f.must(err)
+		if kept["shop"] != want {
+			t.Errorf("%d bytes are kept, want %d", kept["shop"], want)
+		}
+	}
+	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true, Retention: dispatcher.Duration(2 * day)}, at(t0)))
+	keep(100, t0, 100)
+	keep(20, t0, 120)
+	keep(3, t0.Add(2*day), 123)
+	keep(0, t0.Add(3*day), 3)
+}
+
+func testImportOutsideBounds(t *testing.T, f *fixture) {
+	export := dispatcher.Export{
+		Format: dispatcher.ExportFormat, Installation: "there", ExportedAt: t0, App: dispatcher.App{Name: "moved"},
+		Jobs: []dispatcher.ExportedJob{{Job: secretJob("moved", "x", "env:SECRET_BANK_KEY")}},
+	}
+	_, err := f.ImportApp(t.Context(), export, at(t0))
+	f.wantProblem("a job outside the bounds", err, "bound_secret /jobs/0/job"+bearerReference)
+	export.App.Bounds = &dispatcher.Bounds{Secrets: []string{"env:SECRET_BANK_KEY"}}
+	_, err = f.ImportApp(t.Context(), export, at(t0))
+	f.wantProblem("bounds by a caller who is no operator", err, "bound_operator /bounds")
+	f.must(f.ImportApp(t.Context(), export, operator(t0)))
+}
+
+func testBoundsOfDeletedApp(t *testing.T, f *fixture) {
+	f.bound(dispatcher.Bounds{Suspended: true, Weight: 9})
+	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
+	app, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, at(t0))
+	f.must(err)
+	if !app.Bounds.Suspended || app.Bounds.Weight != 9 {
+		t.Errorf("the app came again with bounds %+v, want those it had", *app.Bounds)
+	}
+}

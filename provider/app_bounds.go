@@ -1,0 +1,298 @@
+package provider
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+type boundsModel struct {
+	Suspended       types.Bool   `tfsdk:"suspended"`
+	SuspendedReason types.String `tfsdk:"suspended_reason"`
+	Weight          types.Number `tfsdk:"weight"`
+	Quotas          types.Object `tfsdk:"quotas"`
+	Secrets         types.List   `tfsdk:"secrets"`
+	Egress          types.Object `tfsdk:"egress"`
+	Lambda          types.Object `tfsdk:"lambda"`
+	SignAsNode      types.List   `tfsdk:"sign_as_node"`
+}
+
+type quotasModel struct {
+	Jobs                types.Number   `tfsdk:"jobs"`
+	Triggers            types.Number   `tfsdk:"triggers"`
+	WaitingRuns         types.Number   `tfsdk:"waiting_runs"`
+	RequestsPerMinute   types.Number   `tfsdk:"requests_per_minute"`
+	ManualRunsPerMinute types.Number   `tfsdk:"manual_runs_per_minute"`
+	BytesKept           types.Number   `tfsdk:"bytes_kept"`
+	Retention           durationString `tfsdk:"retention"`
+}
+
+type egressModel struct {
+	Hosts    types.List `tfsdk:"hosts"`
+	Ports    types.List `tfsdk:"ports"`
+	Networks types.List `tfsdk:"networks"`
+}
+
+type lambdaBoundsModel struct {
+	Functions types.List `tfsdk:"functions"`
+	Roles     types.List `tfsdk:"roles"`
+}
+
+type signatureModel struct {
+	Service types.String `tfsdk:"service"`
+	Hosts   types.List   `tfsdk:"hosts"`
+}
+
+func boundsAttribute() schema.SingleNestedAttribute {
+	return optionalObject("What operators allow the app. Setting it needs a token with scope `admin` that is bound to no app; "+
+		"tokens that are bound to the app read it and obey it. Jobs outside of it are refused at plan, and a change that jobs "+
+		"break stops these jobs and no others. Default: Terraform does not manage the bounds. They stay as they are, also when you "+
+		"remove the attribute; a new app gets the default of each. The data source `carillon_app` shows them. "+checkSpelling,
+		map[string]schema.Attribute{
+			"suspended": boolWithDefault(false, "Stops the app: nodes claim no fire and send no request for it, and the app's owner "+
+				"cannot lift that. Runs wait; afterwards they follow `misfire_policy`, as with `enabled`."),
+			"suspended_reason": descriptionLike("Why the app is suspended, shown to its owner; at most 1024 characters. Default: empty."),
+			"weight": numberWithDefault(1, "How many turns the app gets for each turn of an app with weight 1 when fires of several "+
+				"apps wait for a node, `1` to `100`."),
+			"quotas": quotasAttribute(),
+			"secrets": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "References that jobs may use: `env:SECRET_NAME` or `file:PATH`, each with `*` for any text. " +
+					"Default: `env:SECRET_<APP>_*` and `file:<app>/*`.",
+			},
+			"egress":       egressAttribute(),
+			"lambda":       lambdaBoundsAttribute(),
+			"sign_as_node": signAsNodeAttribute(),
+		})
+}
+
+func descriptionLike(text string) schema.StringAttribute {
+	a := descriptionAttribute()
+	a.MarkdownDescription = text
+	return a
+}
+
+// withDefault gives an object attribute the default that consists of those of its attributes.
+func withDefault(a schema.SingleNestedAttribute, values map[string]attr.Value) schema.SingleNestedAttribute {
+	a.Computed = true
+	a.Default = objectdefault.StaticValue(types.ObjectValueMust(a.GetType().(types.ObjectType).AttrTypes, values))
+	return a
+}
+
+func quotasAttribute() schema.SingleNestedAttribute {
+	q := dispatcher.Bounds{}.WithDefaults("").Quotas
+	return withDefault(optionalObject("How much of the installation the app may use. What is over a quota that you lower "+
+		"stays; no more is added. Default: the default of each attribute.", map[string]schema.Attribute{
+		"jobs":         numberWithDefault(q.Jobs, "Jobs of the app, `1` to `1000000`."),
+		"triggers":     numberWithDefault(q.Triggers, "Triggers of all jobs of the app, `1` to `10000000`."),
+		"waiting_runs": numberWithDefault(q.WaitingRuns, "Runs that wait, above which no manual run is accepted, `1` to `10000000`."),
+		"requests_per_minute": numberWithDefault(q.RequestsPerMinute, "Requests to the API by tokens that are bound to the app, for "+
+			"each node, `1` to `1000000`."),
+		"manual_runs_per_minute": numberWithDefault(q.ManualRunsPerMinute, "Requests to run or retry a job, `1` to `1000000`."),
+		"bytes_kept": numberWithDefault(int(q.BytesKept), "Bytes of responses in the history, from 1 MiB to 10 TiB. Above it, nodes "+
+			"record outcomes without the responses."),
+		"retention": durationWithDefault(q.Retention, "The longest `retention` that the app may choose, from `24h` to `87600h`."),
+	}), quotaValues(q))
+}
+
+func quotaValues(q dispatcher.Quotas) map[string]attr.Value {
+	return map[string]attr.Value{
+		"jobs": flattenNumber(q.Jobs), "triggers": flattenNumber(q.Triggers), "waiting_runs": flattenNumber(q.WaitingRuns),
+		"requests_per_minute": flattenNumber(q.RequestsPerMinute), "manual_runs_per_minute": flattenNumber(q.ManualRunsPerMinute),
+		"bytes_kept": flattenNumber(int(q.BytesKept)), "retention": flattenDuration(q.Retention),
+	}
+}
+
+func emptyList(element attr.Type) types.List { return types.ListValueMust(element, []attr.Value{}) }
+
+func egressAttribute() schema.SingleNestedAttribute {
+	return withDefault(optionalObject("Addresses that webhooks may call. Nodes check the address that they dial, too. "+
+		"Default: any public address, and what `--egress-private` of the nodes lists.", map[string]schema.Attribute{
+		"hosts": listWithDefault(types.StringType, "Hosts that a URL may hold, or `*.example.com` for all names below. Default: any."),
+		"ports": listWithDefault(types.NumberType, "Ports that a URL may lead to. Default: any."),
+		"networks": listWithDefault(types.StringType, "Networks that may be dialled: `public` for all public addresses, or a CIDR, "+
+			"which alone opens a private network to the app. Default: `public`, and what `--egress-private` of the nodes lists."),
+	}), map[string]attr.Value{
+		"hosts": emptyList(types.StringType), "ports": emptyList(types.NumberType), "networks": emptyList(types.StringType),
+	})
+}
+
+func lambdaBoundsAttribute() schema.SingleNestedAttribute {
+	return withDefault(optionalObject("Functions and roles that jobs may use, as patterns in which `*` stands for any text and "+
+		"`?` for any character. Default: none.", map[string]schema.Attribute{
+		"functions": listWithDefault(types.StringType, "Functions, as targets name them, without version or alias. Default: none."),
+		"roles":     listWithDefault(types.StringType, "ARNs of roles to assume. Default: none."),
+	}), map[string]attr.Value{"functions": emptyList(types.StringType), "roles": emptyList(types.StringType)})
+}
+
+func signAsNodeAttribute() schema.ListNestedAttribute {
+	bound := schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+		"service": requiredString("Service in the signature, such as `execute-api`."),
+		"hosts": schema.ListAttribute{
+			Required: true, ElementType: types.StringType,
+			MarkdownDescription: "Hosts that may get such requests, or `*.example.com` for all names below.",
+		},
+	}}
+	return schema.ListNestedAttribute{
+		Optional: true, Computed: true, NestedObject: bound,
+		Default:             listdefault.StaticValue(types.ListValueMust(bound.Type(), []attr.Value{})),
+		MarkdownDescription: "Services for which webhooks may sign requests with the AWS credentials of the node. Default: none.",
+	}
+}
+
+// boundsType is the type of bounds, and of its attributes.
+func boundsType() types.ObjectType { return boundsAttribute().GetType().(types.ObjectType) }
+
+func signatureType() types.ObjectType {
+	return signAsNodeAttribute().GetType().(attr.TypeWithElementType).ElementType().(types.ObjectType)
+}
+
+// expandBounds returns the bounds that a model describes; nil: it has none, or they are unknown.
+func expandBounds(ctx context.Context, e *expander, object types.Object) *dispatcher.Bounds {
+	var m boundsModel
+	if !e.object(ctx, "/bounds", object, &m) {
+		return nil
+	}
+	b := dispatcher.Bounds{
+		Suspended: e.bool("/bounds/suspended", m.Suspended, false), SuspendedReason: e.string("/bounds/suspended_reason", m.SuspendedReason),
+		Weight: e.count("/bounds/weight", m.Weight), Secrets: e.stringList("/bounds/secrets", m.Secrets),
+	}
+	var q quotasModel
+	if e.object(ctx, "/bounds/quotas", m.Quotas, &q) {
+		const at = "/bounds/quotas/"
+		b.Quotas = dispatcher.Quotas{
+			Jobs: e.count(at+"jobs", q.Jobs), Triggers: e.count(at+"triggers", q.Triggers),
+			WaitingRuns:         e.count(at+"waiting_runs", q.WaitingRuns),
+			RequestsPerMinute:   e.count(at+"requests_per_minute", q.RequestsPerMinute),
+			ManualRunsPerMinute: e.count(at+"manual_runs_per_minute", q.ManualRunsPerMinute),
+			BytesKept:           int64(e.count(at+"bytes_kept", q.BytesKept)),
+			Retention:           e.duration(at+"retention", q.Retention, 0),
+		}
+	}
+	var egress egressModel
+	if e.object(ctx, "/bounds/egress", m.Egress, &egress) {
+		b.Egress.Hosts = e.stringList("/bounds/egress/hosts", egress.Hosts)
+		b.Egress.Networks = e.stringList("/bounds/egress/networks", egress.Networks)
+		for i, element := range e.list("/bounds/egress/ports", egress.Ports) {
+			port, _ := element.(types.Number)
+			at := "/bounds/egress/ports/" + strconv.Itoa(i)
+			e.rejectNull(at, port)
+			b.Egress.Ports = append(b.Egress.Ports, e.whole(at, port, 0, dispatcher.CodeCountRange, "give a port from 1 to 65535"))
+		}
+	}
+	var lambda lambdaBoundsModel
+	if e.object(ctx, "/bounds/lambda", m.Lambda, &lambda) {
+		b.Lambda.Functions = e.stringList("/bounds/lambda/functions", lambda.Functions)
+		b.Lambda.Roles = e.stringList("/bounds/lambda/roles", lambda.Roles)
+	}
+	for i, element := range e.list("/bounds/sign_as_node", m.SignAsNode) {
+		at := "/bounds/sign_as_node/" + strconv.Itoa(i)
+		one, _ := element.(types.Object)
+		e.rejectNull(at, one)
+		var s signatureModel
+		if e.object(ctx, at, one, &s) {
+			b.SignAsNode = append(b.SignAsNode, dispatcher.SignatureBound{
+				Service: e.required(at+"/service", s.Service), Hosts: e.stringList(at+"/hosts", s.Hosts),
+			})
+		}
+	}
+	return &b
+}
+
+// count expands a number of which zero is not a value: the API takes it for the default.
+func (e *expander) count(pointer string, v types.Number) int {
+	n := e.whole(pointer, v, 0, dispatcher.CodeCountRange, "give a whole number")
+	if n == 0 && !v.IsNull() && !v.IsUnknown() && len(e.aboutKnown(e.problems)) == 0 {
+		e.problems.Add(pointer, dispatcher.CodeCountRange, "0 is less than the minimum of 1; leave it out for the default")
+	}
+	return n
+}
+
+// flattenBounds returns the model of bounds, null if prior has none. Secrets that are the default stay left out where
+// prior leaves them out.
+func flattenBounds(ctx context.Context, diags *diag.Diagnostics, app string, b dispatcher.Bounds, prior types.Object) types.Object {
+	var before boundsModel
+	if !(&expander{}).object(ctx, "", prior, &before) {
+		return nullObject(boundsType())
+	}
+	return shownBounds(ctx, diags, b, before.Secrets.IsNull() && slices.Equal(b.Secrets, dispatcher.DefaultSecrets(app)))
+}
+
+// shownBounds returns the model of bounds, with or without the secrets.
+func shownBounds(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bounds, withoutSecrets bool) types.Object {
+	of := boundsType()
+	m := boundsModel{
+		Suspended: types.BoolValue(b.Suspended), SuspendedReason: types.StringValue(b.SuspendedReason),
+		Weight:  flattenNumber(b.Weight),
+		Secrets: flattenList(ctx, diags, types.StringType, b.Secrets),
+	}
+	if withoutSecrets {
+		m.Secrets = types.ListNull(types.StringType)
+	}
+	m.Quotas = types.ObjectValueMust(objectType(of, "quotas").AttrTypes, quotaValues(b.Quotas))
+	ports := []types.Number{}
+	for _, port := range b.Egress.Ports {
+		ports = append(ports, flattenNumber(port))
+	}
+	m.Egress = flattenObject(ctx, diags, objectType(of, "egress"), egressModel{
+		Hosts: flattenList(ctx, diags, types.StringType, b.Egress.Hosts), Ports: flattenList(ctx, diags, types.NumberType, ports),
+		Networks: flattenList(ctx, diags, types.StringType, b.Egress.Networks),
+	})
+	m.Lambda = flattenObject(ctx, diags, objectType(of, "lambda"), lambdaBoundsModel{
+		Functions: flattenList(ctx, diags, types.StringType, b.Lambda.Functions),
+		Roles:     flattenList(ctx, diags, types.StringType, b.Lambda.Roles),
+	})
+	var signed []signatureModel
+	for _, s := range b.SignAsNode {
+		signed = append(signed, signatureModel{
+			Service: types.StringValue(s.Service), Hosts: flattenList(ctx, diags, types.StringType, s.Hosts),
+		})
+	}
+	m.SignAsNode = flattenList(ctx, diags, signatureType(), signed)
+	return flattenObject(ctx, diags, of, m)
+}
+
+// knownBounds are the bounds of apps that jobs are planned against: those of the same plan or, for an app that the
+// plan leaves alone, those of the API.
+type knownBounds struct {
+	mu   sync.Mutex
+	apps map[string]*dispatcher.Bounds // nil: they are not known before apply
+}
+
+func (k *knownBounds) set(app string, bounds *dispatcher.Bounds) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.apps == nil {
+		k.apps = map[string]*dispatcher.Bounds{}
+	}
+	k.apps[app] = bounds
+}
+
+// boundsOf returns the bounds of an app; nil: they are not known now, so the API judges at apply.
+func (c *connection) boundsOf(ctx context.Context, name string) *dispatcher.Bounds {
+	if c == nil || len(c.unknown) > 0 || name == "" {
+		return nil
+	}
+	c.bounds.mu.Lock()
+	known, there := c.bounds.apps[name]
+	c.bounds.mu.Unlock()
+	if there {
+		return known
+	}
+	app, err := c.App(ctx, name)
+	if err != nil {
+		return nil // apply reports it, if it still is so
+	}
+	c.bounds.set(name, app.Bounds)
+	return app.Bounds
+}

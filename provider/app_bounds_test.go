@@ -1,0 +1,128 @@
+package provider_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	config := func(more string) string {
+		return f.config(fmt.Sprintf("resource \"carillon_app\" \"a\" {\n name = \"crm\"\n%s\n}\n", more))
+	}
+	const name, data = "carillon_app.a", "data.carillon_app.read"
+	const read = `
+		data "carillon_app" "read" {
+			name = carillon_app.a.name
+		}
+	`
+	f.run(t,
+		resource.TestStep{
+			Config: config("") + read, // no bounds: the data source shows the defaults
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckNoResourceAttr(name, "bounds.weight"),
+				resource.TestCheckResourceAttr(data, "bounds.weight", "1"),
+				resource.TestCheckResourceAttr(data, "bounds.quotas.jobs", "10000"),
+				resource.TestCheckResourceAttr(data, "bounds.secrets.0", "env:SECRET_CRM_*"),
+				resource.TestCheckResourceAttrPair(name, "aws_external_id", data, "aws_external_id"),
+			),
+		},
+		resource.TestStep{
+			Config: config(`bounds = { weight = 3, quotas = { jobs = 7, retention = "2160h0m" } }`),
+			Check: resource.ComposeTestCheckFunc(
+				resource.TestCheckResourceAttr(name, "bounds.weight", "3"),
+				resource.TestCheckResourceAttr(name, "bounds.quotas.jobs", "7"),
+				resource.TestCheckResourceAttr(name, "bounds.quotas.triggers", "100000"),
+				resource.TestCheckNoResourceAttr(name, "bounds.secrets.0"),
+			),
+		},
+		resource.TestStep{
+			Config: config(`bounds = {
+				suspended        = true
+				suspended_reason = "unpaid"
+				secrets          = ["env:SECRET_CRM_*", "file:shared/*"]
+				egress           = { hosts = ["*.example.com"], ports = [443], networks = ["public", "10.1.0.0/16"] }
+				lambda           = { functions = ["crm-*"], roles = ["arn:aws:iam::123456789012:role/crm-*"] }
+				sign_as_node     = [{ service = "execute-api", hosts = ["*.amazonaws.com"] }]
+			}`),
+			Check: resource.TestCheckResourceAttr(name, "bounds.quotas.jobs", "10000"),
+		},
+		resource.TestStep{
+			ResourceName: name, ImportState: true, ImportStateId: "crm",
+			ImportStateVerify: true, ImportStateVerifyIdentifierAttribute: "name", ImportStateVerifyIgnore: []string{"bounds"},
+		},
+		resource.TestStep{ // an operator changes them elsewhere
+			PreConfig: do(t, func(ctx context.Context) error {
+				_, err := f.outside.PutApp(ctx, dispatcher.App{Name: "crm", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 9}}, client.Condition{})
+				return err
+			}),
+			Config:           config(`bounds = { weight = 3 }`),
+			ConfigPlanChecks: planned(plancheck.ExpectResourceAction(name, plancheck.ResourceActionUpdate)),
+		},
+		resource.TestStep{Config: config(`bounds = { weight = 101 }`), ExpectError: words("bounds.weight: weight 101 is not in 0 to 100")},
+		resource.TestStep{Config: config(`bounds = { quotas = { jobs = 0 } }`), ExpectError: words("bounds.quotas.jobs: 0 is less than")},
+		resource.TestStep{
+			Config:      config(`bounds = { egress = { networks = ["10.1.0.1/16"] } }`),
+			ExpectError: words(`bounds.egress.networks[0]: "10.1.0.1/16" is neither public nor a network`),
+		},
+		resource.TestStep{
+			Config:      config(`bounds = { secrets = ["vault:x"] }`),
+			ExpectError: words(`bounds.secrets[0]: "vault:x" is neither env:SECRET_NAME nor`),
+		},
+		resource.TestStep{Config: config("")}, // without bounds they stay
+		resource.TestStep{Config: config("") + read, Check: resource.TestCheckResourceAttr(data, "bounds.weight", "3")},
+	)
+}
+
+const lambdaTarget = `target = { lambda = { function = "arn:aws:lambda:eu-central-1:123456789012:function:pay" } }
+`
+
+func TestJobOutsideTheBoundsIsRefusedAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	with := func(bounds, target string) string {
+		return f.config(fmt.Sprintf("resource \"carillon_app\" \"a\" {\n name = \"crm\"\n%s\n}\n", bounds) +
+			"resource \"carillon_job\" \"j\" {\n app = carillon_app.a.name\n name = \"nightly\"\n" + target + "triggers = {}\n}\n")
+	}
+	const allowed = `bounds = { lambda = { functions = ["arn:aws:lambda:*:123456789012:function:pay"] } }
+	`
+	f.run(t,
+		resource.TestStep{Config: with("", hook)},
+		resource.TestStep{
+			Config: with("", lambdaTarget), PlanOnly: true, ExpectError: words("target.lambda.function: function"),
+		},
+		resource.TestStep{
+			Config: with(`bounds = { egress = { hosts = ["x.org"] } }`, hook), PlanOnly: true, ExpectError: words("target.webhook.url: host"),
+		},
+		resource.TestStep{Config: with(allowed, lambdaTarget)}, // one apply widens the bounds and uses them
+		resource.TestStep{Config: with(allowed, hook)},
+	)
+}
+
+func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, providerBlock(""), app)
+	d.must(t, "apply", "-auto-approve")
+	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "theirs", Target: dispatcher.Target{
+		Webhook: &dispatcher.Webhook{URL: "https://example.com/"},
+	}}, client.Condition{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bounded := `resource "carillon_app" "crm" {
+		name   = "crm"
+		bounds = { egress = { hosts = ["hooks.example.org"] } }
+	}`
+	again := f.directory(t, providerBlock(""), bounded)
+	again.must(t, "import", "carillon_app.crm", "crm")
+	mustSay(t, again.must(t, "apply", "-auto-approve"), "1 jobs are outside the bounds", "theirs", "egress.hosts")
+}

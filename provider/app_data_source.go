@@ -1,0 +1,73 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+var _ datasource.DataSourceWithConfigure = (*appDataSource)(nil)
+
+// appDataSource is carillon_app: an app with its bounds.
+type appDataSource struct{ conn *connection }
+
+func newAppDataSource() datasource.DataSource { return &appDataSource{} }
+
+func (d *appDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_app"
+}
+
+func (d *appDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	of := boundsType()
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "An app, with the bounds that operators have set and the external id for trust policies in AWS.",
+		Attributes: map[string]schema.Attribute{
+			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
+			"description": computedString("Free text."),
+			"enabled":     schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the jobs of the app fire."},
+			"retention": schema.StringAttribute{
+				Computed: true, CustomType: semanticType[durations]{}, MarkdownDescription: "How long the history of the app is kept: a duration.",
+			},
+			"bounds": schema.ObjectAttribute{
+				Computed: true, AttributeTypes: of.AttrTypes,
+				MarkdownDescription: "What operators allow the app, with the defaults; see the resource `carillon_app`.",
+			},
+			"aws_external_id": computedString("External id with which nodes assume AWS roles for the app."),
+			"revision":        computedInt("Number of the current version of the app."),
+		},
+	}
+}
+
+func (d *appDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+	d.conn = configured(req.ProviderData)
+}
+
+func (d *appDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var config appModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
+	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	name := config.Name.ValueString()
+	var problems dispatcher.Problems
+	if dispatcher.CheckName(&problems, "/name", name); len(problems) > 0 {
+		reportProblems(&resp.Diagnostics, problems)
+		return
+	}
+	app, err := d.conn.App(ctx, name)
+	if err != nil {
+		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", name), err)
+		return
+	}
+	model := flattenApp(ctx, &resp.Diagnostics, app, nullObject(boundsType()))
+	if app.Bounds != nil {
+		model.Bounds = shownBounds(ctx, &resp.Diagnostics, *app.Bounds, false)
+	}
+	if !resp.Diagnostics.HasError() {
+		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+	}
+}
