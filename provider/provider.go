@@ -60,8 +60,8 @@ func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, r
 				Optional:  true,
 				Sensitive: true,
 				MarkdownDescription: "API token with the scopes `read` and `write`, created by `carillon token create`, or a JSON " +
-					"Web Token of an issuer that the nodes trust. It is not written to the state. Default: the environment variable `CARILLON_TOKEN`. Prefer that, because it keeps the token " +
-					"out of files.",
+					"Web Token of an issuer that the nodes trust. It is not written to the state. Default: the environment " +
+					"variable `CARILLON_TOKEN`. Prefer that, because it keeps the token out of files.",
 			},
 		},
 	}

@@ -65,7 +65,8 @@ var (
 func (w *world) newToken(name string, scopes []dispatcher.Scope, apps ...string) string {
 	w.t.Helper()
 	secret, hash := api.NewToken()
-	if err := w.store.CreateToken(w.t.Context(), dispatcher.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}); err != nil {
+	token := dispatcher.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}
+	if err := w.store.CreateToken(w.t.Context(), token); err != nil {
 		w.t.Fatal(err)
 	}
 	return secret

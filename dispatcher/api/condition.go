@@ -121,7 +121,7 @@ func (a *API) explainFailed(r *request, change dispatcher.Change, err error) err
 		return err
 	case change.IfAbsent:
 		revision, _ := a.revision(r) // 0 if it was deleted in the meantime
-		if r.Header.Get("If-None-Match") == "" {
+		if r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "" { // POST import only creates
 			return needsCondition(r, revision)
 		}
 		return refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d", definitionName(r), revision)

@@ -93,13 +93,6 @@ var accesses = map[string]access{
 	"POST /v1/tokens/{token}/rotate": {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
 }
 
-// notYet names what other parts of the same change bring: the kinds of credentials, or kinds and routes, whose cases
-// fail until then. A case that is named here and holds fails, so that no name outlives its reason.
-var notYet = []string{
-	"suspended POST /v1/apps/{app}/jobs/{job}/run",
-	"suspended POST /v1/runs/{run}/retry",
-}
-
 // Texts of the app whose routes are tried, which no other app's token may see.
 const (
 	foreignText = "a description that only tokens of crm see"
@@ -178,11 +171,7 @@ func (c *routeTrial) run() {
 	c.refuses("wrong", "Bearer "+unknown, 401)
 	c.refuses("cut", "Bearer "+c.token[:len(c.token)-1], 401)
 	c.refuses("basic", "Basic YWRtaW46YWRtaW4=", 401)
-	if slices.Contains(notYet, "expired") { // in a world of its own, which it changes
-		newRouteTrial(c.t, c.rt, c.row).expired()
-	} else {
-		c.expired()
-	}
+	c.expired()
 	c.refuses("revoked", "Bearer "+revoked, 401)
 	for _, other := range dispatcher.Scopes() {
 		if other != scope {
@@ -240,19 +229,17 @@ func (c *routeTrial) refuses(kind, authorization string, want int) {
 	}
 	before := c.content()
 	got := c.ask(authorization, c.path)
-	c.judge(kind, func(fail func(string, ...any)) {
-		if got.Code != want {
-			fail("status %d, want %d: %.300s", got.Code, want, got.Body)
+	if got.Code != want {
+		c.t.Errorf("%s: status %d, want %d: %.300s", kind, got.Code, want, got.Body)
+	}
+	for _, text := range c.forbidden {
+		if got.Code >= 400 && strings.Contains(got.Body.String(), text) {
+			c.t.Errorf("%s: the response reveals %q: %s", kind, text, got.Body)
 		}
-		for _, text := range c.forbidden {
-			if got.Code >= 400 && strings.Contains(got.Body.String(), text) {
-				fail("the response reveals %q: %s", text, got.Body)
-			}
-		}
-		if diff := cmp.Diff(before, c.content()); diff != "" {
-			fail("the database changed (-before +after):\n%s", diff)
-		}
-	})
+	}
+	if diff := cmp.Diff(before, c.content()); diff != "" {
+		c.t.Errorf("%s: the database changed (-before +after):\n%s", kind, diff)
+	}
 }
 
 // isForeign tries a token of another app. What it gets must not tell whether the app or run exists.
@@ -302,30 +289,13 @@ func (c *routeTrial) inSuspendedApp() {
 		want = c.row.suspended
 	}
 	got := s.ask("Bearer "+s.newToken("own", dispatcher.Scopes(), "crm"), s.path)
-	s.judge("suspended", func(fail func(string, ...any)) {
-		if got.Code != want {
-			fail("status %d, want %d: %s", got.Code, want, got.Body)
-		}
-	})
+	if got.Code != want {
+		s.t.Errorf("suspended: status %d, want %d: %s", got.Code, want, got.Body)
+	}
 	for _, row := range s.rows("apps") {
 		if strings.Contains(row, `"name":"crm"`) && (!strings.Contains(row, `"enabled":0`) || !strings.Contains(row, `\"suspended\":true`)) {
 			s.t.Errorf("the app's own token lifts its suspension: %s", row)
 		}
-	}
-}
-
-// judge runs a check, which must fail if notYet names it.
-func (c *routeTrial) judge(kind string, check func(fail func(string, ...any))) {
-	c.t.Helper()
-	late := c.row.scope != "" && (slices.Contains(notYet, kind) || slices.Contains(notYet, kind+" "+c.rt.Method+" "+c.rt.Path))
-	failed := false
-	check(func(format string, args ...any) {
-		if failed = true; !late {
-			c.t.Errorf(kind+": "+format, args...)
-		}
-	})
-	if late && !failed {
-		c.t.Errorf("%s %s %s holds now; take it out of notYet", kind, c.rt.Method, c.rt.Path)
 	}
 }
 

@@ -23,8 +23,8 @@ func ForRequests(s dispatcher.Store) dispatcher.Store {
 type apart struct {
 	flavor
 	write, read *sql.DB
-	// gate, if not nil, lets one request at a time write: SQLite has one connection that writes, and whoever waits for
-	// it is served in any order. A claim then waits for one request at most.
+	// gate, if not nil, lets one request at a time write: SQLite has one connection that writes, and serves those
+	// who wait for it in any order. A claim then waits for one request at most.
 	gate chan struct{}
 }
 

@@ -157,7 +157,8 @@ func (s *service) verify(ctx context.Context, w *world, to time.Time) error {
 		return err
 	}
 	program := s.rollouts[len(s.rollouts)-1].version.program
-	token, err := exec.CommandContext(ctx, program, "token", "create", "--database", w.url, "--name", "rollout", "--scope", "read,metrics").Output()
+	token, err := exec.CommandContext(ctx, program, "token", "create", "--database", w.url, "--name", "rollout",
+		"--scope", "read,metrics").Output()
 	if err != nil {
 		return fmt.Errorf("carillon token create: %w", err)
 	}

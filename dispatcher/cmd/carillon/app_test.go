@@ -54,7 +54,8 @@ func busy(t *testing.T) *receiver {
 // mover declares an app whose jobs fire each second, in all the ways that a run can be live.
 func mover(t *testing.T, n *node, r *receiver) {
 	t.Helper()
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "mover", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 7}}, client.Condition{}))
+	mover := dispatcher.App{Name: "mover", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 7}}
+	must[dispatcher.App](t)(n.PutApp(t.Context(), mover, client.Condition{}))
 	for name, change := range map[string]func(*dispatcher.Job){
 		"plain": func(*dispatcher.Job) {},
 		"slow":  func(*dispatcher.Job) {},
