@@ -120,7 +120,7 @@ func (a *API) explainFailed(r *request, change dispatcher.Change, err error) err
 	case !errors.Is(err, dispatcher.ErrPrecondition):
 		return err
 	case change.IfAbsent:
-		revision, _ := a.revision(r) // 0 if it was deleted in the meantime
+		revision, _ := a.revision(r)                                           // 0 if it was deleted in the meantime
 		if r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "" { // POST import only creates
 			return needsCondition(r, revision)
 		}
