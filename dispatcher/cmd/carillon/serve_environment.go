@@ -22,7 +22,7 @@ const mostECSStop = 120 * time.Second
 // warnOfEnvironment logs what a user may expect of the environment and does not get. lookUp is os.LookupEnv.
 func (s *serveCommand) warnOfEnvironment(ctx context.Context, log *slog.Logger, lookUp func(string) (string, bool)) {
 	if zone, set := lookUp("TZ"); set {
-		log.InfoContext(ctx, "the variable TZ is ignored: each trigger names its time zone, and the log is in UTC", "TZ", zone)
+		log.InfoContext(ctx, "the variable TZ is ignored: each trigger names its time zone, and the log is in UTC", "tz", zone)
 	}
 	if _, onECS := lookUp("ECS_CONTAINER_METADATA_URI_V4"); onECS && s.DrainTimeout.Std() > mostECSStop-stopMargin {
 		log.WarnContext(ctx, "ECS kills a container 120 s after SIGTERM at the latest, before this drain ends; set a shorter "+
