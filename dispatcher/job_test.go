@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -179,6 +180,28 @@ func TestDurationsRoundTrip(t *testing.T) {
 		}
 		if again, err := dispatcher.ParseDuration(d.String()); err != nil || again != d {
 			t.Errorf("ParseDuration(%q) = %v, %v, want %v", d, again, err, d)
+		}
+	}
+}
+
+// A clock that is behind has a negative offset. Clients read it, although nobody may write one.
+func TestNegativeDurationsAreReadButNotWritten(t *testing.T) {
+	t.Parallel()
+	behind := dispatcher.Duration(-1500 * time.Millisecond)
+	raw, err := json.Marshal(behind)
+	var read dispatcher.Duration
+	if err == nil {
+		err = json.Unmarshal(raw, &read)
+	}
+	if err != nil || read != behind {
+		t.Errorf("%s is read as %v, %v, want %v", raw, read, err, behind)
+	}
+	if d, err := dispatcher.ParseDuration("-1.5s"); err == nil {
+		t.Errorf("ParseDuration takes -1.5s as %v", d)
+	}
+	for _, wrong := range []string{`"--5s"`, `"-"`, `5`, `""`} {
+		if err := json.Unmarshal([]byte(wrong), &read); err == nil {
+			t.Errorf("%s is read as %v", wrong, read)
 		}
 	}
 }

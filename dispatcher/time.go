@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -57,6 +58,23 @@ func (d Duration) String() string { return time.Duration(d).String() }
 
 // MarshalText writes d as Go does: "30s".
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalJSON reads what MarshalText writes, negative durations too: a node's clock may be behind. What people write is
+// read by ParseDuration.
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return err
+	}
+	behind, negative := strings.CutPrefix(text, "-")
+	if err := d.UnmarshalText([]byte(behind)); err != nil {
+		return err
+	}
+	if negative {
+		*d = -*d
+	}
+	return nil
+}
 
 // UnmarshalText is ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {

@@ -61,7 +61,8 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 		},
 		resource.TestStep{ // an operator changes them elsewhere
 			PreConfig: do(t, func(ctx context.Context) error {
-				_, err := f.outside.PutApp(ctx, dispatcher.App{Name: "crm", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 9}}, client.Condition{})
+				heavier := dispatcher.App{Name: "crm", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 9}}
+				_, err := f.outside.PutApp(ctx, heavier, client.Condition{Existing: true})
 				return err
 			}),
 			Config:           config(`bounds = { weight = 3 }`),

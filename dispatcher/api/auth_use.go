@@ -18,7 +18,7 @@ const (
 	// useInterval is how often the use of tokens is recorded.
 	useInterval = 5 * time.Minute
 	// lastUseTime bounds the record that a node makes when it stops.
-	lastUseTime = 2 * time.Second
+	lastUseTime = 500 * time.Millisecond
 )
 
 // note remembers the use of a token; identities of an issuer have no record.

@@ -27,7 +27,7 @@ const (
 	// refusalTime bounds the writing of an entry, and lastRefusals that of all that is left when the node ends, which
 	// must not take longer because the database is unreachable.
 	refusalTime  = 2 * time.Second
-	lastRefusals = time.Second
+	lastRefusals = 500 * time.Millisecond
 	// maxAuditWord is longer than any word of an entry that the API writes.
 	maxAuditWord = 512
 )

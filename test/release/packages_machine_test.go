@@ -140,7 +140,7 @@ func TestSystemdConfinesAndWatchesTheNode(t *testing.T) {
 	}
 
 	// The sandbox hides nothing that the metrics of a process are made of.
-	metrics := m.run(t, `token=$(carillon token create --name metrics)
+	metrics := m.run(t, `token=$(carillon token create --name metrics --scope metrics)
 		curl -fsS -H "Authorization: Bearer $token" http://127.0.0.1:8080/metrics`)
 	for _, name := range []string{"cpu_seconds_total", "max_fds", "open_fds", "resident_memory_bytes", "start_time_seconds"} {
 		if !regexp.MustCompile(`(?m)^process_` + name + ` [0-9]`).MatchString(metrics) {

@@ -26,9 +26,9 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
-	for _, description := range []string{"one", "two\nlines"} {
+	for i, description := range []string{"one", "two\nlines"} {
 		app := dispatcher.App{Name: "books", Description: description, Enabled: true}
-		must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{}))
+		must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{Existing: i > 0}))
 	}
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
 	if _, err := n.PutApp(t.Context(), dispatcher.App{Name: "books"}, client.Condition{Revision: 9}); err == nil {

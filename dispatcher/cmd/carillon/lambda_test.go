@@ -265,7 +265,7 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 		w.apply("-target=carillon_app.fn", "-var=function=sample")
 		app := must[dispatcher.App](t)(n.App(t.Context(), "fn"))
 		app.Bounds = anyFunction()
-		must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{}))
+		must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{Existing: true}))
 		for _, function := range []string{"sample", "sample:live"} {
 			w.apply("-var=function=" + function)
 			until(t, function+" to be invoked twice", func() bool { return s.of(function) >= 2 })
