@@ -60,10 +60,11 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 		return nil, err
 	}
 	n := &node{name: name, listen: listen, log: log, proxy: p, spawn: c.spawn, started: &c.started, clock: filepath.Join(c.dir, name+".clock")}
-	n.command = slices.Concat(command, []string{c.program, "serve"}, c.settings, c.args)
-	if !c.separate {
-		n.command = append(n.command, "--egress-loopback")
+	egress := "--egress-loopback"
+	if c.separate {
+		egress = "--egress-private=10.91.0.0/16"
 	}
+	n.command = slices.Concat(command, []string{c.program, "serve", egress}, c.settings, c.args)
 	n.env = append(os.Environ(),
 		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
 		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)
