@@ -15,9 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/clientcert"
+	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
 // role is what the test's STS gives for a role, in the notation of its API.
@@ -53,12 +56,16 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		aws, calls := amazon(t)
-		token := newToken(t, database)
+		token, issuer := newToken(t, database), oidctest.New(t)
+		rules := filepath.Join(t.TempDir(), "rules.json")
+		if err := os.WriteFile(rules, []byte(`{"rules":[{"claims":{"sub":"repo:acme/*"},"scopes":["read","write"]}]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		n := startNodeWith(t, database, token, []string{
 			"AWS_ENDPOINT_URL_LAMBDA=" + aws, "AWS_ENDPOINT_URL_STS=" + aws, "AWS_REGION=eu-west-1", "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
 			"AWS_SECRET_ACCESS_KEY=" + mark + "-node", "AWS_SESSION_TOKEN=" + mark + "-node", "AWS_CONFIG_FILE=" + os.DevNull,
 			"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
-		}, append(quick(), "--log-level=debug")...)
+		}, append(quick(), "--log-level=debug", "--oidc-issuer="+issuer.URL, "--oidc-audience="+oidctest.Audience, "--oidc-claims="+rules)...)
 		const function = "arn:aws:lambda:eu-west-1:123456789012:function:marked"
 		const arn = "arn:aws:iam::123456789012:role/marked"
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
@@ -92,6 +99,10 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		} {
 			written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/jobs/x", token, body, status))
 		}
+		// A caller whose JSON Web Token is accepted, with a change that is made and one that is refused.
+		jwt := issuer.Sign(jose.ES256, issuer.Claims("repo:acme/ops", time.Now(), map[string]any{"note": mark}))
+		written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/calendars/free", jwt, "{}", http.StatusCreated))
+		written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/jobs/x", jwt, `{"target":{}}`, http.StatusUnprocessableEntity))
 		shown, _, _ := carillon(t, nil, "run", "show", "--database", database, run.ID)
 		text, _ := json.Marshal(run)
 		written.WriteString(shown + string(text))
@@ -100,11 +111,11 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		}
 		n.terminate()
 		dumped := dump(t, database)
-		if !strings.Contains(dumped, "secret_reference") {
-			t.Error("the refusals are not in the audit log")
+		if !strings.Contains(dumped, "secret_reference") || !strings.Contains(dumped, "repo:acme/ops") {
+			t.Error("the refusals, or the subject of the JSON Web Token, are not in the audit log")
 		}
 		written.WriteString(n.logs.String() + dumped)
-		for _, secret := range append(marks(mark), token) {
+		for _, secret := range append(marks(mark), append(strings.Split(jwt, ".")[1:], token)...) {
 			if at := strings.Index(written.String(), secret); at >= 0 {
 				t.Errorf("%s is written: …%s…", secret, written.String()[max(0, at-300):at+40])
 			}
