@@ -106,7 +106,9 @@ func (w *world) varyLabels(ctx context.Context) error {
 // retire deletes an app that once kept its history for ten years.
 func (w *world) retire(ctx context.Context) error {
 	return w.inOld(ctx, func(s dispatcher.Store) error {
-		app := dispatcher.App{Name: retired, Enabled: true, Retention: dispatcher.Duration(dispatcher.MaxRetention)}
+		app := dispatcher.App{
+			Name: retired, Enabled: true, Retention: dispatcher.Duration(dispatcher.MaxRetention), Bounds: boundless(),
+		}
 		if _, _, err := s.PutApp(ctx, app, bySoak()); err != nil {
 			return err
 		}

@@ -49,6 +49,14 @@ func (o options) probes() int {
 // bySoak is who changes definitions.
 func bySoak() dispatcher.Change { return dispatcher.Change{Actor: "soak", Operator: true} }
 
+// boundless are bounds that no app of the soak runs into.
+func boundless() *dispatcher.Bounds {
+	return &dispatcher.Bounds{Quotas: dispatcher.Quotas{
+		Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
+		Retention: dispatcher.Duration(dispatcher.MaxRetention),
+	}}
+}
+
 // far is when triggers are due for the first time that nothing has moved yet.
 func far() time.Time { return time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second) }
 
@@ -73,9 +81,7 @@ func (d *database) declare(ctx context.Context, app dispatcher.App, jobs []dispa
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	app.Enabled = true
-	app.Bounds = &dispatcher.Bounds{Quotas: dispatcher.Quotas{
-		Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ManualRunsPerMinute: 1_000_000,
-	}}
+	app.Bounds = boundless()
 	if _, _, err := s.PutApp(ctx, app, bySoak()); err != nil {
 		return err
 	}
