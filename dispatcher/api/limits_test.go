@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,9 +32,15 @@ func (r reply) limitedTo(words string) {
 	}
 }
 
+// Rates are tested in bubbles, whose clock stands still between requests: a slow machine must not give a request back.
+
 // T12: any address could make any number of requests.
 func TestAddressMayMakeSomeRequestsAMinute(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, addressMayMakeSomeRequestsAMinute)
+}
+
+func addressMayMakeSomeRequestsAMinute(t *testing.T) {
 	w := newWorld(t, api.Options{Limits: api.Limits{AddressRequests: 20}})
 	w.declare() // two requests
 	for range 18 {
@@ -51,6 +58,10 @@ func TestAddressMayMakeSomeRequestsAMinute(t *testing.T) {
 
 func TestAddressBehindAProxyIsTheClients(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, addressBehindAProxyIsTheClients)
+}
+
+func addressBehindAProxyIsTheClients(t *testing.T) {
 	proxies := limit.Proxies{netip.MustParsePrefix("192.0.2.0/24")}
 	w := newWorld(t, api.Options{Limits: api.Limits{AddressRequests: 5, Proxies: proxies}})
 	for range 5 {
@@ -66,6 +77,10 @@ func TestAddressBehindAProxyIsTheClients(t *testing.T) {
 // T12: tokens bound to an app could make any number of requests.
 func TestTokensOfAnAppShareItsQuota(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, tokensOfAnAppShareItsQuota)
+}
+
+func tokensOfAnAppShareItsQuota(t *testing.T) {
 	w := newWorld(t, api.Options{Limits: api.Limits{TokenRequests: 40}})
 	w.must(http.StatusCreated, "PUT", oneApp, `{"bounds":{"quotas":{"requests_per_minute":10}}}`)
 	w.must(http.StatusCreated, "PUT", "/v1/apps/other", `{}`)
@@ -87,6 +102,10 @@ func TestTokensOfAnAppShareItsQuota(t *testing.T) {
 // T12: 300 bad tokens in 0.3 s were 300 times 401, none of it in the log.
 func TestBadTokensAreSlowedDown(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, badTokensAreSlowedDown)
+}
+
+func badTokensAreSlowedDown(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	w := newWorld(t, api.Options{Limits: api.Limits{BadTokens: 10}, Registerer: registry})
 	w.declare()
