@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -34,15 +35,21 @@ func TestMatchEndsWithTheDeadline(t *testing.T) {
 			if _, err := e.get(text); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			defer cancel()
-			began := time.Now()
-			matched, err := e.match(ctx, "shop", text, bytes.Repeat([]byte("a"), mostResponse))
-			if matched || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a match of 64 KiB within 20ms: %v, %v, want the deadline", matched, err)
+			// It is milliseconds on a machine of its own, and less than the second that it takes to the end. A machine that
+			// does other work may stop for a while, though not each time.
+			const enough = 500 * time.Millisecond
+			took := time.Duration(math.MaxInt64)
+			for try := 0; try < 5 && took > enough; try++ {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				began := time.Now()
+				matched, err := e.match(ctx, "shop", text, bytes.Repeat([]byte("a"), mostResponse))
+				took = time.Since(began)
+				cancel()
+				if matched || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("a match of 64 KiB within 20ms: %v, %v, want the deadline", matched, err)
+				}
 			}
-			// It is milliseconds on a machine of its own, and less than the second that it takes to the end.
-			if took := time.Since(began); took > 500*time.Millisecond {
+			if took > enough {
 				t.Errorf("it returned after %s", took)
 			}
 			if len(e.long) != 0 {

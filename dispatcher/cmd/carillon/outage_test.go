@@ -22,7 +22,7 @@ import (
 type gate struct {
 	t        *testing.T
 	address  string
-	server   func() (net.Conn, error)
+	server   func() (net.Conn, error) // of what open lets through from then on
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[net.Conn]bool
@@ -49,6 +49,7 @@ func (g *gate) open() {
 	listener := must[net.Listener](g.t)(net.Listen("tcp", g.address))
 	g.mu.Lock()
 	g.listener = listener
+	server := g.server
 	g.mu.Unlock()
 	go func() {
 		for {
@@ -56,7 +57,7 @@ func (g *gate) open() {
 			if err != nil {
 				return
 			}
-			out, err := g.server()
+			out, err := server()
 			if err != nil {
 				_ = in.Close()
 				continue
