@@ -101,7 +101,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 		t.Errorf("runs = %+v, %v, want the one, lost", found, err)
 	}
 	r.pool.Cancel(pool.KeyOf(claim.won[0]))
-	r.settled()
+	r.quiet()
 	if len(r.calls) != 1 {
 		t.Errorf("%d requests were sent, want 1", len(r.calls))
 	}
@@ -131,7 +131,7 @@ func TestNodeDeclaredDeadBeforeTheRequestSendsNothing(t *testing.T) {
 	if tried := r.claimOnce(t.Context(), r.now.Add(time.Second)); tried != 1 {
 		t.Fatalf("%d fires were claimed, want 1", tried)
 	}
-	r.settled()
+	r.quiet()
 	if len(r.calls) != 0 {
 		t.Errorf("%d requests were sent, want none", len(r.calls))
 	}

@@ -28,7 +28,7 @@ func (r *rig) requestRun(job string) dispatcher.Run {
 	if err := r.adopt(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	r.settled()
+	r.quiet()
 	return r.runNow(run.ID)
 }
 
@@ -114,14 +114,14 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 	}
 	r.setBounds(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
 	r.attempt(t.Context(), heldRun{HeldRun: held[0]})
-	r.settled()
+	r.quiet()
 	if waits := r.runNow(run.ID); waits.State != dispatcher.RunQueued || !strings.Contains(waits.Held, "unpaid") || len(r.calls) != 0 {
 		t.Errorf("the run is %s, held by %q, after %d calls; want queued, the reason, none", waits.State, waits.Held, len(r.calls))
 	}
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.settled()
+	r.quiet()
 	if len(r.calls) != 0 {
 		t.Error("a node adopted a run of a suspended app")
 	}
@@ -129,7 +129,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.settled()
+	r.quiet()
 	if done := r.runNow(run.ID); done.State != dispatcher.RunSucceeded || len(r.calls) != 1 {
 		t.Errorf("after the suspension the run is %s after %d calls, want succeeded after 1", done.State, len(r.calls))
 	}

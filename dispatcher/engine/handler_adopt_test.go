@@ -63,7 +63,7 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	r.poll(0)
 	for r.claimOnce(t.Context(), r.now) > 0 {
 	}
-	r.settled()
+	r.quiet()
 	times, kinds := map[dispatcher.RunKey]int{}, map[dispatcher.RunKind]int{}
 	for _, call := range r.calls {
 		times[call.Key]++

@@ -34,7 +34,7 @@ func (r *rig) work(now time.Time) {
 // ledger returns the runs and misfires of a job as text, earliest first, relative to begin.
 func (r *rig) ledger(job string, begin time.Time) (lines []string) {
 	r.t.Helper()
-	r.settled()
+	r.quiet()
 	ctx, query := r.t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: dispatcher.Page{Limit: 1000}}
 	runs, err := r.store.Runs(ctx, query)
 	misfires, more := r.store.Misfires(ctx, query)
@@ -132,7 +132,7 @@ func TestCatchUpCarriesItsRange(t *testing.T) {
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.settled()
+	r.quiet()
 	if len(r.calls) != 2 {
 		t.Fatalf("%d calls after the retry, want 2", len(r.calls))
 	}
@@ -295,7 +295,7 @@ func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 		}
 		problems.fails = func() (bool, bool) { return false, false }
 		r.work(now)
-		r.settled()
+		r.quiet()
 		r.verify(rt, name, begin, now)
 	})
 }

@@ -27,7 +27,7 @@ func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 		if err := r.adopt(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		r.settled()
+		r.quiet()
 		if last := r.calls[len(r.calls)-1]; last.Target.Webhook.URL != url {
 			t.Errorf("the run called %s, want %s", last.Target.Webhook.URL, url)
 		}

@@ -13,7 +13,7 @@ func TestHeartbeatsReportTheLoadOfTheNode(t *testing.T) {
 	for range 3 {
 		r.claimOnce(t.Context(), r.now.Add(3*time.Second))
 	}
-	r.settled()
+	r.quiet()
 	if err := r.heartbeatOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -216,7 +216,7 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 		if err := errors.Join(r.settle(t.Context(), []string{"app"}, time.Time{}, r.now.Add(10*time.Second)), r.adopt(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		r.settled()
+		r.quiet()
 		return planned + len(r.calls)
 	}
 	if got := work(); got != 0 {

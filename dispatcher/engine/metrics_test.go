@@ -20,7 +20,7 @@ func TestMetricsCountClaimsAndAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
-	r.settled()
+	r.quiet()
 	for name, tt := range map[string]struct {
 		metric prometheus.Collector
 		want   float64

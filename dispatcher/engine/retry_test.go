@@ -36,7 +36,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 	if err := r.adopt(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	r.settled()
+	r.quiet()
 	return run.ID
 }
 
@@ -46,7 +46,7 @@ func (r *rig) retry(id string) dispatcher.Run {
 	if err := r.retryOnce(r.t.Context(), r.clock.now()); err != nil {
 		r.t.Fatal(err)
 	}
-	r.settled()
+	r.quiet()
 	return r.read(id)
 }
 
@@ -173,7 +173,7 @@ func (r *rig) retryAt(l *looked, now time.Time) time.Time {
 	if err := r.retryOnce(r.t.Context(), now); err != nil {
 		r.t.Fatal(err)
 	}
-	r.settled()
+	r.quiet()
 	return l.from[0]
 }
 

@@ -181,7 +181,9 @@ func (r *rig) quiet() {
 func (r *rig) settled() []dispatcher.Run {
 	r.t.Helper()
 	r.quiet()
-	found, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute) // longer than the store's own limit, for the race detector
+	defer cancel()
+	found, err := r.store.Runs(ctx, dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 			trigger.MisfireAfter = dispatcher.Duration(time.Second)
 			r.putTemplated(trigger)
 			tt.run(r)
-			r.settled()
+			r.quiet()
 			if diff := cmp.Diff([]string{tt.want(r)}, r.bodies()); diff != "" {
 				t.Errorf("bodies (-want +got):\n%s", diff)
 			}
