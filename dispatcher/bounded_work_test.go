@@ -136,14 +136,20 @@ func TestExpectBodyOfALargeProgramIsRefused(t *testing.T) {
 // T6: the length is checked before the expression is parsed.
 func TestLongExpectBodyIsNotCompiled(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
-	if err := expecting(strings.Repeat("(", 1<<20)); !hasCode(err, dispatcher.CodeTextTooLong) {
-		t.Errorf("1 MiB of brackets: %v, want a problem text_too_long", err)
+	// A machine that does other work may stop for a while, though not each time.
+	const enough = 500 * time.Millisecond
+	took := time.Duration(math.MaxInt64)
+	for try := 0; try < 5 && took > enough; try++ {
+		began := time.Now()
+		if err := expecting(strings.Repeat("(", 1<<20)); !hasCode(err, dispatcher.CodeTextTooLong) {
+			t.Errorf("1 MiB of brackets: %v, want a problem text_too_long", err)
+		}
+		if err := expecting(strings.Repeat("(", 512) + "a" + strings.Repeat(")", 511)); !hasCode(err, "regexp_size") {
+			t.Errorf("512 brackets: %v, want a problem regexp_size", err)
+		}
+		took = time.Since(began)
 	}
-	if err := expecting(strings.Repeat("(", 512) + "a" + strings.Repeat(")", 511)); !hasCode(err, "regexp_size") {
-		t.Errorf("512 brackets: %v, want a problem regexp_size", err)
-	}
-	if took := time.Since(began); took > 5*time.Second { // some thousandths on a machine of its own
+	if took > enough {
 		t.Errorf("it took %s", took)
 	}
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -60,12 +61,18 @@ func TestCostlySchedulesAreRefusedQuickly(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/calendars/costly", costlyCalendar)
-	began := time.Now()
-	w.do("POST", "/v1/schedules/preview", `{"expression":"* * * * *","timezone":"UTC","app":"crm","calendar":"costly","count":100,
-		"from":"2026-01-01T03:20:00Z"}`).refused(422, "/calendar calendar_cost")
-	w.must(http.StatusUnprocessableEntity, "PUT", "/v1/apps/crm/jobs/costly", costlyJob()).says(`"calendar_cost"`)
-	w.must(http.StatusOK, "GET", "/v1/apps/crm", "")
-	if took := time.Since(began); took > 20*time.Second { // without bounds they took minutes
+	// A machine that does other work may stop for a while, though not each time.
+	const enough = 2 * time.Second
+	took := time.Duration(math.MaxInt64)
+	for try := 0; try < 5 && took > enough; try++ {
+		began := time.Now()
+		w.do("POST", "/v1/schedules/preview", `{"expression":"* * * * *","timezone":"UTC","app":"crm","calendar":"costly","count":100,
+			"from":"2026-01-01T03:20:00Z"}`).refused(422, "/calendar calendar_cost")
+		w.must(http.StatusUnprocessableEntity, "PUT", "/v1/apps/crm/jobs/costly", costlyJob()).says(`"calendar_cost"`)
+		w.must(http.StatusOK, "GET", "/v1/apps/crm", "")
+		took = time.Since(began)
+	}
+	if took > enough {
 		t.Errorf("the requests took %s, want some hundredths of a second", took)
 	}
 }
