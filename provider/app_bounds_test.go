@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	tfstate "github.com/hashicorp/terraform-plugin-testing/terraform"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -69,7 +70,13 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 					hosts   = ["*.amazonaws.com"]
 				}
 			}`),
-			Check: resource.TestCheckResourceAttr(name, "bounds.quotas.jobs", "10000"),
+			Check: func(*tfstate.State) error {
+				now, err := f.outside.App(t.Context(), "crm")
+				if err == nil && now.Bounds.Quotas.Jobs != 10_000 {
+					err = fmt.Errorf("without quotas the app may have %d jobs", now.Bounds.Quotas.Jobs)
+				}
+				return err
+			},
 		},
 		resource.TestStep{
 			ResourceName: name, ImportState: true, ImportStateId: "crm",

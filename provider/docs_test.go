@@ -95,9 +95,13 @@ type argument struct {
 func argumentsOf(block *tfprotov6.SchemaBlock) []argument {
 	var all []argument
 	for _, a := range block.Attributes {
-		all = append(all, argument{
+		one := argument{
 			name: a.Name, description: a.Description, kind: kindOf(a), required: a.Required, optional: a.Optional, sensitive: a.Sensitive,
-		})
+		}
+		if a.NestedType != nil { // as in data sources
+			one.inner = argumentsOf(&tfprotov6.SchemaBlock{Attributes: a.NestedType.Attributes})
+		}
+		all = append(all, one)
 	}
 	for _, b := range block.BlockTypes {
 		all = append(all, argument{
@@ -183,12 +187,14 @@ func writeList(b *strings.Builder, arguments []argument, holds func(argument) bo
 // kindOf returns the type of an attribute.
 func kindOf(a *tfprotov6.SchemaAttribute) string {
 	switch {
+	case a.NestedType != nil && a.NestedType.Nesting == tfprotov6.SchemaObjectNestingModeSingle:
+		return "object"
+	case a.NestedType != nil:
+		return strings.ToLower(a.NestedType.Nesting.String()) + " of objects"
 	case a.Type.Is(tftypes.Map{ElementType: tftypes.String}):
 		return "map of strings"
 	case a.Type.Is(tftypes.List{}):
 		return "list of " + strings.ToLower(strings.TrimPrefix(a.Type.(tftypes.List).ElementType.String(), "tftypes.")) + "s"
-	case a.Type.Is(tftypes.Object{}):
-		return "object"
 	}
 	return map[string]string{"tftypes.String": "string", "tftypes.Number": "number", "tftypes.Bool": "bool"}[a.Type.String()]
 }
