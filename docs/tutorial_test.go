@@ -206,9 +206,9 @@ func TestTutorial(t *testing.T) {
 	for _, step := range steps[1:] {
 		title, _, _ := strings.Cut(step, "\n")
 		t.Log(title)
-		if strings.Contains(step, "Press Ctrl-C") && strings.Contains(step, "wait for more than a minute") {
+		if strings.Contains(step, "Press Ctrl-C") && strings.Contains(step, "wait for two minutes") {
 			r.interrupt()
-			time.Sleep(65 * time.Second) //nolint:forbidigo // as the reader does
+			time.Sleep(2 * time.Minute) //nolint:forbidigo // as the reader does
 			r.start()
 		}
 		for _, m := range block.FindAllStringSubmatch(step, -1) {
