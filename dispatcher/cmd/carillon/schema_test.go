@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,6 +19,12 @@ type apiSchema struct {
 	Required             []string
 	Items                *apiSchema
 	AdditionalProperties any
+}
+
+// is tells whether a schema has a type; one without types has all.
+func (s apiSchema) is(kind string) bool {
+	several, _ := s.Type.([]any)
+	return s.Type == nil || s.Type == kind || slices.Contains(several, any(kind))
 }
 
 func readSchemas(t *testing.T, document string) apiSchemas {
@@ -71,7 +78,7 @@ func (s apiSchemas) problems(described apiSchema, at string, value any) (found [
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		if described.Type != nil && described.Type != "object" {
+		if !described.is("object") {
 			found = append(found, fmt.Sprintf("%s is an object, and its schema says %v", at, described.Type))
 		}
 		for _, name := range described.Required {
@@ -89,7 +96,7 @@ func (s apiSchemas) problems(described apiSchema, at string, value any) (found [
 			}
 		}
 	case []any:
-		if described.Type != nil && described.Type != "array" {
+		if !described.is("array") {
 			found = append(found, fmt.Sprintf("%s is an array, and its schema says %v", at, described.Type))
 		}
 		for i, item := range v {
