@@ -104,7 +104,7 @@ func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
 	f.run(t,
 		resource.TestStep{
 			Config:      f.config(job(hook + `triggers = { t = { expression = "@daily", calendar = "absent" } }`)),
-			ExpectError: words(`Invalid value (calendar_unknown)`),
+			ExpectError: words(`The calendar does not exist`),
 		},
 		resource.TestStep{
 			Config:      f.config(app + calendar(`bases = ["absent"]`)),

@@ -14,30 +14,30 @@ import (
 // reportProblems adds an error for each problem, at the attribute that it points to.
 func reportProblems(diags *diag.Diagnostics, problems []dispatcher.Problem) {
 	for _, p := range problems {
-		diags.AddAttributeError(attributePath(p.Path), "Invalid value ("+p.Code+")", messageWithPath(p))
+		diags.AddAttributeError(attributePath(p.Path), title(p.Code, "Invalid value"), messageWithPath(p))
 	}
 }
 
 // reportWarnings adds a warning for each problem, at the attribute that it points to.
 func reportWarnings(diags *diag.Diagnostics, problems []dispatcher.Problem) {
 	for _, p := range problems {
-		diags.AddAttributeWarning(attributePath(p.Path), "Possible mistake ("+p.Code+")", messageWithPath(p))
+		diags.AddAttributeWarning(attributePath(p.Path), title(p.Code, "Possible mistake"), messageWithPath(p))
 	}
 }
 
 // messageWithPath puts the attribute's path before the message, because Terraform itself shows
 // only the outermost attribute. A message about a calendar's rule begins with its JSON pointer;
-// the path replaces it.
+// the path replaces it. The code ends the message: people look it up, and acknowledge it.
 func messageWithPath(p dispatcher.Problem) string {
 	at, message := attributePath(p.Path).String(), p.Message
 	rest, pointed := strings.CutPrefix(message, strings.TrimPrefix(p.Path, "/"))
 	if pointed && strings.Count(p.Path, "/") > 1 {
 		message = strings.TrimLeft(rest, ": ")
 	}
-	if at == "" {
-		return message
+	if at != "" {
+		message = at + ": " + message
 	}
-	return at + ": " + message
+	return message + " (" + p.Code + ")"
 }
 
 // mapAttributes and listAttributes are the attributes whose children are keys of a map and
@@ -45,7 +45,8 @@ func messageWithPath(p dispatcher.Problem) string {
 var (
 	mapAttributes  = []string{"triggers", "headers", "node_labels", "session_tags", "secrets"}
 	listAttributes = []string{
-		"rules", "dates", "weekdays", "days_of_month", "bases", "delays", "hosts", "ports", "networks", "functions", "roles", "sign_as_node",
+		"acknowledge", "bases", "dates", "days_of_month", "delays", "functions", "hosts", "networks", "ports", "roles", "rules",
+		"sign_as_node", "success_codes", "weekdays",
 	}
 )
 

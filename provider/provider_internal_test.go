@@ -36,6 +36,7 @@ func TestAttributePathFollowsJSONPointer(t *testing.T) {
 		"/bases/1":                          "bases[1]",
 		"/triggers/rules/calendar":          `triggers["rules"].calendar`,
 		"/triggers/0/calendar":              `triggers["0"].calendar`,
+		"/target/webhook/success_codes/0":   "target.webhook.success_codes[0]",
 	} {
 		if got := attributePath(pointer).String(); got != want {
 			t.Errorf("attributePath(%q) = %s, want %s", pointer, got, want)
@@ -51,6 +52,8 @@ func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 		`timezone: timezone "CEST": no zone`:        {Path: "/timezone", Message: `timezone "CEST": no zone`},
 		`the app is disabled`:                       {Message: `the app is disabled`},
 	} {
+		f.Code = dispatcher.CodeEnum
+		want += " (enum)"
 		if got := messageWithPath(f); got != want {
 			t.Errorf("messageWithPath(%v) = %s, want %s", f, got, want)
 		}
@@ -143,7 +146,7 @@ func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 			&client.Error{Status: 400, Problems: dispatcher.Problems{
 				{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"},
 			}},
-			"Invalid value (json_unknown_field)", `triggers["t"].x: no x`},
+			"Field unknown to the API", `triggers["t"].x: no x (json_unknown_field)`},
 	} {
 		var diags diag.Diagnostics
 		conn.report(&diags, `create job "a/b"`, tt.err)
