@@ -62,6 +62,11 @@ func checkPaths(t *testing.T, pointer string, attributes map[string]schema.Attri
 	t.Helper()
 	for name, a := range attributes {
 		pointer := pointer + "/" + name
+		for ofAPI, block := range blockNames {
+			if name == block {
+				pointer = strings.TrimSuffix(pointer, block) + ofAPI
+			}
+		}
 		if name == "next_fire_times" {
 			continue // nobody writes it
 		}
