@@ -80,6 +80,7 @@ CREATE TABLE jobs (
   max_concurrency INTEGER NOT NULL,       -- 0: as the policy has it
   queue_limit   INTEGER NOT NULL,
   delete_after_completion BIGINT NOT NULL DEFAULT 0, -- milliseconds; 0: never
+  acknowledge   TEXT    NOT NULL DEFAULT '', -- codes of warnings that are meant, with commas between
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names

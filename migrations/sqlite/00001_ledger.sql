@@ -72,6 +72,7 @@ CREATE TABLE jobs (
   max_concurrency INTEGER NOT NULL,
   queue_limit INTEGER NOT NULL,
   delete_after_completion INTEGER NOT NULL DEFAULT 0,
+  acknowledge TEXT NOT NULL DEFAULT '',
   target TEXT NOT NULL,
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,

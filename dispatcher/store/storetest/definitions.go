@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // wantError checks that err is want.
@@ -95,7 +96,7 @@ func testJobs(t *testing.T, f *fixture) {
 			CatchUpWindow: dispatcher.Duration(2 * time.Hour),
 		},
 	})
-	declared.Priority = 3
+	declared.Priority, declared.Acknowledge = 3, []string{schedule.WarnDST, dispatcher.CodeBodyMethod}
 	stored, _, err := f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, nil, t0)
