@@ -12,23 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
-
-// warningTitles say in words what a warning is about, by its code.
-var warningTitles = map[string]string{
-	schedule.WarnDST:             "Daylight saving changes fires",
-	schedule.WarnStep:            "Uneven intervals",
-	schedule.WarnDay:             "No fire in some months",
-	schedule.WarnStarStep:        "Both day fields must match",
-	schedule.WarnNoFire:          "A schedule never fires",
-	schedule.WarnShortMonths:     "Another day in short months",
-	schedule.WarnJitter:          "Jitter as long as the interval",
-	schedule.WarnZone:            "A time zone named by an abbreviation",
-	dispatcher.CodeAuthPlaintext: "A secret travels unencrypted",
-	dispatcher.CodeBodyMethod:    "A body that is not sent",
-	dispatcher.CodeLambdaRegion:  "A function in another region",
-}
 
 // In full are the first warnings of a kind that a command shows. Those that follow share one title, and
 // Terraform shows the first of these with the number of the others.
@@ -84,7 +68,7 @@ func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, job string, fo
 			where += " " + p.Path // what is found in another place, as at apply, was not told before
 		}
 		c.warn(diags, warning{
-			kind: code, title: cmp.Or(warningTitles[code], "Possible mistake"), thing: app + "/" + job,
+			kind: code, title: title(code, "Possible mistake"), thing: app + "/" + job,
 			key: where, at: attributePath(same[0].Path), detail: summed(same), inFull: warningsInFull,
 		}, "more jobs")
 	}
@@ -100,7 +84,7 @@ func summed(same []dispatcher.Problem) string {
 	if more := len(same) - len(lines); more > 0 {
 		text += fmt.Sprintf("\nand %d more", more)
 	}
-	return text + " (" + same[0].Code + ")"
+	return withCode(text, same[0].Code)
 }
 
 var datePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+`)
