@@ -110,7 +110,7 @@ func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior
 	unchanged := false
 	if before, known := old.trigger(name); known {
 		t.Paused, t.Pause, t.PrevFireTime = before.Paused, before.Pause, before.PrevFireTime
-		if unchanged = before.same(t.Schedule); unchanged {
+		if unchanged = before.Same(t.Schedule); unchanged {
 			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
 			if wasOn && isOn && before.State != TriggerError {
 				t.State, t.NextFireTime, t.DueAt = before.State.Stored(), before.NextFireTime, before.DueAt

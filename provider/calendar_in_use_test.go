@@ -107,7 +107,7 @@ func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
 				expression = "@daily"
 				calendar   = "absent"
 			}`)),
-			ExpectError: words(`Invalid value (calendar_unknown)`),
+			ExpectError: words(`The calendar does not exist`),
 		},
 		resource.TestStep{
 			Config:      f.config(app + calendar(`bases = ["absent"]`)),

@@ -359,7 +359,7 @@ func refusedAtPlan(t *testing.T, resource string, bad map[string]badDefinition) 
 }
 
 var (
-	errorPattern    = regexp.MustCompile(`^Invalid value \((\w+)\)`)
+	codePattern     = regexp.MustCompile(`(?m)\((\w+)\)$`)
 	resourcePattern = regexp.MustCompile(`with (\S+),`)
 	detailPattern   = regexp.MustCompile(`(?m)^([a-z_]+(?:\.[a-z_]+|\["[^"]*"\]|\[\d+\])*): `)
 )
@@ -368,12 +368,12 @@ var (
 func errorsByResource(output string) map[string][]string {
 	found := map[string][]string{}
 	for block := range strings.SplitSeq(output, "\nError: ") {
-		code, resource := errorPattern.FindStringSubmatch(block), resourcePattern.FindStringSubmatch(block)
+		codes, resource := codePattern.FindAllStringSubmatch(block, -1), resourcePattern.FindStringSubmatch(block)
 		path := detailPattern.FindStringSubmatch(block)
-		if code == nil || resource == nil || path == nil {
+		if codes == nil || resource == nil || path == nil {
 			continue
 		}
-		found[resource[1]] = append(found[resource[1]], code[1]+" "+path[1])
+		found[resource[1]] = append(found[resource[1]], codes[len(codes)-1][1]+" "+path[1])
 		slices.Sort(found[resource[1]])
 	}
 	return found

@@ -36,6 +36,7 @@ func TestAttributePathFollowsJSONPointer(t *testing.T) {
 		"/bases/1":                          "bases[1]",
 		"/triggers/rules/calendar":          `trigger["rules"].calendar`,
 		"/triggers/0/calendar":              `trigger["0"].calendar`,
+		"/target/webhook/success_codes/0":   "target.webhook.success_codes[0]",
 	} {
 		if got := attributePath(pointer).String(); got != want {
 			t.Errorf("attributePath(%q) = %s, want %s", pointer, got, want)
@@ -143,7 +144,7 @@ func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 			&client.Error{Status: 400, Problems: dispatcher.Problems{
 				{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"},
 			}},
-			"Invalid value (json_unknown_field)", `trigger["t"].x: no x`},
+			"Field unknown to the API", `trigger["t"].x: no x (json_unknown_field)`},
 	} {
 		var diags diag.Diagnostics
 		conn.report(&diags, `create job "a/b"`, tt.err)
