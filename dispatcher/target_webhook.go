@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"cmp"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -124,9 +126,22 @@ func (w *Webhook) replaceSecrets(t *Target, f func(path string, s Secret) Secret
 // warn warns of a secret that is sent in plain text, and of a body or payload that is not sent.
 func (w *Webhook) warn(job Job, problems *Problems) {
 	w.warnOfBody(job, problems)
-	if w.Auth != nil && w.Auth.SigV4 == nil && strings.HasPrefix(strings.ToLower(w.URL), "http://") {
+	if w.Auth != nil && w.Auth.SigV4 == nil && w.isPlain() {
 		problems.Add("/target/webhook/auth", CodeAuthPlaintext, "the URL is http, so the secret can be read on the way; use https")
 	}
+}
+
+// isPlain reports whether requests travel unencrypted. Those to the node's own machine do not travel.
+func (w *Webhook) isPlain() bool {
+	u, err := url.Parse(w.URL)
+	if err != nil || !strings.EqualFold(u.Scheme, "http") {
+		return false
+	}
+	host := strings.ToLower(u.Hostname())
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return !addr.Unmap().IsLoopback()
+	}
+	return host != "localhost" && !strings.HasSuffix(host, ".localhost")
 }
 
 // warnOfBody adds a body or payload that is given and not sent.

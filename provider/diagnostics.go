@@ -19,13 +19,6 @@ func reportProblems(diags *diag.Diagnostics, problems []dispatcher.Problem) {
 	}
 }
 
-// reportWarnings adds a warning for each problem, at the attribute that it points to.
-func reportWarnings(diags *diag.Diagnostics, problems []dispatcher.Problem) {
-	for _, p := range problems {
-		diags.AddAttributeWarning(attributePath(p.Path), title(p.Code, "Possible mistake"), withCode(messageWithPath(p), p.Code))
-	}
-}
-
 // messageWithPath puts the attribute's path before the message, because Terraform itself shows
 // only the outermost attribute. A message about a calendar's rule begins with its JSON pointer;
 // the path replaces it.
