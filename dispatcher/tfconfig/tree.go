@@ -1,0 +1,159 @@
+package tfconfig
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// A tree is the JSON of an object: maps, lists, texts, truth values and json.Number. Files and server are compared as
+// trees, and files are written from them.
+
+// parse returns the tree of a JSON text.
+func parse(text []byte) (tree any, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	err = d.Decode(&tree)
+	return tree, err
+}
+
+// treeOf returns the tree of an object.
+func treeOf(object any) (map[string]any, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := parse(text)
+	all, _ := tree.(map[string]any)
+	return all, err
+}
+
+// flattenDefaults gives the defaults of an app the names that they have in files.
+func flattenDefaults(tree map[string]any) map[string]any {
+	defaults, _ := tree["defaults"].(map[string]any)
+	for name, value := range defaults {
+		tree[appDefaults+name] = value
+	}
+	return tree
+}
+
+// resolve writes out what the API recognises in an expression, so that two ways to write a trigger compare.
+func resolve(t *dispatcher.Trigger, identity string) {
+	parsed, err := t.Parse(identity, time.Time{}, nil)
+	if err != nil {
+		return // the API refuses it, and lint says so
+	}
+	spec := parsed.Spec()
+	t.Dialect, t.Timezone, t.Gap, t.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
+}
+
+// jobTree returns the tree of a job from the server without what the API recognises in the expressions by itself.
+// The time zone stays, because a wall clock needs one.
+func jobTree(job dispatcher.Job) (map[string]any, error) {
+	tree, err := treeOf(job)
+	if err != nil {
+		return nil, err
+	}
+	triggers, _ := tree["triggers"].(map[string]any)
+	for name, t := range job.Triggers {
+		one, _ := triggers[name].(map[string]any)
+		identity := dispatcher.Identity(job.App, job.Name, name)
+		shortest := t
+		shortest.Dialect, shortest.Gap, shortest.Overlap = "", "", ""
+		if t.Dialect == schedule.DialectInterval {
+			shortest.Timezone = ""
+		}
+		again := shortest
+		if resolve(&again, identity); again.Schedule != t.Schedule {
+			continue
+		}
+		delete(one, "dialect")
+		delete(one, "gap")
+		delete(one, "overlap")
+		if shortest.Timezone == "" {
+			delete(one, "timezone")
+		}
+	}
+	return tree, nil
+}
+
+// withoutDefaults removes from the tree of a resource what has its default.
+func withoutDefaults(kind string, tree map[string]any) map[string]any {
+	switch kind {
+	case AppType:
+		var app dispatcher.App
+		app.SetDefaults()
+		remove(tree, app)
+	case CalendarType:
+		remove(tree, dispatcher.Calendar{})
+		rules, _ := tree["rules"].([]any)
+		for _, rule := range rules {
+			remove(rule, schedule.CalendarRule{})
+		}
+	case JobType:
+		var job dispatcher.Job
+		job.SetDefaults()
+		retry, target := tree["retry"], tree["target"]
+		delete(tree, "target")
+		if remove(retry, job.Retry); reflect.DeepEqual(retry, map[string]any{}) {
+			delete(tree, "retry")
+		}
+		remove(tree, job)
+		tree["target"] = targetWithoutDefaults(target)
+		triggers, _ := tree["triggers"].(map[string]any)
+		for _, one := range triggers {
+			var t dispatcher.Trigger
+			t.SetDefaults()
+			remove(one, t)
+		}
+	}
+	return tree
+}
+
+func targetWithoutDefaults(target any) any {
+	all, _ := target.(map[string]any)
+	var webhook dispatcher.Webhook
+	webhook.SetDefaults()
+	remove(all["webhook"], webhook)
+	var lambda dispatcher.Lambda
+	lambda.SetDefaults()
+	remove(all["lambda"], lambda)
+	return target
+}
+
+// remove deletes from a tree what an object of defaults says, too, and what is empty.
+func remove(tree, defaults any) {
+	all, ok := tree.(map[string]any)
+	other, err := treeOf(defaults)
+	if !ok || err != nil {
+		return
+	}
+	for name, value := range all {
+		if standard, is := other[name]; empty(value) && (!is || empty(standard)) || is && reflect.DeepEqual(value, standard) {
+			delete(all, name)
+		}
+	}
+}
+
+// empty tells whether a value is the same as none.
+func empty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == "" || value == dispatcher.Duration(0).String()
+	case bool:
+		return !value
+	case json.Number:
+		return value == "0"
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0
+	}
+	return false
+}
