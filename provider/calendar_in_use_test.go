@@ -31,10 +31,10 @@ func TestCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	}
 	f.run(t,
 		resource.TestStep{Config: config("", "one"), Check: moved(1)},
-		resource.TestStep{Config: config(`rules = [{ weekdays = ["SUN"] }]`, "two"), Check: moved(2)},
+		resource.TestStep{Config: config(`rule { weekdays = ["SUN"] }`, "two"), Check: moved(2)},
 		// A change of the calendar keeps the revision of its job, so no later plan is refused.
-		resource.TestStep{Config: config(`rules = [{ weekdays = ["SAT"] }]`, "two"), Check: moved(2)},
-		resource.TestStep{Config: config(`rules = [{ weekdays = ["SAT"] }]`, "three"), Check: moved(3)},
+		resource.TestStep{Config: config(`rule { weekdays = ["SAT"] }`, "two"), Check: moved(2)},
+		resource.TestStep{Config: config(`rule { weekdays = ["SAT"] }`, "three"), Check: moved(3)},
 		resource.TestStep{Config: f.config(job(hook + daily))}, // removes the calendar from the job and destroys it
 	)
 }
@@ -73,7 +73,7 @@ func TestRenamedCalendarNeedsCreateBeforeDestroy(t *testing.T) {
 		resource.TestStep{
 			Config: f.config(named("days-off", createFirst)),
 			Check: resource.ComposeTestCheckFunc(
-				resource.TestCheckResourceAttr("carillon_job.j", "triggers.t.calendar", "days-off"),
+				resource.TestCheckResourceAttr("carillon_job.j", "trigger.t.calendar", "days-off"),
 				resource.TestCheckResourceAttr("carillon_calendar.c", "id", "crm/days-off"),
 			),
 		},
@@ -103,7 +103,10 @@ func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
 	f := newFixture(t)
 	f.run(t,
 		resource.TestStep{
-			Config:      f.config(job(hook + `triggers = { t = { expression = "@daily", calendar = "absent" } }`)),
+			Config: f.config(job(hook + `trigger "t" {
+				expression = "@daily"
+				calendar   = "absent"
+			}`)),
 			ExpectError: words(`Invalid value (calendar_unknown)`),
 		},
 		resource.TestStep{
@@ -139,7 +142,7 @@ func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
 			Config:           config,
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
 			ConfigStateChecks: []statecheck.StateCheck{
-				expect("triggers", "t", "calendar").stored("holidays"), expect("triggers", "t", "jitter").stored("0s"),
+				expect("trigger", "t", "calendar").stored("holidays"), expect("trigger", "t", "jitter").stored("0s"),
 			},
 		},
 	)

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,8 +50,11 @@ var (
 	}
 )
 
+// blockNames are the names of the blocks that the API has as an array or object of many.
+var blockNames = map[string]string{"triggers": "trigger", "rules": "rule", "secrets": "secret"}
+
 // attributePath turns a JSON pointer of the API into the path of the attribute:
-// "/triggers/nightly/expression" into triggers["nightly"].expression.
+// "/triggers/nightly/expression" into trigger["nightly"].expression.
 func attributePath(pointer string) path.Path {
 	p := path.Empty()
 	inMap, inList, before := false, false, ""
@@ -64,12 +68,13 @@ func attributePath(pointer string) path.Path {
 			p = p.AtListIndex(index)
 		case inMap:
 			p = p.AtMapKey(token)
-		default:
+		case ofBounds(before, token):
 			p = p.AtName(token)
+		default:
+			p = p.AtName(cmp.Or(blockNames[token], token))
 		}
-		ofBounds := before == "bounds" && token == "secrets"                 // a list there, a map in signing
-		inMap = !inMap && slices.Contains(mapAttributes, token) && !ofBounds // a trigger may be named "headers"
-		inList = slices.Contains(listAttributes, token) || ofBounds
+		inMap = !inMap && slices.Contains(mapAttributes, token) && !ofBounds(before, token) // a trigger may be named "headers"
+		inList = slices.Contains(listAttributes, token) || ofBounds(before, token)
 		before = token
 		if token == "payload" {
 			return p // Terraform sees one string, so there is no path into it
@@ -77,3 +82,6 @@ func attributePath(pointer string) path.Path {
 	}
 	return p
 }
+
+// ofBounds reports whether a token of a pointer is the list of secrets in bounds, and not the map in signing.
+func ofBounds(before, token string) bool { return before == "bounds" && token == "secrets" }

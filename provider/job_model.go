@@ -28,7 +28,7 @@ type jobModel struct {
 	NodeLabels        types.Map      `tfsdk:"node_labels"`
 	Target            types.Object   `tfsdk:"target"`
 	Payload           jsonString     `tfsdk:"payload"`
-	Triggers          types.Map      `tfsdk:"triggers"`
+	Triggers          types.Map      `tfsdk:"trigger"`
 	State             types.String   `tfsdk:"state"`
 	Revision          types.Int64    `tfsdk:"revision"`
 	NextFireTimes     types.Map      `tfsdk:"next_fire_times"`

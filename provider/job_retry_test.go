@@ -20,15 +20,22 @@ func TestRetryDefaultsAreShownAndRestored(t *testing.T) {
 			),
 		},
 		resource.TestStep{
-			Config:            resources(`retry = { max_attempts = 2, delays = ["90s"] }`),
+			Config: resources(`retry {
+				max_attempts = 2
+				delays       = ["90s"]
+			}`),
 			ConfigPlanChecks:  planned(action(plancheck.ResourceActionUpdate), expect("retry", "base").planned("5s")),
 			ConfigStateChecks: []statecheck.StateCheck{expect("retry", "max_age").stored("24h")},
 		},
 		resource.TestStep{
-			Config:           resources(`retry = { max_attempts = 2, delays = ["1m30s"], cap = "300s" }`),
+			Config: resources(`retry {
+				max_attempts = 2
+				delays       = ["1m30s"]
+				cap          = "300s"
+			}`),
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionNoop)),
 		},
-		resource.TestStep{Config: resources(`retry = { delays = [] }`), ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate))},
+		resource.TestStep{Config: resources(`retry { delays = [] }`), ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate))},
 		resource.TestStep{Config: resources("")},
 	)
 }

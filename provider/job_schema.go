@@ -15,10 +15,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 		MarkdownDescription: "A job: a target to call, a payload to send, and named triggers that say when. " +
 			"Import it by `app/job`.\n\n" +
 			"Expressions, time zones, durations, URLs and headers are checked at plan by the rules of the API. " +
-			"An apply is refused if someone else changed the job after the plan was made.\n\n" +
-			"**Check the spelling of optional attributes inside `target`, `webhook` and `triggers`.** Terraform drops " +
-			"unknown attributes there without an error, before the provider sees them, so with a misspelled " +
-			"`timezone` the default stays in force. The plan shows every attribute as it will be.",
+			"An apply is refused if someone else changed the job after the plan was made.",
 		Attributes: map[string]schema.Attribute{
 			"id":          idAttribute("job"),
 			"app":         appAttribute("job"),
@@ -42,7 +39,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"payload": optionalEquivalent[documents]("JSON to send as the request's body, best written with `jsonencode`: at most 256 KiB, " +
 				"nested at most 32 deep. White space and the order of keys make no difference. Default: a description of " +
 				"the fire, with `app`, `job`, `trigger`, `run`, `kind` and `scheduled_at`."),
-			"triggers": triggersAttribute(),
+			"trigger": triggerAttribute(),
 			"state": schema.StringAttribute{
 				Computed: true,
 				MarkdownDescription: "Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, " +

@@ -21,10 +21,6 @@ import (
 // nameRule describes the rule of dispatcher.CheckName.
 const nameRule = "1 to 63 of `a-z`, `0-9`, `_` and `-`, beginning with a letter or digit"
 
-// checkSpelling warns of what Terraform does with unknown attributes of nested objects. It
-// drops them before the provider sees them, so the provider cannot report them.
-const checkSpelling = "**Terraform drops misspelled attributes in here without an error**; check the plan."
-
 // The attributes that several resources have.
 
 func appAttribute(kind string) schema.StringAttribute {

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -49,15 +48,14 @@ func (r *request) expectNoBody() error {
 
 func (r *request) readBody() ([]byte, dispatcher.Problems) {
 	var problems dispatcher.Problems
-	text, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
+	case errors.As(r.textErr, &tooLarge):
 		problems.Add("", dispatcher.CodePayloadTooLarge, "body is larger than %d bytes", tooLarge.Limit)
-	case err != nil:
-		problems.Add("", dispatcher.CodeJSONSyntax, "body ended at offset %d before it was complete", len(text))
+	case r.textErr != nil:
+		problems.Add("", dispatcher.CodeJSONSyntax, "body ended at offset %d before it was complete", len(r.text))
 	}
-	return text, problems
+	return r.text, problems
 }
 
 // mustMatch reports a name in the body that differs from the one in the path. Validate reports an

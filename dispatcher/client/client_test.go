@@ -102,8 +102,12 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if got, err := c.Job(ctx, "crm", "sync"); err != nil || !cmp.Equal(got, job) {
 		t.Errorf("Job = %+v, %v, want %+v", got, err, job)
 	}
-	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 2 {
+	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 1 {
 		t.Errorf("PutJob of the job from GET = %+v, %v", job, err)
+	}
+	job.Description = "changed"
+	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 2 {
+		t.Errorf("PutJob of a changed job = %+v, %v", job, err)
 	}
 	if job, err = c.PauseJob(ctx, "crm", "sync", "", true, client.Condition{}); err != nil || !job.Paused {
 		t.Errorf("PauseJob = %+v, %v", job, err)

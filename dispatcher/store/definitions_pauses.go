@@ -7,9 +7,17 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// PauseJob pauses or resumes a job, or one of its triggers.
+// PauseJob pauses or resumes a job, or one of its triggers. What is paused or not already stays as it is, but a resume
+// also schedules triggers in state error again.
 func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool,
 	change dispatcher.Change) (stored dispatcher.Job, err error) {
+	same, is := s.unchangedJob(ctx, app, name, change, func(job dispatcher.Job, _ *dispatcher.Bounds) bool {
+		was, found := isPaused(job, trigger)
+		return found && was == paused && (paused || !inError(job, trigger))
+	})
+	if is {
+		return same, nil
+	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, t.lock())
 		if err != nil {

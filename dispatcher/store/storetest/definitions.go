@@ -176,7 +176,7 @@ func testRevisions(t *testing.T, f *fixture) {
 		last = j.Revision
 	}
 	up("create", f.putEvery("tick", time.Minute))
-	up("change nothing", f.putEvery("tick", time.Minute))
+	up("change the description", f.editEvery("tick", time.Minute))
 	paused, err := f.PauseJob(ctx, "shop", "tick", "", true, at(t0))
 	f.must(err)
 	up("pause", paused)

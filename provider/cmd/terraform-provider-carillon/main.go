@@ -2,11 +2,11 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"log"
 
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6/tf6server"
 
 	"github.com/carillon-dev/carillon/provider"
 )
@@ -17,9 +17,12 @@ var version = "dev"
 func main() {
 	debug := flag.Bool("debug", false, "serve a debugger: print TF_REATTACH_PROVIDERS and wait")
 	flag.Parse()
-	options := providerserver.ServeOpts{Address: provider.Address, Debug: *debug}
-	err := providerserver.Serve(context.Background(), provider.New(version), options)
-	if err != nil {
+	var options []tf6server.ServeOpt
+	if *debug {
+		options = append(options, tf6server.WithManagedDebug())
+	}
+	start := func() tfprotov6.ProviderServer { return provider.NewServer(version) }
+	if err := tf6server.Serve(provider.Address, start, options...); err != nil {
 		log.Fatal(err)
 	}
 }
