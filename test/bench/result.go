@@ -66,6 +66,10 @@ type Result struct {
 	WALRatio  *float64 `json:"wal_to_earlier_ratio,omitempty"`
 	DiskRatio *float64 `json:"disk_to_earlier_ratio,omitempty"`
 	Allocs    *float64 `json:"allocs_per_fire,omitempty"`
+
+	Jobs *int `json:"jobs,omitempty"`
+	// Bar is what Value must not exceed.
+	Bar *float64 `json:"bar,omitempty"`
 }
 
 func some[T any](value T) *T { return &value }
@@ -151,6 +155,8 @@ func (r Result) details() []string {
 	number("disk_bytes_per_fire", "%.0f", r.Disk)
 	number("disk_to_earlier_ratio", "%.2f", r.DiskRatio)
 	number("allocs_per_fire", "%.0f", r.Allocs)
+	count("jobs", r.Jobs)
+	number("bar", "%.1f", r.Bar)
 	return found
 }
 
