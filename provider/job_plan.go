@@ -66,6 +66,7 @@ func (r *jobResource) ModifyPlan(
 		old = &job
 	}
 	r.checkBounds(ctx, &resp.Diagnostics, config)
+	r.checkCalendars(ctx, &resp.Diagnostics, config)
 	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
