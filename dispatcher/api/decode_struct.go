@@ -189,6 +189,9 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	if with, ok := v.Addr().Interface().(interface{ SetDefaults() }); ok {
 		with.SetDefaults()
 	}
+	if with, ok := v.Addr().Interface().(interface{ LeaveToApp() }); ok {
+		with.LeaveToApp()
+	}
 	fields := jsonFields(v.Type())
 	d.members(raw, func(key string, value json.RawMessage) {
 		index, known := fields[key]

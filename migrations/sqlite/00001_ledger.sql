@@ -22,6 +22,7 @@ CREATE TABLE apps (
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
   owner_enabled INTEGER NOT NULL DEFAULT TRUE,
+  defaults TEXT,
   bounds TEXT NOT NULL DEFAULT '{}',
   external_id TEXT NOT NULL DEFAULT '',
   longer_names TEXT NOT NULL DEFAULT '',
