@@ -80,10 +80,12 @@ func (r *jobResource) ModifyPlan(
 		}
 		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+		if !replaced {
+			kept = r.keepsFires(ctx, &resp.Diagnostics, *old, plan)
+		}
 		if resp.Plan.Raw.Equal(req.State.Raw) {
 			return // no change, or only another way to write the same
 		}
-		kept = !replaced && r.keepsFires(ctx, &resp.Diagnostics, *old, plan)
 	}
 	plan.State, plan.Revision = types.StringUnknown(), types.Int64Unknown()
 	if !kept {

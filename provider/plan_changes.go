@@ -18,43 +18,51 @@ import (
 // sectionsInFull is how many triggers of a job a warning about its fires describes.
 const sectionsInFull = 5
 
-// scheduleChanges returns the names of the triggers whose fires differ between two definitions of a job.
-func scheduleChanges(before, after dispatcher.Job) []string {
+// scheduleChanges returns the names of the triggers whose schedules or calendars differ between two definitions of a job.
+func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []string {
 	var changed []string
 	names := maps.Clone(before.Triggers)
 	maps.Copy(names, after.Triggers)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		was, is := before.Triggers[name], after.Triggers[name]
 		on, stays := isOn(before, name), isOn(after, name)
-		if on != stays || on && !was.Same(is.Schedule) {
+		if on != stays || on && (!was.Same(is.Schedule) || calendars[is.Calendar]) {
 			changed = append(changed, name)
 		}
 	}
 	return changed
 }
 
-// keepsFires reports whether a planned job fires as before. If not, it adds a warning that shows the difference.
+// keepsFires reports whether a planned job has the schedules that it had. If they or its calendars change, it adds a
+// warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
+// know when the job will run.
 func (r *jobResource) keepsFires(ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan jobModel) bool {
 	var e expander
 	after := expandJob(ctx, &e, plan)
-	names := scheduleChanges(before, after)
-	if r.conn != nil && len(r.conn.unknown) == 0 && len(names) > 0 && !e.isUnknown("/triggers") {
-		r.warnOfFires(ctx, diags, &e, before, after, names)
+	names := scheduleChanges(before, after, nil)
+	keeps := len(names) == 0 && e.allKnown("/triggers") && e.allKnown("/enabled")
+	if r.conn == nil || len(r.conn.unknown) > 0 || e.isUnknown("/triggers") {
+		return keeps
 	}
-	return len(names) == 0 && e.allKnown("/triggers") && e.allKnown("/enabled")
+	uses := func(name string) bool {
+		return before.Triggers[name].Calendar != "" || after.Triggers[name].Calendar != ""
+	}
+	reads := slices.ContainsFunc(names, uses)
+	if planned := r.conn.calendars.plannedOf(after.App); len(planned) > 0 {
+		reads = reads || slices.ContainsFunc(slices.Collect(maps.Keys(after.Triggers)), uses)
+	}
+	calendars := r.conn.calendarChange(ctx, after.App, reads)
+	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
+		r.warnOfFires(diags, &e, names, &fireReport{
+			before: r.conn.withAnchors(ctx, before, names), after: after, now: r.now().UTC(),
+			calendars: calendars, budget: schedule.NewSteps(firesBudget),
+		})
+	}
+	return keeps
 }
 
-// warnOfFires adds a warning that shows what a change of schedules does to the fires of a job. e has
-// expanded the planned job. Terraform shows the values of attributes, but a reviewer wants to know when
-// the job will run.
-func (r *jobResource) warnOfFires(
-	ctx context.Context, diags *diag.Diagnostics, e *expander, before, after dispatcher.Job, names []string,
-) {
-	now := r.now().UTC()
-	f := fireReport{
-		before: r.conn.withAnchors(ctx, before, names), after: after, now: now,
-		calendars: r.conn.calendarsFor(ctx, before, after, names), budget: schedule.NewSteps(firesBudget),
-	}
+// warnOfFires adds the warning about triggers of these names. e has expanded the planned job.
+func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *expander, names []string, f *fireReport) {
 	var sections, further []string
 	at := path.Empty()
 	for _, name := range names {
@@ -70,8 +78,8 @@ func (r *jobResource) warnOfFires(
 		default:
 			further = append(further, name)
 		}
-		if _, there := after.Triggers[name]; there && at.Equal(path.Empty()) {
-			at = attributePath(dispatcher.Pointer("triggers", name))
+		if _, there := f.after.Triggers[name]; there && at.Equal(path.Empty()) {
+			at = attributePath(dispatcher.Pointer("triggers", name, "expression"))
 		}
 	}
 	if len(sections) == 0 {
@@ -82,7 +90,7 @@ func (r *jobResource) warnOfFires(
 		text += fmt.Sprintf("\n%d more triggers change: %s.\n", len(further), strings.Join(further, ", "))
 	}
 	r.conn.warn(diags, warning{
-		kind: "fires", title: "Fires change", thing: after.App + "/" + after.Name, at: at,
+		kind: "fires", title: "Fires change", thing: f.after.App + "/" + f.after.Name, at: at,
 		detail: strings.TrimRight(text, "\n"), inFull: changesInFull,
 	}, "more jobs")
 }
@@ -90,14 +98,14 @@ func (r *jobResource) warnOfFires(
 // fireReport compares the triggers of a job before and after a change.
 type fireReport struct {
 	before, after dispatcher.Job
-	calendars     dispatcher.Calendars
+	calendars     calendarChange
 	now           time.Time
 	budget        *schedule.Budget
 }
 
 // section describes the change of one trigger; empty: its fires stay the same.
 func (f *fireReport) section(name string) string {
-	was, is := f.schedule(f.before, name), f.schedule(f.after, name)
+	was, is := f.schedule(f.before, f.calendars.before, name), f.schedule(f.after, f.calendars.after, name)
 	if f.isDelay(name) {
 		return fmt.Sprintf("Trigger %s counts from the end of each run, so its fires are not known ahead.\n", name)
 	}
@@ -121,20 +129,12 @@ func (f *fireReport) section(name string) string {
 	if is != nil && countsFromApply(f.after.Triggers[name]) {
 		text += "  The new fires count from the time of the apply.\n"
 	}
-	for _, job := range []dispatcher.Job{f.before, f.after} {
-		if c := job.Triggers[name].Calendar; c != "" && !strings.Contains(text, "Calendar "+c) {
-			text += f.calendarNote(c)
+	if c := f.after.Triggers[name].Calendar; c != "" {
+		if _, err := f.calendars.after.Find(c); err != nil || f.calendars.after == nil {
+			text += fmt.Sprintf("  What calendar %s will exclude is known only after apply, and not counted.\n", c)
 		}
 	}
 	return text
-}
-
-// calendarNote says which definition of a calendar was compared with: the same plan may change it.
-func (f *fireReport) calendarNote(name string) string {
-	if _, err := f.calendars.Find(name); f.calendars == nil || err != nil {
-		return fmt.Sprintf("  Calendar %s does not exist yet, so nothing is excluded here.\n", name)
-	}
-	return fmt.Sprintf("  Calendar %s excludes what it does now, without changes of this plan.\n", name)
 }
 
 // same reports whether nothing differs.
@@ -148,7 +148,7 @@ func (c comparison) same() bool {
 }
 
 // schedule returns what a trigger of job fires; nil: nothing. Validate has reported what cannot be parsed.
-func (f *fireReport) schedule(job dispatcher.Job, name string) *schedule.Schedule {
+func (f *fireReport) schedule(job dispatcher.Job, calendars dispatcher.Calendars, name string) *schedule.Schedule {
 	t := job.Triggers[name]
 	if !isOn(job, name) {
 		return nil
@@ -157,9 +157,8 @@ func (f *fireReport) schedule(job dispatcher.Job, name string) *schedule.Schedul
 	if anchor.IsZero() {
 		anchor = f.now
 	}
-	calendars := f.calendars
 	if _, err := calendars.Find(t.Calendar); err != nil {
-		calendars = nil // the same plan creates it
+		calendars = nil // the same plan creates it, from values that are not known yet
 	}
 	s, err := t.Parse(dispatcher.Identity(job.App, job.Name, name), anchor, calendars)
 	if err != nil {
@@ -215,26 +214,4 @@ func (c *connection) withAnchors(ctx context.Context, job dispatcher.Job, names 
 		job.Triggers[name] = t
 	}
 	return job
-}
-
-// calendarsFor returns the calendars of an app, if a changed trigger uses one; nil otherwise, and if
-// they cannot be read: fires are then compared as if nothing were excluded.
-func (c *connection) calendarsFor(ctx context.Context, before, after dispatcher.Job, names []string) dispatcher.Calendars {
-	uses := func(name string) bool {
-		return before.Triggers[name].Calendar != "" || after.Triggers[name].Calendar != ""
-	}
-	if !slices.ContainsFunc(names, uses) {
-		return nil
-	}
-	var all []dispatcher.Calendar
-	for page := (dispatcher.Page{}); ; {
-		list, err := c.Calendars(ctx, after.App, page)
-		if err != nil {
-			return nil
-		}
-		all = append(all, list.Items...)
-		if page.Cursor = list.Next; page.Cursor == "" {
-			return dispatcher.CompileCalendars(all)
-		}
-	}
 }
