@@ -18,7 +18,6 @@ import (
 var (
 	_ resource.ResourceWithConfigure      = (*calendarResource)(nil)
 	_ resource.ResourceWithImportState    = (*calendarResource)(nil)
-	_ resource.ResourceWithModifyPlan     = (*calendarResource)(nil)
 	_ resource.ResourceWithValidateConfig = (*calendarResource)(nil)
 )
 

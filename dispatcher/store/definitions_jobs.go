@@ -26,6 +26,7 @@ var jobFields = fields[jobRow]{
 	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
 	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
 	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
+	{name: "pause", ref: func(j *jobRow) any { return pauseColumn(&j.Pause) }},
 	{name: "priority", ref: func(j *jobRow) any { return &j.Priority }},
 	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn(&j.NodeLabels) }},
 	{name: "delivery", ref: func(j *jobRow) any { return &j.Delivery }},
