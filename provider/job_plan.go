@@ -26,8 +26,8 @@ func (r *jobResource) ValidateConfig(
 	var e expander
 	job := expandJob(ctx, &e, config)
 	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
-	problems.AddError("", job.Validate())
+	dispatcher.CheckName(&problems, "/app", job.App)          // Validate leaves it out: the API has it in the URL
+	problems.AddError("", withOmittedSecrets(job).Validate()) // ModifyPlan knows whether there is a stored value
 	if text, err := json.Marshal(job.ForWire()); err == nil {
 		const most = 10
 		problems.AddError("", dispatcher.CheckJSONText(text, most))
@@ -65,6 +65,7 @@ func (r *jobResource) ModifyPlan(
 		job := expandJob(ctx, &expander{}, state)
 		old = &job
 	}
+	reportProblems(&resp.Diagnostics, missingSecretProblems(ctx, config, state))
 	r.checkBounds(ctx, &resp.Diagnostics, config)
 	r.checkCalendars(ctx, &resp.Diagnostics, config)
 	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
