@@ -273,7 +273,16 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 	if _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{Revision: 3}); !errors.Is(err, dispatcher.ErrPrecondition) {
 		t.Errorf("PutApp of revision 3 = %v, want ErrPrecondition", err)
 	}
-	_, err := c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
+	made, err := c.PutApp(ctx, dispatcher.App{Name: "books"}, client.Condition{Absent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stale *client.Error
+	if _, err := c.PutApp(ctx, made, client.Condition{Revision: 3}); !errors.As(err, &stale) || stale.ChangedBy == "" ||
+		!stale.ChangedAt.Equal(made.UpdatedAt) {
+		t.Errorf("PutApp of revision 3 = %+v, want who changed it at %s", stale, made.UpdatedAt)
+	}
+	_, err = c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
 	var problems dispatcher.Problems
 	var problem *client.Error
 	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/go-resty/resty/v2"
 
@@ -34,6 +35,10 @@ type Error struct {
 	Detail    string              `json:"detail,omitempty"`
 	RequestID string              `json:"request_id"`
 	Problems  dispatcher.Problems `json:"errors"`
+	// ChangedBy and ChangedAt tell, with ErrPrecondition, who made the revision that was not expected, and when; empty if
+	// the audit log does not know.
+	ChangedBy string    `json:"changed_by"`
+	ChangedAt time.Time `json:"changed_at"`
 	// foreign says that the response is not a problem document, and that its status is not that of
 	// a broken gateway either: another server responded.
 	foreign bool
