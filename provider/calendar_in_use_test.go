@@ -98,7 +98,25 @@ func TestCalendarIsRemovedInTwoStepsOrWithCreateBeforeDestroy(t *testing.T) {
 	)
 }
 
-func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
+// The plan tells of a calendar that does not exist, and of none that the same apply creates.
+func TestMissingCalendarsAreToldAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	uses := func(calendar, more string) string {
+		return f.config(job(hook + "trigger \"t\" {\n expression = \"0 0 2 * * ?\"\n timezone = \"UTC\"\n calendar = \"" + calendar + "\"\n}\n" + more))
+	}
+	const missing = `trigger["t"].calendar: app "crm" has no calendar "holiday"`
+	d := f.directory(t, uses("holiday", ""))
+	d.mustFail(t, []string{"plan"}, "The calendar does not exist", missing, "declare it as a carillon_calendar and refer to its name")
+	d.rewrite(t, uses("holidays", "depends_on = [carillon_calendar.c]")+calendar(""))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, uses("holiday", "")+calendar(""))
+	d.mustFail(t, []string{"plan"}, missing, "Terraform creates it first; did you mean holidays?")
+	d.rewrite(t, uses("holidays", "")+calendar(`bases = ["absent"]`))
+	d.mustFail(t, []string{"plan"}, `bases[0]: app "crm" has no calendar "absent"`)
+}
+
+func TestMissingCalendarsAndAppsAreReported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -111,7 +129,7 @@ func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
 		},
 		resource.TestStep{
 			Config:      f.config(app + calendar(`bases = ["absent"]`)),
-			ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`),
+			ExpectError: words(`bases[0]: app "crm" has no calendar "absent"`),
 		},
 		resource.TestStep{
 			Config:      f.config(app + calendar(`bases = ["holidays"]`)),

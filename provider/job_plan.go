@@ -67,6 +67,7 @@ func (r *jobResource) ModifyPlan(
 	}
 	reportProblems(&resp.Diagnostics, missingSecretProblems(ctx, config, state))
 	r.checkBounds(ctx, &resp.Diagnostics, config)
+	r.checkCalendars(ctx, &resp.Diagnostics, config)
 	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
