@@ -193,9 +193,27 @@ func (c *comparison) single(schema Schema, files, server any, at *node, path str
 	case at.isUnknown():
 	case inFiles && onServer:
 		c.block(schema, x, y, at, path)
-	case inFiles != onServer:
-		c.value(files, server, at, path)
+	case inFiles:
+		c.value(declarable(schema, x), nil, at, path)
+	case onServer:
+		c.value(nil, declarable(schema, y), at, path)
 	}
+}
+
+// declarable returns what a user can write of a block, without what is empty.
+func declarable(schema Schema, tree map[string]any) map[string]any {
+	all := map[string]any{}
+	for _, name := range schema.names() {
+		value := tree[field(name)]
+		inner, isBlock := value.(map[string]any)
+		if isBlock && schema[name].Kind == Single {
+			value = declarable(schema[name].Attributes, inner)
+		}
+		if !empty(value) {
+			all[name] = value
+		}
+	}
+	return all
 }
 
 // members compares two maps by their keys.

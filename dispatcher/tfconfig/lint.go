@@ -146,7 +146,8 @@ func (l *linter) job(r *Resource) error {
 	calendars := l.calendarsOf(job.App, job.Triggers)
 	l.report(r, false, job.Validate())
 	l.report(r, false, job.CheckCost(calendars, l.now))
-	if app, declared := l.apps[job.App]; declared && app.Bounds != nil && l.named[AppType+"/"+job.App+"/"+job.App].root.part("bounds").allKnown() {
+	app, declared := l.apps[job.App]
+	if declared && app.Bounds != nil && l.named[AppType+"/"+job.App+"/"+job.App].root.part("bounds").allKnown() {
 		l.report(r, false, app.Bounds.WithDefaults(app.Name).CheckJob(job))
 	}
 	for name := range job.Triggers {

@@ -63,19 +63,20 @@ func jobTree(job dispatcher.Job) (map[string]any, error) {
 		one, _ := triggers[name].(map[string]any)
 		identity := dispatcher.Identity(job.App, job.Name, name)
 		shortest := t
-		shortest.Dialect, shortest.Gap, shortest.Overlap = "", "", ""
+		without := func(key string, change func(*dispatcher.Trigger)) {
+			shorter := shortest
+			change(&shorter)
+			again := shorter
+			if resolve(&again, identity); again.Schedule == t.Schedule {
+				shortest = shorter
+				delete(one, key)
+			}
+		}
+		without("dialect", func(t *dispatcher.Trigger) { t.Dialect = "" })
+		without("gap", func(t *dispatcher.Trigger) { t.Gap = "" })
+		without("overlap", func(t *dispatcher.Trigger) { t.Overlap = "" })
 		if t.Dialect == schedule.DialectInterval {
-			shortest.Timezone = ""
-		}
-		again := shortest
-		if resolve(&again, identity); again.Schedule != t.Schedule {
-			continue
-		}
-		delete(one, "dialect")
-		delete(one, "gap")
-		delete(one, "overlap")
-		if shortest.Timezone == "" {
-			delete(one, "timezone")
+			without("timezone", func(t *dispatcher.Trigger) { t.Timezone = "" })
 		}
 	}
 	return tree, nil
