@@ -36,6 +36,8 @@ type Job struct {
 	// DeleteAfterCompletion is the time from State becoming COMPLETE until the job is deleted, from
 	// MinDeleteAfter to MaxRetention; 0: never. A job that leaves COMPLETE before that stays.
 	DeleteAfterCompletion Duration `json:"delete_after_completion,omitempty"`
+	// Acknowledge lists codes of warnings, each one of WarningCodes, that are meant: Warnings leave them out.
+	Acknowledge []string `json:"acknowledge,omitempty"`
 	// Target is what a run calls.
 	Target Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
@@ -145,6 +147,7 @@ func (j Job) Validate() error {
 	if j.DeleteAfterCompletion != 0 {
 		j.DeleteAfterCompletion.check(&problems, "/delete_after_completion", MinDeleteAfter, MaxRetention)
 	}
+	checkAcknowledged(&problems, j.Acknowledge)
 	wrong := j.Target.Validate()
 	problems.AddError("/target", wrong)
 	checkPayload(&problems, j.Payload)
@@ -163,20 +166,6 @@ func (j Job) Validate() error {
 		problems.AddError(path, wrong.Err())
 	}
 	return problems.Err()
-}
-
-// Warn returns what is allowed but probably a mistake; calendars are those of its app.
-// Schedules are judged from UpdatedAt on.
-func (j Job) Warn(calendars Calendars) []Problem {
-	var problems Problems
-	if one := j.Target.one(); one != nil {
-		one.warn(j, &problems)
-	}
-	for _, name := range sortedKeys(j.Triggers) {
-		warnings := j.Triggers[name].warn(Identity(j.App, j.Name, name), calendars, j.UpdatedAt)
-		problems.AddError(Pointer("triggers", name), warnings.Err())
-	}
-	return problems
 }
 
 func checkPayload(problems *Problems, payload json.RawMessage) {

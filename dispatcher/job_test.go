@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -107,6 +109,8 @@ func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 		"a step that is uneven":  {job("*/7 * * * *"), schedule.WarnStep},
 		"a day that may lack":    {job("0 0 31 * *"), schedule.WarnDay},
 		"an hour that is lost":   {job("30 2 * * *", berlin), schedule.WarnDST},
+		"a lost hour, answered":  {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapSkip }))},
+		"a moved hour":           {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }))},
 		"a window without fires": {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), schedule.WarnNoFire},
 	} {
 		revised, _ := revise(t, nil, tt.declared, monday)
@@ -122,6 +126,50 @@ func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 	late.Triggers["t"] = fired
 	if got := late.Warn(nil); len(got) != 1 || strings.Contains(got[0].Message, "2026") {
 		t.Errorf("warnings years later = %v, want those of the year after the last fire", got)
+	}
+}
+
+func TestAcknowledgedWarningsAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	declared := job("*/7 2 * * *", withTrigger(func(t *dispatcher.Trigger) { t.Timezone = "Europe/Berlin" }))
+	codes := func(acknowledged ...string) (found []string) {
+		declared.Acknowledge = acknowledged
+		revised, _ := revise(t, nil, declared, monday)
+		for _, w := range revised.Warnings {
+			found = append(found, w.Code)
+		}
+		return found
+	}
+	for _, tt := range []struct{ acknowledged, want []string }{
+		{nil, []string{schedule.WarnStep, schedule.WarnDST}},
+		{[]string{schedule.WarnStep}, []string{schedule.WarnDST}},
+		{[]string{schedule.WarnDST}, []string{schedule.WarnStep}},
+		{[]string{schedule.WarnDST, schedule.WarnStep}, nil},
+		{[]string{schedule.WarnNoFire}, []string{schedule.WarnStep, schedule.WarnDST}},
+	} {
+		if diff := cmp.Diff(tt.want, codes(tt.acknowledged...)); diff != "" {
+			t.Errorf("acknowledged %v: warnings (-want +got):\n%s", tt.acknowledged, diff)
+		}
+	}
+}
+
+func TestUnknownCodesCannotBeAcknowledged(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		codes []string
+		want  string
+	}{
+		{[]string{"step_unevn"}, `/acknowledge/0: "step_unevn" is not the code of a warning; did you mean step_uneven?`},
+		{[]string{"dst", "bound_secret"}, `/acknowledge/1: "bound_secret" is not the code of a warning; the codes are listed`},
+		{[]string{"dst", "dst"}, `/acknowledge/1: "dst" is given twice`},
+		{[]string{""}, `/acknowledge/0: "" is not the code of a warning`},
+		{make([]string, 1000), `/acknowledge: 1000 codes are given; there are 12`},
+	} {
+		wrong := job(minutely)
+		wrong.Acknowledge = tt.codes
+		if err := wrong.Validate(); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("acknowledge %.40q: %v, want %s", tt.codes, err, tt.want)
+		}
 	}
 }
 
@@ -160,6 +208,10 @@ func TestFunctionInAnotherRegionThanTheNodeIsWarnedOf(t *testing.T) {
 		got := declared.WarnOfRegion(tt.node)
 		if len(got) != tt.want || tt.want == 1 && got[0].Code != dispatcher.CodeLambdaRegion {
 			t.Errorf("%+v: warnings %v", tt, got)
+		}
+		declared.Acknowledge = []string{dispatcher.CodeLambdaRegion}
+		if got := declared.WarnOfRegion(tt.node); len(got) != 0 {
+			t.Errorf("%+v, acknowledged: warnings %v", tt, got)
 		}
 	}
 }

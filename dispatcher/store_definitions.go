@@ -18,6 +18,9 @@ type Definitions interface {
 	// DeleteApp returns ErrNotEmpty while the app has jobs or calendars.
 	DeleteApp(ctx context.Context, name string, change Change) error
 
+	// JobDefaults returns what the jobs of an app get where they leave it out; nil: nothing, or there is no such app.
+	JobDefaults(ctx context.Context, app string) (*JobDefaults, error)
+
 	// PutJob creates or replaces a job with its triggers in one transaction, by the rules of
 	// Apply. It returns the job as stored, without the values of its secrets, and whether it was
 	// created. ErrNotFound: the app does not exist. Problems: the definition is wrong, or its

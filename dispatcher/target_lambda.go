@@ -250,6 +250,6 @@ func (j Job) WarnOfRegion(node string) []Problem {
 	if l == nil || node == "" || l.Region != "" || l.FunctionRegion() == "" || l.FunctionRegion() == node {
 		return nil
 	}
-	return []Problem{{Path: "/target/lambda/function", Code: CodeLambdaRegion, Message: "the function is in " +
-		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}}
+	return j.unanswered([]Problem{{Path: "/target/lambda/function", Code: CodeLambdaRegion, Message: "the function is in " +
+		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -188,6 +189,9 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	if with, ok := v.Addr().Interface().(interface{ SetDefaults() }); ok {
 		with.SetDefaults()
 	}
+	if with, ok := v.Addr().Interface().(interface{ LeaveToApp() }); ok {
+		with.LeaveToApp()
+	}
 	fields := jsonFields(v.Type())
 	d.members(raw, func(key string, value json.RawMessage) {
 		index, known := fields[key]
@@ -196,7 +200,7 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 		case !known:
 			d.work += min(len(key), 64) * len(fields) // for what was meant
 			d.add(&pointer{at, key}, dispatcher.CodeJSONUnknown, "unknown field %s%s",
-				dispatcher.Echo(key), didYouMean(key, fields))
+				dispatcher.Echo(key), dispatcher.DidYouMean(key, slices.Sorted(maps.Keys(fields))))
 		case slices.Contains(readOnly[v.Type()], key):
 		default:
 			d.fill(v.FieldByIndex(index), value, &pointer{at, key})

@@ -48,9 +48,13 @@ type parameter struct {
 }
 
 type schema struct {
-	Properties map[string]struct{ ReadOnly bool }
-	Required   []string
-	Enum       []string
+	Properties map[string]struct {
+		ReadOnly bool
+		MaxItems int
+		Items    struct{ Enum []string }
+	}
+	Required []string
+	Enum     []string
 }
 
 func readOpenAPI(t *testing.T) openAPI {
@@ -144,7 +148,8 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	doc := readOpenAPI(t)
 	types := map[string]reflect.Type{
 		"App": reflect.TypeFor[dispatcher.App](), "Bounds": reflect.TypeFor[dispatcher.Bounds](),
-		"Quotas": reflect.TypeFor[dispatcher.Quotas](), "EgressBounds": reflect.TypeFor[dispatcher.EgressBounds](),
+		"JobDefaults": reflect.TypeFor[dispatcher.JobDefaults](),
+		"Quotas":      reflect.TypeFor[dispatcher.Quotas](), "EgressBounds": reflect.TypeFor[dispatcher.EgressBounds](),
 		"LambdaBounds": reflect.TypeFor[dispatcher.LambdaBounds](), "SignatureBound": reflect.TypeFor[dispatcher.SignatureBound](),
 		"Usage": reflect.TypeFor[dispatcher.Usage](), "Breaks": reflect.TypeFor[dispatcher.Breaks](),
 		"BreakJob": reflect.TypeFor[dispatcher.BreakJob](),
@@ -275,6 +280,18 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	slices.Sort(codes)
 	if diff := cmp.Diff(slices.Compact(codes), slices.Sorted(slices.Values(schemas["Code"].Enum))); diff != "" {
 		t.Errorf("codes (-constants +described):\n%s", diff)
+	}
+}
+
+func TestAcknowledgeListsTheCodesOfWarnings(t *testing.T) {
+	t.Parallel()
+	described := readOpenAPI(t).Comp.Schemas["Job"].Properties["acknowledge"]
+	if diff := cmp.Diff(dispatcher.WarningCodes, described.Items.Enum); diff != "" || described.MaxItems != len(dispatcher.WarningCodes) {
+		t.Errorf("at most %d codes (-domain +described):\n%s", described.MaxItems, diff)
+	}
+	listed := slices.Sorted(slices.Values(schedule.WarningCodes))
+	if diff := cmp.Diff(slices.Sorted(slices.Values(constants(t, "../schedule/report.go", "Warn"))), listed); diff != "" {
+		t.Errorf("codes of warnings (-constants +listed):\n%s", diff)
 	}
 }
 

@@ -53,7 +53,7 @@ func checkQuery(rt route, r *request) error {
 			return problems
 		case !known[name]:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "unknown query parameter %s%s",
-				dispatcher.Echo(name), didYouMean(name, known))
+				dispatcher.Echo(name), dispatcher.DidYouMean(name, slices.Sorted(maps.Keys(known))))
 		case len(values[name]) > 1:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryDuplicate, "query parameter %s is given %d times; give it once",
 				name, len(values[name]))

@@ -77,7 +77,7 @@ type Warning struct {
 
 // Codes of warnings.
 const (
-	WarnDST         = "dst"          // fires skipped, moved or doubled within a year
+	WarnDST         = "dst"          // fires that daylight saving skips within a year, without a rule for gaps
 	WarnStep        = "step_uneven"  // a step that does not divide its field
 	WarnDay         = "day_missing"  // day of month 29 to 31 only
 	WarnStarStep    = "star_step"    // crontab's */n day field: both day fields must match
@@ -87,8 +87,14 @@ const (
 	WarnZone        = "tz_abbrev"    // an abbreviation as the zone
 )
 
+// WarningCodes is the closed list of the values of Warning.Code.
+var WarningCodes = []string{
+	WarnDST, WarnStep, WarnDay, WarnStarStep, WarnNoFire, WarnShortMonths, WarnJitter, WarnZone,
+}
+
 // Warnings returns properties of the schedule that may surprise its author. It examines the
-// year after from for daylight saving.
+// year after from for daylight saving. A rule for gaps or overlaps that the spec gives answers what daylight
+// saving does, so that no warning repeats it.
 func (s *Schedule) Warnings(from time.Time) []Warning {
 	out := abbreviation(s.spec.Timezone)
 	if cron, ok := s.source.(seconds); ok {
@@ -101,7 +107,9 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 		}
 	}
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
-		out = append(out, Warning{Code: WarnDST, Message: shift.message(s.spec.Timezone)})
+		if shift.Effect == EffectSkipped && s.spec.Gap == "" {
+			out = append(out, Warning{Code: WarnDST, Message: shift.skippedMessage(s.spec.Timezone)})
+		}
 	}
 	switch first, left, ok := s.find(firstInstant, WarningSteps); {
 	case left < 0: // a search for a fire says so, if it takes too long as well
@@ -146,16 +154,10 @@ func abbreviation(zone string) []Warning {
 	return []Warning{{Field: "timezone", Code: WarnZone, Message: message}}
 }
 
-func (s Shift) message(zone string) string {
-	switch s.Effect {
-	case EffectDoubled:
-		return fmt.Sprintf("daylight saving repeats %s in %s, and the schedule fires both times (overlap both)", s.Local, zone)
-	case EffectMoved:
-		return fmt.Sprintf("daylight saving skips %s in %s; the schedule fires at %s instead (gap next)",
-			s.Local, zone, s.At.Format(time.RFC3339))
-	}
-	return fmt.Sprintf("daylight saving skips %s in %s, and the schedule does not fire; set gap to next, or choose another hour",
-		s.Local, zone)
+// skippedMessage says what no rule of the spec has decided. Fires that move or come twice do so by a rule that is given.
+func (s Shift) skippedMessage(zone string) string {
+	return fmt.Sprintf("daylight saving skips %s in %s, and the schedule does not fire; set gap to next, or to skip if that is meant, "+
+		"or choose another hour", s.Local, zone)
 }
 
 // warnings returns the warnings that follow from the cron expression alone.

@@ -64,6 +64,12 @@ func TestWarningsCoverSurprisingSchedules(t *testing.T) {
 			t.Errorf("%q: warnings %v, want %v", expr, got, want)
 		}
 	}
+	for _, gap := range []schedule.Gap{schedule.GapSkip, schedule.GapNext} {
+		answered := schedule.Spec{Expression: "0 2 * * *", Timezone: "Europe/Berlin", Gap: gap, Overlap: schedule.OverlapBoth}
+		if got := mustParse(t, answered).Warnings(from); got != nil {
+			t.Errorf("gap %s is given: warnings %v, want none", gap, got)
+		}
+	}
 	window := schedule.Spec{Expression: "0 12 1 6 *", StartAt: from, EndAt: from.AddDate(0, 1, 0)}
 	if got := mustParse(t, window).Warnings(from); len(got) != 1 || got[0].Code != schedule.WarnNoFire {
 		t.Errorf("warnings of a window without fires: %v", got)

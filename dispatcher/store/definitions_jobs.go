@@ -32,6 +32,7 @@ var jobFields = fields[jobRow]{
 	{name: "concurrency_policy", ref: func(j *jobRow) any { return &j.ConcurrencyPolicy }},
 	{name: "max_concurrency", ref: func(j *jobRow) any { return &j.MaxConcurrency }},
 	{name: "queue_limit", ref: func(j *jobRow) any { return &j.QueueLimit }},
+	{name: "acknowledge", ref: func(j *jobRow) any { return listColumn(&j.Acknowledge) }},
 	{name: "retry", ref: func(j *jobRow) any { return &j.retry }},
 	{name: "target", ref: func(j *jobRow) any { return &j.target }},
 	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
@@ -354,6 +355,9 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 		return job, fmt.Errorf("job %s/%s: stored %w", job.App, job.Name, err)
 	}
 	row.NodeLabels = dispatcher.ParseLabels(job.NodeLabels.String())
+	if len(job.Acknowledge) == 0 {
+		row.Acknowledge = nil
+	}
 	row.Triggers = maps.Clone(job.Triggers)
 	for name, t := range row.Triggers {
 		for _, at := range []**time.Time{&t.StartAt, &t.EndAt, &t.PrevFireTime, &t.NextFireTime, &t.DueAt} {

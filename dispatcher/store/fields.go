@@ -190,6 +190,16 @@ func labelsColumn(l *dispatcher.Labels) any {
 	return converted[dispatcher.Labels, string]{l, dispatcher.ParseLabels, dispatcher.Labels.String}
 }
 
+// listColumn holds words that have no comma.
+func listColumn(l *[]string) any {
+	return converted[[]string, string]{l, func(text string) []string {
+		if text == "" {
+			return nil
+		}
+		return strings.Split(text, ",")
+	}, func(words []string) string { return strings.Join(words, ",") }}
+}
+
 // kindColumn holds the code of a kind.
 func kindColumn(k *dispatcher.RunKind) any {
 	return converted[dispatcher.RunKind, byte]{k, kindOf, dispatcher.RunKind.Code}

@@ -26,6 +26,7 @@ CREATE TABLE apps (
   description       TEXT    NOT NULL,
   enabled           BOOLEAN NOT NULL,     -- whether nodes serve it: its owner wants it, and it is not suspended
   owner_enabled     BOOLEAN NOT NULL DEFAULT TRUE, -- what its owner wants; schedulers never write either
+  defaults          TEXT,                 -- JSON, what its jobs get where they leave it out; NULL: nothing
   bounds            TEXT    NOT NULL DEFAULT '{}', -- JSON, what operators set; what is missing has its default
   external_id       TEXT    NOT NULL DEFAULT '', -- with which nodes assume AWS roles for it
   longer_names      TEXT    NOT NULL DEFAULT '', -- of the apps whose names begin with this one's and _ or -, with _ for -; NAME,...
@@ -80,6 +81,7 @@ CREATE TABLE jobs (
   max_concurrency INTEGER NOT NULL,       -- 0: as the policy has it
   queue_limit   INTEGER NOT NULL,
   delete_after_completion BIGINT NOT NULL DEFAULT 0, -- milliseconds; 0: never
+  acknowledge   TEXT    NOT NULL DEFAULT '', -- codes of warnings that are meant, with commas between
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
