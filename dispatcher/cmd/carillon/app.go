@@ -119,6 +119,10 @@ type appImportCommand struct {
 
 // Run reads an export from standard input and creates its app.
 func (i *appImportCommand) Run(ctx context.Context, c console) error {
+	api, err := i.client()
+	if err != nil {
+		return err
+	}
 	text, err := io.ReadAll(c.in)
 	if err != nil {
 		return err
@@ -140,10 +144,6 @@ func (i *appImportCommand) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-	}
-	api, err := i.client()
-	if err != nil {
-		return err
 	}
 	imported, err := api.ImportApp(ctx, name, text)
 	if err != nil {

@@ -58,7 +58,8 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 		t.Errorf("all:\n%slatest:\n%s", all, latest)
 	}
 	for _, args := range [][]string{
-		{"--follow", "--until=2026-05-01T00:00:00Z"}, {"--made", "--refused"}, {"--since=x"}, {"--follow", "--output=json"}, {"--limit=1001"}, {"extra"},
+		{"--follow", "--until=2026-05-01T00:00:00Z"}, {"--made", "--refused"}, {"--since=x"},
+		{"--follow", "--output=json"}, {"--limit=1001"}, {"extra"},
 	} {
 		if _, errs, code := n.audit(t, args...); code != exitUsage {
 			t.Errorf("audit %v: exit %d, want %d: %s", args, code, exitUsage, errs)

@@ -78,8 +78,8 @@ func (a *apiFlags) connection() (connection, error) {
 		return given, err
 	}
 	if a.onCommandLine["endpoint"] && !a.onCommandLine["token"] {
-		return given, fmt.Errorf("--endpoint: context %s has an endpoint, and its token goes only there; give --token, too, or leave out one of them",
-			dispatcher.Echo(name))
+		return given, fmt.Errorf("--endpoint: the token of context %s goes only to its own endpoint; "+
+			"give --token, too, or leave out --endpoint", dispatcher.Echo(name))
 	}
 	return a.over(found)
 }

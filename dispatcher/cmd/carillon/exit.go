@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -71,10 +72,15 @@ func exitCodeOfAPI(err error) int {
 		return exitUnreachable
 	case !errors.As(err, &refused):
 		return exitFailure
-	case refused.Status == http.StatusUnauthorized, refused.Status == http.StatusForbidden:
+	case refused.Status == http.StatusUnauthorized, refused.Status == http.StatusForbidden, isForOperators(refused.Problems):
 		return exitRefused
 	case refused.Status == http.StatusTooManyRequests, refused.Status >= http.StatusBadGateway:
 		return exitUnreachable
 	}
 	return exitFailure
+}
+
+// isForOperators tells that a request is one that only a token of an operator may make.
+func isForOperators(problems dispatcher.Problems) bool {
+	return slices.ContainsFunc(problems, func(p dispatcher.Problem) bool { return p.Code == dispatcher.CodeBoundOperator })
 }

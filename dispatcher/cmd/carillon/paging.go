@@ -98,5 +98,6 @@ func moment(text string, now time.Time) (time.Time, error) {
 	if err := ago.UnmarshalText([]byte(text)); err == nil && ago >= 0 {
 		return now.Add(-ago.Std()), nil
 	}
-	return time.Time{}, fmt.Errorf("%s is neither a duration such as 1h nor an instant such as 2026-05-01T06:00:00+02:00", dispatcher.Echo(text))
+	return time.Time{}, fmt.Errorf("%s is neither a duration such as 1h nor an instant such as 2026-05-01T06:00:00+02:00",
+		dispatcher.Echo(text))
 }

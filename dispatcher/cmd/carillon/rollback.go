@@ -38,7 +38,8 @@ func printRollback(o outputFlags, c console, rollback *dispatcher.Rollback) erro
 	case dispatcher.RollbackReplay:
 		state = "replay was chosen: nodes resume with their next heartbeat"
 	}
-	_, err := fmt.Fprintf(c.out, "rolled back, detected at %s\nreason: %s\n%s\n", dispatcher.FormatInstant(rollback.At), plain(rollback.Reason), state)
+	_, err := fmt.Fprintf(c.out, "rolled back, detected at %s\nreason: %s\n%s\n",
+		dispatcher.FormatInstant(rollback.At), plain(rollback.Reason), state)
 	return err
 }
 
