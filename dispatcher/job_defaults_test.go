@@ -65,10 +65,11 @@ func TestDefaultsAreCheckedAsWhatTheyFill(t *testing.T) {
 		defaults dispatcher.JobDefaults
 		want     string // "path code"
 	}{
-		"a zone":             {dispatcher.JobDefaults{Timezone: "Mars/Olympus"}, "/defaults/timezone tz_unknown"},
-		"a misfire policy":   {dispatcher.JobDefaults{MisfirePolicy: "never"}, "/defaults/misfire_policy enum"},
-		"a policy":           {dispatcher.JobDefaults{ConcurrencyPolicy: "Forbid"}, "/defaults/concurrency_policy enum"},
-		"attempts":           {dispatcher.JobDefaults{Retry: &dispatcher.Retry{MaxAttempts: 101, Base: 1e9, Cap: 1e9, MaxAge: 1e9}}, "/defaults/retry/max_attempts attempts_range"},
+		"a zone":           {dispatcher.JobDefaults{Timezone: "Mars/Olympus"}, "/defaults/timezone tz_unknown"},
+		"a misfire policy": {dispatcher.JobDefaults{MisfirePolicy: "never"}, "/defaults/misfire_policy enum"},
+		"a policy":         {dispatcher.JobDefaults{ConcurrencyPolicy: "Forbid"}, "/defaults/concurrency_policy enum"},
+		"attempts": {dispatcher.JobDefaults{Retry: &dispatcher.Retry{MaxAttempts: 101, Base: 1e9, Cap: 1e9, MaxAge: 1e9}},
+			"/defaults/retry/max_attempts attempts_range"},
 		"no retry":           {dispatcher.JobDefaults{Retry: &dispatcher.Retry{}}, "/defaults/retry/max_attempts required"},
 		"a header":           {dispatcher.JobDefaults{Headers: map[string]string{"Host": "a"}}, "/defaults/headers/Host header_reserved"},
 		"a header's content": {dispatcher.JobDefaults{Headers: map[string]string{"X": "{{.Nothing}}"}}, "/defaults/headers/X template_field"},

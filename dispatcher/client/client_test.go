@@ -65,7 +65,7 @@ func declared() dispatcher.Job {
 	return dispatcher.Job{
 		App: "crm", Name: "sync", Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/?a=<b>&c"}},
 		Payload:  []byte(`{"a":1}`),
-		Triggers: map[string]dispatcher.Trigger{"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?"}, Enabled: true}},
+		Triggers: map[string]dispatcher.Trigger{"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"}, Enabled: true}},
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at, updated_at`
+const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at,
+	updated_at`
 
 func scanApp(row scanner) (dispatcher.App, error) {
 	var app dispatcher.App

@@ -211,7 +211,8 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before app
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12, CAST($13 AS TEXT))
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
 			owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, external_id = excluded.external_id,
-			defaults = excluded.defaults, retention = excluded.retention, created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL,
+			defaults = excluded.defaults, retention = excluded.retention, created_at = excluded.created_at,
+			updated_at = excluded.updated_at, deleted_at = NULL,
 			revision = CASE WHEN apps.revision >= excluded.revision THEN apps.revision + 1 ELSE excluded.revision END,
 			history_from = excluded.history_from, installation = excluded.installation, switched_to = NULL
 		WHERE apps.deleted_at IS NOT NULL
