@@ -199,6 +199,14 @@ func TestTailShowsAttemptsAsTheyEnd(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	n, env := declareBilling(t, r.URL)
+	metrics := must[dispatcher.IssuedToken](t)(n.PutToken(t.Context(),
+		dispatcher.APIToken{Name: "metrics", Scopes: []dispatcher.Scope{dispatcher.ScopeMetrics}}, client.Condition{Absent: true}))
+	if _, errs, code := carillon(t, []string{env[0], "CARILLON_TOKEN=" + metrics.Secret}, "tail", "billing"); code != exitRefused {
+		t.Errorf("tail without scope read: exit %d, want %d\n%s", code, exitRefused, errs)
+	}
+	if _, errs, code := carillon(t, env, "tail", "nosuch"); code != exitMissing {
+		t.Errorf("tail of an app that does not exist: exit %d, want %d\n%s", code, exitMissing, errs)
+	}
 	var out lockedBuffer
 	command := exec.Command(filepath.Join(binaries, "carillon"), "tail", "billing/invoices")
 	command.Env = append(os.Environ(), env...)
