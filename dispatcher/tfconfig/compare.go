@@ -70,7 +70,19 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 		}
 	}
 	var found []Difference
-	declared, apps := map[string]bool{}, map[string]bool{}
+	declared, apps, defaults := map[string]bool{}, map[string]bool{}, map[string]*dispatcher.JobDefaults{}
+	for name, content := range server {
+		defaults[name] = content.App.Defaults
+	}
+	for _, r := range m.Resources { // those of the files are in force when the files are applied
+		if name, known := r.name(); known && r.Type == AppType {
+			app, err := appOf(r)
+			if err != nil {
+				return nil, err
+			}
+			defaults[name] = app.Defaults
+		}
+	}
 	for _, r := range m.Resources {
 		d := Difference{Change: NotCompared, Type: r.Type, Resource: r.Address, File: r.File(), Line: r.Line()}
 		app, known := r.app()
@@ -90,7 +102,7 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 			found = append(found, d)
 			continue
 		}
-		attributes, err := r.compare(object)
+		attributes, err := r.compare(object, defaults[app])
 		if err != nil {
 			return nil, err
 		}
@@ -110,8 +122,8 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 	return found, nil
 }
 
-// compare returns the differences between a resource and the object of the server.
-func (r *Resource) compare(object any) ([]AttributeDifference, error) {
+// compare returns the differences between a resource and the object of the server. defaults are those of its app.
+func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]AttributeDifference, error) {
 	var declared any
 	var err error
 	switch object := object.(type) {
@@ -128,7 +140,7 @@ func (r *Resource) compare(object any) ([]AttributeDifference, error) {
 		declared, err = calendarOf(r)
 	case dispatcher.Job:
 		var job dispatcher.Job
-		job, err = jobOf(r)
+		job, err = jobOf(r, defaults)
 		for name, t := range job.Triggers {
 			resolve(&t, dispatcher.Identity(job.App, job.Name, name))
 			job.Triggers[name] = t
@@ -193,9 +205,27 @@ func (c *comparison) single(schema Schema, files, server any, at *node, path str
 	case at.isUnknown():
 	case inFiles && onServer:
 		c.block(schema, x, y, at, path)
-	case inFiles != onServer:
-		c.value(files, server, at, path)
+	case inFiles:
+		c.value(declarable(schema, x), nil, at, path)
+	case onServer:
+		c.value(nil, declarable(schema, y), at, path)
 	}
+}
+
+// declarable returns what a user can write of a block, without what is empty.
+func declarable(schema Schema, tree map[string]any) map[string]any {
+	all := map[string]any{}
+	for _, name := range schema.names() {
+		value := tree[field(name)]
+		inner, isBlock := value.(map[string]any)
+		if isBlock && schema[name].Kind == Single {
+			value = declarable(schema[name].Attributes, inner)
+		}
+		if !empty(value) {
+			all[name] = value
+		}
+	}
+	return all
 }
 
 // members compares two maps by their keys.

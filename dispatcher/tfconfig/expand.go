@@ -26,6 +26,11 @@ func appOf(r *Resource) (dispatcher.App, error) {
 	}
 	if len(defaults) > 0 {
 		root.parts["defaults"] = &node{at: r.at, name: "defaults", parts: defaults}
+		app.Defaults = &dispatcher.JobDefaults{}
+	}
+	if defaults["retry"] != nil { // what a given policy leaves out has its default
+		app.Defaults.Retry = &dispatcher.Retry{}
+		app.Defaults.Retry.SetDefaults()
 	}
 	r.root = root
 	return app, decode(r.root.json(), &app)
@@ -40,11 +45,15 @@ func calendarOf(r *Resource) (dispatcher.Calendar, error) {
 // utc stands for a time zone that is unknown: without any, a local instant in an expression would be wrong.
 const utc = "UTC"
 
-// jobOf returns the job that a resource declares.
-func jobOf(r *Resource) (dispatcher.Job, error) {
+// jobOf returns the job that a resource declares, with the defaults of its app, which may be nil.
+func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error) {
 	var job dispatcher.Job
 	job.SetDefaults()
+	job.LeaveToApp()
 	all, _ := r.root.json().(map[string]any)
+	if _, is := all["retry"]; is {
+		job.Retry.SetDefaults()
+	}
 	target, _ := all["target"].(map[string]any)
 	if _, is := target["webhook"]; is {
 		job.Target.Webhook = &dispatcher.Webhook{}
@@ -63,6 +72,7 @@ func jobOf(r *Resource) (dispatcher.Job, error) {
 	for name, one := range triggers {
 		var t dispatcher.Trigger
 		t.SetDefaults()
+		t.LeaveToApp()
 		if err := decode(one, &t); err != nil {
 			return job, err
 		}
@@ -71,6 +81,7 @@ func jobOf(r *Resource) (dispatcher.Job, error) {
 		}
 		job.Triggers[name] = t
 	}
+	defaults.Fill(&job)
 	return job, nil
 }
 

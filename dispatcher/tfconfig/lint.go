@@ -138,7 +138,9 @@ func (l *linter) calendarsOf(app string, triggers map[string]dispatcher.Trigger)
 }
 
 func (l *linter) job(r *Resource) error {
-	job, err := jobOf(r)
+	name, known := r.app()
+	app, declared := l.apps[name]
+	job, err := jobOf(r, app.Defaults)
 	if err != nil {
 		return err
 	}
@@ -146,7 +148,11 @@ func (l *linter) job(r *Resource) error {
 	calendars := l.calendarsOf(job.App, job.Triggers)
 	l.report(r, false, job.Validate())
 	l.report(r, false, job.CheckCost(calendars, l.now))
-	if app, declared := l.apps[job.App]; declared && app.Bounds != nil && l.named[AppType+"/"+job.App+"/"+job.App].root.part("bounds").allKnown() {
+	// An app of another module, or an app or a default that is not known, may have a default_timezone.
+	if elsewhere := !declared || l.named[AppType+"/"+name+"/"+name].root.part("defaults").part("timezone").isUnknown(); known {
+		l.report(r, elsewhere, job.CheckTimezones())
+	}
+	if declared && app.Bounds != nil && l.named[AppType+"/"+job.App+"/"+job.App].root.part("bounds").allKnown() {
 		l.report(r, false, app.Bounds.WithDefaults(app.Name).CheckJob(job))
 	}
 	for name := range job.Triggers {
@@ -160,7 +166,7 @@ func (l *linter) job(r *Resource) error {
 
 // needs are the values next to another one that decide whether that is right.
 var needs = map[string][]string{ //nolint:gochecknoglobals // a table
-	"expression":      {"dialect", "timezone", "start_at", "end_at", "repeat_count", "gap", "overlap", "calendar", "on_excluded"},
+	"expression":      {"dialect", "start_at", "end_at", "repeat_count", "gap", "overlap", "calendar", "on_excluded"},
 	"timezone":        {"expression", "dialect"},
 	"gap":             {"expression", "dialect"},
 	"overlap":         {"expression", "dialect"},

@@ -36,14 +36,13 @@ type Problem struct {
 
 // Codes of problems with how files are written. All others are those of the API.
 const (
-	CodeSyntax    = "hcl_syntax"        // not HCL
-	CodeForm      = "hcl_form"          // an attribute is written as a block or the other way round
-	CodeUnknown   = "hcl_unknown"       // no such attribute or block
-	CodeReadOnly  = "hcl_read_only"     // only the server sets it
-	CodeType      = "hcl_type"          // a value of another type
-	CodeTwice     = "hcl_twice"         // given twice
-	CodeNotRead   = "hcl_not_read"      // a file in another syntax
-	CodeAmbiguous = "hcl_not_evaluated" // what is declared depends on values that are not known
+	CodeSyntax   = "hcl_syntax"    // not HCL
+	CodeForm     = "hcl_form"      // an attribute is written as a block or the other way round
+	CodeUnknown  = "hcl_unknown"   // no such attribute or block
+	CodeReadOnly = "hcl_read_only" // only the server sets it
+	CodeType     = "hcl_type"      // a value of another type
+	CodeTwice    = "hcl_twice"     // given twice
+	CodeNotRead  = "hcl_not_read"  // a file in another syntax
 )
 
 // Load reads the files of one directory. The error is about reading them; what is wrong in them is in the

@@ -65,6 +65,11 @@ func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {
 			return
 		}
 	}
+	for _, meant := range schema.names() { // what was probably meant is not missing
+		if n.parts[field(meant)] == nil && dispatcher.DidYouMean(name, []string{meant}) != "" {
+			n.parts[field(meant)] = &node{at: at, name: meant, unknown: true}
+		}
+	}
 	r.add(at, CodeUnknown, "%s has no %s%s", n.kind, dispatcher.Echo(name), dispatcher.DidYouMean(name, schema.names()))
 }
 

@@ -52,8 +52,8 @@ func resolve(t *dispatcher.Trigger, identity string) {
 }
 
 // jobTree returns the tree of a job from the server without what the API recognises in the expressions by itself.
-// The time zone stays, because a wall clock needs one.
-func jobTree(job dispatcher.Job) (map[string]any, error) {
+// The time zone stays, because a wall clock needs one. Nor has it what defaults say, which are those of its app.
+func jobTree(job dispatcher.Job, defaults *dispatcher.JobDefaults) (map[string]any, error) {
 	tree, err := treeOf(job)
 	if err != nil {
 		return nil, err
@@ -63,55 +63,85 @@ func jobTree(job dispatcher.Job) (map[string]any, error) {
 		one, _ := triggers[name].(map[string]any)
 		identity := dispatcher.Identity(job.App, job.Name, name)
 		shortest := t
-		shortest.Dialect, shortest.Gap, shortest.Overlap = "", "", ""
+		without := func(key string, change func(*dispatcher.Trigger)) {
+			shorter := shortest
+			change(&shorter)
+			again := shorter
+			if resolve(&again, identity); again.Schedule == t.Schedule {
+				shortest = shorter
+				delete(one, key)
+			}
+		}
+		without("dialect", func(t *dispatcher.Trigger) { t.Dialect = "" })
+		without("gap", func(t *dispatcher.Trigger) { t.Gap = "" })
+		without("overlap", func(t *dispatcher.Trigger) { t.Overlap = "" })
 		if t.Dialect == schedule.DialectInterval {
-			shortest.Timezone = ""
-		}
-		again := shortest
-		if resolve(&again, identity); again.Schedule != t.Schedule {
-			continue
-		}
-		delete(one, "dialect")
-		delete(one, "gap")
-		delete(one, "overlap")
-		if shortest.Timezone == "" {
-			delete(one, "timezone")
+			without("timezone", func(t *dispatcher.Trigger) { t.Timezone = "" })
 		}
 	}
-	return tree, nil
+	return tree, jobWithoutDefaults(tree, defaults)
 }
 
-// withoutDefaults removes from the tree of a resource what has its default.
-func withoutDefaults(kind string, tree map[string]any) map[string]any {
-	switch kind {
-	case AppType:
-		var app dispatcher.App
-		app.SetDefaults()
-		remove(tree, app)
-	case CalendarType:
-		remove(tree, dispatcher.Calendar{})
-		rules, _ := tree["rules"].([]any)
-		for _, rule := range rules {
-			remove(rule, schedule.CalendarRule{})
-		}
-	case JobType:
-		var job dispatcher.Job
-		job.SetDefaults()
-		retry, target := tree["retry"], tree["target"]
-		delete(tree, "target")
-		if remove(retry, job.Retry); reflect.DeepEqual(retry, map[string]any{}) {
-			delete(tree, "retry")
-		}
-		remove(tree, job)
-		tree["target"] = targetWithoutDefaults(target)
-		triggers, _ := tree["triggers"].(map[string]any)
-		for _, one := range triggers {
-			var t dispatcher.Trigger
-			t.SetDefaults()
-			remove(one, t)
-		}
+// appWithoutDefaults removes from the tree of an app what has its default.
+func appWithoutDefaults(tree map[string]any) map[string]any {
+	var app dispatcher.App
+	app.SetDefaults()
+	tree = flattenDefaults(tree)
+	remove(tree, app)
+	retryWithoutDefaults(tree[appDefaults+"retry"])
+	return tree
+}
+
+// calendarWithoutDefaults removes from the tree of a calendar what has its default.
+func calendarWithoutDefaults(tree map[string]any) map[string]any {
+	remove(tree, dispatcher.Calendar{})
+	rules, _ := tree["rules"].([]any)
+	for _, rule := range rules {
+		remove(rule, schedule.CalendarRule{})
 	}
 	return tree
+}
+
+// jobWithoutDefaults removes from the tree of a job what its app or Carillon gives it anyway.
+func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) error {
+	var standard dispatcher.Job
+	standard.SetDefaults()
+	standard.LeaveToApp()
+	var t dispatcher.Trigger
+	t.SetDefaults()
+	t.LeaveToApp()
+	standard.Triggers = map[string]dispatcher.Trigger{"any": t}
+	defaults.Fill(&standard)
+	retry, err := treeOf(standard.Retry)
+	if err != nil {
+		return err
+	}
+	target, triggers := tree["target"], tree["triggers"]
+	if reflect.DeepEqual(tree["retry"], any(retry)) {
+		delete(tree, "retry")
+	}
+	retryWithoutDefaults(tree["retry"])
+	all, _ := triggers.(map[string]any)
+	for _, one := range all {
+		remove(one, standard.Triggers["any"])
+	}
+	standard.Triggers = nil
+	remove(tree, standard)
+	tree["target"], tree["triggers"] = targetWithoutDefaults(target), triggers
+	return nil
+}
+
+// retryWithoutDefaults removes from a policy what it has if it is given at all. It always says how many attempts there are.
+func retryWithoutDefaults(tree any) {
+	all, ok := tree.(map[string]any)
+	if !ok {
+		return
+	}
+	var standard dispatcher.Retry
+	standard.SetDefaults()
+	attempts := all["max_attempts"]
+	remove(all, standard)
+	all["max_attempts"] = attempts
 }
 
 func targetWithoutDefaults(target any) any {

@@ -41,16 +41,16 @@ func (c Content) Write(to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	w.resource(AppType, app.Name, app.Name, flattenDefaults(tree))
+	w.resource(AppType, app.Name, app.Name, appWithoutDefaults(tree))
 	for _, calendar := range c.Calendars {
 		tree, err := treeOf(calendar)
 		if err != nil {
 			return err
 		}
-		w.resource(CalendarType, calendar.Name, app.Name+"/"+calendar.Name, tree)
+		w.resource(CalendarType, calendar.Name, app.Name+"/"+calendar.Name, calendarWithoutDefaults(tree))
 	}
 	for _, job := range c.Jobs {
-		tree, err := jobTree(job)
+		tree, err := jobTree(job, c.App.Defaults)
 		if err != nil {
 			return fmt.Errorf("job %s: %w", job.Name, err)
 		}
@@ -94,7 +94,7 @@ func (w *writer) resource(kind, name, id string, tree map[string]any) {
 	imported.SetAttributeValue("id", cty.StringVal(id))
 	body.AppendNewline()
 	block := body.AppendNewBlock("resource", []string{kind, label(name)})
-	w.block(block.Body(), Schemas()[kind], withoutDefaults(kind, tree), nil)
+	w.block(block.Body(), Schemas()[kind], tree, nil)
 }
 
 // block writes what a block holds. path are the names of the blocks that it is in.

@@ -32,6 +32,8 @@ type cli struct {
 	Job      jobCommand      `cmd:"" group:"look" help:"Look at jobs; run, pause and resume them."`
 	Runs     runCommand      `cmd:"" group:"look" name:"run" help:"Look at runs; repeat and cancel them."`
 	Misfire  misfireCommand  `cmd:"" group:"look" help:"List what became of missed fires."`
+	Next     nextCommand     `cmd:"" group:"look" help:"List what an app fires tonight." example:"carillon next billing --for 12h --timezone Europe/Berlin"`
+	Tail     tailCommand     `cmd:"" group:"look" help:"Show each attempt and misfire as it happens." example:"carillon tail billing/invoices"`
 	Explain  explainCommand  `cmd:"" group:"look" help:"Explain what happened to one scheduled time of a trigger." example:"carillon explain billing/invoices/berlin 2026-05-01T06:00:00+02:00"`
 	Verify   verifyCommand   `cmd:"" group:"look" help:"Compare the ledger of an app with its schedules. Fails if they disagree." example:"carillon verify billing --since 2026-05-01T00:00:00Z"`
 	Audit    auditCommand    `cmd:"" group:"look" help:"Show who changed what, and whose change was refused." example:"carillon audit --app billing --since 24h"`
@@ -44,6 +46,9 @@ type cli struct {
 	Context  contextCommand  `cmd:"" group:"operate" help:"Choose the installation that commands speak to."`
 	Rollback rollbackCommand `cmd:"" group:"operate" help:"Resume after a restore or failover lost committed data."`
 
+	Lint     lintCommand     `cmd:"" group:"declare" help:"Find mistakes in Terraform files, without a server." example:"carillon lint infrastructure/jobs"`
+	Diff     diffCommand     `cmd:"" group:"declare" help:"Compare Terraform files with what the server has." example:"carillon diff infrastructure/jobs"`
+	Export   exportCommand   `cmd:"" group:"declare" help:"Print an app as Terraform files that import it." example:"carillon export billing > billing.tf"`
 	Schedule scheduleCommand `cmd:"" group:"declare" help:"Work with schedule expressions."`
 
 	Dev        devCommand        `cmd:"" group:"develop" help:"Run a node, a receiver and the quickstart example on this machine." example:"carillon dev --terraform /usr/bin/terraform --provider bin/terraform-provider-carillon"`

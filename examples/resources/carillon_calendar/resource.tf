@@ -50,6 +50,7 @@ resource "carillon_job" "reminders" {
   # become one fire when it opens.
   trigger "hourly" {
     expression  = "H * * * *"
+    timezone    = "Europe/Berlin"
     calendar    = carillon_calendar.office_hours.name
     on_excluded = "next_included"
     jitter      = "5m"
