@@ -16,7 +16,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"Import it by `app/job`.\n\n" +
 			"Expressions, time zones, durations, URLs and headers are checked at plan by the rules of the API. " +
 			"An apply is refused if someone else changed the job after the plan was made.",
-		Attributes: map[string]schema.Attribute{
+		Attributes: rememberTypes(map[string]schema.Attribute{
 			"id":          idAttribute("job"),
 			"app":         appAttribute("job"),
 			"name":        nameAttribute("job", ""),
@@ -52,6 +52,6 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 				MarkdownDescription: "The next fire time of each trigger that has one, in RFC 3339 and UTC, as of the latest " +
 					"refresh. It moves with time, which never causes an update.",
 			},
-		},
+		}),
 	}
 }
