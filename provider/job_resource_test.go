@@ -255,7 +255,7 @@ func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
 	f := newFixture(t)
 	changed := f.config(job(hook + daily + `description = "planned"`))
 	edit := between(func(ctx context.Context) error {
-		return f.change(ctx, func(j *dispatcher.Job) { j.Description = "edited outside" })
+		return f.change(ctx, func(j *dispatcher.Job) { j.Description += "edited outside" })
 	})
 	remove := between(func(ctx context.Context) error {
 		return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{Existing: true})
