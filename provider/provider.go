@@ -28,6 +28,7 @@ var _ provider.Provider = (*carillonProvider)(nil)
 
 type carillonProvider struct {
 	version string
+	conn    *connection // nil until Configure
 }
 
 // New returns a function that creates the provider, as a plugin server needs it. version becomes
@@ -85,6 +86,7 @@ func (p *carillonProvider) Configure(ctx context.Context, req provider.Configure
 		return
 	}
 	conn := connect(model, p.version, &resp.Diagnostics)
+	p.conn = conn
 	resp.ResourceData, resp.DataSourceData = conn, conn
 }
 
