@@ -54,7 +54,7 @@ func checkQuery(rt route, r *request) error {
 		case !known[name]:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "unknown query parameter %s%s",
 				dispatcher.Echo(name), didYouMean(name, known))
-		case len(values[name]) > 1:
+		case len(values[name]) > 1 && name != rt.repeated:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryDuplicate, "query parameter %s is given %d times; give it once",
 				name, len(values[name]))
 		}
@@ -118,6 +118,22 @@ func pagedByName[T any](r *request, name func(T) string, read func(dispatcher.Pa
 		return response{}, err
 	}
 	return paged(page, name, read)
+}
+
+// labels reads the labels that the jobs of a list have.
+func (r *request) labels() (dispatcher.Labels, error) {
+	labels := dispatcher.Labels{}
+	for _, pair := range r.URL.Query()["label"] {
+		name, value, is := strings.Cut(pair, "=")
+		if before, twice := labels[name]; !is || twice && before != value {
+			return nil, &dispatcher.Problem{Path: "/label", Code: dispatcher.CodeLabelFormat,
+				Message: "label " + dispatcher.Echo(pair) + " is not NAME=VALUE, or has another value than before; a job has one value of each"}
+		}
+		labels[name] = value
+	}
+	var problems dispatcher.Problems
+	problems.AddError("/label", labels.Validate())
+	return labels, problems.Err()
 }
 
 // runQuery reads the parameters of the lists of runs and misfires.
