@@ -48,13 +48,16 @@ func checkQuery(rt route, r *request) error {
 		known[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if name == rt.repeated {
+			continue
+		}
 		switch {
 		case len(problems) > maxProblems:
 			return problems
 		case !known[name]:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "unknown query parameter %s%s",
 				dispatcher.Echo(name), didYouMean(name, known))
-		case len(values[name]) > 1 && name != rt.repeated:
+		case len(values[name]) > 1:
 			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryDuplicate, "query parameter %s is given %d times; give it once",
 				name, len(values[name]))
 		}
