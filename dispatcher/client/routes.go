@@ -82,7 +82,7 @@ func (c *Client) ImportApp(ctx context.Context, name string, export json.RawMess
 	})
 }
 
-// Jobs lists the jobs of an app by name.
+// Jobs lists the jobs of an app by name, those that have page.Labels.
 func (c *Client) Jobs(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Job], error) {
 	return list[dispatcher.Job](ctx, c, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}))
 }
@@ -123,6 +123,15 @@ func (c *Client) Calendar(ctx context.Context, app, name string) (dispatcher.Cal
 // DeleteCalendar deletes a calendar; ErrConflict while a trigger or another calendar refers to it.
 func (c *Client) DeleteCalendar(ctx context.Context, app, name string, cond Condition) error {
 	return c.remove(ctx, path("apps", app, "calendars", name), cond)
+}
+
+// DeleteCalendarWhenUnused deletes a calendar. One that is in use is deleted by the change that drops its last use, and
+// waiting is true until then.
+func (c *Client) DeleteCalendarWhenUnused(ctx context.Context, app, name string, cond Condition) (waiting bool, err error) {
+	marked, err := send(ctx, c, request[dispatcher.Calendar]{
+		method: http.MethodDelete, path: path("apps", app, "calendars", name) + "?when_unused=true", cond: cond, is: isCalendar(app, name),
+	})
+	return err == nil && marked.Name != "", err
 }
 
 // PauseJob pauses or resumes a job, or only one of its triggers if trigger is not empty.
@@ -312,7 +321,8 @@ func post[T any](ctx context.Context, c *Client, at string, body any, is func(T)
 }
 
 func (c *Client) remove(ctx context.Context, at string, cond Condition) error {
-	_, err := send(ctx, c, request[struct{}]{method: http.MethodDelete, path: at, cond: cond})
+	unfinished := func(struct{}) bool { return false }
+	_, err := send(ctx, c, request[struct{}]{method: http.MethodDelete, path: at, cond: cond, is: unfinished})
 	return err
 }
 
@@ -366,6 +376,9 @@ func params(q dispatcher.RunQuery) string {
 
 // addPage adds what all lists have that are bounded by times.
 func addPage(values url.Values, from, to time.Time, page dispatcher.Page) {
+	for _, pair := range page.Labels.Pairs() {
+		values.Add("label", pair)
+	}
 	if page.Cursor != "" {
 		values.Set("cursor", page.Cursor)
 	}
