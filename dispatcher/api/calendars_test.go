@@ -112,7 +112,8 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	}
 	w.do("POST", preview, `{"expression":"H * * * *","timezone":"UTC","jitter":"1m"}`).refused(422, "/expression cron_hash", "/identity required")
 	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays"}`).refused(422, "/app required")
-	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"nosuch","app":"crm"}`).refused(422, "/calendar calendar_unknown")
+	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"nosuch","app":"crm"}`).
+		refused(422, "/calendar calendar_unknown")
 	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays","app":"nosuch"}`).refused(404, " not_found")
 	bound := w.newToken("bound", reads, "other")
 	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays","app":"crm"}`,
