@@ -12,14 +12,14 @@ import (
 func TestTextIsMadePlain(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"Größe 1 → 2, 你好":         "Größe 1 → 2, 你好",
-		"a\x1b[2Jb\x07":           `a\x1b[2Jb\x07`,
-		"a\nb\tc\r":               `a\nb\tc\x0d`,
-		"x\u009b31m\u007f":        `x\x9b31m\x7f`,
-		"file\u202etxt\u2066":     `file\u202etxt\u2066`,
-		"zero\u200bwidth\ufeff":   `zero\u200bwidth\ufeff`,
-		"tag\U000e0041 \u2028":    `tag\U000e0041 \u2028`,
-		"not UTF-8: \x9b end":    "not UTF-8: \ufffd end",
+		"Größe 1 → 2, 你好":       "Größe 1 → 2, 你好",
+		"a\x1b[2Jb\x07":         `a\x1b[2Jb\x07`,
+		"a\nb\tc\r":             `a\nb\tc\x0d`,
+		"x\u009b31m\u007f":      `x\x9b31m\x7f`,
+		"file\u202etxt\u2066":   `file\u202etxt\u2066`,
+		"zero\u200bwidth\ufeff": `zero\u200bwidth\ufeff`,
+		"tag\U000e0041 \u2028":  `tag\U000e0041 \u2028`,
+		"not UTF-8: \x9b end":   "not UTF-8: \ufffd end",
 	} {
 		if got := plain(text); got != want {
 			t.Errorf("plain(%q) = %q, want %q", text, got, want)
