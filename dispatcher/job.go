@@ -45,6 +45,8 @@ type Job struct {
 
 	// Paused is an operator's pause of the whole job. Read-only, as all below.
 	Paused bool `json:"paused"`
+	// Pause says who paused it, when, and why.
+	Pause
 	// State is the roll-up of the job's triggers and live runs. It is for people: no fire depends on
 	// it. A change of the definition writes it at once; otherwise it follows within a handler
 	// interval, or several with many thousands of jobs.

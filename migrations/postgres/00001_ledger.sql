@@ -72,6 +72,7 @@ CREATE TABLE jobs (
   description   TEXT    NOT NULL,
   enabled       BOOLEAN NOT NULL,
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
+  pause         TEXT,                     -- JSON: by whom, when and why; NULL: it is not paused
   priority      INTEGER NOT NULL,         -- higher goes first within the app
   node_labels   TEXT    NOT NULL,         -- name=value,...: what a node must have
   delivery      TEXT    NOT NULL,
@@ -123,6 +124,7 @@ CREATE TABLE triggers (
   fired             INTEGER  NOT NULL,    -- runs of a fixed delay that have ended
   enabled           BOOLEAN  NOT NULL,
   paused            BOOLEAN  NOT NULL,    -- an operator's wish; schedulers never write it
+  pause             TEXT,                 -- JSON: by whom, when and why; NULL: it is not paused
   job_paused        BOOLEAN  NOT NULL,    -- copy of jobs.paused
   delayed           BOOLEAN  NOT NULL,    -- a fixed delay: the end of its run schedules the next fire, not a claim
   drift_hour        BOOLEAN  NOT NULL,
@@ -384,6 +386,7 @@ CREATE TABLE calendars (
   revision    BIGINT NOT NULL,
   created_at  BIGINT NOT NULL,
   updated_at  BIGINT NOT NULL,
+  removal_requested_at BIGINT,            -- it is deleted with its last use; NULL: it stays
   deleted_at  BIGINT,
   PRIMARY KEY (app_id, name)
 );

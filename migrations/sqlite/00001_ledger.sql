@@ -64,6 +64,7 @@ CREATE TABLE jobs (
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
+  pause TEXT,
   priority INTEGER NOT NULL,
   node_labels TEXT NOT NULL,
   delivery TEXT NOT NULL,
@@ -111,6 +112,7 @@ CREATE TABLE triggers (
   fired INTEGER NOT NULL,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
+  pause TEXT,
   job_paused INTEGER NOT NULL,
   delayed INTEGER NOT NULL,
   drift_hour INTEGER NOT NULL,
@@ -322,6 +324,7 @@ CREATE TABLE calendars (
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
+  removal_requested_at INTEGER,
   deleted_at INTEGER,
   PRIMARY KEY (app_id, name)
 ) STRICT;
