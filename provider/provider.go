@@ -99,7 +99,7 @@ func (p *carillonProvider) DataSources(context.Context) []func() datasource.Data
 // connect checks the settings and returns the connection. With an unknown setting it returns a
 // connection that reports this when it is used: a plan that only creates things does not use it.
 func connect(model providerModel, version string, diags *diag.Diagnostics) *connection {
-	conn := &connection{told: newTold(toldFile(time.Now()))} //nolint:forbidigo // the age of files
+	conn := &connection{told: newTold(toldFile())}
 	if model.Endpoint.IsUnknown() {
 		conn.unknown = append(conn.unknown, "endpoint")
 	}
