@@ -147,7 +147,8 @@ func TestDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	berlin := func(rule, acknowledge string) string {
-		return f.config(job(hook + acknowledge + "trigger \"berlin\" {\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
+		return f.config(job(hook + acknowledge +
+			"trigger \"berlin\" {\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
 	}
 	d := f.directory(t, berlin("", ""))
 	golden(t, "testdata/plan/daylight_saving.txt", undated(warningsOf(t, d.must(t, "plan"))))
@@ -206,7 +207,8 @@ func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
 func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	d := f.directory(t, f.config(job(hook+"trigger \"t\" { expression = \"* * * * * ?\" }\n"+"trigger \"u\" { expression = \"@every 1s\" }\n")))
+	d := f.directory(t, f.config(job(hook+
+		"trigger \"t\" {\n  expression = \"* * * * * ?\"\n  timezone = \"UTC\"\n}\n"+"trigger \"u\" { expression = \"@every 1s\" }\n")))
 	d.must(t, "apply", "-auto-approve")
 	before, err := f.readJob(t.Context())
 	if err != nil {

@@ -36,6 +36,14 @@ func (s server) PlanResourceChange(
 	return s.ProviderServer.PlanResourceChange(ctx, req)
 }
 
+// ReadResource spares the framework the jobs, most of which are as they were.
+func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
+	if resp, err := s.unchanged.read(ctx, s.provider.conn, req); resp != nil || err != nil {
+		return resp, err
+	}
+	return s.ProviderServer.ReadResource(ctx, req)
+}
+
 // GetProviderSchema returns the framework's schemas with blocks in the resources.
 func (s server) GetProviderSchema(
 	ctx context.Context, req *tfprotov6.GetProviderSchemaRequest,

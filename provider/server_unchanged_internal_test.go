@@ -114,3 +114,30 @@ func TestChangedJobsAreLeftToTheFramework(t *testing.T) {
 		}
 	}
 }
+
+func TestReadKeepsWhatMeansTheSame(t *testing.T) {
+	t.Parallel()
+	u := newUnchangedJobs(t.Context())
+	_, state := unchangedJob(t, u)
+	nested := func(job map[string]tftypes.Value, timeout string, at string) tftypes.Value {
+		var target, hook map[string]tftypes.Value
+		if job["target"].As(&target) != nil || target["webhook"].As(&hook) != nil {
+			t.Fatal("the target is no object")
+		}
+		hook["timeout"] = tftypes.NewValue(tftypes.String, timeout)
+		target["webhook"] = tftypes.NewValue(target["webhook"].Type(), hook)
+		job["target"] = tftypes.NewValue(job["target"].Type(), target)
+		times := u.kind.(tftypes.Object).AttributeTypes["next_fire_times"]
+		job["next_fire_times"] = tftypes.NewValue(times, map[string]tftypes.Value{"t": tftypes.NewValue(tftypes.String, at)})
+		return tftypes.NewValue(u.kind, job)
+	}
+	prior := nested(state, "60s", "2030-01-01T00:00:00Z")
+	same, err := settle(t.Context(), u.schema.Type(), prior, nested(state, "1m", "2030-01-01T00:00:00Z"))
+	if err != nil || !same.Equal(prior) {
+		t.Errorf("1m replaces 60s: %v, %v", same, err)
+	}
+	read := nested(state, "2m", "2030-01-02T00:00:00Z")
+	if got, err := settle(t.Context(), u.schema.Type(), prior, read); err != nil || !got.Equal(read) {
+		t.Errorf("got %v, %v, want what was read", got, err)
+	}
+}

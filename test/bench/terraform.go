@@ -222,7 +222,8 @@ func (e *estate) triggers(ctx context.Context) (string, error) {
 func (e *estate) command(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, e.client, args...)
 	command.Dir = e.dir
-	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+filepath.Join(e.dir, "terraform.rc"), "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1")
+	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+filepath.Join(e.dir, "terraform.rc"), "CHECKPOINT_DISABLE=1",
+		"TF_IN_AUTOMATION=1")
 	return command
 }
 
