@@ -118,3 +118,24 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays","app":"crm"}`,
 		"Authorization: Bearer "+bound).refused(403, " forbidden")
 }
+
+func TestCalendarIsDeletedWithItsLastUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.must(http.StatusCreated, "PUT", oneCalendar, validCalendar)
+	w.must(http.StatusOK, "PUT", oneJob, strings.Replace(validJob, `"expression"`, `"calendar":"holidays","expression"`, 1))
+	w.do("DELETE", oneCalendar, "").refused(409, " calendar_in_use")
+	w.do("DELETE", oneCalendar+"?when_unused=perhaps", "").refused(422, "/when_unused enum")
+	w.do("DELETE", oneCalendar+"?when_unused=true", "", "If-Match:").refused(428, " precondition_required")
+	w.do("DELETE", oneCalendar+"?when_unused=true", "", `If-Match: "9"`).refused(412, " precondition_failed")
+	got := w.must(http.StatusAccepted, "DELETE", oneCalendar+"?when_unused=true", "", `If-Match: "1"`)
+	marked := into[dispatcher.Calendar](got)
+	if marked.RemovalRequestedAt == nil || got.Header().Get("ETag") != `"2"` {
+		t.Errorf("in use: ETag %s, marked at %v", got.Header().Get("ETag"), marked.RemovalRequestedAt)
+	}
+	w.must(http.StatusOK, "PUT", oneJob, validJob)
+	w.do("GET", oneCalendar, "").refused(404, " not_found")
+	w.must(http.StatusCreated, "PUT", oneCalendar, validCalendar)
+	w.must(http.StatusNoContent, "DELETE", oneCalendar+"?when_unused=true", "")
+}

@@ -197,7 +197,16 @@ func testCalendars(t *testing.T, c *client.Client) {
 	if err := c.DeleteCalendar(ctx, "crm", "holidays", client.Condition{Existing: true}); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("DeleteCalendar of one in use = %v, want ErrConflict", err)
 	}
+	if waiting, err := c.DeleteCalendarWhenUnused(ctx, "crm", "holidays", client.Condition{Existing: true}); err != nil || !waiting {
+		t.Errorf("DeleteCalendarWhenUnused of one in use = %t, %v, want true", waiting, err)
+	}
+	if waiting, err := c.DeleteCalendarWhenUnused(ctx, "crm", "user", client.Condition{Existing: true}); err != nil || waiting {
+		t.Errorf("DeleteCalendarWhenUnused of one that is not in use = %t, %v, want false", waiting, err)
+	}
 	for _, name := range []string{"user", "holidays"} {
+		if _, err := c.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: name}, client.Condition{}); err != nil {
+			t.Error(err)
+		}
 		if err := c.DeleteCalendar(ctx, "crm", name, client.Condition{Existing: true}); err != nil {
 			t.Error(err)
 		}

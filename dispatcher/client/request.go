@@ -86,7 +86,7 @@ var successes = map[string][]int{
 	http.MethodPut:    {http.StatusOK, http.StatusCreated},
 	http.MethodPatch:  {http.StatusOK},
 	http.MethodPost:   {http.StatusOK, http.StatusAccepted},
-	http.MethodDelete: {http.StatusNoContent},
+	http.MethodDelete: {http.StatusNoContent, http.StatusAccepted},
 }
 
 // request is one request whose response is a T.
@@ -94,7 +94,7 @@ type request[T any] struct {
 	method, path string // with the query
 	body         any    // nil: none
 	cond         Condition
-	// is says whether a response is about the requested object. A DELETE has no response.
+	// is says whether a response is about the requested object. A DELETE that is done has no response.
 	is func(T) bool
 }
 
@@ -133,7 +133,7 @@ func send[T any](ctx context.Context, c *Client, q request[T]) (T, error) {
 	if status := response.StatusCode(); !slices.Contains(successes[q.method], status) {
 		return foreign(fmt.Sprintf("its status is %d", status))
 	}
-	if q.method == http.MethodDelete {
+	if response.StatusCode() == http.StatusNoContent {
 		return nothing, nil
 	}
 	if mediaType(response) != "application/json" {

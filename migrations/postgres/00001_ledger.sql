@@ -388,6 +388,7 @@ CREATE TABLE calendars (
   revision    BIGINT NOT NULL,
   created_at  BIGINT NOT NULL,
   updated_at  BIGINT NOT NULL,
+  removal_requested_at BIGINT,            -- it is deleted with its last use; NULL: it stays
   deleted_at  BIGINT,
   PRIMARY KEY (app_id, name)
 );

@@ -326,6 +326,7 @@ CREATE TABLE calendars (
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
+  removal_requested_at INTEGER,
   deleted_at INTEGER,
   PRIMARY KEY (app_id, name)
 ) STRICT;
