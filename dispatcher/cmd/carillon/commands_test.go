@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -206,8 +205,9 @@ func TestEveryCommandByRights(t *testing.T) {
 				}
 			}
 		}
-		if _, errs, code := carillon(t, []string{"HOME=" + t.TempDir()}, append(strings.Fields(command), strings.Fields(s.fill(row.args, made))...)...,
-		); code != exitUsage || !strings.Contains(errs, "--token (CARILLON_TOKEN)") {
+		bare := append(strings.Fields(command), strings.Fields(s.fill(row.args, made))...)
+		_, errs, code := carillon(t, []string{"HOME=" + t.TempDir(), "XDG_CONFIG_HOME="}, bare...)
+		if code != exitUsage || !strings.Contains(errs, "--token (CARILLON_TOKEN)") {
 			t.Errorf("carillon %s without a token: exit %d, %s", command, code, errs)
 		}
 	}
@@ -262,7 +262,7 @@ func TestHelpShowsGroupsAndAnExample(t *testing.T) {
 	if !strings.Contains(out, "Example:\n  carillon run list --failed") {
 		t.Errorf("the help of a command shows no example:\n%s", out)
 	}
-	if version, _, code := carillon(t, []string{"PATH=" + os.Getenv("PATH")}, "--version"); code != 0 || !strings.HasPrefix(version, "carillon ") {
+	if version, _, code := carillon(t, nil, "--version"); code != 0 || !strings.HasPrefix(version, "carillon ") {
 		t.Errorf("--version: exit %d, %q", code, version)
 	}
 }

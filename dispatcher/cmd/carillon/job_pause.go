@@ -32,9 +32,9 @@ func (p *pauseFlags) set(ctx context.Context, c console, paused bool) error {
 	if p.Output != outputTable {
 		return printObject(p.outputFlags, c, job, nil)
 	}
-	said := "%s is paused: its fires from now on are skipped until it is resumed\n"
+	said := "%s is paused: its fires are owed until you resume it\n"
 	if !paused {
-		said = "%s goes on\n"
+		said = "%s goes on; fires that were missed follow the misfire_policy of their triggers\n"
 	}
 	_, err = io.WriteString(c.out, fmt.Sprintf(said, plain(p.Job)))
 	return err
