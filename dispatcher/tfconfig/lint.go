@@ -11,7 +11,7 @@ import (
 
 // Lint returns everything wrong with a module, in the order of its files: how it is written, and what the API
 // would refuse or warn of at now.
-func (m *Module) Lint(now time.Time) ([]Problem, error) {
+func (m *Module) Lint(now time.Time) []Problem {
 	l := linter{found: Module{Problems: slices.Clone(m.Problems)}, now: now,
 		apps: map[string]dispatcher.App{}, calendars: map[string][]dispatcher.Calendar{}, named: map[string]*Resource{}}
 	for _, kind := range []struct {
@@ -24,7 +24,7 @@ func (m *Module) Lint(now time.Time) ([]Problem, error) {
 			}
 			l.duplicate(r)
 			if err := kind.lint(r); err != nil {
-				return nil, err
+				l.found.add(r.Address, r.at, false, CodeType, "%v", err)
 			}
 		}
 		if kind.is == CalendarType {
@@ -35,7 +35,7 @@ func (m *Module) Lint(now time.Time) ([]Problem, error) {
 	slices.SortStableFunc(found, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column)
 	})
-	return found, nil
+	return found
 }
 
 // linter knows what has been declared so far.

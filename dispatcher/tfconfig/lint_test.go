@@ -44,12 +44,8 @@ func lint(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	problems, err := module.Lint(now)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var b strings.Builder
-	for _, p := range problems {
+	for _, p := range module.Lint(now) {
 		kind := "error"
 		if p.Warning {
 			kind = "warning"
@@ -108,6 +104,11 @@ resource "carillon_job" "j" {
 		"locals that need one another": {
 			files: map[string]string{"main.tf": fmt.Sprintf(job, "local.b"), "l.tf": "locals {\n b = \"${local.a} 2 ?\"\n a = \"0 0 0 30\"\n}"},
 			want:  map[string]string{"cron_never": "February"},
+		},
+		"a delay that is no duration": {
+			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(job, `"0 0 8 * * ?"`), "  trigger",
+				"  retry {\n    delays = [\"5s\", \"10\"]\n  }\n  trigger", 1)},
+			want: map[string]string{"duration_unit": "main.tf:9:21"},
 		},
 		"a file that is read at plan": {files: map[string]string{"main.tf": fmt.Sprintf(job, `file("expression.txt")`)}},
 	} {

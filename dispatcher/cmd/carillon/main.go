@@ -49,7 +49,7 @@ type cli struct {
 
 	Lint     lintCommand     `cmd:"" group:"declare" help:"Find mistakes in Terraform files, without a server." example:"carillon lint infrastructure/jobs"`
 	Diff     diffCommand     `cmd:"" group:"declare" help:"Compare Terraform files with what the server has." example:"carillon diff infrastructure/jobs"`
-	Export   exportCommand   `cmd:"" group:"declare" help:"Print an app as Terraform files that import it." example:"carillon export billing > billing.tf"`
+	Export   exportCommand   `cmd:"" group:"declare" help:"Print an app as Terraform files that import it." example:"carillon export billing"`
 	Schedule scheduleCommand `cmd:"" group:"declare" help:"Work with schedule expressions."`
 
 	Dev        devCommand        `cmd:"" group:"develop" help:"Run a node, a receiver and the quickstart example on this machine." example:"carillon dev --terraform /usr/bin/terraform --provider bin/terraform-provider-carillon"`
