@@ -58,10 +58,6 @@ var badJobs = map[string]badDefinition{
 	"rate negative":  {trigger(`expression = "@every -1m"`), []string{`rate_min trigger["t"].expression`}},
 	"delay zero":     {trigger(`expression = "delay(0s)"`), []string{`rate_min trigger["t"].expression`}},
 	"delay nonsense": {trigger(`expression = "delay(soon)"`), []string{`rate_syntax trigger["t"].expression`}},
-	"at without zone": {
-		trigger(`expression = "at(2099-01-01T00:00:00)"`),
-		[]string{`time_zone_missing trigger["t"].expression`},
-	},
 	"at on no date":      {trigger(`expression = "at(2099-02-30T00:00:00Z)"`), []string{`time_invalid trigger["t"].expression`}},
 	"zone unknown":       {nightly(`timezone = "Mars/Olympus"`), []string{`tz_unknown trigger["t"].timezone`}},
 	"zone in lower case": {nightly(`timezone = "america/new_york"`), []string{`tz_unknown trigger["t"].timezone`}},
