@@ -40,6 +40,7 @@ func (f *fixture) directory(t *testing.T, files ...string) directory {
 		}
 	}
 	d.env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+rc, "TF_IN_AUTOMATION=1", "TF_INPUT=0",
+		"XDG_CACHE_HOME="+d.path,
 		"CARILLON_ENDPOINT="+f.endpoint, "CARILLON_TOKEN="+f.token)
 	return d
 }

@@ -26,8 +26,11 @@ type jobResource struct {
 }
 
 func newJobResource() resource.Resource {
-	return &jobResource{now: time.Now} //nolint:forbidigo // a plan is made now; tests set another time
+	return &jobResource{now: clock}
 }
+
+// clock is the time of a plan, which is made now; tests set another.
+func clock() time.Time { return time.Now() } //nolint:forbidigo // see above
 
 func (r *jobResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_job"

@@ -17,7 +17,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"Import it by `app/job`.\n\n" +
 			"Expressions, time zones, durations, URLs and headers are checked at plan by the rules of the API. " +
 			"An apply is refused if someone else changed the job after the plan was made.",
-		Attributes: map[string]schema.Attribute{
+		Attributes: rememberTypes(map[string]schema.Attribute{
 			"id":          idAttribute("job"),
 			"app":         appAttribute("job"),
 			"name":        nameAttribute("job", ""),
@@ -62,6 +62,6 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 					"-detailed-exitcode` finds no drift. Unknown in the plan of a change of schedules, because fires may pass before it " +
 					"is applied; a warning of the plan shows them.",
 			},
-		},
+		}),
 	}
 }

@@ -147,7 +147,8 @@ func TestDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	berlin := func(rule, acknowledge string) string {
-		return f.config(job(hook + acknowledge + "trigger \"berlin\" {\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
+		return f.config(job(hook + acknowledge +
+			"trigger \"berlin\" {\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
 	}
 	d := f.directory(t, berlin("", ""))
 	golden(t, "testdata/plan/daylight_saving.txt", undated(warningsOf(t, d.must(t, "plan"))))
@@ -206,7 +207,8 @@ func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
 func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	d := f.directory(t, f.config(job(hook+"trigger \"t\" { expression = \"* * * * * ?\" }\n"+"trigger \"u\" { expression = \"@every 1s\" }\n")))
+	d := f.directory(t, f.config(job(hook+
+		"trigger \"t\" {\n  expression = \"* * * * * ?\"\n  timezone = \"UTC\"\n}\n"+"trigger \"u\" { expression = \"@every 1s\" }\n")))
 	d.must(t, "apply", "-auto-approve")
 	before, err := f.readJob(t.Context())
 	if err != nil {
@@ -283,19 +285,27 @@ func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
 	d := f.directory(t, f.config(job(hook+daily)))
 	d.must(t, "apply", "-auto-approve")
 	pause := func(trigger string, paused bool) {
-		if _, err := f.outside.PauseJob(t.Context(), "crm", "nightly", trigger, paused, client.Condition{Existing: true}); err != nil {
+		_, err := f.outside.PauseJobFor(
+			t.Context(), "crm", "nightly", trigger, dispatcher.PauseRequest{Reason: "a migration"}, client.Condition{Existing: true})
+		if !paused {
+			_, err = f.outside.PauseJob(t.Context(), "crm", "nightly", trigger, false, client.Condition{Existing: true})
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	undated := func(output string) string {
+		return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(warningsOf(t, output), "yyyy-mm-ddThh:mm:ssZ")
 	}
 	pause("", true)
 	for range 2 {
 		output := d.must(t, "plan")
 		mustSay(t, output, "No changes.")
-		golden(t, "testdata/plan/paused_job.txt", warningsOf(t, output))
+		golden(t, "testdata/plan/paused_job.txt", undated(output))
 	}
 	pause("", false)
 	pause("t", true)
-	golden(t, "testdata/plan/paused_trigger.txt", warningsOf(t, d.must(t, "plan")))
+	golden(t, "testdata/plan/paused_trigger.txt", undated(d.must(t, "plan")))
 	pause("t", false)
 	suspend := func(ctx context.Context, suspended bool) {
 		_, err := f.outside.SetBounds(ctx, "crm", func(b *dispatcher.Bounds) { b.Suspended, b.SuspendedReason = suspended, "unpaid bill" })
@@ -304,9 +314,38 @@ func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
 		}
 	}
 	suspend(t.Context(), true)
-	golden(t, "testdata/plan/suspended_app.txt", warningsOf(t, d.must(t, "plan")))
+	golden(t, "testdata/plan/suspended_app.txt", undated(d.must(t, "plan")))
 	suspend(t.Context(), false)
 	if output := d.must(t, "plan"); strings.Contains(output, "Suspended") || strings.Contains(output, "Paused") {
 		t.Errorf("all of it runs again, and the plan warns:\n%s", output)
+	}
+}
+
+func TestPausesOfManyJobsAreSummedUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(app+`
+		resource "carillon_job" "j" {
+		  for_each = toset(["a", "b", "c", "d", "e", "f", "g"])
+		  app      = carillon_app.a.name
+		  name     = each.key
+		  target {
+		    webhook { url = "https://example.com/hook" }
+		  }
+		}
+	`))
+	d.must(t, "apply", "-auto-approve")
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		if _, err := f.outside.PauseJob(t.Context(), "crm", name, "", true, client.Condition{Existing: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	output := d.must(t, "plan")
+	if n := strings.Count(output, "Warning: Paused: crm/"); n != 3 {
+		t.Errorf("%d jobs in full, want 3:\n%s", n, output)
+	}
+	mustSay(t, output, "Warning: Paused: more jobs", "(and 3 more similar warnings elsewhere)")
+	if n := strings.Count(d.must(t, "plan", "-refresh-only"), "Warning: Paused: crm/"); n != 3 {
+		t.Errorf("-refresh-only: %d jobs in full, want 3", n)
 	}
 }

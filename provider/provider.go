@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/function"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -24,10 +25,11 @@ import (
 // Address is the provider's source address.
 const Address = "registry.terraform.io/carillon-dev/carillon"
 
-var _ provider.Provider = (*carillonProvider)(nil)
+var _ provider.ProviderWithFunctions = (*carillonProvider)(nil)
 
 type carillonProvider struct {
 	version string
+	conn    *connection // nil until Configure
 }
 
 // New returns a function that creates the provider, as a plugin server needs it. version becomes
@@ -85,6 +87,7 @@ func (p *carillonProvider) Configure(ctx context.Context, req provider.Configure
 		return
 	}
 	conn := connect(model, p.version, &resp.Diagnostics)
+	p.conn = conn
 	resp.ResourceData, resp.DataSourceData = conn, conn
 }
 
@@ -93,13 +96,21 @@ func (p *carillonProvider) Resources(context.Context) []func() resource.Resource
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{newAppDataSource, newNodesDataSource, newRunDataSource, newRunsDataSource}
+	return []func() datasource.DataSource{
+		newAppDataSource, newCalendarDataSource, newJobDataSource, newMisfiresDataSource, newNodesDataSource, newRunDataSource,
+		newRunsDataSource, newScheduleDataSource,
+	}
+}
+
+// Functions lists the functions, which need Terraform 1.8 or OpenTofu 1.7.
+func (p *carillonProvider) Functions(context.Context) []func() function.Function {
+	return []func() function.Function{newDescribeFunction, newFromEventBridgeFunction, newNextFiresFunction}
 }
 
 // connect checks the settings and returns the connection. With an unknown setting it returns a
 // connection that reports this when it is used: a plan that only creates things does not use it.
 func connect(model providerModel, version string, diags *diag.Diagnostics) *connection {
-	conn := &connection{told: newTold(toldFile(time.Now()))} //nolint:forbidigo // the age of files
+	conn := &connection{told: newTold(toldFile())}
 	if model.Endpoint.IsUnknown() {
 		conn.unknown = append(conn.unknown, "endpoint")
 	}

@@ -179,7 +179,7 @@ func TestQuickstartIsAppliedChangedAndDestroyed(t *testing.T) {
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	files, err := filepath.Glob(filepath.Join(examplesDir, "*", "carillon_*", "*.tf"))
+	files, err := filepath.Glob(filepath.Join(examplesDir, "[drf]*s", "*", "*.tf"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("examples: %v, %v", files, err)
 	}

@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
-	"time"
 )
 
 // told remembers which warnings a command of Terraform has shown, so that it shows each of them once.
@@ -27,9 +25,6 @@ type told struct {
 	keys  map[string]bool
 	kinds map[string]int // how many of each kind were told by this process
 }
-
-// staleAfter is the age from which files of former commands are removed. None waits that long for an approval.
-const staleAfter = 7 * 24 * time.Hour
 
 // newTold returns what processes of the same command have left in a file; "" is none.
 func newTold(file string) *told {
@@ -75,14 +70,14 @@ func (t *told) leave(line string) {
 }
 
 // toldFile returns the file of this command of Terraform; "" if it is not known which one that is. It
-// removes those of former commands.
-func toldFile(now time.Time) string {
+// removes those of commands that have ended.
+func toldFile() string {
 	// Terraform sets the variable for processes that it starts. One that it finds running, as in a debugger
 	// or a test, has another parent and serves many commands.
 	if os.Getenv("TF_PLUGIN_MAGIC_COOKIE") == "" {
 		return ""
 	}
-	started, err := startOf(os.Getppid()) // the number of a process alone comes again
+	name, err := commandFile(os.Getppid())
 	cache, noCache := os.UserCacheDir()
 	if err != nil || noCache != nil {
 		return ""
@@ -91,14 +86,28 @@ func toldFile(now time.Time) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return ""
 	}
-	const prefix = "told-"
-	if old, err := os.ReadDir(dir); err == nil {
-		for _, entry := range old {
-			info, err := entry.Info()
-			if err == nil && strings.HasPrefix(entry.Name(), prefix) && now.Sub(info.ModTime()) > staleAfter {
+	if former, err := os.ReadDir(dir); err == nil {
+		for _, entry := range former {
+			if ended(entry.Name()) {
 				_ = os.Remove(filepath.Join(dir, entry.Name()))
 			}
 		}
 	}
-	return filepath.Join(dir, prefix+strconv.Itoa(os.Getppid())+"-"+started)
+	return filepath.Join(dir, name)
+}
+
+// commandFile returns the name of the file of a process. Its number alone would come again.
+func commandFile(pid int) (string, error) {
+	started, err := startOf(pid)
+	return fmt.Sprintf("told-%d-%s", pid, started), err
+}
+
+// ended reports whether the process is gone that a file is named after.
+func ended(file string) bool {
+	var pid int
+	if n, err := fmt.Sscanf(file, "told-%d-", &pid); n != 1 || err != nil {
+		return false // it is not ours
+	}
+	running, err := commandFile(pid)
+	return err != nil || running != file
 }
