@@ -38,10 +38,14 @@ func (s server) PlanResourceChange(
 
 // ReadResource spares the framework the jobs, most of which are as they were.
 func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
-	if resp, err := s.unchanged.read(ctx, s.provider.conn, req); resp != nil || err != nil {
-		return resp, err
+	resp, err := s.unchanged.read(ctx, s.provider.conn, req)
+	if resp == nil && err == nil {
+		resp, err = s.ProviderServer.ReadResource(ctx, req)
 	}
-	return s.ProviderServer.ReadResource(ctx, req)
+	if err == nil {
+		err = numbersAsText(resp.NewState)
+	}
+	return resp, err
 }
 
 // GetProviderSchema returns the framework's schemas with blocks in the resources.

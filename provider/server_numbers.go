@@ -2,7 +2,6 @@ package provider
 
 import (
 	"bytes"
-	"context"
 	"math/big"
 	"strconv"
 
@@ -11,23 +10,24 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// ReadResource is the framework's, but the state that it returns has its numbers as text, which the protocol
-// allows. Terraform from 1.10 on compares the state before and after a refresh in memory, where a number from
-// the state file has another precision than one that comes as a number. So `plan -refresh-only
-// -detailed-exitcode` would exit with 2 although it finds no differences (hashicorp/terraform#36403).
-func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
-	resp, err := s.ProviderServer.ReadResource(ctx, req)
-	if err != nil || resp.NewState == nil || len(resp.NewState.MsgPack) == 0 {
-		return resp, err
+// numbersAsText writes the numbers of a state that was read as text, which the protocol allows. Terraform
+// from 1.10 on compares the state before and after a refresh in memory, where a number from the state file
+// has another precision than one that comes as a number. So `plan -refresh-only -detailed-exitcode` would
+// exit with 2 although it finds no differences (hashicorp/terraform#36403).
+func numbersAsText(state *tfprotov6.DynamicValue) error {
+	if state == nil || len(state.MsgPack) == 0 {
+		return nil
 	}
 	var text bytes.Buffer
-	err = numbersAsText(msgpack.NewDecoder(bytes.NewReader(resp.NewState.MsgPack)), msgpack.NewEncoder(&text), &text)
-	resp.NewState = &tfprotov6.DynamicValue{MsgPack: text.Bytes()}
-	return resp, err
+	err := copyNumbersAsText(msgpack.NewDecoder(bytes.NewReader(state.MsgPack)), msgpack.NewEncoder(&text), &text)
+	if err == nil {
+		state.MsgPack = text.Bytes()
+	}
+	return err
 }
 
-// numbersAsText copies one value. Everything that is a number in MessagePack is one in Terraform.
-func numbersAsText(from *msgpack.Decoder, to *msgpack.Encoder, out *bytes.Buffer) error {
+// copyNumbersAsText copies one value. Everything that is a number in MessagePack is one in Terraform.
+func copyNumbersAsText(from *msgpack.Decoder, to *msgpack.Encoder, out *bytes.Buffer) error {
 	code, err := from.PeekCode()
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func numbersAsText(from *msgpack.Decoder, to *msgpack.Encoder, out *bytes.Buffer
 		return err
 	}
 	for range elements {
-		if err := numbersAsText(from, to, out); err != nil {
+		if err := copyNumbersAsText(from, to, out); err != nil {
 			return err
 		}
 	}

@@ -1,11 +1,11 @@
 package provider
 
 import (
-	"bytes"
 	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/vmihailenco/msgpack/v5"
 )
 
@@ -25,12 +25,12 @@ func TestNumbersOfAStateBecomeText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := numbersAsText(msgpack.NewDecoder(bytes.NewReader(in)), msgpack.NewEncoder(&out), &out); err != nil {
+	state := &tfprotov6.DynamicValue{MsgPack: in}
+	if err := numbersAsText(state); err != nil {
 		t.Fatal(err)
 	}
 	var got map[string]any
-	if err := msgpack.Unmarshal(out.Bytes(), &got); err != nil {
+	if err := msgpack.Unmarshal(state.MsgPack, &got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
