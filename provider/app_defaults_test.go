@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
@@ -132,6 +133,12 @@ func TestTimezoneIsRequiredAtPlan(t *testing.T) {
 	if job, err := f.readJob(t.Context()); err != nil || job.Triggers["t"].Timezone != "Europe/Berlin" {
 		t.Errorf("job = %+v, %v", job, err)
 	}
+	local := strings.ReplaceAll(withDefaults("default_timezone = \"UTC\"\n"), "0 30 4 * * ?", "at(2099-01-01T00:00:00)")
+	d.rewrite(t, f.config(local))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	d.rewrite(t, f.config(strings.Replace(local, "default_timezone = \"UTC\"", "", 1)))
+	d.mustFail(t, []string{"plan"}, `"at(2099-01-01T00:00:00)"`, "(time_zone_missing)")
 	d.rewrite(t, f.config("resource \"carillon_app\" \"a\" {\n name = \"crm\"\n}\nresource \"carillon_job\" \"j\" {\n app = \"crm\"\n name = \"nightly\"\n"+
 		hook+`trigger "t" { expression = "rate(5 minutes)" }`+"\n}\n"))
 	d.must(t, "apply", "-auto-approve")

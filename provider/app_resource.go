@@ -187,8 +187,8 @@ func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
 	app, err := r.conn.PutApp(ctx, expandApp(ctx, &expander{}, plan), client.Condition{Revision: revision})
 	if isConflict(err) { // read the app again, so that the error can name both revisions
-		current, err := r.conn.App(ctx, name)
-		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
+		current, readErr := r.conn.App(ctx, name)
+		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err, readErr)
 		return
 	}
 	if err != nil {
@@ -209,8 +209,8 @@ func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	switch {
 	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
-		current, err := r.conn.App(ctx, name)
-		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
+		current, readErr := r.conn.App(ctx, name)
+		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err, readErr)
 	default:
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete app %q", name), err)
 	}

@@ -104,8 +104,7 @@ provider "carillon" {
 }
 
 // app is the app of all jobs in tests.
-const app = `
-resource "carillon_app" "a" {
+const app = `resource "carillon_app" "a" {
   name             = "crm"
   default_timezone = "UTC"
 }

@@ -103,8 +103,8 @@ func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
 	job, err := r.conn.PutJob(ctx, job, client.Condition{Revision: revision})
 	if isConflict(err) { // read the job again, so that the error can name both revisions
-		current, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
-		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+		current, readErr := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 		return
 	}
 	if err != nil {
@@ -131,8 +131,8 @@ func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	switch {
 	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
-		current, err := r.conn.Job(ctx, app, name)
-		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+		current, readErr := r.conn.Job(ctx, app, name)
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 	default:
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete job %q", id), err)
 	}
