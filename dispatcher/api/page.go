@@ -48,7 +48,7 @@ func checkQuery(rt route, r *request) error {
 		known[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if name == rt.repeated {
+		if rt.repeated != "" && name == rt.repeated {
 			continue
 		}
 		switch {
