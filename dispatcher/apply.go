@@ -33,18 +33,11 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 		return Job{}, nil, err
 	}
 	job := declared
-	job.Paused, job.CreatedAt, job.UpdatedAt, job.Revision = false, now, now, prior.Revision+1
+	job.Paused, job.Pause, job.CreatedAt, job.UpdatedAt, job.Revision = false, Pause{}, now, now, prior.Revision+1
 	if old != nil {
-		job.Paused, job.CreatedAt, job.Revision = old.Paused, old.CreatedAt, old.Revision+1
+		job.Paused, job.Pause, job.CreatedAt, job.Revision = old.Paused, old.Pause, old.CreatedAt, old.Revision+1
 	}
-	job.Delivery = cmp.Or(job.Delivery, AtLeastOnce)
-	job.Retry = job.Retry.orDefault()
-	job.ConcurrencyPolicy = cmp.Or(job.ConcurrencyPolicy, ConcurrencyAllow)
-	job.QueueLimit = cmp.Or(job.QueueLimit, DefaultQueueLimit)
-	job.Triggers = maps.Clone(declared.Triggers)
-	if job.Triggers == nil {
-		job.Triggers = map[string]Trigger{}
-	}
+	job.resolve()
 	var missed []Misfire
 	var problems Problems
 	budget := newMissedBudget()
@@ -81,6 +74,25 @@ func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	return missed
 }
 
+// resolve writes out what was left out, but for the triggers, which it copies.
+func (j *Job) resolve() {
+	j.Delivery = cmp.Or(j.Delivery, AtLeastOnce)
+	j.Retry = j.Retry.orDefault()
+	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, ConcurrencyAllow)
+	j.QueueLimit = cmp.Or(j.QueueLimit, DefaultQueueLimit)
+	j.Triggers = maps.Clone(j.Triggers)
+	if j.Triggers == nil {
+		j.Triggers = map[string]Trigger{}
+	}
+}
+
+// resolve writes out what was recognised or left out, as parsed has it, so that the stored definition is complete.
+func (t *Trigger) resolve(parsed *schedule.Schedule) {
+	t.Schedule.resolve(parsed)
+	t.MisfirePolicy = cmp.Or(t.MisfirePolicy, FireOnce)
+	t.CatchUpWindow = cmp.Or(t.CatchUpWindow, MaxCatchUpWindow)
+}
+
 // applyTrigger returns the trigger of job with that name as it is to be stored, and the misfires of
 // its old schedule.
 func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior Prior, calendars Calendars, now time.Time) (
@@ -88,19 +100,17 @@ func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior
 ) {
 	t := job.Triggers[name]
 	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
-	t.State, t.AnchorAt = TriggerWaiting, now
+	t.State, t.AnchorAt, t.Pause = TriggerWaiting, now, Pause{}
 	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
 	if err != nil {
 		return t, nil, err
 	}
 	t.resolve(s)
-	t.MisfirePolicy = cmp.Or(t.MisfirePolicy, FireOnce)
-	t.CatchUpWindow = cmp.Or(t.CatchUpWindow, MaxCatchUpWindow)
 	var missed []Misfire
 	unchanged := false
 	if before, known := old.trigger(name); known {
-		t.Paused, t.PrevFireTime = before.Paused, before.PrevFireTime
-		if unchanged = before.same(t.Schedule); unchanged {
+		t.Paused, t.Pause, t.PrevFireTime = before.Paused, before.Pause, before.PrevFireTime
+		if unchanged = before.Same(t.Schedule); unchanged {
 			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
 			if wasOn && isOn && before.State != TriggerError {
 				t.State, t.NextFireTime, t.DueAt = before.State.Stored(), before.NextFireTime, before.DueAt

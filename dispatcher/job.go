@@ -47,6 +47,8 @@ type Job struct {
 
 	// Paused is an operator's pause of the whole job. Read-only, as all below.
 	Paused bool `json:"paused"`
+	// Pause says who paused it, when, and why.
+	Pause
 	// State is the roll-up of the job's triggers and live runs. It is for people: no fire depends on
 	// it. A change of the definition writes it at once; otherwise it follows within a handler
 	// interval, or several with many thousands of jobs.
@@ -139,8 +141,8 @@ func (j Job) Validate() error {
 	checkText(&problems, "/description", j.Description)
 	checkRange(&problems, "/priority", j.Priority, 0, MaxPriority)
 	j.NodeLabels.check(&problems, "/node_labels")
-	if j.Delivery != "" && j.Delivery != AtLeastOnce && j.Delivery != AtMostOnce {
-		problems.Add("/delivery", CodeEnum, "delivery %s is not one of %s, %s", Echo(string(j.Delivery)), AtLeastOnce, AtMostOnce)
+	if j.Delivery != "" {
+		CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []Delivery{AtLeastOnce, AtMostOnce})
 	}
 	j.Retry.check(&problems, "/retry")
 	j.checkConcurrency(&problems)

@@ -45,7 +45,9 @@ type Change struct {
 	IfRevision int64
 	// IfAbsent refuses with ErrPrecondition if the thing exists.
 	IfAbsent bool
-	Now      time.Time
+	// Reason is why, as its author says. A pause keeps it.
+	Reason string
+	Now    time.Time
 }
 
 // Page asks for one page of a list.

@@ -6,7 +6,8 @@ import (
 )
 
 // Definitions are what users declare. Each write adds its entry to the audit log in the same
-// transaction and notifies all nodes once it is committed (see Dispatch.Listen).
+// transaction and notifies all nodes once it is committed (see Dispatch.Listen). What is put as it is stored stays as it
+// is, with its revision: nothing is written, and nobody is notified. So does what is paused, or not paused, already.
 type Definitions interface {
 	// PutApp creates or replaces an app. It returns it as stored, and whether it was created.
 	PutApp(ctx context.Context, app App, change Change) (stored App, created bool, err error)

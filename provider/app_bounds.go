@@ -2,15 +2,12 @@ package provider
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -57,7 +54,7 @@ func boundsAttribute() schema.SingleNestedAttribute {
 	return optionalObject("What operators allow the app. Setting it needs a token with scope `admin` that is bound to no app; "+
 		"tokens that are bound to the app read it and obey it. Jobs outside of it are refused at plan, and a change that jobs "+
 		"break stops these jobs and no others. Default: Terraform does not manage the bounds. They stay as they are, also when you "+
-		"remove the attribute; a new app gets the default of each. The data source `carillon_app` shows them. "+checkSpelling,
+		"remove the block; a new app gets the default of each. The data source `carillon_app` shows them.",
 		map[string]schema.Attribute{
 			"suspended": boolWithDefault(false, "Stops the app: nodes claim no fire and send no request for it, and the app's owner "+
 				"cannot lift that. Runs wait; afterwards they follow `misfire_policy`, as with `enabled`."),
@@ -82,17 +79,10 @@ func descriptionLike(text string) schema.StringAttribute {
 	return a
 }
 
-// withDefault gives an object attribute the default that consists of those of its attributes.
-func withDefault(a schema.SingleNestedAttribute, values map[string]attr.Value) schema.SingleNestedAttribute {
-	a.Computed = true
-	a.Default = objectdefault.StaticValue(types.ObjectValueMust(a.GetType().(types.ObjectType).AttrTypes, values))
-	return a
-}
-
 func quotasAttribute() schema.SingleNestedAttribute {
 	q := dispatcher.Bounds{}.WithDefaults("").Quotas
-	return withDefault(optionalObject("How much of the installation the app may use. What is over a quota that you lower "+
-		"stays; no more is added. Default: the default of each attribute.", map[string]schema.Attribute{
+	return optionalObject("How much of the installation the app may use. What is over a quota that you lower "+
+		"stays; no more is added. Default: the default of each argument.", map[string]schema.Attribute{
 		"jobs":         numberWithDefault(q.Jobs, "Jobs of the app, `1` to `1000000`."),
 		"triggers":     numberWithDefault(q.Triggers, "Triggers of all jobs of the app, `1` to `10000000`."),
 		"waiting_runs": numberWithDefault(q.WaitingRuns, "Runs that wait, above which no manual run is accepted, `1` to `10000000`."),
@@ -102,7 +92,7 @@ func quotasAttribute() schema.SingleNestedAttribute {
 		"bytes_kept": numberWithDefault(int(q.BytesKept), "Bytes of responses in the history, from 1 MiB to 10 TiB. Above it, nodes "+
 			"record outcomes without the responses."),
 		"retention": durationWithDefault(q.Retention, "The longest `retention` that the app may choose, from `24h` to `87600h`."),
-	}), quotaValues(q))
+	})
 }
 
 func quotaValues(q dispatcher.Quotas) map[string]attr.Value {
@@ -113,26 +103,22 @@ func quotaValues(q dispatcher.Quotas) map[string]attr.Value {
 	}
 }
 
-func emptyList(element attr.Type) types.List { return types.ListValueMust(element, []attr.Value{}) }
-
 func egressAttribute() schema.SingleNestedAttribute {
-	return withDefault(optionalObject("Addresses that webhooks may call. Nodes check the address that they dial, too. "+
+	return optionalObject("Addresses that webhooks may call. Nodes check the address that they dial, too. "+
 		"Default: any public address, and what `--egress-private` of the nodes lists.", map[string]schema.Attribute{
 		"hosts": listWithDefault(types.StringType, "Hosts that a URL may hold, or `*.example.com` for all names below. Default: any."),
 		"ports": listWithDefault(types.NumberType, "Ports that a URL may lead to. Default: any."),
 		"networks": listWithDefault(types.StringType, "Networks that may be dialled: `public` for all public addresses, or a CIDR, "+
 			"which alone opens a private network to the app. Default: `public`, and what `--egress-private` of the nodes lists."),
-	}), map[string]attr.Value{
-		"hosts": emptyList(types.StringType), "ports": emptyList(types.NumberType), "networks": emptyList(types.StringType),
 	})
 }
 
 func lambdaBoundsAttribute() schema.SingleNestedAttribute {
-	return withDefault(optionalObject("Functions and roles that jobs may use, as patterns in which `*` stands for any text and "+
+	return optionalObject("Functions and roles that jobs may use, as patterns in which `*` stands for any text and "+
 		"`?` for any character. Default: none.", map[string]schema.Attribute{
 		"functions": listWithDefault(types.StringType, "Functions, as targets name them, without version or alias. Default: none."),
 		"roles":     listWithDefault(types.StringType, "ARNs of roles to assume. Default: none."),
-	}), map[string]attr.Value{"functions": emptyList(types.StringType), "roles": emptyList(types.StringType)})
+	})
 }
 
 func signAsNodeAttribute() schema.ListNestedAttribute {
@@ -144,9 +130,8 @@ func signAsNodeAttribute() schema.ListNestedAttribute {
 		},
 	}}
 	return schema.ListNestedAttribute{
-		Optional: true, Computed: true, NestedObject: bound,
-		Default:             listdefault.StaticValue(types.ListValueMust(bound.Type(), []attr.Value{})),
-		MarkdownDescription: "Services for which webhooks may sign requests with the AWS credentials of the node. Default: none.",
+		Optional: true, NestedObject: bound,
+		MarkdownDescription: "A service for which webhooks may sign requests with the AWS credentials of the node. Default: none.",
 	}
 }
 
@@ -218,26 +203,36 @@ func (e *expander) count(pointer string, v types.Number) int {
 	return n
 }
 
-// flattenBounds returns the model of bounds, null if prior has none. Secrets that are the default stay left out where
-// prior leaves them out.
+// flattenBounds returns the model of bounds, null if prior has none. Blocks and secrets that are the default stay left out
+// where prior leaves them out: a plan cannot add what the configuration leaves out.
 func flattenBounds(ctx context.Context, diags *diag.Diagnostics, app string, b dispatcher.Bounds, prior types.Object) types.Object {
 	var before boundsModel
 	if !(&expander{}).object(ctx, "", prior, &before) {
 		return nullObject(boundsType())
 	}
-	return shownBounds(ctx, diags, b, before.Secrets.IsNull() && slices.Equal(b.Secrets, dispatcher.DefaultSecrets(app)))
+	m, defaults := boundsModelOf(ctx, diags, b), boundsModelOf(ctx, diags, dispatcher.Bounds{}.WithDefaults(app))
+	for _, block := range []struct{ now, before, otherwise *types.Object }{
+		{&m.Quotas, &before.Quotas, &defaults.Quotas},
+		{&m.Egress, &before.Egress, &defaults.Egress},
+		{&m.Lambda, &before.Lambda, &defaults.Lambda},
+	} {
+		if block.before.IsNull() && block.now.Equal(*block.otherwise) {
+			*block.now = *block.before
+		}
+	}
+	if before.Secrets.IsNull() && m.Secrets.Equal(defaults.Secrets) {
+		m.Secrets = before.Secrets
+	}
+	return flattenObject(ctx, diags, boundsType(), m)
 }
 
-// shownBounds returns the model of bounds, with or without the secrets.
-func shownBounds(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bounds, withoutSecrets bool) types.Object {
+// boundsModelOf returns the model of bounds with everything in it.
+func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bounds) boundsModel {
 	of := boundsType()
 	m := boundsModel{
 		Suspended: types.BoolValue(b.Suspended), SuspendedReason: types.StringValue(b.SuspendedReason),
 		Weight:  flattenNumber(b.Weight),
 		Secrets: flattenList(ctx, diags, types.StringType, b.Secrets),
-	}
-	if withoutSecrets {
-		m.Secrets = types.ListNull(types.StringType)
 	}
 	m.Quotas = types.ObjectValueMust(objectType(of, "quotas").AttrTypes, quotaValues(b.Quotas))
 	ports := []types.Number{}
@@ -259,7 +254,33 @@ func shownBounds(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Boun
 		})
 	}
 	m.SignAsNode = flattenList(ctx, diags, signatureType(), signed)
-	return flattenObject(ctx, diags, of, m)
+	return m
+}
+
+// knownApps are apps as the API has them, each read once by those of its jobs that are planned.
+type knownApps struct {
+	mu   sync.Mutex
+	apps map[string]*dispatcher.App // nil: it could not be read
+}
+
+// appOf returns an app as it is stored; nil: it cannot be read now.
+func (c *connection) appOf(ctx context.Context, name string) *dispatcher.App {
+	if c == nil || len(c.unknown) > 0 || name == "" {
+		return nil
+	}
+	c.apps.mu.Lock()
+	defer c.apps.mu.Unlock() // jobs of the app wait instead of reading it, too
+	if app, there := c.apps.apps[name]; there {
+		return app
+	}
+	if c.apps.apps == nil {
+		c.apps.apps = map[string]*dispatcher.App{}
+	}
+	c.apps.apps[name] = nil // apply reports the error, if it still is so
+	if app, err := c.App(ctx, name); err == nil {
+		c.apps.apps[name] = &app
+	}
+	return c.apps.apps[name]
 }
 
 // knownBounds are the bounds of apps that jobs are planned against: those of the same plan or, for an app that the
@@ -289,10 +310,8 @@ func (c *connection) boundsOf(ctx context.Context, name string) *dispatcher.Boun
 	if there {
 		return known
 	}
-	app, err := c.App(ctx, name)
-	if err != nil {
-		return nil // apply reports it, if it still is so
+	if app := c.appOf(ctx, name); app != nil {
+		return app.Bounds
 	}
-	c.bounds.set(name, app.Bounds)
-	return app.Bounds
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	tfstate "github.com/hashicorp/terraform-plugin-testing/terraform"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -36,7 +37,13 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 			),
 		},
 		resource.TestStep{
-			Config: config(`bounds = { weight = 3, quotas = { jobs = 7, retention = "2160h0m" } }`),
+			Config: config(`bounds {
+				weight = 3
+				quotas {
+					jobs      = 7
+					retention = "2160h0m"
+				}
+			}`),
 			Check: resource.ComposeTestCheckFunc(
 				resource.TestCheckResourceAttr(name, "bounds.weight", "3"),
 				resource.TestCheckResourceAttr(name, "bounds.quotas.jobs", "7"),
@@ -45,15 +52,31 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 			),
 		},
 		resource.TestStep{
-			Config: config(`bounds = {
+			Config: config(`bounds {
 				suspended        = true
 				suspended_reason = "unpaid"
-				secrets          = ["env:SECRET_CRM_*", "file:shared/*"]
-				egress           = { hosts = ["*.example.com"], ports = [443], networks = ["public", "10.1.0.0/16"] }
-				lambda           = { functions = ["crm-*"], roles = ["arn:aws:iam::123456789012:role/crm-*"] }
-				sign_as_node     = [{ service = "execute-api", hosts = ["*.amazonaws.com"] }]
+				secrets = ["env:SECRET_CRM_*", "file:shared/*"]
+				egress {
+					hosts    = ["*.example.com"]
+					ports    = [443]
+					networks = ["public", "10.1.0.0/16"]
+				}
+				lambda {
+					functions = ["crm-*"]
+					roles     = ["arn:aws:iam::123456789012:role/crm-*"]
+				}
+				sign_as_node {
+					service = "execute-api"
+					hosts   = ["*.amazonaws.com"]
+				}
 			}`),
-			Check: resource.TestCheckResourceAttr(name, "bounds.quotas.jobs", "10000"),
+			Check: func(*tfstate.State) error {
+				now, err := f.outside.App(t.Context(), "crm")
+				if err == nil && now.Bounds.Quotas.Jobs != 10_000 {
+					err = fmt.Errorf("without quotas the app may have %d jobs", now.Bounds.Quotas.Jobs)
+				}
+				return err
+			},
 		},
 		resource.TestStep{
 			ResourceName: name, ImportState: true, ImportStateId: "crm",
@@ -65,17 +88,21 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 				_, err := f.outside.PutApp(ctx, heavier, client.Condition{Existing: true})
 				return err
 			}),
-			Config:           config(`bounds = { weight = 3 }`),
+			Config:           config(`bounds { weight = 3 }`),
 			ConfigPlanChecks: planned(plancheck.ExpectResourceAction(name, plancheck.ResourceActionUpdate)),
 		},
-		resource.TestStep{Config: config(`bounds = { weight = 101 }`), ExpectError: words("bounds.weight: weight 101 is not in 0 to 100")},
-		resource.TestStep{Config: config(`bounds = { quotas = { jobs = 0 } }`), ExpectError: words("bounds.quotas.jobs: 0 is less than")},
+		resource.TestStep{Config: config(`bounds { weight = 101 }`), ExpectError: words("bounds.weight: weight 101 is not in 0 to 100")},
+		resource.TestStep{Config: config(`bounds {
+			quotas { jobs = 0 }
+		}`), ExpectError: words("bounds.quotas.jobs: 0 is less than")},
 		resource.TestStep{
-			Config:      config(`bounds = { egress = { networks = ["10.1.0.1/16"] } }`),
+			Config: config(`bounds {
+				egress { networks = ["10.1.0.1/16"] }
+			}`),
 			ExpectError: words(`bounds.egress.networks[0]: "10.1.0.1/16" is neither public nor a network`),
 		},
 		resource.TestStep{
-			Config:      config(`bounds = { secrets = ["vault:x"] }`),
+			Config:      config(`bounds { secrets = ["vault:x"] }`),
 			ExpectError: words(`bounds.secrets[0]: "vault:x" is neither env:SECRET_NAME nor`),
 		},
 		resource.TestStep{Config: config("")}, // without bounds they stay
@@ -83,7 +110,9 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 	)
 }
 
-const lambdaTarget = `target = { lambda = { function = "arn:aws:lambda:eu-central-1:123456789012:function:pay" } }
+const lambdaTarget = `target {
+  lambda { function = "arn:aws:lambda:eu-central-1:123456789012:function:pay" }
+}
 `
 
 func TestJobOutsideTheBoundsIsRefusedAtPlan(t *testing.T) {
@@ -91,9 +120,11 @@ func TestJobOutsideTheBoundsIsRefusedAtPlan(t *testing.T) {
 	f := newFixture(t)
 	with := func(bounds, target string) string {
 		return f.config(fmt.Sprintf("resource \"carillon_app\" \"a\" {\n name = \"crm\"\n%s\n}\n", bounds) +
-			"resource \"carillon_job\" \"j\" {\n app = carillon_app.a.name\n name = \"nightly\"\n" + target + "triggers = {}\n}\n")
+			"resource \"carillon_job\" \"j\" {\n app = carillon_app.a.name\n name = \"nightly\"\n" + target + "}\n")
 	}
-	const allowed = `bounds = { lambda = { functions = ["arn:aws:lambda:*:123456789012:function:pay"] } }
+	const allowed = `bounds {
+		lambda { functions = ["arn:aws:lambda:*:123456789012:function:pay"] }
+	}
 	`
 	f.run(t,
 		resource.TestStep{Config: with("", hook)},
@@ -101,7 +132,9 @@ func TestJobOutsideTheBoundsIsRefusedAtPlan(t *testing.T) {
 			Config: with("", lambdaTarget), PlanOnly: true, ExpectError: words("target.lambda.function: function"),
 		},
 		resource.TestStep{
-			Config: with(`bounds = { egress = { hosts = ["x.org"] } }`, hook), PlanOnly: true, ExpectError: words("target.webhook.url: host"),
+			Config: with(`bounds {
+				egress { hosts = ["x.org"] }
+			}`, hook), PlanOnly: true, ExpectError: words("target.webhook.url: host"),
 		},
 		resource.TestStep{Config: with(allowed, lambdaTarget)}, // one apply widens the bounds and uses them
 		resource.TestStep{Config: with(allowed, hook)},
@@ -121,7 +154,9 @@ func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
 	}
 	bounded := `resource "carillon_app" "crm" {
 		name   = "crm"
-		bounds = { egress = { hosts = ["hooks.example.org"] } }
+		bounds {
+			egress { hosts = ["hooks.example.org"] }
+		}
 	}`
 	again := f.directory(t, providerBlock(""), bounded)
 	again.must(t, "import", "carillon_app.crm", "crm")

@@ -65,7 +65,7 @@ func (d *appDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 	}
 	model := flattenApp(ctx, &resp.Diagnostics, app, nullObject(boundsType()))
 	if app.Bounds != nil {
-		model.Bounds = shownBounds(ctx, &resp.Diagnostics, *app.Bounds, false)
+		model.Bounds = flattenObject(ctx, &resp.Diagnostics, boundsType(), boundsModelOf(ctx, &resp.Diagnostics, *app.Bounds))
 	}
 	if !resp.Diagnostics.HasError() {
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)

@@ -31,10 +31,10 @@ func TestCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	}
 	f.run(t,
 		resource.TestStep{Config: config("", "one"), Check: moved(1)},
-		resource.TestStep{Config: config(`rules = [{ weekdays = ["SUN"] }]`, "two"), Check: moved(2)},
+		resource.TestStep{Config: config(`rule { weekdays = ["SUN"] }`, "two"), Check: moved(2)},
 		// A change of the calendar keeps the revision of its job, so no later plan is refused.
-		resource.TestStep{Config: config(`rules = [{ weekdays = ["SAT"] }]`, "two"), Check: moved(2)},
-		resource.TestStep{Config: config(`rules = [{ weekdays = ["SAT"] }]`, "three"), Check: moved(3)},
+		resource.TestStep{Config: config(`rule { weekdays = ["SAT"] }`, "two"), Check: moved(2)},
+		resource.TestStep{Config: config(`rule { weekdays = ["SAT"] }`, "three"), Check: moved(3)},
 		resource.TestStep{Config: f.config(job(hook + daily))}, // removes the calendar from the job and destroys it
 	)
 }
@@ -73,7 +73,7 @@ func TestRenamedCalendarNeedsCreateBeforeDestroy(t *testing.T) {
 		resource.TestStep{
 			Config: f.config(named("days-off", createFirst)),
 			Check: resource.ComposeTestCheckFunc(
-				resource.TestCheckResourceAttr("carillon_job.j", "triggers.t.calendar", "days-off"),
+				resource.TestCheckResourceAttr("carillon_job.j", "trigger.t.calendar", "days-off"),
 				resource.TestCheckResourceAttr("carillon_calendar.c", "id", "crm/days-off"),
 			),
 		},
@@ -98,17 +98,38 @@ func TestCalendarIsRemovedInTwoStepsOrWithCreateBeforeDestroy(t *testing.T) {
 	)
 }
 
-func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
+// The plan tells of a calendar that does not exist, and of none that the same apply creates.
+func TestMissingCalendarsAreToldAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	uses := func(calendar, more string) string {
+		return f.config(job(hook + "trigger \"t\" {\n expression = \"0 0 2 * * ?\"\n timezone = \"UTC\"\n calendar = \"" + calendar + "\"\n}\n" + more))
+	}
+	const missing = `trigger["t"].calendar: app "crm" has no calendar "holiday"`
+	d := f.directory(t, uses("holiday", ""))
+	d.mustFail(t, []string{"plan"}, "The calendar does not exist", missing, "declare it as a carillon_calendar and refer to its name")
+	d.rewrite(t, uses("holidays", "depends_on = [carillon_calendar.c]")+calendar(""))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, uses("holiday", "")+calendar(""))
+	d.mustFail(t, []string{"plan"}, missing, "Terraform creates it first; did you mean holidays?")
+	d.rewrite(t, uses("holidays", "")+calendar(`bases = ["absent"]`))
+	d.mustFail(t, []string{"plan"}, `bases[0]: app "crm" has no calendar "absent"`)
+}
+
+func TestMissingCalendarsAndAppsAreReported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
 		resource.TestStep{
-			Config:      f.config(job(hook + `triggers = { t = { expression = "@daily", calendar = "absent" } }`)),
-			ExpectError: words(`Invalid value (calendar_unknown)`),
+			Config: f.config(job(hook + `trigger "t" {
+				expression = "@daily"
+				calendar   = "absent"
+			}`)),
+			ExpectError: words(`The calendar does not exist`),
 		},
 		resource.TestStep{
 			Config:      f.config(app + calendar(`bases = ["absent"]`)),
-			ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`),
+			ExpectError: words(`bases[0]: app "crm" has no calendar "absent"`),
 		},
 		resource.TestStep{
 			Config:      f.config(app + calendar(`bases = ["holidays"]`)),
@@ -139,7 +160,7 @@ func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
 			Config:           config,
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
 			ConfigStateChecks: []statecheck.StateCheck{
-				expect("triggers", "t", "calendar").stored("holidays"), expect("triggers", "t", "jitter").stored("0s"),
+				expect("trigger", "t", "calendar").stored("holidays"), expect("trigger", "t", "jitter").stored("0s"),
 			},
 		},
 	)

@@ -34,7 +34,7 @@ type calendarModel struct {
 	Name        types.String `tfsdk:"name"`
 	Description types.String `tfsdk:"description"`
 	Timezone    types.String `tfsdk:"timezone"`
-	Rules       types.List   `tfsdk:"rules"`
+	Rules       types.List   `tfsdk:"rule"`
 	Bases       types.List   `tfsdk:"bases"`
 	Revision    types.Int64  `tfsdk:"revision"`
 }
@@ -61,7 +61,7 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"description": descriptionAttribute(),
 			"timezone": stringWithDefault(utc, "IANA time zone of the days and times in the rules, such as "+
 				"`Europe/Berlin`."),
-			"rules": rulesAttribute(),
+			"rule": ruleAttribute(),
 			"bases": listWithDefault(types.StringType, "Names of calendars of the app whose exclusions apply too, at most 10. "+
 				"Refer to the resources, so that Terraform creates them first. Default: none."),
 			"revision": revisionAttribute("calendar", ""),

@@ -21,7 +21,7 @@ func calendar(attributes string) string {
 }
 
 // careful is the rest of a job whose trigger names the calendar.
-const careful = hook + "triggers = { t = { expression = \"0 0 2 * * ?\", calendar = carillon_calendar.c.name } }\n"
+const careful = hook + "trigger \"t\" {\n  expression = \"0 0 2 * * ?\"\n  calendar   = carillon_calendar.c.name\n}\n"
 
 func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 	t.Parallel()
@@ -29,19 +29,21 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 	config := func(attributes string) string { return f.config(app + calendar(attributes)) }
 	const full = `description = "all kinds"
   timezone = "Europe/Berlin"
-  rules = [
-    { dates = ["12-24/12-26", "2030-04-22"] },
-    { weekdays = ["SAT", "SUN"] },
-    { days_of_month = [1, 31] },
-    { only = true, from = "09:00", to = "17:30" },
-    { to = "06:00" },
-    { expression = "0 12 * * *" },
-    { icalendar = "BEGIN:VEVENT\nDTSTART;VALUE=DATE:20301225\nEND:VEVENT\n" },
-  ]`
+  rule { dates = ["12-24/12-26", "2030-04-22"] }
+  rule { weekdays = ["SAT", "SUN"] }
+  rule { days_of_month = [1, 31] }
+  rule {
+    only = true
+    from = "09:00"
+    to   = "17:30"
+  }
+  rule { to = "06:00" }
+  rule { expression = "0 12 * * *" }
+  rule { icalendar = "BEGIN:VEVENT\nDTSTART;VALUE=DATE:20301225\nEND:VEVENT\n" }`
 	f.run(t,
 		resource.TestStep{Config: config(full), Check: resource.ComposeTestCheckFunc(
-			resource.TestCheckResourceAttr(holidays, "rules.#", "7"),
-			resource.TestCheckResourceAttr(holidays, "rules.2.days_of_month.1", "31"),
+			resource.TestCheckResourceAttr(holidays, "rule.#", "7"),
+			resource.TestCheckResourceAttr(holidays, "rule.2.days_of_month.1", "31"),
 			resource.TestCheckResourceAttr(holidays, "id", "crm/holidays"),
 			resource.TestCheckResourceAttr(holidays, "revision", "1"),
 		)},
@@ -91,23 +93,39 @@ func TestScheduleAttributesAreStoredAndImported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const triggers = `
-  triggers = {
-    hashed  = { expression = "H H * * *", jitter = "90s" }
-    moved   = { expression = "0 3 * * *", calendar = carillon_calendar.c.name, on_excluded = "next_included" }
-    skipped = { expression = "0 3 * * *", calendar = carillon_calendar.c.name, on_excluded = "skip", jitter = "0s" }
-    drifts  = { expression = "every 1 day", drift_hour = true }
-    delayed = { expression = "delay(1h)", repeat_count = 3 }
+  trigger "hashed" {
+    expression = "H H * * *"
+    jitter     = "90s"
+  }
+  trigger "moved" {
+    expression  = "0 3 * * *"
+    calendar    = carillon_calendar.c.name
+    on_excluded = "next_included"
+  }
+  trigger "skipped" {
+    expression  = "0 3 * * *"
+    calendar    = carillon_calendar.c.name
+    on_excluded = "skip"
+    jitter      = "0s"
+  }
+  trigger "drifts" {
+    expression = "every 1 day"
+    drift_hour = true
+  }
+  trigger "delayed" {
+    expression   = "delay(1h)"
+    repeat_count = 3
   }
 `
 	f.run(t,
 		resource.TestStep{Config: f.config(job(hook+triggers) + calendar("")), Check: resource.ComposeTestCheckFunc(
-			resource.TestCheckResourceAttr("carillon_job.j", "triggers.hashed.jitter", "90s"),
-			resource.TestCheckResourceAttr("carillon_job.j", "triggers.delayed.drift_hour", "false"),
+			resource.TestCheckResourceAttr("carillon_job.j", "trigger.hashed.jitter", "90s"),
+			resource.TestCheckResourceAttr("carillon_job.j", "trigger.delayed.drift_hour", "false"),
 			resource.TestCheckResourceAttr("carillon_job.j", "next_fire_times.%", "5"),
 		)},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
-			ImportStateVerifyIgnore: []string{"triggers.hashed.jitter"}, // 1m30s, which is the same
+			ImportStateVerifyIgnore: []string{"trigger.hashed.jitter"}, // 1m30s, which is the same
 		},
 	)
 }

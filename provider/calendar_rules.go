@@ -8,7 +8,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listdefault"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -25,7 +24,7 @@ type ruleModel struct {
 	ICalendar   types.String `tfsdk:"icalendar"`
 }
 
-func rulesAttribute() schema.ListNestedAttribute {
+func ruleAttribute() schema.ListNestedAttribute {
 	rule := schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 		"only": boolWithDefault(false, "Inverts the rule: it excludes everything that does not match."),
 		"dates": listWithDefault(types.StringType, "Days (`2026-12-25`, or `12-25` for every year) and spans "+
@@ -42,16 +41,15 @@ func rulesAttribute() schema.ListNestedAttribute {
 			"`file(\"holidays.ics\")`. At most 64 KiB. Default: none."),
 	}}
 	return schema.ListNestedAttribute{
-		Optional: true, Computed: true,
-		Default: listdefault.StaticValue(types.ListValueMust(rule.Type(), []attr.Value{})),
-		MarkdownDescription: "What the calendar excludes, at most 100 rules. Each rule has exactly one of `dates`, `weekdays`, " +
-			"`days_of_month`, `from` and `to`, `expression`, or `icalendar`. Default: nothing. " + checkSpelling,
+		Optional: true,
+		MarkdownDescription: "A rule, which says what the calendar excludes: exactly one of `dates`, `weekdays`, " +
+			"`days_of_month`, `from` and `to`, `expression`, or `icalendar`. A calendar has at most 100. Default: nothing is excluded.",
 		NestedObject: rule,
 	}
 }
 
 func ruleType() types.ObjectType {
-	return rulesAttribute().GetType().(attr.TypeWithElementType).ElementType().(types.ObjectType)
+	return ruleAttribute().GetType().(attr.TypeWithElementType).ElementType().(types.ObjectType)
 }
 
 func expandRule(ctx context.Context, e *expander, pointer string, object types.Object) schedule.CalendarRule {

@@ -16,6 +16,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
+const manyRules = `dynamic "rule" {
+	for_each = range(101)
+	content { weekdays = ["SUN"] }
+}`
+
 // badCalendars are calendars that a plan must refuse, by their mistake.
 var badCalendars = map[string]badDefinition{
 	"name":                 {`name = "Holidays"`, []string{`name_format name`}},
@@ -24,43 +29,45 @@ var badCalendars = map[string]badDefinition{
 	"zone unknown":         {`timezone = "CEST"`, []string{`tz_unknown timezone`}},
 	"zone offset":          {`timezone = "+02:00"`, []string{`tz_offset timezone`}},
 	"zone empty":           {`timezone = ""`, []string{`required timezone`}},
-	"rule of no kind":      {rule(``), []string{`calendar_rule rules[0]`}},
-	"rule of empty lists":  {rule(`dates = [], weekdays = []`), []string{`calendar_rule rules[0]`}},
-	"rule of two kinds":    {rule(`dates = ["12-25"], weekdays = ["SUN"]`), []string{`calendar_rule rules[0]`}},
-	"rule null":            {`rules = [null]`, []string{`calendar_rule rules[0]`}},
-	"too many rules":       {`rules = [for i in range(101) : { weekdays = ["SUN"] }]`, []string{`calendar_rule rules`}},
-	"too many dates":       {rule(`dates = [for i in range(1001) : "12-25"]`), []string{`calendar_rule rules[0].dates`}},
-	"date in another form": {rule(`dates = ["12-25", "25.12."]`), []string{`time_invalid rules[0].dates[1]`}},
-	"date that is none":    {rule(`dates = ["2026-02-30"]`), []string{`time_invalid rules[0].dates[0]`}},
-	"span reversed":        {rule(`dates = ["2027-01-02/2026-12-24"]`), []string{`time_invalid rules[0].dates[0]`}},
-	"span of two forms":    {rule(`dates = ["12-24/2027-01-02"]`), []string{`time_invalid rules[0].dates[0]`}},
-	"date null":            {rule(`dates = [null]`), []string{`required rules[0].dates[0]`}},
-	"weekday":              {rule(`weekdays = ["SAT", "MOO"]`), []string{`cron_name rules[0].weekdays[1]`}},
-	"day 0":                {rule(`days_of_month = [0]`), []string{`cron_range rules[0].days_of_month[0]`}},
-	"day 32":               {rule(`days_of_month = [1, 32]`), []string{`cron_range rules[0].days_of_month[1]`}},
-	"day of a half":        {rule(`days_of_month = [1.5]`), []string{`cron_range rules[0].days_of_month[0]`}},
-	"day null":             {rule(`days_of_month = [null]`), []string{`required rules[0].days_of_month[0]`}},
-	"times of day":         {rule(`from = "9", to = "25:00"`), []string{`time_invalid rules[0].from`, `time_invalid rules[0].to`}},
-	"time empty":           {rule(`from = "09:00", to = ""`), []string{`required rules[0].to`}},
-	"expression":           {rule(`expression = "61 * * * *"`), []string{`cron_range rules[0].expression`}},
-	"expression of H":      {rule(`expression = "H * * * *"`), []string{`cron_hash rules[0].expression`}},
-	"interval":             {rule(`expression = "rate(5m)"`), []string{`calendar_rule rules[0].expression`}},
-	"event without start":  {rule(`icalendar = "BEGIN:VEVENT\nEND:VEVENT\n"`), []string{`time_invalid rules[0].icalendar`}},
+	"rule of no kind":      {rule(``), []string{`calendar_rule rule[0]`}},
+	"rule of empty lists":  {rule(`dates = []; weekdays = []`), []string{`calendar_rule rule[0]`}},
+	"rule of two kinds":    {rule(`dates = ["12-25"]; weekdays = ["SUN"]`), []string{`calendar_rule rule[0]`}},
+	"too many rules":       {manyRules, []string{`calendar_rule rule`}},
+	"too many dates":       {rule(`dates = [for i in range(1001) : "12-25"]`), []string{`calendar_rule rule[0].dates`}},
+	"date in another form": {rule(`dates = ["12-25", "25.12."]`), []string{`time_invalid rule[0].dates[1]`}},
+	"date that is none":    {rule(`dates = ["2026-02-30"]`), []string{`time_invalid rule[0].dates[0]`}},
+	"span reversed":        {rule(`dates = ["2027-01-02/2026-12-24"]`), []string{`time_invalid rule[0].dates[0]`}},
+	"span of two forms":    {rule(`dates = ["12-24/2027-01-02"]`), []string{`time_invalid rule[0].dates[0]`}},
+	"date null":            {rule(`dates = [null]`), []string{`required rule[0].dates[0]`}},
+	"weekday":              {rule(`weekdays = ["SAT", "MOO"]`), []string{`cron_name rule[0].weekdays[1]`}},
+	"day 0":                {rule(`days_of_month = [0]`), []string{`cron_range rule[0].days_of_month[0]`}},
+	"day 32":               {rule(`days_of_month = [1, 32]`), []string{`cron_range rule[0].days_of_month[1]`}},
+	"day of a half":        {rule(`days_of_month = [1.5]`), []string{`cron_range rule[0].days_of_month[0]`}},
+	"day null":             {rule(`days_of_month = [null]`), []string{`required rule[0].days_of_month[0]`}},
+	"times of day":         {rule(`from = "9"; to = "25:00"`), []string{`time_invalid rule[0].from`, `time_invalid rule[0].to`}},
+	"time empty":           {rule(`from = "09:00"; to = ""`), []string{`required rule[0].to`}},
+	"expression":           {rule(`expression = "61 * * * *"`), []string{`cron_range rule[0].expression`}},
+	"expression of H":      {rule(`expression = "H * * * *"`), []string{`cron_hash rule[0].expression`}},
+	"interval":             {rule(`expression = "rate(5m)"`), []string{`calendar_rule rule[0].expression`}},
+	"event without start":  {rule(`icalendar = "BEGIN:VEVENT\nEND:VEVENT\n"`), []string{`time_invalid rule[0].icalendar`}},
 	"base name":            {`bases = ["holidays", "Bad"]`, []string{`name_format bases[1]`}},
 	"base twice":           {`bases = ["holidays", "holidays"]`, []string{`calendar_base bases[1]`}},
 	"base null":            {`bases = [null]`, []string{`required bases[0]`}},
 	"too many bases":       {`bases = [for i in range(11) : "b${i}"]`, []string{`too_many bases`}},
 	"all at once": {
 		"name = \"A\"\n timezone = \"CEST\"\n bases = [\"B\"]\n" +
-			`rules = [{ weekdays = ["SUN"] }, { dates = ["soon"] }, { from = "9" }, { days_of_month = [32] }]`,
+			`rule { weekdays = ["SUN"] }
+			rule { dates = ["soon"] }
+			rule { from = "9" }
+			rule { days_of_month = [32] }`,
 		[]string{
-			`name_format name`, `tz_unknown timezone`, `name_format bases[0]`, `time_invalid rules[1].dates[0]`,
-			`time_invalid rules[2].from`, `cron_range rules[3].days_of_month[0]`,
+			`name_format name`, `tz_unknown timezone`, `name_format bases[0]`, `time_invalid rule[1].dates[0]`,
+			`time_invalid rule[2].from`, `cron_range rule[3].days_of_month[0]`,
 		},
 	},
 }
 
-func rule(attributes string) string { return "rules = [{ " + attributes + " }]\n" }
+func rule(attributes string) string { return "rule {\n" + lines(attributes) + "}\n" }
 
 func TestInvalidCalendarsAreRefusedAtPlan(t *testing.T) {
 	t.Parallel()
@@ -74,10 +81,15 @@ func TestCalendarDefaultsEqualTheirExplicitValues(t *testing.T) {
 	same := planned(plancheck.ExpectEmptyPlan())
 	f.run(t,
 		resource.TestStep{Config: config("")},
-		resource.TestStep{Config: config("rules = []\nbases = []\ntimezone = \"UTC\""), ConfigPlanChecks: same},
-		resource.TestStep{Config: config(`rules = [{ dates = ["12-25"] }]`)},
+		resource.TestStep{Config: config("bases = []\ntimezone = \"UTC\""), ConfigPlanChecks: same},
+		resource.TestStep{Config: config(`rule { dates = ["12-25"] }`)},
 		resource.TestStep{
-			Config:           config(`rules = [{ dates = ["12-25"], weekdays = [], days_of_month = null, only = false }]`),
+			Config: config(`rule {
+				dates         = ["12-25"]
+				weekdays      = []
+				days_of_month = null
+				only          = false
+			}`),
 			ConfigPlanChecks: same,
 		},
 	)
@@ -87,7 +99,19 @@ func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	resources := app + calendar(`bases = []
-		rules = [{ dates = ["12-25"], weekdays = [] }, { days_of_month = [1], only = true }, { from = "22:00", to = "06:00", dates = [] }]`)
+		rule {
+			dates    = ["12-25"]
+			weekdays = []
+		}
+		rule {
+			days_of_month = [1]
+			only          = true
+		}
+		rule {
+			from  = "22:00"
+			to    = "06:00"
+			dates = []
+		}`)
 	f.directory(t, f.config(resources)).must(t, "apply", "-auto-approve")
 	// Another client leaves out the default time zone.
 	stored, err := f.outside.Calendar(t.Context(), "crm", "holidays")
@@ -133,16 +157,21 @@ func TestUnknownCalendarValuesAreCheckedAtApply(t *testing.T) {
 		  name        = terraform_data.l.output.name
 		  timezone    = terraform_data.l.output.zone
 		  description = terraform_data.l.output.text
-		  rules = [
-		    { dates = ["12-24", terraform_data.l.output.day] }, { days_of_month = terraform_data.l.output.days },
-		    { from = terraform_data.l.output.time, to = "06:00" },
-		  ]
+		  rule { dates = ["12-24", terraform_data.l.output.day] }
+		  rule { days_of_month = terraform_data.l.output.days }
+		  rule {
+		  	from = terraform_data.l.output.time
+		  	to   = "06:00"
+		  }
 		}
 		resource "carillon_calendar" "d" {
 		  app   = carillon_app.a.name
 		  name  = "open"
 		  bases = [terraform_data.l.output.name, carillon_calendar.c.name]
-		  rules = terraform_data.l.output.rules
+		  dynamic "rule" {
+		    for_each = terraform_data.l.output.rules
+		    content { weekdays = rule.value.weekdays }
+		  }
 		}`
 	distinct := strings.Replace(all, "bases = [terraform_data.l.output.name, ", "bases = [", 1)
 	f.run(t,
@@ -151,20 +180,20 @@ func TestUnknownCalendarValuesAreCheckedAtApply(t *testing.T) {
 			Config: f.config(distinct),
 			ConfigStateChecks: []statecheck.StateCheck{
 				statecheck.ExpectKnownValue(holidays, tfjsonpath.New("id"), knownvalue.StringExact("crm/holidays")),
-				statecheck.ExpectKnownValue("carillon_calendar.d", tfjsonpath.New("rules"), knownvalue.ListSizeExact(1)),
+				statecheck.ExpectKnownValue("carillon_calendar.d", tfjsonpath.New("rule"), knownvalue.ListSizeExact(1)),
 			},
 		},
 		// Known values next to unknown ones are still checked at plan.
 		resource.TestStep{
 			Config: f.config(app + laterOf("m", `"12-25"`) +
-				calendar(rule(`dates = [terraform_data.m.output, "25.12."], from = terraform_data.m.output`))),
+				calendar(rule(`dates = [terraform_data.m.output, "25.12."]; from = terraform_data.m.output`))),
 			ConfigPlanChecks: planned(between(func(context.Context) error { return errors.New("it was planned") })),
-			ExpectError:      words("rules[0].dates[1]:"),
+			ExpectError:      words("rule[0].dates[1]:"),
 		},
 		resource.TestStep{
-			Config: f.config(app + laterOf("n", `"22:00"`) + calendar(rule(`dates = ["12-25"], from = terraform_data.n.output`))),
+			Config: f.config(app + laterOf("n", `"22:00"`) + calendar(rule(`dates = ["12-25"]; from = terraform_data.n.output`))),
 			// Only apply can tell: the unknown value might have been null.
-			ExpectError: words("rules[0]:"),
+			ExpectError: words("rule[0]:"),
 		},
 		resource.TestStep{Config: f.config(app)}, // a valid configuration, so that destroy works
 	)
@@ -183,39 +212,49 @@ func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
 		return f.config(values + strings.ReplaceAll(unknown, "later.", "terraform_data."+later+".output.") + calendar(""))
 	}
 	dialect := func(trigger string) tfjsonpath.Path {
-		return tfjsonpath.New("triggers").AtMapKey(trigger).AtMapKey("dialect")
+		return tfjsonpath.New("trigger").AtMapKey(trigger).AtMapKey("dialect")
 	}
 	var applied bool
 	f.run(t,
 		resource.TestStep{
-			Config: named("l", hook+`triggers = {
-				hashed  = { expression = "H 2 * * *" }
-				plain   = { expression = "0 2 * * *", calendar = carillon_calendar.c.name, on_excluded = "skip" }
-				careful = { expression = "delay(1h)", calendar = later.calendar, on_excluded = later.on, jitter = later.jitter }
-				drifts  = { expression = "every 1 day", drift_hour = later.drift }
+			Config: named("l", hook+`trigger "hashed" { expression = "H 2 * * *" }
+			trigger "plain" {
+				expression  = "0 2 * * *"
+				calendar    = carillon_calendar.c.name
+				on_excluded = "skip"
+			}
+			trigger "careful" {
+				expression  = "delay(1h)"
+				calendar    = later.calendar
+				on_excluded = later.on
+				jitter      = later.jitter
+			}
+			trigger "drifts" {
+				expression = "every 1 day"
+				drift_hour = later.drift
 			}
 			depends_on = [carillon_calendar.c]`),
 			ConfigPlanChecks: planned(
 				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("id")),
 				plancheck.ExpectUnknownValue("carillon_job.j", dialect("hashed")),
 				plancheck.ExpectUnknownValue("carillon_job.j", dialect("careful")),
-				expect("triggers", "plain", "dialect").planned("unix"),
+				expect("trigger", "plain", "dialect").planned("unix"),
 			),
 			ConfigStateChecks: []statecheck.StateCheck{
-				expect("id").stored("crm/nightly"), expect("triggers", "hashed", "dialect").stored("unix"),
-				expect("triggers", "careful", "calendar").stored("holidays"), expect("triggers", "careful", "jitter").stored("5m"),
+				expect("id").stored("crm/nightly"), expect("trigger", "hashed", "dialect").stored("unix"),
+				expect("trigger", "careful", "calendar").stored("holidays"), expect("trigger", "careful", "jitter").stored("5m"),
 			},
 		},
 		resource.TestStep{
-			Config: named("m", hook+`triggers = { t = { expression = "H(5-3) 2 * * *" } }`),
+			Config: named("m", hook+`trigger "t" { expression = "H(5-3) 2 * * *" }`),
 			ConfigPlanChecks: planned(between(func(context.Context) error {
 				applied = true
 				return nil
 			})),
-			ExpectError: words(`triggers["t"].expression:`),
+			ExpectError: words(`trigger["t"].expression:`),
 		},
 		// A disabled job may have an instant in the past.
-		resource.TestStep{Config: named("n", hook+"enabled = later.enabled\n"+`triggers = { t = { expression = "at(2001-01-01T00:00:00Z)" } }`)},
+		resource.TestStep{Config: named("n", hook+"enabled = later.enabled\n"+`trigger "t" { expression = "at(2001-01-01T00:00:00Z)" }`)},
 		resource.TestStep{Config: f.config(app)},
 	)
 	if !applied {

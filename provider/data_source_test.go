@@ -56,11 +56,11 @@ func TestInvalidRunQueriesAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for query, want := range map[string]string{
-		`app = "A"`:                               "Invalid value (name_format)",
+		`app = "A"`:                               "Invalid name",
 		"app = \"a\"\n trigger = \"t\"":           `"job" must be specified when "trigger" is specified`,
 		"app = \"a\"\n state = \"Failed\"":        "state value must be one of",
 		"app = \"a\"\n from = \"now\"":            `from: time "now" is not an instant`,
-		"app = \"a\"\n to = \"2026-01-01T00:00\"": "Invalid value (time_zone_missing)",
+		"app = \"a\"\n to = \"2026-01-01T00:00\"": "Time without a zone",
 		"app = \"a\"\n limit = 0":                 "limit 0 is out of range; give one from 1 to 1000",
 		"app = \"a\"\n limit = 1.5":               "limit: 1.5 is not a whole number; give one from 1 to 1000",
 		`app = "absent"`:                          `refused to list the runs of app "absent" (404)`,

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,14 +15,7 @@ import (
 // reportProblems adds an error for each problem, at the attribute that it points to.
 func reportProblems(diags *diag.Diagnostics, problems []dispatcher.Problem) {
 	for _, p := range problems {
-		diags.AddAttributeError(attributePath(p.Path), "Invalid value ("+p.Code+")", messageWithPath(p))
-	}
-}
-
-// reportWarnings adds a warning for each problem, at the attribute that it points to.
-func reportWarnings(diags *diag.Diagnostics, problems []dispatcher.Problem) {
-	for _, p := range problems {
-		diags.AddAttributeWarning(attributePath(p.Path), "Possible mistake ("+p.Code+")", messageWithPath(p))
+		diags.AddAttributeError(attributePath(p.Path), title(p.Code, "Invalid value"), withCode(messageWithPath(p), p.Code))
 	}
 }
 
@@ -40,17 +34,24 @@ func messageWithPath(p dispatcher.Problem) string {
 	return at + ": " + message
 }
 
+// withCode ends a message with its code: people look it up, and programs find it.
+func withCode(message, code string) string { return message + " (" + code + ")" }
+
 // mapAttributes and listAttributes are the attributes whose children are keys of a map and
 // indexes of a list. A JSON pointer does not tell the two from names of attributes.
 var (
 	mapAttributes  = []string{"triggers", "headers", "node_labels", "session_tags", "secrets"}
 	listAttributes = []string{
-		"rules", "dates", "weekdays", "days_of_month", "bases", "delays", "hosts", "ports", "networks", "functions", "roles", "sign_as_node",
+		"acknowledge", "bases", "dates", "days_of_month", "delays", "functions", "hosts", "networks", "ports", "roles", "rules",
+		"sign_as_node", "success_codes", "weekdays",
 	}
 )
 
+// blockNames are the names of the blocks that the API has as an array or object of many.
+var blockNames = map[string]string{"triggers": "trigger", "rules": "rule", "secrets": "secret"}
+
 // attributePath turns a JSON pointer of the API into the path of the attribute:
-// "/triggers/nightly/expression" into triggers["nightly"].expression.
+// "/triggers/nightly/expression" into trigger["nightly"].expression.
 func attributePath(pointer string) path.Path {
 	p := path.Empty()
 	inMap, inList, before := false, false, ""
@@ -64,12 +65,13 @@ func attributePath(pointer string) path.Path {
 			p = p.AtListIndex(index)
 		case inMap:
 			p = p.AtMapKey(token)
-		default:
+		case ofBounds(before, token):
 			p = p.AtName(token)
+		default:
+			p = p.AtName(cmp.Or(blockNames[token], token))
 		}
-		ofBounds := before == "bounds" && token == "secrets"                 // a list there, a map in signing
-		inMap = !inMap && slices.Contains(mapAttributes, token) && !ofBounds // a trigger may be named "headers"
-		inList = slices.Contains(listAttributes, token) || ofBounds
+		inMap = !inMap && slices.Contains(mapAttributes, token) && !ofBounds(before, token) // a trigger may be named "headers"
+		inList = slices.Contains(listAttributes, token) || ofBounds(before, token)
 		before = token
 		if token == "payload" {
 			return p // Terraform sees one string, so there is no path into it
@@ -77,3 +79,6 @@ func attributePath(pointer string) path.Path {
 	}
 	return p
 }
+
+// ofBounds reports whether a token of a pointer is the list of secrets in bounds, and not the map in signing.
+func ofBounds(before, token string) bool { return before == "bounds" && token == "secrets" }

@@ -44,6 +44,12 @@ func (f *fixture) directory(t *testing.T, files ...string) directory {
 	return d
 }
 
+// rewrite replaces the first of the configuration files.
+func (d directory) rewrite(t *testing.T, text string) {
+	t.Helper()
+	write(t, filepath.Join(d.path, "file0.tf"), text)
+}
+
 // with returns d with additional environment variables, which override existing ones.
 func (d directory) with(environment ...string) directory {
 	d.env = append(slices.Clip(d.env), environment...)

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
@@ -49,12 +48,12 @@ func TestPagesMatchSchemaAndExamples(t *testing.T) {
 func TestEveryAttributeIsDescribed(t *testing.T) {
 	t.Parallel()
 	for name, schema := range schemas(t) {
-		walk(schema.Block.Attributes, name, func(path string, a *tfprotov6.SchemaAttribute) {
-			if !strings.HasSuffix(a.Description, ".") {
-				t.Errorf("%s: description %q is not a sentence", path, a.Description)
+		walk(argumentsOf(schema.Block), name, func(path string, a argument) {
+			if !strings.HasSuffix(a.description, ".") {
+				t.Errorf("%s: description %q is not a sentence", path, a.description)
 			}
-			if a.Optional && !strings.Contains(a.Description, "Default: ") {
-				t.Errorf("%s is optional, but its description names no default: %q", path, a.Description)
+			if a.optional && !strings.Contains(a.description, "Default: ") {
+				t.Errorf("%s is optional, but its description names no default: %q", path, a.description)
 			}
 		})
 	}
@@ -63,7 +62,7 @@ func TestEveryAttributeIsDescribed(t *testing.T) {
 // schemas returns the schemas as Terraform gets them, by the name of their page without extension.
 func schemas(t *testing.T) map[string]*tfprotov6.Schema {
 	t.Helper()
-	server := providerserver.NewProtocol6(provider.New("test")())()
+	server := provider.NewServer("test")
 	got, err := server.GetProviderSchema(context.Background(), &tfprotov6.GetProviderSchemaRequest{})
 	if err != nil || len(got.Diagnostics) > 0 {
 		t.Fatalf("schema: %v, %v", err, got.Diagnostics)
@@ -78,13 +77,50 @@ func schemas(t *testing.T) map[string]*tfprotov6.Schema {
 	return all
 }
 
-func walk(attributes []*tfprotov6.SchemaAttribute, path string, visit func(string, *tfprotov6.SchemaAttribute)) {
-	for _, a := range attributes {
-		visit(path+"."+a.Name, a)
-		if a.NestedType != nil {
-			walk(a.NestedType.Attributes, path+"."+a.Name, visit)
-		}
+func walk(arguments []argument, path string, visit func(string, argument)) {
+	for _, a := range arguments {
+		visit(path+"."+a.name, a)
+		walk(a.inner, path+"."+a.name, visit)
 	}
+}
+
+// argument is an attribute or a nested block as a page shows it.
+type argument struct {
+	name, description, kind       string
+	required, optional, sensitive bool
+	inner                         []argument
+}
+
+// argumentsOf returns what a block holds, what is required first.
+func argumentsOf(block *tfprotov6.SchemaBlock) []argument {
+	var all []argument
+	for _, a := range block.Attributes {
+		one := argument{
+			name: a.Name, description: a.Description, kind: kindOf(a), required: a.Required, optional: a.Optional, sensitive: a.Sensitive,
+		}
+		if a.NestedType != nil { // as in data sources
+			one.inner = argumentsOf(&tfprotov6.SchemaBlock{Attributes: a.NestedType.Attributes})
+		}
+		all = append(all, one)
+	}
+	for _, b := range block.BlockTypes {
+		all = append(all, argument{
+			name: b.TypeName, description: b.Block.Description, inner: argumentsOf(b.Block),
+			kind: map[tfprotov6.SchemaNestedBlockNestingMode]string{
+				tfprotov6.SchemaNestedBlockNestingModeSingle: "block",
+				tfprotov6.SchemaNestedBlockNestingModeList:   "any number of blocks",
+				tfprotov6.SchemaNestedBlockNestingModeMap:    "any number of blocks with a label",
+			}[b.Nesting],
+			required: b.MinItems > 0, optional: b.MinItems == 0,
+		})
+	}
+	slices.SortFunc(all, func(x, y argument) int {
+		if x.required != y.required {
+			return map[bool]int{true: -1, false: 1}[x.required]
+		}
+		return strings.Compare(x.name, y.name)
+	})
+	return all
 }
 
 // pages renders every page, by its path under docsDir.
@@ -104,7 +140,7 @@ func pages(t *testing.T) map[string]string {
 		var b strings.Builder
 		b.WriteString("<!-- Generated from the schema and the examples: go test ./provider -run Pages -update -->\n\n")
 		fmt.Fprintf(&b, "# %s\n\n%s\n\n## Example\n\n```terraform\n%s```\n", title, schema.Block.Description, contents(t, example))
-		writeAttributes(&b, schema.Block.Attributes)
+		writeArguments(&b, argumentsOf(schema.Block))
 		if kind == "resources" {
 			fmt.Fprintf(&b, "\n## Import\n\n```shell\n%s```\n", contents(t, filepath.Join(examplesDir, kind, full, "import.sh")))
 		}
@@ -113,66 +149,54 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-// writeAttributes writes the arguments before the read-only attributes.
-func writeAttributes(b *strings.Builder, attributes []*tfprotov6.SchemaAttribute) {
+// writeArguments writes the arguments before the read-only attributes.
+func writeArguments(b *strings.Builder, arguments []argument) {
 	for _, part := range []struct {
 		title string
-		holds func(*tfprotov6.SchemaAttribute) bool
+		holds func(argument) bool
 	}{
-		{"Arguments", func(a *tfprotov6.SchemaAttribute) bool { return a.Required || a.Optional }},
-		{"Read-only attributes", func(a *tfprotov6.SchemaAttribute) bool { return !a.Required && !a.Optional }},
+		{"Arguments", func(a argument) bool { return a.required || a.optional }},
+		{"Read-only attributes", func(a argument) bool { return !a.required && !a.optional }},
 	} {
-		if slices.ContainsFunc(attributes, part.holds) {
+		if slices.ContainsFunc(arguments, part.holds) {
 			fmt.Fprintf(b, "\n## %s\n\n", part.title)
-			writeList(b, attributes, part.holds, "")
+			writeList(b, arguments, part.holds, "")
 		}
 	}
 }
 
-func writeList(b *strings.Builder, attributes []*tfprotov6.SchemaAttribute, holds func(*tfprotov6.SchemaAttribute) bool, indent string) {
-	sorted := slices.Clone(attributes)
-	slices.SortFunc(sorted, func(x, y *tfprotov6.SchemaAttribute) int {
-		if x.Required != y.Required {
-			return map[bool]int{true: -1, false: 1}[x.Required]
-		}
-		return strings.Compare(x.Name, y.Name)
-	})
-	for _, a := range sorted {
+func writeList(b *strings.Builder, arguments []argument, holds func(argument) bool, indent string) {
+	for _, a := range arguments {
 		if !holds(a) {
 			continue
 		}
-		fmt.Fprintf(b, "%s- `%s` (%s) %s\n", indent, a.Name, kindOf(a), a.Description)
-		if a.NestedType != nil {
-			writeList(b, a.NestedType.Attributes, func(*tfprotov6.SchemaAttribute) bool { return true }, indent+"  ")
+		kind := a.kind
+		for _, mark := range []struct {
+			holds bool
+			word  string
+		}{{a.required, "required"}, {a.optional, "optional"}, {a.sensitive, "sensitive"}} {
+			if mark.holds {
+				kind += ", " + mark.word
+			}
 		}
+		fmt.Fprintf(b, "%s- `%s` (%s) %s\n", indent, a.name, kind, a.description)
+		writeList(b, a.inner, func(argument) bool { return true }, indent+"  ")
 	}
 }
 
-// kindOf returns the type of an attribute, and whether it is required, optional or sensitive.
+// kindOf returns the type of an attribute.
 func kindOf(a *tfprotov6.SchemaAttribute) string {
-	kind := ""
 	switch {
+	case a.NestedType != nil && a.NestedType.Nesting == tfprotov6.SchemaObjectNestingModeSingle:
+		return "object"
 	case a.NestedType != nil:
-		kind = strings.ToLower(a.NestedType.Nesting.String()) + " of objects"
-		if a.NestedType.Nesting == tfprotov6.SchemaObjectNestingModeSingle {
-			kind = "object"
-		}
+		return strings.ToLower(a.NestedType.Nesting.String()) + " of objects"
 	case a.Type.Is(tftypes.Map{ElementType: tftypes.String}):
-		kind = "map of strings"
+		return "map of strings"
 	case a.Type.Is(tftypes.List{}):
-		kind = "list of " + strings.ToLower(strings.TrimPrefix(a.Type.(tftypes.List).ElementType.String(), "tftypes.")) + "s"
-	default:
-		kind = map[string]string{"tftypes.String": "string", "tftypes.Number": "number", "tftypes.Bool": "bool"}[a.Type.String()]
+		return "list of " + strings.ToLower(strings.TrimPrefix(a.Type.(tftypes.List).ElementType.String(), "tftypes.")) + "s"
 	}
-	for _, mark := range []struct {
-		holds bool
-		word  string
-	}{{a.Required, "required"}, {a.Optional, "optional"}, {a.Sensitive, "sensitive"}} {
-		if mark.holds {
-			kind += ", " + mark.word
-		}
-	}
-	return kind
+	return map[string]string{"tftypes.String": "string", "tftypes.Number": "number", "tftypes.Bool": "bool"}[a.Type.String()]
 }
 
 func contents(t *testing.T, file string) string {

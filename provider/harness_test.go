@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
@@ -77,7 +76,7 @@ func (f *fixture) run(t *testing.T, steps ...resource.TestStep) {
 	t.Helper()
 	resource.UnitTest(t, resource.TestCase{
 		ProtoV6ProviderFactories: map[string]func() (tfprotov6.ProviderServer, error){
-			"carillon": providerserver.NewProtocol6WithError(provider.New("test")()),
+			"carillon": func() (tfprotov6.ProviderServer, error) { return provider.NewServer("test"), nil },
 		},
 		Steps: steps,
 	})
@@ -116,8 +115,8 @@ func job(attributes string) string {
 }
 
 const (
-	hook  = "target = { webhook = { url = \"https://example.com/hook\" } }\n"
-	daily = "triggers = { t = { expression = \"0 0 2 * * ?\" } }\n"
+	hook  = "target {\n  webhook { url = \"https://example.com/hook\" }\n}\n"
+	daily = "trigger \"t\" { expression = \"0 0 2 * * ?\" }\n"
 )
 
 // readJob reads crm/nightly.

@@ -26,9 +26,10 @@ type jobModel struct {
 	Retry             types.Object   `tfsdk:"retry"`
 	DeleteAfter       durationString `tfsdk:"delete_after_completion"`
 	NodeLabels        types.Map      `tfsdk:"node_labels"`
+	Acknowledge       types.List     `tfsdk:"acknowledge"`
 	Target            types.Object   `tfsdk:"target"`
 	Payload           jsonString     `tfsdk:"payload"`
-	Triggers          types.Map      `tfsdk:"triggers"`
+	Triggers          types.Map      `tfsdk:"trigger"`
 	State             types.String   `tfsdk:"state"`
 	Revision          types.Int64    `tfsdk:"revision"`
 	NextFireTimes     types.Map      `tfsdk:"next_fire_times"`
@@ -48,6 +49,7 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	expandConcurrency(e, m, &job)
 	expandDeleteAfter(e, m, &job)
 	job.NodeLabels = e.stringMap("/node_labels", m.NodeLabels)
+	job.Acknowledge = e.stringList("/acknowledge", m.Acknowledge)
 	job.Target = expandTarget(ctx, e, m.Target)
 	job.Payload = []byte(e.string("/payload", m.Payload))
 	if !m.Payload.IsNull() && !m.Payload.IsUnknown() && len(job.Payload) == 0 {
@@ -74,6 +76,7 @@ func flattenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job
 		Retry:             flattenRetry(ctx, diags, job.Retry, prior.Retry),
 		DeleteAfter:       flattenDeleteAfter(job.DeleteAfterCompletion),
 		NodeLabels:        flattenStringMap(ctx, diags, job.NodeLabels, prior.NodeLabels),
+		Acknowledge:       flattenStrings(ctx, diags, job.Acknowledge, prior.Acknowledge),
 		Target:            flattenTarget(ctx, diags, job.Target, prior.Target),
 		Payload:           flattenJSON(job.Payload),
 		State:             types.StringValue(string(job.State)),

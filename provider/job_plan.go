@@ -13,7 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// ValidateConfig checks all known values by the rules of the domain.
+// ValidateConfig checks all known values by the rules of the domain. ModifyPlan warns, because
+// Terraform validates each resource several times, and before it knows the values of for_each.
 func (r *jobResource) ValidateConfig(
 	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
 ) {
@@ -25,14 +26,13 @@ func (r *jobResource) ValidateConfig(
 	var e expander
 	job := expandJob(ctx, &e, config)
 	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
-	problems.AddError("", job.Validate())
+	dispatcher.CheckName(&problems, "/app", job.App)          // Validate leaves it out: the API has it in the URL
+	problems.AddError("", withOmittedSecrets(job).Validate()) // ModifyPlan knows whether there is a stored value
 	if text, err := json.Marshal(job.ForWire()); err == nil {
 		const most = 10
 		problems.AddError("", dispatcher.CheckJSONText(text, most))
 	}
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
-	reportWarnings(&resp.Diagnostics, e.aboutKnown(r.warnings(job)))
 }
 
 // warnings returns what the API would warn of if the job were declared now. It does not know
@@ -65,23 +65,35 @@ func (r *jobResource) ModifyPlan(
 		job := expandJob(ctx, &expander{}, state)
 		old = &job
 	}
+	reportProblems(&resp.Diagnostics, missingSecretProblems(ctx, config, state))
 	r.checkBounds(ctx, &resp.Diagnostics, config)
+	r.checkCalendars(ctx, &resp.Diagnostics, config)
 	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	r.warnOfConfig(ctx, &resp.Diagnostics, config)
+	var kept bool
 	if old != nil {
-		if importID(plan.App, plan.Name) == importID(state.App, state.Name) { // not a replacement
+		replaced := importID(plan.App, plan.Name) != importID(state.App, state.Name)
+		if !replaced {
 			reportProblems(&resp.Diagnostics, keptSecretProblems(ctx, plan, config, state))
 		}
 		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+		if !replaced {
+			kept = r.keepsFires(ctx, &resp.Diagnostics, *old, plan)
+		}
 		if resp.Plan.Raw.Equal(req.State.Raw) {
 			return // no change, or only another way to write the same
 		}
 	}
 	plan.State, plan.Revision = types.StringUnknown(), types.Int64Unknown()
-	plan.NextFireTimes = types.MapUnknown(timetypes.RFC3339Type{})
+	if !kept {
+		// The next fires of a new schedule may pass before it is applied, and Terraform does not accept
+		// another value then. The warning about fires shows them.
+		plan.NextFireTimes = types.MapUnknown(timetypes.RFC3339Type{})
+	}
 	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 }
 

@@ -30,7 +30,7 @@ const fullJob = `
   queue_limit        = 7
   delete_after_completion = "168h"
   node_labels = { zone = "a", disk = "ssd" }
-  retry = {
+  retry {
     max_attempts      = 5
     base              = "1s"
     cap               = "60m"
@@ -38,8 +38,8 @@ const fullJob = `
     max_age           = "2h"
     stop_at_next_fire = true
   }
-  target = {
-    webhook = {
+  target {
+    webhook {
       url     = "https://example.com/hook/{{date \"%Y/%m\" .ScheduledAt}}?since={{.PreviousFire}}"
       method  = "PUT"
       timeout = "90s"
@@ -50,38 +50,37 @@ const fullJob = `
       body = <<-EOT
         {"data": {{json .Payload}}, "until": {{json .NextFire}}, "literal": "{{"{{"}}"}
       EOT
-      signing = {
-        secrets = {
-          current = { reference = "env:SECRET_CRM_KEY" }
-          next    = { reference = "file:crm/next" }
-        }
+      signing {
+        secret "current" { reference = "env:SECRET_CRM_KEY" }
+        secret "next" { reference = "file:crm/next" }
       }
       cloud_events  = "binary"
       success_codes = ["2xx", "404"]
       expect_body   = "^ok"
-      tls           = { min_version = "1.3" }
+      tls { min_version = "1.3" }
     }
   }
   payload = jsonencode({ b = [1, 2.5, "<&>"], a = { c = null } })
-  triggers = {
-    cron = {
-      expression    = "0 30 2 ? * MON-FRI"
-      dialect       = "quartz"
-      timezone      = "Europe/Berlin"
-      start_at      = "2030-03-01T00:00:00+01:00"
-      end_at        = "2031-03-01T00:00:00.25Z"
-      repeat_count  = 10
-      gap           = "next"
-      overlap       = "first"
-      misfire_after = "2h0m"
-      misfire_policy  = "fire_all"
-      catch_up_window = "48h"
-      enabled       = true
-    }
-    interval = { expression = "rate(5 minutes)" }
-    unix     = { expression = "*/5 * * * *", enabled = false }
-    once     = { expression = "at(2099-01-01T00:00:00Z)" }
+  trigger "cron" {
+    expression    = "0 30 2 ? * MON-FRI"
+    dialect       = "quartz"
+    timezone      = "Europe/Berlin"
+    start_at      = "2030-03-01T00:00:00+01:00"
+    end_at        = "2031-03-01T00:00:00.25Z"
+    repeat_count  = 10
+    gap           = "next"
+    overlap       = "first"
+    misfire_after = "2h0m"
+    misfire_policy  = "fire_all"
+    catch_up_window = "48h"
+    enabled       = true
   }
+  trigger "interval" { expression = "rate(5 minutes)" }
+  trigger "unix" {
+    expression = "*/5 * * * *"
+    enabled    = false
+  }
+  trigger "once" { expression = "at(2099-01-01T00:00:00Z)" }
 `
 
 func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
@@ -92,17 +91,17 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 			Config: f.config(job(fullJob)),
 			ConfigPlanChecks: planned(
 				// The plan shows the values that the API will resolve.
-				expect("triggers", "interval", "dialect").planned("interval"),
-				expect("triggers", "unix", "timezone").planned("UTC"),
+				expect("trigger", "interval", "dialect").planned("interval"),
+				expect("trigger", "unix", "timezone").planned("UTC"),
 				expect("id").planned("crm/nightly"),
 			),
 			ConfigStateChecks: []statecheck.StateCheck{
 				expect("state").stored("EXECUTING"),
 				expect("next_fire_times", "once").stored("2099-01-01T00:00:00Z"),
-				expect("triggers", "cron", "start_at").stored("2030-03-01T00:00:00+01:00"),
-				expect("triggers", "cron", "misfire_after").stored("2h0m"),
-				expect("triggers", "cron", "misfire_policy").stored("fire_all"),
-				expect("triggers", "cron", "catch_up_window").stored("48h"),
+				expect("trigger", "cron", "start_at").stored("2030-03-01T00:00:00+01:00"),
+				expect("trigger", "cron", "misfire_after").stored("2h0m"),
+				expect("trigger", "cron", "misfire_policy").stored("fire_all"),
+				expect("trigger", "cron", "catch_up_window").stored("48h"),
 			},
 		},
 		resource.TestStep{
@@ -110,7 +109,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 			// The API returns these in an equivalent form; TestImportedJobGivesAnEmptyPlan covers them.
 			ImportStateVerifyIgnore: []string{
 				"payload", "target.webhook.timeout", "retry.cap", "retry.delays.1", "retry.delays.2",
-				"triggers.cron.misfire_after", "triggers.cron.start_at",
+				"trigger.cron.misfire_after", "trigger.cron.start_at",
 			},
 		},
 	)
@@ -141,10 +140,11 @@ func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 	f.run(t,
 		resource.TestStep{Config: f.config(job(hook + daily))},
 		resource.TestStep{
-			Config: f.config(job(hook + `triggers = { t = { expression = "*/5 * * * *" }, u = { expression = "@hourly" } }`)),
+			Config: f.config(job(hook + `trigger "t" { expression = "*/5 * * * *" }
+			trigger "u" { expression = "@hourly" }`)),
 			ConfigPlanChecks: planned(
 				action(plancheck.ResourceActionUpdate),
-				expect("triggers", "t", "dialect").planned("unix"),
+				expect("trigger", "t", "dialect").planned("unix"),
 				expect("id").planned("crm/nightly"),
 				plancheck.ExpectUnknownValue("carillon_job.j", tfjsonpath.New("next_fire_times")),
 			),
@@ -161,7 +161,7 @@ func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 			},
 		},
 		resource.TestStep{
-			Config:           f.config(strings.ReplaceAll(job(hook+"triggers = {}"), `"nightly"`, `"renamed"`)),
+			Config:           f.config(strings.ReplaceAll(job(hook+""), `"nightly"`, `"renamed"`)),
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionReplace)),
 		},
 	)
@@ -255,7 +255,7 @@ func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
 	f := newFixture(t)
 	changed := f.config(job(hook + daily + `description = "planned"`))
 	edit := between(func(ctx context.Context) error {
-		return f.change(ctx, func(j *dispatcher.Job) { j.Description = "edited outside" })
+		return f.change(ctx, func(j *dispatcher.Job) { j.Description += "edited outside" })
 	})
 	remove := between(func(ctx context.Context) error {
 		return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{Existing: true})

@@ -2,13 +2,12 @@ package provider
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strconv"
 
-	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -27,10 +26,10 @@ type retryModel struct {
 func retryAttribute() schema.SingleNestedAttribute {
 	var defaults dispatcher.Retry
 	defaults.SetDefaults()
-	a := optionalObject("Whether and when a failed run is attempted again, under the same event id. Failures that another "+
+	return optionalObject("Whether and when a failed run is attempted again, under the same event id. Failures that another "+
 		"attempt cannot change are not retried: redirects, responses of status 4xx except 408, 425 and 429, and forbidden addresses. "+
 		"Nor are requests of `at_most_once` jobs that may have been sent. A response of status 410 puts the trigger into state "+
-		"`error` until it is resumed. Default: the default of each attribute. "+checkSpelling, map[string]schema.Attribute{
+		"`error` until it is resumed. Default: the default of each argument.", map[string]schema.Attribute{
 		"max_attempts": numberWithDefault(defaults.MaxAttempts, "How many attempts may fail, including the first, `1` to `100`. "+
 			"With `1` a failed run is not retried. Attempts that were lost with their node do not count."),
 		"base": durationWithDefault(defaults.Base, "Upper bound of the wait before the second attempt, from `100ms` to `24h`. The "+
@@ -48,13 +47,6 @@ func retryAttribute() schema.SingleNestedAttribute {
 		"stop_at_next_fire": boolWithDefault(false, "Whether the run ends instead of making an attempt at or after the next fire "+
 			"of its trigger."),
 	})
-	a.Computed = true
-	a.Default = objectdefault.StaticValue(types.ObjectValueMust(a.GetType().(types.ObjectType).AttrTypes, map[string]attr.Value{
-		"max_attempts": flattenNumber(defaults.MaxAttempts), "base": flattenDuration(defaults.Base),
-		"cap": flattenDuration(defaults.Cap), "delays": types.ListNull(types.StringType),
-		"max_age": flattenDuration(defaults.MaxAge), "stop_at_next_fire": types.BoolValue(false),
-	}))
-	return a
 }
 
 func expandRetry(ctx context.Context, e *expander, object types.Object) dispatcher.Retry {
@@ -85,9 +77,14 @@ func expandRetry(ctx context.Context, e *expander, object types.Object) dispatch
 	return r
 }
 
-// flattenRetry returns the model of a policy. Delays that are equivalent to those of prior stay
-// as the user wrote them.
+// flattenRetry returns the model of a policy, null if it is the default and prior has none: a plan cannot
+// add a block that the configuration leaves out. Delays that are equivalent to those of prior stay as the
+// user wrote them.
 func flattenRetry(ctx context.Context, diags *diag.Diagnostics, r dispatcher.Retry, prior types.Object) types.Object {
+	of := retryAttribute().GetType().(types.ObjectType)
+	if prior.IsNull() && reflect.DeepEqual(r, expandRetry(ctx, &expander{}, prior)) {
+		return nullObject(of)
+	}
 	var before retryModel
 	(&expander{}).object(ctx, "", prior, &before)
 	delays := before.Delays
@@ -102,7 +99,7 @@ func flattenRetry(ctx context.Context, diags *diag.Diagnostics, r dispatcher.Ret
 			delays = flattenList(ctx, diags, types.StringType, texts)
 		}
 	}
-	return flattenObject(ctx, diags, retryAttribute().GetType().(types.ObjectType), retryModel{
+	return flattenObject(ctx, diags, of, retryModel{
 		MaxAttempts:    flattenNumber(r.MaxAttempts),
 		Base:           flattenDuration(r.Base),
 		Cap:            flattenDuration(r.Cap),

@@ -16,14 +16,27 @@ import (
 
 // secretJob returns a job whose secrets come from an ephemeral variable.
 func secretJob(version int) string {
-	secret := func(value string) string { return fmt.Sprintf("{ value = %s, value_version = %d }", value, version) }
-	return job(fmt.Sprintf(`target = {
-		webhook = {
+	secret := func(value string) string {
+		return fmt.Sprintf("{\n value = %s\n value_version = %d\n}", value, version)
+	}
+	return job(fmt.Sprintf(`target {
+		webhook {
 			url     = "https://example.com/hook"
-			signing = { secrets = { a = %s, b = { reference = "env:SECRET_CRM_B" } } }
-			auth    = { sigv4 = { service = "lambda", region = "eu-west-1", credentials = {
-				access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = %s, session_token = %s
-			} } }
+			signing {
+				secret "a" %s
+				secret "b" { reference = "env:SECRET_CRM_B" }
+			}
+			auth {
+				sigv4 {
+					service = "lambda"
+					region = "eu-west-1"
+					credentials {
+						access_key_id = "AKIAIOSFODNN7EXAMPLE"
+						secret_access_key %s
+						session_token %s
+					}
+				}
+			}
 		}
 	}
 	`, secret(`"whsec_${base64encode("${var.canary} 0123456789 0123456789")}"`),
@@ -93,6 +106,11 @@ func TestSecretsAreSentByVersionAndNeverWrittenToDisk(t *testing.T) {
 	}
 }
 
+// auth returns a block auth with one kind of authentication.
+func auth(kind string, lines ...string) string {
+	return "auth {\n" + kind + " {\n" + strings.Join(lines, "\n") + "\n}\n}\n"
+}
+
 // Each field that can hold a secret is stored, but appears in nothing that Terraform or the
 // provider writes.
 func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
@@ -111,22 +129,34 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 	}
 	`
 	kinds := map[string]string{
-		"basic":  `auth = { basic = { username = "ann", password = ` + token + ` } }`,
-		"bearer": `auth = { bearer = { token = ` + token + ` } }`,
-		"header": `auth = { api_key = { header = "X-Key", key = ` + token + ` } }`,
-		"query":  `auth = { api_key = { query = "key", key = ` + token + ` } }`,
-		"sigv4": `auth = { sigv4 = { service = "lambda", region = "eu-west-1",
-			credentials = { access_key_id = "AKIAIOSFODNN7EXAMPLE", secret_access_key = ` + token + ` } } }`,
-		"hmac": `signing = { secrets = { a = { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" } } }`,
-		"ed":   `signing = { secrets = { a = { value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}" } } }`,
-		"tls":  fmt.Sprintf(`tls = { client_certificate = %q, client_key = { value = var.key } }`, certificate),
+		"basic":  auth("basic", `username = "ann"`, "password "+token),
+		"bearer": auth("bearer", "token "+token),
+		"header": auth("api_key", `header = "X-Key"`, "key "+token),
+		"query":  auth("api_key", `query = "key"`, "key "+token),
+		"sigv4": auth("sigv4", `service = "lambda"`, `region = "eu-west-1"`,
+			"credentials {", `access_key_id = "AKIAIOSFODNN7EXAMPLE"`, "secret_access_key "+token, "}"),
+		"hmac": `signing {
+			secret "a" { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" }
+		}`,
+		"ed": `signing {
+			secret "a" { value = "whsk_${base64encode("${var.canary}56789 0123456789 01234567")}" }
+		}`,
+		"tls": fmt.Sprintf(`tls {
+			client_certificate = %q
+			client_key { value = var.key }
+		}`, certificate),
 	}
 	for name, attributes := range kinds {
 		config += fmt.Sprintf(`
 			resource "carillon_job" %q {
 			  app    = carillon_app.a.name
 			  name   = %q
-			  target = { webhook = { url = "https://example.com/", %s } }
+			  target {
+			    webhook {
+			      url = "https://example.com/"
+			      %s
+			    }
+			  }
 			  %s
 			}
 		`, name, name, attributes, daily)
@@ -171,7 +201,7 @@ func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 	}
 	write(t, file, moved(1))
 	output := d.mustFail(t, []string{"plan"}, "(secret_origin)",
-		"target.webhook.auth.sigv4.credentials.session_token.value_version", `target.webhook.signing.secrets["a"].value_version`,
+		"target.webhook.auth.sigv4.credentials.session_token.value_version", `target.webhook.signing.secret["a"].value_version`,
 		`given for "https://example.com" and is not sent to "https://example.org"`, "with another value_version")
 	if n := strings.Count(output, "(secret_origin)"); n != 3 {
 		t.Errorf("%d errors, want one for each of three values:\n%s", n, output)
@@ -227,19 +257,21 @@ func TestInvalidSecretsAreRefusedAtPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for attributes, says := range map[string]string{
-		`auth = { bearer = { token = {} } }`:                                          "(required)",
-		`auth = { bearer = { token = { value = "x", reference = "env:SECRET_X" } } }`: "(secret_form)",
-		`auth = { bearer = { token = { reference = "CANARY" } } }`:                    "(secret_reference)",
-		`auth = {}`: "(auth_form)",
-		`signing = { secrets = { a = { value = "CANARY" } } }`: "(secret_form)",
-		`cloud_events = "both"`:                                "(enum)",
+		auth("bearer", "token {}"): "(required)",
+		auth("bearer", "token {", `value = "x"`, `reference = "env:SECRET_X"`, "}"): "(secret_form)",
+		auth("bearer", `token { reference = "CANARY" }`):                            "(secret_reference)",
+		`auth {}`: "(auth_form)",
+		"signing {\n secret \"a\" { value = \"CANARY\" }\n}": "(secret_form)",
+		`cloud_events = "both"`:                              "(enum)",
 	} {
-		output, err := f.directory(t, f.config(job(`target = { webhook = { url = "https://example.com/", `+attributes+` } }
-		`+daily))).terraform(t, "plan")
+		output, err := f.directory(t, f.config(job(webhook(attributes)))).terraform(t, "plan")
 		if err == nil || !strings.Contains(output, says) {
 			t.Errorf("plan of %s = %v, want an error with %s:\n%s", attributes, err, says, output)
 		}
 		// Terraform itself prints the line of the configuration with the mistake.
-		mustNotHold(t, attributes, strings.ReplaceAll(output, attributes, ""))
+		for line := range strings.SplitSeq(attributes, "\n") {
+			output = strings.ReplaceAll(output, line, "")
+		}
+		mustNotHold(t, attributes, output)
 	}
 }

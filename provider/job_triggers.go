@@ -30,11 +30,11 @@ type triggerModel struct {
 	Enabled       types.Bool     `tfsdk:"enabled"`
 }
 
-func triggersAttribute() schema.MapNestedAttribute {
+func triggerAttribute() schema.MapNestedAttribute {
 	return schema.MapNestedAttribute{
-		Required: true,
-		MarkdownDescription: "The schedules of the job by name (" + nameRule + "), at most 100. With `{}` the job runs only " +
-			"manually. If a name is written twice, the last one wins without an error, as in every Terraform map. " + checkSpelling,
+		Optional: true,
+		MarkdownDescription: "A schedule of the job; its label is its name (" + nameRule + "). A job has at most 100. " +
+			"Default: none, so the job runs only manually.",
 		NestedObject: schema.NestedAttributeObject{Attributes: triggerAttributes()},
 	}
 }
@@ -89,7 +89,7 @@ func triggerAttributes() map[string]schema.Attribute {
 }
 
 func triggerType() types.ObjectType {
-	return triggersAttribute().GetType().(types.MapType).ElemType.(types.ObjectType)
+	return triggerAttribute().GetType().(types.MapType).ElemType.(types.ObjectType)
 }
 
 func expandTriggers(ctx context.Context, e *expander, m jobModel) map[string]dispatcher.Trigger {
@@ -100,10 +100,6 @@ func expandTriggers(ctx context.Context, e *expander, m jobModel) map[string]dis
 	for name, element := range m.Triggers.Elements() {
 		pointer := dispatcher.Pointer("triggers", name)
 		object, _ := element.(types.Object)
-		if object.IsNull() {
-			e.problems.Add(pointer, dispatcher.CodeRequired, "trigger %s is null; leave it out of the map",
-				dispatcher.Echo(name))
-		}
 		t := expandTrigger(ctx, e, pointer, object)
 		if (m.App.IsUnknown() || m.Name.IsUnknown()) && schedule.UsesHash(t.Expression) {
 			e.unknown = append(e.unknown, pointer+"/expression") // H hashes both names

@@ -20,84 +20,84 @@ type badDefinition struct {
 
 // badJobs are jobs that a plan must refuse, by their mistake.
 var badJobs = map[string]badDefinition{
-	"cron empty":               {trigger(`expression = ""`), []string{`cron_empty triggers["t"].expression`}},
-	"cron blank":               {trigger(`expression = "   "`), []string{`cron_empty triggers["t"].expression`}},
-	"cron four fields":         {trigger(`expression = "* * * *"`), []string{`cron_fields triggers["t"].expression`}},
-	"cron minute 60":           {trigger(`expression = "60 * * * *"`), []string{`cron_range triggers["t"].expression`}},
-	"cron step 0":              {trigger(`expression = "*/0 * * * *"`), []string{`cron_step triggers["t"].expression`}},
-	"cron step 100":            {trigger(`expression = "*/100 * * * *"`), []string{`cron_step triggers["t"].expression`}},
-	"cron reversed":            {trigger(`expression = "5-1 * * * *"`), []string{`cron_range triggers["t"].expression`}},
-	"cron never":               {trigger(`expression = "0 0 30 2 *"`), []string{`cron_never triggers["t"].expression`}},
-	"cron weekday 8":           {trigger(`expression = "0 0 * * 8"`), []string{`cron_range triggers["t"].expression`}},
-	"cron minus":               {trigger(`expression = "-1 * * * *"`), []string{`cron_syntax triggers["t"].expression`}},
-	"cron hexadecimal":         {trigger(`expression = "0x10 * * * *"`), []string{`cron_syntax triggers["t"].expression`}},
-	"cron fraction":            {trigger(`expression = "1.5 * * * *"`), []string{`cron_syntax triggers["t"].expression`}},
-	"cron ? in minute":         {trigger(`expression = "? 0 * * *"`), []string{`cron_syntax triggers["t"].expression`}},
-	"cron hash reversed":       {trigger(`expression = "H(5-3) * * * *"`), []string{`cron_range triggers["t"].expression`}},
-	"cron hash out of range":   {trigger(`expression = "H(0-60) * * * *"`), []string{`cron_range triggers["t"].expression`}},
-	"cron hash in year":        {trigger(`expression = "0 0 0 1 1 ? H"`), []string{`cron_syntax triggers["t"].expression`}},
-	"cron empty item":          {trigger(`expression = "1,,2 * * * *"`), []string{`cron_syntax triggers["t"].expression`}},
-	"cron name in minute":      {trigger(`expression = "JAN * * * *"`), []string{`cron_name triggers["t"].expression`}},
-	"cron line break":          {trigger(`expression = "* * * * *\n* * * * *"`), []string{`cron_control triggers["t"].expression`}},
-	"cron odd space":           {trigger(`expression = "*\u00a0* * * *"`), []string{`cron_control triggers["t"].expression`}},
-	"cron TZ":                  {trigger(`expression = "TZ=UTC * * * * *"`), []string{`cron_tz_prefix triggers["t"].expression`}},
-	"cron TZ alone":            {trigger(`expression = "TZ=UTC"`), []string{`cron_tz_prefix triggers["t"].expression`}},
-	"cron TZ Local":            {trigger(`expression = "TZ=Local * * * * *"`), []string{`cron_tz_prefix triggers["t"].expression`}},
-	"cron macro in upper case": {trigger(`expression = "@EVERY 1m"`), []string{`cron_macro triggers["t"].expression`}},
-	"cron macro":               {trigger(`expression = "@reboot"`), []string{`cron_macro triggers["t"].expression`}},
+	"cron empty":               {trigger(`expression = ""`), []string{`cron_empty trigger["t"].expression`}},
+	"cron blank":               {trigger(`expression = "   "`), []string{`cron_empty trigger["t"].expression`}},
+	"cron four fields":         {trigger(`expression = "* * * *"`), []string{`cron_fields trigger["t"].expression`}},
+	"cron minute 60":           {trigger(`expression = "60 * * * *"`), []string{`cron_range trigger["t"].expression`}},
+	"cron step 0":              {trigger(`expression = "*/0 * * * *"`), []string{`cron_step trigger["t"].expression`}},
+	"cron step 100":            {trigger(`expression = "*/100 * * * *"`), []string{`cron_step trigger["t"].expression`}},
+	"cron reversed":            {trigger(`expression = "5-1 * * * *"`), []string{`cron_range trigger["t"].expression`}},
+	"cron never":               {trigger(`expression = "0 0 30 2 *"`), []string{`cron_never trigger["t"].expression`}},
+	"cron weekday 8":           {trigger(`expression = "0 0 * * 8"`), []string{`cron_range trigger["t"].expression`}},
+	"cron minus":               {trigger(`expression = "-1 * * * *"`), []string{`cron_syntax trigger["t"].expression`}},
+	"cron hexadecimal":         {trigger(`expression = "0x10 * * * *"`), []string{`cron_syntax trigger["t"].expression`}},
+	"cron fraction":            {trigger(`expression = "1.5 * * * *"`), []string{`cron_syntax trigger["t"].expression`}},
+	"cron ? in minute":         {trigger(`expression = "? 0 * * *"`), []string{`cron_syntax trigger["t"].expression`}},
+	"cron hash reversed":       {trigger(`expression = "H(5-3) * * * *"`), []string{`cron_range trigger["t"].expression`}},
+	"cron hash out of range":   {trigger(`expression = "H(0-60) * * * *"`), []string{`cron_range trigger["t"].expression`}},
+	"cron hash in year":        {trigger(`expression = "0 0 0 1 1 ? H"`), []string{`cron_syntax trigger["t"].expression`}},
+	"cron empty item":          {trigger(`expression = "1,,2 * * * *"`), []string{`cron_syntax trigger["t"].expression`}},
+	"cron name in minute":      {trigger(`expression = "JAN * * * *"`), []string{`cron_name trigger["t"].expression`}},
+	"cron line break":          {trigger(`expression = "* * * * *\n* * * * *"`), []string{`cron_control trigger["t"].expression`}},
+	"cron odd space":           {trigger(`expression = "*\u00a0* * * *"`), []string{`cron_control trigger["t"].expression`}},
+	"cron TZ":                  {trigger(`expression = "TZ=UTC * * * * *"`), []string{`cron_tz_prefix trigger["t"].expression`}},
+	"cron TZ alone":            {trigger(`expression = "TZ=UTC"`), []string{`cron_tz_prefix trigger["t"].expression`}},
+	"cron TZ Local":            {trigger(`expression = "TZ=Local * * * * *"`), []string{`cron_tz_prefix trigger["t"].expression`}},
+	"cron macro in upper case": {trigger(`expression = "@EVERY 1m"`), []string{`cron_macro trigger["t"].expression`}},
+	"cron macro":               {trigger(`expression = "@reboot"`), []string{`cron_macro trigger["t"].expression`}},
 	"cron too long": {
 		trigger(`expression = "` + strings.Repeat("1,", 200) + `1 * * * *"`),
-		[]string{`cron_too_long triggers["t"].expression`},
+		[]string{`cron_too_long trigger["t"].expression`},
 	},
 	"cron of 100 KB": {
 		trigger(`expression = "${join(",", [for i in range(1000) : "` + strings.Repeat("1,", 49) + `1"])} * * * *"`),
-		[]string{`cron_too_long triggers["t"].expression`},
+		[]string{`cron_too_long trigger["t"].expression`},
 	},
-	"rate too short": {trigger(`expression = "@every 1ns"`), []string{`rate_min triggers["t"].expression`}},
-	"rate zero":      {trigger(`expression = "@every 0s"`), []string{`rate_min triggers["t"].expression`}},
-	"rate negative":  {trigger(`expression = "@every -1m"`), []string{`rate_min triggers["t"].expression`}},
-	"delay zero":     {trigger(`expression = "delay(0s)"`), []string{`rate_min triggers["t"].expression`}},
-	"delay nonsense": {trigger(`expression = "delay(soon)"`), []string{`rate_syntax triggers["t"].expression`}},
+	"rate too short": {trigger(`expression = "@every 1ns"`), []string{`rate_min trigger["t"].expression`}},
+	"rate zero":      {trigger(`expression = "@every 0s"`), []string{`rate_min trigger["t"].expression`}},
+	"rate negative":  {trigger(`expression = "@every -1m"`), []string{`rate_min trigger["t"].expression`}},
+	"delay zero":     {trigger(`expression = "delay(0s)"`), []string{`rate_min trigger["t"].expression`}},
+	"delay nonsense": {trigger(`expression = "delay(soon)"`), []string{`rate_syntax trigger["t"].expression`}},
 	"at without zone": {
 		trigger(`expression = "at(2099-01-01T00:00:00)"`),
-		[]string{`time_zone_missing triggers["t"].expression`},
+		[]string{`time_zone_missing trigger["t"].expression`},
 	},
-	"at on no date":      {trigger(`expression = "at(2099-02-30T00:00:00Z)"`), []string{`time_invalid triggers["t"].expression`}},
-	"zone unknown":       {nightly(`timezone = "Mars/Olympus"`), []string{`tz_unknown triggers["t"].timezone`}},
-	"zone in lower case": {nightly(`timezone = "america/new_york"`), []string{`tz_unknown triggers["t"].timezone`}},
-	"zone Local":         {nightly(`timezone = "Local"`), []string{`tz_unknown triggers["t"].timezone`}},
-	"zone offset":        {nightly(`timezone = "+02:00"`), []string{`tz_offset triggers["t"].timezone`}},
-	"zone path":          {nightly(`timezone = "../../etc/passwd"`), []string{`tz_unknown triggers["t"].timezone`}},
-	"zone localtime":     {nightly(`timezone = "localtime"`), []string{`tz_unknown triggers["t"].timezone`}},
-	"zone UTC+2":         {nightly(`timezone = "UTC+2"`), []string{`tz_offset triggers["t"].timezone`}},
+	"at on no date":      {trigger(`expression = "at(2099-02-30T00:00:00Z)"`), []string{`time_invalid trigger["t"].expression`}},
+	"zone unknown":       {nightly(`timezone = "Mars/Olympus"`), []string{`tz_unknown trigger["t"].timezone`}},
+	"zone in lower case": {nightly(`timezone = "america/new_york"`), []string{`tz_unknown trigger["t"].timezone`}},
+	"zone Local":         {nightly(`timezone = "Local"`), []string{`tz_unknown trigger["t"].timezone`}},
+	"zone offset":        {nightly(`timezone = "+02:00"`), []string{`tz_offset trigger["t"].timezone`}},
+	"zone path":          {nightly(`timezone = "../../etc/passwd"`), []string{`tz_unknown trigger["t"].timezone`}},
+	"zone localtime":     {nightly(`timezone = "localtime"`), []string{`tz_unknown trigger["t"].timezone`}},
+	"zone UTC+2":         {nightly(`timezone = "UTC+2"`), []string{`tz_offset trigger["t"].timezone`}},
 	"zone with NUL": {nightly(`timezone = "Europe/Berlin\u0000"`), []string{
-		`string_nul triggers["t"].timezone`, `tz_unknown triggers["t"].timezone`,
+		`string_nul trigger["t"].timezone`, `tz_unknown trigger["t"].timezone`,
 	}},
-	"dialect in wrong case":        {nightly(`dialect = "Quartz"`), []string{`enum triggers["t"].dialect`}},
-	"overlap in wrong case":        {nightly(`overlap = "Last"`), []string{`enum triggers["t"].overlap`}},
-	"gap unknown":                  {nightly(`gap = "forward"`), []string{`enum triggers["t"].gap`}},
-	"zone empty":                   {nightly(`timezone = ""`), []string{`required triggers["t"].timezone`}},
-	"gap empty":                    {nightly(`gap = ""`), []string{`required triggers["t"].gap`}},
-	"calendar name":                {nightly(`calendar = "Holidays"`), []string{`name_format triggers["t"].calendar`}},
-	"calendar empty":               {nightly(`calendar = ""`), []string{`required triggers["t"].calendar`}},
-	"on_excluded without calendar": {nightly(`on_excluded = "skip"`), []string{`required triggers["t"].on_excluded`}},
-	"on_excluded unknown":          {nightly(`calendar = "days-off", on_excluded = "Skip"`), []string{`enum triggers["t"].on_excluded`}},
-	"delay that skips":             {trigger(`expression = "delay(1m)", calendar = "days-off"`), []string{`enum triggers["t"].on_excluded`}},
-	"jitter too long":              {nightly(`jitter = "25h"`), []string{`jitter_range triggers["t"].jitter`}},
-	"jitter negative":              {nightly(`jitter = "-1s"`), []string{`duration_syntax triggers["t"].jitter`}},
-	"jitter without unit":          {nightly(`jitter = "5"`), []string{`duration_unit triggers["t"].jitter`}},
-	"jitter in weeks":              {nightly(`jitter = "1w"`), []string{`duration_unit triggers["t"].jitter`}},
-	"jitter empty":                 {nightly(`jitter = ""`), []string{`duration_empty triggers["t"].jitter`}},
+	"dialect in wrong case":        {nightly(`dialect = "Quartz"`), []string{`enum trigger["t"].dialect`}},
+	"overlap in wrong case":        {nightly(`overlap = "Last"`), []string{`enum trigger["t"].overlap`}},
+	"gap unknown":                  {nightly(`gap = "forward"`), []string{`enum trigger["t"].gap`}},
+	"zone empty":                   {nightly(`timezone = ""`), []string{`required trigger["t"].timezone`}},
+	"gap empty":                    {nightly(`gap = ""`), []string{`required trigger["t"].gap`}},
+	"calendar name":                {nightly(`calendar = "Holidays"`), []string{`name_format trigger["t"].calendar`}},
+	"calendar empty":               {nightly(`calendar = ""`), []string{`required trigger["t"].calendar`}},
+	"on_excluded without calendar": {nightly(`on_excluded = "skip"`), []string{`required trigger["t"].on_excluded`}},
+	"on_excluded unknown":          {nightly(`calendar = "days-off"; on_excluded = "Skip"`), []string{`enum trigger["t"].on_excluded`}},
+	"delay that skips":             {trigger(`expression = "delay(1m)"; calendar = "days-off"`), []string{`enum trigger["t"].on_excluded`}},
+	"jitter too long":              {nightly(`jitter = "25h"`), []string{`jitter_range trigger["t"].jitter`}},
+	"jitter negative":              {nightly(`jitter = "-1s"`), []string{`duration_syntax trigger["t"].jitter`}},
+	"jitter without unit":          {nightly(`jitter = "5"`), []string{`duration_unit trigger["t"].jitter`}},
+	"jitter in weeks":              {nightly(`jitter = "1w"`), []string{`duration_unit trigger["t"].jitter`}},
+	"jitter empty":                 {nightly(`jitter = ""`), []string{`duration_empty trigger["t"].jitter`}},
 	"window order": {
-		nightly(`start_at = "2031-01-01T00:00:00Z", end_at = "2030-01-01T00:00:00Z"`),
-		[]string{`window_order triggers["t"].start_at`},
+		nightly(`start_at = "2031-01-01T00:00:00Z"; end_at = "2030-01-01T00:00:00Z"`),
+		[]string{`window_order trigger["t"].start_at`},
 	},
-	"start without zone":         {nightly(`start_at = "2031-01-01T00:00:00"`), []string{`time_zone_missing triggers["t"].start_at`}},
-	"end on no date":             {nightly(`end_at = "2030-02-30T00:00:00Z"`), []string{`time_invalid triggers["t"].end_at`}},
-	"leap second":                {nightly(`end_at = "2030-12-31T23:59:60Z"`), []string{`time_invalid triggers["t"].end_at`}},
-	"repeat count":               {nightly(`repeat_count = -1`), []string{`repeat_range triggers["t"].repeat_count`}},
-	"repeat count of a half":     {nightly(`repeat_count = 1.5`), []string{`repeat_range triggers["t"].repeat_count`}},
-	"repeat count too large":     {nightly(`repeat_count = 1e30`), []string{`repeat_range triggers["t"].repeat_count`}},
+	"start without zone":         {nightly(`start_at = "2031-01-01T00:00:00"`), []string{`time_zone_missing trigger["t"].start_at`}},
+	"end on no date":             {nightly(`end_at = "2030-02-30T00:00:00Z"`), []string{`time_invalid trigger["t"].end_at`}},
+	"leap second":                {nightly(`end_at = "2030-12-31T23:59:60Z"`), []string{`time_invalid trigger["t"].end_at`}},
+	"repeat count":               {nightly(`repeat_count = -1`), []string{`repeat_range trigger["t"].repeat_count`}},
+	"repeat count of a half":     {nightly(`repeat_count = 1.5`), []string{`repeat_range trigger["t"].repeat_count`}},
+	"repeat count too large":     {nightly(`repeat_count = 1e30`), []string{`repeat_range trigger["t"].repeat_count`}},
 	"concurrency_policy unknown": {hook + daily + `concurrency_policy = "Forbid"`, []string{`enum concurrency_policy`}},
 	"max_concurrency negative":   {hook + daily + `max_concurrency = -1`, []string{`count_range max_concurrency`}},
 	"max_concurrency of a half":  {hook + daily + `max_concurrency = 1.5`, []string{`count_range max_concurrency`}},
@@ -106,19 +106,18 @@ var badJobs = map[string]badDefinition{
 	"queue_limit too large":      {hook + daily + `queue_limit = 1001`, []string{`count_range queue_limit`}},
 	"deletion at once":           {hook + daily + `delete_after_completion = "0s"`, []string{`duration_min delete_after_completion`}},
 	"deletion too soon":          {hook + daily + `delete_after_completion = "59s"`, []string{`duration_min delete_after_completion`}},
-	"deletion in weeks":          {hook + daily + `delete_after_completion = "1w"`, []string{`duration_unit delete_after_completion`}},
-	"misfire_policy unknown":     {nightly(`misfire_policy = "do_nothing"`), []string{`enum triggers["t"].misfire_policy`}},
-	"catch_up_window zero":       {nightly(`catch_up_window = "0s"`), []string{`duration_min triggers["t"].catch_up_window`}},
+	"deletion in weeks":           {hook + daily + `delete_after_completion = "1w"`, []string{`duration_unit delete_after_completion`}},
+	"misfire_policy unknown":     {nightly(`misfire_policy = "do_nothing"`), []string{`enum trigger["t"].misfire_policy`}},
+	"catch_up_window zero":       {nightly(`catch_up_window = "0s"`), []string{`duration_min trigger["t"].catch_up_window`}},
 	"catch_up_window too short": {
-		nightly(`misfire_after = "2h", catch_up_window = "1h"`),
-		[]string{`duration_min triggers["t"].catch_up_window`},
+		nightly(`misfire_after = "2h"; catch_up_window = "1h"`),
+		[]string{`duration_min trigger["t"].catch_up_window`},
 	},
-	"misfire_after zero": {nightly(`misfire_after = "0s"`), []string{`duration_min triggers["t"].misfire_after`}},
+	"misfire_after zero": {nightly(`misfire_after = "0s"`), []string{`duration_min trigger["t"].misfire_after`}},
 	"trigger name": {
-		hook + `triggers = { "No Good" = { expression = "@daily" } }`,
-		[]string{`name_format triggers["No Good"]`},
+		hook + `trigger "No Good" { expression = "@daily" }`,
+		[]string{`name_format trigger["No Good"]`},
 	},
-	"trigger null":           {hook + `triggers = { t = null }`, []string{`required triggers["t"]`}},
 	"timeout empty":          {webhook(`timeout = ""`), []string{`duration_empty target.webhook.timeout`}},
 	"timeout without unit":   {webhook(`timeout = "5"`), []string{`duration_unit target.webhook.timeout`}},
 	"timeout in days":        {webhook(`timeout = "2d"`), []string{`duration_max target.webhook.timeout`}},
@@ -219,7 +218,7 @@ var badJobs = map[string]badDefinition{
 	"description":             {hook + daily + `description = "` + strings.Repeat("x", 1025) + `"`, []string{`text_too_long description`}},
 	"description of control":  {hook + daily + `description = "\u001b[2J"`, []string{`text_invalid description`}},
 	"target of two":           {both(`function = "f"`), []string{`target_kind target.lambda`}},
-	"target of none":          {`target = {}` + "\n" + daily, []string{`required target.webhook`}},
+	"target of none":          {`target {}` + "\n" + daily, []string{`required target.webhook`}},
 	"lambda of another partition": {
 		lambda(`function = "arn:aws-cn:lambda:us-east-1:123456789012:function:f"`),
 		[]string{`lambda_arn target.lambda.function`},
@@ -229,25 +228,26 @@ var badJobs = map[string]badDefinition{
 		lambda(`function = "${join("", [for i in range(200) : "f"])}"`),
 		[]string{`lambda_arn target.lambda.function`},
 	},
-	"lambda timeout": {lambda(`function = "f", timeout = "1000s"`), []string{`duration_max target.lambda.timeout`}},
-	"lambda region":  {lambda(`function = "f", region = "Frankfurt"`), []string{`lambda_arn target.lambda.region`}},
+	"lambda timeout": {lambda(`function = "f"; timeout = "1000s"`), []string{`duration_max target.lambda.timeout`}},
+	"lambda region":  {lambda(`function = "f"; region = "Frankfurt"`), []string{`lambda_arn target.lambda.region`}},
 	"lambda two regions": {
-		lambda(`function = "arn:aws:lambda:us-east-1:123456789012:function:f", region = "us-west-2"`),
+		lambda(`function = "arn:aws:lambda:us-east-1:123456789012:function:f"; region = "us-west-2"`),
 		[]string{`lambda_arn target.lambda.region`},
 	},
-	"lambda invocation":  {lambda(`function = "f", invocation = "event"`), []string{`enum target.lambda.invocation`}},
-	"lambda concurrency": {lambda(`function = "f", concurrency = -1`), []string{`count_range target.lambda.concurrency`}},
-	"lambda context":     {lambda(`function = "f", client_context = "[]"`), []string{`json_type target.lambda.client_context`}},
+	"lambda invocation":  {lambda(`function = "f"; invocation = "event"`), []string{`enum target.lambda.invocation`}},
+	"lambda concurrency": {lambda(`function = "f"; concurrency = -1`), []string{`count_range target.lambda.concurrency`}},
+	"lambda context":     {lambda(`function = "f"; client_context = "[]"`), []string{`json_type target.lambda.client_context`}},
 	"lambda context of Event": {
-		lambda(`function = "f", invocation = "Event", client_context = "{}"`),
+		lambda(`function = "f"; invocation = "Event"; client_context = "{}"`),
 		[]string{`enum target.lambda.client_context`},
 	},
 	"lambda role": {
-		lambda(`function = "f", assume_role = { role_arn = "admin" }`),
+		lambda(`function = "f"; assume_role { role_arn = "admin" }`),
 		[]string{`role_arn target.lambda.assume_role.role_arn`},
 	},
 	"lambda session tag": {
-		lambda(`function = "f", assume_role = { role_arn = "arn:aws:iam::123456789012:role/r", session_tags = { "Carillon:app" = "b" } }`),
+		lambda(`function = "f"; assume_role {; role_arn = "arn:aws:iam::123456789012:role/r"; ` +
+			`session_tags = { "Carillon:app" = "b" }; }`),
 		[]string{`session_tag_reserved target.lambda.assume_role.session_tags["Carillon:app"]`},
 	},
 	"attempts none":           {retry(`max_attempts = 0`), []string{`attempts_range retry.max_attempts`}},
@@ -255,47 +255,63 @@ var badJobs = map[string]badDefinition{
 	"attempts a billion":      {retry(`max_attempts = 1000000000`), []string{`attempts_range retry.max_attempts`}},
 	"attempts of a half":      {retry(`max_attempts = 1.5`), []string{`attempts_range retry.max_attempts`}},
 	"attempts beyond numbers": {retry(`max_attempts = 1e30`), []string{`attempts_range retry.max_attempts`}},
-	"backoff order":           {retry(`base = "1m", cap = "30s"`), []string{`backoff_order retry.cap`}},
+	"backoff order":           {retry(`base = "1m"; cap = "30s"`), []string{`backoff_order retry.cap`}},
 	"backoff base zero":       {retry(`base = "0s"`), []string{`duration_min retry.base`}},
-	"backoff cap of weeks":    {retry(`cap = "1w"`), []string{`duration_unit retry.cap`}},
+	"backoff cap of days":     {retry(`cap = "1w"`), []string{`duration_unit retry.cap`}},
 	"backoff too long":        {retry(`max_age = "25h"`), []string{`duration_max retry.max_age`}},
 	"delays too many":         {retry(`delays = ["1s", "2s", "3s"]`), []string{`attempts_range retry.delays`}},
 	"delays at fault":         {retry(`delays = ["5", "-1s"]`), []string{`duration_unit retry.delays[0]`, `duration_syntax retry.delays[1]`}},
 	"delays null":             {retry(`delays = ["5s", null]`), []string{`required retry.delays[1]`}},
 	"all at once": {
 		`name = "A"
-		 target = { webhook = { url = "ftp://x/", timeout = "5", headers = { Host = "x" } } }
-		 triggers = { a = { expression = "* * * *", timezone = "CEST" }, b = { expression = "@daily", start_at = "soon" } }`,
+		 target {
+		 	webhook {
+		 		url     = "ftp://x/"
+		 		timeout = "5"
+		 		headers = { Host = "x" }
+		 	}
+		 }
+		 trigger "a" {
+		 	expression = "* * * *"
+		 	timezone   = "CEST"
+		 }
+		 trigger "b" {
+		 	expression = "@daily"
+		 	start_at   = "soon"
+		 }`,
 		[]string{
 			`name_format name`, `url_scheme target.webhook.url`, `duration_unit target.webhook.timeout`,
-			`header_reserved target.webhook.headers["Host"]`, `cron_fields triggers["a"].expression`,
-			`tz_unknown triggers["a"].timezone`, `time_invalid triggers["b"].start_at`,
+			`header_reserved target.webhook.headers["Host"]`, `cron_fields trigger["a"].expression`,
+			`tz_unknown trigger["a"].timezone`, `time_invalid trigger["b"].start_at`,
 		},
 	},
 }
 
 func trigger(attributes string) string {
-	return hook + "triggers = { t = { " + attributes + " } }\n"
+	return hook + "trigger \"t\" {\n" + lines(attributes) + "}\n"
 }
 
 func lambda(attributes string) string {
-	return "target = { lambda = { " + attributes + " } }\n" + daily
+	return "target {\n lambda {\n" + lines(attributes) + "}\n}\n" + daily
 }
 
 func both(attributes string) string {
-	return `target = { webhook = { url = "https://example.com/" }, lambda = { ` + attributes + " } }\n" + daily
+	return "target {\n webhook { url = \"https://example.com/\" }\n lambda {\n" + lines(attributes) + "}\n}\n" + daily
 }
 
-func retry(attributes string) string { return hook + daily + "retry = { " + attributes + " }\n" }
+func retry(attributes string) string { return hook + daily + "retry {\n" + lines(attributes) + "}\n" }
 
-func nightly(attributes string) string { return trigger(`expression = "0 0 2 * * ?", ` + attributes) }
+func nightly(attributes string) string { return trigger(`expression = "0 0 2 * * ?"; ` + attributes) }
+
+// lines puts each of the arguments of a block, separated by semicolons, on a line of its own.
+func lines(arguments string) string { return strings.ReplaceAll(arguments, "; ", "\n") + "\n" }
 
 func webhook(attributes string) string {
-	return `target = { webhook = { url = "https://example.com/", ` + attributes + " } }\n" + daily
+	return "target {\n webhook {\n url = \"https://example.com/\"\n" + lines(attributes) + "}\n}\n" + daily
 }
 
 func url(text string) string {
-	return `target = { webhook = { url = "` + text + "\" } }\n" + daily
+	return "target {\n webhook { url = \"" + text + "\" }\n}\n" + daily
 }
 
 func TestInvalidJobsAreRefusedAtPlan(t *testing.T) {
@@ -334,15 +350,16 @@ func refusedAtPlan(t *testing.T, resource string, bad map[string]badDefinition) 
 	if t.Failed() {
 		t.Logf("terraform said:\n%s", output)
 	}
+	source := regexp.MustCompile(`(?m)^ *\d+: .*$`) // Terraform itself prints the line with the mistake
 	for _, secret := range []string{"user:pw", "v\r\nB: w"} {
-		if strings.Contains(output, secret) {
+		if strings.Contains(source.ReplaceAllString(output, ""), secret) {
 			t.Errorf("the output shows %q", secret)
 		}
 	}
 }
 
 var (
-	errorPattern    = regexp.MustCompile(`^Invalid value \((\w+)\)`)
+	codePattern     = regexp.MustCompile(`(?m)\((\w+)\)$`)
 	resourcePattern = regexp.MustCompile(`with (\S+),`)
 	detailPattern   = regexp.MustCompile(`(?m)^([a-z_]+(?:\.[a-z_]+|\["[^"]*"\]|\[\d+\])*): `)
 )
@@ -351,12 +368,12 @@ var (
 func errorsByResource(output string) map[string][]string {
 	found := map[string][]string{}
 	for block := range strings.SplitSeq(output, "\nError: ") {
-		code, resource := errorPattern.FindStringSubmatch(block), resourcePattern.FindStringSubmatch(block)
+		codes, resource := codePattern.FindAllStringSubmatch(block, -1), resourcePattern.FindStringSubmatch(block)
 		path := detailPattern.FindStringSubmatch(block)
-		if code == nil || resource == nil || path == nil {
+		if codes == nil || resource == nil || path == nil {
 			continue
 		}
-		found[resource[1]] = append(found[resource[1]], code[1]+" "+path[1])
+		found[resource[1]] = append(found[resource[1]], codes[len(codes)-1][1]+" "+path[1])
 		slices.Sort(found[resource[1]])
 	}
 	return found

@@ -20,22 +20,23 @@ func TestAttributePathFollowsJSONPointer(t *testing.T) {
 	for pointer, want := range map[string]string{
 		"":                                  "",
 		"/name":                             "name",
-		"/triggers":                         "triggers",
-		"/triggers/nightly":                 `triggers["nightly"]`,
-		"/triggers/triggers/expression":     `triggers["triggers"].expression`,
-		"/triggers/headers/timezone":        `triggers["headers"].timezone`,
-		"/triggers//expression":             `triggers[""].expression`,
-		"/triggers/a~1b~0c/expression":      `triggers["a/b~c"].expression`,
+		"/triggers":                         "trigger",
+		"/triggers/nightly":                 `trigger["nightly"]`,
+		"/triggers/triggers/expression":     `trigger["triggers"].expression`,
+		"/triggers/headers/timezone":        `trigger["headers"].timezone`,
+		"/triggers//expression":             `trigger[""].expression`,
+		"/triggers/a~1b~0c/expression":      `trigger["a/b~c"].expression`,
 		"/target/webhook/url":               "target.webhook.url",
 		"/target/webhook/headers/X-Api-Key": `target.webhook.headers["X-Api-Key"]`,
-		"/target/webhook/signing/secrets/a": `target.webhook.signing.secrets["a"]`,
+		"/target/webhook/signing/secrets/a": `target.webhook.signing.secret["a"]`,
 		"/payload/a/b":                      "payload",
-		"/rules/0":                          "rules[0]",
-		"/rules/10/from":                    "rules[10].from",
-		"/rules/0/days_of_month/1":          "rules[0].days_of_month[1]",
+		"/rules/0":                          "rule[0]",
+		"/rules/10/from":                    "rule[10].from",
+		"/rules/0/days_of_month/1":          "rule[0].days_of_month[1]",
 		"/bases/1":                          "bases[1]",
-		"/triggers/rules/calendar":          `triggers["rules"].calendar`,
-		"/triggers/0/calendar":              `triggers["0"].calendar`,
+		"/triggers/rules/calendar":          `trigger["rules"].calendar`,
+		"/triggers/0/calendar":              `trigger["0"].calendar`,
+		"/target/webhook/success_codes/0":   "target.webhook.success_codes[0]",
 	} {
 		if got := attributePath(pointer).String(); got != want {
 			t.Errorf("attributePath(%q) = %s, want %s", pointer, got, want)
@@ -46,10 +47,10 @@ func TestAttributePathFollowsJSONPointer(t *testing.T) {
 func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]dispatcher.Problem{
-		`rules[0].dates[1]: "25.12.": no such date`: {Path: "/rules/0/dates/1", Message: `rules/0/dates/1 "25.12.": no such date`},
-		`rules[0]: a rule has exactly one of them`:  {Path: "/rules/0", Message: `rules/0: a rule has exactly one of them`},
-		`timezone: timezone "CEST": no zone`:        {Path: "/timezone", Message: `timezone "CEST": no zone`},
-		`the app is disabled`:                       {Message: `the app is disabled`},
+		`rule[0].dates[1]: "25.12.": no such date`: {Path: "/rules/0/dates/1", Message: `rules/0/dates/1 "25.12.": no such date`},
+		`rule[0]: a rule has exactly one of them`:  {Path: "/rules/0", Message: `rules/0: a rule has exactly one of them`},
+		`timezone: timezone "CEST": no zone`:       {Path: "/timezone", Message: `timezone "CEST": no zone`},
+		`the app is disabled`:                      {Message: `the app is disabled`},
 	} {
 		if got := messageWithPath(f); got != want {
 			t.Errorf("messageWithPath(%v) = %s, want %s", f, got, want)
@@ -143,7 +144,7 @@ func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 			&client.Error{Status: 400, Problems: dispatcher.Problems{
 				{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"},
 			}},
-			"Invalid value (json_unknown_field)", `triggers["t"].x: no x`},
+			"Field unknown to the API", `trigger["t"].x: no x (json_unknown_field)`},
 	} {
 		var diags diag.Diagnostics
 		conn.report(&diags, `create job "a/b"`, tt.err)

@@ -35,7 +35,7 @@ func targetAttribute() schema.Attribute {
 	}
 	return schema.SingleNestedAttribute{
 		Required:            true,
-		MarkdownDescription: "What a run calls: exactly one of " + either(names) + ". " + checkSpelling,
+		MarkdownDescription: "What a run calls: exactly one of " + either(names) + ".",
 		Attributes:          attributes,
 	}
 }

@@ -45,7 +45,7 @@ type credentialsModel struct {
 }
 
 func authAttribute() schema.Attribute {
-	return optionalObject("How requests authenticate; exactly one of these. "+checkSpelling+" Default: none.",
+	return optionalObject("How requests authenticate; exactly one of these. Default: none.",
 		map[string]schema.Attribute{
 			"basic": optionalObject("HTTP basic authentication. Default: none.", map[string]schema.Attribute{
 				"username": requiredString("The user name, without a colon."),

@@ -34,7 +34,7 @@ func (lambdaTarget) attribute() schema.SingleNestedAttribute {
 	var defaults dispatcher.Lambda
 	defaults.SetDefaults()
 	return optionalObject("An AWS Lambda function, invoked once for each attempt with the credentials of the node. Default: the "+
-		"target is of another kind. "+checkSpelling, map[string]schema.Attribute{
+		"target is of another kind.", map[string]schema.Attribute{
 		"function": requiredString("Name (`my-function`), partial ARN (`123456789012:function:my-function`) or ARN, each with or " +
 			"without `:QUALIFIER`, a version or alias."),
 		"invocation": stringWithDefault(defaults.Invocation, "`RequestResponse` waits for the result of the function. `Event` "+
@@ -42,7 +42,7 @@ func (lambdaTarget) attribute() schema.SingleNestedAttribute {
 		"region": optionalString("Region of the function. Default: that of its ARN, or else that of the node."),
 		"client_context": optionalEquivalent[documents]("JSON object that the function finds in its context, at most 3583 bytes " +
 			"in base64; only with `RequestResponse`. Default: none."),
-		"assume_role": optionalObject("A role to invoke the function as. Default: the node's own. "+checkSpelling,
+		"assume_role": optionalObject("A role to invoke the function as. Default: the node's own.",
 			map[string]schema.Attribute{
 				"role_arn":     requiredString("ARN of the role."),
 				"session_tags": optionalStringMap("Tags of the session, at most 48; none that begins with `carillon:` or `aws:`. Default: none."),

@@ -36,7 +36,7 @@ type tlsModel struct {
 }
 
 type signingModel struct {
-	Secrets types.Map `tfsdk:"secrets"`
+	Secrets types.Map `tfsdk:"secret"`
 }
 
 func (webhookTarget) expand(
@@ -143,7 +143,7 @@ func flattenSigning(
 	for name, secret := range s.Secrets {
 		models[name] = secrets.model("/signing/secrets"+dispatcher.Pointer(name), secret)
 	}
-	element := of.AttrTypes["secrets"].(types.MapType).ElemType
+	element := of.AttrTypes["secret"].(types.MapType).ElemType
 	return flattenObject(ctx, secrets.diags, of, signingModel{
 		Secrets: flattenMap(ctx, secrets.diags, element, models),
 	})

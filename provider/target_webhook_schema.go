@@ -14,7 +14,7 @@ func (webhookTarget) attribute() schema.SingleNestedAttribute {
 	var defaults dispatcher.Webhook
 	defaults.SetDefaults()
 	return optionalObject("An HTTP request. Any 2xx response is a success, and redirects are not followed. Default: the target is "+
-		"of another kind. "+checkSpelling, map[string]schema.Attribute{
+		"of another kind.", map[string]schema.Attribute{
 		"url": requiredString("Absolute URL, `http` or `https`, of at most 2048 characters, without user, password " +
 			"and fragment. The part after the host may be a template, like `body`; values are percent-encoded."),
 		"method": stringWithDefault(defaults.Method, "HTTP method: "+either(dispatcher.Methods)+". `GET` and `HEAD` send no body."),
@@ -53,13 +53,14 @@ func templateActions() []string {
 }
 
 func signingAttribute() schema.Attribute {
-	return optionalObject("Signs each request by Standard Webhooks, in the header `webhook-signature`. "+checkSpelling+
-		" Default: requests are not signed.", map[string]schema.Attribute{
-		"secrets": schema.MapNestedAttribute{
-			Required: true,
-			MarkdownDescription: fmt.Sprintf("Secrets by a name (%s), at most %d. Each request carries a signature for each secret. "+
-				"To replace a secret, add the new one, give it to the receivers, and then remove the old one. `whsec_` and base64 of 24 "+
-				"to 64 bytes makes HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones (`v1a`).",
+	return optionalObject("Signs each request by Standard Webhooks, in the header `webhook-signature`. "+
+		"Default: requests are not signed.", map[string]schema.Attribute{
+		"secret": schema.MapNestedAttribute{
+			Optional: true,
+			MarkdownDescription: fmt.Sprintf("A secret; its label is a name (%s). At least one and at most %d. Each request carries a "+
+				"signature for each. To replace a secret, add the new one, give it to the receivers, and then remove the old one. `whsec_` "+
+				"and base64 of 24 to 64 bytes makes HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones "+
+				"(`v1a`). Default: none, which is refused.",
 				nameRule, dispatcher.MaxSigningSecrets),
 			NestedObject: schema.NestedAttributeObject{Attributes: secretAttributes()},
 		},
@@ -67,7 +68,7 @@ func signingAttribute() schema.Attribute {
 }
 
 func tlsAttribute() schema.Attribute {
-	return optionalObject("Settings of `https` connections. "+checkSpelling+" Default: the certificates of the node's system, and "+
+	return optionalObject("Settings of `https` connections. Default: the certificates of the node's system, and "+
 		"TLS 1.2 or later.", map[string]schema.Attribute{
 		"ca_certificates": optionalString("PEM certificates of the authorities that may sign the target's certificate, instead of " +
 			"those that the node's system trusts. Default: those of the system."),

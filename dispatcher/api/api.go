@@ -71,6 +71,8 @@ type API struct {
 	uses tokenUses
 	// evaluations bounds the requests that evaluate schedules.
 	evaluations *evaluations
+	// work bounds the time that requests of each app take.
+	work *work
 	// notFound serves requests that match no route.
 	notFound http.Handler
 }
@@ -98,7 +100,7 @@ func New(store Store, o Options) *API {
 	bounds := newLimits(o.Limits, o.Registerer)
 	tokens := newTokenCache(store, bounds.TokenCache)
 	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds, refusals: newRefusals(store, o.Logger),
-		evaluations: newEvaluations(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+		evaluations: newEvaluations(), work: newWork(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a

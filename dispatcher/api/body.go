@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -37,6 +36,15 @@ func (r *request) decode(into any) dispatcher.Problems {
 	return decode(text, into)
 }
 
+// decodeIfAny is decode for a route whose body may be left out.
+func (r *request) decodeIfAny(into any) dispatcher.Problems {
+	text, problems := r.readBody()
+	if len(problems) > 0 || len(bytes.TrimSpace(text)) == 0 {
+		return problems
+	}
+	return r.decode(into)
+}
+
 // expectNoBody refuses a body on a route that takes none, instead of ignoring it silently. An empty
 // object is accepted.
 func (r *request) expectNoBody() error {
@@ -49,15 +57,14 @@ func (r *request) expectNoBody() error {
 
 func (r *request) readBody() ([]byte, dispatcher.Problems) {
 	var problems dispatcher.Problems
-	text, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
+	case errors.As(r.textErr, &tooLarge):
 		problems.Add("", dispatcher.CodePayloadTooLarge, "body is larger than %d bytes", tooLarge.Limit)
-	case err != nil:
-		problems.Add("", dispatcher.CodeJSONSyntax, "body ended at offset %d before it was complete", len(text))
+	case r.textErr != nil:
+		problems.Add("", dispatcher.CodeJSONSyntax, "body ended at offset %d before it was complete", len(r.text))
 	}
-	return text, problems
+	return r.text, problems
 }
 
 // mustMatch reports a name in the body that differs from the one in the path. Validate reports an

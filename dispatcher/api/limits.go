@@ -81,6 +81,7 @@ const (
 	limitedApp     = "app"
 	limitedBad     = "bad_tokens"
 	limitedMemory  = "memory"
+	limitedWork    = "work"
 )
 
 func newLimits(o Limits, metrics prometheus.Registerer) *limits {
@@ -99,7 +100,7 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 			Name: "carillon_api_unauthorized_total", Help: "Requests to the API without a valid token.",
 		}),
 	}
-	for _, reason := range []string{limitedAddress, limitedToken, limitedApp, limitedBad, limitedMemory} {
+	for _, reason := range []string{limitedAddress, limitedToken, limitedApp, limitedBad, limitedMemory, limitedWork} {
 		l.limited.WithLabelValues(reason)
 	}
 	if metrics != nil {

@@ -36,7 +36,7 @@ func (a *API) preview(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.evaluations.begin(r.Context(), r.token.Name, evaluationTimeout)
+	ctx, done, err := a.evaluate(r, evaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}

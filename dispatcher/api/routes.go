@@ -71,9 +71,9 @@ var routes = []route{
 	{method: "DELETE", path: jobPath, scope: write, serve: (*API).deleteJob},
 	{method: "GET", path: jobPath + "/slots", scope: read, serve: (*API).listSlots},
 	{method: "POST", path: jobPath + "/run", scope: operate, serve: (*API).runJob},
-	{method: "POST", path: jobPath + "/pause", scope: write, serve: pause(true)},
+	{method: "POST", path: jobPath + "/pause", scope: write, body: true, serve: pause(true)},
 	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
-	{method: "POST", path: triggerPath + "/pause", scope: write, serve: pause(true)},
+	{method: "POST", path: triggerPath + "/pause", scope: write, body: true, serve: pause(true)},
 	{method: "POST", path: triggerPath + "/resume", scope: write, serve: pause(false)},
 	{method: "GET", path: triggerPath + "/explain", scope: read, query: explainQuery, serve: (*API).explain},
 

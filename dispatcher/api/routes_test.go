@@ -68,6 +68,17 @@ func TestPauseAndResume(t *testing.T) {
 	w.do("POST", "/v1/apps/crm/jobs/nosuch/pause", "").refused(404, " not_found")
 	w.do("POST", oneJob+"/pause", `{"until":"tomorrow"}`).refused(400, "/until json_unknown_field")
 	w.must(http.StatusOK, "POST", oneJob+"/pause", `{}`)
+	w.must(http.StatusOK, "POST", oneJob+"/resume", "")
+	w.do("POST", oneJob+"/resume", `{"reason":"done"}`).refused(400, "/reason json_unknown_field")
+	w.do("POST", oneJob+"/pause", `{"reason":"`+strings.Repeat("x", 1025)+`"}`).refused(422, "/reason text_too_long")
+	paused := into[dispatcher.Job](w.must(http.StatusOK, "POST", oneJob+"/pause", `{"reason":"a migration"}`))
+	if paused.PausedBy == "" || paused.PausedAt == nil || paused.PauseReason != "a migration" {
+		t.Errorf("the pause is by %q at %v because of %q", paused.PausedBy, paused.PausedAt, paused.PauseReason)
+	}
+	again := w.must(http.StatusOK, "POST", oneJob+"/pause", `{"reason":"another"}`)
+	if diff := cmp.Diff(paused, into[dispatcher.Job](again)); diff != "" {
+		t.Error("paused again (-before +after):\n" + diff)
+	}
 }
 
 func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -44,6 +45,11 @@ type request struct {
 	client netip.Addr
 	// release, if not nil, frees the memory that was taken for the request.
 	release func()
+	// turn is the work on the request, once it has begun.
+	turn *turn
+	// text is the body, as far as it could be read, once it was received.
+	text    []byte
+	textErr error
 }
 
 // response is the result of a route's function; the wrapper writes it.
@@ -62,6 +68,7 @@ func (a *API) handle(rt route) http.Handler {
 		client, hr := a.clientOf(hr)
 		r := &request{Request: hr.WithContext(ctx), id: requestID(hr), client: client, now: time.Now()} //nolint:forbidigo // the API's clock
 		defer func() {
+			r.turn.end()
 			if r.release != nil {
 				r.release()
 			}
@@ -116,6 +123,14 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 	}
 	if rt.scope != "" {
 		if err := a.takeMemory(rt, r); err != nil {
+			return response{}, err
+		}
+	}
+	if rt.method == http.MethodPut || rt.method == http.MethodPost || rt.method == http.MethodPatch {
+		r.text, r.textErr = io.ReadAll(r.Body) // before its turn: a slow client must not keep other requests of its app waiting
+	}
+	if rt.scope != "" {
+		if err := a.takeTurn(r); err != nil {
 			return response{}, err
 		}
 	}
@@ -188,6 +203,7 @@ func (a *API) write(w http.ResponseWriter, r *request, res response) {
 		res = a.problem(r, route{}, response{}, fmt.Errorf("marshal response: %w", err))
 		body, _ = marshal(res.body) // strings and numbers only
 	}
+	r.turn.end() // the client may be slow to read
 	h := w.Header()
 	h.Set("X-Request-Id", r.id)
 	h.Set("X-Content-Type-Options", "nosniff")

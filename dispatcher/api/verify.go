@@ -16,7 +16,7 @@ func (a *API) verify(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.evaluations.begin(r.Context(), r.token.Name, verifyTimeout)
+	ctx, done, err := a.evaluate(r, verifyTimeout)
 	if err != nil {
 		return response{}, err
 	}
@@ -36,7 +36,7 @@ func (a *API) explain(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	ctx, done, err := a.evaluations.begin(r.Context(), r.token.Name, evaluationTimeout)
+	ctx, done, err := a.evaluate(r, evaluationTimeout)
 	if err != nil {
 		return response{}, err
 	}

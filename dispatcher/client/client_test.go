@@ -5,13 +5,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -104,8 +102,12 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if got, err := c.Job(ctx, "crm", "sync"); err != nil || !cmp.Equal(got, job) {
 		t.Errorf("Job = %+v, %v, want %+v", got, err, job)
 	}
-	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 2 {
+	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 1 {
 		t.Errorf("PutJob of the job from GET = %+v, %v", job, err)
+	}
+	job.Description = "changed"
+	if job, err = c.PutJob(ctx, job, client.Condition{Revision: 1}); err != nil || job.Revision != 2 {
+		t.Errorf("PutJob of a changed job = %+v, %v", job, err)
 	}
 	if job, err = c.PauseJob(ctx, "crm", "sync", "", true, client.Condition{}); err != nil || !job.Paused {
 		t.Errorf("PauseJob = %+v, %v", job, err)
@@ -273,7 +275,16 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 	if _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{Revision: 3}); !errors.Is(err, dispatcher.ErrPrecondition) {
 		t.Errorf("PutApp of revision 3 = %v, want ErrPrecondition", err)
 	}
-	_, err := c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
+	made, err := c.PutApp(ctx, dispatcher.App{Name: "books"}, client.Condition{Absent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stale *client.Error
+	if _, err := c.PutApp(ctx, made, client.Condition{Revision: 3}); !errors.As(err, &stale) || stale.ChangedBy == "" ||
+		!stale.ChangedAt.Equal(made.UpdatedAt) {
+		t.Errorf("PutApp of revision 3 = %+v, want who changed it at %s", stale, made.UpdatedAt)
+	}
+	_, err = c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
 	var problems dispatcher.Problems
 	var problem *client.Error
 	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {
@@ -297,72 +308,6 @@ func TestEndpointsAreChecked(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("New(%q) = %v, want an error without the password", endpoint, err)
 		}
-	}
-}
-
-// A retry of a request that may have arrived could write twice.
-func TestOnlySafeRequestsAreRetried(t *testing.T) {
-	t.Parallel()
-	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	for name, tt := range map[string]struct {
-		fail  error
-		get   int32 // tries of a read
-		write int32 // tries of a write
-	}{
-		"a refused connection never reached the server": {fail: refused, get: 4, write: 4},
-		"a lost response":    {fail: io.ErrUnexpectedEOF, get: 4, write: 1},
-		"a reset connection": {fail: &net.OpError{Op: "read", Err: syscall.ECONNRESET}, get: 4, write: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var tries atomic.Int32
-			c := newClient(t, "http://carillon.test", "t", roundTripper(func(*http.Request) (*http.Response, error) {
-				tries.Add(1)
-				return nil, tt.fail
-			}))
-			if _, err := c.App(t.Context(), "crm"); !errors.Is(err, tt.fail) {
-				t.Errorf("App = %v, want %v", err, tt.fail)
-			}
-			if got := tries.Swap(0); got != tt.get {
-				t.Errorf("a read was tried %d times, want %d", got, tt.get)
-			}
-			_, _ = c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{Absent: true})
-			if got := tries.Swap(0); got != tt.write {
-				t.Errorf("a write was tried %d times, want %d", got, tt.write)
-			}
-			_, _ = c.RunJob(t.Context(), "crm", "sync")
-			if got := tries.Swap(0); got != tt.write {
-				t.Errorf("a run was requested %d times, want %d", got, tt.write)
-			}
-		})
-	}
-}
-
-func TestOverloadRetriesOnlyReads(t *testing.T) {
-	t.Parallel()
-	var tries, status atomic.Int32
-	status.Store(http.StatusServiceUnavailable)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if tries.Add(1) < 3 {
-			w.WriteHeader(int(status.Load()))
-			return
-		}
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, _ = io.WriteString(w, `{"name":"crm"}`)
-	}))
-	t.Cleanup(server.Close)
-	c := newClient(t, server.URL, "t", nil)
-	if app, err := c.App(t.Context(), "crm"); err != nil || app.Name != "crm" || tries.Load() != 3 {
-		t.Errorf("App = %+v, %v after %d tries, want it at the third", app, err, tries.Load())
-	}
-	tries.Store(0)
-	if _, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err == nil || tries.Load() != 1 {
-		t.Errorf("PutApp = %v after %d tries, want an error after one", err, tries.Load())
-	}
-	tries.Store(0)
-	status.Store(http.StatusTooManyRequests)
-	if _, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err != nil || tries.Load() != 3 {
-		t.Errorf("PutApp refused for its rate = %v after %d tries, want it at the third", err, tries.Load())
 	}
 }
 

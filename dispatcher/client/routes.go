@@ -129,17 +129,29 @@ func (c *Client) DeleteCalendar(ctx context.Context, app, name string, cond Cond
 func (c *Client) PauseJob(
 	ctx context.Context, app, job, trigger string, paused bool, cond Condition,
 ) (dispatcher.Job, error) {
-	segments := []string{"apps", app, "jobs", job}
-	if trigger != "" {
-		segments = append(segments, "triggers", trigger)
-	}
-	verb := "resume"
 	if paused {
-		verb = "pause"
+		return c.PauseJobFor(ctx, app, job, trigger, dispatcher.PauseRequest{}, cond)
 	}
 	return send(ctx, c, request[dispatcher.Job]{
-		method: http.MethodPost, path: path(append(segments, verb)...), cond: cond, is: isJob(app, job),
+		method: http.MethodPost, path: triggerPath(app, job, trigger, "resume"), cond: cond, is: isJob(app, job),
 	})
+}
+
+// PauseJobFor pauses a job, or only one of its triggers if trigger is not empty, and says why.
+func (c *Client) PauseJobFor(
+	ctx context.Context, app, job, trigger string, why dispatcher.PauseRequest, cond Condition,
+) (dispatcher.Job, error) {
+	return send(ctx, c, request[dispatcher.Job]{
+		method: http.MethodPost, path: triggerPath(app, job, trigger, "pause"), body: why, cond: cond, is: isJob(app, job),
+	})
+}
+
+// triggerPath is that of a request about a trigger, or about its job if there is none.
+func triggerPath(app, job, trigger, verb string) string {
+	if trigger == "" {
+		return path("apps", app, "jobs", job, verb)
+	}
+	return path("apps", app, "jobs", job, "triggers", trigger, verb)
 }
 
 // RunJob queues a run of a job now. Each call queues another run; the client does not repeat it.

@@ -111,10 +111,14 @@ func (s *store) Apps(ctx context.Context, page dispatcher.Page) ([]dispatcher.Ap
 	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)
 }
 
-// PutApp creates or replaces an app. It returns it as stored, and whether it was created.
+// PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app that is put as it is
+// stored stays as it is.
 func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatcher.Change) (stored dispatcher.App, created bool, err error) {
 	if err := app.Validate(); err != nil {
 		return stored, false, err
+	}
+	if same, is := s.unchangedApp(ctx, app, change); is {
+		return same, false, nil
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		before, err := t.appBefore(ctx, app.Name)

@@ -145,7 +145,7 @@ func calendarsOf(ctx context.Context, q querier, app string, jobs ...dispatcher.
 const putCalendarTimeout = time.Minute
 
 // PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
-// returns the calendar as stored, and whether it was created.
+// returns the calendar as stored, and whether it was created. A calendar that is put as it is stored stays as it is.
 func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
 	change dispatcher.Change) (dispatcher.Calendar, bool, error) {
 	if err := calendar.Validate(); err != nil {
@@ -153,6 +153,9 @@ func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
 	}
 	ctx, cancel := bound(ctx, putCalendarTimeout)
 	defer cancel()
+	if same, is := s.unchangedCalendar(ctx, calendar, change); is {
+		return same, false, nil
+	}
 	plan, err := s.plan(ctx, calendar, change)
 	if err != nil {
 		return dispatcher.Calendar{}, false, fmt.Errorf("put calendar %s/%s: %w", calendar.App, calendar.Name, err)

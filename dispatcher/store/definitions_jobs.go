@@ -26,6 +26,7 @@ var jobFields = fields[jobRow]{
 	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
 	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
 	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
+	{name: "pause", ref: func(j *jobRow) any { return pauseColumn(&j.Pause) }},
 	{name: "priority", ref: func(j *jobRow) any { return &j.Priority }},
 	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn(&j.NodeLabels) }},
 	{name: "delivery", ref: func(j *jobRow) any { return &j.Delivery }},
@@ -231,8 +232,12 @@ func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 }
 
 // PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
-// it was created. Schedules that take too long to evaluate are refused before the transaction begins.
+// it was created. A job that is put as it is stored stays as it is. Schedules that take too long to evaluate are refused
+// before the transaction begins.
 func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, created bool, err error) {
+	if same, is := s.unchangedJob(ctx, job.App, job.Name, change, declaredAgain(job)); is {
+		return same, false, nil
+	}
 	if err := s.checkCost(ctx, job, change.Now); err != nil {
 		return job, false, err
 	}

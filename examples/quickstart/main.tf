@@ -25,8 +25,8 @@ resource "carillon_job" "heartbeat" {
   app  = carillon_app.quickstart.name
   name = "heartbeat"
 
-  target = {
-    webhook = {
+  target {
+    webhook {
       url     = "${var.receiver_url}/heartbeat"
       timeout = "5s"
     }
@@ -36,10 +36,9 @@ resource "carillon_job" "heartbeat" {
   payload = jsonencode({ hello = "from Terraform" })
 
   # A job can have many triggers. You choose their names.
-  triggers = {
-    often = {
-      expression = var.heartbeat_expression
-    }
+  trigger "often" {
+    expression = var.heartbeat_expression
+    timezone   = "UTC"
   }
 }
 
@@ -48,17 +47,16 @@ resource "carillon_job" "poll" {
   app  = carillon_app.quickstart.name
   name = "poll"
 
-  target = {
-    webhook = {
+  target {
+    webhook {
       url     = "${var.receiver_url}/poll"
       headers = { "X-Example" = "quickstart" }
     }
   }
 
-  triggers = {
-    five_seconds = {
-      expression = "0/5 * * * * ?"
-    }
+  trigger "five_seconds" {
+    expression = "0/5 * * * * ?"
+    timezone   = "UTC"
   }
 }
 
@@ -67,17 +65,15 @@ resource "carillon_job" "minutely" {
   app  = carillon_app.quickstart.name
   name = "minutely"
 
-  target = {
-    webhook = {
+  target {
+    webhook {
       url = "${var.receiver_url}/minutely"
     }
   }
 
-  triggers = {
-    each_minute = {
-      expression = "* * * * *"
-      timezone   = "Europe/Berlin"
-    }
+  trigger "each_minute" {
+    expression = "* * * * *"
+    timezone   = "Europe/Berlin"
   }
 }
 
@@ -89,15 +85,13 @@ resource "carillon_job" "once" {
   app  = carillon_app.quickstart.name
   name = "once"
 
-  target = {
-    webhook = {
+  target {
+    webhook {
       url = "${var.receiver_url}/once"
     }
   }
 
-  triggers = {
-    once = {
-      expression = "at(${var.one_shot_at})"
-    }
+  trigger "once" {
+    expression = "at(${var.one_shot_at})"
   }
 }

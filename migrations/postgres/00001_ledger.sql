@@ -73,6 +73,7 @@ CREATE TABLE jobs (
   description   TEXT    NOT NULL,
   enabled       BOOLEAN NOT NULL,
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
+  pause         TEXT,                     -- JSON: by whom, when and why; NULL: it is not paused
   priority      INTEGER NOT NULL,         -- higher goes first within the app
   node_labels   TEXT    NOT NULL,         -- name=value,...: what a node must have
   delivery      TEXT    NOT NULL,
@@ -125,6 +126,7 @@ CREATE TABLE triggers (
   fired             INTEGER  NOT NULL,    -- runs of a fixed delay that have ended
   enabled           BOOLEAN  NOT NULL,
   paused            BOOLEAN  NOT NULL,    -- an operator's wish; schedulers never write it
+  pause             TEXT,                 -- JSON: by whom, when and why; NULL: it is not paused
   job_paused        BOOLEAN  NOT NULL,    -- copy of jobs.paused
   delayed           BOOLEAN  NOT NULL,    -- a fixed delay: the end of its run schedules the next fire, not a claim
   drift_hour        BOOLEAN  NOT NULL,

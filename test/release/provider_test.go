@@ -32,16 +32,14 @@ resource "carillon_job" "ring" {
   app  = carillon_app.shop.name
   name = "ring"
 
-  target = {
-    webhook = {
+  target {
+    webhook {
       url = "%s"
     }
   }
 
-  triggers = {
-    second = {
-      expression = "rate(1s)"
-    }
+  trigger "second" {
+    expression = "rate(1s)"
   }
 }
 `

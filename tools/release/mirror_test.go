@@ -99,9 +99,8 @@ func TestManifestNamesTheProtocolOfTheProvider(t *testing.T) {
 	if m.Version != 1 || len(m.Metadata.ProtocolVersions) != 1 || m.Metadata.ProtocolVersions[0] != "6.0" {
 		t.Errorf("manifest = %+v", m)
 	}
-	// providerserver.Serve speaks version 6 unless its options say otherwise.
 	source, err := os.ReadFile("../../provider/cmd/terraform-provider-carillon/main.go")
-	if err != nil || !strings.Contains(string(source), "providerserver.Serve(") || strings.Contains(string(source), "ProtocolVersion") {
-		t.Errorf("the provider's main does not serve the default protocol: %v", err)
+	if err != nil || !strings.Contains(string(source), "tf6server.Serve(") {
+		t.Errorf("the provider's main does not serve version 6 of the protocol: %v", err)
 	}
 }

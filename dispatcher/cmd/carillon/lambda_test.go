@@ -224,30 +224,47 @@ terraform {
 variable "function" { type = string }
 resource "carillon_app" "fn" {
   name   = "fn"
-  bounds = { lambda = { functions = ["*"], roles = ["arn:aws:iam::123456789012:role/invoker"] } }
+  bounds {
+    lambda {
+      functions = ["*"]
+      roles     = ["arn:aws:iam::123456789012:role/invoker"]
+    }
+  }
 }
 resource "carillon_job" "adds" {
   app      = carillon_app.fn.name
   name     = "adds"
-  target   = { lambda = { function = var.function, timeout = "20s", concurrency = 2 } }
+  target {
+    lambda {
+      function    = var.function
+      timeout     = "20s"
+      concurrency = 2
+    }
+  }
   payload  = jsonencode({ amounts = [1, 2, 3] })
-  triggers = { tick = { expression = "* * * * * ?" } }
+  trigger "tick" {
+    expression = "* * * * * ?"
+    timezone   = "UTC"
+  }
 }
 resource "carillon_job" "elsewhere" {
   app     = carillon_app.fn.name
   name    = "elsewhere"
   enabled = false
-  target = {
-    lambda = {
+  target {
+    lambda {
       function       = "arn:aws:lambda:eu-west-1:123456789012:function:other:7"
       client_context = jsonencode({ custom = { a = "b" } })
-      assume_role = {
+      assume_role {
         role_arn     = "arn:aws:iam::123456789012:role/invoker"
         session_tags = { team = "billing" }
       }
     }
   }
-  triggers = { tick = { expression = "0 0 3 * * ?" } }
+  trigger "tick" {
+    expression = "0 0 3 * * ?"
+    timezone   = "UTC"
+  }
 }
 `
 

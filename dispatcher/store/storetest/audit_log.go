@@ -222,6 +222,7 @@ func testAuditSizes(t *testing.T, f *fixture) {
 		}
 	}
 	for i := range 40 {
+		large.Description = fmt.Sprint("change ", i)
 		f.must(f.PutJob(t.Context(), large, at(t0.Add(time.Duration(3+i)*time.Minute))))
 	}
 	page, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: dispatcher.Page{Limit: 1000}})

@@ -186,7 +186,7 @@ func testLostClaims(t *testing.T, f *fixture) {
 	lose("job paused", f.nextAdvance(), pause("", true), pause("", false))
 	lose("trigger paused", f.nextAdvance(), pause("tick", true), pause("tick", false))
 	lose("paused and resumed", f.nextAdvance(), func() { pause("", true)(); pause("", false)() }, nothing)
-	lose("edited", f.nextAdvance(), func() { f.putEvery("tick", time.Minute) }, nothing)
+	lose("edited", f.nextAdvance(), func() { f.editEvery("tick", time.Minute) }, nothing)
 	enable := func(enabled bool) func() {
 		return func() { f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled}, at(t0))) }
 	}

@@ -252,7 +252,7 @@ func testRetry(t *testing.T, f *fixture) {
 	failed := dispatcher.Outcome{State: dispatcher.RunTimedOut, StartedAt: t0, EndedAt: t0.Add(time.Second),
 		Class: dispatcher.ClassTimeout, Error: "slow"}
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, failed)}))
-	f.putEvery("tick", time.Minute) // a retry runs the job as it is then
+	f.editEvery("tick", time.Minute) // a retry runs the job as it is then
 	run, err := f.RetryRun(ctx, held.String(), at(t0))
 	f.must(err)
 	if run.Revision != 2 || run.State != dispatcher.RunQueued || run.EndedAt != nil || run.Class != "" ||

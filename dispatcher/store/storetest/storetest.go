@@ -80,7 +80,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 	}
 	for _, more := range []map[string]func(*testing.T, *fixture){
 		claimTests(), retryTests(), misfireTests(), slotTests(), hostTests(), unfoldTests(), fleetTests(), switchTests(),
-		dueTests(), boundTests(), historyTests(), tokenTests(), calendarTests(), auditTests(),
+		dueTests(), boundTests(), historyTests(), tokenTests(), calendarTests(), auditTests(), unchangedTests(),
 	} {
 		maps.Copy(tests, more)
 	}
@@ -202,6 +202,14 @@ func (f *fixture) put(j dispatcher.Job, now time.Time) dispatcher.Job {
 func (f *fixture) putEvery(name string, interval time.Duration) dispatcher.Job {
 	f.Helper()
 	return f.put(job(name, map[string]dispatcher.Trigger{"tick": every(interval, t0.Add(time.Minute))}), t0)
+}
+
+// editEvery changes the description of the job that putEvery stores.
+func (f *fixture) editEvery(name string, interval time.Duration) dispatcher.Job {
+	f.Helper()
+	edited := job(name, map[string]dispatcher.Trigger{"tick": every(interval, t0.Add(time.Minute))})
+	edited.Description = "edited"
+	return f.put(edited, t0)
 }
 
 // dueAll returns what is due by until, overdue or not.

@@ -30,8 +30,8 @@ resource "carillon_app" "first" {
   description = "Tries Carillon"
 
   # An app may invoke no function unless an operator lists it.
-  bounds = {
-    lambda = { functions = var.report_function_arn == null ? [] : [var.report_function_arn] }
+  bounds {
+    lambda { functions = var.report_function_arn == null ? [] : [var.report_function_arn] }
   }
 }
 
@@ -39,16 +39,14 @@ resource "carillon_job" "hello" {
   app  = carillon_app.first.name
   name = "hello"
 
-  target = {
-    webhook = {
+  target {
+    webhook {
       url = var.webhook_url
     }
   }
 
-  triggers = {
-    often = {
-      expression = "rate(10 seconds)"
-    }
+  trigger "often" {
+    expression = "rate(10 seconds)"
   }
 }
 
@@ -58,16 +56,14 @@ resource "carillon_job" "report" {
   app  = carillon_app.first.name
   name = "report"
 
-  target = {
-    lambda = {
+  target {
+    lambda {
       function = var.report_function_arn
     }
   }
 
-  triggers = {
-    nightly = {
-      expression = "0 30 2 ? * MON-FRI"
-      timezone   = "Europe/Berlin"
-    }
+  trigger "nightly" {
+    expression = "0 30 2 ? * MON-FRI"
+    timezone   = "Europe/Berlin"
   }
 }

@@ -8,11 +8,9 @@ resource "carillon_calendar" "holidays" {
   description = "Days on which the office is closed"
   timezone    = "Europe/Berlin"
 
-  rules = [
-    # Dates of every year, and one date of 2030.
-    { dates = ["01-01", "05-01", "10-03", "12-24/12-26", "2030-04-22"] },
-    { weekdays = ["SAT", "SUN"] },
-  ]
+  # Dates of every year, and one date of 2030.
+  rule { dates = ["01-01", "05-01", "10-03", "12-24/12-26", "2030-04-22"] }
+  rule { weekdays = ["SAT", "SUN"] }
 
   # Terraform then updates the triggers before it destroys the calendar that they used.
   lifecycle {
@@ -27,9 +25,11 @@ resource "carillon_calendar" "office_hours" {
   timezone = "Europe/Berlin"
   bases    = [carillon_calendar.holidays.name]
 
-  rules = [
-    { from = "09:00", to = "17:30", only = true },
-  ]
+  rule {
+    from = "09:00"
+    to   = "17:30"
+    only = true
+  }
 
   lifecycle {
     create_before_destroy = true
@@ -40,20 +40,19 @@ resource "carillon_job" "reminders" {
   app  = carillon_app.billing.name
   name = "reminders"
 
-  target = {
-    webhook = {
+  target {
+    webhook {
       url = "https://billing.example.com/hooks/reminders"
     }
   }
 
-  triggers = {
-    # Every hour, at a minute that Carillon picks from the names. Fires while the office is closed
-    # become one fire when it opens.
-    hourly = {
-      expression  = "H * * * *"
-      calendar    = carillon_calendar.office_hours.name
-      on_excluded = "next_included"
-      jitter      = "5m"
-    }
+  # Every hour, at a minute that Carillon picks from the names. Fires while the office is closed
+  # become one fire when it opens.
+  trigger "hourly" {
+    expression  = "H * * * *"
+    timezone    = "Europe/Berlin"
+    calendar    = carillon_calendar.office_hours.name
+    on_excluded = "next_included"
+    jitter      = "5m"
   }
 }

@@ -7,8 +7,8 @@ resource "carillon_job" "nightly_report" {
   name        = "nightly-report"
   description = "Sends the daily figures to every branch"
 
-  target = {
-    webhook = {
+  target {
+    webhook {
       url     = "https://billing.example.com/hooks/report"
       timeout = "2m"
       headers = {
@@ -25,26 +25,24 @@ resource "carillon_job" "nightly_report" {
     report = "daily"
   })
 
-  triggers = {
-    # Quartz: second, minute, hour, day of month, month, day of week.
-    eu = {
-      expression = "0 30 2 ? * MON-FRI"
-      timezone   = "Europe/Berlin"
-    }
-    # Unix: minute, hour, day of month, month, day of week. When the clock skips 02:30 in spring,
-    # gap = "next" fires the trigger at the end of the gap.
-    us = {
-      expression = "30 2 * * 1-5"
-      timezone   = "America/New_York"
-      gap        = "next"
-    }
-    # An interval during one month, at most 100 times. It is disabled for now.
-    trial = {
-      expression   = "rate(15 minutes)"
-      start_at     = "2030-03-01T00:00:00+01:00"
-      end_at       = "2030-03-31T23:59:59+02:00"
-      repeat_count = 100
-      enabled      = false
-    }
+  # Quartz: second, minute, hour, day of month, month, day of week.
+  trigger "eu" {
+    expression = "0 30 2 ? * MON-FRI"
+    timezone   = "Europe/Berlin"
+  }
+  # Unix: minute, hour, day of month, month, day of week. When the clock skips 02:30 in spring,
+  # gap = "next" fires the trigger at the end of the gap.
+  trigger "us" {
+    expression = "30 2 * * 1-5"
+    timezone   = "America/New_York"
+    gap        = "next"
+  }
+  # An interval during one month, at most 100 times. It is disabled for now.
+  trigger "trial" {
+    expression   = "rate(15 minutes)"
+    start_at     = "2030-03-01T00:00:00+01:00"
+    end_at       = "2030-03-31T23:59:59+02:00"
+    repeat_count = 100
+    enabled      = false
   }
 }

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
+)
+
+const (
+	// workShare is the part of its time for which each turn of an app may be taken in the long run.
+	workShare = 0.25
+	// workSaved is for how long each turn of an app may be taken at once after it was free for a while.
+	workSaved = 5 * time.Second
+	// workPatience is how long a request waits for its turn.
+	workPatience = 10 * time.Second
+)
+
+// work bounds the time for which the node works on requests of one app, whatever they ask for: meanwhile, other apps have
+// less of its processors and of the database. The requests of an app take turns and pay with the time that they take.
+type work struct {
+	turns int // of each app
+
+	mu   sync.Mutex
+	apps *limit.Recent[string, *appWork]
+}
+
+// appWork is the work on the requests of one app.
+type appWork struct {
+	turns chan struct{}
+
+	mu sync.Mutex
+	// left is the time that the app has left as of at, less than zero if it has taken too much.
+	left time.Duration
+	at   time.Time
+}
+
+// newWork lets half of the processors work for one app.
+func newWork() *work {
+	return &work{turns: max(1, runtime.GOMAXPROCS(0)/2), apps: limit.NewRecent[string, *appWork](maxCallers)}
+}
+
+// turn is the work on one request. It is nil for a request that counts for no app.
+type turn struct {
+	app   *appWork
+	began time.Time
+	// idle is how long the request has waited for those of other apps.
+	idle time.Duration
+	once sync.Once
+}
+
+// begin waits for a turn of an app. If that takes longer than workPatience or than ctx lasts, there is no turn, and begin
+// returns how long to wait.
+func (w *work) begin(ctx context.Context, name string) (t *turn, wait time.Duration) {
+	app := w.of(name)
+	ctx, cancel := context.WithTimeout(ctx, workPatience)
+	defer cancel()
+	select {
+	case app.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, workPatience
+	}
+	if wait := app.wait(clock()); wait > 0 {
+		paid := time.NewTimer(wait)
+		defer paid.Stop()
+		select {
+		case <-paid.C:
+		case <-ctx.Done():
+			<-app.turns
+			return nil, app.wait(clock())
+		}
+	}
+	return &turn{app: app, began: clock()}, 0
+}
+
+// of returns the work of an app.
+func (w *work) of(name string) *appWork {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	app, known := w.apps.Get(name)
+	if !known {
+		app = &appWork{turns: make(chan struct{}, w.turns), left: time.Duration(w.turns) * workSaved, at: clock()}
+	}
+	w.apps.Put(name, app)
+	return app
+}
+
+// wait returns how long to wait until the app has time left.
+func (a *appWork) wait(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	turns := time.Duration(cap(a.turns))
+	earned := time.Duration(float64(now.Sub(a.at)*turns) * workShare)
+	a.left, a.at = min(turns*workSaved, a.left+earned), now
+	return time.Duration(float64(max(0, -a.left)/turns) / workShare)
+}
+
+// end ends the turn, once.
+func (t *turn) end() {
+	if t == nil {
+		return
+	}
+	t.once.Do(func() {
+		t.app.mu.Lock()
+		t.app.left -= clock().Sub(t.began) - t.idle
+		t.app.mu.Unlock()
+		<-t.app.turns
+	})
+}
+
+// takeTurn waits until the node may work on r. It is over when r.turn ends.
+func (a *API) takeTurn(r *request) error {
+	app := r.boundApp()
+	if app == "" {
+		return nil
+	}
+	t, wait := a.work.begin(r.Context(), app)
+	if t == nil {
+		share := strconv.Itoa(int(workShare * float64(a.work.turns) * time.Minute.Seconds()))
+		return a.limited(r, limitedWork, "requests of app "+dispatcher.Echo(app)+" have kept this node busy for more than "+share+
+			" s in a minute, which is the most for one app; ask for less at a time", wait)
+	}
+	r.turn = t
+	return nil
+}
+
+// evaluate waits until r may evaluate schedules, which is no work on r.
+func (a *API) evaluate(r *request, timeout time.Duration) (ctx context.Context, done func(), err error) {
+	waits := clock()
+	ctx, done, err = a.evaluations.begin(r.Context(), r.token.Name, timeout)
+	if r.turn != nil {
+		r.turn.idle += clock().Sub(waits)
+	}
+	return ctx, done, err
+}
+
+func clock() time.Time { return time.Now() } //nolint:forbidigo // durations within this process

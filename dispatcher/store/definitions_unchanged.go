@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// A PUT of what is stored, a pause of what is paused and a resume of what is not change nothing. That is found out by
+// reading, before any transaction begins: it takes no lock, writes nothing and notifies nobody, however often a client
+// repeats it.
+
+// unchangedJob returns a job as it is if same says that a change would leave it so. A read that fails leaves the answer to
+// the transaction of the change, which comes to it again.
+func (s *store) unchangedJob(ctx context.Context, app, name string, change dispatcher.Change,
+	same func(dispatcher.Job, *dispatcher.Bounds) bool) (dispatcher.Job, bool) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	job, err := s.findJob(ctx, s.read, app, name, "")
+	if err != nil || allow(change, job.Revision) != nil {
+		return job, false
+	}
+	owner, err := findApp(ctx, s.read, app, "")
+	if err != nil || !same(job, owner.Bounds) {
+		return job, false
+	}
+	shown := []dispatcher.JobVersion{{Job: job}}
+	if err := s.addWarnings(ctx, s.read, app, shown); err != nil {
+		return job, false
+	}
+	// The job and its triggers were read one after the other: they belong together if the job has not changed since.
+	// $1 id
+	const current = `SELECT revision FROM jobs WHERE id = $1 AND deleted_at IS NULL`
+	revision, _, err := first(ctx, s.read, scanInt, current, dispatcher.JobID(app, name))
+	return shown[0].Job, err == nil && revision == job.Revision
+}
+
+// unchangedApp returns an app as it is if a PUT leaves it so; see unchangedJob.
+func (s *store) unchangedApp(ctx context.Context, app dispatcher.App, change dispatcher.Change) (dispatcher.App, bool) {
+	stored, err := s.App(ctx, app.Name)
+	return stored, err == nil && allow(change, stored.Revision) == nil && stored.Declares(app)
+}
+
+// unchangedCalendar returns a calendar as it is if a PUT leaves it so; see unchangedJob.
+func (s *store) unchangedCalendar(ctx context.Context, calendar dispatcher.Calendar, change dispatcher.Change) (dispatcher.Calendar, bool) {
+	stored, err := s.Calendar(ctx, calendar.App, calendar.Name)
+	return stored, err == nil && allow(change, stored.Revision) == nil && stored.Declares(calendar)
+}
+
+// declaredAgain tells whether a PUT of job leaves old as it is. What is outside the bounds of its app is refused also then.
+func declaredAgain(job dispatcher.Job) func(dispatcher.Job, *dispatcher.Bounds) bool {
+	return func(old dispatcher.Job, bounds *dispatcher.Bounds) bool {
+		return bounds.CheckJob(job) == nil && old.Declares(job)
+	}
+}
+
+// isPaused tells whether a job, or a trigger of it if that is named, is paused.
+func isPaused(job dispatcher.Job, trigger string) (paused, found bool) {
+	if trigger == "" {
+		return job.Paused, true
+	}
+	one, found := job.Triggers[trigger]
+	return one.Paused, found
+}

@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// unchangedTests are those of changes that leave everything as it is.
+func unchangedTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"what changes nothing writes nothing":                          testUnchanged,
+		"what is put as it is stored still has to meet its conditions": testUnchangedConditions,
+		"a trigger in error is scheduled again by a resume":            testResumeOfError,
+	}
+}
+
+// Definitions that are put as they are stored, pauses of what is paused and resumes of what is not keep the revision,
+// and leave no trace: no entry in the audit log, no revision of a trigger, no notification.
+func testUnchanged(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	holidays := calendar("holidays")
+	holidays.Description = "Holidays"
+	f.putCalendar(holidays, t0)
+	paused := every(time.Hour, t0.Add(time.Hour).In(time.FixedZone("", 3600)))
+	paused.Calendar = "holidays"
+	j := job("tick", map[string]dispatcher.Trigger{"a": every(time.Minute, t0.Add(time.Minute)), "b": paused})
+	f.put(j, t0)
+	f.must(f.PauseJob(ctx, "shop", "tick", "b", true, at(t0)))
+	later := t0.Add(time.Minute)
+	notifications := f.listen()
+
+	type definitions struct {
+		App      dispatcher.App
+		Calendar dispatcher.Calendar
+		Job      dispatcher.Job
+	}
+	read := func() (d definitions) {
+		t.Helper()
+		var err error
+		d.App, err = f.App(ctx, "shop")
+		f.must(err)
+		d.Calendar, err = f.Calendar(ctx, "shop", "holidays")
+		f.must(err)
+		d.Job, err = f.Job(ctx, "shop", "tick")
+		f.must(err)
+		return d
+	}
+	traces := func() [2]int {
+		t.Helper()
+		revisions, err := f.TriggerHistories(ctx, "shop", "tick", t0.Add(-time.Hour))
+		f.must(err)
+		count := 0
+		for _, one := range revisions {
+			count += len(one.Revisions)
+		}
+		return [2]int{len(f.auditLog(dispatcher.AuditQuery{})), count}
+	}
+	before, left := read(), traces()
+	var got definitions
+	var created [3]bool
+	var err error
+	got.App, created[0], err = f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, at(later))
+	f.must(err)
+	got.Calendar, created[1], err = f.PutCalendar(ctx, holidays, at(later))
+	f.must(err)
+	got.Job, created[2], err = f.PutJob(ctx, j, at(later))
+	f.must(err)
+	if diff := cmp.Diff(before, got); diff != "" || created != [3]bool{} {
+		t.Errorf("put as they are stored: created %v (-want +got):\n%s", created, diff)
+	}
+	for what, put := range map[string]func() (any, bool, error){
+		"app": func() (any, bool, error) { a, is, err := f.PutApp(ctx, before.App, at(later)); return a, is, err },
+		"calendar": func() (any, bool, error) {
+			c, is, err := f.PutCalendar(ctx, before.Calendar, at(later))
+			return c, is, err
+		},
+		"job": func() (any, bool, error) { j, is, err := f.PutJob(ctx, before.Job, at(later)); return j, is, err },
+		"pause": func() (any, bool, error) {
+			j, err := f.PauseJob(ctx, "shop", "tick", "b", true, at(later))
+			return j, false, err
+		},
+		"resume": func() (any, bool, error) {
+			j, err := f.PauseJob(ctx, "shop", "tick", "", false, at(later))
+			return j, false, err
+		},
+	} {
+		_, is, err := put()
+		f.must(err)
+		if is {
+			t.Errorf("%s as it was read: was created", what)
+		}
+	}
+	if diff := cmp.Diff(before, read()); diff != "" {
+		t.Error("after changes of nothing (-want +got):\n" + diff)
+	}
+	if now := traces(); now != left {
+		t.Errorf("entries of the audit log and revisions of triggers: got %v, want %v", now, left)
+	}
+	// What is heard first is the change after them.
+	j.Description = "changed"
+	if got := f.put(j, later).Revision; got != before.Job.Revision+1 {
+		t.Errorf("a changed description: got revision %d, want %d", got, before.Job.Revision+1)
+	}
+	if heard, want := <-notifications, (dispatcher.Notification{JobID: dispatcher.JobID("shop", "tick")}); heard != want {
+		t.Errorf("heard first %+v, want %+v", heard, want)
+	}
+}
+
+// A client that expects another revision, or none, has not seen what is there.
+func testUnchangedConditions(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	j := f.putEvery("tick", time.Minute)
+	for name, by := range map[string]dispatcher.Change{
+		"another revision": {IfRevision: j.Revision + 1, Now: t0}, "nothing": {IfAbsent: true, Now: t0},
+	} {
+		_, _, err := f.PutJob(ctx, j, by)
+		wantError(t, "put a job, expecting "+name, err, dispatcher.ErrPrecondition)
+		_, _, err = f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, by)
+		wantError(t, "put an app, expecting "+name, err, dispatcher.ErrPrecondition)
+		_, err = f.PauseJob(ctx, "shop", "tick", "", false, by)
+		wantError(t, "resume a job, expecting "+name, err, dispatcher.ErrPrecondition)
+	}
+	same, _, err := f.PutJob(ctx, j, dispatcher.Change{IfRevision: j.Revision, Now: t0})
+	if err != nil || same.Revision != j.Revision {
+		t.Errorf("put of the revision that is there: got revision %d, %v, want %d", same.Revision, err, j.Revision)
+	}
+	_, err = f.PauseJob(ctx, "shop", "tick", "none", false, at(t0))
+	wantError(t, "resume no trigger", err, dispatcher.ErrNotFound)
+}
+
+func testResumeOfError(t *testing.T, f *fixture) {
+	j := f.putEvery("tick", time.Minute)
+	f.must(f.Quarantine(t.Context(), dispatcher.TriggerID("shop", "tick", "tick"), j.Revision, "unreadable"))
+	got, err := f.PauseJob(t.Context(), "shop", "tick", "tick", false, at(t0))
+	f.must(err)
+	if got.Revision != j.Revision+1 || got.Triggers["tick"].State != dispatcher.TriggerWaiting {
+		t.Errorf("got revision %d, trigger %s, want revision %d, waiting", got.Revision, got.Triggers["tick"].State, j.Revision+1)
+	}
+}

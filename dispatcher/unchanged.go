@@ -1,0 +1,98 @@
+package dispatcher
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"time"
+)
+
+// What a client declares again as it is stored changes nothing: no revision, no entry in the audit log, no notification.
+// The comparison is of the JSON without what is read-only, so that a field that is added later is compared, too.
+
+// Declares tells whether j, which is stored, is what declared would become. A value that is given for a secret differs
+// always: nobody learns from a revision whether they have guessed it. So does a trigger in state error, because declaring
+// it again schedules it again.
+func (j Job) Declares(declared Job) bool {
+	if len(j.Triggers) != len(declared.Triggers) {
+		return false
+	}
+	for _, secret := range declared.Target.Secrets() {
+		if !secret.Value.IsZero() {
+			return false
+		}
+	}
+	for _, t := range j.Triggers {
+		if t.State == TriggerError {
+			return false
+		}
+	}
+	was, err := j.declared()
+	if err != nil {
+		return false
+	}
+	is, err := declared.declared()
+	return err == nil && sameJSON(was, is)
+}
+
+// declared returns j as Apply resolves it, without what is read-only.
+func (j Job) declared() (Job, error) {
+	j.resolve()
+	j.Paused, j.Pause, j.State, j.Revision, j.CreatedAt, j.UpdatedAt, j.Warnings = false, Pause{}, "", 0, time.Time{}, time.Time{}, nil
+	for name, t := range j.Triggers {
+		s, err := t.Parse(Identity(j.App, j.Name, name), time.Time{}, nil)
+		if err != nil {
+			return j, err
+		}
+		t.resolve(s)
+		t.Paused, t.Pause, t.State, t.Error, t.AnchorAt = false, Pause{}, "", "", time.Time{}
+		t.PrevFireTime, t.NextFireTime, t.DueAt = nil, nil, nil
+		for _, at := range []**time.Time{&t.StartAt, &t.EndAt} {
+			if *at != nil {
+				*at = new((*at).UTC().Truncate(time.Millisecond))
+			}
+		}
+		j.Triggers[name] = t
+	}
+	return j, nil
+}
+
+// Declares tells whether a, which is stored, is what declared would become. Without bounds, declared leaves them.
+func (a App) Declares(declared App) bool {
+	if declared.Bounds == nil {
+		declared.Bounds = a.Bounds
+	}
+	return sameJSON(a.declared(), declared.declared())
+}
+
+// declared returns a with its defaults, without what is read-only.
+func (a App) declared() App {
+	a.Retention = cmp.Or(a.Retention, DefaultRetention)
+	if a.Bounds != nil {
+		bounds := a.Bounds.WithoutDefaults(a.Name).WithDefaults(a.Name)
+		bounds.Suspension = Suspension{}
+		a.Bounds = &bounds
+	}
+	a.AWSExternalID, a.Usage, a.Breaks, a.Revision, a.CreatedAt, a.UpdatedAt = "", nil, nil, 0, time.Time{}, time.Time{}
+	return a
+}
+
+// Declares tells whether c, which is stored, is what declared would become.
+func (c Calendar) Declares(declared Calendar) bool {
+	return c.Err == nil && sameJSON(c.declared(), declared.declared())
+}
+
+// declared returns c without what is read-only.
+func (c Calendar) declared() Calendar {
+	c.Revision, c.CreatedAt, c.UpdatedAt = 0, time.Time{}, time.Time{}
+	return c
+}
+
+func sameJSON(a, b any) bool {
+	was, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	is, err := json.Marshal(b)
+	return err == nil && bytes.Equal(was, is)
+}
