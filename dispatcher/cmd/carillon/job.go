@@ -17,7 +17,7 @@ type jobCommand struct {
 	List   jobListCommand   `cmd:"" help:"List jobs with their next fires." example:"carillon job list billing"`
 	Show   jobShowCommand   `cmd:"" help:"Show a job with its triggers and warnings." example:"carillon job show billing/invoices"`
 	Run    jobRunCommand    `cmd:"" group:"operate" help:"Run a job now." example:"carillon job run billing/invoices --wait"`
-	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices"`
+	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices --reason \"the ledger is being migrated\""`
 	Resume jobResumeCommand `cmd:"" group:"operate" help:"Resume a job, or one of its triggers." example:"carillon job resume billing/invoices/berlin"`
 }
 
@@ -124,6 +124,7 @@ func printJob(o outputFlags, c console, job dispatcher.Job) error {
 		l.add("job", job.App+"/"+job.Name)
 		l.add("description", job.Description)
 		l.add("state", stateOfJob(job))
+		l.add("paused", pausedBy(job.Pause))
 		l.add("target", targetOf(job.Target))
 		l.add("delivery", job.Delivery)
 		l.add("attempts", fmt.Sprintf("at most %d", max(job.Retry.MaxAttempts, 1)))
@@ -137,6 +138,7 @@ func printJob(o outputFlags, c console, job dispatcher.Job) error {
 			l.add("trigger", name)
 			l.add("  schedule", strings.TrimSpace(t.Expression+" "+t.Timezone))
 			l.add("  state", stateCell(stateOfTrigger(t)))
+			l.add("  paused", pausedBy(t.Pause))
 			l.add("  error", t.Error)
 			l.add("  previous fire", t.PrevFireTime)
 			l.add("  next fire", t.NextFireTime)
@@ -156,6 +158,18 @@ func stateOfTrigger(t dispatcher.Trigger) string {
 		return "disabled"
 	}
 	return string(t.State)
+}
+
+// pausedBy says who paused something, when and why; empty: nobody.
+func pausedBy(p dispatcher.Pause) string {
+	if p.PausedAt == nil {
+		return ""
+	}
+	text := fmt.Sprintf("by %s at %s", p.PausedBy, dispatcher.FormatInstant(*p.PausedAt))
+	if p.PauseReason != "" {
+		text += ": " + p.PauseReason
+	}
+	return text
 }
 
 // targetOf says what a job calls, in a line.
