@@ -53,7 +53,7 @@ func commandRows() map[string]commandRow {
 		"dev":                 {local: "it is a server"},
 		"doctor":              {local: "it examines the machine of a node"},
 		"explain":             {args: "shop/orders/nightly {at}", needs: read, schema: "Explanation"},
-		"job list":            {args: "shop", needs: read, schema: "JobList"},
+		"job list":            {args: "shop --label team=payments", needs: read, schema: "JobList"},
 		"job pause":           {args: "shop/orders/nightly", needs: write, schema: "Job"},
 		"job resume":          {args: "shop/orders/nightly", needs: write, schema: "Job"},
 		"job run":             {args: "shop/orders", needs: operate, schema: "Run"},
@@ -130,6 +130,7 @@ func newShop(t *testing.T) *shop {
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
 	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 2 * * ?"})
 	job.Description = hostile
+	job.Labels = dispatcher.Labels{"team": "payments", "tier": "one"}
 	nightly := job.Triggers["nightly"]
 	nightly.Timezone = "Europe/Berlin"
 	job.Triggers["nightly"] = nightly

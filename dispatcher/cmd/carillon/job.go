@@ -25,7 +25,16 @@ type jobCommand struct {
 type jobListCommand struct {
 	apiFlags
 	outputFlags
-	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+	App   string            `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+	Label map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels."`
+}
+
+// Validate checks the labels.
+func (l *jobListCommand) Validate() error {
+	if err := dispatcher.Labels(l.Label).Validate(); err != nil {
+		return fmt.Errorf("--label: %w", err)
+	}
+	return nil
 }
 
 // Run prints the jobs.
@@ -41,7 +50,10 @@ func (l *jobListCommand) Run(ctx context.Context, c console) error {
 	var all []dispatcher.Job
 	read := newProgress(c, "jobs")
 	for _, app := range apps {
-		jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) { return api.Jobs(ctx, app, page) })
+		jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) {
+			page.Labels = l.Label
+			return api.Jobs(ctx, app, page)
+		})
 		if err != nil {
 			return err
 		}
@@ -129,6 +141,7 @@ func printJob(o outputFlags, c console, job dispatcher.Job) error {
 		l.add("delivery", job.Delivery)
 		l.add("attempts", fmt.Sprintf("at most %d", max(job.Retry.MaxAttempts, 1)))
 		l.add("concurrency", concurrencyOf(job))
+		l.add("labels", job.Labels)
 		l.add("node labels", job.NodeLabels)
 		l.add("priority", job.Priority)
 		l.add("revision", fmt.Sprintf("%d of %s", job.Revision, dispatcher.FormatInstant(job.UpdatedAt)))
