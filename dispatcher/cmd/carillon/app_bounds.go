@@ -73,7 +73,7 @@ func appLines(app dispatcher.App) [][2]string {
 	}
 	q := b.Quotas
 	lines := [][2]string{
-		{"app", app.Name}, {"state", state}, {"reason", b.SuspendedReason},
+		{"app", app.Name}, {"state", state}, {"reason", b.SuspendedReason}, {"suspended", suspendedBy(b.Suspension)},
 		{"retention", fmt.Sprintf("%s, at most %s", app.Retention, q.Retention)},
 		{"aws external id", app.AWSExternalID},
 		{"weight", fmt.Sprint(b.Weight)},
@@ -90,6 +90,14 @@ func appLines(app dispatcher.App) [][2]string {
 		{"signs as the node", list(signed, "none")},
 	}
 	return lines
+}
+
+// suspendedBy says who suspended an app, and when; empty: nobody.
+func suspendedBy(s dispatcher.Suspension) string {
+	if s.SuspendedAt == nil {
+		return ""
+	}
+	return fmt.Sprintf("by %s at %s", s.SuspendedBy, dispatcher.FormatInstant(*s.SuspendedAt))
 }
 
 // outside finds the jobs of an app that are outside its bounds.

@@ -55,7 +55,7 @@ func commandRows() map[string]commandRow {
 		"doctor":              {local: "it examines the machine of a node"},
 		"explain":             {args: "shop/orders/nightly {at}", needs: read, schema: "Explanation"},
 		"export":              {args: "shop", needs: read},
-		"job list":            {args: "shop", needs: read, schema: "JobList"},
+		"job list":            {args: "shop --label team=payments", needs: read, schema: "JobList"},
 		"job pause":           {args: "shop/orders/nightly", needs: write, schema: "Job"},
 		"job resume":          {args: "shop/orders/nightly", needs: write, schema: "Job"},
 		"job run":             {args: "shop/orders", needs: operate, schema: "Run"},
@@ -135,6 +135,7 @@ func newShop(t *testing.T) *shop {
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
 	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 2 * * ?"})
 	job.Description = hostile
+	job.Labels = dispatcher.Labels{"team": "payments", "tier": "one"}
 	nightly := job.Triggers["nightly"]
 	nightly.Timezone = "Europe/Berlin"
 	job.Triggers["nightly"] = nightly

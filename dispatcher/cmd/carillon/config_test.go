@@ -228,12 +228,15 @@ func TestNodesAreListedPausedAndResumed(t *testing.T) {
 		t.Fatalf("list: exit %d, %s\n%s", code, errs, list)
 	}
 	id := strings.Fields(lines[1])[0]
-	for _, step := range []struct{ verb, state string }{{"pause", "paused"}, {"resume", "active"}, {"drain", "draining"}, {"resume", "active"}} {
+	for _, step := range []struct{ verb, state string }{
+		{"pause", "paused"}, {"resume", "active"}, {"drain", "draining"}, {"resume", "active"},
+	} {
 		if out, errs, code := n.commandWith("", "node", step.verb, id); code != 0 || !strings.Contains(out, step.state) {
 			t.Errorf("%s: exit %d, %q, %s", step.verb, code, out, errs)
 		}
 	}
-	if _, errs, code := n.commandWith("", "node", "pause", "node-1"); code != exitUsage || !strings.Contains(errs, "16 hexadecimal digits") {
+	_, errs, code = n.commandWith("", "node", "pause", "node-1")
+	if code != exitUsage || !strings.Contains(errs, "16 hexadecimal digits") {
 		t.Errorf("a name in place of an id: exit %d, %q", code, errs)
 	}
 }

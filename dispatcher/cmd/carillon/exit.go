@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -60,7 +60,7 @@ func exitCode(err error) int {
 // exitCodeOfAPI is the exit code of a request that failed.
 func exitCodeOfAPI(err error) int {
 	var refused *client.Error
-	var network *net.OpError
+	var unanswered *url.Error // as the client of the API returns it
 	switch {
 	case errors.Is(err, client.ErrForeign):
 		return exitFailure
@@ -68,7 +68,7 @@ func exitCodeOfAPI(err error) int {
 		return exitMissing
 	case errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrPrecondition):
 		return exitConflict
-	case errors.As(err, &network):
+	case errors.As(err, &unanswered):
 		return exitUnreachable
 	case !errors.As(err, &refused):
 		return exitFailure

@@ -33,12 +33,14 @@ func TestOutputOfCommands(t *testing.T) {
 	s := newShop(t)
 	var text strings.Builder
 	for _, command := range []string{
-		"job list shop", "job show shop/orders", "run list --app shop", "run list --app shop -o json", "run list --app shop -o jsonl",
-		"run show {run}", "run watch {run}", "run watch {run} -o jsonl", "misfire list --app shop", "misfire list --app shop -o json",
-		"misfire list --app shop -o jsonl", "explain shop/orders/nightly {at}", "verify shop", "calendar list shop",
-		"calendar show shop/holidays", "calendar show shop/holidays -o json", "slot list shop/orders", "app show shop",
-		"node list", "token show reader", "rollback show", "rollback show -o json", "run cancel {run}", "run show none",
-		"job show shop/none", "job pause shop/orders", "job list shop -o table", "job resume shop/orders", "job pause shop",
+		"job list shop", "job list --label team=payments,tier=one", "job list --label team=none", "job list --label team=",
+		"job show shop/orders", "run list --app shop", "run list --app shop -o json", "run list --app shop -o jsonl",
+		"run show {run}", "run watch {run}", "run watch {run} -o jsonl", "misfire list --app shop",
+		"misfire list --app shop -o json", "misfire list --app shop -o jsonl", "explain shop/orders/nightly {at}", "verify shop",
+		"calendar list shop", "calendar show shop/holidays", "calendar show shop/holidays -o json", "slot list shop/orders",
+		"app show shop", "node list", "token show reader", "rollback show", "rollback show -o json", "run cancel {run}",
+		"run show none", "job show shop/none", "job pause shop/orders --reason quiet", "job list shop -o table",
+		"job show shop/orders", "job resume shop/orders", "job pause shop",
 	} {
 		out, errs, code := s.commandWith("", strings.Fields(s.fill(command, 0))...)
 		fmt.Fprintf(&text, "$ carillon %s\n%s%s", command, out, errs)

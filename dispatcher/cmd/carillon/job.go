@@ -17,7 +17,7 @@ type jobCommand struct {
 	List   jobListCommand   `cmd:"" help:"List jobs with their next fires." example:"carillon job list billing"`
 	Show   jobShowCommand   `cmd:"" help:"Show a job with its triggers and warnings." example:"carillon job show billing/invoices"`
 	Run    jobRunCommand    `cmd:"" group:"operate" help:"Run a job now." example:"carillon job run billing/invoices --wait"`
-	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices"`
+	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices --reason \"the ledger is being migrated\""`
 	Resume jobResumeCommand `cmd:"" group:"operate" help:"Resume a job, or one of its triggers." example:"carillon job resume billing/invoices/berlin"`
 }
 
@@ -25,7 +25,16 @@ type jobCommand struct {
 type jobListCommand struct {
 	apiFlags
 	outputFlags
-	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+	App   string            `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+	Label map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels."`
+}
+
+// Validate checks the labels.
+func (l *jobListCommand) Validate() error {
+	if err := dispatcher.Labels(l.Label).Validate(); err != nil {
+		return fmt.Errorf("--label: %w", err)
+	}
+	return nil
 }
 
 // Run prints the jobs.
@@ -41,7 +50,10 @@ func (l *jobListCommand) Run(ctx context.Context, c console) error {
 	var all []dispatcher.Job
 	read := newProgress(c, "jobs")
 	for _, app := range apps {
-		jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) { return api.Jobs(ctx, app, page) })
+		jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) {
+			page.Labels = l.Label
+			return api.Jobs(ctx, app, page)
+		})
 		if err != nil {
 			return err
 		}
@@ -124,10 +136,12 @@ func printJob(o outputFlags, c console, job dispatcher.Job) error {
 		l.add("job", job.App+"/"+job.Name)
 		l.add("description", job.Description)
 		l.add("state", stateOfJob(job))
+		l.add("paused", pausedBy(job.Pause))
 		l.add("target", targetOf(job.Target))
 		l.add("delivery", job.Delivery)
 		l.add("attempts", fmt.Sprintf("at most %d", max(job.Retry.MaxAttempts, 1)))
 		l.add("concurrency", concurrencyOf(job))
+		l.add("labels", job.Labels)
 		l.add("node labels", job.NodeLabels)
 		l.add("priority", job.Priority)
 		l.add("revision", fmt.Sprintf("%d of %s", job.Revision, dispatcher.FormatInstant(job.UpdatedAt)))
@@ -137,6 +151,7 @@ func printJob(o outputFlags, c console, job dispatcher.Job) error {
 			l.add("trigger", name)
 			l.add("  schedule", strings.TrimSpace(t.Expression+" "+t.Timezone))
 			l.add("  state", stateCell(stateOfTrigger(t)))
+			l.add("  paused", pausedBy(t.Pause))
 			l.add("  error", t.Error)
 			l.add("  previous fire", t.PrevFireTime)
 			l.add("  next fire", t.NextFireTime)
@@ -156,6 +171,18 @@ func stateOfTrigger(t dispatcher.Trigger) string {
 		return "disabled"
 	}
 	return string(t.State)
+}
+
+// pausedBy says who paused something, when and why; empty: nobody.
+func pausedBy(p dispatcher.Pause) string {
+	if p.PausedAt == nil {
+		return ""
+	}
+	text := fmt.Sprintf("by %s at %s", p.PausedBy, dispatcher.FormatInstant(*p.PausedAt))
+	if p.PauseReason != "" {
+		text += ": " + p.PauseReason
+	}
+	return text
 }
 
 // targetOf says what a job calls, in a line.

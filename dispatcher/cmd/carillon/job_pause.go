@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
@@ -15,8 +15,8 @@ type pauseFlags struct {
 	Job string `arg:"" name:"app/job[/trigger]" help:"The job, such as billing/invoices, or one trigger of it, such as billing/invoices/berlin."`
 }
 
-// set pauses or resumes.
-func (p *pauseFlags) set(ctx context.Context, c console, paused bool) error {
+// set calls change with the job and the trigger, which may be empty, and prints the job, or for people what was done.
+func (p *pauseFlags) set(c console, said string, change func(api *client.Client, app, job, trigger string) (dispatcher.Job, error)) error {
 	names, err := cutPath(p.Job, "APP/JOB[/TRIGGER]", 2)
 	if err != nil {
 		return err
@@ -25,29 +25,39 @@ func (p *pauseFlags) set(ctx context.Context, c console, paused bool) error {
 	if err != nil {
 		return err
 	}
-	job, err := api.PauseJob(ctx, names[0], names[1], names[2], paused, client.Condition{})
+	job, err := change(api, names[0], names[1], names[2])
 	if err != nil {
 		return err
 	}
 	if p.Output != outputTable {
 		return printObject(p.outputFlags, c, job, nil)
 	}
-	said := "%s is paused: its fires are owed until you resume it\n"
-	if !paused {
-		said = "%s goes on; fires that were missed follow the misfire_policy of their triggers\n"
-	}
-	_, err = io.WriteString(c.out, fmt.Sprintf(said, plain(p.Job)))
+	_, err = fmt.Fprintln(c.out, plain(p.Job), said)
 	return err
 }
 
 // jobPauseCommand pauses a job.
-type jobPauseCommand struct{ pauseFlags }
+type jobPauseCommand struct {
+	pauseFlags
+	Reason string `help:"Why; the job shows it."`
+}
 
 // Run pauses it.
-func (p *jobPauseCommand) Run(ctx context.Context, c console) error { return p.set(ctx, c, true) }
+func (p *jobPauseCommand) Run(ctx context.Context, c console) error {
+	why := dispatcher.PauseRequest{Reason: p.Reason}
+	return p.set(c, "is paused: its fires are owed until you resume it",
+		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
+			return api.PauseJobFor(ctx, app, job, trigger, why, client.Condition{})
+		})
+}
 
 // jobResumeCommand resumes a job.
 type jobResumeCommand struct{ pauseFlags }
 
 // Run resumes it.
-func (r *jobResumeCommand) Run(ctx context.Context, c console) error { return r.set(ctx, c, false) }
+func (r *jobResumeCommand) Run(ctx context.Context, c console) error {
+	return r.set(c, "goes on; fires that were missed follow the misfire_policy of their triggers",
+		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
+			return api.PauseJob(ctx, app, job, trigger, false, client.Condition{})
+		})
+}

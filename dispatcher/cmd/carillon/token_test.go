@@ -180,7 +180,7 @@ func TestNodeServesPipelineWithoutAStoredToken(t *testing.T) {
 	if out, code := list("--ca-cert="+authorities, "--client-cert="+file("mine", mine), "--client-key="+file("secret", secret)); code != 0 {
 		t.Errorf("with a client certificate: exit %d, %s", code, out)
 	}
-	if out, code := list("--ca-cert=" + authorities); code != exitFailure || !strings.Contains(out, "client certificate") {
+	if out, code := list("--ca-cert=" + authorities); code != exitRefused || !strings.Contains(out, "client certificate") {
 		t.Errorf("without a client certificate: exit %d, %s", code, out)
 	}
 }
